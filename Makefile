@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# One screen of targets; `make help` lists them. Everything is built into bin/.
-# Go's build cache makes repeats fast: nothing here keeps stamps of its own.
+# `make help` lists the targets. Everything is built into bin/. Go's build cache makes repeats
+# fast, so this file keeps no stamps of its own.
 
 SHELL       := /bin/bash -eo pipefail
 .DEFAULT_GOAL := help
@@ -13,12 +13,12 @@ GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 PROGRAMS    := patchbay patchbayd patchbay-controller kubectl-patchbay patchbay-agent patchbay-hub
 NAME        ?= demo
 
-# Set for every recipe: static binaries, the same from any folder.
+# Set for every recipe: static binaries that do not depend on the folder of the checkout.
 export CGO_ENABLED := 0
 export GOFLAGS     := -buildvcs=false -trimpath
 
-# Random tests have the same seeds in every run, so that a commit has one answer; `make soak`
-# chooses new ones. As a flag, rapid's seed would keep results out of the cache.
+# Random tests have the same seeds in every run, so that a commit always has the same result.
+# `make soak` chooses new ones. Seeds are variables because flags would disable Go's test cache.
 export RAPID_SEED    ?= 1
 export PATCHBAY_SEED ?= 1
 
@@ -42,7 +42,7 @@ bin/kerneltest: FORCE
 	go build -o $@ ./test/lab/cmd/kerneltest
 
 .PHONY: images
-images: $(PROGRAMS:%=bin/%) kubernetes etcd ## make OCI archives in bin/images, without a container engine
+images: $(PROGRAMS:%=bin/%) kubernetes etcd ## write OCI archives to bin/images, without a container engine
 	go run ./scripts/images --version '$(VERSION)' --bin bin --out bin/images
 
 .PHONY: packages
@@ -59,12 +59,12 @@ preflight-demo preflight-test: preflight-%:
 	@scripts/preflight kernel $*
 
 .PHONY: linux
-linux: packages ## build the kernel of the lab's nodes into bin/linux, once on a machine
+linux: packages ## build the kernel of the lab's nodes into bin/linux, once per machine
 	@scripts/build-linux
 	@scripts/build-shim
 
 .PHONY: kubernetes
-kubernetes: ## build Kubernetes' own programs into bin/kubernetes
+kubernetes: ## build Kubernetes' programs into bin/kubernetes
 	@scripts/build-kubernetes
 
 .PHONY: etcd
@@ -72,11 +72,11 @@ etcd: ## build the etcd of the hub's image into bin/kubernetes
 	@scripts/build-etcd
 
 .PHONY: coredns
-coredns: ## build a CoreDNS that serves Services into bin/coredns
+coredns: ## build CoreDNS for the tests of Services into bin/coredns
 	@scripts/build-coredns
 
 .PHONY: kubernetes-oldest
-kubernetes-oldest: ## build the API server of the oldest Kubernetes that we run on
+kubernetes-oldest: ## build the API server of the oldest supported Kubernetes
 	@scripts/build-kubernetes bin/kubernetes/oldest oldest
 
 .PHONY: gotestsum
@@ -84,23 +84,23 @@ gotestsum:
 	@CGO_ENABLED=0 GOBIN=$(CURDIR)/bin/tools go install $(GOTESTSUM)
 
 .PHONY: generate
-generate: ## write the generated code and manifests anew
+generate: ## write the generated code, manifests, API reference and NOTICE
 	@scripts/generate
 
 .PHONY: check-generate
-check-generate: ## fail when generated files are not what `make generate` writes
+check-generate: ## fail if generated files differ from what `make generate` writes
 	@scripts/check-generate
 
 .PHONY: check-modules
-check-modules: ## fail when a go.mod is not tidy
+check-modules: ## fail if a go.mod is not tidy
 	@scripts/check-modules
 
 .PHONY: check-scripts
-check-scripts: packages ## shellcheck
+check-scripts: packages ## run shellcheck
 	shellcheck $$(git ls-files --cached --others --exclude-standard scripts .ci | xargs grep -lE '^#!.*sh$$')
 
 .PHONY: lint
-lint: ## golangci-lint from all, and gofmt
+lint: ## run golangci-lint with all linters, and gofmt
 	@scripts/progress golangci-lint lines 60 bin/logs/lint.log go run $(GOLANGCI) run ./...
 
 .PHONY: shape
@@ -109,67 +109,67 @@ shape: ## measure how the code is laid out, beside the project's limits
 
 # `make demo` does not wait for `make linux`: without bin/linux, nodes run Debian's kernel.
 .PHONY: demo
-demo: ## two nodes with kernels of their own, and Pods on three networks
+demo: ## start two nodes with kernels of their own, and Pods on three networks
 	@$(MAKE) --no-print-directory preflight-demo
 	@$(MAKE) --no-print-directory kubernetes build images
 	bin/lab demo --name $(NAME)
 
 .PHONY: demo-down
-demo-down: bin/lab ## end the demo; nothing is left behind
+demo-down: bin/lab ## end the demo and remove everything
 	bin/lab down --name $(NAME)
 
 .PHONY: test
-test: ## everything, two targets at a time (LANES=1: one)
+test: ## run all tests, two targets at a time (LANES=1: one)
 	@scripts/test-all
 
 .PHONY: test-gates
-test-gates: ## generated files, go.mod, scripts, lint
+test-gates: ## check generated files, go.mod, scripts and lint
 	@scripts/target gates $(MAKE) --no-print-directory check-generate check-modules check-scripts lint
 
 .PHONY: test-unit
-test-unit: gotestsum ## unit tests with the race detector
+test-unit: gotestsum ## run unit tests with the race detector
 	CGO_ENABLED=1 scripts/gotest unit -vet=off -race -timeout 20m ./...
 
 .PHONY: test-rules
-test-rules: gotestsum packages kubernetes ## each rule of address management, switched off: a test must fail
+test-rules: gotestsum packages kubernetes ## switch off each rule of address management: a test must fail
 	FORMAT=testname scripts/gotest rules -vet=off -tags 'rules apiserver' -count=1 -timeout 60m ./test/rules
 
 .PHONY: test-api
-test-api: gotestsum packages kubernetes kubernetes-oldest coredns ## tests against a real API server and etcd
+test-api: gotestsum packages kubernetes kubernetes-oldest coredns ## run tests against a real API server and etcd
 	CGO_ENABLED=1 scripts/gotest api -vet=off -race -tags apiserver -timeout 30m $$(scripts/packages-with-tag apiserver)
 
 .PHONY: test-kernel
-test-kernel: gotestsum packages linux bin/kerneltest ## tests in a kernel that has IPVLAN and VLAN
+test-kernel: gotestsum packages linux bin/kerneltest ## run tests in a kernel with IPVLAN and VLAN
 	@bin/kerneltest /bin/true # prints which kernel
 	scripts/gotest kernel -vet=off -tags kernel -timeout 10m -exec $(CURDIR)/bin/kerneltest $$(scripts/packages-with-tag kernel)
 
 .PHONY: test-fallback
-test-fallback: gotestsum packages linux bin/kerneltest ## the kernel of machines that cannot build one: it boots and has the drivers
+test-fallback: gotestsum packages linux bin/kerneltest ## test the fallback kernel: it boots and has the drivers
 	@PATCHBAY_LAB_KERNEL=debian bin/kerneltest /bin/true # prints which kernel
 	PATCHBAY_LAB_KERNEL=debian scripts/gotest fallback -vet=off -tags kernel -count=1 -timeout 10m -exec $(CURDIR)/bin/kerneltest -run '^Test(AttachGolden|PodsOnVLAN)$$' ./daemon/internal/kernel
 
 .PHONY: test-cluster
-test-cluster: gotestsum packages linux kubernetes coredns build images ## tests in the lab: real kubelets on three nodes
+test-cluster: gotestsum packages linux kubernetes coredns build images ## run tests in the lab: real kubelets on three nodes
 	FORMAT=testname scripts/gotest cluster -vet=off -p 1 -parallel 6 -count=1 -tags cluster -timeout 60m $$(scripts/packages-with-tag cluster)
 
 .PHONY: test-placement
-test-placement: gotestsum packages kubernetes kwok build ## tests of placement: a hub and three clusters on loopback
+test-placement: gotestsum packages kubernetes kwok build ## run tests of placement: a hub and three clusters on loopback
 	FORMAT=testname scripts/gotest placement -vet=off -p 1 -count=1 -tags placement -timeout 45m $$(scripts/packages-with-tag placement)
 
 SOAK ?= 30m
 
 .PHONY: soak
-soak: packages linux kubernetes bin/kerneltest ## random tests with new random seeds for SOAK=30m
+soak: packages linux kubernetes bin/kerneltest ## run random tests with new seeds for SOAK=30m
 	scripts/soak $(SOAK)
 
 .PHONY: kwok
-kwok: ## build KWOK, which plays nodes and Pods, into bin/kwok
+kwok: ## build KWOK, which simulates nodes and Pods, into bin/kwok
 	@scripts/build-kwok
 
 .PHONY: demo-placement
-demo-placement: packages kubernetes kwok build ## a hub and three clusters: place, divide, move; it ends by itself, with KEEP=1 at Ctrl-C
+demo-placement: packages kubernetes kwok build ## start a hub and three clusters, and place, divide and move a workload (KEEP=1: until Ctrl-C)
 	go run ./test/placement/cmd/demo $(if $(KEEP),--stay)
 
 .PHONY: bench
-bench: packages linux kubernetes kwok build ## figures beside their peers, from one run
+bench: packages linux kubernetes kwok build ## print figures beside their peers, from one run
 	scripts/bench

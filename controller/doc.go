@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller is the program patchbay-controller. It does what the cluster needs once, not on each node:
-// it frees addresses that nobody covers, cleans up after nodes that are gone, and
-// says on each network how its addresses are. It runs as a Deployment of two
-// replicas, of which one leads, see deployments/.
+// Package controller is the program patchbay-controller. It does what a cluster needs once, and not
+// on each node: it serves the admission webhooks, audits networks' addresses, cleans up after
+// deleted Nodes, maintains the conditions of networks, and makes the EndpointSlices of Services. It
+// runs as a Deployment of two replicas with leader election, see deployments/.
 package controller

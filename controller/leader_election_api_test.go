@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 
 const namespace = "patchbay-system"
 
-// replica is one controller, with the rights of its service account.
+// replica is one controller with the rights of its ServiceAccount.
 type replica struct {
 	url  string
 	stop func() error
@@ -42,7 +42,7 @@ type replica struct {
 // start runs a replica until it is stopped.
 func start(t *testing.T, env *apitest.Env) *replica {
 	t.Helper()
-	return startWith(t, env, &options{namespace: namespace, healthAddress: free(t), nodeGrace: time.Minute, leaderElect: true})
+	return startWith(t, env, &options{namespace: namespace, healthAddress: freeAddress(t), nodeGrace: time.Minute, leaderElect: true})
 }
 
 // startWith is start with flags.
@@ -63,8 +63,8 @@ func startWith(t *testing.T, env *apitest.Env, o *options) *replica {
 	return &replica{url: "http://" + o.healthAddress, stop: stop}
 }
 
-// free is an address on the loopback that nobody listens on.
-func free(t *testing.T) string {
+// freeAddress returns a free address of the loopback.
+func freeAddress(t *testing.T) string {
 	t.Helper()
 	port, err := admissiontest.FreePort()
 	if err != nil {
@@ -91,7 +91,7 @@ func eventually(t *testing.T, what string, try func(context.Context) error) {
 	}
 }
 
-// ready asks a replica whether it could lead.
+// ready returns nil when a replica is ready.
 func (r *replica) ready(ctx context.Context) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+"/readyz", nil)
 	if err != nil {
@@ -108,20 +108,20 @@ func (r *replica) ready(ctx context.Context) error {
 	return nil
 }
 
-// holder returns who leads.
+// holder returns the identity of the leader.
 func holder(ctx context.Context, env *apitest.Env) (string, error) {
 	lease := &coordinationv1.Lease{}
 	if err := env.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: leaseName}, lease); err != nil {
 		return "", err
 	}
 	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
-		return "", errors.New("nobody leads")
+		return "", errors.New("no replica leads")
 	}
 	return *lease.Spec.HolderIdentity, nil
 }
 
-// A leader that ends in order gives the Lease back: the other replica need not wait
-// until it expires, which takes 15 s.
+// A leader that stops in order releases the Lease, so that the other replica does not wait for its
+// expiry, which takes 15 s.
 func TestLeaderHandsOver(t *testing.T) {
 	env := apitest.Start(t)
 	first := start(t, env)
@@ -137,10 +137,10 @@ func TestLeaderHandsOver(t *testing.T) {
 		t.Errorf("%s leads, %v, want still %s", now, err, leader)
 	}
 	if err := first.stop(); err != nil {
-		t.Errorf("the leader ended with %v", err)
+		t.Errorf("the leader stopped with %v", err)
 	}
 	if now, err := holder(t.Context(), env); err == nil && now == leader {
-		t.Error("the leader has ended, and the Lease is still its own")
+		t.Error("the leader has stopped, and still holds the Lease")
 	}
 	eventually(t, "the second to lead", func(ctx context.Context) error {
 		now, err := holder(ctx, env)
@@ -150,6 +150,6 @@ func TestLeaderHandsOver(t *testing.T) {
 		return err
 	})
 	if err := second.stop(); err != nil {
-		t.Errorf("the second ended with %v", err)
+		t.Errorf("the second replica stopped with %v", err)
 	}
 }

@@ -25,18 +25,18 @@ import (
 	"github.com/patchbay-cni/patchbay/controller/internal/addresses"
 	"github.com/patchbay-cni/patchbay/controller/internal/clusterranges"
 	"github.com/patchbay-cni/patchbay/controller/internal/networks"
-	services "github.com/patchbay-cni/patchbay/controller/internal/services"
+	"github.com/patchbay-cni/patchbay/controller/internal/services"
 	"github.com/patchbay-cni/patchbay/controller/internal/webhook"
 	"github.com/patchbay-cni/patchbay/internal/app"
 	"github.com/patchbay-cni/patchbay/internal/kube"
 	"github.com/patchbay-cni/patchbay/internal/securemetrics"
 )
 
-// newManager wires the controller's parts; nothing runs yet.
+// newManager wires the parts of the controller. Nothing runs yet.
 func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Manager, error) {
 	cfg = rest.CopyConfig(cfg)
-	// Requests are bounded by workers, and the API server shares itself out
-	// with priority and fairness: waiting here besides would only add latency.
+	// The number of workers bounds requests, and the API server has priority and fairness: a limit
+	// here would only add latency.
 	cfg.QPS = -1
 	opts, err := managerOptions(ctx, o)
 	if err != nil {
@@ -50,30 +50,52 @@ func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Mana
 	if err := addresses.Add(ctx, m, addresses.Config{NodeGracePeriod: o.nodeGrace, Registry: registry, Namespace: o.namespace}); err != nil {
 		return nil, fmt.Errorf("set up the controller of addresses: %w", err)
 	}
-	used := clusterranges.New(m.GetConfig(), o.clusterRanges, m.GetLogger().WithName("ranges"))
-	if err := errors.Join(m.Add(used), addServiceController(ctx, m, registry, used), addNetworkController(ctx, m, registry)); err != nil {
+	ranges := clusterranges.New(m.GetConfig(), o.clusterRanges, m.GetLogger().WithName("ranges"))
+	if err := errors.Join(m.Add(ranges), addServiceController(ctx, m, registry, ranges), addNetworkController(ctx, m, registry)); err != nil {
 		return nil, err
 	}
-	ready, err := addAdmission(ctx, m, o, used)
+	ready, err := addAdmission(ctx, m, o, ranges)
 	if err != nil {
 		return nil, err
 	}
-	s, err := newHealthServer(o.healthAddress, m.GetCache().WaitForCacheSync, ready)
+	health, err := app.ListenHealth(o.healthAddress, readyCheck(m.GetCache().WaitForCacheSync, ready))
 	if err != nil {
 		return nil, err
 	}
-	// controller-runtime's metrics are in a registry of its own.
+	// controller-runtime has a registry of its own.
 	scrapes, err := securemetrics.Listen(o.secureMetrics, m.GetConfig(), prometheus.Gatherers{registry, metrics.Registry}, m.GetLogger())
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(m.Add(s), m.Add(scrapes), m.Add(memoryReleaser{synced: m.GetCache().WaitForCacheSync, free: debug.FreeOSMemory})); err != nil {
-		return nil, fmt.Errorf("add health checks and metrics: %w", err)
+	drain := app.HealthShutdownTimeout
+	for _, part := range []manager.Runnable{
+		// A manager.Server starts before the caches are filled, so that /readyz can name them.
+		&manager.Server{Name: "health", Server: health.Server, Listener: health.Listener, ShutdownTimeout: &drain},
+		scrapes,
+		memoryReleaser{synced: m.GetCache().WaitForCacheSync, free: debug.FreeOSMemory},
+	} {
+		if err := m.Add(part); err != nil {
+			return nil, fmt.Errorf("add health checks and metrics: %w", err)
+		}
 	}
 	return m, nil
 }
 
-// managerOptions says how the manager elects, caches and reads.
+// readyCheck is the check behind /readyz: the replica could lead at once, as its caches are
+// filled, and its admission webhooks answer the API server.
+func readyCheck(synced func(context.Context) bool, admission func() error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if err := app.CheckSynced(ctx, synced); err != nil {
+			return err
+		}
+		if err := admission(); err != nil {
+			return fmt.Errorf("the admission webhooks do not answer yet: %w", err)
+		}
+		return nil
+	}
+}
+
+// managerOptions configures leader election, caches and the client.
 func managerOptions(ctx context.Context, o *options) (manager.Options, error) {
 	scheme, err := kube.NewScheme()
 	if err != nil {
@@ -88,10 +110,10 @@ func managerOptions(ctx context.Context, o *options) (manager.Options, error) {
 		Logger:      logr.FromContextOrDiscard(ctx),
 		BaseContext: func() context.Context { return ctx },
 		NewCache:    app.NewCache(ctx),
-		// A read that asks for a cache by accident fails, instead of streaming
-		// the status of all networks into this process.
+		// A read that uses the cache by accident fails, instead of watching the status of all
+		// networks.
 		Cache: cache.Options{ReaderFailOnMissingInformer: true, DefaultTransform: kube.StripUnusedFields, ByObject: cacheByObject(), NewInformer: newPagedInformer},
-		// Reads are answered by the API server unless the cache is asked by name.
+		// The client reads from the API server; parts that use the cache read from it explicitly.
 		NewClient: func(cfg *rest.Config, opts client.Options) (client.Client, error) {
 			opts.Cache = nil
 			return client.New(cfg, opts)
@@ -100,54 +122,53 @@ func managerOptions(ctx context.Context, o *options) (manager.Options, error) {
 		LeaderElection:                o.leaderElect,
 		LeaderElectionID:              leaseName,
 		LeaderElectionNamespace:       o.namespace,
-		LeaderElectionReleaseOnCancel: true, // main ends when the manager has
+		LeaderElectionReleaseOnCancel: true, // safe, as the process ends when the manager has stopped
 		GracefulShutdownTimeout:       &drain,
-		// Tests run several of these in one process.
+		// Tests run several managers in one process.
 		Controller: config.Controller{SkipNameValidation: &skip},
 	}, nil
 }
 
-// leaseName is the Lease that the replicas compete for.
+// leaseName is the Lease for leader election.
 const leaseName = "patchbay-controller"
 
-// gracefulShutdownTimeout bounds what is under way when the controller is asked to end. The
-// Pod's grace period is longer.
+// gracefulShutdownTimeout bounds the shutdown of all parts. The Pod's grace period is longer.
 const gracefulShutdownTimeout = 15 * time.Second
 
-// cacheByObject is what the parts of the controller keep of the objects that they cache.
+// cacheByObject returns how the parts of the controller strip the objects that they cache.
 func cacheByObject() map[client.Object]cache.ByObject {
 	all := addresses.CacheByObject()
-	maps.Copy(all, services.Cached())
+	maps.Copy(all, services.CacheByObject())
 	return networks.CacheByObject(all)
 }
 
-// addServiceController makes the leader keep the EndpointSlices of Services on networks.
-func addServiceController(ctx context.Context, m manager.Manager, registry prometheus.Registerer, used *clusterranges.Watcher) error {
+// addServiceController adds the controller of Services on networks.
+func addServiceController(ctx context.Context, m manager.Manager, registry prometheus.Registerer, ranges *clusterranges.Watcher) error {
 	events, err := addresses.NewEventRecorder(ctx, m.GetConfig(), m.GetScheme())
 	if err != nil {
 		return err
 	}
-	if err := services.Add(ctx, m, services.Config{Registry: registry, Events: events, Ranges: used}); err != nil {
+	if err := services.Add(ctx, m, services.Config{Registry: registry, Events: events, Ranges: ranges}); err != nil {
 		return fmt.Errorf("set up Services: %w", err)
 	}
 	return nil
 }
 
-// addNetworkController has the leader say on networks where their links are up.
+// addNetworkController adds the controller of the networks' condition Ready.
 func addNetworkController(ctx context.Context, m manager.Manager, registry *prometheus.Registry) error {
 	events, err := addresses.NewEventRecorder(ctx, m.GetConfig(), m.GetScheme())
 	if err != nil {
 		return err
 	}
 	if err := networks.Add(m, networks.Config{Registry: registry, Events: events}); err != nil {
-		return fmt.Errorf("set up the controller of networks' readiness: %w", err)
+		return fmt.Errorf("set up the controller of the networks' condition Ready: %w", err)
 	}
 	return nil
 }
 
-// addAdmission has every replica answer the API server, whoever leads, unless the flag
-// is empty. What it returns says why this replica does not answer yet.
-func addAdmission(ctx context.Context, m manager.Manager, o *options, used *clusterranges.Watcher) (ready func() error, err error) {
+// addAdmission adds the admission webhooks, which every replica serves, unless the flag is empty.
+// Ready returns why this replica does not answer yet.
+func addAdmission(ctx context.Context, m manager.Manager, o *options, ranges *clusterranges.Watcher) (ready func() error, err error) {
 	if o.webhookAddress == "" {
 		return func() error { return nil }, nil
 	}
@@ -156,7 +177,7 @@ func addAdmission(ctx context.Context, m manager.Manager, o *options, used *clus
 		return nil, err
 	}
 	ready, err = webhook.Register(ctx, m, webhook.Options{
-		Namespace: o.namespace, Host: host, Port: port, NamingScheme: o.namingScheme, Ranges: used,
+		Namespace: o.namespace, Host: host, Port: port, NamingScheme: o.namingScheme, Ranges: ranges,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up admission: %w", err)

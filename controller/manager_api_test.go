@@ -19,13 +19,13 @@ import (
 	"github.com/patchbay-cni/patchbay/test/source"
 )
 
-// A replica is ready when the API server would get an answer, and no sooner: a rollout
-// that went on earlier would leave nobody who answers.
+// A replica becomes ready when it can answer the API server: a rollout that continued earlier would
+// leave no replica that answers.
 func TestReadyOnceAdmissionAnswers(t *testing.T) {
 	env := apitest.Start(t)
-	address := free(t)
-	r := startWith(t, env, &options{namespace: namespace, healthAddress: free(t), webhookAddress: address, nodeGrace: time.Minute, leaderElect: true})
-	eventually(t, "the replica to say what it lacks", func(ctx context.Context) error {
+	address := freeAddress(t)
+	r := startWith(t, env, &options{namespace: namespace, healthAddress: freeAddress(t), webhookAddress: address, nodeGrace: time.Minute, leaderElect: true})
+	eventually(t, "the replica to name what is missing", func(ctx context.Context) error {
 		if err := r.ready(ctx); err == nil || !strings.Contains(err.Error(), "certificate authority") {
 			return fmt.Errorf("got %w", err)
 		}
@@ -38,7 +38,7 @@ func TestReadyOnceAdmissionAnswers(t *testing.T) {
 		t.Cleanup(func() { _ = env.Client.Delete(context.Background(), o) })
 	}
 	eventually(t, "the replica to be ready", r.ready)
-	// Its own rights are enough to give the API server the path and the authority.
+	// The controller's rights suffice to inject the path and the authority.
 	for _, o := range configurations(t, "") {
 		if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 			t.Fatal(err)
@@ -52,7 +52,7 @@ func TestReadyOnceAdmissionAnswers(t *testing.T) {
 	}
 }
 
-// configurations are those of deployments/webhooks, with a URL in place of the Service.
+// configurations returns those of deployments/webhooks, with a URL in place of the Service.
 func configurations(t *testing.T, url string) []*unstructured.Unstructured {
 	t.Helper()
 	folder, err := source.Path("deployments", "webhooks")
@@ -80,7 +80,7 @@ func configurations(t *testing.T, url string) []*unstructured.Unstructured {
 	return found
 }
 
-// trusted checks that the API server has whom to trust and where to ask, for each webhook.
+// trusted checks that each webhook has an authority and a path.
 func trusted(o *unstructured.Unstructured) error {
 	hooks, _, _ := unstructured.NestedSlice(o.Object, "webhooks")
 	if len(hooks) == 0 {

@@ -16,7 +16,7 @@ import (
 	"github.com/patchbay-cni/patchbay/test/source"
 )
 
-// The API server takes the manifests, and this program the flags in them.
+// The API server accepts the manifests, and the program the flags in them.
 func TestManifestsFit(t *testing.T) {
 	t.Parallel()
 	env := apitest.Start(t)

@@ -10,19 +10,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// gcPercent trades some processor time for memory: nearly all of it are caches, which
-// would otherwise take twice their size.
+// gcPercent trades processor time for memory: nearly all memory is caches, which would otherwise
+// need twice their size.
 const gcPercent = 25
 
-// setGCPercent sets it, unless who runs this knows better.
+// setGCPercent sets it, unless the environment variable GOGC does.
 func setGCPercent() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
 }
 
-// memoryReleaser gives what filling the caches took back to the system, once, whether this
-// replica leads or not: the runtime would keep it for minutes.
+// memoryReleaser returns the memory that filling the caches needed to the system, once, whether
+// this replica leads or not. The runtime would keep it for minutes.
 type memoryReleaser struct {
 	synced func(context.Context) bool
 	free   func()
@@ -30,7 +30,7 @@ type memoryReleaser struct {
 
 var _ manager.LeaderElectionRunnable = memoryReleaser{}
 
-// Start returns when it is done.
+// Start returns when it has released the memory.
 func (r memoryReleaser) Start(ctx context.Context) error {
 	if r.synced(ctx) {
 		r.free()
@@ -38,5 +38,6 @@ func (r memoryReleaser) Start(ctx context.Context) error {
 	return nil
 }
 
-// NeedLeaderElection is false: replicas that wait have the same caches.
+// NeedLeaderElection implements manager.LeaderElectionRunnable: replicas that do not lead have the
+// same caches.
 func (memoryReleaser) NeedLeaderElection() bool { return false }

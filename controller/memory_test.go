@@ -18,12 +18,12 @@ func TestMemoryIsReleasedWhenCachesAreFull(t *testing.T) {
 		}
 	}
 	if (memoryReleaser{}).NeedLeaderElection() {
-		t.Error("only the leader would release anything")
+		t.Error("replicas that do not lead would release no memory")
 	}
 }
 
-// GOGC is the user's word.
-func TestLimitGarbage(t *testing.T) {
+// The environment variable GOGC has precedence.
+func TestSetGCPercent(t *testing.T) {
 	before := debug.SetGCPercent(77)
 	defer debug.SetGCPercent(before)
 	for env, want := range map[string]int{"80": 77, "": gcPercent} {

@@ -21,15 +21,17 @@ func TestOptions(t *testing.T) {
 		grace     time.Duration
 		err       string
 	}{
-		"Flag":        {reason: "the flag counts", args: []string{"--namespace=a"}, env: "b", namespace: "a", grace: 15 * time.Minute},
-		"Environment": {reason: "the downward API's variable", env: "b", namespace: "b", grace: 15 * time.Minute},
-		"Grace":       {reason: "a fleet whose machines take long to start", env: "b", args: []string{"--node-grace=1h"}, namespace: "b", grace: time.Hour},
-		"Single":      {reason: "without a Lease no namespace is needed", args: []string{"--leader-elect=false"}, grace: 15 * time.Minute},
-		"NoPort":      {reason: "told before anybody is connected to", args: []string{"--namespace=a", "--webhook-address=9642"}, err: "--webhook-address"},
-		"Nowhere":     {reason: "two replicas without a Lease would both act", err: "--namespace"},
-		"Hasty":       {reason: "a Node that is registered anew would lose what its Pods have", env: "b", args: []string{"--node-grace=5s"}, err: "at least 1m0s"},
-		"Arguments":   {reason: "a flag that lost its dashes is not ignored", env: "b", args: []string{"debug"}, err: "arguments"},
-		"Unknown":     {reason: "a flag of another version is not ignored", args: []string{"--nope"}, err: "nope"},
+		"Flag":        {reason: "the flag has precedence over the environment", args: []string{"--namespace=a"}, env: "b", namespace: "a", grace: 15 * time.Minute},
+		"Environment": {reason: "the downward API sets the variable", env: "b", namespace: "b", grace: 15 * time.Minute},
+		"Grace":       {reason: "some machines take long to start", env: "b", args: []string{"--node-grace=1h"}, namespace: "b", grace: time.Hour},
+		"Single":      {reason: "no namespace is needed without a Lease", args: []string{"--leader-elect=false"}, grace: 15 * time.Minute},
+		"NoPort":      {reason: "the address is checked before the controller connects to an API server", args: []string{"--namespace=a", "--webhook-address=9642"}, err: "--webhook-address"},
+		"NoNamespace": {reason: "two replicas without a Lease would both act", err: "--namespace"},
+		"ShortGrace":  {reason: "a Node that is deleted and registered again would lose its Pods' addresses", env: "b", args: []string{"--node-grace=5s"}, err: "at least 1m0s"},
+		"Arguments":   {reason: "a flag without its dashes is not ignored", env: "b", args: []string{"debug"}, err: "arguments"},
+		"SingleDash":  {reason: "flags have two dashes", env: "b", args: []string{"-debug"}, err: "unknown shorthand flag"},
+		"Ranges":      {reason: "each range is a subnet", env: "b", args: []string{"--cluster-ranges=10.244.0.0/16,pods"}, err: `"pods": must be a subnet`},
+		"Unknown":     {reason: "an unknown flag, such as one of another version, is not ignored", args: []string{"--nope"}, err: "nope"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -55,8 +57,8 @@ func TestRunWithoutACluster(t *testing.T) {
 		args   []string
 		want   string
 	}{
-		"Help":    {reason: "help is no error", args: []string{"--help"}, want: "-node-grace"},
-		"Version": {reason: "the version can be asked for anywhere", args: []string{"--version"}, want: version.String()},
+		"Help":    {reason: "--help is not an error", args: []string{"--help"}, want: "--node-grace"},
+		"Version": {reason: "--version needs no other flag", args: []string{"--version"}, want: version.String()},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -80,12 +82,12 @@ func TestSplitAddress(t *testing.T) {
 		port    int
 		err     string
 	}{
-		"Host":   {reason: "the node's own address only", address: "10.0.0.1:9642", host: "10.0.0.1", port: 9642},
-		"All":    {reason: "a network namespace of its own", address: ":9642", port: 9642},
-		"IPv6":   {reason: "as URLs write it", address: "[fd00::1]:9642", host: "fd00::1", port: 9642},
-		"NoPort": {reason: "the Service's port is fixed", address: "10.0.0.1", err: "--webhook-address"},
-		"Zero":   {reason: "any port is not the Service's", address: ":0", err: "1 to 65535"},
-		"Name":   {reason: "names of ports mean nothing here", address: ":https", err: "1 to 65535"},
+		"Host":   {reason: "the webhooks may listen on one address of the node", address: "10.0.0.1:9642", host: "10.0.0.1", port: 9642},
+		"All":    {reason: "a Pod may listen on all its addresses", address: ":9642", port: 9642},
+		"IPv6":   {reason: "an IPv6 address is in brackets, as in URLs", address: "[fd00::1]:9642", host: "fd00::1", port: 9642},
+		"NoPort": {reason: "the Service needs a fixed port", address: "10.0.0.1", err: "--webhook-address"},
+		"Zero":   {reason: "port 0 would be a random port", address: ":0", err: "1 to 65535"},
+		"Name":   {reason: "port names are not resolved", address: ":https", err: "1 to 65535"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

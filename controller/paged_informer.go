@@ -15,21 +15,22 @@ import (
 	"k8s.io/client-go/tools/pager"
 )
 
-// newPagedInformer is cache.NewSharedIndexInformer for API servers that do not stream lists:
-// all Pods of a cluster, unslimmed and at once, would be several times what is kept.
+// newPagedInformer is cache.NewSharedIndexInformer for API servers that do not stream lists. All
+// Pods of a cluster at once, before stripping, would need several times the memory of what is kept.
 func newPagedInformer(lw cache.ListerWatcher, obj runtime.Object, resync time.Duration, by cache.Indexers) cache.SharedIndexInformer {
 	paged, lister := newPagedListerWatcher(lw)
 	return &pagedInformer{SharedIndexInformer: cache.NewSharedIndexInformer(paged, obj, resync, by), lister: lister}
 }
 
-// newPagedListerWatcher changes lists only: watches, and whether they stream lists, stay as they are.
+// newPagedListerWatcher makes lists come in pages. It does not change watches, and whether they
+// stream lists.
 func newPagedListerWatcher(lw cache.ListerWatcher) (cache.ListerWatcher, *pagedLister) {
 	l := &pagedLister{ListerWatcherWithContext: cache.ToListerWatcherWithContext(lw)}
 	paged := &cache.ListWatch{ListWithContextFunc: l.list, WatchFuncWithContext: l.WatchWithContext}
 	return cache.ToListWatcherWithWatchListSemantics(paged, lw), l
 }
 
-// pagedInformer tells its lister how objects are slimmed.
+// pagedInformer passes the transform function on to its lister.
 type pagedInformer struct {
 	cache.SharedIndexInformer
 
@@ -42,22 +43,22 @@ func (i *pagedInformer) SetTransform(transform cache.TransformFunc) error {
 	return i.SharedIndexInformer.SetTransform(transform)
 }
 
-// pagedLister slims each page before it asks for the next one. The informer does so again
-// with all, which changes nothing.
+// pagedLister strips each page before it requests the next one. The informer strips the objects
+// again, which changes nothing.
 type pagedLister struct {
 	cache.ListerWatcherWithContext
 
 	transform cache.TransformFunc // or nil
 }
 
-// list ignores how old the answer may be: only a list from the storage comes in pages.
+// list ignores the requested resourceVersion, because only a list from etcd comes in pages.
 func (l *pagedLister) list(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	opts.ResourceVersion, opts.ResourceVersionMatch, opts.Limit = "", "", 0
 	all, _, err := pager.New(l.listPage).List(ctx, opts)
 	return all, err
 }
 
-// listPage lists one page.
+// listPage lists and strips one page.
 func (l *pagedLister) listPage(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	full, err := l.ListWithContext(ctx, opts)
 	if err != nil || l.transform == nil {

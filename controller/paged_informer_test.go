@@ -22,7 +22,7 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
-// pods is an API server with Pods, which answers in pages if it is asked to.
+// pods is a fake API server with Pods, which answers in pages on request.
 type pods struct {
 	count   int
 	expires bool // the second page is too late
@@ -46,7 +46,7 @@ func (p *pods) list(_ context.Context, opts metav1.ListOptions) (runtime.Object,
 	return page, nil
 }
 
-// slimmed takes the annotations off, and tells how many objects it has seen.
+// slimmed removes the annotations, and reports how many objects it has seen.
 func slimmed(seen *int) cache.TransformFunc {
 	return func(obj any) (any, error) {
 		*seen++
@@ -67,10 +67,10 @@ func TestListIsPagedAndSlim(t *testing.T) {
 		want   []string
 		seen   int
 	}{
-		"None":    {reason: "an empty list is a list", want: []string{page + `""`}},
-		"One":     {reason: "one page", server: pods{count: 3}, want: []string{page + `""`}, seen: 3},
-		"Many":    {reason: "page by page", server: pods{count: 1001}, want: []string{page + `""`, page + `"500"`, page + `"1000"`}, seen: 1001},
-		"Expired": {reason: "all at once is better than none", server: pods{count: 600, expires: true}, want: []string{page + `""`, page + `"500"`, `version "" limit 0 from ""`}, seen: 1100},
+		"None":    {reason: "An empty list is a valid list.", want: []string{page + `""`}},
+		"One":     {reason: "Few Pods fit on one page.", server: pods{count: 3}, want: []string{page + `""`}, seen: 3},
+		"Many":    {reason: "Many Pods come page by page.", server: pods{count: 1001}, want: []string{page + `""`, page + `"500"`, page + `"1000"`}, seen: 1001},
+		"Expired": {reason: "When a page expires, the rest comes in one list.", server: pods{count: 600, expires: true}, want: []string{page + `""`, page + `"500"`, `version "" limit 0 from ""`}, seen: 1100},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestListErrors(t *testing.T) {
 	}
 }
 
-// The informer has what was listed and what came after it, each slim.
+// The informer has the listed objects and the later ones, all stripped.
 func TestInformer(t *testing.T) {
 	t.Parallel()
 	server, later, seen := &pods{count: 700}, watch.NewFake(), 0
@@ -154,7 +154,7 @@ type unstreamed struct{}
 
 func (unstreamed) IsWatchListSemanticsUnSupported() bool { return true }
 
-// Whether an API server streams its lists is decided by who knows it.
+// The wrapped client reports whether the API server streams lists.
 func TestStreamsStay(t *testing.T) {
 	t.Parallel()
 	plain := &cache.ListWatch{}
@@ -165,7 +165,8 @@ func TestStreamsStay(t *testing.T) {
 	}
 }
 
-// A page that was slimmed is slimmed again by the informer: twice is once.
+// The informer strips a page again that was stripped before, so stripping twice must equal
+// stripping once.
 func TestSlimTwiceIsOnce(t *testing.T) {
 	t.Parallel()
 	pod := &corev1.Pod{

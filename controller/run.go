@@ -5,11 +5,11 @@ package controller
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 
 	"github.com/go-logr/logr"
+	"github.com/spf13/pflag"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/patchbay-cni/patchbay/internal/app"
@@ -17,11 +17,11 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/version"
 )
 
-// Run is the controller from its arguments to its end; logs go to stderr. It
-// returns an error when it loses the lease: the process must end then.
+// Run runs the controller. Logs go to stderr. It returns an error when the controller loses its
+// Lease: the process must end then.
 func Run(ctx context.Context, args []string, _, stderr io.Writer) error {
 	o, err := parseOptions(args, stderr)
-	if errors.Is(err, flag.ErrHelp) {
+	if errors.Is(err, pflag.ErrHelp) {
 		return nil
 	}
 	if err != nil {
@@ -46,15 +46,15 @@ func Run(ctx context.Context, args []string, _, stderr io.Writer) error {
 	return runManager(ctx, m)
 }
 
-// runManager runs the manager until ctx ends. What a part says that was still starting then is
-// no failure; that one did not end in time is.
+// runManager runs the manager until ctx ends. An error after that is of a part that was still
+// starting, and no failure, unless a part did not stop in time.
 func runManager(ctx context.Context, m manager.Manager) error {
 	err := m.Start(ctx)
 	switch {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil && !errors.Is(err, context.DeadlineExceeded):
-		logr.FromContextOrDiscard(ctx).Info("Ended while parts were starting", "said", err.Error())
+		logr.FromContextOrDiscard(ctx).Info("Stopped while parts were starting", "reason", err.Error())
 		return nil
 	}
 	return fmt.Errorf("run: %w", err)

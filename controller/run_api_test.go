@@ -20,13 +20,13 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// Whenever a replica is asked to end while it starts, before any of its requests, it ends,
-// and without an error.
+// A replica that is asked to stop before any of its requests during the start stops without an
+// error.
 func TestEndsAtAnyMomentOfTheStart(t *testing.T) {
 	env := apitest.Start(t)
 	for _, moment := range []int64{never, 0, 1, 2, 3, 5, 8, 13, 21, 34, 55} {
 		for _, elect := range []bool{true, false} {
-			// Nobody holds what the last one held: who was asked to end does not wait for it.
+			// The next replica does not wait for the Lease of the last one.
 			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: leaseName}}
 			if err := client.IgnoreNotFound(env.Client.Delete(t.Context(), lease)); err != nil {
 				t.Fatal(err)
@@ -36,10 +36,10 @@ func TestEndsAtAnyMomentOfTheStart(t *testing.T) {
 	}
 }
 
-// never is the moment of who is asked to end before anything is made.
+// never is the moment of a replica that is stopped before it is created.
 const never = -1
 
-// endAt ends a replica before a request is made, or when it leads.
+// endAt stops a replica before a request, or when it leads.
 func endAt(t *testing.T, env *apitest.Env, moment int64, elect bool) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(logr.NewContext(t.Context(), logr.Discard()))
@@ -56,7 +56,7 @@ func endAt(t *testing.T, env *apitest.Env, moment int64, elect bool) {
 			}
 		}}
 	})
-	o := &options{namespace: namespace, healthAddress: free(t), webhookAddress: free(t), nodeGrace: time.Minute, leaderElect: elect}
+	o := &options{namespace: namespace, healthAddress: freeAddress(t), webhookAddress: freeAddress(t), nodeGrace: time.Minute, leaderElect: elect}
 	m, err := newManager(ctx, cfg, o)
 	if err != nil {
 		t.Fatalf("asked to end before request %d: %v", moment, err)
@@ -81,14 +81,14 @@ func endAt(t *testing.T, env *apitest.Env, moment int64, elect bool) {
 	}
 }
 
-// before is told of each request.
+// before calls a function before each request.
 type before struct {
 	next http.RoundTripper
-	tell func()
+	call func()
 }
 
 // RoundTrip implements http.RoundTripper.
 func (b before) RoundTrip(r *http.Request) (*http.Response, error) {
-	b.tell()
+	b.call()
 	return b.next.RoundTrip(r)
 }

@@ -15,11 +15,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// With an API server that never answers no cache is ever filled, and no Lease is got:
-// the controller ends all the same when it is asked to.
+// With an API server that never answers, no cache is filled and no Lease acquired. The controller
+// must stop all the same.
 func TestEndsWithoutAnAPIServer(t *testing.T) {
 	t.Parallel()
-	for name, elect := range map[string]bool{"one of several": true, "alone": false} {
+	for name, elect := range map[string]bool{"with leader election": true, "without": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			asked, over := make(chan struct{}, 1000), make(chan struct{})
@@ -54,41 +54,42 @@ func TestEndsWithoutAnAPIServer(t *testing.T) {
 	}
 }
 
-// endless is a manager that says what its parts do.
-type endless struct {
+// fakeManager is a manager whose Start is a function of the test.
+type fakeManager struct {
 	manager.Manager
 
 	start func(context.Context) error
 }
 
-func (e endless) Start(ctx context.Context) error { return e.start(ctx) }
+func (m fakeManager) Start(ctx context.Context) error { return m.start(ctx) }
 
-// What is said once the end was asked for is no failure, unless it is about the end.
-func TestServe(t *testing.T) {
+// After the program was asked to stop, an error of the manager is no failure, unless a part did not
+// stop in time.
+func TestRunManager(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
 	late := fmt.Errorf("failed waiting for all runnables to end: %w", context.DeadlineExceeded)
 	cases := map[string]struct {
-		reason     string
-		asked      bool
-		says, want error
+		reason    string
+		stopped   bool
+		err, want error
 	}{
-		"Ended":    {reason: "an orderly end", asked: true},
-		"Starting": {reason: "a part that was to end while it started", asked: true, says: broken},
-		"Canceled": {reason: "the same, in its words", asked: true, says: context.Canceled},
-		"Stuck":    {reason: "a part that does not end is a fault", asked: true, says: late, want: context.DeadlineExceeded},
-		"Broken":   {reason: "nobody asked it to end", says: broken, want: broken},
+		"Stopped":  {reason: "The manager stops in order.", stopped: true},
+		"Starting": {reason: "A part was stopped while it started.", stopped: true, err: broken},
+		"Canceled": {reason: "A part returns the context's error.", stopped: true, err: context.Canceled},
+		"Stuck":    {reason: "A part that does not stop is a failure.", stopped: true, err: late, want: context.DeadlineExceeded},
+		"Broken":   {reason: "The program was not asked to stop.", err: broken, want: broken},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			m := endless{start: func(context.Context) error {
-				if tc.asked {
+			m := fakeManager{start: func(context.Context) error {
+				if tc.stopped {
 					cancel()
 				}
-				return tc.says
+				return tc.err
 			}}
 			if err := runManager(ctx, m); !errors.Is(err, tc.want) {
 				t.Errorf("%s: got %v, want %v", tc.reason, err, tc.want)

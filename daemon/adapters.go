@@ -3,15 +3,52 @@
 package daemon
 
 import (
+	"context"
+	"errors"
+	"fmt"
+
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/daemon/internal/addresses"
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
-	"github.com/patchbay-cni/patchbay/daemon/internal/cluster"
 	"github.com/patchbay-cni/patchbay/daemon/internal/metrics"
+	"github.com/patchbay-cni/patchbay/daemon/internal/networkcache"
+	"github.com/patchbay-cni/patchbay/daemon/internal/nodestate"
 	"github.com/patchbay-cni/patchbay/internal/network"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
 	"github.com/patchbay-cni/patchbay/netwatcher"
 )
 
-// podLinks tells netwatcher which host links Pods are on, from the journal.
+// linkKubeClient implements netwatcher.KubeClient with the caches.
+type linkKubeClient struct {
+	networks    *networkcache.Cache
+	attachments *networkcache.Attachments
+	nodes       *nodestate.NodeNetworks
+}
+
+var _ netwatcher.KubeClient = linkKubeClient{}
+
+// Networks implements netwatcher.KubeClient.
+func (c linkKubeClient) Networks(context.Context) ([]*network.Network, error) {
+	if !c.networks.Ready() {
+		return nil, fmt.Errorf("list networks: %w: the cache is not filled yet", attach.ErrTryAgain)
+	}
+	attachments, err := c.attachments.List()
+	if err != nil && !errors.Is(err, netwatcher.ErrNetworksIncomplete) {
+		return nil, err
+	}
+	return append(c.networks.List(), attachments...), err
+}
+
+// NodeNetworks implements netwatcher.KubeClient.
+func (c linkKubeClient) NodeNetworks(ctx context.Context) ([]v1.NodeNetwork, error) {
+	return c.nodes.List(ctx)
+}
+
+// WriteStatus implements netwatcher.KubeClient.
+func (c linkKubeClient) WriteStatus(ctx context.Context, status v1.NodeNetworkStatus) error {
+	return c.nodes.WriteStatus(ctx, status)
+}
+
+// podLinks implements netwatcher.Pods with the journal.
 type podLinks struct {
 	journal attach.Journal
 }
@@ -39,17 +76,17 @@ func (p podLinks) Links() (map[network.Link]bool, error) {
 	return links, nil
 }
 
-// linkJournal tells of records whose Pods have left their links.
+// linkJournal is a Journal that calls detached after a record stops using its host links.
 type linkJournal struct {
 	attach.Journal
-	released func()
+	detached func()
 }
 
 // Put implements attach.Journal.
 func (j linkJournal) Put(rec *attach.Record) error {
 	err := j.Journal.Put(rec)
 	if err == nil && rec.State == attach.Released {
-		j.released()
+		j.detached()
 	}
 	return err
 }
@@ -58,32 +95,36 @@ func (j linkJournal) Put(rec *attach.Record) error {
 func (j linkJournal) Delete(containerID, ifName string) error {
 	err := j.Journal.Delete(containerID, ifName)
 	if err == nil {
-		j.released()
+		j.detached()
 	}
 	return err
 }
 
-// linkObserver measures what netwatcher does, and makes Events of its news.
+// linkObserver implements netwatcher.Observer with metrics and Events.
 type linkObserver struct {
 	*metrics.LinkMetrics
 	recordEvent func(netwatcher.LinkEvent)
 }
 
 // RecordEvent implements netwatcher.Observer.
-func (o linkObserver) RecordEvent(n netwatcher.LinkEvent) { o.recordEvent(n) }
+func (o linkObserver) RecordEvent(e netwatcher.LinkEvent) { o.recordEvent(e) }
 
-// recoveryTrigger is where the watch of networks says what it sees.
+// recoveryTrigger implements networkcache.Observer with the allocator, and triggers the DanmEp
+// garbage collection when a recovery begins.
 type recoveryTrigger struct {
-	*cluster.DeferredAllocator
-	daemon *daemon
+	*addresses.DeferredAllocator
+	// started receives a value when a recovery has begun. Its buffer has one element.
+	started chan struct{}
 }
 
-// Reassert has this node report to a recovery. It cannot before DanmEps are gone that
-// an older state brought back, so these are looked for at once.
-func (m recoveryTrigger) Reassert(key claims.Key) {
-	m.DeferredAllocator.Reassert(key)
+var _ networkcache.Observer = recoveryTrigger{}
+
+// ReportToRecovery implements networkcache.Observer. The node can only report to the recovery when the
+// DanmEps are deleted that the older state has brought back.
+func (t recoveryTrigger) ReportToRecovery(key network.Key) {
+	t.DeferredAllocator.ReportToRecovery(key)
 	select {
-	case m.daemon.recoveryStarted <- struct{}{}:
-	default: // a look is due already
+	case t.started <- struct{}{}:
+	default: // a collection is triggered already
 	}
 }

@@ -4,47 +4,90 @@ package daemon
 
 import (
 	"errors"
+	"path/filepath"
 	"testing"
 
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
+	"github.com/patchbay-cni/patchbay/daemon/internal/journal"
+	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// answers is a journal that answers all with one error.
-type answers struct {
+// stubJournal returns one error from all writes.
+type stubJournal struct {
 	attach.Journal
 	err error
 }
 
-func (a answers) Put(*attach.Record) error    { return a.err }
-func (a answers) Delete(string, string) error { return a.err }
+// Put implements attach.Journal.
+func (j stubJournal) Put(*attach.Record) error { return j.err }
 
-// netwatcher hears when a record no longer holds a link, and not before.
+// Delete implements attach.Journal.
+func (j stubJournal) Delete(string, string) error { return j.err }
+
+// The callback runs after a record has stopped using its link, and not before.
 func TestLinkJournal(t *testing.T) {
 	t.Parallel()
-	full := errors.New("disk full")
+	diskFull := errors.New("disk full")
 	put := func(s attach.State) func(attach.Journal) error {
 		return func(j attach.Journal) error { return j.Put(&attach.Record{State: s}) }
 	}
 	cases := map[string]struct {
 		reason string
-		do     func(attach.Journal) error
+		write  func(attach.Journal) error
 		err    error
 		want   bool
 	}{
-		"Attaching":    {reason: "the Pod wants the link", do: put(attach.Attaching)},
-		"Released":     {reason: "the Pod has left", do: put(attach.Released), want: true},
-		"NotJournaled": {reason: "the record still holds the link", do: put(attach.Released), err: full},
-		"RolledBack":   {reason: "the Pod never came", do: func(j attach.Journal) error { return j.Delete("c", "eth0") }, want: true},
-		"NotDeleted":   {reason: "the record still holds the link", do: func(j attach.Journal) error { return j.Delete("c", "eth0") }, err: full},
+		"Attaching":    {reason: "The Pod uses the link.", write: put(attach.Attaching)},
+		"Released":     {reason: "The Pod has ended.", write: put(attach.Released), want: true},
+		"NotJournaled": {reason: "The record still uses the link.", write: put(attach.Released), err: diskFull},
+		"RolledBack":   {reason: "The ADD was rolled back.", write: func(j attach.Journal) error { return j.Delete("c", "eth0") }, want: true},
+		"NotDeleted":   {reason: "The record still uses the link.", write: func(j attach.Journal) error { return j.Delete("c", "eth0") }, err: diskFull},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			told := false
-			err := tc.do(linkJournal{answers{err: tc.err}, func() { told = true }})
-			if told != tc.want || !errors.Is(err, tc.err) {
-				t.Errorf("%s: told %v, %v; want %v, %v", tc.reason, told, err, tc.want, tc.err)
+			called := false
+			err := tc.write(linkJournal{stubJournal{err: tc.err}, func() { called = true }})
+			if called != tc.want || !errors.Is(err, tc.err) {
+				t.Errorf("%s: got called %v and error %v, want %v and %v", tc.reason, called, err, tc.want, tc.err)
 			}
 		})
+	}
+}
+
+// Only sandboxes that are not released use host links.
+func TestPodLinks(t *testing.T) {
+	t.Parallel()
+	j, err := journal.Open(filepath.Join(t.TempDir(), "j"), journal.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = j.Close() })
+	record := func(id string, state attach.State, n network.Network) {
+		rec := &attach.Record{ContainerID: id, IfName: "eth0", State: state, Interfaces: []attach.Interface{{Network: n}}}
+		if err := j.Put(rec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	vlan := network.Network{Type: "ipvlan", Device: "ens4", VLAN: 500}
+	record("attached", attach.Attached, vlan)
+	record("attaching", attach.Attaching, network.Network{Type: "macvlan", Device: "ens4", VXLAN: 700})
+	record("released", attach.Released, network.Network{Type: "ipvlan", Device: "ens4", VLAN: 501})
+	record("delegated", attach.Attached, network.Network{Type: "bridge"})
+	record("delegated to a VLAN", attach.Attached, network.Network{Type: "bridge", Device: "ens5", VLAN: 5})
+	// These use tagged frames of the NIC, so that they do not make the NIC itself a link in use.
+	record("delegated to a NIC", attach.Attached, network.Network{Type: "bridge", Device: "ens6"})
+	record("on a trunk", attach.Attached, network.Network{Type: "macvlan", Device: "ens8", Trunk: true})
+	flat := network.Network{Type: "macvlan", Device: "ens7"}
+	record("on a NIC", attach.Attached, flat)
+
+	got, err := podLinks{j}.Links()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, _ := vlan.Link()
+	nic, _ := flat.Link()
+	if len(got) != 4 || !got[id] || !got[nic] {
+		t.Errorf("got links in use %v, want the VLANs 500 and 5, the VXLAN 700 and the NIC ens7", got)
 	}
 }

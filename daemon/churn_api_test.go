@@ -21,31 +21,31 @@ import (
 	"github.com/patchbay-cni/patchbay/test/random"
 )
 
-// registry knows who has which address now.
+// registry has the sandbox that uses each address.
 type registry struct {
 	mu    sync.Mutex
 	owner map[string]string
 }
 
-// take notes an address's owner, and reports one that had it before.
-func (r *registry) take(address, owner string) error {
+// acquire sets the owner of an address. It returns an error if the address has another owner.
+func (r *registry) acquire(address, owner string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if other, ok := r.owner[address]; ok {
-		return fmt.Errorf("address %s of %s is also %s's", address, owner, other)
+		return fmt.Errorf("address %s belongs to %s and %s", address, owner, other)
 	}
 	r.owner[address] = owner
 	return nil
 }
 
-func (r *registry) drop(address string) {
+// release removes the owner of an address.
+func (r *registry) release(address string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.owner, address)
 }
 
-// churn is many sandboxes that come and go, as a runtime makes them: an ADD that
-// failed is followed by DEL and a new sandbox.
+// churn adds and deletes sandboxes as a runtime does. A DEL and a new sandbox follow a failed ADD.
 type churn struct {
 	*node
 	namespace string
@@ -53,37 +53,37 @@ type churn struct {
 	registry  registry
 }
 
-// pod brings one Pod up and takes it down.
-func (c *churn) pod(ctx context.Context, random *rand.Rand) error {
+// runPod attaches one Pod and detaches it.
+func (c *churn) runPod(ctx context.Context, random *rand.Rand) error {
 	p, err := c.podWith(ctx, c.namespace, fmt.Sprintf(`[{"clusterNetwork": %q, "ip": "dynamic"}, {"clusterNetwork": %q, "ip": "dynamic"}]`,
 		c.nets[0].Name, c.nets[1].Name))
 	if err != nil {
 		return err
 	}
-	addresses, err := c.up(ctx, p)
+	addresses, err := c.attach(ctx, p)
 	if err != nil {
 		return err
 	}
 	for _, a := range addresses {
-		if err := c.registry.take(a, p.sandbox); err != nil {
+		if err := c.registry.acquire(a, p.sandbox); err != nil {
 			return err
 		}
 	}
 	if got := p.eth0(c.t); got != addresses[0] {
-		return fmt.Errorf("eth0 of %s has %s, the result says %v", p.sandbox, got, addresses)
+		return fmt.Errorf("eth0 of %s: got %s, want the first of %v", p.sandbox, got, addresses)
 	}
 	time.Sleep(time.Duration(random.IntN(50)) * time.Millisecond)
-	if random.IntN(5) == 0 { // the sandbox died before its DEL
+	if random.IntN(5) == 0 { // the sandbox ended before its DEL
 		_ = ip("netns", "delete", p.sandbox)
 	}
 	for _, a := range addresses {
-		c.registry.drop(a)
+		c.registry.release(a)
 	}
-	return c.down(ctx, p)
+	return c.detach(ctx, p)
 }
 
-// up asks until the sandbox has its interfaces; it returns their addresses.
-func (c *churn) up(ctx context.Context, p *pod) ([]string, error) {
+// attach repeats ADD until it succeeds, and returns the addresses.
+func (c *churn) attach(ctx context.Context, p *pod) ([]string, error) {
 	for {
 		result, err := c.callWith(ctx, "ADD", p)
 		if err == nil {
@@ -93,14 +93,14 @@ func (c *churn) up(ctx context.Context, p *pod) ([]string, error) {
 			}
 			return all, nil
 		}
-		if err := errors.Join(c.down(ctx, p), p.again()); err != nil {
+		if err := errors.Join(c.detach(ctx, p), p.newSandbox()); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// down asks until DEL is done.
-func (c *churn) down(ctx context.Context, p *pod) error {
+// detach repeats DEL until it succeeds.
+func (c *churn) detach(ctx context.Context, p *pod) error {
 	for {
 		_, err := c.callWith(ctx, "DEL", p)
 		if err == nil {
@@ -114,9 +114,9 @@ func (c *churn) down(ctx context.Context, p *pod) error {
 	}
 }
 
-// kill ends the daemon's program at random moments until ctx ends, and the API
-// server now and then; both are there again when it returns. The daemons live longer
-// and longer: on a slow machine none would get anywhere in a second.
+// kill kills the daemon's process at random moments until ctx ends, and sometimes the API server. Both
+// run when it returns. The time between kills increases, because no daemon would become ready in a
+// second on a slow machine.
 func (c *churn) kill(ctx context.Context, random *rand.Rand, d *program) (daemons int) {
 	for ctx.Err() == nil {
 		select {
@@ -138,8 +138,8 @@ func (c *churn) kill(ctx context.Context, random *rand.Rand, d *program) (daemon
 	return daemons
 }
 
-// No address is on two live sandboxes at a time, and nothing is left at an orderly
-// end, whatever was killed before. Addresses are kept ready meanwhile.
+// No two sandboxes have the same address while daemon and API server are killed, and nothing remains at
+// the end. The warm pool is enabled.
 func TestChurnUnderKills(t *testing.T) {
 	const workers, pods = 8, 6
 	env := apitest.New(t)
@@ -159,7 +159,7 @@ func TestChurnUnderKills(t *testing.T) {
 		all.Go(func() {
 			random := rand.New(rand.NewPCG(seed, uint64(w)))
 			for range pods {
-				if err := c.pod(ctx, random); err != nil {
+				if err := c.runPod(ctx, random); err != nil {
 					t.Error(err)
 					return
 				}
@@ -168,12 +168,12 @@ func TestChurnUnderKills(t *testing.T) {
 	}
 	working, done := context.WithCancel(ctx)
 	go func() { all.Wait(); done() }()
-	t.Logf("%d Pods, the daemon was killed %d times", workers*pods, c.kill(working, rand.New(rand.NewPCG(seed, workers)), d))
-	// A daemon that is ended leaves the releases that it has not written to the next one.
+	t.Logf("%d Pods, %d kills of the daemon", workers*pods, c.kill(working, rand.New(rand.NewPCG(seed, workers)), d))
+	// A stopped daemon leaves unwritten releases to the next one.
 	for {
 		n.awaitReady()
 		n.awaitNoPendingWrites()
-		d.end()
+		d.stop()
 		if len(c.records(t)) == 0 || ctx.Err() != nil {
 			break
 		}
@@ -182,13 +182,13 @@ func TestChurnUnderKills(t *testing.T) {
 	for _, cn := range c.nets {
 		n.awaitUnused(cn)
 	}
-	c.leftovers(t)
+	c.expectNothingLeft(t)
 }
 
-// awaitNoPendingWrites waits until the daemon has written all that it knows of.
+// awaitNoPendingWrites waits until the daemon has no pending record.
 func (n *node) awaitNoPendingWrites() {
 	n.t.Helper()
-	eventually(n.t, "the daemon to have written all", func(ctx context.Context) error {
+	eventually(n.t, "the daemon to have no pending record", func(ctx context.Context) error {
 		pending, err := n.metric(ctx, "patchbay_publisher_pending")
 		if err == nil && pending > 0 {
 			err = fmt.Errorf("%v records are pending", pending)
@@ -197,10 +197,10 @@ func (n *node) awaitNoPendingWrites() {
 	})
 }
 
-// records reads the journal of a daemon that has ended.
+// records reads the journal after the daemon's end.
 func (c *churn) records(t *testing.T) []*attach.Record {
 	t.Helper()
-	j, err := journal.Open(c.path("journal.db"), journal.Options{Wait: patience})
+	j, err := journal.Open(c.path("journal.db"), journal.Options{Wait: eventuallyTimeout})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,13 +212,13 @@ func (c *churn) records(t *testing.T) []*attach.Record {
 	return records
 }
 
-// leftovers looks for what no release took away.
-func (c *churn) leftovers(t *testing.T) {
+// expectNothingLeft fails the test if records or links remain.
+func (c *churn) expectNothingLeft(t *testing.T) {
 	t.Helper()
 	if records := c.records(t); len(records) > 0 {
-		t.Errorf("journal has %d records, want none", len(records))
+		t.Errorf("got %d records in the journal, want none", len(records))
 	}
 	if links := macvlans(t); links != "" {
-		t.Errorf("links are left on the node:\n%s", links)
+		t.Errorf("got links on the node, want none:\n%s", links)
 	}
 }

@@ -6,88 +6,99 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
-	"sync/atomic"
+	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/daemon/internal/addresses"
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
 	"github.com/patchbay-cni/patchbay/daemon/internal/backend/delegate"
-	"github.com/patchbay-cni/patchbay/daemon/internal/backend/ipvlan"
-	"github.com/patchbay-cni/patchbay/daemon/internal/backend/macvlan"
 	"github.com/patchbay-cni/patchbay/daemon/internal/backend/slave"
-	"github.com/patchbay-cni/patchbay/daemon/internal/cluster"
+	"github.com/patchbay-cni/patchbay/daemon/internal/danmep"
 	"github.com/patchbay-cni/patchbay/daemon/internal/firewall"
 	"github.com/patchbay-cni/patchbay/daemon/internal/journal"
 	"github.com/patchbay-cni/patchbay/daemon/internal/kernel"
+	"github.com/patchbay-cni/patchbay/daemon/internal/kubeclient"
 	"github.com/patchbay-cni/patchbay/daemon/internal/metrics"
+	"github.com/patchbay-cni/patchbay/daemon/internal/networkcache"
+	"github.com/patchbay-cni/patchbay/daemon/internal/nodestate"
+	"github.com/patchbay-cni/patchbay/daemon/internal/pods"
 	"github.com/patchbay-cni/patchbay/daemon/internal/server"
 	"github.com/patchbay-cni/patchbay/internal/app"
+	"github.com/patchbay-cni/patchbay/internal/kube"
 	"github.com/patchbay-cni/patchbay/internal/network"
+	"github.com/patchbay-cni/patchbay/internal/securemetrics"
 	"github.com/patchbay-cni/patchbay/internal/version"
 	"github.com/patchbay-cni/patchbay/netwatcher"
 )
 
-// daemon is everything, wired and not yet running.
+// daemon has all parts of the node daemon. newDaemon connects them, and run runs them.
 type daemon struct {
 	*options
-	log     logr.Logger
-	metrics *metrics.Metrics
-	// config is how the API server is reached.
-	config *rest.Config
+	log       logr.Logger
+	metrics   *metrics.Metrics
+	readiness readiness
 
-	// The rim.
-	journal  *journal.Journal
-	kernel   *kernel.Kernel
-	firewall *firewall.Firewall
-	// sourceGuard keeps Pods from sending in the name of others.
+	// Access to the node.
+	journal     *journal.Journal
+	host        *kernel.Host
+	firewall    *firewall.Firewall
 	sourceGuard *firewall.SourceGuard
-	conn        *cluster.Connection
-	networks    *cluster.NetworkCache
-	nodes       *cluster.NodeNetworks
-	// attachments are Multus' networks that ask for host links.
-	attachments       *cluster.AttachmentCache
-	nodeState         *cluster.NodeState
-	danmEpWatcher     *cluster.DanmEpWatcher
-	pods              *cluster.Pods
-	addresses         *cluster.DeferredAllocator
-	usedNetworks      *cluster.NodeEntries
-	publisher         *cluster.Publisher
-	networkConditions *cluster.NetworkConditions
-	finalizers        *cluster.Finalizers
 
-	// The use cases.
+	// Access to the API server.
+	config      *rest.Config
+	conn        *kubeclient.Connection
+	networks    *networkcache.Cache
+	attachments *networkcache.Attachments
+	nodes       *nodestate.NodeNetworks
+	nodeState   *nodestate.NodeState
+	events      *pods.EventRecorder
+	pods        *pods.Getter
+
+	// Background work.
+	allocator         *allocatorManager
+	publisher         *danmep.Publisher
+	danmEpWatcher     *danmep.Watcher
+	networkConditions *networkcache.Conditions
+	finalizers        *networkcache.Finalizers
+	recoveries        recoveryTrigger
+	installation      *installation
+
+	// Pods and links.
 	watcher *netwatcher.Reconciler
 	service *attach.Service
 	server  *server.Server
-
-	// recoveryStarted says that a network recovers.
-	recoveryStarted chan struct{}
-	// ready says that Pods can be attached.
-	ready atomic.Bool
 }
 
-// newDaemon takes the journal's lock and wires the rest. It does not need the
-// API server.
+// newDaemon locks the journal, opens the node's kernel interfaces, and connects all parts. It
+// sends no request to the API server.
 func newDaemon(ctx context.Context, o *options) (*daemon, error) {
+	deferred := addresses.NewDeferredAllocator()
 	d := &daemon{
 		options: o, log: logr.FromContextOrDiscard(ctx),
-		metrics:         metrics.New(version.String()),
-		addresses:       cluster.NewDeferredAllocator(),
-		recoveryStarted: make(chan struct{}, 1),
-		usedNetworks:    cluster.NewNodeEntries(o.node),
+		metrics:    metrics.New(version.String()),
+		readiness:  readiness{allocator: deferred},
+		recoveries: recoveryTrigger{DeferredAllocator: deferred, started: make(chan struct{}, 1)},
+		allocator:  &allocatorManager{deferred: deferred, entries: networkcache.NewNodeEntries(o.node)},
 	}
-	if err := errors.Join(d.openDependencies(ctx), d.wire(ctx)); err != nil {
+	err := d.open(ctx)
+	if err == nil {
+		err = d.connect(ctx)
+	}
+	if err != nil {
 		return nil, errors.Join(err, d.close())
 	}
 	return d, nil
 }
 
-// openDependencies opens what is outside: disk, kernel, API server.
-func (d *daemon) openDependencies(ctx context.Context) error {
+// open opens the journal, the kernel's interfaces and the connection to the API server.
+func (d *daemon) open(ctx context.Context) error {
 	holder, err := os.Hostname()
 	if err != nil {
 		return fmt.Errorf("read host name: %w", err)
@@ -95,12 +106,12 @@ func (d *daemon) openDependencies(ctx context.Context) error {
 	d.log.Info("Starting", "version", version.String(), "node", d.node)
 	options := journal.Options{Holder: holder, Wait: journal.DefaultWait}
 	if d.journal, err = journal.OpenContext(ctx, d.options.journal, options); err != nil {
-		return d.withRepairSteps(err)
+		return withRepairSteps(err, d.options.journal)
 	}
 	if err := kernel.RemountSysctlsWritable(); err != nil {
 		return err
 	}
-	if d.kernel, err = kernel.Open(""); err != nil {
+	if d.host, err = kernel.Open(""); err != nil {
 		return err
 	}
 	if err := d.openFirewall(); err != nil {
@@ -109,13 +120,22 @@ func (d *daemon) openDependencies(ctx context.Context) error {
 	if d.config, err = app.RESTConfig(d.kubeconfig); err != nil {
 		return fmt.Errorf("read API server's address and credentials: %w", err)
 	}
-	d.conn, err = cluster.Connect(d.config, d.node)
+	d.conn, err = kubeclient.Connect(d.config, d.node)
 	return err
 }
 
-// openFirewall opens what filters packets. The guard knows the Pods that are attached before
-// it guards a link. With a damaged journal no link is looked at, and its table stays as the
-// daemon before left it: this one stays for the DELs.
+// withRepairSteps adds the steps of a repair to an error about a corrupt journal. Only a node
+// without Pods can lose its records.
+func withRepairSteps(err error, path string) error {
+	if !errors.Is(err, journal.ErrCorrupt) {
+		return err
+	}
+	return fmt.Errorf("%w; to repair it, drain the node, remove %s and delete this Pod of patchbayd", err, path)
+}
+
+// openFirewall opens the packet filters. The source guard needs the addresses of the attached
+// Pods before it guards a link. With a corrupt journal the daemon only handles DELs: it manages
+// no link, and the rules of the earlier daemon stay.
 func (d *daemon) openFirewall() (err error) {
 	if d.firewall, err = firewall.Open(""); err != nil {
 		return err
@@ -131,105 +151,107 @@ func (d *daemon) openFirewall() (err error) {
 	return nil
 }
 
-// withRepairSteps adds to an error of a damaged journal what to do. Only a node without Pods
-// can do without its records.
-func (d *daemon) withRepairSteps(err error) error {
-	if !errors.Is(err, journal.ErrCorrupt) {
+// connect creates the parts that use what open opened.
+func (d *daemon) connect(ctx context.Context) error {
+	if err := d.connectCluster(ctx); err != nil {
 		return err
 	}
-	return fmt.Errorf("%w; to mend it, drain the node, remove %s and delete this Pod of patchbayd", err, d.options.journal)
-}
-
-// wire connects the rim with the use cases.
-func (d *daemon) wire(ctx context.Context) error {
-	if d.conn == nil {
-		return nil // openRim has said why
-	}
-	if err := d.wireCluster(ctx); err != nil {
+	if err := d.connectLinks(ctx); err != nil {
 		return err
 	}
-	if err := errors.Join(d.wireLinks(ctx), d.wireService(ctx)); err != nil {
+	if err := d.connectService(ctx); err != nil {
 		return err
 	}
-	d.wireMetrics()
+	d.connectAllocator(ctx)
+	d.installation = &installation{
+		options: d.options, log: d.log, conn: d.conn, journal: d.journal,
+		removePacketFilters: func(ctx context.Context) error {
+			return errors.Join(d.firewall.Remove(), d.sourceGuard.Remove(ctx), d.host.Links().RemoveTagFilters(ctx))
+		},
+	}
+	d.registerMetrics()
 	return nil
 }
 
-// wireCluster makes what watches and writes the API server's objects.
-func (d *daemon) wireCluster(ctx context.Context) (err error) {
-	d.networkConditions = cluster.NewNetworkConditions(d.conn.Direct)
-	d.finalizers = cluster.NewFinalizers(d.conn.Cache, d.addresses)
-	d.networks = cluster.NewNetworkCache(d.conn, d.log, cluster.NetworkCacheOptions{
-		OnChange: d.networkChanged, Observer: recoveryTrigger{d.addresses, d}, OnRead: d.networkRead,
+// connectCluster creates the parts that read and write objects of the API server.
+func (d *daemon) connectCluster(ctx context.Context) (err error) {
+	deferred := d.allocator.deferred
+	d.networkConditions = networkcache.NewConditions(d.conn.Direct)
+	d.finalizers = networkcache.NewFinalizers(d.conn.Cache, deferred)
+	d.networks = networkcache.New(d.conn, d.log, networkcache.Options{
+		OnChange: d.networkChanged, Observer: d.recoveries, OnRead: d.networkRead,
 	})
-	if d.nodeState, err = cluster.WatchNode(ctx, d.conn); err != nil {
+	if d.nodeState, err = nodestate.WatchNode(ctx, d.conn); err != nil {
 		return err
 	}
-	d.publisher = cluster.NewPublisher(cluster.PublisherConfig{
-		Client: d.conn.Direct, Records: d.journal, Coverage: d.addresses, Recovery: d.addresses, Node: d.nodeState.Identity,
+	d.publisher = danmep.NewPublisher(danmep.PublisherConfig{
+		Client: d.conn.Direct, Records: d.journal, Coverage: deferred, Recovery: deferred, Node: d.nodeState.Identity,
 	})
-	d.danmEpWatcher, err = cluster.WatchDanmEps(ctx, d.conn, cluster.DanmEpWatcherOptions{
+	d.danmEpWatcher, err = danmep.Watch(ctx, d.conn, danmep.WatcherOptions{
 		Records: d.journal.List, Recheck: d.publisher.Recheck, NodeGone: d.nodeState.Gone,
 	})
 	if err != nil {
 		return err
 	}
-	d.nodes, err = cluster.WatchNodeNetworks(ctx, d.conn, func() { d.watcher.Trigger() })
+	if d.events, err = pods.NewEventRecorder(ctx, d.conn); err != nil {
+		return err
+	}
+	d.nodes, err = nodestate.WatchNodeNetworks(ctx, d.conn, func() { d.watcher.Trigger() })
 	return err
 }
 
-// networkChanged tells those who act on networks.
+// networkChanged receives the networks that changed.
 func (d *daemon) networkChanged(ref network.Ref) {
 	d.watcher.Trigger()
 	d.finalizers.Enqueue(ref)
 }
 
-// networkRead tells those who look into objects.
+// networkRead receives the networks that were read in full. It is a networkcache.ReadFunc.
 func (d *daemon) networkRead(obj client.Object, net *network.Network, err error) {
-	d.usedNetworks.Observe(obj, net, err)
-	if key, ok := cluster.RecoveringNetwork(obj); ok {
-		recoveryTrigger{d.addresses, d}.Reassert(key)
+	d.allocator.entries.Observe(obj, net, err)
+	if key, ok := networkcache.RecoveringNetwork(obj); ok {
+		d.recoveries.ReportToRecovery(key)
 	}
 	d.networkConditions.Observe(obj, net, err)
 }
 
-// wireLinks makes what keeps the host's links.
-func (d *daemon) wireLinks(ctx context.Context) error {
+// connectLinks creates the reconciler of the host's links.
+func (d *daemon) connectLinks(ctx context.Context) error {
 	release, err := kernel.OSRelease()
 	if err != nil {
 		return err
 	}
-	events, err := cluster.NewEvents(ctx, d.conn)
-	if err != nil {
-		return err
-	}
-	d.attachments = cluster.NewAttachmentCache(d.conn, func() { d.watcher.Trigger() })
+	d.attachments = networkcache.NewAttachments(d.conn, func() { d.watcher.Trigger() })
 	d.watcher = netwatcher.New(netwatcher.Config{
 		Node: d.node, Version: version.String(), KernelVersion: release, VTEPRanges: d.vtepRanges, Log: d.log.WithName("netwatcher"),
-		Kernel: d.kernel, Firewall: d.firewall, SourceGuard: d.sourceGuard, KubeClient: &cluster.HostLinks{NetworkCache: d.networks, Attachments: d.attachments, Nodes: d.nodes}, Pods: podLinks{d.journal},
-		Observer: linkObserver{d.metrics.RegisterLinks(), func(n netwatcher.LinkEvent) { events.ReportLinkEvent(ctx, d.nodes, n) }},
+		Kernel: d.host.Links(), Firewall: d.firewall, SourceGuard: d.sourceGuard, Pods: podLinks{d.journal},
+		KubeClient: linkKubeClient{networks: d.networks, attachments: d.attachments, nodes: d.nodes},
+		Observer: linkObserver{d.metrics.RegisterLinks(), func(e netwatcher.LinkEvent) {
+			d.events.ReportLinkEvent(d.nodes.Reference(ctx), e)
+		}},
 	})
 	return nil
 }
 
-// wireService makes what serves the plugin.
-func (d *daemon) wireService(ctx context.Context) error {
-	boot, err := journal.BootID()
+// connectService creates the service that attaches Pods, and its server.
+func (d *daemon) connectService(ctx context.Context) error {
+	bootID, err := journal.BootID()
 	if err != nil {
 		return err
 	}
-	lookup, err := cluster.NewLookup(ctx, d.conn, d.networks)
+	kubeClient, err := pods.NewClient(ctx, d.conn, d.networks, d.events)
 	if err != nil {
 		return err
 	}
-	d.pods = lookup.Pods
+	d.pods = kubeClient.Pods()
 	d.service = attach.New(attach.Config{
-		BootID: boot, KubeClient: lookup, Addresses: d.addresses, Journal: linkJournal{d.journal, d.watcher.PodDetached},
-		HostLinks: d.watcher, NetworkNamespaces: d.kernel, Publisher: d.publisher,
-		Prober: d.metrics.InstrumentProber(d.kernel),
+		BootID: bootID, KubeClient: kubeClient, Addresses: d.allocator.deferred,
+		Journal: linkJournal{d.journal, d.watcher.PodDetached}, HostLinks: d.watcher,
+		NetworkNamespaces: d.host.Sandboxes(), Publisher: d.publisher,
+		Prober: d.metrics.InstrumentProber(d.host.Prober()),
 		Backends: map[string]attach.Backend{
-			v1.TypeIPVLAN:  d.metrics.InstrumentBackend(v1.TypeIPVLAN, ipvlan.New(d.kernel, d.sourceGuard)),
-			v1.TypeMACVLAN: d.metrics.InstrumentBackend(v1.TypeMACVLAN, macvlan.New(d.kernel, d.sourceGuard)),
+			v1.TypeIPVLAN:  d.metrics.InstrumentBackend(v1.TypeIPVLAN, slave.NewIPVLAN(d.host.Slaves(), d.sourceGuard)),
+			v1.TypeMACVLAN: d.metrics.InstrumentBackend(v1.TypeMACVLAN, slave.NewMACVLAN(d.host.Slaves(), d.sourceGuard)),
 		},
 		Delegate: d.metrics.InstrumentBackend("delegate", delegate.New(delegate.Options{HostRoot: d.hostRoot})),
 	})
@@ -240,36 +262,162 @@ func (d *daemon) wireService(ctx context.Context) error {
 	return nil
 }
 
-// wireMetrics says how the daemon stands to whoever looks.
-func (d *daemon) wireMetrics() {
-	d.metrics.RegisterGauge("patchbay_publisher_pending", "Sandboxes whose DanmEps or addresses wait to be written.",
+// connectAllocator completes the allocatorManager.
+func (d *daemon) connectAllocator(ctx context.Context) {
+	a := d.allocator
+	a.options, a.log, a.journal, a.nodeState = d.options, d.log, d.journal, d.nodeState
+	a.store = d.metrics.InstrumentStore(kube.NewStore(d.conn.Direct))
+	a.observe = d.metrics.ObserveClaim
+	a.nodeCount = func() int { return d.nodes.NodeCount(ctx) }
+	a.reserved = func(n *network.Network) []netip.Addr { return kube.ReservedNodeAddresses(n, d.nodes.NICs(ctx)) }
+	a.liveAddresses = &liveAddresses{read: d.host.Sandboxes().LiveAddresses}
+	a.readNetworks = d.networks.ReadAll
+}
+
+// registerMetrics registers the metrics that are read from other parts.
+func (d *daemon) registerMetrics() {
+	d.metrics.RegisterGauge("patchbay_publisher_pending", "Sandboxes whose DanmEps or addresses are not written yet.",
 		func() float64 { return float64(d.publisher.Pending()) })
 	d.metrics.RegisterGauge("patchbay_networks", "Valid networks in the cluster.",
 		func() float64 { return float64(len(d.networks.List())) })
-	d.metrics.RegisterGauge("patchbay_warm_pool_usable", "1 while addresses that are kept ready may be handed out: the Node was there in the last 10 minutes.",
-		func() float64 {
-			if d.nodeState.WarmPoolUsable() {
-				return 1
-			}
-			return 0
-		})
-	d.metrics.RegisterGauge("patchbay_journal_damaged", "1 while no Pod can be attached because records of the journal are damaged or missing.",
-		func() float64 {
-			if errors.Is(d.addresses.Err(), journal.ErrCorrupt) {
-				return 1
-			}
-			return 0
-		})
-	d.metrics.RegisterAddresses(d.addresses.Stats)
+	d.metrics.RegisterGauge("patchbay_warm_pool_usable", "1 while the node may hand out addresses of its warm pool: a read found its Node in the last 10 minutes.",
+		func() float64 { return boolValue(d.nodeState.WarmPoolUsable()) })
+	d.metrics.RegisterGauge("patchbay_journal_damaged", "1 while no Pod can be attached because records of the journal are corrupt or missing.",
+		func() float64 { return boolValue(errors.Is(d.allocator.deferred.Err(), journal.ErrCorrupt)) })
+	d.metrics.RegisterAddresses(d.allocator.deferred.Stats)
 	d.metrics.RegisterDroppedPackets(d.firewall.Dropped, firewall.CounterReceived, firewall.CounterForwarded)
 }
 
-// close gives the locks back.
+// boolValue returns 1 for true and 0 for false.
+func boolValue(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// run runs all parts until ctx ends or one of them fails. It handles DELs from the start, and
+// ADDs after the API server has answered.
+func (d *daemon) run(ctx context.Context) error {
+	group, groupCtx := errgroup.WithContext(ctx)
+	for _, part := range []func(context.Context) error{
+		d.resumeSandboxes, d.conn.Cache.Start, d.networks.Run, d.attachments.Run, d.nodeState.Run,
+		d.runNetwatcher, d.publisher.Run, d.danmEpWatcher.Run, d.runDanmEpGC, d.runSandboxGC,
+		d.finalizers.Run, d.networkConditions.Run, d.server.Run, d.serveHealth, d.serveMetrics, d.openForPods,
+	} {
+		group.Go(func() error { return part(groupCtx) })
+	}
+	err := ignoreCancellation(ctx, group.Wait())
+	d.allocator.releaseWarmPool(ctx)
+	d.log.Info("Stopped")
+	return errors.Join(err, d.installation.uninstall(ctx))
+}
+
+// resumeSandboxes resumes the sandboxes of the journal. No other part waits for it: after a
+// reboot it runs other CNI plugins for each sandbox, and such a plugin may hang.
+func (d *daemon) resumeSandboxes(ctx context.Context) error {
+	if err := d.service.Resume(ctx); err != nil && ctx.Err() == nil {
+		d.log.Error(err, "Failed to resume some sandboxes of the journal")
+	}
+	return nil
+}
+
+// runNetwatcher manages the host's links after all networks were read.
+func (d *daemon) runNetwatcher(ctx context.Context) error {
+	if !waitUntil(ctx, d.hasSynced) {
+		return nil
+	}
+	return d.watcher.Run(ctx)
+}
+
+// runDanmEpGC deletes orphaned DanmEps after the daemon is ready.
+func (d *daemon) runDanmEpGC(ctx context.Context) error {
+	if !waitUntil(ctx, d.readiness.ready.Load) {
+		return nil
+	}
+	gc := danmep.GC{
+		Client: d.conn.Direct, Node: d.node, Records: d.journal.List, NetnsExists: d.host.Sandboxes().Exists,
+		Addresses: d.allocator.deferred, Trigger: d.recoveries.started,
+	}
+	return gc.Run(ctx)
+}
+
+// runSandboxGC deletes sandboxes that are gone and got no DEL.
+func (d *daemon) runSandboxGC(ctx context.Context) error {
+	gc := pods.SandboxGC{
+		Records: d.journal.List, NetnsExists: d.host.Sandboxes().Exists, Pods: d.pods,
+		DeleteSandbox: func(ctx context.Context, rec *attach.Record) error {
+			return d.service.Del(ctx, attach.Request{ContainerID: rec.ContainerID, IfName: rec.IfName})
+		},
+	}
+	return gc.Run(ctx)
+}
+
+// serveHealth serves health checks until ctx ends.
+func (d *daemon) serveHealth(ctx context.Context) error {
+	s, err := app.ListenHealth(d.healthAddress, d.readiness.check)
+	if err != nil {
+		return err
+	}
+	return s.Start(ctx)
+}
+
+// serveMetrics serves metrics to authorized clients until ctx ends.
+func (d *daemon) serveMetrics(ctx context.Context) error {
+	s, err := securemetrics.Listen(d.secureMetrics, d.config, d.metrics.Gatherer(), d.log)
+	if err != nil {
+		return err
+	}
+	return s.Start(ctx)
+}
+
+// openForPods makes the daemon ready. It waits for the Node and all networks, resumes the
+// addresses of the attached Pods, and only then installs the plugin, so that the container
+// runtime sends ADDs. It then collects unused addresses until ctx ends.
+func (d *daemon) openForPods(ctx context.Context) error {
+	if !waitUntil(ctx, d.hasSynced) {
+		return nil
+	}
+	opened, err := d.allocator.open(ctx)
+	if err != nil || !opened {
+		return err
+	}
+	if err := d.installation.install(); err != nil {
+		return err
+	}
+	d.readiness.ready.Store(true)
+	d.log.Info("Ready", "networks", len(d.networks.List()))
+	d.allocator.collectUnused(ctx)
+	return nil
+}
+
+// hasSynced reports whether this node's Node, and all networks and NodeNetworks of the cluster
+// were read.
+func (d *daemon) hasSynced() bool {
+	_, ok := d.nodeState.Identity()
+	return ok && d.networks.Ready() && d.nodes.Ready()
+}
+
+// waitUntil polls until condition is true or ctx ends. It returns false when ctx ends first.
+func waitUntil(ctx context.Context, condition func() bool) bool {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !condition() {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+		}
+	}
+	return true
+}
+
+// close closes what open opened.
 func (d *daemon) close() error {
 	var errs []error
-	d.addresses.Close()
-	if d.kernel != nil {
-		errs = append(errs, d.kernel.Close())
+	d.allocator.deferred.Close()
+	if d.host != nil {
+		errs = append(errs, d.host.Close())
 	}
 	if d.firewall != nil {
 		errs = append(errs, d.firewall.Close())

@@ -21,29 +21,30 @@ import (
 	"github.com/patchbay-cni/patchbay/test/lab/controlplane"
 )
 
-// asks is an annotation for one address of a network.
-func asks(cn *v1.ClusterNetwork, ip string) string {
+// requestInterface returns an annotation that requests an interface of a network.
+func requestInterface(cn *v1.ClusterNetwork, ip string) string {
 	return fmt.Sprintf(`[{"clusterNetwork": %q, "ip": %q}]`, cn.Name, ip)
 }
 
+// A Pod is attached with the address of the result and of its DanmEp, and a DEL removes all.
 func TestPodIsAttachedAndDetached(t *testing.T) {
 	env := apitest.Start(t)
 	n, ns := newNode(t, env), env.Namespace(t)
 	cn := n.network("10.20.0.0/24")
 	n.start()
 	n.awaitReady()
-	p := n.pod(ns, asks(cn, "dynamic"))
+	p := n.pod(ns, requestInterface(cn, "dynamic"))
 
 	result, err := n.call("ADD", p)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(result.IPs) != 1 {
-		t.Fatalf("result has %d addresses, want 1: %+v", len(result.IPs), result)
+		t.Fatalf("got %d addresses in the result, want 1: %+v", len(result.IPs), result)
 	}
 	want := result.IPs[0].Address.String()
 	if got := p.eth0(t); got != want {
-		t.Errorf("eth0 has %s, the result says %s", got, want)
+		t.Errorf("eth0: got %s, want %s as in the result", got, want)
 	}
 	eventually(t, "the DanmEp", func(ctx context.Context) error {
 		eps := &v1.DanmEpList{}
@@ -57,21 +58,22 @@ func TestPodIsAttachedAndDetached(t *testing.T) {
 	})
 	again, err := n.call("ADD", p)
 	if err != nil || again.IPs[0].Address.String() != want {
-		t.Errorf("a repeated ADD: got %+v, %v, want the same result", again, err)
+		t.Errorf("repeated ADD: got %+v and error %v, want the same result", again, err)
 	}
 	if _, err := n.call("DEL", p); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := n.call("DEL", p); err != nil {
-		t.Errorf("a repeated DEL: %v", err)
+		t.Errorf("repeated DEL: %v", err)
 	}
 	if got := p.eth0(t); !strings.Contains(got, "does not exist") {
-		t.Errorf("eth0 after DEL: %s", got)
+		t.Errorf("eth0 after DEL: got %s, want none", got)
 	}
 	n.awaitUnused(cn)
 }
 
-func TestRefusalsLeaveNothingAndSayWhy(t *testing.T) {
+// A rejected Pod gets an error and an Event with the cause, and nothing remains.
+func TestRejectedPodsLeaveNothing(t *testing.T) {
 	env := apitest.Start(t)
 	n, ns := newNode(t, env), env.Namespace(t)
 	cn := n.network("10.21.0.0/24")
@@ -81,20 +83,20 @@ func TestRefusalsLeaveNothingAndSayWhy(t *testing.T) {
 		reason, interfaces, want string
 	}{
 		"UnknownNetwork": {
-			reason: "the network does not exist", want: "nowhere",
+			reason: "The network does not exist.", want: "nowhere",
 			interfaces: `[{"clusterNetwork": "nowhere"}]`,
 		},
 		"Outside": {
-			reason: "a static address of another subnet", want: "192.0.2.1",
-			interfaces: asks(cn, "192.0.2.1"),
+			reason: "The static address is in another subnet.", want: "192.0.2.1",
+			interfaces: requestInterface(cn, "192.0.2.1"),
 		},
 		"BadJSON": {
-			reason: "the annotation is cut short", want: "danm.io/interfaces",
+			reason: "The annotation is truncated.", want: "danm.io/interfaces",
 			interfaces: `[{"clusterNetwork": `,
 		},
 		"SecondFails": {
-			reason: "the first interface is rolled back", want: "192.0.2.1",
-			interfaces: strings.Replace(asks(cn, "dynamic"), "]", ",", 1) + strings.TrimPrefix(asks(cn, "192.0.2.1"), "["),
+			reason: "The first interface is rolled back.", want: "192.0.2.1",
+			interfaces: strings.Replace(requestInterface(cn, "dynamic"), "]", ",", 1) + strings.TrimPrefix(requestInterface(cn, "192.0.2.1"), "["),
 		},
 	}
 	for name, tc := range cases {
@@ -118,20 +120,21 @@ func TestRefusalsLeaveNothingAndSayWhy(t *testing.T) {
 				return fmt.Errorf("%d Events, none with %q", len(events.Items), tc.want)
 			})
 			if got := p.eth0(t); !strings.Contains(got, "does not exist") {
-				t.Errorf("%s: eth0 stayed: %s", tc.reason, got)
+				t.Errorf("%s: eth0: got %s, want none", tc.reason, got)
 			}
 			n.awaitUnused(cn)
 		})
 	}
 }
 
+// A restarted daemon has the addresses of the earlier one.
 func TestDaemonRestarts(t *testing.T) {
 	env := apitest.Start(t)
 	n, ns := newNode(t, env), env.Namespace(t)
 	cn := n.network("10.22.0.0/24")
 	stop := n.start()
 	n.awaitReady()
-	p := n.pod(ns, asks(cn, "10.22.0.7"))
+	p := n.pod(ns, requestInterface(cn, "10.22.0.7"))
 	if _, err := n.call("ADD", p); err != nil {
 		t.Fatal(err)
 	}
@@ -139,18 +142,18 @@ func TestDaemonRestarts(t *testing.T) {
 	n.start()
 	n.awaitReady()
 	if result, err := n.call("ADD", p); err != nil || result.IPs[0].Address.IP.String() != "10.22.0.7" {
-		t.Errorf("ADD after a restart: got %+v, %v, want the same result", result, err)
+		t.Errorf("ADD after a restart: got %+v and error %v, want the same result", result, err)
 	}
-	other := n.pod(ns, asks(cn, "10.22.0.7"))
+	other := n.pod(ns, requestInterface(cn, "10.22.0.7"))
 	if _, err := n.call("ADD", other); err == nil {
-		t.Error("an address in use was given out again after a restart")
+		t.Error("ADD with an address in use after a restart: got no error, want one")
 	}
 	if _, err := n.call("DEL", p); err != nil {
 		t.Fatal(err)
 	}
 	n.awaitUnused(cn)
 	if _, err := n.call("ADD", other); err != nil {
-		t.Errorf("the address is free again, and refused: %v", err)
+		t.Errorf("ADD with a freed address: %v", err)
 	}
 	if _, err := n.call("DEL", other); err != nil {
 		t.Fatal(err)
@@ -158,16 +161,16 @@ func TestDaemonRestarts(t *testing.T) {
 	n.awaitUnused(cn)
 }
 
-// With the API server away a starting daemon serves DELs; what they free is
-// written when it is back.
+// A daemon that starts without the API server handles DELs. It frees their addresses when the API
+// server is available again.
 func TestDaemonStartsWithoutTheAPIServer(t *testing.T) {
 	env := apitest.New(t)
 	n, ns := newNode(t, env), env.Namespace(t)
 	cn := n.network("10.23.0.0/24")
 	stop := n.start()
 	n.awaitReady()
-	gone, fresh := n.pod(ns, asks(cn, "dynamic")), n.pod(ns, asks(cn, "dynamic"))
-	if _, err := n.call("ADD", gone); err != nil {
+	attached, unattached := n.pod(ns, requestInterface(cn, "dynamic")), n.pod(ns, requestInterface(cn, "dynamic"))
+	if _, err := n.call("ADD", attached); err != nil {
 		t.Fatal(err)
 	}
 	stop()
@@ -176,16 +179,16 @@ func TestDaemonStartsWithoutTheAPIServer(t *testing.T) {
 	}
 	stop = n.start()
 	eventually(t, "DEL without the API server", func(ctx context.Context) error {
-		_, err := n.callWith(ctx, "DEL", gone)
+		_, err := n.callWith(ctx, "DEL", attached)
 		return err
 	})
-	if got := gone.eth0(t); !strings.Contains(got, "does not exist") {
-		t.Errorf("eth0 after DEL: %s", got)
+	if got := attached.eth0(t); !strings.Contains(got, "does not exist") {
+		t.Errorf("eth0 after DEL: got %s, want none", got)
 	}
-	if _, err := n.call("ADD", fresh); err == nil {
+	if _, err := n.call("ADD", unattached); err == nil {
 		t.Error("ADD without the API server succeeded, want error 11")
 	}
-	stop() // is no error, although nobody says whether the DaemonSet is there
+	stop() // without an error, although it is unknown whether the DaemonSet exists
 	n.start()
 	if err := env.ControlPlane.StartPart(t.Context(), controlplane.APIServer); err != nil {
 		t.Fatal(err)
@@ -194,22 +197,23 @@ func TestDaemonStartsWithoutTheAPIServer(t *testing.T) {
 	n.awaitUnused(cn)
 }
 
-// The controller, which is not here, ends the deletion of a network that no node uses.
-func TestDeletedNetworkIsGivenBack(t *testing.T) {
+// The addresses of a network in deletion are freed when its Pods end. The network itself stays, because
+// the controller, which removes its finalizer, does not run.
+func TestDeletedNetworkIsFreed(t *testing.T) {
 	env := apitest.Start(t)
 	n, ns := newNode(t, env), env.Namespace(t)
 	cn := n.network("10.24.0.0/24")
 	n.start()
 	n.awaitReady()
-	p := n.pod(ns, asks(cn, "dynamic"))
+	p := n.pod(ns, requestInterface(cn, "dynamic"))
 	if _, err := n.call("ADD", p); err != nil {
 		t.Fatal(err)
 	}
 	if err := env.Client.Delete(t.Context(), cn); err != nil {
 		t.Fatal(err)
 	}
-	late := n.pod(ns, asks(cn, "dynamic"))
-	eventually(t, "new Pods to be refused", func(ctx context.Context) error {
+	late := n.pod(ns, requestInterface(cn, "dynamic"))
+	eventually(t, "new Pods to be rejected", func(ctx context.Context) error {
 		_, err := n.callWith(ctx, "ADD", late)
 		if err != nil && ctx.Err() == nil {
 			return nil
@@ -218,17 +222,18 @@ func TestDeletedNetworkIsGivenBack(t *testing.T) {
 		return errors.Join(err, del, errors.New("attached to a network in deletion"))
 	})
 	if got := n.used(t.Context(), cn); got == "unused" || strings.Contains(got, "not found") {
-		t.Errorf("the network went while a Pod used it: %s", got)
+		t.Errorf("network of an attached Pod: got %s, want it in use", got)
 	}
 	if _, err := n.call("DEL", p); err != nil {
 		t.Fatal(err)
 	}
 	n.awaitUnused(cn)
 	if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(cn), cn); err != nil || !slices.Contains(cn.Finalizers, v1.InUseFinalizer) {
-		t.Errorf("a node let the network go: finalizers %v (error: %v)", cn.Finalizers, err)
+		t.Errorf("network after DEL: got finalizers %v and error %v, want the finalizer of the controller", cn.Finalizers, err)
 	}
 }
 
+// A ready daemon installs the plugin, and uninstalls it when its DaemonSet is gone.
 func TestInstallation(t *testing.T) {
 	env := apitest.Start(t)
 	n := newNode(t, env)
@@ -239,10 +244,10 @@ func TestInstallation(t *testing.T) {
 			t.Errorf("after the start: %v", err)
 		}
 	}
-	stop() // there is no DaemonSet
+	stop() // the DaemonSet does not exist
 	for _, file := range []string{"bin/patchbay", "conf/00-patchbay.conflist"} {
 		if _, err := os.Stat(n.path(file)); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("the DaemonSet is gone, and %s is still there: %v", file, err)
+			t.Errorf("%s without a DaemonSet: got error %v, want ErrNotExist", file, err)
 		}
 	}
 }

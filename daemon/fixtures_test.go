@@ -28,7 +28,7 @@ type pod struct {
 	sandbox string
 }
 
-// pod creates a Pod that asks for interfaces, and its network namespace.
+// pod creates a Pod that requests interfaces, and the network namespace of its sandbox.
 func (n *node) pod(namespace, interfaces string) *pod {
 	n.t.Helper()
 	p, err := n.podWith(n.t.Context(), namespace, interfaces)
@@ -38,7 +38,7 @@ func (n *node) pod(namespace, interfaces string) *pod {
 	return p
 }
 
-// podWith is pod for another goroutine. It asks until the API server answers.
+// podWith is like pod, for other goroutines. It retries until the API server answers.
 func (n *node) podWith(ctx context.Context, namespace, interfaces string) (*pod, error) {
 	name := apitest.Name("pod")
 	p := &pod{sandbox: name, Pod: &corev1.Pod{
@@ -52,7 +52,7 @@ func (n *node) podWith(ctx context.Context, namespace, interfaces string) (*pod,
 		if err == nil {
 			break
 		}
-		if apierrors.IsAlreadyExists(err) { // the answer was lost
+		if apierrors.IsAlreadyExists(err) { // the answer to an earlier attempt was lost
 			if err := n.env.Client.Get(ctx, client.ObjectKeyFromObject(p.Pod), p.Pod); err == nil {
 				break
 			}
@@ -67,14 +67,14 @@ func (n *node) podWith(ctx context.Context, namespace, interfaces string) (*pod,
 	return p, ip("netns", "add", p.sandbox)
 }
 
-// again gives the Pod another sandbox in place of one whose ADD failed.
-func (p *pod) again() error {
+// newSandbox replaces the Pod's sandbox after a failed ADD.
+func (p *pod) newSandbox() error {
 	_ = ip("netns", "delete", p.sandbox)
 	p.sandbox = apitest.Name(p.Name)
 	return ip("netns", "add", p.sandbox)
 }
 
-// macvlans lists the slaves in the node's own namespace; there should be none.
+// macvlans lists the MACVLAN links in the node's network namespace.
 func macvlans(t *testing.T) string {
 	t.Helper()
 	out, err := exec.Command("ip", "-o", "link", "show", "type", "macvlan").CombinedOutput()
@@ -84,7 +84,7 @@ func macvlans(t *testing.T) string {
 	return string(out)
 }
 
-// eth0 is the address of the Pod's first interface, as iproute2 prints them.
+// eth0 returns the address of the Pod's first interface, or the error of iproute2.
 func (p *pod) eth0(tb testing.TB) string {
 	tb.Helper()
 	out, err := exec.Command("ip", "-n", p.sandbox, "-o", "-4", "address", "show", "dev", "eth0").CombinedOutput()
@@ -94,7 +94,7 @@ func (p *pod) eth0(tb testing.TB) string {
 	return strings.Fields(string(out))[3]
 }
 
-// network creates a ClusterNetwork of MACVLAN slaves of ens4.
+// network creates a ClusterNetwork of type macvlan on ens4.
 func (n *node) network(cidr string) *v1.ClusterNetwork {
 	n.t.Helper()
 	name := apitest.Name("net")
@@ -109,8 +109,7 @@ func (n *node) network(cidr string) *v1.ClusterNetwork {
 	return cn
 }
 
-// used returns what the network's status and its DanmEps say; "unused" when
-// nothing of it is left.
+// used describes the network's status and DanmEps. It returns "unused" when no address is in use.
 func (n *node) used(ctx context.Context, cn *v1.ClusterNetwork) string {
 	got := &v1.ClusterNetwork{}
 	if err := n.env.Client.Get(ctx, client.ObjectKeyFromObject(cn), got); err != nil {
@@ -120,25 +119,25 @@ func (n *node) used(ctx context.Context, cn *v1.ClusterNetwork) string {
 	if err := n.env.Client.List(ctx, eps, client.MatchingFields{"spec.NetworkName": cn.Name}); err != nil {
 		return err.Error()
 	}
-	pages, held := 0, got.Status.IPAM.DeepCopy()
-	if held == nil {
-		held = &v1.IPAMStatus{}
+	pages, ipam := 0, got.Status.IPAM.DeepCopy()
+	if ipam == nil {
+		ipam = &v1.IPAMStatus{}
 	}
-	if held.V4 != nil {
-		pages = len(held.V4.Pages)
+	if ipam.V4 != nil {
+		pages = len(ipam.V4.Pages)
 	}
-	holds := ""
-	for _, h := range held.Held {
-		holds += h.V4 + h.V6
+	entries := ""
+	for _, e := range ipam.Held {
+		entries += e.V4 + e.V6
 	}
-	if pages == 0 && holds == "" && len(eps.Items) == 0 && got.Status.Allocated == 0 {
+	if pages == 0 && entries == "" && len(eps.Items) == 0 && got.Status.Allocated == 0 {
 		return "unused"
 	}
-	return fmt.Sprintf("network %s: %d endpoints, allocated %d, held %v, IPv4 %+v",
-		cn.Name, len(eps.Items), got.Status.Allocated, held.Held, held.V4)
+	return fmt.Sprintf("network %s: %d endpoints, allocated %d, entries %v, IPv4 %+v",
+		cn.Name, len(eps.Items), got.Status.Allocated, ipam.Held, ipam.V4)
 }
 
-// awaitUnused waits until nothing of a network is left.
+// awaitUnused waits until no address of a network is in use.
 func (n *node) awaitUnused(cn *v1.ClusterNetwork) {
 	n.t.Helper()
 	eventually(n.t, "the network to be unused", func(ctx context.Context) error {

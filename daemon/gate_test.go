@@ -21,21 +21,20 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// gate stands between a daemon and the API server. While it is shut, reads pass and
-// writes wait.
-type gate struct {
+// writeGate is a proxy between a daemon and the API server. While it is closed, it blocks writes.
+type writeGate struct {
 	next http.Handler
 	mu   sync.Mutex
-	// open is closed while the gate is open.
+	// open is a closed channel while the gate is open.
 	open chan struct{}
-	// waited are the writes that had to.
-	waited []string
-	// meet is told of each request; nil for nobody.
-	meet func()
+	// blocked has the writes that were blocked.
+	blocked []string
+	// onRequest is called for each request. It may be nil.
+	onRequest func()
 }
 
-// newGate makes the node's daemon go through an open gate.
-func (n *node) newGate() *gate {
+// newWriteGate starts an open gate, and directs the node's daemon through it.
+func (n *node) newWriteGate() *writeGate {
 	n.t.Helper()
 	transport, err := rest.TransportFor(n.env.Config)
 	if err != nil {
@@ -45,7 +44,7 @@ func (n *node) newGate() *gate {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	g := &gate{open: make(chan struct{}), next: &httputil.ReverseProxy{
+	g := &writeGate{open: make(chan struct{}), next: &httputil.ReverseProxy{
 		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport: transport, FlushInterval: -1, // watches
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
@@ -57,7 +56,7 @@ func (n *node) newGate() *gate {
 	return g
 }
 
-// useServer writes a kubeconfig for another address, whose other end has the credentials.
+// useServer writes a kubeconfig for a proxy that has the credentials.
 func (n *node) useServer(address string) {
 	n.t.Helper()
 	cfg, err := clientcmd.LoadFromFile(n.path("kubeconfig"))
@@ -76,9 +75,12 @@ func (n *node) useServer(address string) {
 }
 
 // ServeHTTP implements http.Handler.
-func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if meet := g.met(nil); meet != nil {
-		meet()
+func (g *writeGate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	g.mu.Lock()
+	onRequest := g.onRequest
+	g.mu.Unlock()
+	if onRequest != nil {
+		onRequest()
 	}
 	if r.Method != http.MethodGet {
 		if err := g.wait(r); err != nil {
@@ -88,24 +90,21 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.next.ServeHTTP(w, r)
 }
 
-// met returns who is told of requests, after a change unless that is nil.
-func (g *gate) met(change func()) func() {
+// setOnRequest sets the function that is called for each request.
+func (g *writeGate) setOnRequest(f func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if change != nil {
-		g.meet = change
-	}
-	return g.meet
+	g.onRequest = f
 }
 
 // wait waits until the gate is open.
-func (g *gate) wait(r *http.Request) error {
+func (g *writeGate) wait(r *http.Request) error {
 	g.mu.Lock()
 	open := g.open
 	select {
 	case <-open:
 	default:
-		g.waited = append(g.waited, r.Method+" "+r.URL.Path)
+		g.blocked = append(g.blocked, r.Method+" "+r.URL.Path)
 	}
 	g.mu.Unlock()
 	select {
@@ -116,23 +115,23 @@ func (g *gate) wait(r *http.Request) error {
 	}
 }
 
-// shut makes writes wait from now on; the function returned lets them pass.
-func (g *gate) shut() (reopen func()) {
+// close blocks writes until the returned function is called.
+func (g *writeGate) close() (reopen func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	shut := make(chan struct{})
-	g.open, g.waited = shut, nil
-	return sync.OnceFunc(func() { close(shut) })
+	closed := make(chan struct{})
+	g.open, g.blocked = closed, nil
+	return sync.OnceFunc(func() { close(closed) })
 }
 
-// waits reports whether a write to such a path has had to wait.
-func (g *gate) waits(part string) bool {
+// hasBlocked reports whether a write to a path with this part was blocked.
+func (g *writeGate) hasBlocked(part string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return slices.ContainsFunc(g.waited, func(w string) bool { return strings.Contains(w, part) })
+	return slices.ContainsFunc(g.blocked, func(w string) bool { return strings.Contains(w, part) })
 }
 
-// metric reads one of the daemon's numbers.
+// metric reads a metric of the daemon.
 func (n *node) metric(ctx context.Context, name string) (float64, error) {
 	text, err := n.scraper.Metrics(ctx, n.metrics)
 	if err != nil {
@@ -146,10 +145,10 @@ func (n *node) metric(ctx context.Context, name string) (float64, error) {
 	return 0, fmt.Errorf("no metric %s", name)
 }
 
-// expectMetric fails the test when a number is another one.
+// expectMetric fails the test when a metric has another value.
 func (n *node) expectMetric(t *testing.T, name string, want float64) {
 	t.Helper()
 	if got, err := n.metric(t.Context(), name); err != nil || got != want {
-		t.Errorf("%s is %v, %v, want %v", name, got, err, want)
+		t.Errorf("%s: got %v and error %v, want %v", name, got, err, want)
 	}
 }

@@ -27,33 +27,32 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// patience is how long a test waits for something that must happen.
-const patience = 2 * time.Minute
+// eventuallyTimeout bounds eventually.
+const eventuallyTimeout = 2 * time.Minute
 
-// tryPatience bounds one look, so that a request that hangs is made again.
-const tryPatience = 30 * time.Second
+// attemptTimeout bounds one attempt, so that a request that hangs is sent again.
+const attemptTimeout = 30 * time.Second
 
-// node is a machine with a daemon: its files, and its Node object.
+// node is a node with a daemon: its files and its Node object.
 type node struct {
 	t    testing.TB
 	env  *apitest.Env
 	name string
 	dir  string
 	http string
-	// metrics is where they are, and scraper reads them.
+	// metrics is the address of the metrics, and scraper reads them.
 	metrics string
 	scraper *apitest.Scraper
 	args    []string
-	// lastWrites bounds the last writes of a daemon that is started; a busy machine
-	// needs longer for them than a node has.
-	lastWrites time.Duration
+	// releaseTimeout bounds the release of the warm pool. A busy machine needs more time than a node.
+	releaseTimeout time.Duration
 }
 
-// newNode prepares a node whose daemon has the rights of deployments/. Only one
-// may run at a time: they share the NIC.
+// newNode creates a node whose daemon has the rights of deployments/. Only one daemon may run at a time,
+// because they share the NIC.
 func newNode(tb testing.TB, env *apitest.Env) *node {
 	tb.Helper()
-	n := &node{t: tb, env: env, name: apitest.Name("node"), dir: tb.TempDir(), http: freeAddress(tb), metrics: freeAddress(tb), lastWrites: patience}
+	n := &node{t: tb, env: env, name: apitest.Name("node"), dir: tb.TempDir(), http: freeAddress(tb), metrics: freeAddress(tb), releaseTimeout: eventuallyTimeout}
 	var err error
 	if n.scraper, err = env.Scraper(tb.Context()); err != nil {
 		tb.Fatal(err)
@@ -68,13 +67,13 @@ func newNode(tb testing.TB, env *apitest.Env) *node {
 		"--socket=" + n.path("run/s"), "--pending=" + n.path("pending"), "--journal=" + n.path("journal.db"),
 		"--cni-bin-dir=" + n.path("bin"), "--cni-conf-dir=" + n.path("conf"), "--plugin=" + n.path("plugin"),
 		"--http-address=" + n.http, "--metrics-address=" + n.metrics, "--debug",
-		// What is left tells of leaks: nothing is kept ready, unless a test is about that.
+		// Without a warm pool, remaining addresses are leaks. Some tests enable it.
 		"--warm-pool-limit=0", "--address-cooldown=0s",
 	}
 	return n
 }
 
-// writeKubeconfig lets the daemon act as its service account on this node.
+// writeKubeconfig writes a kubeconfig with the rights of the daemon's service account on this node.
 func (n *node) writeKubeconfig() {
 	n.t.Helper()
 	cfg, err := clientcmd.LoadFromFile(n.env.ControlPlane.AdminKubeconfig())
@@ -90,7 +89,7 @@ func (n *node) writeKubeconfig() {
 	}
 }
 
-// freeAddress is one that nothing else of this machine would choose before its use.
+// freeAddress returns an address of a random loopback host, which no other process should take.
 func freeAddress(tb testing.TB) string {
 	tb.Helper()
 	host := netip.AddrFrom4([4]byte{127, byte(1 + rand.IntN(250)), byte(rand.IntN(256)), byte(1 + rand.IntN(254))})
@@ -102,8 +101,10 @@ func freeAddress(tb testing.TB) string {
 	return l.Addr().String()
 }
 
+// path returns the path of a file of the node.
 func (n *node) path(name string) string { return filepath.Join(n.dir, name) }
 
+// write writes a file of the node.
 func (n *node) write(name string, content []byte) {
 	n.t.Helper()
 	if err := os.WriteFile(n.path(name), content, 0o755); err != nil {
@@ -111,7 +112,7 @@ func (n *node) write(name string, content []byte) {
 	}
 }
 
-// start runs the daemon until stop, or the end of the test.
+// start runs the daemon until stop or the end of the test.
 func (n *node) start() (stop func()) {
 	n.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -125,24 +126,24 @@ func (n *node) start() (stop func()) {
 		}
 		ended = true
 		if err := <-done; err != nil {
-			n.t.Errorf("daemon ended with: %v", err)
+			n.t.Errorf("the daemon returned %v", err)
 		}
 	}
 	n.t.Cleanup(stop)
 	return stop
 }
 
-// run is the daemon to its end.
+// run runs the daemon until ctx ends.
 func (n *node) run(ctx context.Context) error {
 	o, err := parseOptions(n.args, n.t.Output())
 	if err != nil {
 		return err
 	}
-	o.releaseTimeout = n.lastWrites
+	o.releaseTimeout = n.releaseTimeout
 	return runDaemon(ctx, o, n.t.Output())
 }
 
-// awaitReady waits until /readyz says so.
+// awaitReady waits until /readyz returns 200.
 func (n *node) awaitReady() {
 	n.t.Helper()
 	eventually(n.t, "the daemon to be ready", func(context.Context) error {
@@ -164,7 +165,7 @@ func (n *node) call(command string, p *pod) (*types100.Result, error) {
 	return n.callWith(n.t.Context(), command, p)
 }
 
-// callWith is call for a poll.
+// callWith is like call, with a context.
 func (n *node) callWith(ctx context.Context, command string, p *pod) (*types100.Result, error) {
 	n.t.Helper()
 	req := &wire.Request{
@@ -172,7 +173,7 @@ func (n *node) callWith(ctx context.Context, command string, p *pod) (*types100.
 		Args:   fmt.Sprintf("K8S_POD_NAMESPACE=%s;K8S_POD_NAME=%s;K8S_POD_UID=%s", p.Namespace, p.Name, p.UID),
 		Config: json.RawMessage(`{"cniVersion":"1.0.0","name":"patchbay","type":"patchbay"}`),
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, eventuallyTimeout)
 	defer cancel()
 	res, err := wire.Call(ctx, n.path("run/s"), req)
 	if err != nil {
@@ -188,15 +189,15 @@ func (n *node) callWith(ctx context.Context, command string, p *pod) (*types100.
 	return result, json.Unmarshal(res.Result, result)
 }
 
-// eventually polls until f succeeds. It reports the last failure that is not only its own end.
+// eventually calls f until it succeeds. It reports the last failure before its own timeout.
 func eventually(tb testing.TB, what string, f func(context.Context) error) {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(tb.Context(), patience)
+	ctx, cancel := context.WithTimeout(tb.Context(), eventuallyTimeout)
 	defer cancel()
 	var last error
 	for {
-		try, end := context.WithTimeout(ctx, tryPatience)
-		err := f(try)
+		attempt, end := context.WithTimeout(ctx, attemptTimeout)
+		err := f(attempt)
 		end()
 		if err == nil {
 			return
@@ -206,7 +207,7 @@ func eventually(tb testing.TB, what string, f func(context.Context) error) {
 		}
 		select {
 		case <-ctx.Done():
-			tb.Fatalf("waited %s for %s: %v", patience, what, last)
+			tb.Fatalf("waited %s for %s: %v", eventuallyTimeout, what, last)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

@@ -17,13 +17,13 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// inside marks the process that has namespaces of its own.
-const inside = "PATCHBAYD_TEST_INSIDE"
+// insideVariable is set in the process with namespaces of its own.
+const insideVariable = "PATCHBAYD_TEST_INSIDE"
 
-// TestMain runs the tests in a network and a mount namespace of their own: the
-// daemon changes links and sysctls, and Pods' namespaces are mounts.
+// TestMain runs the tests in network and mount namespaces of their own, because the daemon changes links
+// and sysctls, and the network namespaces of Pods are mounts.
 func TestMain(m *testing.M) {
-	if os.Getenv(inside) == "" {
+	if os.Getenv(insideVariable) == "" {
 		os.Exit(reexec())
 	}
 	if err := prepare(); err != nil {
@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 // reexec executes this binary in new namespaces and returns its exit code.
 func reexec() int {
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
-	cmd.Env = append(os.Environ(), inside+"=1")
+	cmd.Env = append(os.Environ(), insideVariable+"=1")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS}
 	err := cmd.Run()
@@ -51,8 +51,7 @@ func reexec() int {
 	return 0
 }
 
-// prepare gives the namespaces a loopback, a NIC "ens4" and an empty folder for
-// named network namespaces.
+// prepare sets up loopback, a NIC "ens4" and an empty folder of named network namespaces.
 func prepare() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)

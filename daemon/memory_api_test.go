@@ -24,9 +24,9 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// BenchmarkMemory reports the resident memory of the daemon's program on a node
-// with 250 Pods, in a cluster with 1,000 networks whose bitmaps are 11 KiB each:
-// at rest, and after a write to each network. The aim is 80 MiB.
+// BenchmarkMemory reports the resident memory of the daemon's process on a node with 250 Pods, in a
+// cluster with 1,000 networks whose bitmaps have 11 KiB each: when idle, and after a write to each
+// network. The target is 80 MiB.
 func BenchmarkMemory(b *testing.B) {
 	const networks, pods = 1000, 250
 	env := apitest.Start(b)
@@ -44,7 +44,7 @@ func BenchmarkMemory(b *testing.B) {
 	for i := range pods {
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprint("pod-", i), Annotations: map[string]string{
-				v1.InterfacesAnnotation: asks(nets[i], "dynamic"),
+				v1.InterfacesAnnotation: requestInterface(nets[i], "dynamic"),
 			}},
 			Spec: corev1.PodSpec{NodeName: n.name, Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 		}
@@ -65,7 +65,7 @@ func BenchmarkMemory(b *testing.B) {
 	program := n.program()
 	program.start()
 	n.awaitReady()
-	time.Sleep(5 * time.Second) // the settled state is what is asked for
+	time.Sleep(5 * time.Second) // the daemon becomes idle
 	b.ReportMetric(memory(b, program.pid(), "VmRSS"), "MiB-at-rest")
 	for _, cn := range nets {
 		fill(b, n, cn)
@@ -76,14 +76,14 @@ func BenchmarkMemory(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// fill writes a full bitmap of a /16.
+// fill writes the full bitmap of a /16 into a network.
 func fill(b *testing.B, n *node, cn *v1.ClusterNetwork) {
 	b.Helper()
 	pages := map[string]string{}
 	for i := range 64 {
 		pages[fmt.Sprint(i)] = strings.Repeat("/", 171) + "w=="
 	}
-	// The daemon writes, too: it settles the networks of its journal.
+	// The daemon also writes, because it settles the networks of its journal.
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		if err := n.env.Client.Get(b.Context(), client.ObjectKeyFromObject(cn), cn); err != nil {
 			return err
@@ -102,7 +102,7 @@ func fill(b *testing.B, n *node, cn *v1.ClusterNetwork) {
 	}
 }
 
-// memory reads a line of /proc/<pid>/status in MiB.
+// memory returns a field of /proc/<pid>/status in MiB.
 func memory(b *testing.B, pid int, name string) float64 {
 	b.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

@@ -16,8 +16,8 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// Any Pod reaches its node. The daemon, with its own rights, has the API server say who may
-// read its metrics: neither a Pod without a token, nor one with the token that every Pod has.
+// Each Pod can reach its node. The daemon asks the API server to authenticate and authorize the readers
+// of its metrics. A Pod without a token, or with the default token of Pods, gets no metrics.
 func TestMetricsAreForReaders(t *testing.T) {
 	env := apitest.Start(t)
 	n, ns := newNode(t, env), env.Namespace(t)
@@ -38,10 +38,10 @@ func TestMetricsAreForReaders(t *testing.T) {
 		path    string
 		want    int
 	}{
-		{"Prometheus has the role", n.scraper, "/metrics", http.StatusOK},
-		{"no token", n.scraper.Anonymous(), "/metrics", http.StatusUnauthorized},
-		{"a token without the role", anyPod, "/metrics", http.StatusForbidden},
-		{"profiles are not in the role", n.scraper, "/debug/pprof/heap", http.StatusForbidden},
+		{"Prometheus has the role.", n.scraper, "/metrics", http.StatusOK},
+		{"The request has no token.", n.scraper.Anonymous(), "/metrics", http.StatusUnauthorized},
+		{"The token has no role.", anyPod, "/metrics", http.StatusForbidden},
+		{"The role does not include profiles.", n.scraper, "/debug/pprof/heap", http.StatusForbidden},
 	}
 	for _, tc := range cases {
 		eventually(t, tc.reason, func(ctx context.Context) error {
@@ -59,7 +59,7 @@ func TestMetricsAreForReaders(t *testing.T) {
 		}
 		_ = res.Body.Close()
 		if res.StatusCode != http.StatusNotFound {
-			t.Errorf("%s at the address of health checks: got %s, want 404", path, res.Status)
+			t.Errorf("%s at the address of the health checks: got %s, want 404", path, res.Status)
 		}
 	}
 }

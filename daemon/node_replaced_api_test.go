@@ -12,12 +12,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/patchbay-cni/patchbay/daemon/internal/cluster"
+	"github.com/patchbay-cni/patchbay/daemon/internal/nodestate"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// A Node that was deleted and made again is another one: the daemon ends, and the
-// next one takes over what runs.
+// The daemon ends when its Node was deleted and created again. The next daemon takes over the running
+// sandboxes.
 func TestDaemonEndsWithItsNode(t *testing.T) {
 	env := apitest.Start(t)
 	n, ns := newNode(t, env), env.Namespace(t)
@@ -26,7 +26,7 @@ func TestDaemonEndsWithItsNode(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- Run(context.WithoutCancel(t.Context()), n.args, t.Output(), t.Output()) }()
 	n.awaitReady()
-	p := n.pod(ns, asks(cn, "dynamic"))
+	p := n.pod(ns, requestInterface(cn, "dynamic"))
 	result, err := n.call("ADD", p)
 	if err != nil {
 		t.Fatal(err)
@@ -36,10 +36,10 @@ func TestDaemonEndsWithItsNode(t *testing.T) {
 	if err := env.Client.Delete(t.Context(), object); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the Node's end to be known", func(ctx context.Context) error {
+	eventually(t, "the deletion of the Node to be noticed", func(ctx context.Context) error {
 		usable, err := n.metric(ctx, "patchbay_warm_pool_usable")
 		if err == nil && usable != 0 {
-			err = errors.New("addresses that are kept ready are still given out")
+			err = errors.New("the warm pool is still usable")
 		}
 		return err
 	})
@@ -47,13 +47,13 @@ func TestDaemonEndsWithItsNode(t *testing.T) {
 	if err := env.Client.Create(t.Context(), object); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-ended; !errors.Is(err, cluster.ErrNodeReplaced) {
+	if err := <-ended; !errors.Is(err, nodestate.ErrNodeReplaced) {
 		t.Errorf("the daemon ended with %v, want ErrNodeReplaced", err)
 	}
 	stop := n.start()
 	n.awaitReady()
-	if again, err := n.call("ADD", p); err != nil || again.IPs[0].Address.String() != result.IPs[0].Address.String() {
-		t.Errorf("the sandbox after that: %+v, %v, want the same address", again, err)
+	if repeated, err := n.call("ADD", p); err != nil || repeated.IPs[0].Address.String() != result.IPs[0].Address.String() {
+		t.Errorf("repeated ADD: got %+v and error %v, want the same address", repeated, err)
 	}
 	if _, err := n.call("DEL", p); err != nil {
 		t.Fatal(err)

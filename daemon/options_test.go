@@ -19,16 +19,17 @@ func TestOptions(t *testing.T) {
 		node   string
 		err    string
 	}{
-		"Flag":         {reason: "the flag counts", args: []string{"--node-name=a"}, env: "b", node: "a"},
-		"Environment":  {reason: "the downward API's variable", env: "b", node: "b"},
-		"Nameless":     {reason: "a daemon without a Node cannot hold addresses", err: "--node-name"},
-		"Arguments":    {reason: "a flag that lost its dashes is not ignored", args: []string{"--node-name=a", "debug"}, err: "arguments"},
-		"NegativeHold": {reason: "0 is none; less is a mistake", args: []string{"--node-name=a", "--warm-pool-limit=-1"}, err: "--warm-pool-limit"},
-		"NegativeCool": {reason: "nor can an address rest for less than no time", args: []string{"--node-name=a", "--address-cooldown=-1s"}, err: "--address-cooldown"},
-		"Ranges":       {reason: "several, of both families", args: []string{"--node-name=a", "--vtep-ranges=ens5=10.50.0.0/16,fd00:50::/64", "--vtep-ranges=ens6=10.60.0.0/16"}, node: "a"},
-		"RangeNoNIC":   {reason: "a range is a NIC's", args: []string{"--node-name=a", "--vtep-ranges=10.50.0.0/16"}, err: "NIC=CIDR"},
-		"RangeHost":    {reason: "an address in place of a subnet is a mistake", args: []string{"--node-name=a", "--vtep-ranges=ens5=10.50.0.1/16"}, err: "10.50.0.1/16"},
-		"Unknown":      {reason: "a flag of another version is not ignored", args: []string{"--nope"}, err: "nope"},
+		"Flag":         {reason: "the flag has precedence over the environment", args: []string{"--node-name=a"}, env: "b", node: "a"},
+		"Environment":  {reason: "the downward API sets the variable", env: "b", node: "b"},
+		"NoNode":       {reason: "a daemon without a Node cannot claim addresses", err: "--node-name"},
+		"Arguments":    {reason: "a flag without its dashes is not ignored", args: []string{"--node-name=a", "debug"}, err: "arguments"},
+		"SingleDash":   {reason: "flags have two dashes", args: []string{"-node-name=a"}, err: "unknown shorthand flag"},
+		"NegativeHold": {reason: "0 disables the warm pool, and less is a mistake", args: []string{"--node-name=a", "--warm-pool-limit=-1"}, err: "--warm-pool-limit"},
+		"NegativeCool": {reason: "a cooldown cannot be shorter than 0", args: []string{"--node-name=a", "--address-cooldown=-1s"}, err: "--address-cooldown"},
+		"Ranges":       {reason: "the flag may be repeated, with subnets of both families", args: []string{"--node-name=a", "--vtep-ranges=ens5=10.50.0.0/16,fd00:50::/64", "--vtep-ranges=ens6=10.60.0.0/16"}, node: "a"},
+		"RangeNoNIC":   {reason: "each range belongs to a NIC", args: []string{"--node-name=a", "--vtep-ranges=10.50.0.0/16"}, err: "NIC=CIDR"},
+		"RangeHost":    {reason: "an address instead of a subnet is a mistake", args: []string{"--node-name=a", "--vtep-ranges=ens5=10.50.0.1/16"}, err: "10.50.0.1/16"},
+		"Unknown":      {reason: "an unknown flag, such as one of another version, is not ignored", args: []string{"--nope"}, err: "nope"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -54,8 +55,8 @@ func TestRunWithoutANode(t *testing.T) {
 		args   []string
 		want   string
 	}{
-		"Help":    {reason: "help is no error", args: []string{"--help"}, want: "-node-name"},
-		"Version": {reason: "the version can be asked for anywhere", args: []string{"--version"}, want: version.String()},
+		"Help":    {reason: "--help is not an error", args: []string{"--help"}, want: "--node-name"},
+		"Version": {reason: "--version needs no other flag", args: []string{"--version"}, want: version.String()},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

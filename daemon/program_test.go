@@ -9,14 +9,14 @@ import (
 	"syscall"
 )
 
-// program is the daemon as a process of its own, which can be killed.
+// program runs the daemon as a process.
 type program struct {
 	n    *node
 	path string
 	cmd  *exec.Cmd
 }
 
-// program builds the daemon. It is killed at the end of the test.
+// program builds the daemon. The end of the test kills it.
 func (n *node) program() *program {
 	n.t.Helper()
 	p := &program{n: n, path: n.path("patchbayd")}
@@ -27,7 +27,7 @@ func (n *node) program() *program {
 	return p
 }
 
-// start starts it; kill must have ended the one before.
+// start starts the daemon. No earlier one may run.
 func (p *program) start() {
 	p.cmd = exec.Command(p.path, p.n.args...)
 	p.cmd.Stderr = p.n.t.Output()
@@ -37,7 +37,7 @@ func (p *program) start() {
 	}
 }
 
-// kill ends it with SIGKILL.
+// kill kills the daemon with SIGKILL.
 func (p *program) kill() {
 	if p.cmd != nil {
 		_ = p.cmd.Process.Kill()
@@ -46,16 +46,17 @@ func (p *program) kill() {
 	}
 }
 
-// end ends it with SIGTERM, as kubelet does.
-func (p *program) end() {
+// stop stops the daemon with SIGTERM, as kubelet does.
+func (p *program) stop() {
 	if p.cmd == nil {
 		return
 	}
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	if err := p.cmd.Wait(); err != nil {
-		p.n.t.Errorf("the daemon ended with: %v", err)
+		p.n.t.Errorf("the daemon exited with %v", err)
 	}
 	p.cmd = nil
 }
 
+// pid returns the process ID.
 func (p *program) pid() int { return p.cmd.Process.Pid }

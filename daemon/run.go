@@ -5,18 +5,19 @@ package daemon
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
+
+	"github.com/spf13/pflag"
 
 	"github.com/patchbay-cni/patchbay/internal/logging"
 	"github.com/patchbay-cni/patchbay/internal/version"
 )
 
-// Run is the daemon from its arguments to its end; logs go to stderr.
+// Run runs the daemon with the flags in args until ctx ends. It logs to stderr.
 func Run(ctx context.Context, args []string, _, stderr io.Writer) error {
 	o, err := parseOptions(args, stderr)
-	if errors.Is(err, flag.ErrHelp) {
+	if errors.Is(err, pflag.ErrHelp) {
 		return nil
 	}
 	if err != nil {
@@ -29,7 +30,7 @@ func Run(ctx context.Context, args []string, _, stderr io.Writer) error {
 	return runDaemon(ctx, o, stderr)
 }
 
-// runDaemon is the daemon from its options to its end.
+// runDaemon runs the daemon until ctx ends.
 func runDaemon(ctx context.Context, o *options, stderr io.Writer) error {
 	ctx, flush := logging.NewContext(ctx, o.debug, stderr)
 	defer flush()
@@ -40,7 +41,7 @@ func runDaemon(ctx context.Context, o *options, stderr io.Writer) error {
 	return errors.Join(d.run(ctx), d.close())
 }
 
-// ignoreCancellation is err, unless that is only what ctx ended: to end when told to is no error.
+// ignoreCancellation returns err, and nil if err is only the error of ctx: a stop on request is no error.
 func ignoreCancellation(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return nil

@@ -15,18 +15,17 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// A daemon that is told to end while it starts does so, and that is no error: each
-// start ends one request to the API server later than the one before, until one has
-// become ready.
-func TestEndAtEachMomentOfTheStart(t *testing.T) {
+// A daemon that is stopped during its start ends without an error. Each start is stopped one request to
+// the API server later, until one becomes ready.
+func TestStopDuringEachStepOfTheStart(t *testing.T) {
 	env := apitest.Start(t)
 	n := newNode(t, env)
 	n.network("10.33.0.0/24")
-	g := n.newGate()
+	g := n.newWriteGate()
 	for requests := int64(0); ; requests++ {
 		ready, err := n.startUntil(t, g, requests)
 		if err != nil {
-			t.Fatalf("told to end at request %d, the daemon ended with: %v", requests, err)
+			t.Fatalf("stopped at request %d, Run returned %v", requests, err)
 		}
 		if ready {
 			t.Logf("a start takes %d requests", requests)
@@ -38,14 +37,14 @@ func TestEndAtEachMomentOfTheStart(t *testing.T) {
 	}
 }
 
-// startUntil runs the daemon until it has made some requests, or is ready.
-func (n *node) startUntil(t *testing.T, g *gate, requests int64) (ready bool, err error) {
+// startUntil runs the daemon until it has sent this number of requests or is ready.
+func (n *node) startUntil(t *testing.T, g *writeGate, requests int64) (ready bool, err error) {
 	t.Helper()
-	ctx, end := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+	ctx, end := context.WithTimeout(context.WithoutCancel(t.Context()), eventuallyTimeout)
 	defer end()
-	var made atomic.Int64
-	g.met(func() {
-		if made.Add(1) >= requests {
+	var sent atomic.Int64
+	g.setOnRequest(func() {
+		if sent.Add(1) >= requests {
 			end()
 		}
 	})
@@ -67,7 +66,7 @@ func (n *node) startUntil(t *testing.T, g *gate, requests int64) (ready bool, er
 	}
 }
 
-// isReady reports whether /readyz says so.
+// isReady reports whether /readyz returns 200.
 func (n *node) isReady() bool {
 	res, err := http.Get("http://" + n.http + "/readyz")
 	if err != nil {
@@ -77,8 +76,8 @@ func (n *node) isReady() bool {
 	return res.StatusCode == http.StatusOK
 }
 
-// So does one that still waits for the end of the daemon before it.
-func TestEndWhileTheJournalIsLocked(t *testing.T) {
+// A daemon that waits for the journal's lock ends without an error too.
+func TestStopWhileTheJournalIsLocked(t *testing.T) {
 	env := apitest.Start(t)
 	n := newNode(t, env)
 	j, err := journal.Open(n.path("journal.db"), journal.Options{})
@@ -89,6 +88,6 @@ func TestEndWhileTheJournalIsLocked(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	time.AfterFunc(100*time.Millisecond, end)
 	if err := Run(ctx, n.args, t.Output(), t.Output()); err != nil {
-		t.Errorf("the daemon ended with: %v", err)
+		t.Errorf("Run returned %v, want no error", err)
 	}
 }

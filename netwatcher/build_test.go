@@ -12,7 +12,7 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// opts compare addresses by value and errors by what they wrap.
+// opts compare addresses by value, and errors with errors.Is.
 var opts = cmp.Options{
 	cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
 	cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
@@ -21,7 +21,7 @@ var opts = cmp.Options{
 	cmpopts.IgnoreUnexported(Plan{}),
 }
 
-// net makes a network on ens4; age orders them, 1 being the oldest.
+// newNet returns a network on ens4. Networks are ordered by age; 1 is the oldest.
 func newNet(age int, id string, more ...func(*network.Network)) *network.Network {
 	n := &network.Network{
 		Ref: network.Ref{Kind: "ClusterNetwork", Name: id}, UID: id, ID: id, Type: "ipvlan", Device: "ens4",
@@ -52,7 +52,7 @@ func device(d string) func(*network.Network) {
 
 func ref(name string) network.Ref { return network.Ref{Kind: "ClusterNetwork", Name: name} }
 
-// host has ens4 with both families and ens5 with IPv6 only.
+// host returns the state of a host: ens4 has addresses of both families, ens5 of IPv6 only.
 func host(links ...ObservedLink) *State {
 	return &State{
 		NICs: []NIC{
@@ -81,12 +81,12 @@ func ipList(list ...string) []netip.Addr {
 	return all
 }
 
-func ours(s Spec) ObservedLink {
+func managed(s Spec) ObservedLink {
 	return ObservedLink{Spec: s, Managed: true, Up: true, HostUnreachable: true, TagsFiltered: true}
 }
-func foreign(s Spec) ObservedLink { return ObservedLink{Spec: s, Up: true} }
+func unmanaged(s Spec) ObservedLink { return ObservedLink{Spec: s, Up: true} }
 
-// subnet gives the network all addresses of an IPv4 subnet.
+// subnet gives the network the addresses of an IPv4 subnet.
 func subnet(cidr string) func(*network.Network) {
 	p := netip.MustParsePrefix(cidr)
 	return func(n *network.Network) { n.V4 = &network.Subnet{CIDR: p, Start: p.Addr(), End: p.Addr().Next()} }

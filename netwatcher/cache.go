@@ -3,91 +3,136 @@
 package netwatcher
 
 import (
+	"sync"
+
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// linkCache is what the last round left: which links a Pod may have at once, and
-// which links' changes matter.
+// linkCache has the links that a Pod may use at once, as the last reconciliation left them.
+// Link events invalidate its entries. It is safe for concurrent use.
 type linkCache struct {
-	// ready are the names of whole links that are up and sealed. One that waits to be
-	// changed until nothing is on it is among them: a workload whose Pods are replaced
-	// one by one would be stuck if the new ones had to wait for the last old one.
+	mu     sync.Mutex // guards what follows
+	latest cachedLinks
+	// changed are the links that changed since startRecording; nil while nothing is recorded.
+	changed map[string]bool
+}
+
+// cachedLinks are the outcome of one reconciliation.
+type cachedLinks struct {
+	// ready are the names of finished links that are up and sealed. It includes links whose
+	// change is deferred until they are unused: a workload whose Pods are replaced one by one
+	// would not progress if the new Pods had to wait for the last old one.
 	ready map[network.Link]string
 	// linkByNetwork are the networks that may use their link.
 	linkByNetwork map[network.Ref]network.Link
-	// refused are networks that may not, and why.
+	// refused are the networks that may not, with the reason.
 	refused map[network.Ref]error
-	// watched are the names that a change of matters for: links, NICs, and NICs
-	// that are wanted and missing.
+	// watched are the names whose changes matter: links, NICs, and missing NICs that a network
+	// requires.
 	watched map[string]bool
 }
 
-// invalidate takes a change in, and reports whether it matters.
-func (v *linkCache) invalidate(name string) bool {
-	if name != "" && v.watched != nil && !v.watched[name] {
+// startRecording starts to record the links that change. Call it before the links are read.
+func (c *linkCache) startRecording() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.changed = map[string]bool{}
+}
+
+// invalidate takes in that a link changed, or may have, if name is empty. It reports whether the
+// change matters. Links that do not matter, such as the veths of Pods, cost nothing.
+func (c *linkCache) invalidate(name string) (matters bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.changed != nil {
+		c.changed[name] = true
+	}
+	return c.latest.invalidate(name)
+}
+
+// publish replaces the cache with the outcome of a reconciliation, without the links that changed
+// since startRecording. It returns the networks that are refused for a new reason, and whether
+// a change that matters was missed.
+func (c *linkCache) publish(s *scope) (refused map[network.Ref]error, missed bool) {
+	next := newCachedLinks(s)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	refused = map[network.Ref]error{}
+	for ref, err := range next.refused {
+		if old := c.latest.refused[ref]; old == nil || old.Error() != err.Error() {
+			refused[ref] = err
+		}
+	}
+	for name := range c.changed {
+		missed = next.invalidate(name) || missed // the cache before may not have watched it
+	}
+	c.latest, c.changed = next, nil
+	return refused, missed
+}
+
+// lookup returns the link's name if the network may use it at once.
+func (c *linkCache) lookup(id network.Link, ref network.Ref) (name string, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if allowed, ok := c.latest.linkByNetwork[ref]; !ok || allowed != id {
+		return "", false // a new, changed or refused network
+	}
+	name, ok = c.latest.ready[id]
+	return name, ok
+}
+
+// add adds a link that is ready for the network. Before the first publish it does nothing.
+func (c *linkCache) add(id network.Link, ref network.Ref, name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.latest.ready != nil {
+		c.latest.ready[id], c.latest.linkByNetwork[ref] = name, id
+	}
+}
+
+// drop removes a link that is about to be deleted.
+func (c *linkCache) drop(id network.Link) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.latest.ready, id)
+}
+
+// newCachedLinks computes the cache from the scope of a reconciliation.
+func newCachedLinks(s *scope) cachedLinks {
+	c := cachedLinks{
+		ready: map[network.Link]string{}, linkByNetwork: s.linkByNetwork(),
+		refused: s.plan.Refused, watched: map[string]bool{},
+	}
+	for _, name := range s.plan.RequiredNICs {
+		c.watched[name] = true
+		c.ready[network.Link{Device: name}] = name
+	}
+	for i := range s.plan.Links {
+		w := &s.plan.Links[i]
+		c.watched[w.Name], c.watched[w.Device] = true, true
+		if f := s.state.link(w.Identity); f != nil && w.Err == nil && f.Up && f.HostUnreachable {
+			c.ready[w.Identity] = f.Name
+			c.watched[f.Name] = true
+		}
+	}
+	for i := range s.state.NICs {
+		if s.state.NICs[i].isReported() {
+			c.watched[s.state.NICs[i].Name] = true
+		}
+	}
+	return c
+}
+
+// invalidate removes the links that a change of the named link concerns, all for an empty name. It
+// reports whether the change matters.
+func (c *cachedLinks) invalidate(name string) bool {
+	if name != "" && c.watched != nil && !c.watched[name] {
 		return false
 	}
-	for id, link := range v.ready {
+	for id, link := range c.ready {
 		if name == "" || link == name || id.Device == name {
-			delete(v.ready, id)
+			delete(c.ready, id)
 		}
 	}
 	return true
-}
-
-// startRecording notes from now on what changes: a round is about to look.
-func (r *Reconciler) startRecording() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.changedLinks = map[string]bool{}
-}
-
-// publishCache makes a round's outcome what Parent and the status see, but for what changed
-// since the look that it is of.
-func (r *Reconciler) publishCache(in *scope, failed Failures) {
-	v := linkCache{ready: map[network.Link]string{}, linkByNetwork: in.linkByNetwork(), refused: in.plan.Refused, watched: map[string]bool{}}
-	for _, name := range in.plan.RequiredNICs {
-		v.watched[name] = true
-		v.ready[network.Link{Device: name}] = name
-	}
-	for i := range in.plan.Links {
-		w := &in.plan.Links[i]
-		v.watched[w.Name], v.watched[w.Device] = true, true
-		if f := in.state.link(w.Identity); f != nil && w.Err == nil && f.Up && f.HostUnreachable {
-			v.ready[w.Identity] = f.Name
-			v.watched[f.Name] = true
-		}
-	}
-	for i := range in.state.NICs {
-		if in.state.NICs[i].isReported() {
-			v.watched[in.state.NICs[i].Name] = true
-		}
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for ref, err := range v.refused {
-		if old := r.cache.refused[ref]; old == nil || old.Error() != err.Error() {
-			r.Log.Info("a network has no link on this node", "network", ref.String(), "error", err)
-		}
-	}
-	for name := range r.changedLinks {
-		if v.invalidate(name) {
-			r.Trigger() // it may not have mattered before
-		}
-	}
-	r.cache, r.failures, r.changedLinks = v, failed, nil
-}
-
-// linkChanged is told of every link event. Links that do not matter, such as the ends
-// of Pods' cables, cost nothing.
-func (r *Reconciler) linkChanged(name string) {
-	r.mu.Lock()
-	matters := r.cache.invalidate(name)
-	if r.changedLinks != nil {
-		r.changedLinks[name] = true
-	}
-	r.mu.Unlock()
-	if matters {
-		r.Trigger()
-	}
 }

@@ -13,8 +13,8 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
-// readyCondition sums the links up as a condition without times: true when each is up and
-// no network is refused, else it names the first that is not, with what is wrong.
+// readyCondition returns the condition Ready, without times: true if each link is up and no network
+// is refused, else with the first problem and the number of others.
 func readyCondition(links []v1.HostLink, refused []v1.RefusedNetwork) metav1.Condition {
 	c := metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "LinksUp"}
 	c.Message = fmt.Sprintf("links up: %d", len(links))
@@ -42,18 +42,17 @@ func readyCondition(links []v1.HostLink, refused []v1.RefusedNetwork) metav1.Con
 	return c
 }
 
-// ConditionIsolated is the condition of a NodeNetwork that says whether strangers are kept
-// out of its VXLANs, and Pods in their networks.
+// ConditionIsolated is the condition of a NodeNetwork that is true if only other nodes can send into
+// its VXLANs, and Pods can send into their own networks only.
 const ConditionIsolated = "Isolated"
 
-// isolationErrors say where networks are open: what the Firewall answered, on which links tags of
-// Pods pass, and what the SourceGuard answered.
+// isolationErrors are the errors of the packet filters; nil for a filter that is in place.
 type isolationErrors struct{ vxlanFilter, tagFilter, sourceGuard error }
 
-// retryable joins those that trying again soon may help. The condition says the others.
+// retryable joins the errors that a retry can resolve; a kernel without support is not among them.
 func (o *isolationErrors) retryable() error {
-	unless := func(err, hopeless error) error {
-		if errors.Is(err, hopeless) {
+	unless := func(err, unsupported error) error {
+		if errors.Is(err, unsupported) {
 			return nil
 		}
 		return err
@@ -61,8 +60,8 @@ func (o *isolationErrors) retryable() error {
 	return errors.Join(unless(o.vxlanFilter, ErrFilterUnsupported), unless(o.tagFilter, ErrTagFilterUnsupported), unless(o.sourceGuard, ErrSourceGuardUnsupported))
 }
 
-// isolatedCondition makes the condition, without times.
-func (f *VXLANFilter) isolatedCondition(open *isolationErrors) metav1.Condition {
+// isolatedCondition returns the condition, without times.
+func isolatedCondition(f *VXLANFilter, open *isolationErrors) metav1.Condition {
 	c := metav1.Condition{Type: ConditionIsolated, Status: metav1.ConditionTrue}
 	err := open.vxlanFilter
 	switch {
@@ -84,16 +83,16 @@ func (f *VXLANFilter) isolatedCondition(open *isolationErrors) metav1.Condition 
 	return c
 }
 
-// ConditionVTEPsAccepted is the condition of a NodeNetwork that says whether all other
-// nodes' VTEPs count on this node.
+// ConditionVTEPsAccepted is the condition of a NodeNetwork that is true if the node uses all other
+// nodes' VTEPs.
 const ConditionVTEPsAccepted = "VTEPsAccepted"
 
-// vtepsAcceptedCondition makes the condition, without times. It names NICs that have VXLANs and no
-// address: all nodes would write what one of them says.
-func (p *Plan) vtepsAcceptedCondition(refused VTEPs) metav1.Condition {
+// vtepsAcceptedCondition returns the condition, without times. It names the NICs with VXLANs and
+// not the ignored addresses: otherwise all nodes would write an address that one of them claims.
+func vtepsAcceptedCondition(p *Plan, refused VTEPs) metav1.Condition {
 	c := metav1.Condition{
 		Type: ConditionVTEPsAccepted, Status: metav1.ConditionTrue, Reason: "InRange",
-		Message: "all VTEPs are where they are expected",
+		Message: "all VTEPs are in this node's subnets or in --vtep-ranges",
 	}
 	var nics []string
 	for i := range p.Links {
@@ -105,8 +104,8 @@ func (p *Plan) vtepsAcceptedCondition(refused VTEPs) metav1.Condition {
 	if len(nics) > 0 {
 		slices.Sort(nics)
 		c.Status, c.Reason = metav1.ConditionFalse, "OutOfRange"
-		c.Message = truncate("VXLANs on " + strings.Join(nics, ", ") + " leave nodes out whose address there is not in a subnet of this node's NIC, or not in --vtep-ranges: " +
-			"the log of patchbayd names them; set --vtep-ranges if they are right")
+		c.Message = truncate("VXLANs on " + strings.Join(nics, ", ") + " ignore nodes whose address there is not in --vtep-ranges or, without ranges, not in a subnet of this node's NIC: " +
+			"if the addresses in the log of patchbayd are correct, add them to --vtep-ranges")
 	}
 	return c
 }

@@ -16,32 +16,32 @@ func TestReady(t *testing.T) {
 	good := v1.HostLink{Name: "good.1", State: v1.LinkUp}
 	missing := v1.HostLink{Name: "far.9", State: v1.LinkError, Error: "no NIC ens9"}
 	cases := map[string]struct {
-		reason string
-		links  []v1.HostLink
-		no     []v1.RefusedNetwork
-		want   metav1.Condition
+		reason  string
+		links   []v1.HostLink
+		refused []v1.RefusedNetwork
+		want    metav1.Condition
 	}{
 		"None": {
-			reason: "a node that no network asks links of has nothing wrong",
+			reason: "Without links the node is ready.",
 			want:   metav1.Condition{Type: "Ready", Status: "True", Reason: "LinksUp", Message: "links up: 0"},
 		},
 		"Up": {
-			reason: "all links are up",
+			reason: "All links are up.",
 			links:  []v1.HostLink{good},
 			want:   metav1.Condition{Type: "Ready", Status: "True", Reason: "LinksUp", Message: "links up: 1"},
 		},
 		"Error": {
-			reason: "a link that cannot be made is named with the cause",
+			reason: "The message names the failed link and the cause.",
 			links:  []v1.HostLink{good, missing},
 			want:   metav1.Condition{Type: "Ready", Status: "False", Reason: "LinkNotUp", Message: "far.9: no NIC ens9"},
 		},
 		"Refused": {
-			reason: "a network that gets no link here is not well, though all links are",
-			links:  []v1.HostLink{good}, no: []v1.RefusedNetwork{{Network: "DanmNet/a/b", Error: "taken"}},
+			reason: "The node is not ready if a network is refused.",
+			links:  []v1.HostLink{good}, refused: []v1.RefusedNetwork{{Network: "DanmNet/a/b", Error: "taken"}},
 			want: metav1.Condition{Type: "Ready", Status: "False", Reason: "NetworkRefused", Message: "DanmNet/a/b: taken"},
 		},
 		"Several": {
-			reason: "the message stays one line, however many links are not up",
+			reason: "The message names one link and the number of others.",
 			links:  []v1.HostLink{{Name: "down.7", State: v1.LinkDown}, good, missing},
 			want:   metav1.Condition{Type: "Ready", Status: "False", Reason: "LinkNotUp", Message: "down.7 is down (and 1 more)"},
 		},
@@ -49,7 +49,7 @@ func TestReady(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(tc.want, readyCondition(tc.links, tc.no)); diff != "" {
+			if diff := cmp.Diff(tc.want, readyCondition(tc.links, tc.refused)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})

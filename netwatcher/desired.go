@@ -15,35 +15,35 @@ type DesiredLink struct {
 	Spec
 	// Networks on it, the oldest first.
 	Networks []network.Ref
-	// AllowsTags says that slaves on it may send VLAN tags: all networks are trunks, or another
-	// plugin's, whose slaves are its own matter.
+	// AllowsTags is whether slaves on the link may send VLAN tags: all networks are trunks, or
+	// belong to another plugin, which manages its own slaves.
 	AllowsTags bool
-	// Trunk says that one of the networks is a trunk; all slaves of ours on the link are then.
+	// Trunk is whether one of the networks is a trunk; then all slaves of Patchbay on the link are.
 	Trunk bool
-	// SourceGuarded says that frames with a source that is no Pod's are dropped: all networks
-	// want it.
+	// SourceGuarded is whether frames with a source that is not a Pod's are dropped: all networks
+	// request it.
 	SourceGuarded bool
-	// Err says why it cannot be on this node; Spec is incomplete then.
+	// Err is the reason why the link cannot be on this node; Spec is incomplete then.
 	Err error
 }
 
-// Plan is what the networks need of this node.
+// Plan has the links that the networks need on this node.
 type Plan struct {
-	// Links by name.
+	// Links are the VLAN and VXLAN links, by name.
 	Links []DesiredLink
 	// DirectNICs are the NICs that networks use without a VLAN or VXLAN, by name.
 	DirectNICs []DesiredLink
 	// RequiredNICs are the names of those that must be up, in order.
 	RequiredNICs []string
-	// Refused are the networks that an older one is in the way of, or that ask
-	// for what their link cannot give.
+	// Refused are the networks that conflict with an older one, or request more than their link
+	// has.
 	Refused map[network.Ref]error
 
-	// byID finds links and cards in a plan of Desired's.
+	// byID has the links and NICs of a plan by Desired.
 	byID map[network.Link]*DesiredLink
 }
 
-// link finds a wanted link or card.
+// link returns the desired link or NIC of the identity, or nil.
 func (p *Plan) link(id network.Link) *DesiredLink {
 	if p.byID != nil {
 		return p.byID[id]
@@ -56,8 +56,8 @@ func (p *Plan) link(id network.Link) *DesiredLink {
 	return nil
 }
 
-// Desired plans the links for all networks. It looks at what is there only for
-// NICs and for names and identities that others have taken.
+// Desired plans the links for all networks. Of the state it uses only the NICs, and the names and
+// identities of links that Patchbay does not manage.
 func Desired(networks []*network.Network, state *State, peers VTEPs) *Plan {
 	b := &planner{
 		state: state, peers: peers,
@@ -92,21 +92,21 @@ func oldestFirst(a, b *network.Network) int {
 	return 0
 }
 
-// planner collects links while it goes through the networks by age.
+// planner collects links from the networks, the oldest first.
 type planner struct {
 	state *State
 	peers VTEPs
 	plan  *Plan
 	byID  map[network.Link]*DesiredLink
-	// foreignNames are the names of others' links.
+	// foreignNames are the names of links that Patchbay does not manage.
 	foreignNames map[network.Link]string
 }
 
-// dropUnassigned refuses tenants' own wishes: they neither make links nor stand in the
-// way of another network, however old they are.
+// dropUnassigned refuses tenants' networks whose link was not assigned from a TenantConfig: they
+// have no link and conflict with no other network, however old they are.
 func (b *planner) dropUnassigned(networks []*network.Network) []*network.Network {
 	return slices.DeleteFunc(slices.Clone(networks), func(n *network.Network) bool {
-		err := n.CheckAssignment()
+		err := network.CheckAssignment(n)
 		if err != nil {
 			b.plan.Refused[n.Ref] = err
 		}
@@ -114,8 +114,8 @@ func (b *planner) dropUnassigned(networks []*network.Network) []*network.Network
 	})
 }
 
-// addNetwork finds the network's link or starts a new one. Conflict is what older
-// networks have against it, on any node.
+// addNetwork adds the network to its link, or plans a new link. Conflict is its conflict with older
+// networks, which is the same on all nodes.
 func (b *planner) addNetwork(n *network.Network, conflict error) error {
 	id, ok := n.Link()
 	if !ok {
@@ -139,7 +139,7 @@ func (b *planner) addNetwork(n *network.Network, conflict error) error {
 	return nil
 }
 
-// startLink places a new link on its NIC.
+// startLink plans a new link on its NIC.
 func (b *planner) startLink(w *DesiredLink, nic *NIC) error {
 	if w.Identity.IsNIC() {
 		if w.Err == nil {
@@ -156,19 +156,19 @@ func (b *planner) startLink(w *DesiredLink, nic *NIC) error {
 	return nil
 }
 
-// checkUnused checks that nothing else on this node has the link's name or identity.
+// checkUnused checks that no other link on this node has the link's name or identity.
 func (b *planner) checkUnused(w *DesiredLink) error {
 	if _, ok := b.state.nic(w.Name); ok {
-		return fmt.Errorf("link name %s is a NIC of this node: use another NetworkID: %w", w.Name, ErrTaken)
+		return fmt.Errorf("link name %s is the name of a NIC of this node: use another NetworkID: %w", w.Name, ErrTaken)
 	}
 	if name, ok := b.foreignNames[w.Identity]; ok {
-		return fmt.Errorf("%s is link %s of this node, which Patchbay did not make: remove it, or use another number: %w",
+		return fmt.Errorf("%s is link %s of this node, which Patchbay did not create: delete it, or use another VLAN or VXLAN ID: %w",
 			w.Identity, name, ErrTaken)
 	}
 	return nil
 }
 
-// addNetwork puts a network on a link.
+// addNetwork adds a network to the link.
 func (w *DesiredLink) addNetwork(n *network.Network, nic *NIC) error {
 	if w.Err == nil {
 		if err := checkMTU(n, w.MTU, nic); err != nil {
@@ -182,13 +182,13 @@ func (w *DesiredLink) addNetwork(n *network.Network, nic *NIC) error {
 	return nil
 }
 
-// needsRecreation reports whether the link is on another NIC, or receives in another
-// family, than it should: the kernel changes neither in place.
+// needsRecreation reports whether the existing link has another NIC, or an address of another
+// family, than desired: the kernel can change neither.
 func (w *DesiredLink) needsRecreation(f *ObservedLink) bool {
 	return f.Device != w.Device || w.Identity.VXLAN != 0 && f.Local.Is4() != w.Local.Is4()
 }
 
-// sortPlan orders the plan.
+// sortPlan returns the plan with its lists in order.
 func (b *planner) sortPlan() *Plan {
 	for id, w := range b.byID {
 		if id.IsNIC() {
@@ -209,20 +209,20 @@ func (b *planner) sortPlan() *Plan {
 	return b.plan
 }
 
-// usableNIC finds the NIC that links or Pods are to be put on.
+// usableNIC returns the NIC if links and Pods can use it.
 func usableNIC(state *State, device string) (*NIC, error) {
 	nic, ok := state.nic(device)
 	if !ok {
 		return nil, fmt.Errorf("%s: %w%s", device, ErrNoNIC, listNICs(state))
 	}
-	if nic.Master != "" && nic.MasterKind != "vrf" { // a VRF takes no frame from VLANs and slaves
-		return nil, fmt.Errorf("%s: %w, the %s %s: name that one as host_device, or take the NIC out of it",
+	if nic.Master != "" && nic.MasterKind != "vrf" { // a VRF does not take frames from VLANs and slaves
+		return nil, fmt.Errorf("%s: %w, the %s %s: use that as host_device, or remove the NIC from it",
 			device, ErrBridgePort, nic.MasterKind, nic.Master)
 	}
 	return nic, nil
 }
 
-// listNICs lists what could have been meant.
+// listNICs lists the node's NICs for an error.
 func listNICs(state *State) string {
 	var names []string
 	for i := range state.NICs {
@@ -236,22 +236,22 @@ func listNICs(state *State) string {
 	return " (it has " + strings.Join(names, ", ") + ")"
 }
 
-// Bytes that VXLAN takes of the NIC's MTU: outer IP header, UDP, VXLAN and the
-// inner Ethernet header (RFC 7348, 5).
+// Overhead of VXLAN in bytes: outer IP header, UDP, VXLAN and the inner Ethernet header (RFC 7348,
+// 5).
 const (
 	vxlanOverhead4 = 20 + 8 + 8 + 14
 	vxlanOverhead6 = 40 + 8 + 8 + 14
 )
 
-// placeOn completes the spec on the NIC. The link's MTU is what the NIC leaves, for
-// every network that rides on it; theirs is their Pods' matter.
+// placeOn completes the spec for the NIC. The link has the largest MTU that the NIC allows; the
+// networks' own MTUs apply to their Pods.
 func (s *Spec) placeOn(nic *NIC, peers VTEPs) error {
 	s.MTU = nic.MTU
 	if s.Identity.VXLAN == 0 {
 		return nil
 	}
 	if len(nic.Addresses) == 0 {
-		return fmt.Errorf("%s: %w: give it one", nic.Name, ErrNoAddress)
+		return fmt.Errorf("%s: %w: add one", nic.Name, ErrNoAddress)
 	}
 	s.Local = nic.Addresses[0].Addr()
 	s.MTU -= vxlanOverhead6
@@ -262,10 +262,10 @@ func (s *Spec) placeOn(nic *NIC, peers VTEPs) error {
 	return nil
 }
 
-// checkMTU compares the MTU that a network asks for with its link's.
+// checkMTU checks that the network's MTU fits its link.
 func checkMTU(n *network.Network, mtu int, nic *NIC) error {
 	if n.MTU > mtu {
-		return fmt.Errorf("%w: mtu %d, but %d is what %s with %d leaves: raise the NIC's or lower the network's",
+		return fmt.Errorf("%w: mtu %d must be at most %d, which NIC %s with mtu %d allows: increase the NIC's mtu or decrease the network's",
 			ErrMTUTooLarge, n.MTU, mtu, nic.Name, nic.MTU)
 	}
 	return nil

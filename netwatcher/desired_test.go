@@ -20,9 +20,9 @@ func TestDesired(t *testing.T) {
 		state  *State
 		want   Plan
 	}{
-		"Nothing": {reason: "no network, no link", want: Plan{}},
+		"Nothing": {reason: "Without a network there is no link.", want: Plan{}},
 		"VLAN": {
-			reason: "the NIC's MTU, whatever less the network asks for its Pods",
+			reason: "The link has the NIC's MTU, also if the network requests less.",
 			nets:   []*network.Network{newNet(1, "storage", vlan(500), mtu(1400))},
 			want: Plan{
 				Links:        []DesiredLink{{Spec: vlanLink("storage.500", "ens4", 500, 1500), Networks: []network.Ref{ref("storage")}}},
@@ -30,7 +30,7 @@ func TestDesired(t *testing.T) {
 			},
 		},
 		"VXLANOverIPv4": {
-			reason: "50 bytes less, peers of the same family",
+			reason: "VXLAN over IPv4 has 50 bytes of overhead, and peers of the same family.",
 			nets:   []*network.Network{newNet(1, "backend", vxlan(700))},
 			want: Plan{
 				Links:        []DesiredLink{{Spec: vxlanLink("vx_backend", "ens4", 700, 1450, "192.0.2.1", "192.0.2.2", "192.0.2.3"), Networks: []network.Ref{ref("backend")}}},
@@ -38,15 +38,15 @@ func TestDesired(t *testing.T) {
 			},
 		},
 		"VXLANOverIPv6": {
-			reason: "70 bytes less",
+			reason: "VXLAN over IPv6 has 70 bytes of overhead.",
 			nets:   []*network.Network{newNet(1, "backend", vxlan(700), device("ens5"))},
 			want: Plan{
 				Links:        []DesiredLink{{Spec: vxlanLink("vx_backend", "ens5", 700, 8930, "2001:db8:5::1", "2001:db8:5::2"), Networks: []network.Ref{ref("backend")}}},
 				RequiredNICs: []string{"ens5"},
 			},
 		},
-		"NICItself": {
-			reason: "a network without VLAN needs its NIC up, and no link",
+		"NIC": {
+			reason: "A network without a VLAN requires its NIC up, and no link.",
 			nets:   []*network.Network{newNet(1, "plain", device("ens6"))},
 			want: Plan{
 				RequiredNICs: []string{"ens6"},
@@ -54,12 +54,12 @@ func TestDesired(t *testing.T) {
 			},
 		},
 		"NoDevice": {
-			reason: "SR-IOV and networks of other plugins' own devices",
+			reason: "SR-IOV networks and those with other plugins' devices have no link.",
 			nets:   []*network.Network{newNet(1, "pool", kind("sriov"), device(""), vlan(5)), newNet(2, "flannel", kind("flannel"), device(""))},
 			want:   Plan{},
 		},
-		"TenantsOwnWish": {
-			reason: "it makes no link, and a netadmin's younger network is not refused because of it",
+		"Unassigned": {
+			reason: "A tenant's VLAN that was not assigned has no link and conflicts with no network.",
 			nets:   []*network.Network{newNet(1, "spy", tenants, kind("macvlan"), vlan(500)), newNet(2, "storage", vlan(500))},
 			want: Plan{
 				Links:        []DesiredLink{{Spec: vlanLink("storage.500", "ens4", 500, 1500), Networks: []network.Ref{ref("storage")}}},
@@ -70,7 +70,7 @@ func TestDesired(t *testing.T) {
 			},
 		},
 		"Assigned": {
-			reason: "what admission gave to a tenant is as good as a netadmin's word",
+			reason: "A tenant's assigned VLAN has a link.",
 			nets:   []*network.Network{newNet(1, "red", tenants, kind("macvlan"), vlan(1003), assigned("vlan/ens4/1003"))},
 			want: Plan{
 				Links:        []DesiredLink{{Spec: vlanLink("vl1003_ens4", "ens4", 1003, 1500), Networks: []network.Ref{{Kind: "TenantNetwork", Namespace: "ns", Name: "red"}}}},
@@ -78,7 +78,7 @@ func TestDesired(t *testing.T) {
 			},
 		},
 		"VRF": {
-			reason: "a NIC in a VRF keeps its frames for VLANs and slaves",
+			reason: "A NIC in a VRF still delivers frames to VLANs and slaves.",
 			nets:   []*network.Network{newNet(1, "storage", vlan(500))},
 			state:  &State{NICs: []NIC{{Name: "ens4", MTU: 1500, Up: true, Master: "blue", MasterKind: "vrf"}}},
 			want: Plan{
@@ -87,7 +87,7 @@ func TestDesired(t *testing.T) {
 			},
 		},
 		"Switch": {
-			reason: "Open vSwitch takes all frames of its ports, as every other master does",
+			reason: "Open vSwitch gets all frames of its ports, like every other master.",
 			nets:   []*network.Network{newNet(1, "plain")},
 			state:  &State{NICs: []NIC{{Name: "ens4", MTU: 1500, Up: true, Master: "ovs-system", MasterKind: "openvswitch"}}},
 			want: Plan{
@@ -95,7 +95,7 @@ func TestDesired(t *testing.T) {
 			},
 		},
 		"Bond": {
-			reason: "a bond is as good as a card; its ports are not",
+			reason: "A network can use a bond, but not its ports.",
 			nets:   []*network.Network{newNet(1, "both", vlan(5), device("bond0")), newNet(2, "port", vlan(5), device("ens4"))},
 			state: &State{NICs: []NIC{
 				{Name: "bond0", Kind: "bond", MTU: 9000, Up: true}, {Name: "ens4", MTU: 9000, Up: true, Master: "bond0", MasterKind: "bond"},
@@ -109,7 +109,7 @@ func TestDesired(t *testing.T) {
 			},
 		},
 		"Delegate": {
-			reason: "a delegate's master may be our link",
+			reason: "A delegate's master may be a managed link.",
 			nets:   []*network.Network{newNet(1, "bridged", kind("bridge"), vlan(5))},
 			want: Plan{
 				Links:        []DesiredLink{{Spec: vlanLink("bridged.5", "ens4", 5, 1500), Networks: []network.Ref{ref("bridged")}, AllowsTags: true}},
@@ -117,7 +117,7 @@ func TestDesired(t *testing.T) {
 			},
 		},
 		"OldestNames": {
-			reason: "the younger rides, in whatever order they are listed",
+			reason: "The oldest network names the link, in any order of the list.",
 			nets:   []*network.Network{newNet(3, "c", vlan(500)), newNet(1, "a", vlan(500)), newNet(2, "b", vlan(500))},
 			want: Plan{
 				Links:        []DesiredLink{{Spec: vlanLink("a.500", "ens4", 500, 1500), Networks: []network.Ref{ref("a"), ref("b"), ref("c")}}},
@@ -125,7 +125,7 @@ func TestDesired(t *testing.T) {
 			},
 		},
 		"SameAge": {
-			reason: "the UID decides",
+			reason: "For networks of the same age the UID decides.",
 			nets:   []*network.Network{newNet(1, "b", vlan(500)), newNet(1, "a", vlan(500))},
 			want: Plan{
 				Links:        []DesiredLink{{Spec: vlanLink("a.500", "ens4", 500, 1500), Networks: []network.Ref{ref("a"), ref("b")}}},
@@ -133,7 +133,7 @@ func TestDesired(t *testing.T) {
 			},
 		},
 		"NameForOtherIdentity": {
-			reason: "the younger is refused, the older is left in peace",
+			reason: "The younger network is refused.",
 			nets:   []*network.Network{newNet(1, "x", named("old"), vlan(5)), newNet(2, "x", named("young"), vlan(5), device("ens5"))},
 			want: Plan{
 				Links:        []DesiredLink{{Spec: vlanLink("x.5", "ens4", 5, 1500), Networks: []network.Ref{ref("old")}}},
@@ -142,7 +142,7 @@ func TestDesired(t *testing.T) {
 			},
 		},
 		"VNIOnOtherDevice": {
-			reason: "a VNI exists once on a node",
+			reason: "The kernel allows one link per VNI.",
 			nets:   []*network.Network{newNet(2, "young", vxlan(700), device("ens5")), newNet(1, "old", vxlan(700))},
 			want: Plan{
 				Links:        []DesiredLink{{Spec: vxlanLink("vx_old", "ens4", 700, 1450, "192.0.2.1", "192.0.2.2", "192.0.2.3"), Networks: []network.Ref{ref("old")}}},
@@ -151,7 +151,7 @@ func TestDesired(t *testing.T) {
 			},
 		},
 		"OtherSlavesOnTheLink": {
-			reason: "the kernel gives a link's frames to one driver",
+			reason: "The kernel delivers a link's frames to one driver.",
 			nets:   []*network.Network{newNet(1, "old", vlan(5)), newNet(2, "young", vlan(5), kind("macvlan")), newNet(3, "delegate", vlan(5), kind("bridge"))},
 			want: Plan{
 				Links:        []DesiredLink{{Spec: vlanLink("old.5", "ens4", 5, 1500), Networks: []network.Ref{ref("old"), ref("delegate")}}},
@@ -160,7 +160,7 @@ func TestDesired(t *testing.T) {
 			},
 		},
 		"PoolsOverlap": {
-			reason: "one address must not be on two interfaces of a segment",
+			reason: "An address must not be on two interfaces of a segment.",
 			nets:   []*network.Network{newNet(1, "old", vlan(5), subnet("10.0.0.0/24")), newNet(2, "young", vlan(5), subnet("10.0.0.0/25"))},
 			want: Plan{
 				Links:        []DesiredLink{{Spec: vlanLink("old.5", "ens4", 5, 1500), Networks: []network.Ref{ref("old")}}},
@@ -169,7 +169,7 @@ func TestDesired(t *testing.T) {
 			},
 		},
 		"NoNIC": {
-			reason: "the link is told of, as an error of this node",
+			reason: "The link has an error on this node.",
 			nets:   []*network.Network{newNet(1, "storage", vlan(500), device("ens9")), newNet(2, "plain", device("ens9"))},
 			want: Plan{
 				Links:      []DesiredLink{{Spec: Spec{Identity: network.Link{Device: "ens9", VLAN: 500}, Name: "storage.500", Device: "ens9"}, Networks: []network.Ref{ref("storage")}, Err: ErrNoNIC}},
@@ -177,21 +177,21 @@ func TestDesired(t *testing.T) {
 			},
 		},
 		"BridgePort": {
-			reason: "a bridge gets all frames of its ports",
+			reason: "A bridge gets all frames of its ports.",
 			nets:   []*network.Network{newNet(1, "storage", vlan(500), device("ens7"))},
 			want: Plan{
 				Links: []DesiredLink{{Spec: Spec{Identity: network.Link{Device: "ens7", VLAN: 500}, Name: "storage.500", Device: "ens7"}, Networks: []network.Ref{ref("storage")}, Err: ErrBridgePort}},
 			},
 		},
 		"NoVTEP": {
-			reason: "VXLAN needs an address of the NIC",
+			reason: "VXLAN requires an address of the NIC.",
 			nets:   []*network.Network{newNet(1, "backend", vxlan(700), device("ens6"))},
 			want: Plan{
 				Links: []DesiredLink{{Spec: Spec{Identity: network.Link{VXLAN: 700}, Name: "vx_backend", Device: "ens6", MTU: 1500}, Networks: []network.Ref{ref("backend")}, Err: ErrNoAddress}},
 			},
 		},
 		"MTUTooLarge": {
-			reason: "the one that asks too much is refused; those who do not, ride",
+			reason: "Networks with a larger MTU than the link's are refused.",
 			nets:   []*network.Network{newNet(1, "big", vxlan(700), mtu(1500)), newNet(2, "fits", vxlan(700), mtu(1450)), newNet(3, "jumbo", vxlan(700), mtu(9000))},
 			want: Plan{
 				Links:        []DesiredLink{{Spec: vxlanLink("vx_fits", "ens4", 700, 1450, "192.0.2.1", "192.0.2.2", "192.0.2.3"), Networks: []network.Ref{ref("fits")}}},
@@ -200,13 +200,13 @@ func TestDesired(t *testing.T) {
 			},
 		},
 		"ForeignIdentity": {
-			reason: "somebody made that VLAN by hand: not adopted",
+			reason: "A VLAN that Patchbay did not create is not used.",
 			nets:   []*network.Network{newNet(1, "storage", vlan(500))},
-			state:  host(foreign(vlanLink("ens4.500", "ens4", 500, 1500))),
+			state:  host(unmanaged(vlanLink("ens4.500", "ens4", 500, 1500))),
 			want:   Plan{Refused: map[network.Ref]error{ref("storage"): ErrTaken}},
 		},
 		"ForeignName": {
-			reason: "a NIC of the node has the name",
+			reason: "A NIC of the node has the name.",
 			nets:   []*network.Network{newNet(1, "backend", vxlan(700))},
 			state:  &State{NICs: append(host().NICs, NIC{Name: "vx_backend"})},
 			want:   Plan{Refused: map[network.Ref]error{ref("backend"): ErrTaken}},
@@ -222,7 +222,7 @@ func TestDesired(t *testing.T) {
 			before := slices.Clone(tc.nets)
 			got := Desired(tc.nets, state, peers)
 			if diff := cmp.Diff(&tc.want, got, opts); diff != "" {
-				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
+				t.Errorf("%s -want +got\n%s", tc.reason, diff)
 			}
 			if !slices.Equal(before, tc.nets) {
 				t.Error("the caller's list was reordered")
@@ -231,14 +231,14 @@ func TestDesired(t *testing.T) {
 	}
 }
 
-// What a user reads says what to do.
+// Errors name the remedy.
 func TestMessages(t *testing.T) {
 	t.Parallel()
 	nets := []*network.Network{newNet(1, "old", vxlan(700)), newNet(2, "young", vxlan(700), device("ens5")), newNet(3, "gone", device("ens9"))}
 	plan := Desired(nets, host(), nil)
 	got := map[string]error{"young": plan.Refused[ref("young")], "gone": plan.DirectNICs[0].Err}
 	for name, want := range map[string]string{
-		"young": "ClusterNetwork/young: spec.Options.host_device: Invalid value: \"ens5\": link is taken: ClusterNetwork/young wants vxlan/700 on ens5, and ClusterNetwork/old has it on ens4: use host_device ens4 or another vxlan",
+		"young": "ClusterNetwork/young: spec.Options.host_device: Invalid value: \"ens5\": link is taken: ClusterNetwork/young must not have vxlan/700 on ens5, because ClusterNetwork/old has it on ens4: use host_device ens4 or another vxlan",
 		"gone":  "ens9: NIC not found on this node (it has ens4, ens5, ens6, ens7)",
 	} {
 		if got := got[name]; got == nil || got.Error() != want {

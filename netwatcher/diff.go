@@ -9,42 +9,42 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// Op is what a Change does.
+// Op is the operation of a Change. Its values are labels of a metric.
 type Op string
 
 const (
 	// OpSetUp sets the NIC Link.Device up.
 	OpSetUp Op = "raise"
-	// OpDelete removes our link Link.Name.
+	// OpDelete deletes the managed link Link.Name.
 	OpDelete Op = "delete"
-	// OpCreate makes Link, sealed and up.
+	// OpCreate creates Link without addresses, and sets it up.
 	OpCreate Op = "create"
-	// OpUpdate sets MTU and VTEP, seals and sets up the link Link.Name.
+	// OpUpdate sets MTU and VTEP of the link Link.Name, removes its addresses and sets it up.
 	OpUpdate Op = "update"
-	// OpUpdatePeers adds Add to and takes Drop off the forwarding entries of Link.Name.
+	// OpUpdatePeers adds Add to the default forwarding entries of Link.Name, and removes Drop.
 	OpUpdatePeers Op = "peer"
-	// OpFlushLearned takes what Link.Name learned from Drop off its forwarding entries.
+	// OpFlushLearned removes the forwarding entries that Link.Name learned from Drop.
 	OpFlushLearned Op = "forget"
 	// OpFilterTags drops frames with a VLAN tag that slaves of the link or NIC Link.Name send.
 	OpFilterTags Op = "untag"
-	// OpAllowTags lets them pass again.
+	// OpAllowTags undoes OpFilterTags.
 	OpAllowTags Op = "trunk"
 )
 
-// Change is one step towards the plan.
+// Change is one operation towards the plan.
 type Change struct {
 	Op Op
-	// Link is the target; in a Delete what is there, in an Update with the name
-	// that the link has now.
+	// Link is the desired link; the existing one for OpDelete. For OpUpdate it has the link's
+	// present name.
 	Link Spec
-	// OnlyUnfinished, of a Delete: the link goes only if it still is. What was read of it may
-	// be old, and it was finished for a Pod meanwhile.
+	// OnlyUnfinished, for OpDelete, deletes the link only if it is still unfinished: it may have been
+	// finished for a Pod after it was read.
 	OnlyUnfinished bool
 	// Add and Drop are VTEPs.
 	Add, Drop []netip.Addr
 }
 
-// identity is the identity that the step is about.
+// identity is the identity of the link or NIC that changes.
 func (c *Change) identity() network.Link {
 	if c.Op == OpSetUp {
 		return network.Link{Device: c.Link.Device}
@@ -52,7 +52,7 @@ func (c *Change) identity() network.Link {
 	return c.Link.Identity
 }
 
-// linkName of the link that changes.
+// linkName is the name of the link or NIC that changes.
 func (c *Change) linkName() string {
 	if c.Op == OpSetUp {
 		return c.Link.Device
@@ -60,11 +60,11 @@ func (c *Change) linkName() string {
 	return c.Link.Name
 }
 
-// InUseFunc reports whether Pods are on a link, or anything else is.
+// InUseFunc reports whether Pods or other links are on a link.
 type InUseFunc func(*ObservedLink) bool
 
-// Diff returns the steps from what is there to the plan, deletions first since
-// what is created may need a name or an identity of theirs. Nothing to do: nil.
+// Diff returns the changes from the state to the plan; nil if there are none. Deletions are first:
+// a new link may need the name or the identity of a deleted one.
 func Diff(plan *Plan, state *State, used InUseFunc) []Change {
 	var first, then []Change
 	for _, name := range plan.RequiredNICs {
@@ -93,8 +93,8 @@ func Diff(plan *Plan, state *State, used InUseFunc) []Change {
 	return append(first, then...)
 }
 
-// mustDelete reports whether a link of ours is not wanted, or has what cannot be
-// changed in place.
+// mustDelete reports whether no network needs the managed link, or it differs from the plan in
+// something that cannot be changed.
 func mustDelete(f *ObservedLink, plan *Plan) bool {
 	w := plan.link(f.Identity)
 	if w == nil {
@@ -103,16 +103,16 @@ func mustDelete(f *ObservedLink, plan *Plan) bool {
 	return w.Err == nil && (f.Name != w.Name || w.needsRecreation(f))
 }
 
-// linkChanges bring one link to what is wanted; f is nil when it is not there.
+// linkChanges returns the changes of one link; f is the existing link or nil.
 func linkChanges(w *DesiredLink, f *ObservedLink, used InUseFunc) []Change {
 	if f == nil {
 		return []Change{{Op: OpCreate, Link: w.Spec}}
 	}
 	var changes []Change
 	target := w.Spec
-	target.Name = f.Name // Pods may be on a link that an older network named
+	target.Name = f.Name // Pods may be on a link that another network named
 	if f.MTU > w.MTU && used(f) {
-		target.MTU = f.MTU // would cut frames that Pods send
+		target.MTU = f.MTU // a smaller MTU would drop frames of Pods
 	}
 	if w.needsRecreation(f) {
 		target.Device, target.Local, target.Peers = f.Device, f.Local, nil
@@ -127,29 +127,29 @@ func linkChanges(w *DesiredLink, f *ObservedLink, used InUseFunc) []Change {
 	if len(add)+len(drop) > 0 {
 		changes = append(changes, Change{Op: OpUpdatePeers, Link: target, Add: add, Drop: drop})
 	}
-	// The kernel keeps an entry for as long as something is sent by it, not until the
-	// sender is silent: what came from a stranger, or a node that left, does not go by itself.
+	// The kernel keeps an entry as long as frames are sent by it, even if its VTEP is silent: an
+	// entry of an unknown host, or of a node that left, does not expire.
 	if unknown := difference(f.Learned, w.Peers); len(unknown) > 0 {
 		changes = append(changes, Change{Op: OpFlushLearned, Link: target, Drop: unknown})
 	}
 	return changes
 }
 
-// difference are those of want that have lacks.
+// difference returns the addresses of want that are not in have.
 func difference(want, have []netip.Addr) []netip.Addr {
-	var lacks []netip.Addr
+	var missing []netip.Addr
 	for _, a := range want {
 		if !slices.Contains(have, a) {
-			lacks = append(lacks, a)
+			missing = append(missing, a)
 		}
 	}
-	return lacks
+	return missing
 }
 
-// tagFilterChanges make links and NICs drop tagged frames of slaves unless a network is a trunk. On
-// a NIC that no network of ours uses any more nothing of ours stays, once no Pod of ours is
-// on it: its network may have been refused since. They come last: one that fails leaves a
-// link that works.
+// tagFilterChanges returns the changes that make links and NICs drop tagged frames of slaves, unless
+// a network is a trunk. The filter of a NIC that no network uses is removed when no Pod is on
+// the NIC: its network may have been refused. The changes are last: if one fails, the link
+// works without the filter.
 func tagFilterChanges(plan *Plan, state *State, kept map[network.Link]*ObservedLink, used InUseFunc) []Change {
 	var changes []Change
 	for i := range plan.Links {
@@ -171,18 +171,18 @@ func tagFilterChanges(plan *Plan, state *State, kept map[network.Link]*ObservedL
 		w := plan.link(id)
 		inUse := func() bool { return used(&ObservedLink{Spec: link}) }
 		switch {
-		case nic.TagsFiltered && w.shouldAllowTags(inUse):
+		case nic.TagsFiltered && shouldAllowTags(w, inUse):
 			changes = append(changes, Change{Op: OpAllowTags, Link: link})
-		case w != nil && w.Err == nil && !nic.TagsFiltered && !w.shouldAllowTags(inUse):
+		case w != nil && w.Err == nil && !nic.TagsFiltered && !shouldAllowTags(w, inUse):
 			changes = append(changes, Change{Op: OpFilterTags, Link: link})
 		}
 	}
 	return changes
 }
 
-// shouldAllowTags reports whether a NIC that drops tags is to pass them again; w is nil when no
-// network is on it.
-func (w *DesiredLink) shouldAllowTags(used func() bool) bool {
+// shouldAllowTags reports whether the tag filter of a NIC should be removed; w is nil if no network
+// uses the NIC.
+func shouldAllowTags(w *DesiredLink, used func() bool) bool {
 	switch {
 	case w == nil:
 		return !used()

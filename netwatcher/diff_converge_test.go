@@ -13,13 +13,12 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// Whatever is there and whatever is wanted: one or two rounds reach a state that
-// asks for nothing more, in which foreign links and links with Pods are untouched
-// (the world panics over the latter) and no older network lost to a younger.
+// For any links and networks, the second reconciliation changes nothing. Unmanaged links and links
+// with Pods stay (the fakeNode panics if a link with Pods is deleted).
 func TestConverges(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		w := &world{state: *host(drawLinks(t)...), used: map[network.Link]bool{}, err: map[string]error{}}
+		w := &fakeNode{state: *host(drawLinks(t)...), used: map[network.Link]bool{}, err: map[string]error{}}
 		for _, f := range w.state.Links {
 			if f.Managed && rapid.Bool().Draw(t, "used") {
 				w.used[f.Identity] = true
@@ -27,14 +26,13 @@ func TestConverges(t *testing.T) {
 		}
 		before := slices.Clone(w.state.Links)
 		w.nets = drawNetworks(t)
-		r := New(Config{Node: "self", Kernel: w, Firewall: wall{w}, SourceGuard: guards{w}, KubeClient: w, Pods: w, Log: testLog(nil)})
-		// A link may wait for a name that Pods keep from it: that is an error
-		// and no change.
+		r := New(Config{Node: "self", Kernel: w, Firewall: fakeFirewall{w}, SourceGuard: fakeSourceGuard{w}, KubeClient: w, Pods: w, Log: testLog(nil)})
+		// A link whose name is in use by a link with Pods is an error and not a change.
 		_ = r.Reconcile(t.Context())
 		after := slices.Clone(w.state.Links)
 		_ = r.Reconcile(t.Context())
 		if diff := cmp.Diff(after, w.state.Links, opts); diff != "" {
-			t.Fatalf("the second round changed something: -first +second\n%s", diff)
+			t.Fatalf("the second reconciliation changed something: -first +second\n%s", diff)
 		}
 		for _, f := range before {
 			if f.Managed && (f.Unfinished || !w.used[f.Identity]) {
@@ -66,7 +64,7 @@ func drawNetworks(t *rapid.T) []*network.Network {
 	return nets
 }
 
-// drawLinks has each name and identity once, as a kernel does.
+// drawLinks draws links with unique names and identities.
 func drawLinks(t *rapid.T) []ObservedLink {
 	var links []ObservedLink
 	for range rapid.IntRange(0, 6).Draw(t, "links") {
@@ -77,8 +75,8 @@ func drawLinks(t *rapid.T) []ObservedLink {
 		if rapid.Bool().Draw(t, "vxlan") {
 			spec = vxlanLink("vx_"+id, dev, number, 1450, "192.0.2.1")
 		}
-		f := ObservedLink{Spec: spec, Up: rapid.Bool().Draw(t, "up"), HostUnreachable: rapid.Bool().Draw(t, "sealed"), Managed: rapid.Bool().Draw(t, "ours")}
-		f.Unfinished = f.Managed && rapid.Bool().Draw(t, "half")
+		f := ObservedLink{Spec: spec, Up: rapid.Bool().Draw(t, "up"), HostUnreachable: rapid.Bool().Draw(t, "unreachable"), Managed: rapid.Bool().Draw(t, "managed")}
+		f.Unfinished = f.Managed && rapid.Bool().Draw(t, "unfinished")
 		if !slices.ContainsFunc(links, func(l ObservedLink) bool { return l.Name == f.Name || l.Identity == f.Identity }) {
 			links = append(links, f)
 		}

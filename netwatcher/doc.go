@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package netwatcher keeps a node's VLAN and VXLAN links as the networks need
-// them.
+// Package netwatcher creates a node's VLAN and VXLAN links, as the networks need them.
 //
-// Desired turns all networks and the node's NICs into links, Diff compares them
-// with what is there, Status says how it stands: all three are pure. The
-// Reconciler runs them whenever a network, another node or a link changes, and
-// now and then, over a Kernel and a Cluster that others implement.
+// Desired computes the links from all networks and the node's NICs, Diff compares them with
+// the existing links, and Status describes the difference. All three are pure functions. The
+// Reconciler runs them when a network, another node or a link changes, and at least once a
+// minute.
 //
-// A link's identity is (device, VLAN) or (VNI), of which the kernel has one each.
-// The oldest network with an identity names the link, the others ride on it. Who
-// wants a name or an identity for something else than an older network gets an
-// error; nobody can break an older network. A link that Pods are on is neither
-// removed nor made anew, and no link without our mark is touched.
+// A link's identity is (device, VLAN) or (VNI): the kernel allows one link for each. The
+// oldest network with an identity names the link, and the others use it. If two networks
+// request the same name or identity with different settings, the older network wins and the
+// younger one reports an error. A link with Pods on it is neither deleted nor created again,
+// and a link that Patchbay does not manage is not changed.
 package netwatcher

@@ -11,35 +11,35 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
-// Reasons of News.
+// Reasons of LinkEvents.
 const (
-	// ReasonLinkFailed: links are not as they should be.
+	// ReasonLinkFailed means that links differ from the plan.
 	ReasonLinkFailed = "LinkFailed"
-	// ReasonLinkUp: links are as they should be again.
+	// ReasonLinkUp means that links are as planned again.
 	ReasonLinkUp = "LinkUp"
-	// ReasonLinkRestored: somebody had removed links, and they are there again.
+	// ReasonLinkRestored means that another program or user deleted links, which were created again.
 	ReasonLinkRestored = "LinkRestored"
-	// ReasonNetworkRefused: a network gets no link on this node.
+	// ReasonNetworkRefused means that a network has no link on this node.
 	ReasonNetworkRefused = "NetworkRefused"
-	// ReasonNotIsolated: strangers can send into the node's VXLANs.
+	// ReasonNotIsolated means that the condition Isolated is false.
 	ReasonNotIsolated = "NotIsolated"
-	// ReasonIsolated: they no longer can.
+	// ReasonIsolated means that the condition Isolated is true again.
 	ReasonIsolated = "Isolated"
 )
 
-// LinkEvent is what got better or worse on a node: at most one of each reason in a round,
-// however many links it is about.
+// LinkEvent is a change of the node's state. A reconciliation has at most one of each reason,
+// whatever the number of links.
 type LinkEvent struct {
 	// Reason is one of the above.
 	Reason string
-	// Warning says that it got worse.
+	// Warning is whether the state got worse.
 	Warning bool
-	// Message names the first link or network, and how many more there are.
+	// Message names the first link or network, and the number of others.
 	Message string
 }
 
-// linkEvents compares two rounds. What is wrong from the start is news, what is right is
-// not. Changes are the steps of the later round.
+// linkEvents compares the statuses of two reconciliations; before is nil for the first. A failure in
+// the first is an Event, a link that is up is not. Changes are those of the later one.
 func linkEvents(before, after *v1.NodeNetworkStatus, changes []Change) []LinkEvent {
 	known, refused := map[string]v1.HostLink{}, map[string]string{}
 	if before != nil {
@@ -50,33 +50,33 @@ func linkEvents(before, after *v1.NodeNetworkStatus, changes []Change) []LinkEve
 			refused[r.Network] = r.Error
 		}
 	}
-	made := restoredLinks(changes)
-	var failed, up, restored, no []string
+	created := restoredLinks(changes)
+	var failed, up, restored, rejected []string
 	for _, l := range after.Links {
 		old, ok := known[l.Name]
 		switch {
 		case l.State == v1.LinkUp && ok && old.State != v1.LinkUp:
 			up = append(up, l.Name+" is up")
-		case l.State == v1.LinkUp && ok && made[l.Name]:
-			restored = append(restored, l.Name+" was gone, and was made again")
+		case l.State == v1.LinkUp && ok && created[l.Name]:
+			restored = append(restored, l.Name+" was missing and was created again")
 		case l.State != v1.LinkUp && (old.State != l.State || old.Error != l.Error):
 			failed = append(failed, l.Name+": "+orDefault(l.Error))
 		}
 	}
 	for _, r := range after.Refused {
 		if refused[r.Network] != r.Error {
-			no = append(no, r.Network+": "+r.Error)
+			rejected = append(rejected, r.Network+": "+r.Error)
 		}
 	}
-	open, shut := isolationChanges(before, after)
+	opened, closed := isolationChanges(before, after)
 	var all []LinkEvent
 	for _, n := range []struct {
 		reason  string
 		warning bool
 		lines   []string
 	}{
-		{ReasonNotIsolated, true, open}, {ReasonLinkFailed, true, failed}, {ReasonNetworkRefused, true, no},
-		{ReasonLinkRestored, true, restored}, {ReasonLinkUp, false, up}, {ReasonIsolated, false, shut},
+		{ReasonNotIsolated, true, opened}, {ReasonLinkFailed, true, failed}, {ReasonNetworkRefused, true, rejected},
+		{ReasonLinkRestored, true, restored}, {ReasonLinkUp, false, up}, {ReasonIsolated, false, closed},
 	} {
 		if len(n.lines) > 0 {
 			all = append(all, LinkEvent{Reason: n.reason, Warning: n.warning, Message: firstAndCount(n.lines)})
@@ -85,38 +85,38 @@ func linkEvents(before, after *v1.NodeNetworkStatus, changes []Change) []LinkEve
 	return all
 }
 
-// isolationChanges compares the condition Isolated.
-func isolationChanges(before, after *v1.NodeNetworkStatus) (open, shut []string) {
-	now := meta.FindStatusCondition(after.Conditions, ConditionIsolated)
+// isolationChanges returns the message of the condition Isolated if it became false, or true.
+func isolationChanges(before, after *v1.NodeNetworkStatus) (opened, closed []string) {
+	current := meta.FindStatusCondition(after.Conditions, ConditionIsolated)
 	var old *metav1.Condition
 	if before != nil {
 		old = meta.FindStatusCondition(before.Conditions, ConditionIsolated)
 	}
 	switch {
-	case now == nil:
-	case now.Status == metav1.ConditionFalse && (old == nil || old.Message != now.Message):
-		open = []string{now.Message}
-	case now.Status == metav1.ConditionTrue && old != nil && old.Status == metav1.ConditionFalse:
-		shut = []string{now.Message}
+	case current == nil:
+	case current.Status == metav1.ConditionFalse && (old == nil || old.Message != current.Message):
+		opened = []string{current.Message}
+	case current.Status == metav1.ConditionTrue && old != nil && old.Status == metav1.ConditionFalse:
+		closed = []string{current.Message}
 	}
-	return open, shut
+	return opened, closed
 }
 
-// restoredLinks are the names of links that were made without being removed in the same
-// round: that was no one else's doing.
+// restoredLinks returns the names of links that were created and not deleted by the same changes:
+// the Reconciler itself deleted the others.
 func restoredLinks(changes []Change) map[string]bool {
-	made := map[string]bool{}
+	created := map[string]bool{}
 	for i := range changes {
 		if changes[i].Op == OpCreate {
-			made[changes[i].Link.Name] = true
+			created[changes[i].Link.Name] = true
 		}
 	}
 	for i := range changes {
 		if changes[i].Op == OpDelete {
-			delete(made, changes[i].Link.Name)
+			delete(created, changes[i].Link.Name)
 		}
 	}
-	return made
+	return created
 }
 
 func orDefault(text string) string {

@@ -18,35 +18,35 @@ func TestLinkEvents(t *testing.T) {
 	bad := func(name, why string) v1.HostLink {
 		return v1.HostLink{Name: name, State: v1.LinkError, Error: why}
 	}
-	no := &v1.NodeNetworkStatus{Refused: []v1.RefusedNetwork{{Network: "DanmNet/a/b", Error: "taken"}}}
+	refused := &v1.NodeNetworkStatus{Refused: []v1.RefusedNetwork{{Network: "DanmNet/a/b", Error: "taken"}}}
 	created := []Change{{Op: OpCreate, Link: vlanLink("a.1", "ens4", 1, 1500)}}
 	isolated := func(status metav1.ConditionStatus, message string) *v1.NodeNetworkStatus {
 		return &v1.NodeNetworkStatus{Conditions: []metav1.Condition{{Type: ConditionIsolated, Status: status, Message: message}}}
 	}
-	open, shut := isolated(metav1.ConditionFalse, "no nf_tables"), isolated(metav1.ConditionTrue, "filtered")
+	notIsolated, isIsolated := isolated(metav1.ConditionFalse, "no nf_tables"), isolated(metav1.ConditionTrue, "filtered")
 	cases := map[string]struct {
 		reason        string
 		before, after *v1.NodeNetworkStatus
 		changes       []Change
 		want          []LinkEvent
 	}{
-		"New":          {reason: "a link that is made is what was asked for", before: status(), after: status(good("a.1")), changes: created},
-		"FirstRound":   {reason: "all is well, as expected", after: status(good("a.1"))},
-		"FirstFailure": {reason: "it was never well", after: status(bad("a.1", "no NIC")), want: []LinkEvent{{ReasonLinkFailed, true, "a.1: no NIC"}}},
-		"StillFailing": {reason: "that is known", before: status(bad("a.1", "no NIC")), after: status(bad("a.1", "no NIC"))},
-		"OtherFailure": {reason: "another cause asks for another remedy", before: status(bad("a.1", "no NIC")), after: status(bad("a.1", "busy")), want: []LinkEvent{{ReasonLinkFailed, true, "a.1: busy"}}},
-		"Down":         {reason: "without a cause", before: status(good("a.1")), after: status(v1.HostLink{Name: "a.1", State: v1.LinkDown}), want: []LinkEvent{{ReasonLinkFailed, true, "a.1: it is down"}}},
-		"Mended":       {reason: "the alarm ends", before: status(bad("a.1", "no NIC")), after: status(good("a.1")), changes: created, want: []LinkEvent{{ReasonLinkUp, false, "a.1 is up"}}},
-		"Restored":     {reason: "somebody removes links by hand", before: status(good("a.1")), after: status(good("a.1")), changes: created, want: []LinkEvent{{ReasonLinkRestored, true, "a.1 was gone, and was made again"}}},
-		"OwnDoing":     {reason: "it had to be made anew, and nobody else removed it", before: status(good("a.1")), after: status(good("a.1")), changes: append([]Change{{Op: OpDelete, Link: created[0].Link}}, created...)},
-		"Many":         {reason: "a NIC with a thousand VLANs is one Event", before: status(), after: status(bad("a.1", "no NIC"), bad("b.2", "no NIC"), bad("c.3", "no NIC")), want: []LinkEvent{{ReasonLinkFailed, true, "a.1: no NIC (and 2 more)"}}},
-		"Refused":      {reason: "the network's owner is to act", before: status(), after: no, want: []LinkEvent{{ReasonNetworkRefused, true, "DanmNet/a/b: taken"}}},
-		"Open":         {reason: "strangers get in", after: open, want: []LinkEvent{{ReasonNotIsolated, true, "no nf_tables"}}},
-		"OpenStill":    {reason: "that is known", before: open, after: open},
-		"Shut":         {reason: "the alarm ends", before: open, after: shut, want: []LinkEvent{{ReasonIsolated, false, "filtered"}}},
-		"ShutAtFirst":  {reason: "all is well, as expected", after: shut},
-		"RefusedStill": {reason: "that is known", before: no, after: no},
-		"Gone":         {reason: "a network was deleted", before: status(bad("a.1", "x")), after: status()},
+		"New":           {reason: "A new link is no Event.", before: status(), after: status(good("a.1")), changes: created},
+		"FirstUp":       {reason: "A link that is up at the start is no Event.", after: status(good("a.1"))},
+		"FirstFailure":  {reason: "A failure at the start is an Event.", after: status(bad("a.1", "no NIC")), want: []LinkEvent{{ReasonLinkFailed, true, "a.1: no NIC"}}},
+		"StillFailing":  {reason: "The failure was reported before.", before: status(bad("a.1", "no NIC")), after: status(bad("a.1", "no NIC"))},
+		"OtherFailure":  {reason: "Another cause is another Event.", before: status(bad("a.1", "no NIC")), after: status(bad("a.1", "busy")), want: []LinkEvent{{ReasonLinkFailed, true, "a.1: busy"}}},
+		"Down":          {reason: "The link is down without an error.", before: status(good("a.1")), after: status(v1.HostLink{Name: "a.1", State: v1.LinkDown}), want: []LinkEvent{{ReasonLinkFailed, true, "a.1: it is down"}}},
+		"Resolved":      {reason: "The end of a failure is an Event.", before: status(bad("a.1", "no NIC")), after: status(good("a.1")), changes: created, want: []LinkEvent{{ReasonLinkUp, false, "a.1 is up"}}},
+		"Restored":      {reason: "A user deleted the link.", before: status(good("a.1")), after: status(good("a.1")), changes: created, want: []LinkEvent{{ReasonLinkRestored, true, "a.1 was missing and was created again"}}},
+		"Recreated":     {reason: "The Reconciler itself deleted the link.", before: status(good("a.1")), after: status(good("a.1")), changes: append([]Change{{Op: OpDelete, Link: created[0].Link}}, created...)},
+		"Many":          {reason: "All links that fail together are one Event.", before: status(), after: status(bad("a.1", "no NIC"), bad("b.2", "no NIC"), bad("c.3", "no NIC")), want: []LinkEvent{{ReasonLinkFailed, true, "a.1: no NIC (and 2 more)"}}},
+		"Refused":       {reason: "The network's owner must change it.", before: status(), after: refused, want: []LinkEvent{{ReasonNetworkRefused, true, "DanmNet/a/b: taken"}}},
+		"NotIsolated":   {reason: "The node is not isolated from the start.", after: notIsolated, want: []LinkEvent{{ReasonNotIsolated, true, "no nf_tables"}}},
+		"StillOpen":     {reason: "The condition was reported before.", before: notIsolated, after: notIsolated},
+		"Isolated":      {reason: "The end of the condition is an Event.", before: notIsolated, after: isIsolated, want: []LinkEvent{{ReasonIsolated, false, "filtered"}}},
+		"FirstIsolated": {reason: "A node that is isolated at the start is no Event.", after: isIsolated},
+		"StillRefused":  {reason: "The network was reported before.", before: refused, after: refused},
+		"Gone":          {reason: "The network was deleted.", before: status(bad("a.1", "x")), after: status()},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -15,35 +15,35 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// world is a kernel, a cluster and Pods in memory. It holds what the real ones
-// promise: one link per name and identity, nothing foreign changed.
-type world struct {
+// fakeNode is a kernel, an API server and Pods in memory. Like the real kernel, it has one link per
+// name and identity, and does not change links that Patchbay does not manage.
+type fakeNode struct {
 	mu      sync.Mutex
 	state   State
 	nets    []*network.Network
 	nodes   []v1.NodeNetwork
 	used    map[network.Link]bool
 	written []v1.NodeNetworkStatus
-	steps   []Change
+	changes []Change
 	filter  VXLANFilter
 	guarded []string
 	reads   int
 	err     map[string]error // by the name of the link, or of the method
 	events  func(string)
-	// slaves are links that the kernel says something is on.
+	// slaves are the links that have another link on top.
 	slaves map[string]bool
 }
 
-func newWorld(nets ...*network.Network) *world {
-	return &world{state: *host(), nets: nets, used: map[network.Link]bool{}, err: map[string]error{}}
+func newFakeNode(nets ...*network.Network) *fakeNode {
+	return &fakeNode{state: *host(), nets: nets, used: map[network.Link]bool{}, err: map[string]error{}}
 }
 
-func (w *world) reconciler(tb testing.TB) *Reconciler {
+func (w *fakeNode) reconciler(tb testing.TB) *Reconciler {
 	tb.Helper()
-	return New(Config{Node: "self", Version: "v1", Kernel: w, Firewall: wall{w}, SourceGuard: guards{w}, KubeClient: w, Pods: w, Log: testLog(tb)})
+	return New(Config{Node: "self", Version: "v1", Kernel: w, Firewall: fakeFirewall{w}, SourceGuard: fakeSourceGuard{w}, KubeClient: w, Pods: w, Log: testLog(tb)})
 }
 
-func (w *world) State(context.Context) (*State, error) {
+func (w *fakeNode) State(context.Context) (*State, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.reads++
@@ -51,10 +51,10 @@ func (w *world) State(context.Context) (*State, error) {
 	return &s, w.err["State"]
 }
 
-func (w *world) Apply(_ context.Context, c Change) error {
+func (w *fakeNode) Apply(_ context.Context, c Change) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.steps = append(w.steps, c)
+	w.changes = append(w.changes, c)
 	if err := cmp.Or(w.err[c.Link.Name], w.err[string(c.Op)]); err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (w *world) Apply(_ context.Context, c Change) error {
 		if i >= 0 || slices.ContainsFunc(w.state.Links, func(f ObservedLink) bool { return f.Identity == c.Link.Identity }) {
 			return fmt.Errorf("%s exists", c.Link.Name)
 		}
-		f := ours(c.Link)
+		f := managed(c.Link)
 		f.TagsFiltered = false
 		w.state.Links = append(w.state.Links, f)
 	case OpDelete:
@@ -89,7 +89,7 @@ func (w *world) Apply(_ context.Context, c Change) error {
 		w.state.Links = slices.Delete(w.state.Links, i, i+1)
 	case OpUpdate:
 		was := w.state.Links[i]
-		w.state.Links[i] = ours(c.Link)
+		w.state.Links[i] = managed(c.Link)
 		w.state.Links[i].Peers, w.state.Links[i].TagsFiltered = was.Peers, was.TagsFiltered
 	case OpFilterTags, OpAllowTags:
 		if nic, ok := w.state.nic(c.Link.Name); ok {
@@ -107,16 +107,16 @@ func (w *world) Apply(_ context.Context, c Change) error {
 	return nil
 }
 
-func (w *world) LinksInUse(context.Context) (map[string]bool, error) {
+func (w *fakeNode) LinksInUse(context.Context) (map[string]bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return maps.Clone(w.slaves), w.err["Slaves"]
 }
 
-// wall is the world's packet filter.
-type wall struct{ *world }
+// fakeFirewall is the packet filter of a fakeNode.
+type fakeFirewall struct{ *fakeNode }
 
-func (w wall) Apply(_ context.Context, f VXLANFilter) (bool, error) {
+func (w fakeFirewall) Apply(_ context.Context, f VXLANFilter) (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.err["Firewall"]; err != nil {
@@ -127,10 +127,10 @@ func (w wall) Apply(_ context.Context, f VXLANFilter) (bool, error) {
 	return changed, nil
 }
 
-// guards is the world's source guard.
-type guards struct{ *world }
+// fakeSourceGuard is the source guard of a fakeNode.
+type fakeSourceGuard struct{ *fakeNode }
 
-func (g guards) Apply(_ context.Context, links []GuardedLink) (bool, error) {
+func (g fakeSourceGuard) Apply(_ context.Context, links []GuardedLink) (bool, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err := g.err["Sources"]; err != nil {
@@ -150,7 +150,7 @@ func contained[T comparable](in []T) func(T) bool {
 	return func(v T) bool { return slices.Contains(in, v) }
 }
 
-func (w *world) Watch(ctx context.Context, changed func(string)) error {
+func (w *fakeNode) Watch(ctx context.Context, changed func(string)) error {
 	w.mu.Lock()
 	w.events = changed
 	w.mu.Unlock()
@@ -158,13 +158,13 @@ func (w *world) Watch(ctx context.Context, changed func(string)) error {
 	return nil
 }
 
-func (w *world) Networks(context.Context) ([]*network.Network, error) {
+func (w *fakeNode) Networks(context.Context) ([]*network.Network, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.nets), w.err["Networks"]
 }
 
-func (w *world) NodeNetworks(context.Context) ([]v1.NodeNetwork, error) {
+func (w *fakeNode) NodeNetworks(context.Context) ([]v1.NodeNetwork, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	nodes := slices.Clone(w.nodes)
@@ -174,7 +174,7 @@ func (w *world) NodeNetworks(context.Context) ([]v1.NodeNetwork, error) {
 	return nodes, w.err["NodeNetworks"]
 }
 
-func (w *world) WriteStatus(_ context.Context, s v1.NodeNetworkStatus) error {
+func (w *fakeNode) WriteStatus(_ context.Context, s v1.NodeNetworkStatus) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.err["WriteStatus"]; err != nil {
@@ -184,7 +184,7 @@ func (w *world) WriteStatus(_ context.Context, s v1.NodeNetworkStatus) error {
 	return nil
 }
 
-func (w *world) Links() (map[network.Link]bool, error) {
+func (w *fakeNode) Links() (map[network.Link]bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	used := map[network.Link]bool{}
@@ -194,14 +194,14 @@ func (w *world) Links() (map[network.Link]bool, error) {
 	return used, w.err["Links"]
 }
 
-// change alters the world under its lock.
-func (w *world) change(f func(*world)) {
+// change changes the fakeNode with its lock held.
+func (w *fakeNode) change(f func(*fakeNode)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f(w)
 }
 
-func (w *world) links() []string {
+func (w *fakeNode) links() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var names []string
@@ -212,8 +212,8 @@ func (w *world) links() []string {
 	return names
 }
 
-func (w *world) taken() int {
+func (w *fakeNode) changeCount() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.steps)
+	return len(w.changes)
 }

@@ -9,8 +9,8 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
-// What other nodes report of themselves, each of which may have been taken over: VTEPs
-// are global addresses of one family's form, none of this node's, and any plan survives.
+// For any status of another node, which may be compromised, VTEPs are global addresses and none of
+// this node's, and Desired does not panic.
 func FuzzPeerVTEPs(f *testing.F) {
 	for _, seed := range []string{
 		`[{"name": "ens4", "addresses": ["192.0.2.1/24", "fd00::1/64"]}]`, `[{"name": "ens4", "addresses": ["::ffff:192.0.2.1/120"]}]`,
@@ -38,6 +38,6 @@ func FuzzPeerVTEPs(f *testing.F) {
 		if !SameVTEPs(other.Status.NICs, self.Status.NICs) {
 			t.Errorf("%s differs from itself", text)
 		}
-		Desired(newWorld(newNet(1, "n", vxlan(5))).nets, host(), peers)
+		Desired(newFakeNode(newNet(1, "n", vxlan(5))).nets, host(), peers)
 	})
 }

@@ -13,71 +13,72 @@ import (
 
 // Kernel reads and changes the host's links.
 type Kernel interface {
-	// State reads all of it.
+	// State reads the links.
 	State(ctx context.Context) (*State, error)
-	// Apply takes one step. It refuses to change a link that is not ours, leaves no
-	// half of a link behind, and a Delete of a HalfMade one leaves a whole one alone.
+	// Apply applies one change. It changes no link that Patchbay does not manage, and leaves no
+	// unfinished link behind after an error. With OnlyUnfinished it deletes no finished link.
 	Apply(ctx context.Context, c Change) error
-	// Watch calls changed with the name of every link that appears, changes or
-	// goes, until ctx ends; with "" when it may have missed some.
+	// Watch calls changed with the name of every link that appears, changes or disappears, and
+	// with "" if it may have missed some, until ctx ends.
 	Watch(ctx context.Context, changed func(link string)) error
-	// LinksInUse returns the names of the host's links that another link is on, in
-	// whatever namespace it is: also those of Pods that the journal has nothing of.
+	// LinksInUse returns the names of the host's links that have another link on top in any
+	// namespace, also those of Pods that are not in the journal.
 	LinksInUse(ctx context.Context) (map[string]bool, error)
 }
 
-// Firewall keeps strangers out of the host's VXLANs. VXLAN itself takes a packet from
-// any sender, a Pod without any capability among them, and learns from it.
+// Firewall lets only other nodes send into the host's VXLANs. VXLAN itself accepts a packet from
+// any sender, such as a Pod without capabilities, and learns from it.
 type Firewall interface {
-	// Apply makes the packet filter of Patchbay what f says, in one step, and reports
-	// whether it had to change. The error wraps ErrNoFilter when the kernel cannot.
+	// Apply applies the filter in one transaction, and reports whether it changed. The error wraps
+	// ErrFilterUnsupported if the kernel cannot filter.
 	Apply(ctx context.Context, f VXLANFilter) (changed bool, err error)
 }
 
-// SourceGuard drops what Pods send into a network with the MAC or address of another.
+// SourceGuard drops frames that Pods send into a network with the MAC or address of another.
 type SourceGuard interface {
-	// Apply guards these links and no others, and reports whether something had to change.
-	// The honest frames of Pods that are on a link always pass. The error wraps
-	// ErrNoSourceGuard when the kernel cannot.
+	// Apply guards these links and no others, and reports whether something changed. Frames of
+	// Pods with their own addresses pass at any time. The error wraps ErrSourceGuardUnsupported
+	// if the kernel cannot guard.
 	Apply(ctx context.Context, links []GuardedLink) (changed bool, err error)
 }
 
-// GuardedLink is a link whose Pods send from their own addresses only.
+// GuardedLink is a link whose Pods may send from their own addresses only.
 type GuardedLink struct {
 	// Name of the link.
 	Name string
 	// MAC of the link, which its IPVLAN slaves share.
 	MAC net.HardwareAddr
-	// OnlyIfGuarded says that it is guarded only if it is already.
+	// OnlyIfGuarded keeps the guard of a link that is guarded already, and adds none.
 	OnlyIfGuarded bool
 }
 
-// KubeClient tells what the networks and the other nodes need.
+// KubeClient reads networks and nodes, and writes this node's status.
 type KubeClient interface {
-	// Networks returns all valid networks, also those being deleted. An error
-	// says that they are not known yet: then nothing is changed. One that wraps
-	// ErrIncomplete comes with those that are known: then nothing is removed.
+	// Networks returns all valid networks, also those that are being deleted. After an error
+	// nothing is changed. With an error that wraps ErrNetworksIncomplete it returns the known
+	// networks: then nothing is deleted.
 	Networks(ctx context.Context) ([]*network.Network, error)
-	// NodeNetworks returns all nodes' objects. An error says that they are not
-	// known yet: then forwarding entries stay as they are.
+	// NodeNetworks returns the objects of all nodes. After an error forwarding entries stay as they
+	// are.
 	NodeNetworks(ctx context.Context) ([]v1.NodeNetwork, error)
-	// WriteStatus writes this node's NodeNetwork, making it when it is missing.
+	// WriteStatus writes the status of this node's NodeNetwork, and creates the object if it is
+	// missing.
 	WriteStatus(ctx context.Context, status v1.NodeNetworkStatus) error
 }
 
-// PodLinks tells what Pods are on.
+// PodLinks lists the links that Pods use.
 type PodLinks interface {
-	// Links returns the identities of all links that the journal's Pods use or
-	// are about to use; of NICs those with slaves of ours that may send no VLAN tags.
+	// Links returns the identities of all links that the journal's Pods use or are about to use; of
+	// NICs only those with slaves that must not send VLAN tags.
 	Links() (map[network.Link]bool, error)
 }
 
-// Observer is told what the Reconciler does. Its methods must not block.
+// Observer observes a Reconciler. Its methods must not block.
 type Observer interface {
-	// ObserveStep says that a step was taken, and how it went.
+	// ObserveStep observes a change that was applied, with its error.
 	ObserveStep(op Op, err error)
-	// ObserveReconcile says how long a round took and how it went, and what is there after it.
+	// ObserveReconcile observes a reconciliation, with the status after it; nil if it ended early.
 	ObserveReconcile(took time.Duration, err error, status *v1.NodeNetworkStatus)
-	// RecordEvent says what got better or worse, for people to read.
+	// RecordEvent records a change of the node's state for users.
 	RecordEvent(n LinkEvent)
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// While some networks cannot be read, those that are known get their links, half-made
-// ones go, and what the others may need stays.
+// While some networks cannot be read, the known ones get their links, unfinished links are deleted,
+// and links that the other networks may need stay.
 func TestSomeNetworksAreNotKnown(t *testing.T) {
 	t.Parallel()
-	w := newWorld(newNet(1, "a", vlan(5)))
-	half := ours(vlanLink("half.7", "ens4", 7, 1500))
-	half.Unfinished = true
-	w.state.Links = []ObservedLink{ours(vlanLink("ens4.6", "ens4", 6, 1500)), half}
+	w := newFakeNode(newNet(1, "a", vlan(5)))
+	unfinished := managed(vlanLink("half.7", "ens4", 7, 1500))
+	unfinished.Unfinished = true
+	w.state.Links = []ObservedLink{managed(vlanLink("ens4.6", "ens4", 6, 1500)), unfinished}
 	w.err["Networks"] = fmt.Errorf("list: %w", ErrNetworksIncomplete)
 	r := w.reconciler(t)
 	if err := r.Reconcile(t.Context()); err != nil {
@@ -25,11 +25,11 @@ func TestSomeNetworksAreNotKnown(t *testing.T) {
 	if diff := cmp.Diff([]string{"a.5", "ens4.6"}, w.links()); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
-	w.change(func(w *world) { delete(w.err, "Networks") })
+	w.change(func(w *fakeNode) { delete(w.err, "Networks") })
 	if err := r.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"a.5"}, w.links()); diff != "" {
-		t.Errorf("when all are known: -want +got\n%s", diff)
+		t.Errorf("after all networks are known: -want +got\n%s", diff)
 	}
 }

@@ -14,11 +14,11 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
-// testLog drops what is logged: a reconciler may outlive its test by a line.
+// testLog discards log lines: a Reconciler may log after the end of its test.
 func testLog(testing.TB) logr.Logger { return logr.Discard() }
 
 // start runs the reconciler until the test ends.
-func start(t *testing.T, w *world) *Reconciler {
+func start(t *testing.T, w *fakeNode) *Reconciler {
 	t.Helper()
 	r := w.reconciler(t)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -38,28 +38,27 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	t.Fatalf("%s: not within a minute", what)
 }
 
-func (w *world) has(names ...string) func() bool {
+func (w *fakeNode) has(names ...string) func() bool {
 	return func() bool { return cmp.Equal(names, w.links()) }
 }
 
-// Both sides drive it: a network that appears, a link that somebody removes, a
-// failure that passes.
+// Run reacts to a new network, to a link that a user deletes, and to the end of a failure.
 func TestRun(t *testing.T) {
 	t.Parallel()
-	w := newWorld(newNet(1, "a", vlan(5)))
+	w := newFakeNode(newNet(1, "a", vlan(5)))
 	r := start(t, w)
 	eventually(t, "the first link", w.has("a.5"))
 
-	w.change(func(w *world) { w.nets = append(w.nets, newNet(2, "b", vlan(6))) })
+	w.change(func(w *fakeNode) { w.nets = append(w.nets, newNet(2, "b", vlan(6))) })
 	r.Trigger()
 	eventually(t, "a new network's link", w.has("a.5", "b.6"))
 
-	eventually(t, "somebody listens", func() bool { w.mu.Lock(); defer w.mu.Unlock(); return w.events != nil })
-	w.change(func(w *world) { w.state.Links = w.state.Links[1:] })
+	eventually(t, "the watch of link events", func() bool { w.mu.Lock(); defer w.mu.Unlock(); return w.events != nil })
+	w.change(func(w *fakeNode) { w.state.Links = w.state.Links[1:] })
 	w.events("a.5")
-	eventually(t, "a link removed by hand is back", w.has("a.5", "b.6"))
+	eventually(t, "the link that a user deleted", w.has("a.5", "b.6"))
 
-	w.change(func(w *world) {
+	w.change(func(w *fakeNode) {
 		w.nets = append(w.nets, newNet(3, "c", vlan(7)))
 		w.err["c.7"] = errBroken
 	})
@@ -70,15 +69,15 @@ func TestRun(t *testing.T) {
 		links := w.written[len(w.written)-1].Links
 		return len(links) == 3 && links[2].State == v1.LinkError
 	})
-	w.change(func(w *world) { delete(w.err, "c.7") })
-	eventually(t, "what failed is tried again, unasked", w.has("a.5", "b.6", "c.7"))
+	w.change(func(w *fakeNode) { delete(w.err, "c.7") })
+	eventually(t, "the retry of a failure", w.has("a.5", "b.6", "c.7"))
 }
 
-// Links that come and go with Pods are none of its business.
+// Events of links that come and go with Pods cause no reconciliation.
 func TestUnrelatedLinkEventsAreIgnored(t *testing.T) {
 	t.Parallel()
 	n := newNet(1, "a", vlan(5))
-	w := newWorld(n)
+	w := newFakeNode(n)
 	r := w.reconciler(t)
 	if err := r.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)
@@ -86,15 +85,9 @@ func TestUnrelatedLinkEventsAreIgnored(t *testing.T) {
 	id, _ := n.Link()
 	for name, want := range map[string]bool{"veth1234": false, "ens4": true, "a.5": true, "": true} {
 		r.linkChanged(name)
-		_, ready := r.cachedLink(id, n.Ref)
-		woken := false
-		select {
-		case <-r.trigger:
-			woken = true
-		default:
-		}
-		if woken != want || ready == want {
-			t.Errorf("change of %q: woken %v, still ready %v; want woken %v", name, woken, ready, want)
+		_, ready := r.cache.lookup(id, n.Ref)
+		if triggered := r.triggered(); triggered != want || ready == want {
+			t.Errorf("change of %q: triggered %v, still ready %v; want triggered %v", name, triggered, ready, want)
 		}
 		if err := r.Reconcile(t.Context()); err != nil {
 			t.Fatal(err)
@@ -102,11 +95,11 @@ func TestUnrelatedLinkEventsAreIgnored(t *testing.T) {
 	}
 }
 
-// Many Pods wait for the same new link: it is made once, and all get it.
+// Many Pods wait for the same new link: all get it.
 func TestParentAtOnce(t *testing.T) {
 	t.Parallel()
 	n := newNet(1, "a", vlan(5))
-	w := newWorld(n)
+	w := newFakeNode(n)
 	r := start(t, w)
 	var wg sync.WaitGroup
 	for range 32 {

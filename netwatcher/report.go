@@ -5,89 +5,104 @@ package netwatcher
 import (
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
+	"sync"
 	"time"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
-// What a node's object costs grows with its links, and every node and the
-// controller are sent each write: rows that change one after the other are written
-// together.
+// The size of a node's object grows with its links, and the API server sends each write to every
+// node and to the controller. Changes that follow each other are therefore written together.
 const (
 	// minWriteInterval is the least time between two writes that change no NIC's addresses.
 	minWriteInterval = time.Second
-	// writeIntervalPerLink is added for each.
+	// writeIntervalPerLink is added for each link.
 	writeIntervalPerLink = 10 * time.Millisecond
 )
 
-// reportState is what was written last.
-type reportState struct {
+// statusReporter writes the node's status and reports its changes to the Observer. It is safe for
+// concurrent use.
+type statusReporter struct {
+	*Config
+	// trigger asks for a reconciliation, which writes a deferred status.
+	trigger func()
+
+	mu sync.Mutex // guards what follows
+	// written is the status that was written last, at writtenAt.
 	written   *v1.NodeNetworkStatus
 	writtenAt time.Time
-	// observed is what News compared last.
+	// observed is the status of the last reconciliation.
 	observed *v1.NodeNetworkStatus
-	// timer wakes the round that writes what was held back.
+	// timer triggers the reconciliation that writes a deferred status.
 	timer *time.Timer
+	// refusedVTEPs are the VTEPs that the last reconciliation ignored.
+	refusedVTEPs VTEPs
 }
 
-// report tells the Observer what is new, and writes the status when it differs from
-// what was written last; at once when the object is missing or addresses changed,
-// which the other nodes need, else a while after the last write.
-func (r *Reconciler) report(ctx context.Context, exists bool, status *v1.NodeNetworkStatus, changes []Change) error {
-	r.mu.Lock()
-	last := r.reported.written
-	r.recordEvents(status, changes)
-	same := exists && last != nil && reflect.DeepEqual(last, status)
-	hold := time.Duration(0)
-	if exists && last != nil && SameVTEPs(last.NICs, status.NICs) {
-		hold = time.Until(r.reported.writtenAt.Add(minWriteInterval + time.Duration(len(status.Links))*writeIntervalPerLink))
-	}
-	if !same && hold > 0 {
-		r.triggerAfter(hold)
-	}
-	r.mu.Unlock()
-	if same || hold > 0 {
+// report reports what got better or worse to the Observer, and writes the status if it differs from
+// the last one written. It writes at once if the object is missing or addresses changed, which the
+// other nodes need; otherwise it defers the write to some time after the last one.
+func (p *statusReporter) report(ctx context.Context, exists bool, status *v1.NodeNetworkStatus, changes []Change) error {
+	if !p.observe(exists, status, changes) {
 		return nil
 	}
-	if err := r.KubeClient.WriteStatus(ctx, *status); err != nil {
-		return fmt.Errorf("write NodeNetwork %s: %w", r.Node, err)
+	if err := p.KubeClient.WriteStatus(ctx, *status); err != nil {
+		return fmt.Errorf("write NodeNetwork %s: %w", p.Node, err)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.reported.written, r.reported.writtenAt = status, time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.written, p.writtenAt = status, time.Now()
 	return nil
 }
 
-// recordEvents passes on what got better or worse; the lock is held.
-func (r *Reconciler) recordEvents(status *v1.NodeNetworkStatus, changes []Change) {
-	before := r.reported.observed
-	r.reported.observed = status
-	if r.Observer == nil {
-		return
+// observe records the Events of the status, and reports whether to write it now.
+func (p *statusReporter) observe(exists bool, status *v1.NodeNetworkStatus, changes []Change) (write bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before := p.observed
+	p.observed = status
+	if p.Observer != nil {
+		for _, e := range linkEvents(before, status, changes) {
+			p.Observer.RecordEvent(e)
+		}
 	}
-	for _, n := range linkEvents(before, status, changes) {
-		r.Observer.RecordEvent(n)
+	if !exists || p.written == nil {
+		return true
 	}
+	if reflect.DeepEqual(p.written, status) {
+		return false
+	}
+	if !SameVTEPs(p.written.NICs, status.NICs) {
+		return true
+	}
+	wait := time.Until(p.writtenAt.Add(minWriteInterval + time.Duration(len(status.Links))*writeIntervalPerLink))
+	switch {
+	case wait <= 0:
+		return true
+	case p.timer == nil:
+		p.timer = time.AfterFunc(wait, p.trigger)
+	default:
+		p.timer.Reset(wait)
+	}
+	return false
 }
 
-// triggerAfter asks for a round; the lock is held.
-func (r *Reconciler) triggerAfter(after time.Duration) {
-	if r.reported.timer == nil {
-		r.reported.timer = time.AfterFunc(after, r.Trigger)
-		return
-	}
-	r.reported.timer.Reset(after)
+// waiting reports whether a change of a link waits until no Pod is on it.
+func (p *statusReporter) waiting() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.observed != nil && slices.ContainsFunc(p.observed.Links, func(l v1.HostLink) bool { return l.State == v1.LinkChangePending })
 }
 
-// PodDetached is to be called when a Pod has left its links: one that waits for that can
-// be changed or removed now. It does not wait, and costs nothing while none does.
-func (r *Reconciler) PodDetached() {
-	r.mu.Lock()
-	told := r.reported.observed
-	r.mu.Unlock()
-	if told != nil && slices.ContainsFunc(told.Links, func(l v1.HostLink) bool { return l.State == v1.LinkChangePending }) {
-		r.Trigger()
+// logRefusedVTEPs logs the VTEPs that were ignored, if they differ from the last ones.
+func (p *statusReporter) logRefusedVTEPs(refused VTEPs) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(refused) > 0 && !maps.EqualFunc(refused, p.refusedVTEPs, slices.Equal) {
+		p.Log.Info("Ignored VTEPs that are neither in this node's subnets nor in --vtep-ranges", "vteps", refused)
 	}
+	p.refusedVTEPs = refused
 }

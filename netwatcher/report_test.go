@@ -13,11 +13,11 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
-// observer notes what it is told.
+// observer records its calls.
 type observer struct {
 	steps  map[Op]int
 	rounds int
-	news   []LinkEvent
+	events []LinkEvent
 	last   *v1.NodeNetworkStatus
 }
 
@@ -26,16 +26,15 @@ func (o *observer) ObserveReconcile(_ time.Duration, _ error, s *v1.NodeNetworkS
 	o.rounds++
 	o.last = s
 }
-func (o *observer) RecordEvent(n LinkEvent) { o.news = append(o.news, n) }
+func (o *observer) RecordEvent(n LinkEvent) { o.events = append(o.events, n) }
 
-// Hundreds of networks that are applied one after the other are a few writes, the
-// last of which has them all; a NIC's new address, which other nodes need, waits for
-// nothing.
+// Hundreds of networks that are created one after the other cause a few writes of the status, the
+// last of which has all links. A NIC's new address, which other nodes need, is written at once.
 func TestStatusWritesAreThrottled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const networks = 300
-		w := newWorld()
+		w := newFakeNode()
 		r := w.reconciler(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -48,7 +47,7 @@ func TestStatusWritesAreThrottled(t *testing.T) {
 		}
 		start := time.Now()
 		for i := range networks {
-			w.change(func(w *world) { w.nets = append(w.nets, newNet(i+1, fmt.Sprintf("n%d", i), vlan(i+1))) })
+			w.change(func(w *fakeNode) { w.nets = append(w.nets, newNet(i+1, fmt.Sprintf("n%d", i), vlan(i+1))) })
 			r.Trigger()
 			time.Sleep(30 * time.Millisecond)
 		}
@@ -60,8 +59,8 @@ func TestStatusWritesAreThrottled(t *testing.T) {
 		if last := w.written[n-1]; len(last.Links) != networks {
 			t.Errorf("the last write has %d links, want %d", len(last.Links), networks)
 		}
-		for range 2 { // the first may come late anyway, the second would not
-			w.change(func(w *world) {
+		for range 2 { // the first could be written at once by chance, the second could not
+			w.change(func(w *fakeNode) {
 				nic := &w.state.NICs[0]
 				nic.Addresses = append([]netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("192.0.2.%d/24", 9+len(nic.Addresses)))}, nic.Addresses...)
 			})
@@ -78,27 +77,27 @@ func TestStatusWritesAreThrottled(t *testing.T) {
 	})
 }
 
-// What other nodes have no use for waits, however often it changes: the speed of a card
-// whose cable flaps, virtual functions that come and go with Pods.
+// Values that other nodes do not use are not written at once: the speed of a NIC whose carrier
+// flaps, and virtual functions that come and go with Pods.
 func TestStatusWriteIsDeferred(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(w *world, i int){
-		"Speed": func(w *world, i int) { w.state.NICs[0].Speed = i % 2 * 1000 },
-		"VF": func(w *world, i int) {
+	for name, change := range map[string]func(w *fakeNode, i int){
+		"Speed": func(w *fakeNode, i int) { w.state.NICs[0].Speed = i % 2 * 1000 },
+		"VF": func(w *fakeNode, i int) {
 			w.state.NICs = w.state.NICs[:4:4]
 			if i%2 == 0 {
 				w.state.NICs = append(w.state.NICs, NIC{Name: "ens9v3", VF: true})
 			}
 		},
-		"Card": func(w *world, i int) { w.state.NICs[2].MAC = fmt.Sprint(i) },
+		"MAC": func(w *fakeNode, i int) { w.state.NICs[2].MAC = fmt.Sprint(i) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld()
+				w := newFakeNode()
 				r := w.reconciler(t)
 				for i := range 20 {
-					w.change(func(w *world) { change(w, i) })
+					w.change(func(w *fakeNode) { change(w, i) })
 					if err := r.Reconcile(t.Context()); err != nil {
 						t.Fatal(err)
 					}
@@ -114,21 +113,21 @@ func TestStatusWriteIsDeferred(t *testing.T) {
 
 func TestObserver(t *testing.T) {
 	t.Parallel()
-	w := newWorld(newNet(1, "a", vlan(5)))
+	w := newFakeNode(newNet(1, "a", vlan(5)))
 	o := &observer{steps: map[Op]int{}}
-	r := New(Config{Node: "self", Version: "v1", KernelVersion: "6.1", Kernel: w, Firewall: wall{w}, SourceGuard: guards{w}, KubeClient: w, Pods: w, Log: testLog(t), Observer: o})
+	r := New(Config{Node: "self", Version: "v1", KernelVersion: "6.1", Kernel: w, Firewall: fakeFirewall{w}, SourceGuard: fakeSourceGuard{w}, KubeClient: w, Pods: w, Log: testLog(t), Observer: o})
 	for range 2 {
 		if err := r.Reconcile(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		w.change(func(w *world) { w.state.Links = nil })
+		w.change(func(w *fakeNode) { w.state.Links = nil })
 	}
 	w.err["Networks"] = errBroken
 	if err := r.Reconcile(t.Context()); err == nil {
-		t.Error("an error was to come")
+		t.Error("got no error")
 	}
-	if o.rounds != 3 || o.steps[OpCreate] != 2 || len(o.news) != 1 || o.news[0].Reason != ReasonLinkRestored {
-		t.Errorf("got %+v, want three rounds, two links made, one of them again", o)
+	if o.rounds != 3 || o.steps[OpCreate] != 2 || len(o.events) != 1 || o.events[0].Reason != ReasonLinkRestored {
+		t.Errorf("got %+v, want three reconciliations, and two creations, of which one is a restoration", o)
 	}
 	if w.written[0].KernelVersion != "6.1" || w.written[0].Version != "v1" {
 		t.Errorf("versions in %+v", w.written[0])

@@ -11,7 +11,7 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// A link is guarded while all its networks want it.
+// A link is guarded if all its networks request it.
 func TestGuardedLinks(t *testing.T) {
 	t.Parallel()
 	guarded, open := newNet(1, "storage", vlan(500)), newNet(2, "storage", vlan(500), named("open"))
@@ -21,38 +21,38 @@ func TestGuardedLinks(t *testing.T) {
 		nets   []*network.Network
 		want   bool
 	}{
-		"Guarded": {"all want it", []*network.Network{guarded}, true},
-		"Open":    {"none wants it", []*network.Network{open}, false},
-		"Both":    {"frames do not say of which network they are", []*network.Network{guarded, open}, false},
-		"Reverse": {"whatever comes first", []*network.Network{open, guarded}, false},
+		"Guarded": {"All networks request it.", []*network.Network{guarded}, true},
+		"Open":    {"No network requests it.", []*network.Network{open}, false},
+		"Both":    {"A frame does not name its network.", []*network.Network{guarded, open}, false},
+		"Reverse": {"The order of the networks does not matter.", []*network.Network{open, guarded}, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(tc.nets...)
+			w := newFakeNode(tc.nets...)
 			r := w.reconciler(t)
 			link, err := r.Parent(t.Context(), tc.nets[0])
 			if err != nil {
 				t.Fatal(err)
 			}
 			if got := slices.Contains(w.guarded, link); got != tc.want {
-				t.Errorf("%s: a Pod gets a link with guard %v, want %v", tc.reason, got, tc.want)
+				t.Errorf("%s A Pod gets a link with guard %v, want %v", tc.reason, got, tc.want)
 			}
 			if err := r.Reconcile(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if got := slices.Contains(w.guarded, link); got != tc.want {
-				t.Errorf("%s: after a round the guard is %v, want %v", tc.reason, got, tc.want)
+				t.Errorf("%s After a reconciliation the guard is %v, want %v", tc.reason, got, tc.want)
 			}
 		})
 	}
 }
 
-// A change of the network applies with the next round, also while Pods are on it.
+// The next reconciliation applies a change of the network, also while Pods are on the link.
 func TestGuardIsChanged(t *testing.T) {
 	t.Parallel()
 	n := newNet(1, "storage", vlan(500))
-	w := newWorld(n)
+	w := newFakeNode(n)
 	r := w.reconciler(t)
 	for _, on := range []bool{false, true, false} {
 		c := *n
@@ -67,7 +67,7 @@ func TestGuardIsChanged(t *testing.T) {
 	}
 }
 
-// A guard stays under Pods whose network does not fit its link any more, or is gone.
+// A link stays guarded while Pods are on it whose network was refused or deleted.
 func TestGuardStaysUnderPods(t *testing.T) {
 	t.Parallel()
 	n := newNet(1, "storage", vlan(500))
@@ -77,7 +77,7 @@ func TestGuardStaysUnderPods(t *testing.T) {
 	for name, nets := range map[string][]*network.Network{"Refused": {&large}, "Gone": nil} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(n)
+			w := newFakeNode(n)
 			r := w.reconciler(t)
 			if err := r.Reconcile(t.Context()); err != nil || len(w.guarded) != 1 {
 				t.Fatalf("guarded %v, %v", w.guarded, err)
@@ -102,13 +102,13 @@ func TestGuardStaysUnderPods(t *testing.T) {
 	}
 }
 
-// While networks may be missing, a guard stays; a link that is made is guarded in the round
-// that makes it.
+// While networks may be missing, guarded links stay guarded. A new link is guarded by the
+// reconciliation that creates it.
 func TestGuardStaysWhileNetworksAreUnknown(t *testing.T) {
 	t.Parallel()
 	n := newNet(1, "storage", vlan(500))
 	n.SourceGuard = true
-	w := newWorld(n)
+	w := newFakeNode(n)
 	r := w.reconciler(t)
 	if err := r.Reconcile(t.Context()); err != nil || len(w.guarded) != 1 {
 		t.Fatalf("guarded %v, %v", w.guarded, err)
@@ -119,19 +119,19 @@ func TestGuardStaysWhileNetworksAreUnknown(t *testing.T) {
 	}
 }
 
-// Where the kernel cannot guard, links work, and the node says so.
+// If the kernel cannot guard, links work without a guard, and the condition reports it.
 func TestNoSourceGuard(t *testing.T) {
 	t.Parallel()
 	n := newNet(1, "storage", vlan(500))
 	n.SourceGuard = true
-	w := newWorld(n)
+	w := newFakeNode(n)
 	w.err["Sources"] = ErrSourceGuardUnsupported
 	r := w.reconciler(t)
 	if _, err := r.Parent(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.Reconcile(t.Context()); err != nil {
-		t.Fatalf("trying again soon does not help: %v", err)
+		t.Fatalf("an unsupported guard must not cause a retry: %v", err)
 	}
 	conditions := w.written[len(w.written)-1].Conditions
 	i := slices.IndexFunc(conditions, func(c metav1.Condition) bool { return c.Type == ConditionIsolated })

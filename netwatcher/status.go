@@ -13,12 +13,13 @@ import (
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/network"
+	"github.com/patchbay-cni/patchbay/internal/text"
 )
 
-// Failures are the errors of the last attempt to change a link.
+// Failures are the errors of links that could not be changed.
 type Failures map[network.Link]error
 
-// takeTagFailures takes the failures out that leave a link usable, with tags of Pods passing.
+// takeTagFailures removes and joins the failures of tag filters, which leave the link usable.
 func (f Failures) takeTagFailures() error {
 	open := Failures{}
 	for id, err := range f {
@@ -30,7 +31,7 @@ func (f Failures) takeTagFailures() error {
 	return open.join()
 }
 
-// join makes one error, in a stable order, or nil.
+// join joins the errors in a stable order; it returns nil for none.
 func (f Failures) join() error {
 	var errs []error
 	for _, err := range f {
@@ -40,9 +41,8 @@ func (f Failures) join() error {
 	return errors.Join(errs...)
 }
 
-// Status tells how the plan stands in the kernel. Equal input gives equal
-// output, so it can be compared with what was written before; versions and the
-// conditions' times are the writer's.
+// Status describes the plan and the existing links. Equal input gives equal output, so that it can
+// be compared with the last status. The caller adds versions and the conditions' times.
 func Status(plan *Plan, state *State, failures Failures) v1.NodeNetworkStatus {
 	var s v1.NodeNetworkStatus
 	for i := range state.NICs {
@@ -62,12 +62,12 @@ func Status(plan *Plan, state *State, failures Failures) v1.NodeNetworkStatus {
 	return s
 }
 
-// linkRows makes the links of a status.
+// linkRows builds the links of a status.
 type linkRows struct {
 	plan     *Plan
 	failures Failures
 	nics     map[string]*NIC
-	// observed are whole links of ours.
+	// observed are the finished managed links.
 	observed map[network.Link]*ObservedLink
 	// desiredNames are the names that the plan gives.
 	desiredNames map[string]bool
@@ -92,8 +92,8 @@ func newLinkRows(plan *Plan, state *State, failures Failures) *linkRows {
 	return r
 }
 
-// build are the links that networks need, the NICs that they use directly, and links
-// of ours that stay although nobody needs them.
+// build returns the links that networks need, the NICs that they use directly, and managed links
+// that no network needs but that are in use.
 func (r *linkRows) build() []v1.HostLink {
 	var list []v1.HostLink
 	for i := range r.plan.Links {
@@ -119,7 +119,7 @@ func (r *linkRows) linkRow(w *DesiredLink) v1.HostLink {
 		if f.Local.IsValid() {
 			s.VTEP = f.Local.String()
 		}
-		if !r.desiredNames[f.Name] { // the list's key is the name
+		if !r.desiredNames[f.Name] { // names must be unique: they are the key of the list
 			s.Name = f.Name
 		}
 		if f.Up {
@@ -129,28 +129,28 @@ func (r *linkRows) linkRow(w *DesiredLink) v1.HostLink {
 	switch err := firstError(w.Err, r.failures[w.Identity]); {
 	case err != nil:
 		s.State, s.Error = v1.LinkError, truncate(err.Error())
-	case f != nil && w.deferredReason(f) != "":
-		s.State, s.Error = v1.LinkChangePending, w.deferredReason(f)
+	case f != nil && deferredReason(w, f) != "":
+		s.State, s.Error = v1.LinkChangePending, deferredReason(w, f)
 	case s.State == v1.LinkUp && r.nics[w.Device] != nil && r.nics[w.Device].NoCarrier:
 		s.State, s.Error = v1.LinkDown, noCarrierMessage(w.Device)
 	}
 	return s
 }
 
-// deferredReason says what of a link is not as planned since something is on it.
-func (w *DesiredLink) deferredReason(f *ObservedLink) string {
+// deferredReason returns the reason why a change of the link waits until nothing is on it, or "".
+func deferredReason(w *DesiredLink, f *ObservedLink) string {
 	switch {
 	case f.Device != w.Device:
-		return fmt.Sprintf("it stays on %s while Pods are on it, then it moves to %s: end the Pods on this node", f.Device, w.Device)
+		return fmt.Sprintf("the link stays on %s while Pods use it, then it moves to %s: delete its Pods on this node", f.Device, w.Device)
 	case w.needsRecreation(f):
-		return fmt.Sprintf("it receives at %s while Pods are on it, then at %s: end the Pods on this node", f.Local, w.Local)
+		return fmt.Sprintf("the link receives at %s while Pods use it, then at %s: delete its Pods on this node", f.Local, w.Local)
 	case f.MTU > w.MTU:
-		return fmt.Sprintf("mtu stays %d while Pods are on it, then it is %d, which is what %s leaves: end the Pods on this node", f.MTU, w.MTU, w.Device)
+		return fmt.Sprintf("mtu stays %d while Pods use the link, then it is %d, the most that %s allows: delete its Pods on this node", f.MTU, w.MTU, w.Device)
 	}
 	return ""
 }
 
-// nicRow is a NIC that networks use as it is.
+// nicRow is the row of a NIC that networks use directly.
 func (r *linkRows) nicRow(w *DesiredLink) v1.HostLink {
 	s := newRow(w)
 	s.Parent = ""
@@ -170,14 +170,14 @@ func (r *linkRows) nicRow(w *DesiredLink) v1.HostLink {
 	return s
 }
 
-// orphanRow is a link that no network asks for any more.
+// orphanRow is the row of a managed link that no network needs any more.
 func (r *linkRows) orphanRow(f *ObservedLink) v1.HostLink {
 	s := v1.HostLink{Name: f.Name, Identity: f.Identity.String(), Parent: f.Device, MTU: int32(f.MTU), State: v1.LinkChangePending}
 	if f.Local.IsValid() {
 		s.VTEP = f.Local.String()
 	}
-	s.Error = "no network asks for it on this node: it goes when nothing is on it any more"
-	if r.desiredNames[f.Name] { // the list's key is the name
+	s.Error = "no network needs the link on this node: it is deleted when nothing uses it any more"
+	if r.desiredNames[f.Name] { // names must be unique: they are the key of the list
 		s.Name = f.Identity.String()
 	}
 	if err := r.failures[f.Identity]; err != nil {
@@ -186,7 +186,7 @@ func (r *linkRows) orphanRow(f *ObservedLink) v1.HostLink {
 	return s
 }
 
-// newRow is what every link has.
+// newRow is a row with the values of the desired link.
 func newRow(w *DesiredLink) v1.HostLink {
 	s := v1.HostLink{Name: w.Name, Identity: w.Identity.String(), Parent: w.Device, State: v1.LinkDown}
 	for _, ref := range w.Networks {
@@ -197,7 +197,7 @@ func newRow(w *DesiredLink) v1.HostLink {
 }
 
 func noCarrierMessage(device string) string {
-	return device + " has no carrier: is its cable in, and the switch's port up?"
+	return device + " has no carrier: check its cable and the switch port"
 }
 
 func firstError(errs ...error) error {
@@ -209,13 +209,12 @@ func firstError(errs ...error) error {
 	return nil
 }
 
-// compareRows compares rows.
+// compareRows orders rows by name.
 func compareRows(a, b v1.HostLink) int { return cmp.Compare(a.Name, b.Name) }
 
-// isReported tells NICs that are shown even when no network names them: cards and
-// what bundles them, not the ends of Pods' cables, nor virtual functions, which every
-// Pod that gets one takes away and brings back. One with an address is the node's own,
-// and no Pod may get that address.
+// isReported reports whether the NIC is in the status even if no network names it. Cards and bonds
+// are, Pods' veths are not. Virtual functions are not, as they come and go with Pods, unless
+// they have an address: it is the node's own, and no Pod may get it.
 func (n *NIC) isReported() bool {
 	if n.VF && len(n.Addresses) == 0 {
 		return false
@@ -234,13 +233,7 @@ func (n *NIC) status() v1.NIC {
 	return s
 }
 
-// maxErrorLen is the longest error of a row, in bytes: a thousand of them still fit an
-// object.
+// maxErrorLen is the longest error of a row in bytes: an object has room for a thousand of them.
 const maxErrorLen = 400
 
-func truncate(text string) string {
-	if len(text) <= maxErrorLen {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxErrorLen], "") + "…"
-}
+func truncate(message string) string { return text.Truncate(message, maxErrorLen) }

@@ -13,8 +13,7 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// Each way in which a link is not as the networks need it has its state, and a text
-// that says what to do.
+// Each difference between a link and its plan has a state, and an error that names the remedy.
 func TestLinkRows(t *testing.T) {
 	t.Parallel()
 	storage := vlanLink("storage.500", "ens4", 500, 1500)
@@ -23,62 +22,62 @@ func TestLinkRows(t *testing.T) {
 	down := host().NICs
 	down[0].NoCarrier = true
 	cases := map[string]struct {
-		reason string
-		want   *DesiredLink
-		state  *State
-		failed error
-		row    v1.HostLink
-		says   string
+		reason   string
+		want     *DesiredLink
+		state    *State
+		failed   error
+		row      v1.HostLink
+		contains string
 	}{
 		"Up": {
-			reason: "as planned", want: &DesiredLink{Spec: storage}, state: host(ours(storage)),
+			reason: "The link is as planned.", want: &DesiredLink{Spec: storage}, state: host(managed(storage)),
 			row: v1.HostLink{Name: "storage.500", Identity: "vlan/ens4/500", Parent: "ens4", MTU: 1500, State: v1.LinkUp},
 		},
 		"VTEP": {
-			reason: "others send to it", want: &DesiredLink{Spec: backend}, state: host(ours(backend)),
+			reason: "Other nodes send to the VTEP.", want: &DesiredLink{Spec: backend}, state: host(managed(backend)),
 			row: v1.HostLink{Name: "vx_backend", Identity: "vxlan/700", Parent: "ens4", MTU: 1450, VTEP: "192.0.2.1", State: v1.LinkUp},
 		},
 		"OlderName": {
-			reason: "Pods are on it; which name it has harms nobody",
-			want:   &DesiredLink{Spec: with(storage, func(s *Spec) { s.Name = "new.500" })}, state: host(ours(storage)),
+			reason: "The link keeps its name while Pods are on it.",
+			want:   &DesiredLink{Spec: with(storage, func(s *Spec) { s.Name = "new.500" })}, state: host(managed(storage)),
 			row: v1.HostLink{Name: "storage.500", Identity: "vlan/ens4/500", Parent: "ens4", MTU: 1500, State: v1.LinkUp},
 		},
-		"Narrower": {
-			reason: "the NIC's MTU was lowered", want: &DesiredLink{Spec: with(storage, func(s *Spec) { s.MTU = 1400 })}, state: host(ours(storage)),
-			row:  v1.HostLink{Name: "storage.500", Identity: "vlan/ens4/500", Parent: "ens4", MTU: 1500, State: v1.LinkChangePending},
-			says: "mtu stays 1500 while Pods are on it, then it is 1400",
+		"SmallerMTU": {
+			reason: "The NIC's MTU was decreased.", want: &DesiredLink{Spec: with(storage, func(s *Spec) { s.MTU = 1400 })}, state: host(managed(storage)),
+			row:      v1.HostLink{Name: "storage.500", Identity: "vlan/ens4/500", Parent: "ens4", MTU: 1500, State: v1.LinkChangePending},
+			contains: "mtu stays 1500 while Pods use the link, then it is 1400",
 		},
-		"Elsewhere": {
-			reason: "another host_device", want: &DesiredLink{Spec: with(backend, func(s *Spec) { s.Device = "ens5" })}, state: host(ours(backend)),
-			row:  v1.HostLink{Name: "vx_backend", Identity: "vxlan/700", Parent: "ens5", MTU: 1450, VTEP: "192.0.2.1", State: v1.LinkChangePending},
-			says: "it stays on ens4 while Pods are on it, then it moves to ens5",
+		"OtherDevice": {
+			reason: "The network has another host_device.", want: &DesiredLink{Spec: with(backend, func(s *Spec) { s.Device = "ens5" })}, state: host(managed(backend)),
+			row:      v1.HostLink{Name: "vx_backend", Identity: "vxlan/700", Parent: "ens5", MTU: 1450, VTEP: "192.0.2.1", State: v1.LinkChangePending},
+			contains: "the link stays on ens4 while Pods use it, then it moves to ens5",
 		},
 		"OtherFamily": {
-			reason: "the NIC has IPv6 only now",
-			want:   &DesiredLink{Spec: with(backend, func(s *Spec) { s.Local = ipList("2001:db8::1")[0] })}, state: host(ours(backend)),
-			row:  v1.HostLink{Name: "vx_backend", Identity: "vxlan/700", Parent: "ens4", MTU: 1450, VTEP: "192.0.2.1", State: v1.LinkChangePending},
-			says: "it receives at 192.0.2.1 while Pods are on it, then at 2001:db8::1",
+			reason: "The NIC has only IPv6 addresses now.",
+			want:   &DesiredLink{Spec: with(backend, func(s *Spec) { s.Local = ipList("2001:db8::1")[0] })}, state: host(managed(backend)),
+			row:      v1.HostLink{Name: "vx_backend", Identity: "vxlan/700", Parent: "ens4", MTU: 1450, VTEP: "192.0.2.1", State: v1.LinkChangePending},
+			contains: "the link receives at 192.0.2.1 while Pods use it, then at 2001:db8::1",
 		},
 		"NoCarrier": {
-			reason: "the link is up, and leads nowhere", want: &DesiredLink{Spec: storage}, state: &State{NICs: down, Links: []ObservedLink{ours(storage)}},
-			row:  v1.HostLink{Name: "storage.500", Identity: "vlan/ens4/500", Parent: "ens4", MTU: 1500, State: v1.LinkDown},
-			says: "ens4 has no carrier: is its cable in",
+			reason: "The link is up and its NIC has no carrier.", want: &DesiredLink{Spec: storage}, state: &State{NICs: down, Links: []ObservedLink{managed(storage)}},
+			row:      v1.HostLink{Name: "storage.500", Identity: "vlan/ens4/500", Parent: "ens4", MTU: 1500, State: v1.LinkDown},
+			contains: "ens4 has no carrier: check its cable",
 		},
-		"CardWithoutCarrier": {
-			reason: "a network on the NIC itself",
+		"NICWithoutCarrier": {
+			reason: "The network uses the NIC itself.",
 			want:   &DesiredLink{Spec: Spec{Identity: network.Link{Device: "ens4"}, Name: "ens4", Device: "ens4"}}, state: &State{NICs: down},
-			row:  v1.HostLink{Name: "ens4", Identity: "nic/ens4", MTU: 1500, State: v1.LinkDown},
-			says: "ens4 has no carrier",
+			row:      v1.HostLink{Name: "ens4", Identity: "nic/ens4", MTU: 1500, State: v1.LinkDown},
+			contains: "ens4 has no carrier",
 		},
-		"Card": {
-			reason: "nothing to make", want: &DesiredLink{Spec: Spec{Identity: network.Link{Device: "ens4"}, Name: "ens4", Device: "ens4"}}, state: host(),
+		"NIC": {
+			reason: "A NIC is not created.", want: &DesiredLink{Spec: Spec{Identity: network.Link{Device: "ens4"}, Name: "ens4", Device: "ens4"}}, state: host(),
 			row: v1.HostLink{Name: "ens4", Identity: "nic/ens4", MTU: 1500, State: v1.LinkUp},
 		},
 		"LongError": {
-			reason: "a thousand of them must fit into one object", want: &DesiredLink{Spec: storage}, state: host(),
-			failed: errors.New(strings.Repeat("é", 1000)),
-			row:    v1.HostLink{Name: "storage.500", Identity: "vlan/ens4/500", Parent: "ens4", State: v1.LinkError},
-			says:   "éé",
+			reason: "An object must have room for a thousand errors.", want: &DesiredLink{Spec: storage}, state: host(),
+			failed:   errors.New(strings.Repeat("é", 1000)),
+			row:      v1.HostLink{Name: "storage.500", Identity: "vlan/ens4/500", Parent: "ens4", State: v1.LinkError},
+			contains: "éé",
 		},
 	}
 	for name, tc := range cases {
@@ -90,10 +89,10 @@ func TestLinkRows(t *testing.T) {
 			}
 			got := newLinkRows(plan, tc.state, Failures{tc.want.Identity: tc.failed}).build()
 			if len(got) != 1 {
-				t.Fatalf("%s: %d rows: %+v", tc.reason, len(got), got)
+				t.Fatalf("%s %d rows: %+v", tc.reason, len(got), got)
 			}
-			if says := got[0].Error; !strings.Contains(says, tc.says) || (says == "") != (tc.says == "") || len(says) > maxErrorLen+3 {
-				t.Errorf("%s: the row says %q, want %q", tc.reason, says, tc.says)
+			if text := got[0].Error; !strings.Contains(text, tc.contains) || (text == "") != (tc.contains == "") || len(text) > maxErrorLen+3 {
+				t.Errorf("%s The row's error is %q, want %q", tc.reason, text, tc.contains)
 			}
 			got[0].Error = ""
 			if diff := cmp.Diff(tc.row, got[0]); diff != "" {

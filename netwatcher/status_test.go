@@ -29,8 +29,8 @@ func TestStatus(t *testing.T) {
 			{Name: "ens4v1", VF: true, MTU: 1500, Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.9/24")}},
 		},
 		Links: []ObservedLink{
-			ours(vlanLink("storage.500", "ens4", 500, 1500)),
-			ours(vlanLink("old.6", "ens4", 6, 1400)),
+			managed(vlanLink("storage.500", "ens4", 500, 1500)),
+			managed(vlanLink("old.6", "ens4", 6, 1400)),
 			{Spec: vlanLink("down.7", "ens4", 7, 1500), Managed: true},
 			{Spec: vlanLink("half.8", "ens4", 8, 1500), Managed: true, Unfinished: true},
 		},
@@ -75,13 +75,13 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// The list's key is the name: two rows may not have the same.
+// The name is the key of the list: two rows must not have the same name.
 func TestStatusNamesAreUnique(t *testing.T) {
 	t.Parallel()
-	state := &State{Links: []ObservedLink{ours(vlanLink("x.5", "ens4", 5, 1500))}}
+	state := &State{Links: []ObservedLink{managed(vlanLink("x.5", "ens4", 5, 1500))}}
 	plan := &Plan{Links: []DesiredLink{
 		{Spec: vlanLink("x.5", "ens5", 5, 1500)}, // waits for the name
-		{Spec: vlanLink("y.5", "ens4", 5, 1500)}, // has it, with Pods on it
+		{Spec: vlanLink("y.5", "ens4", 5, 1500)}, // has the name, with Pods on it
 	}}
 	got := Status(plan, state, nil).Links
 	if len(got) != 2 || got[0].Name == got[1].Name {

@@ -9,8 +9,8 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// NIC is a link of the node that Patchbay did not make, and on which it may put
-// links or Pods: a card, a bond, or what else a network names as its host_device.
+// NIC is a link of the node that Patchbay does not manage, and that may have links or Pods on top:
+// a card, a bond, or any other link that a network names as its host_device.
 type NIC struct {
 	// Name of the link.
 	Name string
@@ -20,13 +20,13 @@ type NIC struct {
 	MAC string
 	// MTU in bytes.
 	MTU int
-	// Driver of the device, empty when it has none.
+	// Driver of the device, empty for none.
 	Driver string
-	// Speed in Mbit/s, 0 when the device does not say.
+	// Speed in Mbit/s, 0 if it is unknown.
 	Speed int
-	// Up says that the link is set up.
+	// Up is whether the link is set up.
 	Up bool
-	// NoCarrier says that it is set up and nothing is at the cable's other end.
+	// NoCarrier is whether the link is set up and has no carrier.
 	NoCarrier bool
 	// Master is the bridge, bond or other link that this one is a port of.
 	Master string
@@ -34,11 +34,11 @@ type NIC struct {
 	MasterKind string
 	// Addresses are the global ones, in the kernel's order.
 	Addresses []netip.Prefix
-	// TagsFiltered says that no slave on it can send frames with a VLAN tag.
+	// TagsFiltered is whether slaves on the NIC cannot send frames with a VLAN tag.
 	TagsFiltered bool
-	// VF says that it is a virtual function of a card: it comes and goes with Pods.
+	// VF is whether the NIC is a virtual function, which comes and goes with Pods.
 	VF bool
-	// TotalVFs and NumVFs are the virtual functions that a card can make and has.
+	// TotalVFs and NumVFs are the numbers of virtual functions that the NIC supports and has.
 	TotalVFs, NumVFs int
 }
 
@@ -48,46 +48,46 @@ type Spec struct {
 	Identity network.Link
 	// Name on the host.
 	Name string
-	// Device is the NIC below.
+	// Device is the NIC below the link.
 	Device string
 	// MTU in bytes.
 	MTU int
-	// Local is the node's own VTEP; only of a VXLAN.
+	// Local is the node's own VTEP, for a VXLAN only.
 	Local netip.Addr
-	// Peers are the other nodes' VTEPs, in order; only of a VXLAN.
+	// Peers are the other nodes' VTEPs, in order, for a VXLAN only; nil if they are not known.
 	Peers []netip.Addr
 }
 
-// ObservedLink is a link that is there.
+// ObservedLink is an existing link.
 type ObservedLink struct {
 	Spec
-	// Learned are the VTEPs that single addresses were learned from; only of a VXLAN.
+	// Learned are the VTEPs that MACs were learned from, for a VXLAN only.
 	Learned []netip.Addr
-	// Managed says that it has our mark. Others are here for their names and
+	// Managed is whether Patchbay created the link. Others are listed for their names and
 	// identities only.
 	Managed bool
-	// Unfinished says that it is ours and that its making was interrupted.
+	// Unfinished is whether the creation of a managed link was interrupted.
 	Unfinished bool
-	// Up says that it is set up.
+	// Up is whether the link is set up.
 	Up bool
-	// HostUnreachable says that it has no address, and IPv6 off: nobody on the network
-	// can reach the node through it.
+	// HostUnreachable is whether the link has no address and IPv6 is disabled on it: Pods cannot
+	// reach the node through it.
 	HostUnreachable bool
-	// TagsFiltered says that no slave on it can send frames with a VLAN tag.
+	// TagsFiltered is whether slaves on the link cannot send frames with a VLAN tag.
 	TagsFiltered bool
 	// MAC of the link.
 	MAC net.HardwareAddr
 }
 
-// State is what the kernel says of the host's links at one moment.
+// State has the host's links at one moment.
 type State struct {
-	// NICs are the links that are not ours, without loopback.
+	// NICs are the links that Patchbay does not manage, without loopback.
 	NICs []NIC
-	// Links are ours, and VLAN and VXLAN links of others.
+	// Links are the managed links, and all other VLAN and VXLAN links.
 	Links []ObservedLink
 }
 
-// nic finds a NIC by name.
+// nic returns the NIC of the name.
 func (s *State) nic(name string) (*NIC, bool) {
 	for i := range s.NICs {
 		if s.NICs[i].Name == name {
@@ -97,7 +97,7 @@ func (s *State) nic(name string) (*NIC, bool) {
 	return nil, false
 }
 
-// link finds a whole link of ours.
+// link returns the finished managed link of the identity, or nil.
 func (s *State) link(id network.Link) *ObservedLink {
 	for i := range s.Links {
 		if f := &s.Links[i]; f.Managed && !f.Unfinished && f.Identity == id {

@@ -9,24 +9,22 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
-// VTEPs are the addresses that the other nodes receive VXLAN at, by the name of
-// their NIC. A nil map says that they are not known, which is not the same as
-// none.
+// VTEPs are the addresses at which other nodes receive VXLAN, by the name of their NIC. In contrast
+// to an empty map, a nil map means that they are not known.
 type VTEPs map[string][]netip.Addr
 
-// SameVTEPs reports whether two lists of a node's NICs have the same names and
-// addresses, which is all that other nodes need: a NIC without any is nothing to them,
-// and neither are speeds.
+// SameVTEPs reports whether two lists of a node's NICs have the same names and addresses, which are
+// all that other nodes need: they use neither a NIC without addresses, nor its speed.
 func SameVTEPs(a, b []v1.NIC) bool {
-	silent := func(n v1.NIC) bool { return len(n.Addresses) == 0 }
-	a = slices.DeleteFunc(slices.Clone(a), silent)
-	b = slices.DeleteFunc(slices.Clone(b), silent)
+	noAddress := func(n v1.NIC) bool { return len(n.Addresses) == 0 }
+	a = slices.DeleteFunc(slices.Clone(a), noAddress)
+	b = slices.DeleteFunc(slices.Clone(b), noAddress)
 	return slices.EqualFunc(a, b, func(a, b v1.NIC) bool { return a.Name == b.Name && slices.Equal(a.Addresses, b.Addresses) })
 }
 
-// PeerVTEPs reads the first global address of every NIC of every node but self, each
-// once. A node that claims another's address takes nothing from it: frames to that
-// address go to the host that has it, as before.
+// PeerVTEPs returns the first global address of every NIC of every node but self, without
+// duplicates. A node that claims another node's address gets none of its frames: they are sent
+// to the host that has the address.
 func PeerVTEPs(nodes []v1.NodeNetwork, self string) VTEPs {
 	peers := VTEPs{}
 	for i := range nodes {
@@ -45,7 +43,7 @@ func PeerVTEPs(nodes []v1.NodeNetwork, self string) VTEPs {
 	return peers
 }
 
-// firstAddress parses what another node wrote; nothing there can make it fail.
+// firstAddress parses an address that another node wrote. It returns false for an invalid one.
 func firstAddress(prefixes []string) (netip.Addr, bool) {
 	if len(prefixes) == 0 {
 		return netip.Addr{}, false
@@ -57,13 +55,13 @@ func firstAddress(prefixes []string) (netip.Addr, bool) {
 	return p.Addr().Unmap(), true
 }
 
-// VTEPRanges are where a netadmin says that VTEPs are, by the name of their NIC.
+// VTEPRanges are the administrator's prefixes of VTEPs, by the name of their NIC.
 type VTEPRanges map[string][]netip.Prefix
 
-// splitAccepted splits off the VTEPs that do not count: a node writes its own NodeNetwork, and
-// one that was taken over could have the others send to any address. On a NIC with ranges
-// they decide, on another the subnets that this node has there. VTEPs on NICs that this node
-// does not have are nothing that it sends to.
+// splitAccepted separates the VTEPs that this node uses from those that it ignores: a node writes
+// its own NodeNetwork, and a compromised one could make others send to any address. A VTEP must
+// be in the NIC's ranges or, without ranges, in a subnet of this node's NIC. VTEPs on NICs that
+// this node does not have are accepted: the node does not send to them.
 func (v VTEPs) splitAccepted(state *State, ranges VTEPRanges) (accepted, refused VTEPs) {
 	if v == nil {
 		return nil, nil
@@ -87,7 +85,7 @@ func (v VTEPs) splitAccepted(state *State, ranges VTEPRanges) (accepted, refused
 	return accepted, refused
 }
 
-// reachableFrom returns the peers on a device that local can send to, or nil when unknown.
+// reachableFrom returns the peers on a device that local can send to, or nil if they are unknown.
 func (v VTEPs) reachableFrom(device string, local netip.Addr) []netip.Addr {
 	if v == nil {
 		return nil

@@ -31,12 +31,12 @@ func TestPeerVTEPs(t *testing.T) {
 	}
 	want := VTEPs{"ens4": ipList("192.0.2.2", "192.0.2.3"), "ens5": ipList("2001:db8::3")}
 	if diff := cmp.Diff(want, PeerVTEPs(nodes, "self"), opts); diff != "" {
-		t.Errorf("the first address of every other node's NIC, each once, in order: -want +got\n%s", diff)
+		t.Errorf("first address of every other node's NIC, without duplicates: -want +got\n%s", diff)
 	}
 }
 
-// A claim on another node's address takes nothing from that node, on its own NIC or on one
-// where the address is not on the wire.
+// A node that claims another node's address gets none of its frames, neither on the same NIC nor on
+// a NIC of another subnet.
 func TestClaimOnAnothersAddress(t *testing.T) {
 	t.Parallel()
 	victim := node("victim", v1.NIC{Name: "ens4", Addresses: []string{"192.0.2.2/24"}})
@@ -55,17 +55,17 @@ func TestSplitAcceptedVTEPs(t *testing.T) {
 		vtep, nic       string
 		accept, unknown bool
 	}{
-		"Subnet":        {reason: "on the wire of the node's own NIC", nic: "ens4", vtep: "192.0.2.77", accept: true},
-		"SubnetSix":     {reason: "in both families", nic: "ens4", vtep: "2001:db8::77", accept: true},
-		"Anywhere":      {reason: "a node that was taken over has the others send to its owner", nic: "ens4", vtep: "203.0.113.66"},
-		"InRange":       {reason: "routed between racks, a netadmin says where", nic: "ens5", vtep: "10.50.7.7", accept: true},
-		"OutOfRange":    {reason: "the list decides, also over the node's subnet", nic: "ens5", vtep: "2001:db8:5::7"},
-		"Listed":        {reason: "a netadmin lists the nodes one by one", nic: "ens7", vtep: "10.70.0.1", accept: true},
-		"NotListed":     {reason: "a host of the same subnet is no node", nic: "ens7", vtep: "10.70.0.2"},
-		"NoNIC":         {reason: "the node sends nothing there", nic: "ens9", vtep: "203.0.113.66", accept: true},
-		"NoNICInRange":  {reason: "the list decides", nic: "ens8", vtep: "10.80.0.1", accept: true},
-		"NoNICOutRange": {reason: "the list decides", nic: "ens8", vtep: "10.81.0.1"},
-		"NoAddress":     {reason: "a NIC without an address has no VXLAN", nic: "ens6", vtep: "192.0.2.77"},
+		"Subnet":        {reason: "The address is in a subnet of the node's NIC.", nic: "ens4", vtep: "192.0.2.77", accept: true},
+		"SubnetIPv6":    {reason: "The rule applies to both families.", nic: "ens4", vtep: "2001:db8::77", accept: true},
+		"Anywhere":      {reason: "A compromised node must not make others send to any address.", nic: "ens4", vtep: "203.0.113.66"},
+		"InRange":       {reason: "The administrator's ranges allow routed VTEPs.", nic: "ens5", vtep: "10.50.7.7", accept: true},
+		"OutOfRange":    {reason: "Ranges have precedence over the node's subnet.", nic: "ens5", vtep: "2001:db8:5::7"},
+		"Listed":        {reason: "A range can be a single address.", nic: "ens7", vtep: "10.70.0.1", accept: true},
+		"NotListed":     {reason: "Another host of the subnet is not in the range.", nic: "ens7", vtep: "10.70.0.2"},
+		"NoNIC":         {reason: "The node does not send on a NIC that it does not have.", nic: "ens9", vtep: "203.0.113.66", accept: true},
+		"NoNICInRange":  {reason: "Ranges also apply to a missing NIC.", nic: "ens8", vtep: "10.80.0.1", accept: true},
+		"NoNICOutRange": {reason: "Ranges also apply to a missing NIC.", nic: "ens8", vtep: "10.81.0.1"},
+		"NoAddress":     {reason: "A NIC without an address has no VXLAN.", nic: "ens6", vtep: "192.0.2.77"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -77,7 +77,7 @@ func TestSplitAcceptedVTEPs(t *testing.T) {
 				want, none = refused, accepted
 			}
 			if diff := cmp.Diff(claims, want, opts); diff != "" || len(none) > 0 {
-				t.Errorf("%s: accepted %v, refused %v", tc.reason, accepted, refused)
+				t.Errorf("%s Accepted %v, refused %v", tc.reason, accepted, refused)
 			}
 		})
 	}
@@ -86,11 +86,11 @@ func TestSplitAcceptedVTEPs(t *testing.T) {
 	}
 }
 
-// One node claims an address that is no node's: nobody sends to it, and the condition
-// says what to do, without the address, which every node would write anew.
-func TestStrangeVTEP(t *testing.T) {
+// If a node claims an address outside of the subnet, no node sends to it. The condition names the
+// remedy and not the address: otherwise every node would write the address to its status.
+func TestRefusedVTEP(t *testing.T) {
 	t.Parallel()
-	w := newWorld(newNet(1, "b", vxlan(700)))
+	w := newFakeNode(newNet(1, "b", vxlan(700)))
 	w.nodes = []v1.NodeNetwork{
 		node("good", v1.NIC{Name: "ens4", Addresses: []string{"192.0.2.2/24"}}),
 		node("taken-over", v1.NIC{Name: "ens4", Addresses: []string{"203.0.113.66/24"}}),
@@ -121,7 +121,7 @@ func TestPeersOfDevice(t *testing.T) {
 		t.Errorf("no peers: got %#v, want an empty list", got)
 	}
 	if diff := cmp.Diff(ipList("192.0.2.2"), v.reachableFrom("ens4", ipList("192.0.2.1")[0]), opts); diff != "" {
-		t.Errorf("the own family, not the node itself: -want +got\n%s", diff)
+		t.Errorf("peers of the family without the node itself: -want +got\n%s", diff)
 	}
 }
 
@@ -133,18 +133,18 @@ func TestSameVTEPs(t *testing.T) {
 		a, b   []v1.NIC
 		want   bool
 	}{
-		"Speed":   {"is the node's own matter", []v1.NIC{{Name: "ens4", Speed: 10, Addresses: []string{"192.0.2.1/24"}}}, []v1.NIC{nic("ens4", "192.0.2.1/24")}, true},
-		"New":     {"cannot be sent to", nil, []v1.NIC{nic("ens4")}, true},
-		"Address": {"is the VTEP", []v1.NIC{nic("ens4", "192.0.2.1/24")}, []v1.NIC{nic("ens4", "192.0.2.2/24")}, false},
-		"Order":   {"the first is the VTEP", []v1.NIC{nic("ens4", "a", "b")}, []v1.NIC{nic("ens4", "b", "a")}, false},
-		"Name":    {"VTEPs are by NIC", []v1.NIC{nic("ens4", "192.0.2.1/24")}, []v1.NIC{nic("ens5", "192.0.2.1/24")}, false},
-		"Gone":    {"nobody is there any more", []v1.NIC{nic("ens4", "192.0.2.1/24")}, []v1.NIC{nic("ens4")}, false},
+		"Speed":   {"Other nodes do not use the speed.", []v1.NIC{{Name: "ens4", Speed: 10, Addresses: []string{"192.0.2.1/24"}}}, []v1.NIC{nic("ens4", "192.0.2.1/24")}, true},
+		"New":     {"A NIC without an address is no VTEP.", nil, []v1.NIC{nic("ens4")}, true},
+		"Address": {"The address is the VTEP.", []v1.NIC{nic("ens4", "192.0.2.1/24")}, []v1.NIC{nic("ens4", "192.0.2.2/24")}, false},
+		"Order":   {"The first address is the VTEP.", []v1.NIC{nic("ens4", "a", "b")}, []v1.NIC{nic("ens4", "b", "a")}, false},
+		"Name":    {"VTEPs are by NIC.", []v1.NIC{nic("ens4", "192.0.2.1/24")}, []v1.NIC{nic("ens5", "192.0.2.1/24")}, false},
+		"Gone":    {"The NIC has no VTEP any more.", []v1.NIC{nic("ens4", "192.0.2.1/24")}, []v1.NIC{nic("ens4")}, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if got := SameVTEPs(tc.a, tc.b); got != tc.want {
-				t.Errorf("%s: got %v, want %v", tc.reason, got, tc.want)
+				t.Errorf("%s got %v, want %v", tc.reason, got, tc.want)
 			}
 		})
 	}

@@ -8,18 +8,18 @@ import (
 	"slices"
 )
 
-// VXLANFilter says which VXLAN packets pass on this node. A packet with one of VNIs is
-// received when both its Receiver and its Sender are listed, and is forwarded to none of
-// VTEPs but by a Sender. Other VNIs are other programs' and always pass. All lists are in
-// order and without duplicates.
+// VXLANFilter selects the VXLAN packets that pass on this node. A packet with one of VNIs is
+// received if both its Receiver and its Sender are listed. It is forwarded to one of VTEPs only
+// from a Sender. Other VNIs belong to other programs and always pass. All lists are in order
+// and without duplicates.
 type VXLANFilter struct {
-	// VNIs are the IDs of all VXLANs of Patchbay.
+	// VNIs are the IDs of all managed VXLANs.
 	VNIs []int
-	// Receivers are where this node receives them.
+	// Receivers are the links on which this node receives each VNI.
 	Receivers []Receiver
 	// Senders are the other nodes' VTEPs, with the link that their packets arrive on.
 	Senders []Sender
-	// VTEPs are those of all other nodes, also on NICs that this node does not have.
+	// VTEPs are the VTEPs of all other nodes, also on NICs that this node does not have.
 	VTEPs []netip.Addr
 }
 
@@ -35,19 +35,19 @@ type Sender struct {
 	VTEP netip.Addr
 }
 
-// Empty reports whether there is no VXLAN to guard.
+// Empty reports whether there is no VXLAN to filter.
 func (f *VXLANFilter) Empty() bool { return len(f.VNIs) == 0 }
 
-// Equal reports whether two filters pass the same packets.
+// Equal reports whether two filters are equal.
 func (f *VXLANFilter) Equal(o *VXLANFilter) bool {
 	return slices.Equal(f.VNIs, o.VNIs) && slices.Equal(f.Receivers, o.Receivers) &&
 		slices.Equal(f.Senders, o.Senders) && slices.Equal(f.VTEPs, o.VTEPs)
 }
 
-// vxlanFilter computes what passes from the plan, and from links that wait to be changed
-// or removed: Pods are on them. Of a link whose peers are not known, those count that it
-// sends to now.
-func (p *Plan) vxlanFilter(state *State, peers VTEPs) VXLANFilter {
+// newVXLANFilter computes the filter of the plan, and of links whose change or deletion is deferred
+// because Pods are on them. For a link whose peers are not known, the peers are those that the
+// link sends to now.
+func newVXLANFilter(p *Plan, state *State, peers VTEPs) VXLANFilter {
 	var f VXLANFilter
 	for i := range p.Links {
 		w := &p.Links[i]
@@ -82,11 +82,11 @@ func (p *Plan) vxlanFilter(state *State, peers VTEPs) VXLANFilter {
 	return f
 }
 
-// allowPeers lets the VXLAN of s in from its peers.
+// allowPeers lets the peers of the VXLAN send to it.
 func (f *VXLANFilter) allowPeers(state *State, s *Spec) {
 	link := s.Device
 	if nic, ok := state.nic(s.Device); ok && nic.MasterKind == "vrf" {
-		link = nic.Master // packets of a VRF's NIC arrive on the VRF
+		link = nic.Master // packets of a VRF's port arrive on the VRF
 	}
 	f.Receivers = append(f.Receivers, Receiver{VNI: s.Identity.VXLAN, Link: link})
 	for _, a := range s.Peers {

@@ -11,51 +11,52 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// Class is what becomes of a Service.
+// Class says what endpoints a Service gets.
 type Class int
 
-// Verdicts.
+// Classes of Services.
 const (
-	// Unmanaged: it has no annotation of ours, or is going. Nothing of ours stays.
+	// Unmanaged: the Service has no annotation of ours, or is being deleted. It keeps no slice of
+	// ours.
 	Unmanaged Class = iota
-	// Unsupported: its annotations are ours, its kind cannot be served. Nothing of ours
-	// stays.
+	// Unsupported: the Service has annotations of ours, but a type that cannot have endpoints on
+	// networks. It keeps no slice of ours.
 	Unsupported
-	// Invalid: nobody can tell what its annotations mean. What it had stays as it
-	// was, as far as its Pods are still there.
+	// Invalid: the annotations cannot be read. The Service keeps the endpoints that it has, while
+	// their Pods exist.
 	Invalid
-	// Managed: it gets endpoints.
+	// Managed: the Service gets endpoints.
 	Managed
 )
 
 // Reasons of Events on Services.
 const (
-	// ReasonNotServed: the Service is of a kind that has no endpoints of ours.
+	// ReasonNotServed: the Service has a type that cannot have endpoints on networks.
 	ReasonNotServed = "NotServed"
-	// ReasonInvalidAnnotations: the annotations are wrong.
+	// ReasonInvalidAnnotations: the annotations cannot be read.
 	ReasonInvalidAnnotations = "InvalidAnnotations"
 	// ReasonNetworkNotFound: a network of the Service does not exist.
 	ReasonNetworkNotFound = "NetworkNotFound"
-	// ReasonNetworkNotAllowed: a network of the Service is not for its namespace.
+	// ReasonNetworkNotAllowed: a network does not allow the Service's namespace.
 	ReasonNetworkNotAllowed = "NetworkNotAllowed"
-	// ReasonNetworkInvalid: a network of the Service is older than a rule that it breaks.
+	// ReasonNetworkInvalid: a network breaks a rule that is newer than it.
 	ReasonNetworkInvalid = "NetworkInvalid"
-	// ReasonAddressWithheld: an address of a Pod must not be published.
+	// ReasonAddressWithheld: an address of a Pod is not published.
 	ReasonAddressWithheld = "AddressWithheld"
-	// ReasonEndpointsNotWritten: the API server refuses what should be written.
+	// ReasonEndpointsNotWritten: the API server rejects the EndpointSlices or Endpoints.
 	ReasonEndpointsNotWritten = "EndpointsNotWritten"
 )
 
-// Classification is a verdict with its reason.
+// Classification is the class of a Service with its reason.
 type Classification struct {
 	Class Class
-	// Request is what a Service that is Served asks for.
+	// Request is the parsed request of a Managed Service.
 	Request *network.ServiceRequest
-	// Reason and Message are for an Event about one that is Refused or Broken.
+	// Reason and Message are those of the Event on an Unsupported or Invalid Service.
 	Reason, Message string
 }
 
-// Classify says what becomes of a Service.
+// Classify returns the class of a Service.
 func Classify(svc *corev1.Service) Classification {
 	if svc.DeletionTimestamp != nil {
 		return Classification{Class: Unmanaged}
@@ -68,27 +69,27 @@ func Classify(svc *corev1.Service) Classification {
 		return Classification{Class: Unsupported, Reason: ReasonNotServed, Message: why}
 	}
 	if err != nil {
-		return Classification{Class: Invalid, Reason: ReasonInvalidAnnotations, Message: fmt.Sprintf("the endpoints stay as they were: %v", err)}
+		return Classification{Class: Invalid, Reason: ReasonInvalidAnnotations, Message: fmt.Sprintf("the Service keeps the endpoints that it has: %v", err)}
 	}
 	return Classification{Class: Managed, Request: request}
 }
 
-// unsupportedReason says why Services of this kind are not served, or nothing.
+// unsupportedReason returns why a Service of this type gets no endpoints, or "".
 func unsupportedReason(spec *corev1.ServiceSpec) string {
-	const remedy = "create the Service anew with type ClusterIP and clusterIP None"
+	const remedy = "create the Service again with type ClusterIP and clusterIP None"
 	switch {
 	case len(spec.Selector) > 0:
-		return "spec.selector: Kubernetes makes the endpoints of a Service with a selector, and there would be two sets: leave it out, the annotation danm.io/selector takes its place"
+		return "spec.selector must be empty: Kubernetes makes endpoints for a Service with a selector, so that there would be two sets; use the annotation danm.io/selector"
 	case spec.Type == corev1.ServiceTypeExternalName:
-		return "spec.type ExternalName: it is an alias and has no endpoints: " + remedy
+		return "spec.type must not be ExternalName, which has no endpoints: " + remedy
 	case spec.Type != "" && spec.Type != corev1.ServiceTypeClusterIP, spec.ClusterIP != corev1.ClusterIPNone:
-		return fmt.Sprintf("spec.type %s, spec.clusterIP %s: only headless Services are served, since a node cannot reach the MACVLAN and IPVLAN Pods that run on it, and a part of kube-proxy's connections would vanish: %s",
+		return fmt.Sprintf("spec.type %s, spec.clusterIP %s: must be a headless Service, because a node cannot reach its own MACVLAN and IPVLAN Pods, and a part of kube-proxy's connections would fail: %s",
 			spec.Type, spec.ClusterIP, remedy)
 	}
 	return ""
 }
 
-// RelevantAnnotations are those of a Service that mean something here.
+// RelevantAnnotations returns the annotations of a Service that this package reads.
 func RelevantAnnotations(svc *corev1.Service) map[string]string {
 	ours := map[string]string{}
 	for key, value := range svc.Annotations {

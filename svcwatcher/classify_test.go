@@ -18,37 +18,37 @@ import (
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
-		reason string
-		edit   func(*corev1.Service)
-		want   svcwatcher.Class
-		event  string
-		says   []string
+		reason  string
+		edit    func(*corev1.Service)
+		want    svcwatcher.Class
+		event   string
+		message []string
 	}{
-		"Served": {reason: "headless, no selector", edit: func(*corev1.Service) {}, want: svcwatcher.Managed},
-		"Legacy": {reason: "DANM 4.3's annotations", want: svcwatcher.Managed, edit: func(s *corev1.Service) {
+		"Served": {reason: "The Service is headless and has no selector.", edit: func(*corev1.Service) {}, want: svcwatcher.Managed},
+		"Legacy": {reason: "The annotations are those of DANM 4.3.", want: svcwatcher.Managed, edit: func(s *corev1.Service) {
 			s.Annotations = map[string]string{"danm.k8s.io/selector": `{"app":"web"}`, "danm.k8s.io/network": "blue"}
 		}},
-		"Plain":    {reason: "not ours", edit: func(s *corev1.Service) { s.Annotations = nil }, want: svcwatcher.Unmanaged},
-		"Going":    {reason: "it is being deleted", edit: func(s *corev1.Service) { s.DeletionTimestamp = &metav1.Time{} }, want: svcwatcher.Unmanaged},
-		"Selector": {reason: "Kubernetes makes those", edit: func(s *corev1.Service) { s.Spec.Selector = map[string]string{"a": "b"} }, want: svcwatcher.Unsupported, event: "NotServed", says: []string{"spec.selector", "danm.io/selector"}},
-		"Alias":    {reason: "no endpoints at all", edit: func(s *corev1.Service) { s.Spec.Type, s.Spec.ClusterIP = corev1.ServiceTypeExternalName, "" }, want: svcwatcher.Unsupported, event: "NotServed", says: []string{"ExternalName", "clusterIP None"}},
-		"ClusterIP": {reason: "kube-proxy cannot reach the Pods of its own node", edit: func(s *corev1.Service) { s.Spec.ClusterIP = "10.96.0.9" }, want: svcwatcher.Unsupported, event: "NotServed",
-			says: []string{"10.96.0.9", "headless", "MACVLAN"}},
-		"NodePort":     {reason: "the same", edit: func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeNodePort }, want: svcwatcher.Unsupported, event: "NotServed", says: []string{"NodePort"}},
-		"LoadBalancer": {reason: "the same", edit: func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer }, want: svcwatcher.Unsupported, event: "NotServed", says: []string{"LoadBalancer"}},
-		"Broken":       {reason: "no JSON", edit: func(s *corev1.Service) { s.Annotations["danm.io/selector"] = "app=web" }, want: svcwatcher.Invalid, event: "InvalidAnnotations", says: []string{"stay as they were", "danm.io/selector", "app=web"}},
-		"RefusedFirst": {reason: "a wrong annotation on what is not served anyway keeps nothing", edit: func(s *corev1.Service) { s.Annotations["danm.io/selector"] = "x"; s.Spec.ClusterIP = "10.96.0.9" }, want: svcwatcher.Unsupported, event: "NotServed"},
+		"Plain":    {reason: "The Service has no annotation of ours.", edit: func(s *corev1.Service) { s.Annotations = nil }, want: svcwatcher.Unmanaged},
+		"Deleting": {reason: "The Service is being deleted.", edit: func(s *corev1.Service) { s.DeletionTimestamp = &metav1.Time{} }, want: svcwatcher.Unmanaged},
+		"Selector": {reason: "Kubernetes makes the endpoints of a Service with a selector.", edit: func(s *corev1.Service) { s.Spec.Selector = map[string]string{"a": "b"} }, want: svcwatcher.Unsupported, event: "NotServed", message: []string{"spec.selector", "danm.io/selector"}},
+		"Alias":    {reason: "An alias has no endpoints.", edit: func(s *corev1.Service) { s.Spec.Type, s.Spec.ClusterIP = corev1.ServiceTypeExternalName, "" }, want: svcwatcher.Unsupported, event: "NotServed", message: []string{"ExternalName", "clusterIP None"}},
+		"ClusterIP": {reason: "kube-proxy cannot reach the Pods of its own node.", edit: func(s *corev1.Service) { s.Spec.ClusterIP = "10.96.0.9" }, want: svcwatcher.Unsupported, event: "NotServed",
+			message: []string{"10.96.0.9", "headless", "MACVLAN"}},
+		"NodePort":     {reason: "kube-proxy cannot reach the Pods of its own node.", edit: func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeNodePort }, want: svcwatcher.Unsupported, event: "NotServed", message: []string{"NodePort"}},
+		"LoadBalancer": {reason: "kube-proxy cannot reach the Pods of its own node.", edit: func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer }, want: svcwatcher.Unsupported, event: "NotServed", message: []string{"LoadBalancer"}},
+		"Invalid":      {reason: "The selector must be JSON.", edit: func(s *corev1.Service) { s.Annotations["danm.io/selector"] = "app=web" }, want: svcwatcher.Invalid, event: "InvalidAnnotations", message: []string{"keeps the endpoints", "danm.io/selector", "app=web"}},
+		"Unsupported":  {reason: "An unsupported Service with an invalid annotation keeps no endpoints.", edit: func(s *corev1.Service) { s.Annotations["danm.io/selector"] = "x"; s.Spec.ClusterIP = "10.96.0.9" }, want: svcwatcher.Unsupported, event: "NotServed"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := svcwatcher.Classify(service(tc.edit))
 			if got.Class != tc.want || got.Reason != tc.event || (got.Request != nil) != (tc.want == svcwatcher.Managed) {
-				t.Errorf("%s\nJudge: got %+v, want verdict %d and Event %q", tc.reason, got, tc.want, tc.event)
+				t.Errorf("%s\nClassify: got %+v, want class %d and Event %q", tc.reason, got, tc.want, tc.event)
 			}
-			for _, part := range tc.says {
+			for _, part := range tc.message {
 				if !strings.Contains(got.Message, part) {
-					t.Errorf("%s\nmessage %q does not say %q", tc.reason, got.Message, part)
+					t.Errorf("%s\nmessage %q, want %q in it", tc.reason, got.Message, part)
 				}
 			}
 		})
@@ -61,10 +61,10 @@ func TestWantsLegacy(t *testing.T) {
 		reason, key, value string
 		want               bool
 	}{
-		"Asked":  {reason: "on request", key: "danm.io/endpoints", value: "true", want: true},
-		"Older":  {reason: "both prefixes", key: "danm.k8s.io/endpoints", value: "true", want: true},
-		"No":     {reason: "on request only", key: "danm.io/endpoints", value: "false"},
-		"Silent": {reason: "on request only", key: "x", value: "true"},
+		"Requested": {reason: "The annotation requests Endpoints.", key: "danm.io/endpoints", value: "true", want: true},
+		"Legacy":    {reason: "DANM's prefix works too.", key: "danm.k8s.io/endpoints", value: "true", want: true},
+		"False":     {reason: "Only the value true requests Endpoints.", key: "danm.io/endpoints", value: "false"},
+		"Other":     {reason: "Another annotation requests nothing.", key: "x", value: "true"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -76,7 +76,7 @@ func TestWantsLegacy(t *testing.T) {
 	}
 }
 
-// A Service whose annotations became wrong keeps what it had, as far as it is true.
+// A Service whose annotations became invalid keeps its endpoints while they are true.
 func TestKeep(t *testing.T) {
 	t.Parallel()
 	had := []discoveryv1.EndpointSlice{slice("x", four(endpoint("a", "10.0.0.1"), endpoint("b", "10.0.0.2"))), slice("y", six(endpoint("a", "fd00::1")))}
@@ -91,14 +91,14 @@ func TestKeep(t *testing.T) {
 		existing []discoveryv1.EndpointSlice
 		want     []svcwatcher.Group
 	}{
-		"All":     {reason: "nothing changed; the third was never behind it", pods: both, want: append(four(endpoint("a", "10.0.0.1"), endpoint("b", "10.0.0.2")), six(endpoint("a", "fd00::1"))...), existing: had},
-		"Unready": {reason: "what Pods are is true", pods: []corev1.Pod{pod("a", unready)}, want: append(four(endpoint("a", "10.0.0.1", in(false, false, false))), six(endpoint("a", "fd00::1", in(false, false, false)))...), existing: had},
-		"Gone":    {reason: "a Pod is gone, another ended", pods: []corev1.Pod{pod("b", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })}, want: []svcwatcher.Group{}, existing: had},
-		"NewPod":  {reason: "a new Pod of the same name", pods: []corev1.Pod{pod("a", func(p *corev1.Pod) { p.UID = "new" })}, want: []svcwatcher.Group{}, existing: had},
-		"Former":  {reason: "a former Service's", pods: both, want: []svcwatcher.Group{}, existing: former},
-		"Nobody":  {reason: "no Pod is named", pods: both, want: []svcwatcher.Group{}, existing: []discoveryv1.EndpointSlice{slice("x", four(endpoint("a", "10.0.0.1", func(e *discoveryv1.Endpoint) { e.TargetRef = nil })))}},
-		"Lost":    {reason: "the Pod has another address now", pods: both, want: []svcwatcher.Group{}, existing: []discoveryv1.EndpointSlice{slice("x", four(endpoint("a", "10.0.0.7")))}},
-		"Several": {reason: "not one address", pods: both, want: []svcwatcher.Group{}, existing: []discoveryv1.EndpointSlice{slice("x", four(endpoint("a", "10.0.0.1", func(e *discoveryv1.Endpoint) { e.Addresses = nil })))}},
+		"All":     {reason: "Nothing changed; the third address was never published.", pods: both, want: append(four(endpoint("a", "10.0.0.1"), endpoint("b", "10.0.0.2")), six(endpoint("a", "fd00::1"))...), existing: had},
+		"Unready": {reason: "The conditions follow the Pods.", pods: []corev1.Pod{pod("a", unready)}, want: append(four(endpoint("a", "10.0.0.1", in(false, false, false))), six(endpoint("a", "fd00::1", in(false, false, false)))...), existing: had},
+		"Gone":    {reason: "One Pod is gone, and another one terminated.", pods: []corev1.Pod{pod("b", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })}, want: []svcwatcher.Group{}, existing: had},
+		"NewPod":  {reason: "A new Pod has the same name.", pods: []corev1.Pod{pod("a", func(p *corev1.Pod) { p.UID = "new" })}, want: []svcwatcher.Group{}, existing: had},
+		"Former":  {reason: "The slice belongs to an earlier Service of that name.", pods: both, want: []svcwatcher.Group{}, existing: former},
+		"NoPod":   {reason: "The endpoint names no Pod.", pods: both, want: []svcwatcher.Group{}, existing: []discoveryv1.EndpointSlice{slice("x", four(endpoint("a", "10.0.0.1", func(e *discoveryv1.Endpoint) { e.TargetRef = nil })))}},
+		"Lost":    {reason: "The Pod has another address now.", pods: both, want: []svcwatcher.Group{}, existing: []discoveryv1.EndpointSlice{slice("x", four(endpoint("a", "10.0.0.7")))}},
+		"Several": {reason: "The endpoint has not exactly one address.", pods: both, want: []svcwatcher.Group{}, existing: []discoveryv1.EndpointSlice{slice("x", four(endpoint("a", "10.0.0.1", func(e *discoveryv1.Endpoint) { e.Addresses = nil })))}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestKeep(t *testing.T) {
 			s := source(t, service(), tc.pods, nil)
 			s.DanmEps, s.Request, s.Networks = append(s.DanmEps, eps, second, third), nil, nil
 			if diff := cmp.Diff(tc.want, svcwatcher.Retained(s, tc.existing)); diff != "" {
-				t.Errorf("%s\nKeep: -want +got\n%s", tc.reason, diff)
+				t.Errorf("%s\nRetained: -want +got\n%s", tc.reason, diff)
 			}
 		})
 	}
@@ -131,7 +131,7 @@ func TestLegacy(t *testing.T) {
 		}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("Legacy: -want +got\n%s", diff)
+		t.Errorf("LegacyEndpoints: -want +got\n%s", diff)
 	}
 	published := svcwatcher.LegacyEndpoints(service(publish), six(endpoint("d", "fd00::1", in(true, true, true))))
 	if len(published.Subsets) != 1 || len(published.Subsets[0].Addresses) != 1 {
@@ -139,7 +139,7 @@ func TestLegacy(t *testing.T) {
 	}
 }
 
-// Endpoints have a limit, and say when it cuts something off.
+// Endpoints have a limit, and an annotation when they are truncated.
 func TestLegacyLimit(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1000, 1001} {

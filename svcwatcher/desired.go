@@ -17,27 +17,27 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// Endpoints are what a Service should have.
+// Endpoints are the endpoints that a Service should have.
 type Endpoints struct {
 	// Groups are sorted.
 	Groups []Group
-	// Withheld are the addresses that must not be published, sorted.
+	// Withheld are the addresses that are not published, sorted.
 	Withheld []Withheld
 }
 
 // Withheld is an address of a Pod that is not published.
 type Withheld struct {
-	// Network that the Pod has it on.
+	// Network is where the Pod has the address.
 	Network network.Ref
-	// Pod is the name.
+	// Pod is the Pod's name.
 	Pod string
 	// Address of the Pod.
 	Address netip.Addr
-	// Reason says why, and what to do.
+	// Reason states the rule, and what to do.
 	Reason string
 }
 
-// String names the network, the field of its subnet, the address and the rule.
+// String returns the network, the field of its subnet, the address and the reason.
 func (w Withheld) String() string {
 	field := "cidr"
 	if w.Address.Is6() {
@@ -46,8 +46,8 @@ func (w Withheld) String() string {
 	return fmt.Sprintf("%s: spec.Options.%s: address %s of Pod %s %s", w.Network, field, w.Address, w.Pod, w.Reason)
 }
 
-// Desired computes the endpoints that a Service should have: the union of its
-// networks, of each address once.
+// Desired computes the endpoints of a Managed Service: the union over its networks, each address
+// once.
 func Desired(s *Snapshot) Endpoints {
 	interfaces := s.danmEpsByPod()
 	chosen := map[netip.Addr]candidate{}
@@ -92,15 +92,15 @@ func familyOf(a netip.Addr) discoveryv1.AddressType {
 	return discoveryv1.AddressTypeIPv6
 }
 
-// candidate is an address that a Pod has on one of the Service's networks.
+// candidate is an address of a Pod on a network of the Service.
 type candidate struct {
 	address netip.Addr
 	pod     *corev1.Pod
 	serving bool
 }
 
-// preferredTo says which of two Pods with one address, on networks that never meet, has it
-// here: one that serves.
+// preferredTo orders two Pods that have one address on separate networks: a ready Pod wins, then
+// the smaller name.
 func (c candidate) preferredTo(other candidate) bool {
 	if c.serving != other.serving {
 		return c.serving
@@ -108,9 +108,9 @@ func (c candidate) preferredTo(other candidate) bool {
 	return cmp.Or(strings.Compare(c.pod.Name, other.pod.Name), strings.Compare(string(c.pod.UID), string(other.pod.UID))) < 0
 }
 
-// Retained computes the endpoints of a Service whose annotations nobody can read: those
-// that it had, as long as their Pods live and have these addresses, with what the
-// Pods are now. None is added, as nobody knows which. It needs no Request.
+// Retained computes the endpoints of an Invalid Service: the existing ones whose Pods still run and
+// have these addresses, with the Pods' present conditions. It adds none, because the selector is
+// unknown. It needs no Request.
 func Retained(s *Snapshot, existing []discoveryv1.EndpointSlice) []Group {
 	interfaces, pods := s.danmEpsByPod(), map[types.UID]*corev1.Pod{}
 	for i := range s.Pods {
@@ -150,7 +150,7 @@ func podOf(e discoveryv1.Endpoint, pods map[types.UID]*corev1.Pod) *corev1.Pod {
 	return pods[e.TargetRef.UID]
 }
 
-// addressOf is an endpoint's address; the zero Addr when it has not one.
+// addressOf returns an endpoint's address; the zero Addr unless it has exactly one.
 func addressOf(e discoveryv1.Endpoint) netip.Addr {
 	if len(e.Addresses) != 1 {
 		return netip.Addr{}

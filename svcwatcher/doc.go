@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package svcwatcher says which EndpointSlices a Service on networks of ours has.
+// Package svcwatcher computes the EndpointSlices of Services on networks of ours.
 //
-// It is pure: Judge says whether a Service is served, Desired computes its endpoints
-// from Pods and DanmEps, Keep those of a Service whose annotations became wrong, and
-// Plan the fewest writes from the slices that are there to the ones that should be.
-// What is ready, serving and terminating follows KEP-1672, how slices are filled
-// follows Kubernetes' own controller (k8s.io/endpointslice). Package cluster below
-// reads and writes the API server.
+// It is pure. Classify decides whether a Service gets endpoints, Desired computes them from Pods
+// and DanmEps, Retained computes those of a Service whose annotations became invalid, and Plan the
+// fewest writes from the existing slices to the desired ones. Conditions follow KEP-1672, and the
+// filling of slices follows Kubernetes' own controller (k8s.io/endpointslice). Package
+// controller/internal/services reads and writes the API server.
 package svcwatcher

@@ -13,8 +13,8 @@ import (
 	"github.com/patchbay-cni/patchbay/svcwatcher"
 )
 
-// The addresses of a DanmEp, which a node writes: an endpoint has an address of its
-// group's family, in the form that the API server takes, or there is none.
+// A node writes the addresses of a DanmEp. Each gives an endpoint of its family in a form that the
+// API server accepts, or none.
 func FuzzAddresses(f *testing.F) {
 	f.Add("10.0.0.5/24", "fd00::5/64")
 	f.Add("10.0.0.5", "::ffff:10.0.0.5")

@@ -11,7 +11,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
-// Group are endpoints that can stand in one slice: of one family, on the same ports.
+// Group is endpoints that may be in one slice: one address family, and the same ports.
 type Group struct {
 	Family discoveryv1.AddressType
 	Ports  []discoveryv1.EndpointPort
@@ -19,7 +19,7 @@ type Group struct {
 	Endpoints []discoveryv1.Endpoint
 }
 
-// grouping sorts endpoints into groups, by what a slice has but once.
+// grouping collects endpoints by the fields that a slice has once.
 type grouping map[string]*Group
 
 func (g grouping) add(family discoveryv1.AddressType, ports []discoveryv1.EndpointPort, e discoveryv1.Endpoint) {
@@ -30,7 +30,7 @@ func (g grouping) add(family discoveryv1.AddressType, ports []discoveryv1.Endpoi
 	g[key].Endpoints = append(g[key].Endpoints, e)
 }
 
-// sorted returns the groups in an order that depends on nothing else.
+// sorted returns the groups in a deterministic order.
 func (g grouping) sorted() []Group {
 	all := make([]Group, 0, len(g))
 	for _, key := range slices.Sorted(maps.Keys(g)) {
@@ -40,8 +40,8 @@ func (g grouping) sorted() []Group {
 	return all
 }
 
-// groupKey tells family and ports apart. (The hash that k8s.io/endpointslice takes of
-// them costs more than all the rest.)
+// groupKey encodes family and ports. The hash that k8s.io/endpointslice computes of them would cost
+// more than the rest of this package.
 func groupKey(family discoveryv1.AddressType, ports []discoveryv1.EndpointPort) string {
 	var b strings.Builder
 	b.WriteString(string(family))
@@ -54,12 +54,12 @@ func groupKey(family discoveryv1.AddressType, ports []discoveryv1.EndpointPort) 
 	return b.String()
 }
 
-// portText tells "all ports", which a slice of others can have, from port 0.
+// portText distinguishes "all ports", which slices of other owners may have, from port 0.
 func portText(p *int32) string {
 	if p == nil {
 		return "*"
 	}
-	return fmt.Sprintf("%05d", *p) // as text they sort as numbers do
+	return fmt.Sprintf("%05d", *p) // padded to sort as numbers
 }
 
 func valueOrZero[T any](p *T) T {

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// WantsLegacyEndpoints reports whether a Service asks for v1 Endpoints besides its slices.
+// WantsLegacyEndpoints reports whether a Service requests v1 Endpoints besides its slices.
 func WantsLegacyEndpoints(svc *corev1.Service) bool {
 	for _, key := range []string{EndpointsAnnotation, "danm.k8s.io/endpoints"} {
 		if value, ok := svc.Annotations[key]; ok {
@@ -18,9 +18,9 @@ func WantsLegacyEndpoints(svc *corev1.Service) bool {
 	return false
 }
 
-// LegacyEndpoints returns the groups as v1 Endpoints, with a label that keeps Kubernetes from
-// making slices of them a second time. They know no terminating Pod: one is left out
-// unless the Service publishes every Pod. Both families are in it.
+// LegacyEndpoints returns the groups as v1 Endpoints of both families. A label keeps Kubernetes
+// from mirroring them into slices. Endpoints have no condition for a terminating Pod: it is left
+// out unless the Service publishes every Pod.
 func LegacyEndpoints(svc *corev1.Service, groups []Group) *corev1.Endpoints {
 	labels := labelsOf(svc)
 	delete(labels, discoveryv1.LabelServiceName) // a label of slices
@@ -41,10 +41,11 @@ func LegacyEndpoints(svc *corev1.Service, groups []Group) *corev1.Endpoints {
 	return out
 }
 
-// maxLegacyAddresses is how many addresses v1 Endpoints have at most, as Kubernetes limits them.
+// maxLegacyAddresses is the limit of Kubernetes for v1 Endpoints.
 const maxLegacyAddresses = 1000
 
-// subsetOf takes what fits into room; room becomes negative when something did not.
+// subsetOf returns the endpoints of a group that fit into room, and lowers room. It is negative
+// afterwards when some did not fit.
 func subsetOf(svc *corev1.Service, g *Group, room *int) corev1.EndpointSubset {
 	var s corev1.EndpointSubset
 	for _, p := range g.Ports {

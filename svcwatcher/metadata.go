@@ -11,21 +11,21 @@ import (
 )
 
 const (
-	// ManagedBy is the value of the label endpointslice.kubernetes.io/managed-by on
-	// what is ours. Kubernetes' own controllers leave such slices alone, as we do
-	// those with any other value.
+	// ManagedBy is the value of the label endpointslice.kubernetes.io/managed-by on our slices.
+	// Kubernetes' controllers ignore such slices, and this package ignores those with another
+	// value.
 	ManagedBy = "svcwatcher.danm.io"
 
-	// EndpointsAnnotation asks for v1 Endpoints besides the slices when it is "true"
-	// on a Service, for programs that read nothing else.
+	// EndpointsAnnotation, when "true" on a Service, requests v1 Endpoints for programs that read
+	// no EndpointSlices.
 	EndpointsAnnotation = "danm.io/endpoints"
 
-	// MaxEndpoints is how many endpoints a slice has at most, Kubernetes' default.
+	// MaxEndpoints is how many endpoints a slice has at most: Kubernetes' default.
 	MaxEndpoints = 100
 )
 
-// labelsOf are the Service's own labels, as Kubernetes copies them, and those that
-// say what a slice is.
+// labelsOf returns the labels of a Service's slices: the Service's own, as Kubernetes copies them,
+// and those of EndpointSlices.
 func labelsOf(svc *corev1.Service) map[string]string {
 	labels := maps.Clone(svc.Labels)
 	if labels == nil {
@@ -37,15 +37,14 @@ func labelsOf(svc *corev1.Service) map[string]string {
 	return labels
 }
 
-// ownerReference makes the garbage collector remove what the Service leaves behind. It does not
-// block the Service's deletion, which would take a right on its finalizers.
+// ownerReference lets the garbage collector delete a slice with its Service. It does not block the
+// deletion of the Service, which would require a right on the Service's finalizers.
 func ownerReference(svc *corev1.Service) metav1.OwnerReference {
 	controller := true
 	return metav1.OwnerReference{APIVersion: "v1", Kind: "Service", Name: svc.Name, UID: svc.UID, Controller: &controller}
 }
 
-// ownedBy reports whether an object belongs to this Service, and not to a former one of
-// its name.
+// ownedBy reports whether an object belongs to this Service, and not to an earlier one of its name.
 func ownedBy(refs []metav1.OwnerReference, svc *corev1.Service) bool {
 	for _, r := range refs {
 		if r.UID == svc.UID && r.Kind == "Service" && r.APIVersion == "v1" {

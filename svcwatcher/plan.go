@@ -16,8 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Changes are writes. Those to Create have names and no resourceVersion, those to
-// Update the resourceVersion of the slice that they take the place of.
+// Changes are writes. Slices to create have names and no resourceVersion; slices to update have the
+// resourceVersion of the slice that they replace.
 type Changes struct {
 	Create, Update, Delete []discoveryv1.EndpointSlice
 }
@@ -25,11 +25,10 @@ type Changes struct {
 // Empty reports whether there is nothing to write.
 func (c *Changes) Empty() bool { return len(c.Create)+len(c.Update)+len(c.Delete) == 0 }
 
-// Plan computes the writes from the slices of ours that a Service has to the groups
-// that it should have: an endpoint stays where it is; what is new goes to slices that
-// are written anyway, else into one that has room for all of it, else into new ones;
-// a slice that lost all of its endpoints is used for new ones before it is deleted.
-// Existing holds slices with our label only; nothing of it is modified.
+// Plan computes the writes that turn the existing slices of a Service into the desired groups. An
+// endpoint stays in its slice. New endpoints go into slices that are written anyway, else into one
+// that has room for all of them, else into new slices. A slice that lost all its endpoints is
+// reused before it is deleted. Existing has slices with our label only, and is not modified.
 func Plan(svc *corev1.Service, groups []Group, existing []discoveryv1.EndpointSlice) Changes {
 	p := &planner{svc: svc, names: newNamer(svc, existing), byGroup: map[string][]*draft{}, idle: map[discoveryv1.AddressType][]*draft{}}
 	missing := p.reuseSlices(groups, existing)
@@ -44,18 +43,18 @@ func Plan(svc *corev1.Service, groups []Group, existing []discoveryv1.EndpointSl
 	return p.changes
 }
 
-// planner is the work on one Service.
+// planner is the state of one Plan.
 type planner struct {
 	svc     *corev1.Service
 	names   *namer
 	byGroup map[string][]*draft
-	// idle are slices without an endpoint, by family, which never changes.
+	// idle are the slices without endpoints, by their immutable family.
 	idle    map[discoveryv1.AddressType][]*draft
 	changes Changes
 }
 
-// reuseSlices sorts the existing slices and leaves in them what is still wanted. It returns
-// which endpoints of each group are in none.
+// reuseSlices keeps in the existing slices the endpoints that are still wanted. It returns the
+// endpoints of each group that are in none.
 func (p *planner) reuseSlices(groups []Group, existing []discoveryv1.EndpointSlice) (missing [][]discoveryv1.Endpoint) {
 	wanted := map[string]map[string]discoveryv1.Endpoint{}
 	for i := range groups {
@@ -82,10 +81,10 @@ func (p *planner) reuseSlices(groups []Group, existing []discoveryv1.EndpointSli
 	return missing
 }
 
-// reuseSlice decides on one existing slice, and takes what it keeps out of wanted.
+// reuseSlice keeps what is wanted of one existing slice, and removes that from wanted.
 func (p *planner) reuseSlice(old *discoveryv1.EndpointSlice, wanted map[string]map[string]discoveryv1.Endpoint) {
 	if old.DeletionTimestamp != nil {
-		return // somebody else's finalizer is on it
+		return // another owner's finalizer blocks its deletion
 	}
 	if !ownedBy(old.OwnerReferences, p.svc) {
 		p.changes.Delete = append(p.changes.Delete, *old)
@@ -96,7 +95,7 @@ func (p *planner) reuseSlice(old *discoveryv1.EndpointSlice, wanted map[string]m
 	d.slice.Endpoints = nil
 	for _, e := range old.Endpoints {
 		if len(e.Addresses) != 1 {
-			continue // nobody of ours wrote it
+			continue // another writer changed it
 		}
 		now, ok := wanted[key][e.Addresses[0]]
 		if !ok {
@@ -116,7 +115,7 @@ func (p *planner) reuseSlice(old *discoveryv1.EndpointSlice, wanted map[string]m
 	p.byGroup[key] = append(p.byGroup[key], d)
 }
 
-// placeMissing places what a group misses, and says what is written of it.
+// placeMissing puts the missing endpoints of a group into slices, and records the writes.
 func (p *planner) placeMissing(g *Group, missing []discoveryv1.Endpoint) {
 	drafts := p.byGroup[groupKey(g.Family, g.Ports)]
 	slices.SortStableFunc(drafts, func(a, b *draft) int { return cmp.Compare(a.freeEndpoints(), b.freeEndpoints()) })
@@ -125,7 +124,7 @@ func (p *planner) placeMissing(g *Group, missing []discoveryv1.Endpoint) {
 			missing = d.fill(missing)
 		}
 	}
-	// The fullest first: holes are filled, and slices stay few.
+	// The fullest slices come first, so that slices stay few.
 	for _, d := range drafts {
 		if len(missing) > 0 && !d.changed && d.freeEndpoints() >= len(missing) {
 			missing = d.fill(missing)
@@ -141,7 +140,7 @@ func (p *planner) placeMissing(g *Group, missing []discoveryv1.Endpoint) {
 	}
 }
 
-// placeInNewSlice uses an idle slice, or makes one, for up to MaxEndpoints.
+// placeInNewSlice puts up to MaxEndpoints into an idle or new slice, and returns the rest.
 func (p *planner) placeInNewSlice(g *Group, missing []discoveryv1.Endpoint) []discoveryv1.Endpoint {
 	d := &draft{}
 	reused := len(p.idle[g.Family]) > 0
@@ -164,10 +163,10 @@ func (p *planner) placeInNewSlice(g *Group, missing []discoveryv1.Endpoint) []di
 	return rest
 }
 
-// draft is a slice in the making.
+// draft is a slice that is being filled.
 type draft struct {
 	slice discoveryv1.EndpointSlice
-	// changed says that it is written anyway, so that more in it costs nothing.
+	// changed is true when the slice is written anyway, so that another endpoint costs nothing.
 	changed bool
 }
 
@@ -181,8 +180,8 @@ func (d *draft) fill(missing []discoveryv1.Endpoint) []discoveryv1.Endpoint {
 	return missing[n:]
 }
 
-// namer names new slices. The same slice gets the same name from whoever creates it:
-// one that the cache does not show yet is not made twice, but refused.
+// namer names new slices. A name depends only on the Service and a number: when the cache does not
+// show a slice yet, a second creation fails instead of duplicating it.
 type namer struct {
 	svc   *corev1.Service
 	taken map[string]bool

@@ -16,10 +16,10 @@ import (
 	"github.com/patchbay-cni/patchbay/svcwatcher"
 )
 
-// first is the name of a Service's first slice.
+// first returns the name of a Service's first slice.
 const first = "web-"
 
-// slice is one of ours with these endpoints.
+// slice returns a slice of ours with these endpoints.
 func slice(name string, groups []svcwatcher.Group, edit ...func(*discoveryv1.EndpointSlice)) discoveryv1.EndpointSlice {
 	s := discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
@@ -37,7 +37,7 @@ func slice(name string, groups []svcwatcher.Group, edit ...func(*discoveryv1.End
 	return s
 }
 
-// many are endpoints from 10.0.0.<from> on.
+// many returns endpoints from 10.0.0.<from> on.
 func many(from, n int) []discoveryv1.Endpoint {
 	var all []discoveryv1.Endpoint
 	for i := range n {
@@ -59,24 +59,24 @@ func TestPlan(t *testing.T) {
 		existing []discoveryv1.EndpointSlice
 		want     []string // verb, name, number of endpoints
 	}{
-		"Nothing":  {reason: "no endpoints, no slice"},
-		"New":      {reason: "one of each family", groups: append(four(a, b), six(endpoint("a", "fd00::1"))...), want: []string{"create 1 IPv6", "create 2 IPv4"}},
-		"Same":     {reason: "nothing to write", groups: four(a, b), existing: []discoveryv1.EndpointSlice{slice("x", four(b, a))}},
-		"More":     {reason: "into the one that is there", groups: four(a, b), existing: []discoveryv1.EndpointSlice{slice("x", four(a))}, want: []string{"update x 2 IPv4"}},
-		"Less":     {reason: "out of it", groups: four(a), existing: []discoveryv1.EndpointSlice{slice("x", four(a, b))}, want: []string{"update x 1 IPv4"}},
-		"None":     {reason: "an empty one goes", existing: []discoveryv1.EndpointSlice{slice("x", four(a, b))}, want: []string{"delete x"}},
-		"Changed":  {reason: "only the slice that has it", groups: four(a, b), existing: []discoveryv1.EndpointSlice{slice("x", four(endpoint("a", "10.0.0.1", in(false, false, false)))), slice("y", four(b))}, want: []string{"update x 1 IPv4"}},
-		"Twice":    {reason: "an address is in one slice", groups: four(a), existing: []discoveryv1.EndpointSlice{slice("y", four(a)), slice("x", four(a))}, want: []string{"delete y"}},
-		"Labels":   {reason: "the Service's own are copied", svc: service(func(s *corev1.Service) { s.Labels = map[string]string{"team": "t"} }), groups: four(a), existing: []discoveryv1.EndpointSlice{slice("x", four(a))}, want: []string{"update x 1 IPv4"}},
-		"Ports":    {reason: "a slice of other ports is used again: no moment without it", groups: other, existing: []discoveryv1.EndpointSlice{slice("x", four(b))}, want: []string{"update x 1 IPv4"}},
-		"Family":   {reason: "a slice's family never changes", groups: six(endpoint("a", "fd00::1")), existing: []discoveryv1.EndpointSlice{slice("x", four(a))}, want: []string{"create 1 IPv6", "delete x"}},
-		"Former":   {reason: "those of a former Service of that name go", groups: four(a), existing: []discoveryv1.EndpointSlice{slice("x", four(a), former)}, want: []string{"create 1 IPv4", "delete x"}},
-		"Ending":   {reason: "one that is being deleted is not written", groups: four(a), existing: []discoveryv1.EndpointSlice{slice("x", four(a), func(s *discoveryv1.EndpointSlice) { s.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} })}, want: []string{"create 1 IPv4"}},
-		"Strange":  {reason: "an endpoint with several addresses is nobody's of ours", groups: four(a), existing: []discoveryv1.EndpointSlice{slice("x", four(a, endpoint("c", "10.0.0.9", func(e *discoveryv1.Endpoint) { e.Addresses = append(e.Addresses, "10.0.0.8") })))}, want: []string{"update x 1 IPv4"}},
-		"Full":     {reason: "at most a hundred", groups: four(many(1, 250)...), want: []string{"create 100 IPv4", "create 100 IPv4", "create 50 IPv4"}},
-		"Overflow": {reason: "one more than fits", groups: four(many(1, 101)...), existing: []discoveryv1.EndpointSlice{slice("x", four(many(1, 100)...))}, want: []string{"create 1 IPv4"}},
-		"Holes":    {reason: "the fullest that has room for all", groups: four(many(1, 162)...), existing: []discoveryv1.EndpointSlice{slice("x", four(many(1, 60)...)), slice("y", four(many(61, 90)...)), slice("z", four(many(151, 2)...))}, want: []string{"update y 100 IPv4"}},
-		"Written":  {reason: "one that is written anyway is filled first", groups: four(append(many(2, 99), many(101, 30)...)...), existing: []discoveryv1.EndpointSlice{slice("x", four(many(1, 100)...)), slice("y", four(many(101, 20)...))}, want: []string{"update x 100 IPv4", "update y 29 IPv4"}},
+		"Nothing":  {reason: "Without endpoints there is no slice."},
+		"New":      {reason: "Each family has a slice of its own.", groups: append(four(a, b), six(endpoint("a", "fd00::1"))...), want: []string{"create 1 IPv6", "create 2 IPv4"}},
+		"Same":     {reason: "Nothing changed.", groups: four(a, b), existing: []discoveryv1.EndpointSlice{slice("x", four(b, a))}},
+		"More":     {reason: "A new endpoint goes into the existing slice.", groups: four(a, b), existing: []discoveryv1.EndpointSlice{slice("x", four(a))}, want: []string{"update x 2 IPv4"}},
+		"Less":     {reason: "An endpoint leaves its slice.", groups: four(a), existing: []discoveryv1.EndpointSlice{slice("x", four(a, b))}, want: []string{"update x 1 IPv4"}},
+		"None":     {reason: "An empty slice is deleted.", existing: []discoveryv1.EndpointSlice{slice("x", four(a, b))}, want: []string{"delete x"}},
+		"Changed":  {reason: "Only the slice of the changed endpoint is written.", groups: four(a, b), existing: []discoveryv1.EndpointSlice{slice("x", four(endpoint("a", "10.0.0.1", in(false, false, false)))), slice("y", four(b))}, want: []string{"update x 1 IPv4"}},
+		"Twice":    {reason: "An address must be in one slice only.", groups: four(a), existing: []discoveryv1.EndpointSlice{slice("y", four(a)), slice("x", four(a))}, want: []string{"delete y"}},
+		"Labels":   {reason: "The Service's labels are copied.", svc: service(func(s *corev1.Service) { s.Labels = map[string]string{"team": "t"} }), groups: four(a), existing: []discoveryv1.EndpointSlice{slice("x", four(a))}, want: []string{"update x 1 IPv4"}},
+		"Ports":    {reason: "A slice of other ports is reused, so that the endpoint is never without a slice.", groups: other, existing: []discoveryv1.EndpointSlice{slice("x", four(b))}, want: []string{"update x 1 IPv4"}},
+		"Family":   {reason: "The family of a slice is immutable.", groups: six(endpoint("a", "fd00::1")), existing: []discoveryv1.EndpointSlice{slice("x", four(a))}, want: []string{"create 1 IPv6", "delete x"}},
+		"Former":   {reason: "The slices of an earlier Service of that name are deleted.", groups: four(a), existing: []discoveryv1.EndpointSlice{slice("x", four(a), former)}, want: []string{"create 1 IPv4", "delete x"}},
+		"Ending":   {reason: "A slice in deletion is not written.", groups: four(a), existing: []discoveryv1.EndpointSlice{slice("x", four(a), func(s *discoveryv1.EndpointSlice) { s.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} })}, want: []string{"create 1 IPv4"}},
+		"Strange":  {reason: "Another writer added an endpoint with several addresses.", groups: four(a), existing: []discoveryv1.EndpointSlice{slice("x", four(a, endpoint("c", "10.0.0.9", func(e *discoveryv1.Endpoint) { e.Addresses = append(e.Addresses, "10.0.0.8") })))}, want: []string{"update x 1 IPv4"}},
+		"Full":     {reason: "A slice has at most a hundred endpoints.", groups: four(many(1, 250)...), want: []string{"create 100 IPv4", "create 100 IPv4", "create 50 IPv4"}},
+		"Overflow": {reason: "One more endpoint than fits needs a new slice.", groups: four(many(1, 101)...), existing: []discoveryv1.EndpointSlice{slice("x", four(many(1, 100)...))}, want: []string{"create 1 IPv4"}},
+		"Holes":    {reason: "The fullest slice with room for all new endpoints is used.", groups: four(many(1, 162)...), existing: []discoveryv1.EndpointSlice{slice("x", four(many(1, 60)...)), slice("y", four(many(61, 90)...)), slice("z", four(many(151, 2)...))}, want: []string{"update y 100 IPv4"}},
+		"Written":  {reason: "A slice that is written anyway is filled first.", groups: four(append(many(2, 99), many(101, 30)...)...), existing: []discoveryv1.EndpointSlice{slice("x", four(many(1, 100)...)), slice("y", four(many(101, 20)...))}, want: []string{"update x 100 IPv4", "update y 29 IPv4"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -89,18 +89,18 @@ func TestPlan(t *testing.T) {
 				tc.existing[i].DeepCopyInto(&before[i])
 			}
 			c := svcwatcher.Plan(tc.svc, tc.groups, tc.existing)
-			if diff := cmp.Diff(tc.want, said(c)); diff != "" {
+			if diff := cmp.Diff(tc.want, describe(c)); diff != "" {
 				t.Errorf("%s\nPlan: -want +got\n%s", tc.reason, diff)
 			}
 			if diff := cmp.Diff(before, append([]discoveryv1.EndpointSlice{}, tc.existing...)); diff != "" {
-				t.Errorf("the cache's own slices were changed: -before +after\n%s", diff)
+				t.Errorf("Plan modified the cached slices: -before +after\n%s", diff)
 			}
 		})
 	}
 }
 
-// said tells changes in the order create, update, delete, each sorted.
-func said(c svcwatcher.Changes) []string {
+// describe returns the changes in the order create, update, delete, each sorted.
+func describe(c svcwatcher.Changes) []string {
 	var all []string
 	for _, verb := range []struct {
 		name  string
@@ -123,7 +123,7 @@ func said(c svcwatcher.Changes) []string {
 	return all
 }
 
-// Every field of a slice that is made.
+// The test checks every field of a new slice.
 func TestNewSlice(t *testing.T) {
 	t.Parallel()
 	svc := service(func(s *corev1.Service) {
@@ -136,7 +136,7 @@ func TestNewSlice(t *testing.T) {
 	}
 	got := c.Create[0]
 	if got.Name != again.Create[0].Name || got.Name[:len(first)] != first {
-		t.Errorf("name: got %s, then %s; want the same, as the cache may not show what was made", got.Name, again.Create[0].Name)
+		t.Errorf("name: got %s, then %s; want the same, because the cache may be behind", got.Name, again.Create[0].Name)
 	}
 	want := slice(got.Name, four(endpoint("a", "10.0.0.1")), func(s *discoveryv1.EndpointSlice) { s.ResourceVersion, s.Labels["team"] = "", "t" })
 	if diff := cmp.Diff(want, got); diff != "" {

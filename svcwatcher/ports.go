@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// portsOf are the Service's ports on this Pod. One whose name the Pod does not have
-// is left out, as Kubernetes does; the Pod's address is served all the same.
+// portsOf returns the Service's ports on a Pod. A named port that the Pod does not have is left
+// out, as Kubernetes does, and the Pod's address is published all the same.
 func portsOf(svc *corev1.Service, pod *corev1.Pod) []discoveryv1.EndpointPort {
 	ports := []discoveryv1.EndpointPort{}
 	for i := range svc.Spec.Ports {
@@ -24,9 +24,8 @@ func portsOf(svc *corev1.Service, pod *corev1.Pod) []discoveryv1.EndpointPort {
 	return ports
 }
 
-// findPort resolves a targetPort: a number is taken as it is, a name is looked up
-// with the protocol. (k8s.io/endpointslice has this in a package that brings its
-// controller and a metrics library along.)
+// findPort resolves a targetPort: a number as it is, a name with its protocol. (The package of
+// k8s.io/endpointslice with this function links its controller and a metrics library.)
 func findPort(pod *corev1.Pod, p *corev1.ServicePort) (int32, bool) {
 	if p.TargetPort.Type == intstr.Int {
 		if p.TargetPort.IntVal == 0 {
@@ -42,8 +41,8 @@ func findPort(pod *corev1.Pod, p *corev1.ServicePort) (int32, bool) {
 	return 0, false
 }
 
-// NamedPorts are the ports of a Pod that a Service can name, in the order in which
-// they are looked up: those of containers, then those of sidecars.
+// NamedPorts returns the named ports of a Pod in the order of lookup: those of containers, then
+// those of sidecars.
 func NamedPorts(spec *corev1.PodSpec) []corev1.ContainerPort {
 	var ports []corev1.ContainerPort
 	collect := func(c *corev1.Container) {
@@ -65,7 +64,7 @@ func NamedPorts(spec *corev1.PodSpec) []corev1.ContainerPort {
 	return ports
 }
 
-// protocolOf is TCP where the API server would have filled it in.
+// protocolOf returns TCP where the API server would default to it.
 func protocolOf(p corev1.Protocol) corev1.Protocol {
 	if p == "" {
 		return corev1.ProtocolTCP

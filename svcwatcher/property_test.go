@@ -49,7 +49,7 @@ func (w *world) source() *svcwatcher.Snapshot {
 	return s
 }
 
-// born makes a Pod with an interface; what a former one of its name had stays behind.
+// born creates a Pod with an interface. The DanmEp of an earlier Pod of its name stays.
 func (w *world) born(i int) {
 	w.births++
 	p := pod(fmt.Sprintf("p%d", i), func(p *corev1.Pod) { p.UID = types.UID(fmt.Sprintf("uid-%d", w.births)) })
@@ -62,7 +62,7 @@ func (w *world) born(i int) {
 	w.eps[e.Name] = e
 }
 
-// happen changes something about a few Pods, or about the Service.
+// happen changes a few Pods, or the Service.
 func (w *world) happen(t *rapid.T) {
 	from := rapid.IntRange(0, 250).Draw(t, "from")
 	to := from + rapid.SampledFrom([]int{1, 1, 1, 5, 120}).Draw(t, "many")
@@ -117,12 +117,12 @@ func (w *world) happen(t *rapid.T) {
 	}
 }
 
-// reconcile looks at the Service as the controller does, and checks what it writes.
+// reconcile reconciles the Service as the controller does, and checks the writes.
 func (w *world) reconcile(t *rapid.T) {
 	changes := svcwatcher.Plan(w.svc, svcwatcher.Desired(w.source()).Groups, w.slices)
 	w.slices = apply(t, w.slices, changes, &w.version)
 	if again := svcwatcher.Plan(w.svc, svcwatcher.Desired(w.source()).Groups, w.slices); !again.Empty() {
-		t.Fatalf("a second look writes again: %d, %d, %d", len(again.Create), len(again.Update), len(again.Delete))
+		t.Fatalf("a second reconciliation writes again: %d, %d, %d", len(again.Create), len(again.Update), len(again.Delete))
 	}
 	seen := map[string]bool{}
 	for _, s := range w.slices {
@@ -142,7 +142,7 @@ type failer interface {
 	Fatalf(format string, args ...any)
 }
 
-// apply makes the changes as an API server does, which refuses what is stale.
+// apply writes the changes as an API server does, which rejects stale ones.
 func apply(t failer, there []discoveryv1.EndpointSlice, c svcwatcher.Changes, version *int) []discoveryv1.EndpointSlice {
 	all := map[string]discoveryv1.EndpointSlice{}
 	for _, s := range there {
@@ -172,30 +172,30 @@ func apply(t failer, there []discoveryv1.EndpointSlice, c svcwatcher.Changes, ve
 	return slices.Collect(maps.Values(all))
 }
 
-// content is what slices say, whichever slice says it.
+// content returns the endpoints of all slices, in whatever slice they are.
 func content(all []discoveryv1.EndpointSlice) map[string]string {
-	said := map[string]string{}
+	byAddress := map[string]string{}
 	for _, s := range all {
 		for _, e := range s.Endpoints {
 			p := []string{}
 			for _, port := range s.Ports {
 				p = append(p, fmt.Sprint(*port.Name, *port.Port, *port.Protocol))
 			}
-			said[e.Addresses[0]] = fmt.Sprint(s.AddressType, p, s.Labels, *e.Conditions.Ready, *e.Conditions.Serving, *e.Conditions.Terminating, *e.TargetRef)
+			byAddress[e.Addresses[0]] = fmt.Sprint(s.AddressType, p, s.Labels, *e.Conditions.Ready, *e.Conditions.Serving, *e.Conditions.Terminating, *e.TargetRef)
 		}
 	}
-	return said
+	return byAddress
 }
 
-// Whatever happens in whatever order, and however much of it between two looks: the
-// slices are those of a controller that starts from nothing.
+// After any events in any order, and any number of them between two reconciliations, the slices
+// equal those of a controller that starts from nothing.
 func TestAnyOrderIsARebuild(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld()
 		for range rapid.IntRange(1, 15).Draw(t, "events") {
 			w.happen(t)
-			if rapid.Bool().Draw(t, "look") {
+			if rapid.Bool().Draw(t, "reconcile") {
 				w.reconcile(t)
 			}
 		}
@@ -208,7 +208,7 @@ func TestAnyOrderIsARebuild(t *testing.T) {
 	})
 }
 
-// One Pod that changes is one write, however many endpoints there are.
+// A change of one Pod is one write, with any number of endpoints.
 func TestOneChangeIsOneWrite(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

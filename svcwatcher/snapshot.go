@@ -19,30 +19,29 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// Snapshot is what the endpoints of a Service are made from. Pods and DanmEps may
-// hold more than belongs to the Service.
+// Snapshot is the input of a Service's endpoints. Pods and DanmEps may contain more than belong to
+// the Service.
 type Snapshot struct {
-	// Service is one that is Served, or Broken (for Keep).
+	// Service is Managed, or Invalid (for Retained).
 	Service *corev1.Service
-	// Request is what Judge read from it.
+	// Request is what Classify parsed.
 	Request *network.ServiceRequest
-	// Networks are those of Request that exist and serve the Service's namespace.
+	// Networks are those of Request that exist and allow the Service's namespace.
 	Networks map[network.Ref]*network.Network
 	Pods     []corev1.Pod
 	DanmEps  []v1.DanmEp
-	// Ranges are what the cluster itself uses; nil for none.
+	// Ranges are the addresses that the cluster itself uses; nil for none.
 	Ranges *network.ClusterRanges
 	// PermittedSubnets are the parts of the nodes' subnets that TenantNetworks of the Service's
-	// namespace may use, by allowedClusterSubnets of its TenantConfigs.
+	// namespace may use, from allowedClusterSubnets of TenantConfigs.
 	PermittedSubnets []netip.Prefix
-	// UsedByOtherPod reports whether an address is that of another Pod, in the cluster's own
-	// network; nil for never.
+	// UsedByOtherPod reports whether another Pod has an address in the Pod network; nil for never.
 	UsedByOtherPod func(pod *corev1.Pod, a netip.Addr) bool
-	// Zone returns the zone of a Node, or nothing.
+	// Zone returns the zone of a Node, or "".
 	Zone func(node string) string
 }
 
-// selectedPods are the living Pods that the Service picks, by their present labels.
+// selectedPods returns the running Pods that the Service selects.
 func (s *Snapshot) selectedPods() []*corev1.Pod {
 	selector := labels.SelectorFromSet(s.Request.Selector)
 	var all []*corev1.Pod
@@ -55,14 +54,14 @@ func (s *Snapshot) selectedPods() []*corev1.Pod {
 	return all
 }
 
-// notTerminated reports whether a Pod has, or may still get, containers that answer.
+// notTerminated reports whether a Pod has containers that may answer, or may still get them.
 func notTerminated(pod *corev1.Pod) bool {
 	return pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }
 
-// danmEpsByPod are the DanmEps of each living Pod, by its UID and node: one that a former Pod of
-// the same name left behind is nobody's, and one that another node made is forged. Of two
-// for one interface (the sandbox was made anew) the newer counts.
+// danmEpsByPod returns the DanmEps of each Pod, by the Pod's UID and node. The UID excludes those
+// of an earlier Pod of the same name, and the node those that another node forged. Of two DanmEps
+// for one interface, as after a new sandbox, the newer one counts.
 func (s *Snapshot) danmEpsByPod() map[podKey][]*v1.DanmEp {
 	type key struct {
 		podKey
@@ -89,7 +88,7 @@ func (s *Snapshot) danmEpsByPod() map[podKey][]*v1.DanmEp {
 	return all
 }
 
-// podKey is a Pod on its node.
+// podKey identifies a Pod and its node.
 type podKey struct {
 	uid  types.UID
 	node string
@@ -97,7 +96,7 @@ type podKey struct {
 
 func podKeyOf(pod *corev1.Pod) podKey { return podKey{pod.UID, pod.Spec.NodeName} }
 
-// newerThan orders by age, and by name what is as old.
+// newerThan orders by creation, then by name.
 func newerThan(a, b *v1.DanmEp) bool {
 	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return b.CreationTimestamp.Before(&a.CreationTimestamp)
@@ -105,8 +104,8 @@ func newerThan(a, b *v1.DanmEp) bool {
 	return a.Name > b.Name
 }
 
-// requestedNetwork returns the network of the Service that a DanmEp is on; nil for another one,
-// and for one that was made on a former network of that name.
+// requestedNetwork returns the network of the Service that a DanmEp is on; nil for another network,
+// and for an earlier one of the same name.
 func (s *Snapshot) requestedNetwork(ep *v1.DanmEp) *network.Network {
 	ref := network.Ref{Kind: cmp.Or(ep.Spec.APIType, v1.KindDanmNet), Name: ep.Spec.NetworkName}
 	if ref.Kind != v1.KindClusterNetwork {
@@ -119,8 +118,8 @@ func (s *Snapshot) requestedNetwork(ep *v1.DanmEp) *network.Network {
 	return n
 }
 
-// hasFamily reports whether the Service has the family of an address; one without
-// families was stored before there were any, and has both.
+// hasFamily reports whether the Service has the family of an address. A Service without families is
+// older than that field, and has both.
 func (s *Snapshot) hasFamily(a netip.Addr) bool {
 	family := corev1.IPv6Protocol
 	if a.Is4() {
@@ -129,12 +128,11 @@ func (s *Snapshot) hasFamily(a netip.Addr) bool {
 	return len(s.Service.Spec.IPFamilies) == 0 || slices.Contains(s.Service.Spec.IPFamilies, family)
 }
 
-// withholdReason says why an address that a Pod has on a network is not published; empty for one
-// that is. A DanmEp is what one node says, and a network may be older than the rules of
-// admission.
+// withholdReason returns why a Pod's address on a network is not published, or "". A DanmEp is not
+// trusted, because one node writes it, and a network may be older than the rules of admission.
 func (s *Snapshot) withholdReason(n *network.Network, pod *corev1.Pod, a netip.Addr) string {
 	if subnet := subnetOf(n, a); !n.Delegates() && (subnet == nil || !subnet.CIDR.Contains(a)) {
-		return "is not in the network's subnet: delete the Pod, and it gets another address"
+		return "must be in the network's subnet: delete the Pod to get another address"
 	}
 	return s.clusterRangeReason(n.Ref.Kind, pod, a)
 }
@@ -146,9 +144,9 @@ func subnetOf(n *network.Network, a netip.Addr) *network.Subnet {
 	return n.V6
 }
 
-// clusterRangeReason says why an address is not published on a network of any subnet. A Pod's
-// own address in the range of Pods is what Kubernetes publishes, too: a network that
-// delegates the first interface has such addresses.
+// clusterRangeReason returns why an address is published on no network, or "". A Pod's own address
+// in a range of Pods is allowed, as in Kubernetes: a network that delegates the first interface has
+// such addresses.
 func (s *Snapshot) clusterRangeReason(kind string, pod *corev1.Pod, a netip.Addr) string {
 	if s.Ranges != nil {
 		for _, r := range s.Ranges.Containing(a) {
@@ -156,12 +154,12 @@ func (s *Snapshot) clusterRangeReason(kind string, pod *corev1.Pod, a netip.Addr
 			case r.Purpose == network.RangeNodeSubnets && (kind != v1.KindTenantNetwork || s.permitsNodeSubnet(a)):
 			case r.Purpose == network.RangePods && hasPodIP(pod, a):
 			default:
-				return fmt.Sprintf("is in %s, and no Service leads there: use another subnet", r)
+				return fmt.Sprintf("must not be in %s: use another subnet", r)
 			}
 		}
 	}
 	if s.UsedByOtherPod != nil && s.UsedByOtherPod(pod, a) {
-		return "is that of another Pod in the cluster's own network, and no Service leads there: use another subnet"
+		return "must not be that of another Pod in the Pod network: use another subnet"
 	}
 	return ""
 }
@@ -170,14 +168,14 @@ func hasPodIP(pod *corev1.Pod, a netip.Addr) bool {
 	return slices.ContainsFunc(pod.Status.PodIPs, func(ip corev1.PodIP) bool { return ip.IP == a.String() })
 }
 
-// permitsNodeSubnet reports whether a netadmin lets tenants of the namespace have an address in the
-// nodes' subnets. The addresses of the nodes themselves, and the ranges for Pods and
-// Services, are never shared: what answers there is not the tenant's.
+// permitsNodeSubnet reports whether an administrator lets tenants of the namespace use an address
+// in the nodes' subnets. The addresses of the nodes themselves, and the ranges of Pods and
+// Services, are never permitted, because a tenant does not own what answers there.
 func (s *Snapshot) permitsNodeSubnet(a netip.Addr) bool {
 	return slices.ContainsFunc(s.PermittedSubnets, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// NeedsPermittedSubnets reports whether Shared decides about any address.
+// NeedsPermittedSubnets reports whether the endpoints depend on PermittedSubnets.
 func (s *Snapshot) NeedsPermittedSubnets() bool {
 	return s.Ranges != nil && slices.ContainsFunc(s.DanmEps, func(ep v1.DanmEp) bool {
 		return ep.Spec.APIType == v1.KindTenantNetwork && slices.ContainsFunc(publishableAddresses(&ep), func(a netip.Addr) bool {
@@ -186,8 +184,8 @@ func (s *Snapshot) NeedsPermittedSubnets() bool {
 	})
 }
 
-// publishableAddresses are those of an interface that an EndpointSlice may have: the API server
-// refuses a slice as a whole for one address that means something else on each link.
+// publishableAddresses returns the addresses of a DanmEp that an EndpointSlice may contain: the API
+// server rejects a whole slice for one loopback, link-local or multicast address.
 func publishableAddresses(ep *v1.DanmEp) []netip.Addr {
 	var all []netip.Addr
 	for _, text := range []string{ep.Spec.Interface.Address, ep.Spec.Interface.AddressIPv6} {
@@ -204,7 +202,7 @@ func publishableAddresses(ep *v1.DanmEp) []netip.Addr {
 	return all
 }
 
-// newEndpoint is a candidate as it stands in a slice.
+// newEndpoint returns the endpoint of a candidate.
 func (s *Snapshot) newEndpoint(c candidate) discoveryv1.Endpoint {
 	e := discoveryv1.Endpoint{
 		Addresses:  []string{c.address.String()},
@@ -224,8 +222,8 @@ func (s *Snapshot) newEndpoint(c candidate) discoveryv1.Endpoint {
 	return e
 }
 
-// endpointConditions are a Pod's as KEP-1672 has them: serving is the Pod's readiness,
-// terminating its end; ready is both, unless the Service publishes every Pod.
+// endpointConditions returns the conditions of KEP-1672: serving is the Pod's readiness,
+// terminating its deletion, and ready both, unless the Service publishes every Pod.
 func endpointConditions(svc *corev1.Service, pod *corev1.Pod) discoveryv1.EndpointConditions {
 	serving, terminating := endpointutil.IsPodReady(pod), pod.DeletionTimestamp != nil
 	ready := svc.Spec.PublishNotReadyAddresses || serving && !terminating

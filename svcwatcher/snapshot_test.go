@@ -15,7 +15,7 @@ import (
 	"github.com/patchbay-cni/patchbay/svcwatcher"
 )
 
-// clusterRanges are those of a small cluster.
+// clusterRanges returns those of a small cluster.
 func clusterRanges() *network.ClusterRanges {
 	use := func(cidr string, use network.RangePurpose) network.ClusterRange {
 		return network.ClusterRange{Prefix: netip.MustParsePrefix(cidr), Purpose: use}
@@ -26,8 +26,8 @@ func clusterRanges() *network.ClusterRanges {
 	})
 }
 
-// No address of the cluster's own is published, whatever a DanmEp says, whether the
-// Service is served or its annotations cannot be read any longer.
+// No address of the cluster's own ranges is published, whatever a DanmEp contains, for a Managed
+// and for an Invalid Service.
 func TestWithheld(t *testing.T) {
 	t.Parallel()
 	ip := func(a string) func(*corev1.Pod) {
@@ -45,23 +45,23 @@ func TestWithheld(t *testing.T) {
 		shared  string   // by allowedClusterSubnets
 		want    []string // or published
 	}{
-		"Own":         {reason: "as ever", pod: pod("a"), ep: ep("a", "10.0.0.1/24", "")},
-		"Services":    {reason: "a cluster IP", pod: pod("a"), ep: ep("a", "10.96.0.1/16", ""), want: []string{red + "cidr: address 10.96.0.1 of Pod a is in 10.96.0.0/16, which the cluster uses for Services, and no Service leads there: use another subnet"}},
-		"Pods":        {reason: "another Pod's", pod: pod("a", ip("10.244.0.9")), ep: ep("a", "10.244.0.8/24", ""), want: []string{red + "cidr: address 10.244.0.8 of Pod a is in 10.244.0.0/24, which the cluster uses for Pods, and no Service leads there: use another subnet"}},
-		"PodsV6":      {reason: "of the other family", pod: pod("a"), ep: ep("a", "", "fd00:244::8/64"), want: []string{red + "net6: address fd00:244::8 of Pod a is in fd00:244::/64, which the cluster uses for Pods, and no Service leads there: use another subnet"}},
-		"OwnIP":       {reason: "what Kubernetes publishes, too", pod: pod("a", ip("10.244.0.9")), ep: ep("a", "10.244.0.9/24", "")},
-		"Node":        {reason: "a node, by any address of it", pod: pod("a", ip("10.1.0.1")), ep: ep("a", "10.1.0.1/24", ""), want: []string{red + "cidr: address 10.1.0.1 of Pod a is in 10.1.0.1/32, which the cluster uses for nodes, and no Service leads there: use another subnet"}},
-		"APIServer":   {reason: "the worst", pod: pod("a"), ep: ep("a", "10.1.0.2/24", ""), want: []string{red + "cidr: address 10.1.0.2 of Pod a is in 10.1.0.2/32, which the cluster uses for its control plane, and no Service leads there: use another subnet"}},
-		"NodesLAN":    {reason: "a netadmin may put Pods beside nodes", pod: pod("a"), ep: ep("a", "10.1.0.99/24", "")},
-		"TenantLAN":   {reason: "and a tenant may not", pod: pod("a"), ep: ep("a", "10.1.0.99/24", "", green), want: []string{tenants + "cidr: address 10.1.0.99 of Pod a is in 10.1.0.0/24, which the cluster uses for the subnets of its nodes, and no Service leads there: use another subnet"}},
-		"SharedLAN":   {reason: "unless a netadmin permits it", pod: pod("a"), ep: ep("a", "10.1.0.99/24", "", green), shared: "10.1.0.64/26"},
-		"OtherPart":   {reason: "not in this part", pod: pod("a"), ep: ep("a", "10.1.0.99/24", "", green), shared: "10.1.0.128/25", want: []string{tenants + "cidr: address 10.1.0.99 of Pod a is in 10.1.0.0/24, which the cluster uses for the subnets of its nodes, and no Service leads there: use another subnet"}},
-		"SharedNode":  {reason: "a node's own address is no tenant's", pod: pod("a"), ep: ep("a", "10.1.0.1/24", "", green), shared: "10.1.0.0/24", want: []string{tenants + "cidr: address 10.1.0.1 of Pod a is in 10.1.0.1/32, which the cluster uses for nodes, and no Service leads there: use another subnet"}},
-		"SharedPods":  {reason: "nor are the other ranges, whatever is permitted", pod: pod("a"), ep: ep("a", "10.244.0.8/24", "", green), shared: "10.0.0.0/8", want: []string{tenants + "cidr: address 10.244.0.8 of Pod a is in 10.244.0.0/24, which the cluster uses for Pods, and no Service leads there: use another subnet"}},
-		"SharedAPI":   {reason: "the worst", pod: pod("a"), ep: ep("a", "10.1.0.2/24", "", green), shared: "10.1.0.0/24", want: []string{tenants + "cidr: address 10.1.0.2 of Pod a is in 10.1.0.2/32, which the cluster uses for its control plane, and no Service leads there: use another subnet"}},
-		"Foreign":     {reason: "another Pod has it, and no range says so", pod: pod("a"), ep: ep("a", "10.0.0.1/24", ""), foreign: true, want: []string{red + "cidr: address 10.0.0.1 of Pod a is that of another Pod in the cluster's own network, and no Service leads there: use another subnet"}},
-		"Outside":     {reason: "a forged DanmEp", pod: pod("a"), ep: ep("a", "192.0.2.1/24", ""), want: []string{red + "cidr: address 192.0.2.1 of Pod a is not in the network's subnet: delete the Pod, and it gets another address"}},
-		"OtherFamily": {reason: "the network has no such subnet", pod: pod("a"), ep: ep("a", "", "2001:db8::1/64", green), want: []string{tenants + "net6: address 2001:db8::1 of Pod a is not in the network's subnet: delete the Pod, and it gets another address"}},
+		"Own":         {reason: "The address is in the network's subnet.", pod: pod("a"), ep: ep("a", "10.0.0.1/24", "")},
+		"Services":    {reason: "The address is a cluster IP.", pod: pod("a"), ep: ep("a", "10.96.0.1/16", ""), want: []string{red + "cidr: address 10.96.0.1 of Pod a must not be in 10.96.0.0/16, which the cluster uses for Services: use another subnet"}},
+		"Pods":        {reason: "The address is another Pod's.", pod: pod("a", ip("10.244.0.9")), ep: ep("a", "10.244.0.8/24", ""), want: []string{red + "cidr: address 10.244.0.8 of Pod a must not be in 10.244.0.0/24, which the cluster uses for Pods: use another subnet"}},
+		"PodsV6":      {reason: "The IPv6 address is another Pod's.", pod: pod("a"), ep: ep("a", "", "fd00:244::8/64"), want: []string{red + "net6: address fd00:244::8 of Pod a must not be in fd00:244::/64, which the cluster uses for Pods: use another subnet"}},
+		"OwnIP":       {reason: "Kubernetes publishes the Pod's own address too.", pod: pod("a", ip("10.244.0.9")), ep: ep("a", "10.244.0.9/24", "")},
+		"Node":        {reason: "The address is one of a node.", pod: pod("a", ip("10.1.0.1")), ep: ep("a", "10.1.0.1/24", ""), want: []string{red + "cidr: address 10.1.0.1 of Pod a must not be in 10.1.0.1/32, which the cluster uses for nodes: use another subnet"}},
+		"APIServer":   {reason: "The address is an API server's.", pod: pod("a"), ep: ep("a", "10.1.0.2/24", ""), want: []string{red + "cidr: address 10.1.0.2 of Pod a must not be in 10.1.0.2/32, which the cluster uses for its control plane: use another subnet"}},
+		"NodesLAN":    {reason: "An administrator may put Pods into the nodes' subnet.", pod: pod("a"), ep: ep("a", "10.1.0.99/24", "")},
+		"TenantLAN":   {reason: "A tenant may not use the nodes' subnet.", pod: pod("a"), ep: ep("a", "10.1.0.99/24", "", green), want: []string{tenants + "cidr: address 10.1.0.99 of Pod a must not be in 10.1.0.0/24, which the cluster uses for the subnets of its nodes: use another subnet"}},
+		"SharedLAN":   {reason: "An administrator permits this part of the subnet.", pod: pod("a"), ep: ep("a", "10.1.0.99/24", "", green), shared: "10.1.0.64/26"},
+		"OtherPart":   {reason: "The permit is for another part of the subnet.", pod: pod("a"), ep: ep("a", "10.1.0.99/24", "", green), shared: "10.1.0.128/25", want: []string{tenants + "cidr: address 10.1.0.99 of Pod a must not be in 10.1.0.0/24, which the cluster uses for the subnets of its nodes: use another subnet"}},
+		"SharedNode":  {reason: "A node's own address is never permitted.", pod: pod("a"), ep: ep("a", "10.1.0.1/24", "", green), shared: "10.1.0.0/24", want: []string{tenants + "cidr: address 10.1.0.1 of Pod a must not be in 10.1.0.1/32, which the cluster uses for nodes: use another subnet"}},
+		"SharedPods":  {reason: "The ranges of Pods are never permitted.", pod: pod("a"), ep: ep("a", "10.244.0.8/24", "", green), shared: "10.0.0.0/8", want: []string{tenants + "cidr: address 10.244.0.8 of Pod a must not be in 10.244.0.0/24, which the cluster uses for Pods: use another subnet"}},
+		"SharedAPI":   {reason: "An API server's address is never permitted.", pod: pod("a"), ep: ep("a", "10.1.0.2/24", "", green), shared: "10.1.0.0/24", want: []string{tenants + "cidr: address 10.1.0.2 of Pod a must not be in 10.1.0.2/32, which the cluster uses for its control plane: use another subnet"}},
+		"Foreign":     {reason: "Another Pod has the address, in an unknown range.", pod: pod("a"), ep: ep("a", "10.0.0.1/24", ""), foreign: true, want: []string{red + "cidr: address 10.0.0.1 of Pod a must not be that of another Pod in the Pod network: use another subnet"}},
+		"Outside":     {reason: "The DanmEp is forged.", pod: pod("a"), ep: ep("a", "192.0.2.1/24", ""), want: []string{red + "cidr: address 192.0.2.1 of Pod a must be in the network's subnet: delete the Pod to get another address"}},
+		"OtherFamily": {reason: "The network has no subnet of this family.", pod: pod("a"), ep: ep("a", "", "2001:db8::1/64", green), want: []string{tenants + "net6: address 2001:db8::1 of Pod a must be in the network's subnet: delete the Pod to get another address"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -76,11 +76,11 @@ func TestWithheld(t *testing.T) {
 				s.PermittedSubnets = []netip.Prefix{netip.MustParsePrefix(tc.shared)}
 			}
 			got := svcwatcher.Desired(s)
-			var said []string
+			var withheld []string
 			for _, w := range got.Withheld {
-				said = append(said, w.String())
+				withheld = append(withheld, w.String())
 			}
-			if diff := cmp.Diff(tc.want, said); diff != "" {
+			if diff := cmp.Diff(tc.want, withheld); diff != "" {
 				t.Errorf("%s: withheld -want +got\n%s", tc.reason, diff)
 			}
 			if published := len(got.Groups) > 0; published != (len(tc.want) == 0) {
@@ -94,7 +94,7 @@ func TestWithheld(t *testing.T) {
 	there := apply(t, nil, svcwatcher.Plan(s.Service, before, nil), &version)
 	s.Ranges = clusterRanges()
 	if got := svcwatcher.Retained(s, there); len(got) != 0 || len(there) != 1 || there[0].AddressType != discoveryv1.AddressTypeIPv4 {
-		t.Errorf("what was published before it was known to be the cluster's stays: %v of %v", got, there)
+		t.Errorf("an address in a range that became known later stays published: %v of %v", got, there)
 	}
 }
 

@@ -15,10 +15,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// maxSize is what the plugin may have: it is executed for every Pod.
+// maxSize is the largest size of the plugin in bytes: it is executed for every Pod.
 const maxSize = 6_000_000
 
-// build makes the plugin as the Makefile does.
+// build builds the plugin as the Makefile does.
 func build(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "patchbay")
@@ -31,7 +31,7 @@ func build(t *testing.T) string {
 	return path
 }
 
-// run executes the plugin as a runtime does, with nothing but these variables.
+// run executes the plugin as a runtime does, with these variables only.
 func run(t *testing.T, path, stdin string, env ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	cmd := exec.Command(path)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pending keeps DELs that the plugin took while the daemon was away.
-// Each is a file of its own, written so that it is there as a whole or not at
-// all, also after a power cut: the runtime was told OK and will not ask again.
-// The daemon replays them and removes the files.
+// Package pending stores DELs that the plugin accepted while the daemon was unavailable. Each is a
+// file that is written atomically, also if the power fails: the runtime does not repeat a DEL
+// that succeeded. The daemon replays the DELs and removes the files.
 package pending

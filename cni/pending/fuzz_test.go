@@ -11,7 +11,7 @@ import (
 	"github.com/patchbay-cni/patchbay/cni/pending"
 )
 
-// Whatever a file has, Read returns the request that it is named for or ErrBad.
+// For any content, Read returns the request for the file's name, or ErrMalformed.
 func FuzzRead(f *testing.F) {
 	f.Add("c", "eth0", []byte(`{"command":"DEL","containerID":"c","ifName":"eth0","config":{}}`))
 	f.Add("c", "eth0", []byte(`{"command":"DEL","containerID":"d","ifName":"eth0"}`))
@@ -25,7 +25,7 @@ func FuzzRead(f *testing.F) {
 		req, err := pending.Read(dir, name)
 		if err != nil {
 			if !errors.Is(err, pending.ErrMalformed) {
-				t.Errorf("got %v, want ErrBad", err)
+				t.Errorf("got %v, want ErrMalformed", err)
 			}
 			return
 		}

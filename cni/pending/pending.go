@@ -19,30 +19,30 @@ import (
 )
 
 const (
-	// MaxFiles bounds the folder: some forty times the Pods of a full node. A
-	// node whose daemon never comes back must not fill its disk.
+	// MaxFiles is the most files in the directory, about forty times the Pods of a full node: a
+	// node whose daemon does not run any more must not fill its disk.
 	MaxFiles = 4096
-	// completeSuffix ends the names of complete files.
+	// completeSuffix is the suffix of complete files.
 	completeSuffix = ".json"
-	// partialPrefix begins the names of files that are still being written.
+	// partialPrefix is the prefix of files that are being written.
 	partialPrefix = ".partial-"
 )
 
-// ErrFull says that MaxFiles DELs are waiting already.
+// ErrFull means that the directory has MaxFiles DELs.
 var ErrFull = errors.New("too many pending requests")
 
-// ErrMalformed says that a file is not a request for the sandbox that it is named for.
-var ErrMalformed = errors.New("bad pending request")
+// ErrMalformed means that a file is not a request, or not for the interface of its name.
+var ErrMalformed = errors.New("malformed pending request")
 
-// FileName is the name for a sandbox's interface: a hash, since a container ID
-// is outside input, and the same for a repeated DEL.
+// FileName returns the name of the file for a sandbox's interface. It is a hash, as a container ID
+// is untrusted, and the same for a repeated DEL.
 func FileName(containerID, ifName string) string {
 	sum := sha256.Sum256([]byte(containerID + "\x00" + ifName))
 	return hex.EncodeToString(sum[:16]) + completeSuffix
 }
 
-// Write puts the request into the folder, which it makes when missing. It is on
-// disk when Write returns.
+// Write writes the request to the directory, which it creates if it is missing. The file is on disk
+// when Write returns.
 func Write(dir string, req *wire.Request) error {
 	if err := write(dir, req); err != nil {
 		return fmt.Errorf("write pending %s: %w", req.Command, err)
@@ -77,8 +77,8 @@ func write(dir string, req *wire.Request) error {
 	return syncDir(dir)
 }
 
-// MakeDir makes the folder when it is missing, and puts its name on disk: a file
-// in a folder that a power cut takes back is lost as well.
+// MakeDir creates the directory if it is missing, and syncs its parent: otherwise the directory and
+// its files could be lost if the power fails.
 func MakeDir(dir string) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil
@@ -89,7 +89,7 @@ func MakeDir(dir string) error {
 	return syncDir(filepath.Dir(dir))
 }
 
-// checkRoom refuses a new file in a full folder; a repeated DEL replaces its own.
+// checkRoom returns ErrFull for a new file in a full directory; a repeated DEL replaces its file.
 func checkRoom(dir, path string) error {
 	names, err := listComplete(dir)
 	if err != nil || len(names) < MaxFiles {
@@ -101,8 +101,7 @@ func checkRoom(dir, path string) error {
 	return nil
 }
 
-// List returns the names of the complete files, sorted; a folder that is
-// missing is empty.
+// List returns the names of the complete files, sorted. A missing directory is empty.
 func List(dir string) ([]string, error) {
 	names, err := listComplete(dir)
 	if err != nil {
@@ -125,8 +124,7 @@ func listComplete(dir string) ([]string, error) {
 	return names, nil
 }
 
-// Read returns the request of one file. Errors answer to fs.ErrNotExist or, when
-// reading again would not help, to ErrBad.
+// Read returns the request of a file. The error wraps ErrMalformed if a retry cannot succeed.
 func Read(dir, name string) (*wire.Request, error) {
 	f, err := os.Open(filepath.Join(dir, name))
 	if err != nil {
@@ -142,13 +140,13 @@ func Read(dir, name string) (*wire.Request, error) {
 		return nil, fmt.Errorf("read pending request %s: %w: %w", name, ErrMalformed, err)
 	}
 	if want := FileName(req.ContainerID, req.IfName); want != name {
-		return nil, fmt.Errorf("read pending request %s: %w: container %q, interface %q belong to %s",
+		return nil, fmt.Errorf("read pending request %s: %w: the file of container %q, interface %q must be %s",
 			name, ErrMalformed, req.ContainerID, req.IfName, want)
 	}
 	return req, nil
 }
 
-// Remove takes a file away, on disk when it returns; a missing one is no error.
+// Remove removes a file, also from disk when it returns. A missing file is not an error.
 func Remove(dir, name string) error {
 	err := os.Remove(filepath.Join(dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -163,8 +161,8 @@ func Remove(dir, name string) error {
 	return nil
 }
 
-// SetAside renames a file that cannot be read, so that it is neither tried
-// again nor lost to whoever looks for what it was.
+// SetAside renames a malformed file, so that it is not read again and an administrator can inspect
+// it.
 func SetAside(dir, name string) error {
 	path := filepath.Join(dir, name)
 	if err := os.Rename(path, path+".bad"); err != nil {
@@ -173,14 +171,14 @@ func SetAside(dir, name string) error {
 	return nil
 }
 
-// partialMaxAge is the age at which a partial file has no writer any more.
+// partialMaxAge is the age from which on a partial file has no writer.
 const partialMaxAge = time.Minute
 
-// RemoveStalePartials removes partial files that killed plugins left.
+// RemoveStalePartials removes the partial files that killed plugins left.
 func RemoveStalePartials(dir string, now time.Time) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("sweep pending requests: %w", err)
+		return fmt.Errorf("list partial files of pending requests: %w", err)
 	}
 	var errs []error
 	for _, e := range entries {
@@ -193,7 +191,7 @@ func RemoveStalePartials(dir string, now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// syncDir puts renames and removals in the folder on disk.
+// syncDir writes the directory's entries to disk.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -49,18 +49,18 @@ func TestWriteReadRemove(t *testing.T) {
 		}
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
-		t.Errorf("after Remove: got %v, %v, want an empty folder", left, err)
+		t.Errorf("after Remove: got %v, %v, want an empty directory", left, err)
 	}
 }
 
-func TestMissingFolderIsEmpty(t *testing.T) {
+func TestMissingDirectoryIsEmpty(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "none")
 	if names, err := pending.List(dir); err != nil || names != nil {
 		t.Errorf("List: got %v, %v", names, err)
 	}
 	if err := pending.RemoveStalePartials(dir, time.Now()); err != nil {
-		t.Errorf("Sweep: %v", err)
+		t.Errorf("RemoveStalePartials: %v", err)
 	}
 	if err := pending.Remove(dir, "x.json"); err != nil {
 		t.Errorf("Remove: %v", err)
@@ -70,7 +70,7 @@ func TestMissingFolderIsEmpty(t *testing.T) {
 	}
 }
 
-func TestFullFolder(t *testing.T) {
+func TestFullDirectory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for i := range pending.MaxFiles {
@@ -80,14 +80,14 @@ func TestFullFolder(t *testing.T) {
 		}
 	}
 	if err := pending.Write(dir, del("one-more")); !errors.Is(err, pending.ErrFull) {
-		t.Errorf("Write into a full folder: got %v, want ErrFull", err)
+		t.Errorf("Write into a full directory: got %v, want ErrFull", err)
 	}
 	if err := pending.Write(dir, del("c7")); err != nil {
-		t.Errorf("a repeated DEL needs no room: %v", err)
+		t.Errorf("a repeated DEL replaces its file: %v", err)
 	}
 }
 
-// Sixteen plugins at once, some for the same sandbox.
+// Sixteen plugins write at once, some of them for the same sandbox.
 func TestConcurrentWrites(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -113,10 +113,10 @@ func TestReadRefuses(t *testing.T) {
 	t.Parallel()
 	name := pending.FileName("c", "eth0")
 	cases := map[string]struct{ reason, content string }{
-		"Empty":   {"a file that a broken disk emptied", ""},
-		"Half":    {"cut off", `{"command":"DEL","containerID":"c"`},
-		"Another": {"a file under another sandbox's name", `{"command":"DEL","containerID":"d","ifName":"eth0"}`},
-		"Huge":    {"read no more than a request can have", strings.Repeat(" ", 3*wire.MaxFrame) + "{}"},
+		"Empty":   {"A disk failure emptied the file.", ""},
+		"Half":    {"The file is truncated.", `{"command":"DEL","containerID":"c"`},
+		"Another": {"The file has the name of another sandbox.", `{"command":"DEL","containerID":"d","ifName":"eth0"}`},
+		"Huge":    {"No more than the size of a request is read.", strings.Repeat(" ", 3*wire.MaxFrame) + "{}"},
 	}
 	for test, tc := range cases {
 		t.Run(test, func(t *testing.T) {
@@ -126,22 +126,22 @@ func TestReadRefuses(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := pending.Read(dir, name); !errors.Is(err, pending.ErrMalformed) || !strings.Contains(err.Error(), name) {
-				t.Fatalf("%s: Read: got %v, want ErrBad that names %s", tc.reason, err, name)
+				t.Fatalf("%s Read got %v, want ErrMalformed that names %s", tc.reason, err, name)
 			}
 			if err := pending.SetAside(dir, name); err != nil {
 				t.Fatal(err)
 			}
 			if names, err := pending.List(dir); err != nil || len(names) != 0 {
-				t.Errorf("%s: List after SetAside: got %v, %v, want none", tc.reason, names, err)
+				t.Errorf("%s List after SetAside: got %v, %v, want none", tc.reason, names, err)
 			}
 			if left, _ := os.ReadDir(dir); len(left) != 1 {
-				t.Errorf("%s: SetAside must keep the file for people", tc.reason)
+				t.Errorf("%s SetAside must keep the file", tc.reason)
 			}
 		})
 	}
 }
 
-func TestSweep(t *testing.T) {
+func TestRemoveStalePartials(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if err := pending.Write(dir, del("c")); err != nil {
@@ -156,25 +156,25 @@ func TestSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 	if left, _ := os.ReadDir(dir); len(left) != 3 {
-		t.Errorf("Sweep took files whose writer may live: left %v", left)
+		t.Errorf("RemoveStalePartials removed files that may have a writer: left %v", left)
 	}
 	if err := pending.RemoveStalePartials(dir, time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	left, _ := os.ReadDir(dir)
 	if len(left) != 1 || left[0].Name() != pending.FileName("c", "eth0") {
-		t.Errorf("Sweep an hour later: left %v, want the complete file only", left)
+		t.Errorf("RemoveStalePartials an hour later: left %v, want the complete file only", left)
 	}
 }
 
-func TestWriteSaysWhatFails(t *testing.T) {
+func TestWriteErrors(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := pending.Write(file, del("c")); err == nil || !strings.Contains(err.Error(), file) {
-		t.Errorf("Write where a file is: got %v, want its path", err)
+		t.Errorf("Write to a file as the directory: got %v, want its path", err)
 	}
 	if err := pending.Write(t.TempDir(), &wire.Request{Command: "DEL", Config: []byte("{")}); err == nil {
 		t.Error("Write of a configuration that is not JSON: got no error")

@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/patchbay-cni/patchbay/cni/alive"
-	"github.com/patchbay-cni/patchbay/cni/conf"
+	"github.com/patchbay-cni/patchbay/cni/config"
+	"github.com/patchbay-cni/patchbay/cni/heartbeat"
 	"github.com/patchbay-cni/patchbay/cni/pending"
 	"github.com/patchbay-cni/patchbay/cni/wire"
 )
 
-// commandFunc does one CNI command; its answer is printed, nil is nothing.
+// commandFunc handles a CNI command and returns the answer to print, or nil.
 type commandFunc func(*invocation, context.Context) (any, error)
 
 func commands() map[string]commandFunc {
@@ -24,15 +24,15 @@ func commands() map[string]commandFunc {
 	}
 }
 
-// invocation is one command with its configuration.
+// invocation is a command with its configuration.
 type invocation struct {
 	*Process
-	req  *wire.Request
-	conf *conf.Config
+	req    *wire.Request
+	config *config.Config
 }
 
-// add waits for a daemon that is away; after that the runtime, then kubelet,
-// try again. A repeated ADD is safe: the daemon answers as it did before.
+// add waits for an unavailable daemon. After the timeout the runtime and kubelet try again. A
+// repeated ADD is safe: the daemon returns the same answer.
 func (i *invocation) add(ctx context.Context) (any, error) {
 	deadline := time.Now().Add(i.AddWait)
 	for {
@@ -42,17 +42,17 @@ func (i *invocation) add(ctx context.Context) (any, error) {
 		}
 		if time.Now().After(deadline) || !sleep(ctx, pollInterval) {
 			return nil, &wire.Error{
-				Code: wire.CodeTryAgain, Msg: fmt.Sprintf("node daemon did not answer within %v; try again later", i.AddWait),
+				Code: wire.CodeTryAgain, Msg: fmt.Sprintf("node daemon was unavailable for %v; try again later", i.AddWait),
 				Details: err.Error(),
 			}
 		}
 	}
 }
 
-// pollInterval is the time between two looks for the daemon.
+// pollInterval is the time between two requests to an unavailable daemon.
 const pollInterval = 50 * time.Millisecond
 
-// sleep waits, and says whether it could wait to the end.
+// sleep waits, and reports whether ctx lasted.
 func sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -62,19 +62,19 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// addResult is what ADD prints.
+// addResult returns the answer of ADD.
 func addResult(res *wire.Response, err error) (any, error) {
 	if err != nil {
 		return nil, err
 	}
 	if len(res.Result) == 0 {
-		return nil, wire.Errorf(wire.CodeIO, "node daemon answered ADD without a result")
+		return nil, wire.Errorf(wire.CodeIO, "node daemon returned no result of ADD")
 	}
 	return res.Result, nil
 }
 
-// del answers OK when the daemon has done it, or when the disk holds it for
-// the daemon: the sandbox must be able to go while the daemon is upgraded.
+// del succeeds when the daemon has handled the DEL, or when it is recorded on disk for the daemon:
+// runtimes must be able to delete sandboxes during an upgrade of the daemon.
 func (i *invocation) del(ctx context.Context) (any, error) {
 	_, err := i.call(ctx, RequestTimeout)
 	if !isUnavailable(err) {
@@ -82,65 +82,65 @@ func (i *invocation) del(ctx context.Context) (any, error) {
 	}
 	if failed := pending.Write(i.PendingDir, i.req); failed != nil {
 		return nil, &wire.Error{
-			Code: wire.CodeTryAgain, Msg: "node daemon is away and DEL could not be recorded; try again later",
+			Code: wire.CodeTryAgain, Msg: "node daemon is unavailable and DEL could not be recorded; try again later",
 			Details: errors.Join(failed, err).Error(),
 		}
 	}
 	return nil, nil
 }
 
-// status asks the daemon; while it is away or busy its heartbeat counts, so
-// that a rollout does not turn nodes NotReady one after the other.
+// status asks the daemon. If it is unavailable or busy, status uses its heartbeat, so that nodes do
+// not become NotReady during a rollout.
 func (i *invocation) status(ctx context.Context) (any, error) {
 	_, err := i.call(ctx, i.StatusTimeout)
 	if err == nil || !isUnavailable(err) && !isTryAgain(err) {
 		return nil, err
 	}
-	age, unknown := alive.Age(wire.HeartbeatPath(i.conf.Socket))
+	age, unknown := heartbeat.Age(wire.HeartbeatPath(i.config.Socket))
 	if unknown == nil && age <= HeartbeatMaxAge {
 		return nil, nil
 	}
 	e := &wire.Error{Code: wire.CodeNotAvailable, Details: errors.Join(unknown, err).Error()}
-	e.Msg = "node daemon is away and was not seen alive since the machine started"
+	e.Msg = "node daemon is unavailable and has written no heartbeat since the machine started"
 	if unknown == nil {
-		e.Msg = fmt.Sprintf("node daemon is away, last seen alive %v ago", age.Round(time.Second))
+		e.Msg = fmt.Sprintf("node daemon is unavailable: its last heartbeat is %v old", age.Round(time.Second))
 	}
 	return nil, e
 }
 
-// isTryAgain reports whether the error says to try again later.
+// isTryAgain reports whether the error has the CNI code "try again later".
 func isTryAgain(err error) bool {
 	e := (*wire.Error)(nil)
 	return errors.As(err, &e) && e.Code == wire.CodeTryAgain
 }
 
-// notImplemented answers for commands that are to come. An error is honest: a runtime
-// that is told OK would believe that interfaces were compared or leaks removed.
+// notImplemented is for commands that are not implemented. Success would mean that interfaces were
+// checked or leaks removed.
 func (i *invocation) notImplemented(context.Context) (any, error) {
-	return nil, wire.Errorf(wire.CodeNotImplemented, "%s is not implemented yet; nothing was looked at or changed", i.req.Command)
+	return nil, wire.Errorf(wire.CodeNotImplemented, "%s is not implemented yet; nothing was checked or changed", i.req.Command)
 }
 
-// call sends the request once. Its error is the daemon's, wire.ErrAway, or says
-// what is wrong with the socket.
-func (i *invocation) call(ctx context.Context, most time.Duration) (*wire.Response, error) {
-	ctx, cancel := context.WithTimeout(ctx, most)
+// call sends the request once. The error is the daemon's, wraps wire.ErrUnavailable, or is an error
+// of the socket.
+func (i *invocation) call(ctx context.Context, timeout time.Duration) (*wire.Response, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	res, err := wire.Call(ctx, i.conf.Socket, i.req)
+	res, err := wire.Call(ctx, i.config.Socket, i.req)
 	switch {
 	case isUnavailable(err):
 		return nil, err
 	case errors.Is(err, context.DeadlineExceeded):
 		return nil, &wire.Error{
-			Code: wire.CodeTryAgain, Msg: fmt.Sprintf("node daemon did not answer within %v; try again later", most),
+			Code: wire.CodeTryAgain, Msg: fmt.Sprintf("node daemon did not answer within %v; try again later", timeout),
 			Details: err.Error(),
 		}
 	case err != nil:
-		return nil, wire.Errorf(wire.CodeIO, "ask node daemon: %w", err)
+		return nil, wire.Errorf(wire.CodeIO, "send request to node daemon: %w", err)
 	case res.Error != nil:
 		return nil, res.Error
 	}
 	return res, nil
 }
 
-// isUnavailable reports whether waiting, or another daemon, would help.
+// isUnavailable reports whether no daemon answered: another attempt can succeed.
 func isUnavailable(err error) bool { return errors.Is(err, wire.ErrUnavailable) }

@@ -19,11 +19,11 @@ import (
 	"github.com/patchbay-cni/patchbay/cni/wire"
 )
 
-// host is a machine's folders, with a daemon once it is started.
+// host has the directories of a machine, and a daemon after start.
 type host struct {
 	t      *testing.T
 	socket string
-	// pending is the plugin's folder for DELs.
+	// pending is the directory of recorded DELs.
 	pending string
 	mu      sync.Mutex
 	got     []wire.Request
@@ -35,8 +35,7 @@ func newHost(t *testing.T) *host {
 	return &host{t: t, socket: filepath.Join(dir, "s"), pending: filepath.Join(dir, "pending")}
 }
 
-// start listens on the socket; answer nil drops the connection, as a daemon
-// that is killed does.
+// start starts a daemon. If answer returns nil, the daemon closes the connection, as if it was killed.
 func (h *host) start(answer func(wire.Request) *wire.Response) {
 	h.t.Helper()
 	l, err := net.Listen("unix", h.socket)
@@ -78,14 +77,14 @@ func (h *host) requests() []wire.Request {
 	return append([]wire.Request(nil), h.got...)
 }
 
-// outcome is what a runtime sees of one invocation.
+// outcome is the result of an invocation.
 type outcome struct {
 	status int
 	stdout string
 	stderr string
 }
 
-// env is what a runtime sets; "" in changes unsets a variable.
+// env returns the variables that a runtime sets, with changes; "" unsets a variable.
 func env(command string, changes map[string]string) map[string]string {
 	e := map[string]string{
 		"CNI_COMMAND": command, "CNI_CONTAINERID": "4f5a", "CNI_NETNS": "/run/netns/x", "CNI_IFNAME": "eth0",
@@ -99,25 +98,25 @@ func env(command string, changes map[string]string) map[string]string {
 	return e
 }
 
-// config is a configuration for this host's socket.
+// config returns a configuration with the host's socket.
 func (h *host) config(cniVersion string) string {
 	return fmt.Sprintf(`{"cniVersion":%q,"name":"patchbay","type":"patchbay","socket":%q}`, cniVersion, h.socket)
 }
 
 // run invokes the plugin.
-func (h *host) run(env map[string]string, stdin string, patience time.Duration) outcome {
+func (h *host) run(env map[string]string, stdin string, addWait time.Duration) outcome {
 	h.t.Helper()
 	var stdout, stderr bytes.Buffer
 	p := &plugin.Process{
 		LookupEnv: func(k string) (string, bool) { v, ok := env[k]; return v, ok },
 		Stdin:     strings.NewReader(stdin), Stdout: &stdout, Stderr: &stderr,
-		PendingDir: h.pending, AddWait: patience, StatusTimeout: time.Minute,
+		PendingDir: h.pending, AddWait: addWait, StatusTimeout: time.Minute,
 	}
 	status := p.Run(h.t.Context())
 	return outcome{status, stdout.String(), stderr.String()}
 }
 
-// cniError is an error as a runtime reads it.
+// cniError is a printed error.
 type cniError struct {
 	CNIVersion string `json:"cniVersion"`
 	Code       uint   `json:"code"`
@@ -125,7 +124,7 @@ type cniError struct {
 	Details    string `json:"details"`
 }
 
-// fails decodes the error that a failed invocation printed.
+// fails returns the error that a failed invocation printed.
 func fails(t *testing.T, o outcome) cniError {
 	t.Helper()
 	var e cniError
@@ -135,7 +134,7 @@ func fails(t *testing.T, o outcome) cniError {
 	return e
 }
 
-// recorded returns the DELs on disk.
+// recorded returns the recorded DELs.
 func (h *host) recorded() []*wire.Request {
 	h.t.Helper()
 	names, err := pending.List(h.pending)
@@ -153,7 +152,7 @@ func (h *host) recorded() []*wire.Request {
 	return reqs
 }
 
-// blockPending puts a file where the folder should be.
+// blockPending creates a file with the name of the directory of DELs.
 func (h *host) blockPending() {
 	h.t.Helper()
 	if err := os.WriteFile(h.pending, nil, 0o600); err != nil {

@@ -10,21 +10,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/patchbay-cni/patchbay/cni/alive"
+	"github.com/patchbay-cni/patchbay/cni/heartbeat"
 	"github.com/patchbay-cni/patchbay/cni/plugin"
 	"github.com/patchbay-cni/patchbay/cni/wire"
 )
 
-// An ADD that comes during a restart is served by the daemon's next life,
-// whatever the plugin saw of the old one.
+// An ADD during a restart waits for the new daemon.
 func TestAddWaitsForARestart(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason string
 		before func(*host)
 	}{
-		"Missing": {"no socket yet", func(*host) {}},
-		"Refused": {"the socket of a daemon that was killed", func(h *host) {
+		"Missing": {"The socket does not exist yet.", func(*host) {}},
+		"Refused": {"The socket is a killed daemon's.", func(h *host) {
 			l, err := net.ListenUnix("unix", &net.UnixAddr{Name: h.socket, Net: "unix"})
 			if err != nil {
 				h.t.Fatal(err)
@@ -40,17 +39,17 @@ func TestAddWaitsForARestart(t *testing.T) {
 			tc.before(h)
 			done := make(chan outcome, 1)
 			go func() { done <- h.run(env("ADD", nil), h.config("1.0.0"), time.Minute) }()
-			time.Sleep(100 * time.Millisecond) // let it meet the daemon that is away
+			time.Sleep(100 * time.Millisecond) // the first request fails
 			_ = os.Remove(h.socket)
 			h.start(answers)
 			if got := <-done; got.status != 0 {
-				t.Errorf("%s: got %+v, want the result", tc.reason, got)
+				t.Errorf("%s got %+v, want the result", tc.reason, got)
 			}
 		})
 	}
 }
 
-// A daemon that is killed in the middle of an ADD is asked again.
+// If the daemon is killed during an ADD, the plugin sends the request again.
 func TestAddSurvivesAKill(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -72,14 +71,14 @@ func TestAddGivesUp(t *testing.T) {
 	start := time.Now()
 	e := fails(t, h.run(env("ADD", nil), h.config("1.0.0"), 120*time.Millisecond))
 	if e.Code != wire.CodeTryAgain || !strings.Contains(e.Msg, "try again later") || !strings.Contains(e.Details, h.socket) {
-		t.Errorf("daemon away: got %+v, want code 11 and the socket", e)
+		t.Errorf("daemon unavailable: got %+v, want code 11 and the socket", e)
 	}
 	if waited := time.Since(start); waited < 120*time.Millisecond {
-		t.Errorf("daemon away: gave up after %v", waited)
+		t.Errorf("daemon unavailable: gave up after %v", waited)
 	}
 }
 
-// What the daemon refuses is final; the code is the daemon's.
+// The plugin prints the daemon's error and code, and does not send the request again.
 func TestDaemonRefuses(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{"ADD", "DEL", "STATUS"} {
@@ -92,10 +91,10 @@ func TestDaemonRefuses(t *testing.T) {
 			t.Errorf("%s: got %+v, want %+v", command, e, want)
 		}
 		if got := len(h.requests()); got != 1 {
-			t.Errorf("%s: the daemon was asked %d times, want once", command, got)
+			t.Errorf("%s: the daemon got %d requests, want one", command, got)
 		}
 		if got := h.recorded(); len(got) != 0 {
-			t.Errorf("%s: what the daemon refused was recorded for later: %v", command, got)
+			t.Errorf("%s: a rejected request was recorded: %v", command, got)
 		}
 	}
 }
@@ -105,18 +104,18 @@ func TestAddWithoutResult(t *testing.T) {
 	h := newHost(t)
 	h.start(func(wire.Request) *wire.Response { return &wire.Response{} })
 	if e := fails(t, h.run(env("ADD", nil), h.config("1.0.0"), 0)); e.Code != wire.CodeIO {
-		t.Errorf("an ADD that prints nothing would look like success: got %+v", e)
+		t.Errorf("ADD without a result: got %+v, want code 5", e)
 	}
 }
 
-// Something else on the socket will not go away by waiting.
+// If the socket's path is invalid, the plugin does not wait.
 func TestNotTheDaemon(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	if err := os.WriteFile(h.socket, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h.socket += "/x" // a file on the way: ENOTDIR
+	h.socket += "/x" // a file in the path: ENOTDIR
 	for _, command := range []string{"ADD", "DEL"} {
 		e := fails(t, h.run(env(command, nil), h.config("1.0.0"), time.Minute))
 		if e.Code != wire.CodeIO || !strings.Contains(e.Msg, h.socket) {
@@ -131,8 +130,8 @@ func TestDelIsRecorded(t *testing.T) {
 		reason string
 		before func(*host)
 	}{
-		"Away":   {"no daemon", func(*host) {}},
-		"Killed": {"a daemon that dies over it may have done half of it", func(h *host) { h.start(func(wire.Request) *wire.Response { return nil }) }},
+		"Unavailable": {"No daemon runs.", func(*host) {}},
+		"Killed":      {"A killed daemon may have handled a part of the DEL.", func(h *host) { h.start(func(wire.Request) *wire.Response { return nil }) }},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -141,61 +140,60 @@ func TestDelIsRecorded(t *testing.T) {
 			tc.before(h)
 			for range 2 {
 				if got := h.run(env("DEL", nil), h.config("1.0.0"), time.Minute); got.status != 0 || got.stdout != "" {
-					t.Fatalf("%s: got %+v, want OK", tc.reason, got)
+					t.Fatalf("%s got %+v, want OK", tc.reason, got)
 				}
 			}
 			got := h.recorded()
 			if len(got) != 1 || got[0].ContainerID != "4f5a" || string(got[0].Config) != h.config("1.0.0") {
-				t.Errorf("%s: recorded %+v, want the one request", tc.reason, got)
+				t.Errorf("%s recorded %+v, want the one request", tc.reason, got)
 			}
 		})
 	}
 }
 
-// OK is a promise: without the file there is none.
+// DEL fails if it can be neither handled nor recorded.
 func TestDelThatCannotBeRecorded(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	h.blockPending()
 	e := fails(t, h.run(env("DEL", nil), h.config("1.0.0"), 0))
 	if e.Code != wire.CodeTryAgain || !strings.Contains(e.Details, h.pending) {
-		t.Errorf("got %+v, want code 11 and the folder", e)
+		t.Errorf("got %+v, want code 11 and the directory", e)
 	}
 }
 
-func TestStatusWhileAway(t *testing.T) {
+func TestStatusWhileUnavailable(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	path := wire.HeartbeatPath(h.socket)
 	e := fails(t, h.run(env("STATUS", nil), h.config("1.1.0"), 0))
 	if e.Code != wire.CodeNotAvailable || !strings.Contains(e.Msg, "since the machine started") {
-		t.Errorf("a daemon that never lived: got %+v, want code 50", e)
+		t.Errorf("no heartbeat: got %+v, want code 50", e)
 	}
-	if err := alive.Touch(path); err != nil {
+	if err := heartbeat.Touch(path); err != nil {
 		t.Fatal(err)
 	}
 	if got := h.run(env("STATUS", nil), h.config("1.1.0"), 0); got.status != 0 {
-		t.Errorf("a daemon that lived a moment ago: got %+v, want OK", got)
+		t.Errorf("recent heartbeat: got %+v, want success", got)
 	}
-	// The first instants after boot are older than a minute for any machine
-	// that runs tests, and 1 ns is one of them.
+	// A heartbeat 1 ns after boot is older than a minute on any machine that runs tests.
 	if err := os.WriteFile(path, []byte("1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	e = fails(t, h.run(env("STATUS", nil), h.config("1.1.0"), 0))
-	if e.Code != wire.CodeNotAvailable || !strings.Contains(e.Msg, "ago") {
-		t.Errorf("a daemon long gone: got %+v, want code 50 and its age", e)
+	if e.Code != wire.CodeNotAvailable || !strings.Contains(e.Msg, "heartbeat is") || !strings.Contains(e.Msg, " old") {
+		t.Errorf("old heartbeat: got %+v, want code 50 and its age", e)
 	}
 }
 
-// A daemon that is too busy to answer is not gone.
-func TestStatusOfABusyDaemon(t *testing.T) {
+// STATUS of a busy daemon with a recent heartbeat succeeds.
+func TestStatusOfBusyDaemon(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	h.start(func(wire.Request) *wire.Response {
 		return &wire.Response{Error: &wire.Error{Code: wire.CodeTryAgain, Msg: "busy"}}
 	})
-	if err := alive.Touch(wire.HeartbeatPath(h.socket)); err != nil {
+	if err := heartbeat.Touch(wire.HeartbeatPath(h.socket)); err != nil {
 		t.Fatal(err)
 	}
 	if got := h.run(env("STATUS", nil), h.config("1.1.0"), 0); got.status != 0 {
@@ -203,10 +201,10 @@ func TestStatusOfABusyDaemon(t *testing.T) {
 	}
 }
 
-func TestHost(t *testing.T) {
+func TestNewProcess(t *testing.T) {
 	t.Parallel()
 	p := plugin.NewProcess()
 	if p.PendingDir != wire.DefaultPendingDir || p.AddWait != 10*time.Second || p.StatusTimeout != 2*time.Second || p.Stdout != os.Stdout {
-		t.Errorf("Host: got %+v", p)
+		t.Errorf("NewProcess: got %+v", p)
 	}
 }

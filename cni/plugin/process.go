@@ -13,43 +13,43 @@ import (
 	"strings"
 	"time"
 
-	"github.com/patchbay-cni/patchbay/cni/conf"
+	"github.com/patchbay-cni/patchbay/cni/config"
 	"github.com/patchbay-cni/patchbay/cni/wire"
 	"github.com/patchbay-cni/patchbay/internal/version"
 )
 
-// Limits of one invocation. Kubelet gives a runtime 2 minutes for a sandbox.
+// Limits of one invocation. Kubelet's timeout for a sandbox is 2 minutes.
 const (
-	// DefaultAddWait is how long ADD waits for a daemon that is away.
+	// DefaultAddWait is how long ADD waits for an unavailable daemon.
 	DefaultAddWait = 10 * time.Second
-	// DefaultStatusTimeout is how long STATUS waits for a daemon that is busy.
+	// DefaultStatusTimeout is how long STATUS waits for the daemon's answer.
 	DefaultStatusTimeout = 2 * time.Second
-	// RequestTimeout is how long the daemon may take for an ADD or DEL.
+	// RequestTimeout bounds the daemon's time for an ADD or DEL.
 	RequestTimeout = 100 * time.Second
-	// HeartbeatMaxAge is the age up to which a heartbeat counts for STATUS.
+	// HeartbeatMaxAge is the greatest age of a heartbeat with which STATUS succeeds.
 	HeartbeatMaxAge = 60 * time.Second
 )
 
-// Process is the boundary to the operating system: what the runtime gives a
-// plugin (CNI 1.1, section 2), and where the daemon's traces are.
+// Process is the plugin's environment: the runtime's input and output (CNI 1.1, section 2), and
+// paths and timeouts.
 type Process struct {
 	// LookupEnv reads the environment.
 	LookupEnv func(string) (string, bool)
 	// Stdin has the network configuration.
 	Stdin io.Reader
-	// Stdout takes the result or the error, as JSON.
+	// Stdout gets the result or the error, as JSON.
 	Stdout io.Writer
-	// Stderr takes a line about the program when it is run by hand.
+	// Stderr gets a line about the program if it is run without CNI_COMMAND.
 	Stderr io.Writer
-	// PendingDir is the folder for DELs that the daemon could not take.
+	// PendingDir is the directory for DELs while the daemon is unavailable.
 	PendingDir string
-	// AddWait is how long ADD waits for a daemon that is away.
+	// AddWait is how long ADD waits for an unavailable daemon.
 	AddWait time.Duration
-	// StatusTimeout is how long STATUS waits for a daemon that is busy.
+	// StatusTimeout is how long STATUS waits for the daemon's answer.
 	StatusTimeout time.Duration
 }
 
-// NewProcess is the process that a container runtime has started.
+// NewProcess returns the process's own environment with the default paths and timeouts.
 func NewProcess() *Process {
 	return &Process{
 		LookupEnv: os.LookupEnv, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
@@ -57,13 +57,13 @@ func NewProcess() *Process {
 	}
 }
 
-// Run does one invocation and returns the exit status: 0, or 1 after an error
-// was printed as the specification wants it.
+// Run handles one invocation and returns the exit status: 0, or 1 after it has printed an error in
+// the specification's format.
 func (p *Process) Run(ctx context.Context) int {
 	command, set := p.LookupEnv("CNI_COMMAND")
 	if !set {
-		_, _ = fmt.Fprintf(p.Stderr, "patchbay %s, a CNI plugin for versions %s; it is run by a container runtime\n",
-			version.String(), joinComma(conf.SupportedVersions()))
+		_, _ = fmt.Fprintf(p.Stderr, "patchbay %s, a CNI plugin for versions %s: container runtimes run it\n",
+			version.String(), joinComma(config.SupportedVersions()))
 		return 0
 	}
 	answer, cniVersion, err := p.handle(ctx, command)
@@ -73,52 +73,52 @@ func (p *Process) Run(ctx context.Context) int {
 	if err == nil {
 		return 0
 	}
-	// When even this cannot be printed the exit status has to do.
+	// If the error cannot be printed, the exit status reports it.
 	_ = p.print(newVersionedError(cniVersion, err))
 	return 1
 }
 
-// handle returns what is to be printed, and the version that it is in.
+// handle returns the answer to print, and its CNI version.
 func (p *Process) handle(ctx context.Context, command string) (answer any, cniVersion string, err error) {
 	stdin, err := p.readConfig()
 	if err != nil {
-		return nil, conf.LatestVersion, err
+		return nil, config.LatestVersion, err
 	}
 	if command == "VERSION" {
 		answer, err := supportedVersions(stdin)
-		return answer, conf.LatestVersion, err
+		return answer, config.LatestVersion, err
 	}
 	req := p.request(command)
-	if err := conf.ValidateRequest(req); err != nil {
-		return nil, conf.LatestVersion, err
+	if err := config.ValidateRequest(req); err != nil {
+		return nil, config.LatestVersion, err
 	}
-	c, err := conf.ParseConfig(stdin)
+	c, err := config.ParseConfig(stdin)
 	if err != nil {
-		return nil, conf.LatestVersion, err
+		return nil, config.LatestVersion, err
 	}
-	if !conf.HasCommand(c.CNIVersion, command) {
+	if !config.HasCommand(c.CNIVersion, command) {
 		return nil, c.CNIVersion, wire.Errorf(wire.CodeVersion,
 			"CNI_COMMAND: %s does not exist in cniVersion %s", command, c.CNIVersion)
 	}
 	req.Config = stdin
-	answer, err = commands()[command](&invocation{Process: p, req: req, conf: c}, ctx)
+	answer, err = commands()[command](&invocation{Process: p, req: req, config: c}, ctx)
 	return answer, c.CNIVersion, err
 }
 
-// readConfig reads the configuration, which has to fit a frame beside its envelope.
+// readConfig reads the configuration, which must fit into a frame with the rest of the request.
 func (p *Process) readConfig() ([]byte, error) {
-	const most = wire.MaxFrame / 2
-	doc, err := io.ReadAll(io.LimitReader(p.Stdin, most+1))
+	const limit = wire.MaxFrame / 2
+	doc, err := io.ReadAll(io.LimitReader(p.Stdin, limit+1))
 	if err != nil {
 		return nil, wire.Errorf(wire.CodeIO, "read network configuration: %w", err)
 	}
-	if len(doc) > most {
-		return nil, wire.Errorf(wire.CodeDecode, "read network configuration: more than %d bytes", most)
+	if len(doc) > limit {
+		return nil, wire.Errorf(wire.CodeDecode, "read network configuration: must be at most %d bytes", limit)
 	}
 	return doc, nil
 }
 
-// request reads the environment.
+// request returns the request with the values of the environment.
 func (p *Process) request(command string) *wire.Request {
 	env := func(name string) string { v, _ := p.LookupEnv(name); return v }
 	return &wire.Request{
@@ -127,13 +127,13 @@ func (p *Process) request(command string) *wire.Request {
 	}
 }
 
-// versionResult answers VERSION.
+// versionResult is the answer to VERSION.
 type versionResult struct {
 	CNIVersion string   `json:"cniVersion"`
 	Supported  []string `json:"supportedVersions"`
 }
 
-// supportedVersions lists the versions, in the version of the input where we speak it.
+// supportedVersions returns the answer to VERSION, in the input's version if it is supported.
 func supportedVersions(stdin []byte) (any, error) {
 	var in struct {
 		CNIVersion string `json:"cniVersion"`
@@ -141,10 +141,10 @@ func supportedVersions(stdin []byte) (any, error) {
 	if err := json.Unmarshal(stdin, &in); err != nil {
 		return nil, wire.Errorf(wire.CodeDecode, "decode input of VERSION: %w", err)
 	}
-	if !slices.Contains(conf.SupportedVersions(), in.CNIVersion) {
-		in.CNIVersion = conf.LatestVersion
+	if !slices.Contains(config.SupportedVersions(), in.CNIVersion) {
+		in.CNIVersion = config.LatestVersion
 	}
-	return versionResult{in.CNIVersion, conf.SupportedVersions()}, nil
+	return versionResult{in.CNIVersion, config.SupportedVersions()}, nil
 }
 
 // print writes v as one line of JSON; nil prints nothing.
@@ -162,7 +162,7 @@ func (p *Process) print(v any) error {
 	return nil
 }
 
-// versionedError is an error as the specification prints it.
+// versionedError is an error in the specification's format.
 type versionedError struct {
 	CNIVersion string `json:"cniVersion"`
 	wire.Error
@@ -178,5 +178,5 @@ func newVersionedError(cniVersion string, err error) versionedError {
 	return v
 }
 
-// joinComma joins words for a person.
+// joinComma joins words with commas.
 func joinComma(words []string) string { return strings.Join(words, ", ") }

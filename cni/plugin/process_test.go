@@ -12,12 +12,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/patchbay-cni/patchbay/cni/conf"
+	"github.com/patchbay-cni/patchbay/cni/config"
 	"github.com/patchbay-cni/patchbay/cni/plugin"
 	"github.com/patchbay-cni/patchbay/cni/wire"
 )
 
-// answers are a daemon's that does what it is asked.
+// answers returns the answer of a daemon that succeeds.
 func answers(req wire.Request) *wire.Response {
 	if req.Command == "ADD" {
 		return &wire.Response{Result: []byte(`{"cniVersion":"x","ips":[]}`)}
@@ -25,7 +25,7 @@ func answers(req wire.Request) *wire.Response {
 	return &wire.Response{}
 }
 
-// Every command in every version: who answers what.
+// Every command has its answer in every version.
 func TestCommandsByVersion(t *testing.T) {
 	t.Parallel()
 	const result = `{"cniVersion":"x","ips":[]}` + "\n"
@@ -36,29 +36,29 @@ func TestCommandsByVersion(t *testing.T) {
 		code   map[string]uint
 	}{
 		"ADD": {
-			"the daemon's result is printed as it is", "ADD",
+			"The daemon's result is printed unchanged.", "ADD",
 			map[string]string{"0.3.1": result, "0.4.0": result, "1.0.0": result, "1.1.0": result}, nil,
 		},
 		"DEL": {
-			"success prints nothing", "DEL",
+			"A DEL that succeeds prints nothing.", "DEL",
 			map[string]string{"0.3.1": "", "0.4.0": "", "1.0.0": "", "1.1.0": ""}, nil,
 		},
 		"CHECK": {
-			"0.3.1 does not have it, the others are told that it is to come", "CHECK", nil,
+			"Version 0.3.1 does not have CHECK, and it is not implemented.", "CHECK", nil,
 			map[string]uint{"0.3.1": wire.CodeVersion, "0.4.0": wire.CodeNotImplemented, "1.0.0": wire.CodeNotImplemented, "1.1.0": wire.CodeNotImplemented},
 		},
 		"GC": {
-			"1.1.0 has it, and is told that nothing was freed", "GC", nil,
+			"Version 1.1.0 has GC, and it is not implemented.", "GC", nil,
 			map[string]uint{"0.3.1": wire.CodeVersion, "0.4.0": wire.CodeVersion, "1.0.0": wire.CodeVersion, "1.1.0": wire.CodeNotImplemented},
 		},
 		"STATUS": {
-			"1.1.0 has it", "STATUS",
+			"Version 1.1.0 has STATUS.", "STATUS",
 			map[string]string{"1.1.0": ""},
 			map[string]uint{"0.3.1": wire.CodeVersion, "0.4.0": wire.CodeVersion, "1.0.0": wire.CodeVersion},
 		},
 	}
 	for name, tc := range cases {
-		for _, v := range conf.SupportedVersions() {
+		for _, v := range config.SupportedVersions() {
 			t.Run(name+"/"+v, func(t *testing.T) {
 				t.Parallel()
 				h := newHost(t)
@@ -66,12 +66,12 @@ func TestCommandsByVersion(t *testing.T) {
 				got := h.run(env(tc.command, nil), h.config(v), 0)
 				if code, bad := tc.code[v]; bad {
 					if e := fails(t, got); e.Code != code || e.CNIVersion != v {
-						t.Errorf("%s: got %+v, want code %d in version %s", tc.reason, e, code, v)
+						t.Errorf("%s got %+v, want code %d in version %s", tc.reason, e, code, v)
 					}
 					return
 				}
 				if diff := cmp.Diff(outcome{0, tc.stdout[v], ""}, got, cmp.AllowUnexported(outcome{})); diff != "" {
-					t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
+					t.Errorf("%s -want +got:\n%s", tc.reason, diff)
 				}
 			})
 		}
@@ -101,7 +101,7 @@ func TestRunWithoutCommand(t *testing.T) {
 	}
 }
 
-// The daemon gets what the runtime gave, to the letter.
+// The daemon gets the runtime's input unchanged.
 func TestRequest(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -123,46 +123,46 @@ func TestBadInput(t *testing.T) {
 	h := newHost(t)
 	good := h.config("1.0.0")
 	cases := map[string]struct {
-		reason string
-		env    map[string]string
-		stdin  string
-		code   uint
-		says   []string
+		reason   string
+		env      map[string]string
+		stdin    string
+		code     uint
+		contains []string
 	}{
-		"Command":     {"not a command", env("PING", nil), good, wire.CodeEnv, []string{"CNI_COMMAND", `"PING"`}},
-		"Container":   {"no way out of a folder", env("ADD", map[string]string{"CNI_CONTAINERID": "../x"}), good, wire.CodeEnv, []string{"CNI_CONTAINERID", `"../x"`}},
-		"NoContainer": {"required", env("DEL", map[string]string{"CNI_CONTAINERID": ""}), good, wire.CodeEnv, []string{"CNI_CONTAINERID"}},
-		"IfName":      {"too long", env("ADD", map[string]string{"CNI_IFNAME": "a-much-too-long-name"}), good, wire.CodeEnv, []string{"CNI_IFNAME", "a-much-too-long-name", "15"}},
-		"Netns":       {"required on ADD", env("ADD", map[string]string{"CNI_NETNS": ""}), good, wire.CodeEnv, []string{"CNI_NETNS"}},
-		"Args":        {"not pairs", env("ADD", map[string]string{"CNI_ARGS": "x"}), good, wire.CodeEnv, []string{"CNI_ARGS", `"x"`}},
-		"Version":     {"too old", env("ADD", nil), h.config("0.2.0"), wire.CodeVersion, []string{"cniVersion", `"0.2.0"`}},
-		"NoConfig":    {"nothing on standard input", env("ADD", nil), "", wire.CodeDecode, []string{"empty"}},
-		"NotJSON":     {"garbage on standard input", env("DEL", nil), "{", wire.CodeDecode, []string{"network configuration"}},
-		"Unknown":     {"a typing error in the configuration", env("ADD", nil), strings.Replace(good, `"name"`, `"cnidir":"/x","name"`, 1), wire.CodeField, []string{`"cnidir"`, `"/x"`}},
-		"Endless":     {"standard input is bounded", env("ADD", nil), strings.Repeat(" ", wire.MaxFrame), wire.CodeDecode, []string{"bytes"}},
+		"Command":     {"The command does not exist.", env("PING", nil), good, wire.CodeEnv, []string{"CNI_COMMAND", `"PING"`}},
+		"Container":   {"An ID must not lead out of a directory.", env("ADD", map[string]string{"CNI_CONTAINERID": "../x"}), good, wire.CodeEnv, []string{"CNI_CONTAINERID", `"../x"`}},
+		"NoContainer": {"DEL requires the container.", env("DEL", map[string]string{"CNI_CONTAINERID": ""}), good, wire.CodeEnv, []string{"CNI_CONTAINERID"}},
+		"IfName":      {"The name is too long.", env("ADD", map[string]string{"CNI_IFNAME": "a-much-too-long-name"}), good, wire.CodeEnv, []string{"CNI_IFNAME", "a-much-too-long-name", "15"}},
+		"Netns":       {"ADD requires the namespace.", env("ADD", map[string]string{"CNI_NETNS": ""}), good, wire.CodeEnv, []string{"CNI_NETNS"}},
+		"Args":        {"Arguments must be pairs.", env("ADD", map[string]string{"CNI_ARGS": "x"}), good, wire.CodeEnv, []string{"CNI_ARGS", `"x"`}},
+		"Version":     {"The version is not supported.", env("ADD", nil), h.config("0.2.0"), wire.CodeVersion, []string{"cniVersion", `"0.2.0"`}},
+		"NoConfig":    {"Standard input is empty.", env("ADD", nil), "", wire.CodeDecode, []string{"empty"}},
+		"NotJSON":     {"Standard input is not JSON.", env("DEL", nil), "{", wire.CodeDecode, []string{"network configuration"}},
+		"Unknown":     {"The configuration has a typo.", env("ADD", nil), strings.Replace(good, `"name"`, `"cnidir":"/x","name"`, 1), wire.CodeField, []string{`"cnidir"`, `"/x"`}},
+		"Endless":     {"Standard input is bounded.", env("ADD", nil), strings.Repeat(" ", wire.MaxFrame), wire.CodeDecode, []string{"bytes"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := fails(t, h.run(tc.env, tc.stdin, 0))
 			if e.Code != tc.code {
-				t.Errorf("%s: got %+v, want code %d", tc.reason, e, tc.code)
+				t.Errorf("%s got %+v, want code %d", tc.reason, e, tc.code)
 			}
-			for _, part := range tc.says {
+			for _, part := range tc.contains {
 				if !strings.Contains(e.Msg, part) {
-					t.Errorf("%s: message %q does not say %q", tc.reason, e.Msg, part)
+					t.Errorf("%s message %q does not contain %q", tc.reason, e.Msg, part)
 				}
 			}
 		})
 	}
 	t.Cleanup(func() {
 		if got := h.recorded(); len(got) != 0 {
-			t.Errorf("bad requests were recorded for later: %v", got)
+			t.Errorf("invalid requests were recorded: %v", got)
 		}
 	})
 }
 
-// broken refuses every write.
+// broken is a writer that fails.
 type broken struct{ writes int }
 
 func (b *broken) Write([]byte) (int, error) { b.writes++; return 0, io.ErrClosedPipe }

@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// ErrUnavailable says that no daemon answered: its socket is missing or refuses, or
-// the connection ended before an answer, as it does when the daemon restarts.
-// Whether the request had an effect is not known; ADD and DEL are idempotent.
-var ErrUnavailable = errors.New("node daemon is away")
+// ErrUnavailable means that no daemon answered: its socket is missing or refuses connections, or the
+// connection ended before an answer, as when the daemon restarts. The request may have had an
+// effect; ADD and DEL are idempotent.
+var ErrUnavailable = errors.New("node daemon is unavailable")
 
-// Call sends one request to the daemon that listens on the unix socket and
-// returns its answer. The context's deadline holds for all of it. Errors that
-// answer to ErrAway are worth a second try.
+// Call sends one request to the daemon that listens on the unix socket and returns its answer. The
+// context bounds the whole exchange. After an error that wraps ErrUnavailable, a retry can
+// succeed.
 func Call(ctx context.Context, socket string, req *Request) (*Response, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	if err != nil {
@@ -40,7 +40,7 @@ func Call(ctx context.Context, socket string, req *Request) (*Response, error) {
 	return res, nil
 }
 
-// exchange is one request and one answer on an open connection.
+// exchange sends one request and reads one answer on an open connection.
 func exchange(conn net.Conn, req *Request) (*Response, error) {
 	if err := WriteFrame(conn, req); err != nil {
 		return nil, markUnavailable(err)
@@ -52,9 +52,8 @@ func exchange(conn net.Conn, req *Request) (*Response, error) {
 	return res, nil
 }
 
-// markUnavailable adds ErrAway to what a daemon that is not there looks like: no socket,
-// nobody listening, a connection that its end dropped before or within the
-// answer.
+// markUnavailable adds ErrUnavailable to the errors of a daemon that does not run: the socket is
+// missing, no process listens, or the connection ended before the end of the answer.
 func markUnavailable(err error) error {
 	for _, sign := range []error{
 		fs.ErrNotExist, syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPIPE, io.EOF, io.ErrUnexpectedEOF,

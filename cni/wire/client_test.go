@@ -16,7 +16,7 @@ import (
 	"github.com/patchbay-cni/patchbay/cni/wire"
 )
 
-// serve listens on a socket of its own and hands each connection to handle.
+// serve listens on a new socket and calls handle for each connection.
 func serve(t *testing.T, handle func(net.Conn)) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
@@ -48,7 +48,7 @@ func TestCall(t *testing.T) {
 		err    error
 	}{
 		"Answer": {
-			reason: "one request, one answer",
+			reason: "A connection has one request and one answer.",
 			handle: func(c net.Conn) {
 				var req wire.Request
 				if wire.ReadFrame(c, &req) == nil && req.Command == "ADD" {
@@ -58,25 +58,25 @@ func TestCall(t *testing.T) {
 			want: &answer,
 		},
 		"EndBeforeRequest": {
-			reason: "a daemon that stops closes connections it has not read",
+			reason: "A daemon that stops closes connections that it has not read.",
 			handle: func(net.Conn) {},
 			err:    wire.ErrUnavailable,
 		},
 		"EndBeforeAnswer": {
-			reason: "a daemon was killed in the middle",
+			reason: "The daemon was killed after it had read the request.",
 			handle: func(c net.Conn) { _ = wire.ReadFrame(c, &wire.Request{}) },
 			err:    wire.ErrUnavailable,
 		},
 		"EndWithinAnswer": {
-			reason: "half an answer is none",
+			reason: "The answer is truncated.",
 			handle: func(c net.Conn) {
 				_ = wire.ReadFrame(c, &wire.Request{})
 				_, _ = c.Write(frame(20, "{"))
 			},
 			err: wire.ErrUnavailable,
 		},
-		"NotOurs": {
-			reason: "something else listens on the socket: waiting would not help",
+		"OtherProtocol": {
+			reason: "Another program listens on the socket: a retry cannot succeed.",
 			handle: func(c net.Conn) {
 				_ = wire.ReadFrame(c, &wire.Request{})
 				_, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n"))
@@ -89,10 +89,10 @@ func TestCall(t *testing.T) {
 			t.Parallel()
 			got, err := wire.Call(t.Context(), serve(t, tc.handle), &wire.Request{Command: "ADD"})
 			if !errors.Is(err, tc.err) {
-				t.Fatalf("%s: Call: got error %v, want %v", tc.reason, err, tc.err)
+				t.Fatalf("%s Call got error %v, want %v", tc.reason, err, tc.err)
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("%s: Call: -want +got:\n%s", tc.reason, diff)
+				t.Errorf("%s Call: -want +got:\n%s", tc.reason, diff)
 			}
 		})
 	}
@@ -102,7 +102,7 @@ func TestCallWithoutDaemon(t *testing.T) {
 	t.Parallel()
 	missing := filepath.Join(t.TempDir(), "missing")
 	if _, err := wire.Call(t.Context(), missing, &wire.Request{}); !errors.Is(err, wire.ErrUnavailable) {
-		t.Errorf("missing socket: got %v, want ErrAway", err)
+		t.Errorf("missing socket: got %v, want ErrUnavailable", err)
 	}
 	stale := filepath.Join(t.TempDir(), "stale")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: stale, Net: "unix"})
@@ -113,11 +113,11 @@ func TestCallWithoutDaemon(t *testing.T) {
 	_ = l.Close()
 	_, err = wire.Call(t.Context(), stale, &wire.Request{})
 	if !errors.Is(err, wire.ErrUnavailable) || !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("socket that a killed daemon left: got %v, want ErrAway and its cause", err)
+		t.Errorf("socket that a killed daemon left: got %v, want ErrUnavailable and its cause", err)
 	}
 }
 
-// A daemon that hangs is there: the deadline ends the call, and it is not ErrAway.
+// A daemon that does not answer is not unavailable: the call ends with the deadline.
 func TestCallDeadline(t *testing.T) {
 	t.Parallel()
 	done := make(chan struct{})
@@ -127,7 +127,7 @@ func TestCallDeadline(t *testing.T) {
 	defer cancel()
 	_, err := wire.Call(ctx, socket, &wire.Request{Command: "ADD"})
 	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, wire.ErrUnavailable) {
-		t.Errorf("Call of a daemon that hangs: got %v, want the deadline", err)
+		t.Errorf("Call of a daemon that does not answer: got %v, want the deadline", err)
 	}
 }
 

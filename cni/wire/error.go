@@ -6,44 +6,44 @@ import (
 	"fmt"
 )
 
-// CNI error codes (CNI 1.1, section 2, "Well-known error codes"), then ours.
+// CNI error codes (CNI 1.1, section 2, "Well-known error codes"); Patchbay's own are from 100 on.
 const (
-	// CodeVersion: the configuration's cniVersion is not supported.
+	// CodeVersion means that the configuration's cniVersion is not supported.
 	CodeVersion uint = 1
-	// CodeField: the configuration has a field that is not supported.
+	// CodeField means that the configuration has a field that is not supported.
 	CodeField uint = 2
-	// CodeEnv: an environment variable is missing or invalid.
+	// CodeEnv means that an environment variable is missing or invalid.
 	CodeEnv uint = 4
-	// CodeIO: input or output failed.
+	// CodeIO means that input or output failed.
 	CodeIO uint = 5
-	// CodeDecode: standard input is not the JSON that it should be.
+	// CodeDecode means that standard input is not valid JSON.
 	CodeDecode uint = 6
-	// CodeConfig: the network configuration is invalid.
+	// CodeConfig means that the network configuration is invalid.
 	CodeConfig uint = 7
-	// CodeTryAgain: waiting helps; the runtime tries again.
+	// CodeTryAgain means that a retry can succeed; the runtime tries again.
 	CodeTryAgain uint = 11
-	// CodeNotAvailable: STATUS, the plugin cannot serve an ADD.
+	// CodeNotAvailable is for STATUS: the plugin cannot handle an ADD.
 	CodeNotAvailable uint = 50
-	// CodeFailed: the daemon tried and failed, and says why.
+	// CodeFailed means that the daemon failed to handle the request.
 	CodeFailed uint = 100
-	// CodeNotImplemented: the command is not implemented yet.
+	// CodeNotImplemented means that the command is not implemented.
 	CodeNotImplemented uint = 101
 )
 
 // Error is a CNI error (CNI 1.1, section 5, "Error").
 type Error struct {
-	// Code is a CNI error code: below 100 the specification's, above ours.
+	// Code is a CNI error code: below 100 the specification's, from 100 on Patchbay's.
 	Code uint `json:"code"`
-	// Msg is one line for a person.
+	// Msg is one line.
 	Msg string `json:"msg"`
 	// Details may be longer.
 	Details string `json:"details,omitempty"`
-	// Cause is what errors.Is looks at; it stays in the process.
+	// Cause is the wrapped error, which is not sent.
 	Cause error `json:"-"`
 }
 
-// Errorf makes an Error whose message is formatted as fmt.Errorf does; what %w
-// wraps is in its Cause.
+// Errorf returns an Error with a message that is formatted as by fmt.Errorf. Its Cause has the
+// errors that %w wraps.
 func Errorf(code uint, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	return &Error{Code: code, Msg: err.Error(), Cause: err}

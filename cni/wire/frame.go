@@ -11,22 +11,21 @@ import (
 	"io"
 )
 
-// headerSize is the length of the length, in bytes.
+// headerSize is the size of a frame's header, which is the document's length, in bytes.
 const headerSize = 4
 
-// ErrFrame says that what arrived is not a frame of ours: too large, empty,
-// cut short, or not one JSON document.
-var ErrFrame = errors.New("bad frame")
+// ErrFrame means that a frame is invalid: too large, empty, truncated, or not one JSON document.
+var ErrFrame = errors.New("invalid frame")
 
-// WriteFrame sends v as one frame in a single call of w.Write, so that a peer never
-// sees a header without its writer having had the whole document.
+// WriteFrame writes v as one frame, with a single call of w.Write: a header is only written if the
+// whole document could be encoded.
 func WriteFrame(w io.Writer, v any) error {
 	doc, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("encode frame: %w", err)
 	}
 	if len(doc) > MaxFrame {
-		return fmt.Errorf("encode frame: %w: %d bytes, at most %d are allowed", ErrFrame, len(doc), MaxFrame)
+		return fmt.Errorf("encode frame: %w: %d bytes, must be at most %d", ErrFrame, len(doc), MaxFrame)
 	}
 	frame := binary.BigEndian.AppendUint32(make([]byte, 0, headerSize+len(doc)), uint32(len(doc)))
 	if _, err := w.Write(append(frame, doc...)); err != nil {
@@ -35,9 +34,9 @@ func WriteFrame(w io.Writer, v any) error {
 	return nil
 }
 
-// ReadFrame receives one frame into v. A connection that ends before the first byte
-// gives io.EOF, anything that is not a frame ErrFrame. Keys that v does not
-// have are ignored: during an upgrade plugin and daemon differ in version.
+// ReadFrame reads one frame into v. It returns io.EOF if the connection ends before the first byte,
+// and ErrFrame for an invalid frame. It ignores keys that v does not have: during an upgrade
+// plugin and daemon have different versions.
 func ReadFrame(r io.Reader, v any) error {
 	var header [headerSize]byte
 	if _, err := io.ReadFull(r, header[:]); err != nil {
@@ -45,9 +44,9 @@ func ReadFrame(r io.Reader, v any) error {
 	}
 	size := binary.BigEndian.Uint32(header[:])
 	if size == 0 || size > MaxFrame {
-		return fmt.Errorf("read frame: %w: %d bytes announced, 1 to %d are allowed", ErrFrame, size, MaxFrame)
+		return fmt.Errorf("read frame: %w: the header has a size of %d bytes, must be 1 to %d", ErrFrame, size, MaxFrame)
 	}
-	// The buffer grows with what arrives, not with what was announced.
+	// The buffer grows with the received bytes: the size in the header is not trusted.
 	var doc bytes.Buffer
 	if _, err := io.CopyN(&doc, r, int64(size)); err != nil {
 		if errors.Is(err, io.EOF) {
@@ -61,8 +60,8 @@ func ReadFrame(r io.Reader, v any) error {
 	return nil
 }
 
-// markTruncated marks a frame that was cut off as ErrFrame and leaves io.EOF, a peer
-// that said nothing at all, and errors of the connection as they are.
+// markTruncated adds ErrFrame to the error of a truncated frame. It does not change io.EOF, which
+// means that the peer sent nothing, and errors of the connection.
 func markTruncated(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("%w: %w", ErrFrame, err)

@@ -18,7 +18,7 @@ import (
 	"github.com/patchbay-cni/patchbay/cni/wire"
 )
 
-// frame puts doc behind a length that may be a lie.
+// frame returns a frame of doc with the size in its header, which may be wrong.
 func frame(size uint32, doc string) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, size), doc...)
 }
@@ -32,25 +32,25 @@ func TestRead(t *testing.T) {
 		err    error
 	}{
 		"Request": {
-			reason: "one document behind its length",
+			reason: "A frame is a length and a document.",
 			in:     frame(17, `{"command":"DEL"}`), want: wire.Request{Command: "DEL"},
 		},
 		"UnknownKey": {
-			reason: "a newer plugin may say more than this daemon knows",
+			reason: "A newer plugin may send keys that this daemon does not have.",
 			in:     frame(25, `{"command":"DEL","new":1}`), want: wire.Request{Command: "DEL"},
 		},
-		"Nothing":    {reason: "a peer that said nothing is not a broken one", in: nil, err: io.EOF},
-		"HalfLength": {reason: "the connection ended within the length", in: []byte{0, 0}, err: wire.ErrFrame},
+		"Nothing":    {reason: "A peer that sends nothing sends no invalid frame.", in: nil, err: io.EOF},
+		"HalfLength": {reason: "The connection ended in the header.", in: []byte{0, 0}, err: wire.ErrFrame},
 		"HalfDocument": {
-			reason: "the connection ended within the document",
+			reason: "The connection ended in the document.",
 			in:     frame(17, `{"command"`), err: wire.ErrFrame,
 		},
-		"HalfIsEnd":    {reason: "callers see that the connection ended", in: frame(17, `{`), err: io.ErrUnexpectedEOF},
-		"Empty":        {reason: "no document has 0 bytes", in: frame(0, ""), err: wire.ErrFrame},
-		"TooLarge":     {reason: "refused before a byte is read", in: frame(wire.MaxFrame+1, "{}"), err: wire.ErrFrame},
-		"Huge":         {reason: "4 GiB are not allocated", in: frame(math.MaxUint32, "{}"), err: wire.ErrFrame},
-		"TwoDocuments": {reason: "one document per frame", in: frame(4, "{}{}"), err: wire.ErrFrame},
-		"NotJSON":      {reason: "another protocol on our socket", in: frame(3, "GET"), err: wire.ErrFrame},
+		"HalfIsEnd":    {reason: "The error wraps the end of the connection.", in: frame(17, `{`), err: io.ErrUnexpectedEOF},
+		"Empty":        {reason: "No document has 0 bytes.", in: frame(0, ""), err: wire.ErrFrame},
+		"TooLarge":     {reason: "The size is checked before the document is read.", in: frame(wire.MaxFrame+1, "{}"), err: wire.ErrFrame},
+		"Huge":         {reason: "A frame of 4 GiB must not be allocated.", in: frame(math.MaxUint32, "{}"), err: wire.ErrFrame},
+		"TwoDocuments": {reason: "A frame has one document.", in: frame(4, "{}{}"), err: wire.ErrFrame},
+		"NotJSON":      {reason: "The peer uses another protocol.", in: frame(3, "GET"), err: wire.ErrFrame},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -58,16 +58,16 @@ func TestRead(t *testing.T) {
 			var got wire.Request
 			err := wire.ReadFrame(bytes.NewReader(tc.in), &got)
 			if !errors.Is(err, tc.err) {
-				t.Fatalf("%s: Read: got error %v, want %v", tc.reason, err, tc.err)
+				t.Fatalf("%s Read got error %v, want %v", tc.reason, err, tc.err)
 			}
 			if diff := cmp.Diff(tc.want, got); err == nil && diff != "" {
-				t.Errorf("%s: Read: -want +got:\n%s", tc.reason, diff)
+				t.Errorf("%s Read: -want +got:\n%s", tc.reason, diff)
 			}
 		})
 	}
 }
 
-func TestWriteRefusesWhatReadWould(t *testing.T) {
+func TestWriteRejectsInvalidFrames(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	err := wire.WriteFrame(&out, wire.Request{Args: strings.Repeat("a", wire.MaxFrame)})
@@ -79,7 +79,7 @@ func TestWriteRefusesWhatReadWould(t *testing.T) {
 	}
 }
 
-// failing is a connection that breaks.
+// failing is a connection whose writes fail.
 type failing struct{ error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.error }
@@ -91,7 +91,7 @@ func TestWriteKeepsTheCause(t *testing.T) {
 	}
 }
 
-// What one side writes the other reads, byte for byte.
+// ReadFrame returns the request that WriteFrame wrote.
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -114,7 +114,7 @@ func TestRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, got); diff != "" || conn.Len() != 0 {
-			t.Fatalf("read %d bytes short, -want +got:\n%s", conn.Len(), diff)
+			t.Fatalf("%d bytes were not read, -want +got:\n%s", conn.Len(), diff)
 		}
 	})
 }

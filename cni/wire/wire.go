@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wire is what the CNI plugin and the node daemon say to each other
-// over the daemon's unix socket: one request and one answer per connection,
-// each a JSON document behind its length (4 bytes, big endian). It is a leaf.
+// Package wire is the protocol between the CNI plugin and the node daemon on the daemon's unix
+// socket: one request and one answer per connection. Each is a frame: the length (4 bytes, big
+// endian) and a JSON document.
 package wire
 
 import (
@@ -19,14 +19,13 @@ type Request struct {
 	Command string `json:"command"`
 	// ContainerID is CNI_CONTAINERID: the sandbox.
 	ContainerID string `json:"containerID,omitempty"`
-	// Netns is CNI_NETNS: the path of the Pod's network namespace; may be
-	// empty on DEL.
+	// Netns is CNI_NETNS: the path of the Pod's network namespace. It may be empty on DEL.
 	Netns string `json:"netns,omitempty"`
 	// IfName is CNI_IFNAME.
 	IfName string `json:"ifName,omitempty"`
-	// Args is CNI_ARGS as it was given.
+	// Args is CNI_ARGS.
 	Args string `json:"args,omitempty"`
-	// Path is CNI_PATH: where other plugins are, colon-separated.
+	// Path is CNI_PATH: the directories of other plugins, separated by colons.
 	Path string `json:"path,omitempty"`
 	// Config is the network configuration from standard input.
 	Config json.RawMessage `json:"config"`
@@ -34,22 +33,21 @@ type Request struct {
 
 // Response is the daemon's answer: a result, an error, or neither.
 type Response struct {
-	// Result is what ADD prints, in the version of the request's config.
+	// Result is the result of ADD, in the version of the request's configuration.
 	Result json.RawMessage `json:"result,omitempty"`
 	// Error is set when the request failed.
 	Error *Error `json:"error,omitempty"`
 }
 
-// Where plugin and daemon meet on the host unless a configuration says
-// otherwise.
+// Default paths on the host.
 const (
 	// DefaultSocket is the daemon's unix socket.
 	DefaultSocket = "/run/patchbay/patchbay.sock"
-	// DefaultPendingDir holds the DELs that the plugin took while the daemon was
-	// away; they survive a reboot.
+	// DefaultPendingDir is the directory for DELs that the plugin accepted while the daemon was
+	// unavailable. It survives a reboot.
 	DefaultPendingDir = "/var/lib/patchbay/pending"
 )
 
-// HeartbeatPath is the heartbeat file of the daemon behind a socket: it stands
-// beside it, on a file system that a reboot empties.
+// HeartbeatPath returns the path of the heartbeat of the daemon with the socket: it is in the same
+// directory, on a file system that a reboot empties.
 func HeartbeatPath(socket string) string { return filepath.Join(filepath.Dir(socket), "alive") }

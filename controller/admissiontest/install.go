@@ -20,23 +20,23 @@ import (
 	"github.com/patchbay-cni/patchbay/test/source"
 )
 
-// How long the API server may take to ask, and how often to look.
+// Await polls at awaitInterval, until awaitTimeout.
 const (
 	awaitTimeout  = 3 * time.Minute
 	awaitInterval = 20 * time.Millisecond
 )
 
-// webhookTimeoutSeconds is how many seconds the API server waits for an answer of Serve, which is the
-// most that it takes: a busy machine is not what tests of the answers are about.
+// webhookTimeoutSeconds is the timeoutSeconds of the webhooks that Serve installs. It is the
+// maximum, so that tests of the answers do not fail on a busy machine.
 const webhookTimeoutSeconds = 30
 
-// Install creates the webhook configurations of deployments/, with the URL of a local
-// port in place of the Service.
+// Install creates the webhook configurations of deployments/ with the URL of a local port in place
+// of the Service.
 func Install(ctx context.Context, env *apitest.Env, port int) error {
 	return install(ctx, env, port, 0)
 }
 
-// install is Install with another time that the API server waits, unless it is 0.
+// install is Install with another timeoutSeconds, unless it is 0.
 func install(ctx context.Context, env *apitest.Env, port int, seconds int64) error {
 	folder, err := source.Path("deployments", "webhooks")
 	if err != nil {
@@ -60,7 +60,7 @@ func install(ctx context.Context, env *apitest.Env, port int, seconds int64) err
 	return nil
 }
 
-// useLocalURL points the webhooks of a configuration to the port.
+// useLocalURL makes the webhooks of a configuration use the port.
 func useLocalURL(u *unstructured.Unstructured, port int, seconds int64) error {
 	hooks, _, err := unstructured.NestedSlice(u.Object, "webhooks")
 	if err != nil {
@@ -77,7 +77,7 @@ func useLocalURL(u *unstructured.Unstructured, port int, seconds int64) error {
 	return unstructured.SetNestedSlice(u.Object, hooks, "webhooks")
 }
 
-// Await waits until the API server asks both configurations, and gets answers.
+// Await waits until the API server calls the webhooks of both configurations and gets answers.
 func Await(ctx context.Context, env *apitest.Env) error {
 	ctx, cancel := context.WithTimeout(ctx, awaitTimeout)
 	defer cancel()
@@ -90,7 +90,7 @@ func Await(ctx context.Context, env *apitest.Env) error {
 		err := wait.PollUntilContextCancel(ctx, awaitInterval, true, func(ctx context.Context) (bool, error) {
 			copied, ok := probe.DeepCopyObject().(client.Object)
 			if !ok {
-				return false, fmt.Errorf("copy of %T is no object", probe)
+				return false, fmt.Errorf("copy of %T must be a client.Object", probe)
 			}
 			last = env.Client.Create(ctx, copied, client.DryRunAll)
 			return apierrors.IsInvalid(last) && strings.Contains(last.Error(), "admission webhook"), nil

@@ -19,11 +19,11 @@ import (
 	"github.com/patchbay-cni/patchbay/test/lab/controlplane"
 )
 
-// namespace is that of deployments/.
+// namespace is the one of deployments/.
 const namespace = "patchbay-system"
 
-// Serve runs admission until the returned function is called, and waits until the API
-// server asks it. Clock is for the certificates' lives; nil is time.Now.
+// Serve runs admission until stop is called. It returns when the API server uses it. Clock is that
+// of the certificates; time.Now when nil.
 func Serve(ctx context.Context, env *apitest.Env, clock func() time.Time) (stop func(), err error) {
 	port, err := FreePort()
 	if err != nil {
@@ -40,7 +40,7 @@ func Serve(ctx context.Context, env *apitest.Env, clock func() time.Time) (stop 
 	return stop, nil
 }
 
-// Run runs admission on a port, for configurations that are there, or will be.
+// Run is Serve on a given port, for webhook configurations that the caller installs.
 func Run(ctx context.Context, env *apitest.Env, port int, clock func() time.Time) (stop func(), err error) {
 	m, err := manager.New(env.ConfigAs(apitest.Controller()), manager.Options{
 		Metrics: metricsserver.Options{BindAddress: "0"}, Logger: logr.Discard(),
@@ -49,11 +49,11 @@ func Run(ctx context.Context, env *apitest.Env, port int, clock func() time.Time
 		return nil, fmt.Errorf("make manager: %w", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	used := clusterranges.New(m.GetConfig(), nil, logr.Discard())
+	ranges := clusterranges.New(m.GetConfig(), nil, logr.Discard())
 	_, err = webhook.Register(ctx, m, webhook.Options{
-		Namespace: namespace, Host: "127.0.0.1", Port: port, ExtraHosts: []string{"127.0.0.1"}, Clock: clock, Ranges: used,
+		Namespace: namespace, Host: "127.0.0.1", Port: port, ExtraHosts: []string{"127.0.0.1"}, Clock: clock, Ranges: ranges,
 	})
-	if err := errors.Join(err, m.Add(used)); err != nil {
+	if err := errors.Join(err, m.Add(ranges)); err != nil {
 		cancel()
 		return nil, err
 	}
@@ -65,8 +65,8 @@ func Run(ctx context.Context, env *apitest.Env, port int, clock func() time.Time
 	return func() { cancel(); <-done }, nil
 }
 
-// FreePort returns a TCP port of the loopback address that nobody listens on, and that
-// nobody is given who asks for any.
+// FreePort returns a free TCP port of the loopback address, which the kernel assigns to no other
+// program.
 func FreePort() (int, error) {
 	port, err := controlplane.FreePort(netip.AddrFrom4([4]byte{127, 0, 0, 1}))
 	return int(port), err

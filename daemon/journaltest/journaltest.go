@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package journaltest reads the journal of a node's daemon, for tests that drive the daemon from
-// outside.
+// Package journaltest reads the journal of a node's daemon. Tests that run the daemon as a program
+// use it.
 package journaltest
 
 import (
@@ -11,13 +11,13 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/internal/journal"
 )
 
-// Path is where a daemon keeps its journal unless its flags say otherwise.
+// Path is the default path of a daemon's journal.
 const Path = journal.DefaultPath
 
-// Record is what the journal has of a sandbox.
+// Record is the record of a sandbox.
 type Record = attach.Record
 
-// Read returns the records of a journal that no daemon has open, such as a copy.
+// Read returns the records of a journal. No daemon may have it open.
 func Read(ctx context.Context, path string) ([]*Record, error) {
 	j, err := journal.OpenContext(ctx, path, journal.Options{Holder: "test"})
 	if err != nil {

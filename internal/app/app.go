@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package app has what all programs do alike: start, read their credentials, end when asked to.
+// Package app is what all programs have in common: start and stop, credentials of the API server,
+// caches and health checks.
 package app
 
 import (
@@ -15,11 +16,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Run is a program from its arguments to its end. It ends without an error when ctx ends.
+// Run is a program. It returns nil when ctx ends.
 type Run func(ctx context.Context, args []string, stdout, stderr io.Writer) error
 
-// Main runs a program until it ends, or SIGINT or SIGTERM asks it to. It prints the error, if
-// any, with the prefix, and returns the exit code.
+// Main runs a program until it ends, or until SIGINT or SIGTERM. It prints an error with the prefix
+// to standard error, and returns the exit code.
 func Main(prefix string, run Run) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 )
 
-// NewCache makes caches for which nobody waits once ctx has ended. A manager would wait
-// until they are filled, whoever asks for what: with an API server that is away, forever.
+// NewCache returns a cache constructor for a manager. Unlike the default, the manager does not wait
+// for these caches after ctx has ended: with an unreachable API server it would wait forever.
 func NewCache(ctx context.Context) cache.NewCacheFunc {
 	return func(cfg *rest.Config, opts cache.Options) (cache.Cache, error) {
 		c, err := cache.New(cfg, opts)
@@ -22,14 +22,14 @@ func NewCache(ctx context.Context) cache.NewCacheFunc {
 	}
 }
 
-// stoppableCache is a cache whose wait ends.
+// stoppableCache is a cache whose WaitForCacheSync ends with ctx.
 type stoppableCache struct {
 	cache.Cache
 
 	stopped func() error
 }
 
-// WaitForCacheSync is true at the end, too: the manager goes on, and sees that it is over.
+// WaitForCacheSync also returns true when ctx has ended, so that the manager continues and stops.
 func (c *stoppableCache) WaitForCacheSync(ctx context.Context) bool {
 	return c.Cache.WaitForCacheSync(ctx) || c.stopped() != nil
 }

@@ -1,4 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package invite makes the join token of one cluster and says how it is used.
+// Package invite creates the join token of a cluster, and prints the commands that use it.
 package invite

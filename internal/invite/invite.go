@@ -19,19 +19,19 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// Invitation is to one cluster, to join a hub.
+// Invitation invites one cluster to join a hub.
 type Invitation struct {
-	// Cluster is its name at the hub.
+	// Cluster is the name of the Cluster at the hub.
 	Cluster string
-	// Hub is the address that the cluster reaches the hub by.
+	// Hub is the address at which the cluster reaches the hub.
 	Hub string
-	// CA is the hub's authority, as PEM; empty for one that every machine knows.
+	// CA is the hub's certificate authority as PEM; empty for a public one.
 	CA []byte
 	// ExpiresAt is when the token expires.
 	ExpiresAt time.Time
 }
 
-// Issue makes the token at the hub and prints what to run next.
+// Issue creates the token at the hub and prints the next commands.
 func (i Invitation) Issue(ctx context.Context, c client.Client, owner string, out io.Writer) error {
 	secret, token := i.bootstrapToken()
 	if err := c.Create(ctx, secret, client.FieldOwner(owner)); err != nil {
@@ -40,8 +40,8 @@ func (i Invitation) Issue(ctx context.Context, c client.Client, owner string, ou
 	return i.printInstructions(out, token)
 }
 
-// bootstrapToken is a bootstrap token that can be used for nothing but to join as one cluster.
-// Id and secret have 30 and 80 random bits.
+// bootstrapToken returns a bootstrap token, with its Secret, that allows only to join as one cluster. Its ID has
+// 30 random bits, and its secret 80.
 func (i Invitation) bootstrapToken() (*corev1.Secret, string) {
 	random := strings.ToLower(rand.Text())
 	id, key := random[:6], random[6:22]
@@ -59,7 +59,7 @@ func (i Invitation) bootstrapToken() (*corev1.Secret, string) {
 	}, id + "." + key
 }
 
-// printInstructions says what to run, in lines that can be pasted.
+// printInstructions prints commands that the user can paste.
 func (i Invitation) printInstructions(out io.Writer, token string) error {
 	ca := ""
 	if len(i.CA) > 0 {
@@ -67,18 +67,18 @@ func (i Invitation) printInstructions(out io.Writer, token string) error {
 	}
 	_, err := fmt.Fprintf(out, "# With the kubeconfig of the cluster %[1]s, before %[2]s:\n"+
 		"kubectl patchbay cluster join %[1]s --hub=%[3]s --join-token=%[4]s%[5]s\n\n"+
-		"# With that of the hub, once it may join:\nkubectl patchbay cluster accept %[1]s\n",
+		"# With the kubeconfig of the hub, to accept the cluster:\nkubectl patchbay cluster accept %[1]s\n",
 		i.Cluster, i.ExpiresAt.UTC().Format(time.RFC3339), i.Hub, token, ca)
 	return err
 }
 
-// maxClusterNameLength leaves room for "cluster-" in the name of a namespace.
+// maxClusterNameLength leaves room for the prefix "cluster-" of a namespace.
 const maxClusterNameLength = validation.DNS1123LabelMaxLength - len(v1alpha1.ClusterNamespacePrefix)
 
-// ValidateClusterName refuses what no Cluster can be named.
+// ValidateClusterName returns an error for an invalid name of a Cluster.
 func ValidateClusterName(name string) error {
 	if wrong := validation.IsDNS1123Label(name); len(wrong) > 0 || len(name) > maxClusterNameLength {
-		return fmt.Errorf("%q is no name of a Cluster: want at most %d lower case letters, digits and -: %s",
+		return fmt.Errorf("%q must be the name of a Cluster, at most %d lower case letters, digits and -: %s",
 			name, maxClusterNameLength, strings.Join(wrong, "; "))
 	}
 	return nil

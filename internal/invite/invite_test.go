@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// What is printed is what `cluster join` reads, and what comes after it.
+// The printed commands are those of `cluster join` and `cluster accept`.
 func TestPrintInstructions(t *testing.T) {
 	t.Parallel()
 	i := Invitation{Cluster: "east", Hub: "https://hub:6443", CA: []byte("PEM"), ExpiresAt: time.Unix(0, 0)}
@@ -22,28 +22,28 @@ func TestPrintInstructions(t *testing.T) {
 	line := regexp.MustCompile(`(?m)^kubectl patchbay cluster join east --hub=https://hub:6443 --join-token=([a-z0-9]{6})\.([a-z0-9]{16}) --ca=UEVN$`)
 	found := line.FindStringSubmatch(out.String())
 	if found == nil || found[1] != secret.StringData["token-id"] || found[2] != secret.StringData["token-secret"] {
-		t.Errorf("the token of the Secret is not in %q", out.String())
+		t.Errorf("got %q, want the token of the Secret in it", out.String())
 	}
 	for _, want := range []string{"before 1970-01-01T00:00:00Z", "\nkubectl patchbay cluster accept east\n"} {
 		if !strings.Contains(out.String(), want) {
-			t.Errorf("%q is not in %q", want, out.String())
+			t.Errorf("want %q in %q", want, out.String())
 		}
 	}
 	i.CA = nil
 	out.Reset()
 	if err := i.printInstructions(&out, token); err != nil || strings.Contains(out.String(), "--ca") {
-		t.Errorf("an authority that every machine knows: got %q, %v", out.String(), err)
+		t.Errorf("a public CA: got %q, %v", out.String(), err)
 	}
 }
 
-// A token is for one cluster, and for joining only.
+// A token allows one cluster to join, and nothing else.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	i := Invitation{Cluster: "east", ExpiresAt: time.Now()}
 	one, first := i.bootstrapToken()
 	other, second := i.bootstrapToken()
 	if one.Name == other.Name || first == second {
-		t.Error("two tokens are one")
+		t.Error("two tokens are equal")
 	}
 	if got := one.StringData["auth-extra-groups"]; got != "system:bootstrappers:patchbay:east" {
 		t.Errorf("groups: got %q", got)
@@ -59,12 +59,12 @@ func TestValidateClusterName(t *testing.T) {
 		reason, name string
 		good         bool
 	}{
-		"Good":    {reason: "as a DNS label", name: "east-1", good: true},
-		"Longest": {reason: "cluster- comes before it", name: strings.Repeat("x", 55), good: true},
-		"Long":    {reason: "no namespace has that name", name: strings.Repeat("x", 56)},
-		"Upper":   {reason: "names are lower case", name: "East"},
-		"Dots":    {reason: "a label has none", name: "east.example"},
-		"Empty":   {reason: "there must be one"},
+		"Good":    {reason: "a name is a DNS label", name: "east-1", good: true},
+		"Longest": {reason: "the namespace has the prefix cluster-", name: strings.Repeat("x", 55), good: true},
+		"Long":    {reason: "the name of the namespace would be too long", name: strings.Repeat("x", 56)},
+		"Upper":   {reason: "a name is in lower case", name: "East"},
+		"Dots":    {reason: "a DNS label has no dots", name: "east.example"},
+		"Empty":   {reason: "a name must not be empty"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

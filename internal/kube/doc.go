@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kube is what all of our programs share towards the API server: the
-// kinds and how they are named, what a network object means (Model), and the
-// store through which addresses are claimed (Store).
+// Package kube is what our programs share towards the API server: the kinds and their names, the
+// parsed form of a network object (ParsedNetwork), the conditions of networks, and the store for
+// address claims (Store).
 //
-// It holds no state and starts nothing. The node daemon and the controller
-// stand on it, each with caches of its own.
+// It has no state and no caches, and starts nothing.
 package kube

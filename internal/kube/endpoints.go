@@ -15,28 +15,28 @@ import (
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/network"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
-// EndpointOf reads the addresses of a DanmEp. One that cannot be read is an
-// error: to take it for "no address" would free an address in use.
-func EndpointOf(ep *v1.DanmEp) (claims.Endpoint, error) {
+// EndpointOf parses the addresses of a DanmEp. An unreadable address is an error, because to ignore
+// it would free an address in use.
+func EndpointOf(ep *v1.DanmEp) (status.Endpoint, error) {
 	v4, err := parseAddress(ep.Spec.Interface.Address)
 	if err != nil {
-		return claims.Endpoint{}, fmt.Errorf("spec.Interface.Address of DanmEp %s/%s: %w", ep.Namespace, ep.Name, err)
+		return status.Endpoint{}, fmt.Errorf("spec.Interface.Address of DanmEp %s/%s: %w", ep.Namespace, ep.Name, err)
 	}
 	v6, err := parseAddress(ep.Spec.Interface.AddressIPv6)
 	if err != nil {
-		return claims.Endpoint{}, fmt.Errorf("spec.Interface.AddressIPv6 of DanmEp %s/%s: %w", ep.Namespace, ep.Name, err)
+		return status.Endpoint{}, fmt.Errorf("spec.Interface.AddressIPv6 of DanmEp %s/%s: %w", ep.Namespace, ep.Name, err)
 	}
-	return claims.Endpoint{
+	return status.Endpoint{
 		Namespace: ep.Namespace, Name: ep.Name, UID: string(ep.UID), Pod: ep.Spec.Pod, PodUID: ep.Spec.PodUID,
 		NetworkUID: ep.Spec.NetworkUID, Node: ep.Spec.Host, ID: ep.Spec.EndpointID, V4: v4, V6: v6,
 	}, nil
 }
 
-// parseAddress reads an address with or without prefix length. DANM writes
-// "none" for an interface without.
+// parseAddress parses an address with or without prefix length. DANM writes "none" for an interface
+// without an address.
 func parseAddress(s string) (netip.Addr, error) {
 	if s == "" || s == "none" {
 		return netip.Addr{}, nil
@@ -47,9 +47,9 @@ func parseAddress(s string) (netip.Addr, error) {
 	return netip.ParseAddr(s)
 }
 
-// NetworkKeyOf names the network of a DanmEp; the UID is empty when DANM wrote it.
-// DANM leaves apiType empty for its first kind.
-func NetworkKeyOf(ep *v1.DanmEp) claims.Key {
+// NetworkKeyOf returns the network of a DanmEp. The UID is empty when DANM wrote the DanmEp; DANM
+// leaves apiType empty for DanmNets.
+func NetworkKeyOf(ep *v1.DanmEp) network.Key {
 	ref := network.Ref{Kind: ep.Spec.APIType, Name: ep.Spec.NetworkName}
 	if ref.Kind == "" {
 		ref.Kind = v1.KindDanmNet
@@ -57,21 +57,19 @@ func NetworkKeyOf(ep *v1.DanmEp) claims.Key {
 	if ref.Kind != v1.KindClusterNetwork {
 		ref.Namespace = ep.Namespace
 	}
-	return claims.Key{Ref: ref, UID: ep.Spec.NetworkUID}
+	return network.Key{Ref: ref, UID: ep.Spec.NetworkUID}
 }
 
-// MovedFrom returns the namespace and name that a DanmEp had before the controller moved
-// it out of a namespace in deletion.
+// MovedFrom returns the namespace and name of a DanmEp before the controller moved it out of a
+// namespace in deletion; false for one that was not moved.
 func MovedFrom(ep *v1.DanmEp) (from client.ObjectKey, moved bool) {
 	namespace, name, moved := strings.Cut(ep.Annotations[v1.MovedFromAnnotation], "/")
 	return client.ObjectKey{Namespace: namespace, Name: name}, moved
 }
 
-// RemoveEndpoint takes the node's finalizer off a DanmEp that was just read and
-// deletes it, unless another of its name has taken its place. Somebody may have
-// asked for its deletion before: then it goes with the finalizer. It reports whether
-// the DanmEp was still there, and returns an error that answers apierrors.IsConflict
-// when it changed since the read.
+// RemoveEndpoint removes the node's finalizer from a DanmEp that was just read and deletes it,
+// unless another one has its name. It reports whether the DanmEp still existed. Its error satisfies
+// apierrors.IsConflict when the DanmEp has changed since it was read.
 func RemoveEndpoint(ctx context.Context, c client.Client, ep *v1.DanmEp) (removed bool, err error) {
 	base := ep.DeepCopy()
 	if controllerutil.RemoveFinalizer(ep, v1.NodeFinalizer) {
@@ -79,7 +77,7 @@ func RemoveEndpoint(ctx context.Context, c client.Client, ep *v1.DanmEp) (remove
 		if err := c.Patch(ctx, ep, patch); apierrors.IsNotFound(err) {
 			return false, nil
 		} else if err != nil {
-			return false, fmt.Errorf("take finalizer off DanmEp %s/%s: %w", ep.Namespace, ep.Name, err)
+			return false, fmt.Errorf("remove finalizer of DanmEp %s/%s: %w", ep.Namespace, ep.Name, err)
 		}
 	}
 	if base.DeletionTimestamp != nil {

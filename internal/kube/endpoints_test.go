@@ -14,11 +14,11 @@ func TestParseAddress(t *testing.T) {
 		want         netip.Addr
 		wrong        bool
 	}{
-		"Empty":   {reason: "an interface without", text: ""},
-		"None":    {reason: "DANM's word for it", text: "none"},
-		"Prefix":  {reason: "as we write it", text: "10.0.0.5/24", want: netip.MustParseAddr("10.0.0.5")},
-		"Address": {reason: "without a length", text: "fd00::5", want: netip.MustParseAddr("fd00::5")},
-		"Rubbish": {reason: "must not be taken for none: the address would be freed", text: "10.0.0.500/24", wrong: true},
+		"Empty":   {reason: "The interface has no address.", text: ""},
+		"None":    {reason: "DANM writes none for no address.", text: "none"},
+		"Prefix":  {reason: "Our daemon writes a prefix length.", text: "10.0.0.5/24", want: netip.MustParseAddr("10.0.0.5")},
+		"Address": {reason: "An address may have no prefix length.", text: "fd00::5", want: netip.MustParseAddr("fd00::5")},
+		"Rubbish": {reason: "An unreadable address must be an error, or the address would be freed.", text: "10.0.0.500/24", wrong: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -21,8 +21,7 @@ func TestMain(m *testing.M) { apitest.Main(m) }
 // node is the node that tests run as.
 const node = "node-1"
 
-// connect returns a client with the rights that deployments/ gives the daemon,
-// and no more.
+// connect returns a client with the rights of the node daemon in deployments/.
 func connect(t *testing.T, env *apitest.Env) client.Client {
 	t.Helper()
 	scheme, err := NewScheme()
@@ -36,7 +35,7 @@ func connect(t *testing.T, env *apitest.Env) client.Client {
 	return c
 }
 
-// clusterNetwork creates a network with a name of its own and a /24.
+// clusterNetwork creates a network with a unique name and a /24.
 func clusterNetwork(t *testing.T, env *apitest.Env) *v1.ClusterNetwork {
 	t.Helper()
 	name := apitest.Name("net")
@@ -52,7 +51,7 @@ func clusterNetwork(t *testing.T, env *apitest.Env) *v1.ClusterNetwork {
 	return cn
 }
 
-// ref names a ClusterNetwork.
+// ref returns the reference of a ClusterNetwork.
 func ref(cn *v1.ClusterNetwork) network.Ref {
 	return network.Ref{Kind: v1.KindClusterNetwork, Name: cn.Name}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// NetworkKinds are the kinds of network objects.
+// NetworkKinds returns the kinds of network objects.
 func NetworkKinds() []string {
 	return []string{v1.KindClusterNetwork, v1.KindTenantNetwork, v1.KindDanmNet}
 }
@@ -28,7 +28,7 @@ func NewNetwork(kind string) (client.Object, error) {
 	case v1.KindDanmNet:
 		return &v1.DanmNet{}, nil
 	}
-	return nil, fmt.Errorf("%q is not a kind of network", kind)
+	return nil, fmt.Errorf("kind %q must be one of %v", kind, NetworkKinds())
 }
 
 // NewNetworkList returns an empty list of a kind of network.
@@ -41,10 +41,10 @@ func NewNetworkList(kind string) (client.ObjectList, error) {
 	case v1.KindDanmNet:
 		return &v1.DanmNetList{}, nil
 	}
-	return nil, fmt.Errorf("%q is not a kind of network", kind)
+	return nil, fmt.Errorf("kind %q must be one of %v", kind, NetworkKinds())
 }
 
-// NetworkKindOf names the kind of a network object; false for an object of another kind.
+// NetworkKindOf returns the kind of a network object; false for another object.
 func NetworkKindOf(obj client.Object) (string, bool) {
 	switch obj.(type) {
 	case *v1.ClusterNetwork:
@@ -57,7 +57,7 @@ func NetworkKindOf(obj client.Object) (string, bool) {
 	return "", false
 }
 
-// NetworkStatusOf returns the status inside a network object, or nil for another kind.
+// NetworkStatusOf returns a pointer to the status of a network object, or nil for another kind.
 func NetworkStatusOf(obj client.Object) *v1.NetworkStatus {
 	switch o := obj.(type) {
 	case *v1.ClusterNetwork:
@@ -70,54 +70,54 @@ func NetworkStatusOf(obj client.Object) *v1.NetworkStatus {
 	return nil
 }
 
-// ObjectKey is the object key of a network.
+// ObjectKey returns the object key of a network.
 func ObjectKey(ref network.Ref) client.ObjectKey {
 	return client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
 }
 
-// NetworkRefOf names an object of a kind.
+// NetworkRefOf returns the reference to an object of a kind.
 func NetworkRefOf(kind string, obj client.Object) network.Ref {
 	return network.Ref{Kind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }
 
-// PartialMetadata returns an empty metadata-only object of a kind of ours. Whoever
-// watches these is not sent a network's status with every claim.
+// PartialMetadata returns an empty metadata-only object of a kind of ours. A watch of these does
+// not receive the status of a network with every claim.
 func PartialMetadata(kind string) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1.SchemeGroupVersion().String(), Kind: kind},
 	}
 }
 
-// ParsedNetwork is what a network object meant at one version: a validated network, or
-// what is wrong with it.
+// ParsedNetwork is a network object at one version: a valid network, or the error of an invalid
+// one.
 type ParsedNetwork struct {
-	// Version is what it was read at.
+	// Version is the version that was parsed.
 	Version SpecVersion
 	// Network is nil when Err is not.
 	Network *network.Network
-	// Err names the field that is wrong; it wraps network.ErrInvalid.
+	// Err names the invalid field; it wraps network.ErrInvalid.
 	Err error
 }
 
-// ParseNetwork says what a network object means. Whoever attaches Pods asks the
-// TenantConfigs besides whether a TenantNetwork was assigned what it says.
+// ParseNetwork parses a network object. Whether a TenantNetwork's assignment is reserved is in the
+// status of TenantConfigs, which this function does not read.
 func ParseNetwork(obj client.Object) ParsedNetwork {
 	net, err := network.FromObject(obj)
 	return ParsedNetwork{Version: SpecVersionOf(obj), Network: net, Err: err}
 }
 
-// SpecVersion tells two readings of an object's spec apart. Writes of status leave
-// all of it alone. It is comparable.
+// SpecVersion identifies a version of an object's spec. Writes of the status do not change it. It
+// is comparable.
 type SpecVersion struct {
-	// UID tells the object from a former one of the same name.
+	// UID of the object.
 	UID types.UID
 	// Generation of the spec.
 	Generation int64
-	// Deleting says that it has a deletion timestamp.
+	// Deleting is true when the object has a deletion timestamp.
 	Deleting bool
 }
 
-// SpecVersionOf reads an object's metadata, which is enough.
+// SpecVersionOf returns the version of an object or of its metadata.
 func SpecVersionOf(obj client.Object) SpecVersion {
 	return SpecVersion{UID: obj.GetUID(), Generation: obj.GetGeneration(), Deleting: obj.GetDeletionTimestamp() != nil}
 }

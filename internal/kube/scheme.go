@@ -28,8 +28,8 @@ func NewScheme() (*runtime.Scheme, error) {
 	return s, nil
 }
 
-// NewMapper maps those kinds to resources without asking the API server:
-// discovery is one more thing that could be away when a program starts.
+// NewMapper maps those kinds to resources without discovery, so that a program starts while the API
+// server is unreachable.
 func NewMapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	core, apps, ours := corev1.SchemeGroupVersion, appsv1.SchemeGroupVersion, v1.SchemeGroupVersion()
@@ -54,7 +54,7 @@ func NewMapper() meta.RESTMapper {
 // NetworkAttachmentDefinitionVersion is the apiVersion of NetworkAttachmentDefinitions.
 const NetworkAttachmentDefinitionVersion = "k8s.cni.cncf.io/v1"
 
-// addNetworkAttachmentDefinitions maps the kind, whose resource cannot be guessed from it.
+// addNetworkAttachmentDefinitions maps the kind, whose resource name does not follow from it.
 func addNetworkAttachmentDefinitions(m *meta.DefaultRESTMapper) {
 	v := schema.GroupVersion{Group: "k8s.cni.cncf.io", Version: "v1"}
 	m.AddSpecific(v.WithKind(network.KindNetworkAttachmentDefinition), v.WithResource("network-attachment-definitions"),

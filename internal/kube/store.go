@@ -15,20 +15,20 @@ import (
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/network"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
-// Store reads and writes networks for ipam/claims, one request per call, never
-// from a cache and never repeated here.
+// Store reads and writes networks for address allocator and ipam/gc. Each call is one request to the API server,
+// without a cache and without a retry.
 type Store struct {
 	client client.Client
 }
 
-// NewStore returns a store over a client that reads from the API server.
+// NewStore returns a store over a client without a cache.
 func NewStore(c client.Client) *Store { return &Store{client: c} }
 
-// Get implements claims.Store.
-func (s *Store) Get(ctx context.Context, ref network.Ref) (*claims.Object, error) {
+// Get implements allocator.Store.
+func (s *Store) Get(ctx context.Context, ref network.Ref) (*status.Object, error) {
 	obj, err := NewNetwork(ref.Kind)
 	if err != nil {
 		return nil, err
@@ -39,9 +39,9 @@ func (s *Store) Get(ctx context.Context, ref network.Ref) (*claims.Object, error
 	return ObjectOf(ref, obj), nil
 }
 
-// Update implements claims.Store. The UID goes along: the API server refuses it
-// as a conflict when the object is another one.
-func (s *Store) Update(ctx context.Context, o *claims.Object) (*claims.Object, error) {
+// Update implements allocator.Store. It sends the UID, so that the API server returns a conflict for
+// another object of the same name.
+func (s *Store) Update(ctx context.Context, o *status.Object) (*status.Object, error) {
 	obj, err := NewNetwork(o.Ref.Kind)
 	if err != nil {
 		return nil, err
@@ -50,24 +50,24 @@ func (s *Store) Update(ctx context.Context, o *claims.Object) (*claims.Object, e
 	obj.SetName(o.Ref.Name)
 	obj.SetUID(types.UID(o.UID))
 	obj.SetResourceVersion(o.ResourceVersion)
-	status := NetworkStatusOf(obj)
+	current := NetworkStatusOf(obj)
 	if kept, ok := o.Extra.(preservedFields); ok {
-		kept.status.DeepCopyInto(status)
+		kept.status.DeepCopyInto(current)
 		obj.SetFinalizers(kept.finalizers)
 		obj.SetLabels(kept.labels)
 		obj.SetAnnotations(kept.annotations)
 		obj.SetOwnerReferences(kept.owners)
 	}
-	status.IPAM, status.Allocated, status.Capacity = o.IPAM, o.Allocated, o.Capacity
+	current.IPAM, current.Allocated, current.Capacity = o.IPAM, o.Allocated, o.Capacity
 	if err := s.client.Status().Update(ctx, obj); err != nil {
 		return nil, storeError("update status of", o.Ref, err)
 	}
 	return ObjectOf(o.Ref, obj), nil
 }
 
-// Protect implements claims.Store: a merge patch that holds only metadata, with
-// UID and resourceVersion as preconditions. Finalizers of others stay.
-func (s *Store) Protect(ctx context.Context, o *claims.Object, on bool) (*claims.Object, error) {
+// Protect implements allocator.Store by a merge patch of metadata with UID and resourceVersion as
+// preconditions. It keeps the finalizers of others.
+func (s *Store) Protect(ctx context.Context, o *status.Object, on bool) (*status.Object, error) {
 	obj, err := NewNetwork(o.Ref.Kind)
 	if err != nil {
 		return nil, err
@@ -95,12 +95,11 @@ func (s *Store) Protect(ctx context.Context, o *claims.Object, on bool) (*claims
 // are of one snapshot.
 const endpointPageSize = 500
 
-// Endpoints implements claims.Store. No resourceVersion is sent, which makes the
-// list consistent (Kubernetes API concepts, "Semantics for get and list"). It
-// selects by network name on the API server, because a DanmEp that DANM wrote
-// has no UID to select by.
-func (s *Store) Endpoints(ctx context.Context, ref network.Ref) ([]claims.Endpoint, error) {
-	var found []claims.Endpoint
+// Endpoints implements allocator.Store. It sends no resourceVersion, which makes the list consistent
+// (Kubernetes API concepts, "Semantics for get and list"). The API server selects by network name,
+// because a DanmEp that DANM wrote has no network UID.
+func (s *Store) Endpoints(ctx context.Context, ref network.Ref) ([]status.Endpoint, error) {
+	var found []status.Endpoint
 	opts := client.ListOptions{Namespace: ref.Namespace, Limit: endpointPageSize}
 	client.MatchingFields{"spec.NetworkName": ref.Name}.ApplyToList(&opts)
 	for {
@@ -124,8 +123,7 @@ func (s *Store) Endpoints(ctx context.Context, ref network.Ref) ([]claims.Endpoi
 	}
 }
 
-// isOnNetwork reports whether the DanmEp is of this network. DANM leaves apiType
-// empty for its first kind.
+// isOnNetwork reports whether a DanmEp is on this network. DANM leaves apiType empty for DanmNets.
 func isOnNetwork(ep *v1.DanmEp, ref network.Ref) bool {
 	kind := ep.Spec.APIType
 	if kind == "" {
@@ -135,9 +133,9 @@ func isOnNetwork(ep *v1.DanmEp, ref network.Ref) bool {
 		(ref.Namespace == "" || ep.Namespace == ref.Namespace)
 }
 
-// preservedFields is what Store keeps in claims.Object.Extra: what a PUT of status must
-// repeat, since it replaces all of it, and what it does not change and must repeat all the
-// same: who applied a label or an annotation that is missing in it would own it no longer.
+// preservedFields is what Store keeps in status.Object.Extra. An update of the status must repeat
+// the rest of the status, because it replaces all of it. It must also repeat the metadata that it
+// does not change, because a field that is missing in an update loses its server-side apply owner.
 type preservedFields struct {
 	status              v1.NetworkStatus
 	finalizers          []string
@@ -145,21 +143,21 @@ type preservedFields struct {
 	owners              []metav1.OwnerReference
 }
 
-// ObjectOf translates an object that was just read or written for ipam/claims.
-func ObjectOf(ref network.Ref, obj client.Object) *claims.Object {
+// ObjectOf converts a network object to that of package status.
+func ObjectOf(ref network.Ref, obj client.Object) *status.Object {
 	m := ParseNetwork(obj)
-	status := *NetworkStatusOf(obj)
+	current := *NetworkStatusOf(obj)
 	kept := preservedFields{
-		status: status, finalizers: obj.GetFinalizers(),
+		status: current, finalizers: obj.GetFinalizers(),
 		labels: obj.GetLabels(), annotations: obj.GetAnnotations(), owners: obj.GetOwnerReferences(),
 	}
 	kept.status.IPAM = nil
-	return &claims.Object{
+	return &status.Object{
 		Ref: ref, UID: string(obj.GetUID()),
 		Generation: obj.GetGeneration(), ResourceVersion: obj.GetResourceVersion(),
 		Deleting: m.Version.Deleting, Protected: hasInUseFinalizer(obj),
 		Network: m.Network, Invalid: m.Err,
-		IPAM: status.IPAM, Allocated: status.Allocated, Capacity: status.Capacity,
+		IPAM: current.IPAM, Allocated: current.Allocated, Capacity: current.Capacity,
 		Extra: kept,
 	}
 }
@@ -169,15 +167,13 @@ func hasInUseFinalizer(obj client.Object) bool {
 	return slices.Contains(obj.GetFinalizers(), v1.InUseFinalizer)
 }
 
-// storeError gives an API server's error the meaning that claims know.
+// storeError wraps an API server's error in the error that package allocator expects.
 func storeError(verb string, ref network.Ref, err error) error {
 	switch {
 	case apierrors.IsConflict(err):
-		err = fmt.Errorf("%w: %w", claims.ErrConflict, err)
+		err = fmt.Errorf("%w: %w", status.ErrConflict, err)
 	case apierrors.IsNotFound(err):
-		err = fmt.Errorf("%w: %w", claims.ErrNotFound, err)
+		err = fmt.Errorf("%w: %w", status.ErrNotFound, err)
 	}
 	return fmt.Errorf("%s %s: %w", verb, ref, err)
 }
-
-var _ claims.Store = (*Store)(nil)

@@ -15,11 +15,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/status"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// claim is a status with one address held by a node.
+// claim returns a status with one address that a node holds.
 func claim() *v1.IPAMStatus {
 	return &v1.IPAMStatus{
 		V4:   &v1.AddressBitmap{CIDR: "10.9.0.0/24", Cursor: "10.9.0.2", Pages: map[string]string{"0": "Ag=="}},
@@ -44,7 +44,7 @@ func TestStoreWritesOnlyAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if o.IPAM != nil {
-		t.Errorf("a network that nobody wrote to has IPAM %+v, want unknown", o.IPAM)
+		t.Errorf("a network without a writer has IPAM %+v, want unknown", o.IPAM)
 	}
 	o.IPAM, o.Allocated, o.Capacity = claim(), 1, 254
 	written, err := store.Update(t.Context(), o)
@@ -78,12 +78,12 @@ func TestStoreRefusesWhatIsNotTheNewest(t *testing.T) {
 	store := NewStore(connect(t, env))
 	cases := map[string]struct {
 		reason string
-		change func(*testing.T, *v1.ClusterNetwork, *claims.Object)
+		change func(*testing.T, *v1.ClusterNetwork, *status.Object)
 		want   error
 	}{
 		"Written": {
-			reason: "another node has claimed since the read",
-			change: func(t *testing.T, _ *v1.ClusterNetwork, o *claims.Object) {
+			reason: "Another node has claimed since the read.",
+			change: func(t *testing.T, _ *v1.ClusterNetwork, o *status.Object) {
 				t.Helper()
 				other := *o
 				other.IPAM = claim()
@@ -91,11 +91,11 @@ func TestStoreRefusesWhatIsNotTheNewest(t *testing.T) {
 					t.Fatal(err)
 				}
 			},
-			want: claims.ErrConflict,
+			want: status.ErrConflict,
 		},
 		"Recreated": {
-			reason: "the network was made anew under its old name",
-			change: func(t *testing.T, cn *v1.ClusterNetwork, _ *claims.Object) {
+			reason: "The network was deleted and created again.",
+			change: func(t *testing.T, cn *v1.ClusterNetwork, _ *status.Object) {
 				t.Helper()
 				if err := env.Client.Delete(t.Context(), cn); err != nil {
 					t.Fatal(err)
@@ -105,17 +105,17 @@ func TestStoreRefusesWhatIsNotTheNewest(t *testing.T) {
 					t.Fatal(err)
 				}
 			},
-			want: claims.ErrConflict,
+			want: status.ErrConflict,
 		},
 		"Deleted": {
-			reason: "the network is gone",
-			change: func(t *testing.T, cn *v1.ClusterNetwork, _ *claims.Object) {
+			reason: "The network was deleted.",
+			change: func(t *testing.T, cn *v1.ClusterNetwork, _ *status.Object) {
 				t.Helper()
 				if err := env.Client.Delete(t.Context(), cn); err != nil {
 					t.Fatal(err)
 				}
 			},
-			want: claims.ErrNotFound,
+			want: status.ErrNotFound,
 		},
 	}
 	for name, tc := range cases {
@@ -166,7 +166,7 @@ func TestStoreProtects(t *testing.T) {
 			t.Fatal(err)
 		}
 		if o.Protected != on {
-			t.Errorf("after Protect(%t) the object says %t", on, o.Protected)
+			t.Errorf("after Protect(%t) the object has Protected %t", on, o.Protected)
 		}
 		got := &v1.ClusterNetwork{}
 		if err := env.Client.Get(t.Context(), ObjectKey(ref(cn)), got); err != nil {
@@ -207,7 +207,7 @@ func TestStoreListsTheEndpointsOfOneNetwork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []claims.Endpoint{
+	want := []status.Endpoint{
 		{Namespace: ns, Name: "danms", UID: danms, Pod: "p", PodUID: "uid-of-p", Node: node, ID: "danms", V4: netip.MustParseAddr("10.9.0.8")},
 		{Namespace: ns, Name: "ours", UID: ours, Pod: "p", PodUID: "uid-of-p", NetworkUID: string(cn.UID), Node: node, ID: "ours",
 			V4: netip.MustParseAddr("10.9.0.7"), V6: netip.MustParseAddr("fd00::7")},

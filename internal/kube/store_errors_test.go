@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/patchbay-cni/patchbay/internal/network"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
 func TestStoreErrorsKeepTheirMeaning(t *testing.T) {
@@ -21,9 +21,9 @@ func TestStoreErrorsKeepTheirMeaning(t *testing.T) {
 		err                error
 		conflict, notFound bool
 	}{
-		"Conflict": {reason: "somebody wrote first", err: apierrors.NewConflict(resource, "x", errors.New("plain")), conflict: true},
-		"Gone":     {reason: "the network was deleted", err: apierrors.NewNotFound(resource, "x"), notFound: true},
-		"Lost":     {reason: "neither: the write may have been applied", err: apierrors.NewTimeoutError("x", 1)},
+		"Conflict": {reason: "Another client wrote first.", err: apierrors.NewConflict(resource, "x", errors.New("plain")), conflict: true},
+		"Gone":     {reason: "The network was deleted.", err: apierrors.NewNotFound(resource, "x"), notFound: true},
+		"Lost":     {reason: "After a lost reply the write may have been applied.", err: apierrors.NewTimeoutError("x", 1)},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -32,7 +32,7 @@ func TestStoreErrorsKeepTheirMeaning(t *testing.T) {
 			if !errors.Is(got, tc.err) {
 				t.Errorf("%s: %v lost its cause %v", tc.reason, got, tc.err)
 			}
-			if errors.Is(got, claims.ErrConflict) != tc.conflict || errors.Is(got, claims.ErrNotFound) != tc.notFound {
+			if errors.Is(got, status.ErrConflict) != tc.conflict || errors.Is(got, status.ErrNotFound) != tc.notFound {
 				t.Errorf("%s: %v is taken for something else", tc.reason, got)
 			}
 		})

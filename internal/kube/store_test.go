@@ -14,7 +14,7 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// A network that breaks a rule is still an object with addresses to release.
+// An invalid network still has addresses to release.
 func TestStoreReadsInvalidNetworks(t *testing.T) {
 	t.Parallel()
 	cn := &v1.ClusterNetwork{

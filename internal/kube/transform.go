@@ -12,9 +12,8 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// StripUnusedFields takes from a cached object what no program reads: managedFields can be
-// larger than all the rest, and kubectl's annotation repeats the spec. It is a
-// cache.TransformFunc.
+// StripUnusedFields removes from a cached object what no program reads: managedFields can be larger
+// than the rest, and kubectl's annotation repeats the spec. It is a cache.TransformFunc.
 func StripUnusedFields(obj any) (any, error) {
 	if o, ok := obj.(metav1.Object); ok {
 		o.SetManagedFields(nil)
@@ -25,7 +24,8 @@ func StripUnusedFields(obj any) (any, error) {
 	return obj, nil
 }
 
-// StripNodeNetwork keeps the names and addresses of the NICs, for VTEPs.
+// StripNodeNetwork keeps of a NodeNetwork the names and addresses of its NICs. It is a
+// cache.TransformFunc.
 func StripNodeNetwork(obj any) (any, error) {
 	nn, ok := obj.(*v1.NodeNetwork)
 	if !ok {
@@ -39,8 +39,8 @@ func StripNodeNetwork(obj any) (any, error) {
 	return StripUnusedFields(nn)
 }
 
-// NodeNICAddresses returns the addresses of the nodes' NICs, which no Pod may get. Those that
-// cannot be read are left out.
+// NodeNICAddresses returns the addresses of the nodes' NICs, which no Pod may get. It leaves out
+// unreadable ones.
 func NodeNICAddresses(nodes []v1.NodeNetwork) []netip.Addr {
 	var all []netip.Addr
 	for i := range nodes {
@@ -55,9 +55,9 @@ func NodeNICAddresses(nodes []v1.NodeNetwork) []netip.Addr {
 	return all
 }
 
-// ReservedNodeAddresses are those of the nodes' addresses that lie in a network's subnets, whatever NIC
-// they are on: a switch may join that NIC's segment and the network's VLAN, and no Pod
-// answers a node whose address it has itself.
+// ReservedNodeAddresses returns those of the nodes' NIC addresses that are in a network's subnets,
+// on whatever NIC: a switch may join that NIC's segment and the network's VLAN, and a Pod cannot
+// answer a node whose address it has.
 func ReservedNodeAddresses(n *network.Network, nics []netip.Addr) []netip.Addr {
 	var in []netip.Addr
 	for _, a := range nics {

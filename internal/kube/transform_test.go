@@ -24,9 +24,9 @@ func TestReservedNodeAddresses(t *testing.T) {
 		net    network.Network
 		want   []string
 	}{
-		"Four":   {reason: "a node's address is reserved where it is in the subnet, and nowhere else", net: network.Network{V4: four}, want: []string{"10.0.0.7"}},
-		"Both":   {reason: "each family has its own", net: network.Network{V4: four, V6: six}, want: []string{"10.0.0.7", "fd00::7"}},
-		"Layer2": {reason: "no subnet, nothing to reserve"},
+		"Four":   {reason: "A node's address is reserved only in the subnet that contains it.", net: network.Network{V4: four}, want: []string{"10.0.0.7"}},
+		"Both":   {reason: "Each family has its own subnet.", net: network.Network{V4: four, V6: six}, want: []string{"10.0.0.7", "fd00::7"}},
+		"Layer2": {reason: "A network without a subnet has no reserved addresses."},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

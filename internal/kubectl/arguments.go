@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// clusterArgument is what verbs about clusters of a hub want.
+// clusterArgument describes the argument of verbs about one Cluster.
 const clusterArgument = "the name of one Cluster, such as east"
 
-// exactlyOneArgument wants what, and nothing else.
+// exactlyOneArgument rejects any other number of arguments with a description of the one.
 func exactlyOneArgument(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != 1 {
@@ -22,9 +22,9 @@ func exactlyOneArgument(what string) cobra.PositionalArgs {
 	}
 }
 
-// commandWithYes is the command as it was called, with --yes: what a dry run prints for the user to run.
-// Of the flags it has its own and those of kubectl that say which hub is meant, and as whom; the
-// others may have credentials in them.
+// commandWithYes returns the command as it was called, plus --yes, for the user to run after a dry
+// run. It has the named flags and those of kubectl that select the hub and the user. It has no
+// other flags, because those may contain credentials.
 func commandWithYes(cmd *cobra.Command, args []string, own ...string) string {
 	words := append([]string{cmd.CommandPath()}, args...)
 	for _, name := range append(own, "kubeconfig", "context", "cluster", "user", "server", "namespace", "as") {
@@ -35,7 +35,7 @@ func commandWithYes(cmd *cobra.Command, args []string, own ...string) string {
 	return strings.Join(append(words, "--yes"), " ")
 }
 
-// shellQuote is a value as a shell takes it.
+// shellQuote quotes a value for a shell where it must be quoted.
 func shellQuote(value string) string {
 	if strings.ContainsAny(value, " \t\n\"'`$&|;<>()*?[]{}!#~\\") {
 		return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"

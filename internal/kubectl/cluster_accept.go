@@ -17,32 +17,33 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/invite"
 )
 
-// newAccept is the verb that lets a cluster in.
-func newAccept(ctx context.Context, a *kubeFlags) *cobra.Command {
+// newAccept is the verb `cluster accept`.
+func newAccept(f *factory) *cobra.Command {
 	return &cobra.Command{
 		Use:   "accept NAME",
-		Short: "Let a cluster's agent in at this hub",
-		Long: "Sets spec.accepted of the Cluster at the hub, and makes the Cluster if there is none. The hub then\n" +
-			"signs the certificate of whoever has a join token of that name.",
-		Args: exactlyOneArgument(clusterArgument),
+		Short: "Accept a cluster at this hub",
+		Long: "Sets spec.accepted of the Cluster at the hub, and creates the Cluster if it does not exist. The hub\n" +
+			"then signs the certificate of an agent that has a join token of that name.",
+		Args:              exactlyOneArgument(clusterArgument),
+		ValidArgsFunction: firstArgument(f.clusterNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := invite.ValidateClusterName(args[0]); err != nil {
 				return err
 			}
-			c, _, err := a.openPlacement()
+			c, _, err := f.placementClient()
 			if err != nil {
 				return err
 			}
-			if err := acceptCluster(ctx, c, args[0]); err != nil {
+			if err := acceptCluster(cmd.Context(), c, args[0]); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is accepted\n", args[0])
+			_, err = fmt.Fprintf(f.Out, "%s is accepted\n", args[0])
 			return err
 		},
 	}
 }
 
-// acceptCluster lets a cluster in; of a Cluster that is there it changes nothing else.
+// acceptCluster sets spec.accepted, and no other field of a Cluster that exists.
 func acceptCluster(ctx context.Context, c client.Client, name string) error {
 	cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ClusterSpec{Accepted: true}}
 	err := c.Create(ctx, cluster, client.FieldOwner(fieldOwner))
@@ -51,10 +52,10 @@ func acceptCluster(ctx context.Context, c client.Client, name string) error {
 	}
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"accepted": true}})
 	if err != nil {
-		return fmt.Errorf("write patch: %w", err)
+		return fmt.Errorf("encode patch: %w", err)
 	}
 	if err := c.Patch(ctx, cluster, client.RawPatch(types.MergePatchType, patch)); err != nil {
-		return fmt.Errorf("accept %s: %w", name, err)
+		return fmt.Errorf("accept Cluster %s: %w", name, err)
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
@@ -25,8 +25,8 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// A person makes a token, joins with what is printed, accepts, and lists; here hub and
-// cluster are one API server.
+// A user creates a token, runs the printed join command, accepts the cluster and lists it. The hub and
+// the cluster are one API server here.
 func TestAClusterJoins(t *testing.T) {
 	t.Parallel()
 	env := apitest.Start(t)
@@ -55,7 +55,7 @@ func TestAClusterJoins(t *testing.T) {
 	if command == nil {
 		t.Fatalf("no command in %q", printed)
 	}
-	for range 2 { // it is safe to repeat
+	for range 2 { // joining again changes nothing
 		if out, err := do(strings.Fields(command[1])...); err != nil || !strings.Contains(out, "asks to join as east") {
 			t.Fatalf("%q, %v", out, err)
 		}
@@ -69,7 +69,7 @@ func TestAClusterJoins(t *testing.T) {
 	}
 	other := strings.Fields(strings.Replace(command[1], "join east", "join west", 1))
 	if _, err := do(other...); err == nil || !strings.Contains(err.Error(), "this cluster is east") {
-		t.Errorf("got %v: east must not become west by mistake", err)
+		t.Errorf("join as another cluster without --force: got %v, want an error", err)
 	}
 	if _, err := do(append(other, "--force")...); err != nil {
 		t.Error(err)
@@ -90,8 +90,8 @@ func TestAClusterJoins(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 2 { // so is leaving
-		if out, err := do("cluster", "leave"); err != nil || !strings.Contains(out, "the agent is gone") {
+	for range 2 { // leaving again changes nothing
+		if out, err := do("cluster", "leave"); err != nil || !strings.Contains(out, "the agent is removed") {
 			t.Errorf("%q, %v", out, err)
 		}
 	}
@@ -101,25 +101,31 @@ func TestAClusterJoins(t *testing.T) {
 	for name, role := range bindings {
 		err := env.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: name}, &rbacv1.RoleBinding{})
 		if gone := apierrors.IsNotFound(err); gone != (role == "patchbay-agent-placeable") || !gone && err != nil {
-			t.Errorf("RoleBinding %s to %s after leave: %v, want only the agent's own to be gone", name, role, err)
+			t.Errorf("RoleBinding %s to %s after leave: %v, want only the agent's own to be deleted", name, role, err)
 		}
 	}
 	if err := env.Client.Get(ctx, client.ObjectKey{Name: agentNamespace}, &corev1.Namespace{}); err != nil {
-		t.Errorf("the namespace, in which others may be, after leave: %v", err)
+		t.Errorf("the agent's namespace after leave: %v, want it kept", err)
 	}
 	if out, err := do("cluster", "list"); err != nil || !strings.Contains(out, "east") {
 		t.Errorf("%q, %v", out, err)
 	}
+	if out, err := do("__complete", "cluster", "accept", "ea"); err != nil || !strings.HasPrefix(out, "east\n") {
+		t.Errorf("completion of a Cluster's name: %q, %v", out, err)
+	}
+	if out, err := do("cluster", "list", "-o", "name"); err != nil || out != "cluster.placement.patchbay.io/east\n" {
+		t.Errorf("list of names: %q, %v", out, err)
+	}
 }
 
-// accept changes nothing else of a Cluster that is there.
+// `cluster accept` changes no other field of a Cluster that exists.
 func TestAcceptKeepsTheRest(t *testing.T) {
 	t.Parallel()
 	env := apitest.Start(t)
 	if err := hub.Install(t.Context(), env.Config); err != nil {
 		t.Fatal(err)
 	}
-	c, _, err := (&kubeFlags{rules: rulesOf(env)}).openPlacement()
+	c, _, err := adminFactory(env).placementClient()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +145,9 @@ func TestAcceptKeepsTheRest(t *testing.T) {
 	}
 }
 
-// rulesOf reads the admin's kubeconfig.
-func rulesOf(env *apitest.Env) *clientcmd.ClientConfigLoadingRules {
-	return &clientcmd.ClientConfigLoadingRules{ExplicitPath: env.ControlPlane.AdminKubeconfig()}
+// adminFactory returns a factory with the admin's kubeconfig.
+func adminFactory(env *apitest.Env) *factory {
+	f := newFactory(genericiooptions.NewTestIOStreamsDiscard())
+	*f.config.KubeConfig = env.ControlPlane.AdminKubeconfig()
+	return f
 }

@@ -38,22 +38,23 @@ const (
 	tokenSecretName       = "patchbay-agent-token"
 )
 
-// joinOptions is what `cluster join` is asked to do.
+// joinOptions are the argument and the flags of `cluster join`.
 type joinOptions struct {
-	cluster, hub, token string // several addresses of the hub have commas between them
+	cluster, hub, token string // hub has one or several comma-separated addresses
 	ca                  string // base64 of PEM
 	proxy, image        string
 	tokenAuth, force    bool
 }
 
-// newJoin is the verb that installs the agent.
-func newJoin(ctx context.Context, a *kubeFlags) *cobra.Command {
+// newJoin is the verb `cluster join`.
+func newJoin(f *factory) *cobra.Command {
 	j := &joinOptions{}
 	cmd := &cobra.Command{
 		Use:   "join NAME",
-		Short: "Install the agent in this cluster and have it join a hub",
-		Long: "Installs patchbay-agent in the cluster of the kubeconfig, with what `kubectl patchbay hub token` printed\n" +
-			"at the hub. The agent dials the hub; nothing ever dials the agent. It is safe to repeat.",
+		Short: "Install the agent in this cluster, which then joins a hub",
+		Long: "Installs patchbay-agent in the cluster of the kubeconfig. `kubectl patchbay hub token` at the hub prints\n" +
+			"the values of the flags. The agent connects to the hub; the hub never connects to the agent. It is safe to\n" +
+			"repeat this command.",
 		Example: "  kubectl --context=east patchbay cluster join east --hub=https://hub.example.com:6443 --join-token=... --ca=...",
 		Args:    exactlyOneArgument(clusterArgument),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -61,67 +62,67 @@ func newJoin(ctx context.Context, a *kubeFlags) *cobra.Command {
 			if err := j.validate(); err != nil {
 				return err
 			}
-			c, _, err := a.openPlacement()
+			c, _, err := f.placementClient()
 			if err != nil {
 				return err
 			}
-			if err := j.install(ctx, c); err != nil {
+			if err := j.install(cmd.Context(), c); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "the agent is installed and asks to join as %s\n", j.cluster)
+			_, err = fmt.Fprintf(f.Out, "the agent is installed and asks to join as %s\n", j.cluster)
 			return err
 		},
 	}
-	f := cmd.Flags()
-	f.StringVar(&j.hub, "hub", "", "the hub's address, such as https://hub.example.com:6443; with commas between them several, of which one answers")
-	f.StringVar(&j.token, "join-token", "", "the join token")
-	f.StringVar(&j.ca, "ca", "", "the hub's certificate authority, base64 of PEM; default: those that the agent's image knows")
-	f.StringVar(&j.proxy, "proxy", "", "the proxy on the way to the hub, such as http://user:password@proxy.example:3128")
-	f.BoolVar(&j.tokenAuth, "token-auth", false, "the agent has short-lived tokens, not a certificate: for a load balancer on the way that ends TLS")
-	f.StringVar(&j.image, "image", "patchbay.local/patchbay-agent:devel", "the agent's image")
-	f.BoolVar(&j.force, "force", false, "also where an agent of another cluster or hub is installed")
+	flags := cmd.Flags()
+	flags.StringVar(&j.hub, "hub", "", "the hub's address, such as https://hub.example.com:6443, or several comma-separated addresses")
+	flags.StringVar(&j.token, "join-token", "", "the join token")
+	flags.StringVar(&j.ca, "ca", "", "the hub's certificate authority, base64 of PEM; default: the certificate authorities in the agent's image")
+	flags.StringVar(&j.proxy, "proxy", "", "the proxy by which the agent reaches the hub, such as http://user:password@proxy.example:3128")
+	flags.BoolVar(&j.tokenAuth, "token-auth", false, "the agent uses short-lived tokens, not a certificate, because a load balancer in front of the hub terminates TLS")
+	flags.StringVar(&j.image, "image", "patchbay.local/patchbay-agent:devel", "the agent's image")
+	flags.BoolVar(&j.force, "force", false, "replace an installed agent of another cluster name or hub")
 	return cmd
 }
 
-// validate says what is wrong with the flags, all at once.
+// validate returns all errors of the argument and the flags.
 func (j *joinOptions) validate() error {
 	errs := []error{invite.ValidateClusterName(j.cluster)}
 	for _, address := range j.hubAddresses() {
 		if u, err := url.Parse(address); err != nil || u.Scheme != "https" || u.Host == "" {
-			errs = append(errs, fmt.Errorf("flag --hub: %q is no address such as https://hub.example.com:6443", address))
+			errs = append(errs, fmt.Errorf("flag --hub: must be an address such as https://hub.example.com:6443: got %q", address))
 		}
 	}
 	if !tokenForm.MatchString(j.token) {
-		errs = append(errs, errors.New("flag --join-token: want what `kubectl patchbay hub token` printed, such as abcdef.0123456789abcdef"))
+		errs = append(errs, errors.New("flag --join-token: must be a token that `kubectl patchbay hub token` prints, such as abcdef.0123456789abcdef"))
 	}
 	if _, err := j.caPEM(); err != nil {
 		errs = append(errs, err)
 	}
 	if u, err := url.Parse(j.proxy); err != nil || j.proxy != "" && u.Host == "" {
-		errs = append(errs, errors.New("flag --proxy: want an address such as http://proxy.example:3128"))
+		errs = append(errs, errors.New("flag --proxy: must be an address such as http://proxy.example:3128"))
 	}
 	if j.image == "" {
-		errs = append(errs, errors.New("flag --image: want the agent's image"))
+		errs = append(errs, errors.New("flag --image: must be the agent's image"))
 	}
 	return errors.Join(errs...)
 }
 
-// tokenForm is what a bootstrap token looks like.
+// tokenForm is the form of a bootstrap token.
 var tokenForm = regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
 
-// hubAddresses are the hub's, in the order in which they are tried.
+// hubAddresses returns the hub's addresses, in the order in which the agent tries them.
 func (j *joinOptions) hubAddresses() []string { return strings.Split(j.hub, ",") }
 
-// caPEM is the authority as PEM.
+// caPEM returns the certificate authority as PEM.
 func (j *joinOptions) caPEM() ([]byte, error) {
 	ca, err := base64.StdEncoding.DecodeString(j.ca)
 	if err != nil {
-		return nil, fmt.Errorf("flag --ca: want base64: %w", err)
+		return nil, fmt.Errorf("flag --ca: must be base64: %w", err)
 	}
 	return ca, nil
 }
 
-// install applies the agent's manifests and the way to the hub.
+// install applies the agent's manifests and the Secret with the hub's kubeconfig.
 func (j *joinOptions) install(ctx context.Context, c client.Client) error {
 	if err := j.checkExistingAgent(ctx, c); err != nil {
 		return err
@@ -139,8 +140,8 @@ func (j *joinOptions) install(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// checkExistingAgent refuses where an agent works for another hub or under another name; with
-// force it takes away the credential that the agent has from there.
+// checkExistingAgent returns an error if an agent of another hub or cluster name is installed. With
+// force it deletes that agent's credentials instead.
 func (j *joinOptions) checkExistingAgent(ctx context.Context, c client.Client) error {
 	if j.force {
 		return deleteCredentials(ctx, c)
@@ -154,17 +155,17 @@ func (j *joinOptions) checkExistingAgent(ctx context.Context, c client.Client) e
 	}
 	was, err := clientcmd.Load(secret.Data["kubeconfig"])
 	if err != nil {
-		return fmt.Errorf("read the kubeconfig in Secret %s/%s (use --force to write it anew): %w", agentNamespace, hubSecretName, err)
+		return fmt.Errorf("read the kubeconfig in Secret %s/%s (use --force to replace it): %w", agentNamespace, hubSecretName, err)
 	}
 	for name, cluster := range was.Clusters {
 		if name != j.cluster || !slices.Contains(j.hubAddresses(), cluster.Server) {
-			return fmt.Errorf("this cluster is %s of the hub %s, and its agent would leave that: use --force if it is to", name, cluster.Server)
+			return fmt.Errorf("this cluster is %s of the hub %s already: use --force to move its agent to the new name and hub", name, cluster.Server)
 		}
 	}
 	return nil
 }
 
-// deleteCredentials takes away what the agent proves itself with at its hub.
+// deleteCredentials deletes the Secrets with which the agent authenticates itself at its hub.
 func deleteCredentials(ctx context.Context, c client.Client) error {
 	for _, name := range []string{certificateSecretName, tokenSecretName} {
 		old := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: agentNamespace, Name: name}}
@@ -175,7 +176,7 @@ func deleteCredentials(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// manifests are what is applied, in this order: the Deployment comes last.
+// manifests returns the objects in the order in which they are applied. The Deployment is last.
 func (j *joinOptions) manifests() ([]*unstructured.Unstructured, error) {
 	secret, err := j.hubSecret()
 	if err != nil {
@@ -192,7 +193,7 @@ func (j *joinOptions) manifests() ([]*unstructured.Unstructured, error) {
 	return append(objects[:len(objects)-1], secret, last), nil
 }
 
-// hubSecret is the way to the hub, as a kubeconfig.
+// hubSecret returns the Secret with the kubeconfig of the hub.
 func (j *joinOptions) hubSecret() (*unstructured.Unstructured, error) {
 	ca, err := j.caPEM()
 	if err != nil {
@@ -214,11 +215,11 @@ func (j *joinOptions) hubSecret() (*unstructured.Unstructured, error) {
 	}}, nil
 }
 
-// configureDeployment gives the agent's Deployment image and name.
+// configureDeployment sets the image, the cluster's name and the flags in the agent's Deployment.
 func (j *joinOptions) configureDeployment(o *unstructured.Unstructured) error {
 	containers, _, err := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
 	if err != nil || len(containers) != 1 || o.GetKind() != "Deployment" {
-		return fmt.Errorf("the last of the agent's manifests is a %s with %d containers, want a Deployment with one", o.GetKind(), len(containers))
+		return fmt.Errorf("the last of the agent's manifests must be a Deployment with one container: got a %s with %d", o.GetKind(), len(containers))
 	}
 	agent, _ := containers[0].(map[string]any)
 	env, _ := agent["env"].([]any)
@@ -247,11 +248,11 @@ func (j *joinOptions) configureDeployment(o *unstructured.Unstructured) error {
 	return nil
 }
 
-// joinHashAnnotation on the agent's Pods changes with name, hub and join token, so that they
-// start anew: an agent reads these once.
+// joinHashAnnotation on the agent's Pods changes with the cluster's name, the hub and the join
+// token, so that the Pods restart: an agent reads these only when it starts.
 const joinHashAnnotation = "placement.patchbay.io/join-hash"
 
-// agentManifests are the agent's manifests.
+// agentManifests returns the objects of the agent's manifests.
 func agentManifests() ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	for _, name := range []string{

@@ -15,40 +15,43 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// newLeave is the verb that takes the agent away.
-func newLeave(ctx context.Context, a *kubeFlags) *cobra.Command {
+// newLeave is the verb `cluster leave`.
+func newLeave(f *factory) *cobra.Command {
 	return &cobra.Command{
 		Use:   "leave",
-		Short: "Take the agent out of this cluster; what runs here stays",
-		Long: "Deletes patchbay-agent, its rights, its credentials and its records from the cluster of the kubeconfig.\n" +
-			"What the hub placed here runs on, as it is. The namespace " + agentNamespace + " stays: more of Patchbay may\n" +
-			"be in it.",
+		Short: "Remove the agent from this cluster and keep the placed objects",
+		Long: "Deletes patchbay-agent, its permissions, its credentials and its records from the cluster of the kubeconfig.\n" +
+			"Objects that the hub placed in this cluster stay unchanged. The namespace " + agentNamespace + " stays too: other\n" +
+			"components of Patchbay may run in it.",
 		Example: "  kubectl --context=east patchbay cluster leave",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, _, err := a.openPlacement()
+			c, _, err := f.placementClient()
 			if err != nil {
 				return err
 			}
-			if err := removeAgent(ctx, c); err != nil {
+			if err := removeAgent(cmd.Context(), c); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), "the agent is gone; what it placed here is as it was")
+			_, err = fmt.Fprintln(f.Out, "the agent is removed; the objects that it placed here are unchanged")
 			return err
 		},
 	}
 }
 
-// removeAgent deletes what join installed and what the agent made for itself: the agent first
-// and its rights next, so that it does nothing more while its records go.
+// removeAgent deletes the objects that join installed and those that the agent created for itself.
+// It deletes the agent and then its permissions first, so that the agent does not act while its
+// records are deleted.
 func removeAgent(ctx context.Context, c client.Client) error {
 	objects, err := agentManifests()
 	if err != nil {
 		return err
 	}
 	slices.Reverse(objects)
-	objects = append(objects, agentNamespaceObject("v1", "Secret", hubSecretName), agentNamespaceObject("v1", "Secret", certificateSecretName), agentNamespaceObject("v1", "Secret", tokenSecretName),
-		agentNamespaceObject("coordination.k8s.io/v1", "Lease", "patchbay-agent"))
+	for _, name := range []string{hubSecretName, certificateSecretName, tokenSecretName} {
+		objects = append(objects, agentNamespaceObject("v1", "Secret", name))
+	}
+	objects = append(objects, agentNamespaceObject("coordination.k8s.io/v1", "Lease", "patchbay-agent"))
 	for _, o := range objects {
 		if o.GetKind() == "Namespace" && o.GetName() == agentNamespace {
 			continue
@@ -61,7 +64,7 @@ func removeAgent(ctx context.Context, c client.Client) error {
 	return deleteBindings(ctx, c)
 }
 
-// deleteBindings deletes the RoleBindings by which the agent had rights in namespaces. Those
+// deleteBindings deletes the RoleBindings that gave the agent permissions in namespaces. RoleBindings
 // that the hub placed have other names.
 func deleteBindings(ctx context.Context, c client.Client) error {
 	list := &unstructured.UnstructuredList{}
@@ -83,7 +86,7 @@ func deleteBindings(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// agentNamespaceObject is an object of the agent's namespace.
+// agentNamespaceObject returns an object of the agent's namespace, with its name only.
 func agentNamespaceObject(apiVersion, kind, name string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
 	o.SetAPIVersion(apiVersion)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubectl is the program kubectl-patchbay. It is a kubectl plugin: with it on the PATH, `kubectl
-// patchbay` asks Patchbay for what no manifest says. See docs/api.md.
+// Package kubectl is the kubectl plugin kubectl-patchbay. With it in the PATH, `kubectl patchbay` repairs
+// networks, joins clusters to a hub and manages placed objects. See docs/api.md and docs/placement.md.
 package kubectl

@@ -19,31 +19,31 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// newRelease is the verb that lets objects go of a hub that is being uninstalled.
-func newRelease(ctx context.Context, a *kubeFlags) *cobra.Command {
+// newRelease is the verb `hub release`.
+func newRelease(f *factory) *cobra.Command {
 	return &cobra.Command{
 		Use:   "release",
-		Short: "Take the hub's finalizer off all objects, before the hub is uninstalled",
-		Long: "Takes the finalizer " + v1alpha1.PlacedFinalizer + " off all objects at the hub: nobody else would, once\n" +
-			"patchbay-hub is uninstalled, and they could not be deleted. What runs in the clusters stays. It refuses\n" +
-			"while patchbay-hub runs.",
+		Short: "Remove the hub's finalizer from all objects before you uninstall the hub",
+		Long: "Removes the finalizer " + v1alpha1.PlacedFinalizer + " from all objects at the hub. Without this, nothing\n" +
+			"removes the finalizer after patchbay-hub is uninstalled, and the objects cannot be deleted. Objects in the\n" +
+			"clusters stay. The command fails while patchbay-hub runs.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, _, err := a.openPlacement()
+			c, _, err := f.placementClient()
 			if err != nil {
 				return err
 			}
-			n, err := releaseObjects(ctx, c)
+			n, err := releaseObjects(cmd.Context(), c)
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d objects are released; now: kubectl delete -k deployments/placement/hub\n", n)
+			_, err = fmt.Fprintf(f.Out, "%d objects are released; now run: kubectl delete -k deployments/placement/hub\n", n)
 			return err
 		},
 	}
 }
 
-// releaseObjects takes the finalizer off every object that has an Assignment.
+// releaseObjects removes the finalizer from every object that has an Assignment.
 func releaseObjects(ctx context.Context, c client.Client) (released int, err error) {
 	if err := checkHubStopped(ctx, c); err != nil {
 		return 0, err
@@ -58,7 +58,7 @@ func releaseObjects(ctx context.Context, c client.Client) (released int, err err
 		o.SetGroupVersionKind(schema.GroupVersionKind{Group: ref.Group, Version: ref.Version, Kind: ref.Kind})
 		err := c.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, o)
 		if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
-			continue // it is gone, or its kind is
+			continue // the object or its kind is deleted
 		}
 		before := o.DeepCopy()
 		if err == nil && controllerutil.RemoveFinalizer(o, v1alpha1.PlacedFinalizer) {
@@ -66,13 +66,13 @@ func releaseObjects(ctx context.Context, c client.Client) (released int, err err
 			err = c.Patch(ctx, o, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldOwner))
 		}
 		if client.IgnoreNotFound(err) != nil {
-			return released, fmt.Errorf("take the finalizer off %s %s/%s (it is safe to repeat): %w", ref.Kind, ref.Namespace, ref.Name, err)
+			return released, fmt.Errorf("remove the finalizer of %s %s/%s (it is safe to run the command again): %w", ref.Kind, ref.Namespace, ref.Name, err)
 		}
 	}
 	return released, nil
 }
 
-// checkHubStopped refuses while a hub runs: it would put the finalizers back.
+// checkHubStopped returns an error while a hub runs, because the hub would add the finalizers again.
 func checkHubStopped(ctx context.Context, c client.Client) error {
 	lease := &coordinationv1.Lease{}
 	err := c.Get(ctx, client.ObjectKey{Namespace: agentNamespace, Name: v1alpha1.HubFieldManager}, lease)
@@ -84,7 +84,7 @@ func checkHubStopped(ctx context.Context, c client.Client) error {
 		return nil
 	}
 	if until := s.RenewTime.Add(time.Duration(*s.LeaseDurationSeconds) * time.Second); time.Now().Before(until) {
-		return fmt.Errorf("patchbay-hub runs as %s (Lease %s/%s): end it first, and repeat after %s",
+		return fmt.Errorf("patchbay-hub runs as %s (Lease %s/%s): end it first, and run the command again after %s",
 			*s.HolderIdentity, agentNamespace, lease.Name, until.Format(time.TimeOnly))
 	}
 	return nil

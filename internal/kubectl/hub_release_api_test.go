@@ -20,21 +20,22 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// release takes our finalizer and no other, passes what is gone, and waits for the hub.
+// `hub release` removes the hub's finalizer and no other, skips deleted objects, and fails while a hub
+// runs.
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	env := apitest.Start(t)
 	if err := hub.Install(t.Context(), env.Config); err != nil {
 		t.Fatal(err)
 	}
-	c, _, err := (&kubeFlags{rules: rulesOf(env)}).openPlacement()
+	c, _, err := adminFactory(env).placementClient()
 	if err != nil {
 		t.Fatal(err)
 	}
 	ns := env.Namespace(t)
-	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "held", Finalizers: []string{"example.com/other", v1alpha1.PlacedFinalizer}}}
-	objects := []client.Object{held}
-	for kind, name := range map[string]string{"ConfigMap": "held", "Secret": "gone", "Nothing": "unknown"} {
+	placed := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "placed", Finalizers: []string{"example.com/other", v1alpha1.PlacedFinalizer}}}
+	objects := []client.Object{placed}
+	for kind, name := range map[string]string{"ConfigMap": "placed", "Secret": "gone", "Nothing": "unknown"} {
 		objects = append(objects, &v1alpha1.Assignment{
 			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
 			Spec: v1alpha1.AssignmentSpec{Object: v1alpha1.ObjectReference{
@@ -55,21 +56,21 @@ func TestRelease(t *testing.T) {
 	if _, err := releaseObjects(t.Context(), c); err == nil || !strings.Contains(err.Error(), "runs as one") {
 		t.Errorf("while a hub runs: got %v", err)
 	}
-	past := metav1.NewMicroTime(time.Now().Add(-time.Hour)) // it was killed
+	past := metav1.NewMicroTime(time.Now().Add(-time.Hour)) // the hub was killed
 	lease.Spec.RenewTime = &past
 	if err := c.Update(t.Context(), lease); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []int{1, 0} { // it is safe to repeat
+	for _, want := range []int{1, 0} { // the second call has nothing to release
 		if n, err := releaseObjects(t.Context(), c); err != nil || n != want {
 			t.Errorf("released %d, %v, want %d", n, err, want)
 		}
 	}
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(held), held); err != nil || !slices.Equal(held.Finalizers, []string{"example.com/other"}) {
-		t.Errorf("finalizers %v, %v: want the other's kept", held.Finalizers, err)
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(placed), placed); err != nil || !slices.Equal(placed.Finalizers, []string{"example.com/other"}) {
+		t.Errorf("finalizers %v, %v: want the other one kept", placed.Finalizers, err)
 	}
-	held.Finalizers = nil
-	if err := c.Update(t.Context(), held); err != nil {
+	placed.Finalizers = nil
+	if err := c.Update(t.Context(), placed); err != nil {
 		t.Error(err)
 	}
 }

@@ -29,21 +29,21 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// newResume is the verb that resumes clusters after their hub was restored, or created again.
-func newResume(ctx context.Context, a *kubeFlags) *cobra.Command {
+// newResume is the verb `hub resume`.
+func newResume(f *factory) *cobra.Command {
 	r := &resumption{}
 	cmd := &cobra.Command{
 		Use:   "resume --take=cluster|hub",
 		Short: "Resume clusters after the hub was restored from a backup, or created again",
-		Long: "After a hub was restored from a backup, or created again, agents halt the Works that do not continue what\n" +
-			"they have seen: objects stay as they are, and nothing is removed. Without --yes the command lists these\n" +
-			"Works, what differs, and what the answer does. With --yes it writes the answer on them:\n" +
-			"  --take=cluster  the cluster keeps what it has, until the object is next changed at the hub\n" +
-			"  --take=hub      the cluster takes over what the hub says, removals included\n" +
-			"With --take=hub, --yes needs the --of that the list ends with: so you answer what you have seen, and\n" +
-			"nothing else. Agents read the answer from the hub; one that is away reads it when it is back. A Work that the hub\n" +
-			"has changed by then stays halted, and is listed again. What else an agent that is away will halt is not\n" +
-			"known: the command names these clusters; run it again when they are back. It is safe to interrupt.",
+		Long: "After a hub is restored from a backup, or created again, agents halt the Works that do not continue the\n" +
+			"state in their records: objects stay as they are, and nothing is removed. Without --yes the command lists\n" +
+			"these Works, the differences, and the effect of the answer. With --yes it writes the answer on them:\n" +
+			"  --take=cluster  the cluster keeps its objects until they are next changed at the hub\n" +
+			"  --take=hub      the cluster takes over the state of the hub, removals included\n" +
+			"With --take=hub, --yes needs the --of at the end of the list, so that the answer is for the listed Works\n" +
+			"and no others. Agents read the answer from the hub; an unreachable agent reads it when it is back. A Work\n" +
+			"that the hub has changed by then stays halted and is listed again. An unreachable agent may halt more\n" +
+			"Works: the command names these clusters; run it again when they are back. You can interrupt it at any time.",
 		Example: "  kubectl patchbay hub resume --take=cluster\n  kubectl patchbay hub resume --take=hub --in=east\n" +
 			"  kubectl patchbay hub resume --take=hub --in=east --yes --of=3f9c2a71",
 		Args: cobra.NoArgs,
@@ -53,34 +53,36 @@ func newResume(ctx context.Context, a *kubeFlags) *cobra.Command {
 			}
 			switch removes := r.yes && r.take == v1alpha1.TakeHub; {
 			case removes && r.confirmedDigest == "":
-				return errors.New("flag --of: must be there with --take=hub --yes: run the command without --yes, which lists what would happen and prints it")
+				return errors.New("flag --of: must be there with --take=hub --yes: run the command without --yes, which lists the effects and prints the value of --of")
 			case !removes && r.confirmedDigest != "":
 				return errors.New("flag --of: must be there with --take=hub --yes only")
 			}
 			r.command = commandWithYes(cmd, args, "take", "in")
-			c, err := a.openPlacementUnthrottled()
+			c, err := f.unthrottledPlacementClient()
 			if err != nil {
 				return err
 			}
-			return r.run(ctx, c, cmd.OutOrStdout())
+			return r.run(cmd.Context(), c, f.Out)
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&r.take, "take", "", "whose state counts, cluster or hub; required")
+	flags.StringVar(&r.take, "take", "", "the state that counts, cluster or hub; required")
 	flags.StringVar(&r.cluster, "in", "", "only the Works of this cluster")
-	flags.StringVar(&r.confirmedDigest, "of", "", "what --yes answers, as the command without --yes prints it; required with --take=hub")
-	flags.BoolVar(&r.yes, "yes", false, "write the answer; without it the command lists what would happen")
+	flags.StringVar(&r.confirmedDigest, "of", "", "the digest of the listed Works, which the command without --yes prints; required with --take=hub --yes")
+	flags.BoolVar(&r.yes, "yes", false, "write the answer; without this flag the command lists the effects")
+	registerFlagCompletion(cmd, "take", cobra.FixedCompletions([]string{v1alpha1.TakeCluster, v1alpha1.TakeHub}, cobra.ShellCompDirectiveNoFileComp))
+	registerFlagCompletion(cmd, "in", flagValue(f.clusterNames))
 	return cmd
 }
 
-// resumption is one call of resume.
+// resumption is one call of `hub resume`.
 type resumption struct {
 	take, cluster, confirmedDigest string
 	yes                            bool
 	command                        string // with --yes
 }
 
-// run lists what is halted, and answers it with --yes.
+// run lists the halted Works, and answers them with --yes.
 func (r *resumption) run(ctx context.Context, c client.Client, out io.Writer) error {
 	reachable, err := reachableClusters(ctx, c)
 	if err != nil {
@@ -94,7 +96,7 @@ func (r *resumption) run(ctx context.Context, c client.Client, out io.Writer) er
 		return err
 	}
 	if r.confirmedDigest != "" && len(found.halted) > 0 && r.confirmedDigest != r.digest(found.halted) {
-		return fmt.Errorf("flag --of: must be of what is halted now, and the Works that are halted have changed since %s was printed: run the command without --yes again", r.confirmedDigest)
+		return fmt.Errorf("flag --of: must be the digest of the Works that are halted now: the Works that are halted have changed since %s was printed: run the command without --yes again", r.confirmedDigest)
 	}
 	asked, away, err := r.print(out, found, reachable)
 	if err != nil || !r.yes || len(asked) == 0 {
@@ -106,7 +108,7 @@ func (r *resumption) run(ctx context.Context, c client.Client, out io.Writer) er
 // pageSize is how many Works are read at a time: a Work may have 256 KiB.
 const pageSize = 500
 
-// workListing is what resume finds at the hub.
+// workListing is the state of the Works at the hub.
 type workListing struct {
 	// halted Works, without their manifests, in the order of clusters and objects.
 	halted []v1alpha1.Work
@@ -151,19 +153,19 @@ func (r *resumption) list(ctx context.Context, c client.Client) (workListing, er
 	return found, nil
 }
 
-// clusterOf is the cluster of a Work.
+// clusterOf returns the cluster of a Work.
 func clusterOf(w *v1alpha1.Work) string {
 	return strings.TrimPrefix(w.Namespace, v1alpha1.ClusterNamespacePrefix)
 }
 
-// sourceOf names the object of a Work.
+// sourceOf returns the name of a Work's object for messages.
 func sourceOf(w *v1alpha1.Work) string {
 	return objectName(w.Spec.Source.Kind, w.Spec.Source.Namespace, w.Spec.Source.Name)
 }
 
-// digest names what the answer does to which states of which Works. It leaves out Works that the
-// answer only creates: they change no object in a cluster, and on a busy hub a digest of them would
-// be outdated before the user can type it.
+// digest identifies the Works, their states and the effects of the answer on them. It leaves out
+// Works that the answer only creates: they change no object in a cluster, and on a busy hub their
+// digest would be outdated before the user can type it.
 func (r *resumption) digest(halted []v1alpha1.Work) string {
 	var lines []string
 	for i := range halted {
@@ -174,14 +176,14 @@ func (r *resumption) digest(halted []v1alpha1.Work) string {
 	}
 	slices.Sort(lines)
 	sum := sha256.Sum256([]byte(strings.Join(lines, "")))
-	return hex.EncodeToString(sum[:4]) // short enough to be typed, and enough against a coincidence
+	return hex.EncodeToString(sum[:4]) // short enough to type, and long enough against collisions
 }
 
-// maxReportedDifferences is how many of them an agent reports: there may be more.
+// maxReportedDifferences is the number of differences that an agent reports. There may be more.
 const maxReportedDifferences = 20
 
-// print lists what the answer does to each object, and returns the Works that are to be answered,
-// and how many clusters with Works do not report.
+// print lists the effect of the answer on each object. It returns the Works to answer, and the
+// number of clusters with Works that do not report.
 func (r *resumption) print(w io.Writer, found workListing, reachable map[string]bool) (asked []v1alpha1.Work, away int, err error) {
 	out := bufio.NewWriter(w)
 	counts := map[outcome]int{}
@@ -223,7 +225,7 @@ func (r *resumption) print(w io.Writer, found workListing, reachable map[string]
 	return asked, away, out.Flush()
 }
 
-// printDifferences lists how a Work and its cluster's record differ.
+// printDifferences lists the differences between a Work and its cluster's record.
 func printDifferences(out io.Writer, work *v1alpha1.Work) {
 	h := work.Status.Halted
 	for _, d := range h.Differences {
@@ -237,11 +239,11 @@ func printDifferences(out io.Writer, work *v1alpha1.Work) {
 	}
 }
 
-// reportIsCurrent tells whether the agent's report is about the Work as it is now.
+// reportIsCurrent reports whether the agent's report is about the present state of the Work.
 func reportIsCurrent(w *v1alpha1.Work) bool { return w.Status.Halted.Work == w.Spec.Position() }
 
-// printNotReporting names the clusters that have Works and do not report, and counts them. Their agents may
-// halt further Works when they return.
+// printNotReporting names the clusters that have Works and do not report, and returns their number.
+// Their agents may halt more Works when they are back.
 func printNotReporting(out io.Writer, others, answers map[string]int, reachable map[string]bool) int {
 	clusters := slices.Concat(slices.Collect(maps.Keys(others)), slices.Collect(maps.Keys(answers)))
 	slices.Sort(clusters)
@@ -257,7 +259,7 @@ func printNotReporting(out io.Writer, others, answers map[string]int, reachable 
 	return len(clusters)
 }
 
-// outcome is what an answer does to an object in its cluster.
+// outcome is the effect of an answer on an object in its cluster.
 type outcome int
 
 const (
@@ -270,7 +272,7 @@ const (
 	outcomeRemovedLater
 )
 
-// outcomeSentences say each outcome in a sentence about the cluster.
+// outcomeSentences are the outcomes for messages; %s is the cluster.
 var outcomeSentences = [...]string{
 	outcomeChanged:      "becomes in %s what the hub says",
 	outcomeRemoved:      "is removed from %s",
@@ -281,7 +283,7 @@ var outcomeSentences = [...]string{
 	outcomeRemovedLater: "is removed from %s when the others are answered",
 }
 
-// outcome says what the answer does to the object of a Work.
+// outcome returns the effect of the answer on the object of a Work.
 func (r *resumption) outcome(w *v1alpha1.Work) outcome {
 	removal := w.Spec.Removal
 	switch h := w.Status.Halted; {
@@ -301,7 +303,7 @@ func (r *resumption) outcome(w *v1alpha1.Work) outcome {
 	return outcomeChanged
 }
 
-// formatOutcomes says how many objects each outcome is for.
+// formatOutcomes returns the number of objects per outcome, such as "changed: 1, removed: 2".
 func formatOutcomes(counts map[outcome]int) string {
 	var parts []string
 	for did, name := range [...]string{
@@ -314,11 +316,10 @@ func formatOutcomes(counts map[outcome]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// maxConcurrentAnswers is how many Works are answered at a time.
+// maxConcurrentAnswers is the number of Works that are answered at the same time.
 const maxConcurrentAnswers = 8
 
-// answer writes the answer on each Work, goes on when one cannot be written, and stops when it
-// is interrupted.
+// answer writes the answer on each Work. It continues after a failed write, and stops when ctx ends.
 func (r *resumption) answer(ctx context.Context, c client.Client, asked []v1alpha1.Work, away int, out io.Writer) error {
 	var written, gone atomic.Int32
 	failed := make([]error, len(asked))
@@ -354,20 +355,20 @@ func (r *resumption) answer(ctx context.Context, c client.Client, asked []v1alph
 		errs = append(errs, errors.New("interrupted before the others were answered"))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("not all Works are answered: run the command without --yes again to list what is left:\n%w", err)
+		return fmt.Errorf("not all Works are answered: run the command without --yes again to list the others:\n%w", err)
 	}
 	return nil
 }
 
-// errWorkDeleted says that a Work was deleted after it was listed.
-var errWorkDeleted = errors.New("the Work is gone")
+// errWorkDeleted means that a Work was deleted after it was listed.
+var errWorkDeleted = errors.New("the Work is deleted")
 
-// answerTimeout is how long one answer may take. An interrupt does not cut it short, so that
-// the answers that were written are counted.
+// answerTimeout bounds the write of one answer. An interrupt does not cancel the write, so that
+// written answers are counted.
 const answerTimeout = 15 * time.Second
 
-// answerOne writes the answer on one Work, whatever agent and hub write meanwhile: the answer is
-// about the states of record and Work that it names.
+// answerOne writes the answer on one Work. Concurrent writes of the agent and the hub do not matter:
+// the answer names the states of the record and the Work that it is for.
 func (r *resumption) answerOne(ctx context.Context, c client.Client, w *v1alpha1.Work) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer cancel()
@@ -381,7 +382,7 @@ func (r *resumption) answerOne(ctx context.Context, c client.Client, w *v1alpha1
 		o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name}}
 		o.SetGroupVersionKind(v1alpha1.SchemeGroupVersion().WithKind("Work"))
 		err := c.Patch(ctx, o, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner))
-		if apierrors.IsConflict(err) || apierrors.IsInvalid(err) { // as when another Work has the name
+		if apierrors.IsConflict(err) || apierrors.IsInvalid(err) { // another Work may have this name now
 			readErr := c.Get(ctx, client.ObjectKeyFromObject(w), o)
 			if apierrors.IsNotFound(readErr) || readErr == nil && o.UID != w.UID {
 				return errWorkDeleted

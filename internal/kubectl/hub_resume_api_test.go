@@ -23,25 +23,27 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// hubBench is an API server with placement's kinds, and the command on it.
+// hubBench starts an API server with the placement kinds. It returns a client and a function that runs
+// the plugin.
 func hubBench(t *testing.T) (client.Client, func(args ...string) (string, error)) {
 	t.Helper()
-	env := apitest.New(t) // Works of all clusters are listed: it is for one test
+	env := apitest.New(t) // one test only: the verb lists the Works of all clusters
 	if err := hub.Install(t.Context(), env.Config); err != nil {
 		t.Fatal(err)
 	}
-	c, err := (&kubeFlags{rules: rulesOf(env)}).openPlacementUnthrottled()
+	c, err := adminFactory(env).unthrottledPlacementClient()
 	if err != nil {
 		t.Fatal(err)
 	}
+	cache := t.TempDir() // discovery
 	return c, func(args ...string) (string, error) {
 		var out bytes.Buffer
-		err := Run(t.Context(), append(args, "--kubeconfig="+env.ControlPlane.AdminKubeconfig()), &out, &out)
+		err := Run(t.Context(), append(args, "--kubeconfig="+env.ControlPlane.AdminKubeconfig(), "--cache-dir="+cache), &out, &out)
 		return out.String(), err
 	}
 }
 
-// halted makes a Work as an agent reports it.
+// halted creates a Work with the status that an agent reports.
 func halted(ctx context.Context, c client.Client, cluster, name string, removal bool, h *v1alpha1.HaltedWork) error {
 	w := &v1alpha1.Work{
 		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.ClusterNamespacePrefix + cluster, Name: name},
@@ -63,7 +65,7 @@ func halted(ctx context.Context, c client.Client, cluster, name string, removal 
 	return c.Status().Update(ctx, w)
 }
 
-// One command answers all Works of all clusters, or of one, and says before what it does.
+// One command answers the Works of all clusters or of one, and lists the effects before.
 func TestResume(t *testing.T) {
 	t.Parallel()
 	c, do := hubBench(t)
@@ -120,9 +122,9 @@ func TestResume(t *testing.T) {
 			t.Errorf("dry run: got %q, %v, want %q", out, err, want)
 		}
 	}
-	seen := digestIn(t, out)
+	digest := digestIn(t, out)
 	if strings.Contains(out, "fine") || strings.Contains(out, "west") || answers() != "" {
-		t.Errorf("dry run: got %q and answers %q, want only what is halted in east, and none", out, answers())
+		t.Errorf("dry run: got %q and answers %q, want only the halted Works of east, and no answers", out, answers())
 	}
 	if out, err := do("hub", "resume", "--take=cluster", "--in=east", "--yes"); err != nil || !strings.Contains(out, "2 of 2 Works are answered; clusters that do not report: 1\n") {
 		t.Errorf("east: got %q, %v", out, err)
@@ -132,9 +134,9 @@ func TestResume(t *testing.T) {
 	}
 	before := answers()
 	for reason, args := range map[string][]string{
-		"flag --of: must be there with --take=hub --yes: ":     {"--yes"},
-		"flag --of: must be there with --take=hub --yes only":  {"--of=" + seen},
-		"the Works that are halted have changed since " + seen: {"--yes", "--of=" + seen}, // west was not in it
+		"flag --of: must be there with --take=hub --yes: ":       {"--yes"},
+		"flag --of: must be there with --take=hub --yes only":    {"--of=" + digest},
+		"the Works that are halted have changed since " + digest: {"--yes", "--of=" + digest}, // the list was without west
 	} {
 		if out, err := do(append([]string{"hub", "resume", "--take=hub"}, args...)...); err == nil || !strings.Contains(err.Error(), reason) {
 			t.Errorf("%v: got %q, %v, want %q", args, out, err, reason)
@@ -143,8 +145,8 @@ func TestResume(t *testing.T) {
 	if got := answers(); got != before {
 		t.Errorf("answers: got %q, want %q", got, before)
 	}
-	if out, err := do("hub", "resume", "--take=hub", "--in=east", "--yes", "--of="+seen); err != nil || !strings.Contains(out, "2 of 2 Works are answered") {
-		t.Errorf("what was seen: got %q, %v", out, err)
+	if out, err := do("hub", "resume", "--take=hub", "--in=east", "--yes", "--of="+digest); err != nil || !strings.Contains(out, "2 of 2 Works are answered") {
+		t.Errorf("the listed Works: got %q, %v", out, err)
 	}
 	out, err = do("hub", "resume", "--take=hub")
 	if err != nil {
@@ -166,7 +168,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// digestIn is the --of of the command that a dry run proposes.
+// digestIn returns the value of --of in the command that a dry run prints.
 func digestIn(t *testing.T, printed string) string {
 	t.Helper()
 	_, digest, ok := strings.Cut(strings.TrimSpace(printed), " --yes --of=")
@@ -176,7 +178,7 @@ func digestIn(t *testing.T, printed string) string {
 	return digest
 }
 
-// A thousand Works are one command, which no limit of the client slows down.
+// One command answers a thousand Works, and the client does not throttle it.
 func TestResumeOfManyWorks(t *testing.T) {
 	t.Parallel()
 	c, do := hubBench(t)

@@ -21,7 +21,7 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// workOf is a Work that its agent has halted.
+// workOf returns a Work with its agent's report of a halt.
 func workOf(cluster, name string, h *v1alpha1.HaltedWork, removal *v1alpha1.Removal) v1alpha1.Work {
 	return v1alpha1.Work{
 		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.ClusterNamespacePrefix + cluster, Name: name, UID: "u1"},
@@ -33,7 +33,7 @@ func workOf(cluster, name string, h *v1alpha1.HaltedWork, removal *v1alpha1.Remo
 	}
 }
 
-func TestWhatAnAnswerDoes(t *testing.T) {
+func TestResumeListsOutcomes(t *testing.T) {
 	t.Parallel()
 	record := &v1alpha1.HaltedWork{Record: "hub/e/5/10", Work: "hub/e/5/7"}
 	differs := &v1alpha1.HaltedWork{Record: "hub/e/5/10", Work: "hub/e/5/7", Differences: []string{"Deployment shop/web: spec.replicas: 3 in the cluster, 2 at the hub"}}
@@ -57,7 +57,7 @@ func TestWhatAnAnswerDoes(t *testing.T) {
 		away   int
 		want   []string
 	}{
-		"Hub": {reason: "removals are named", take: v1alpha1.TakeHub, works: all, asked: 5, away: 1, want: []string{
+		"Hub": {reason: "removals are listed", take: v1alpha1.TakeHub, works: all, asked: 5, away: 1, want: []string{
 			"east  Deployment shop/web: becomes in east what the hub says",
 			"      spec.replicas: 3 in the cluster, 2 at the hub",
 			"east  Deployment shop/same: is the same in east",
@@ -70,7 +70,7 @@ func TestWhatAnAnswerDoes(t *testing.T) {
 			"Works that are halted: 5 (changed: 1, removed: 1, orphaned: 1, the same: 2). Works that wait for them: 2. Clusters that do not report: 1",
 			"Nothing was changed. To answer them: again --of=" + (&resumption{take: v1alpha1.TakeHub}).digest(all),
 		}},
-		"Cluster": {reason: "nothing changes", take: v1alpha1.TakeCluster, works: all[:3], asked: 3, want: []string{
+		"Cluster": {reason: "no object changes", take: v1alpha1.TakeCluster, works: all[:3], asked: 3, want: []string{
 			"east  Deployment shop/web: stays as it is in east",
 			"      spec.replicas: 3 in the cluster, 2 at the hub",
 			"east  Deployment shop/same: stays as it is in east",
@@ -78,10 +78,10 @@ func TestWhatAnAnswerDoes(t *testing.T) {
 			"Works that are halted: 3 (kept as they are: 3). Works that wait for them: 0",
 			"Nothing was changed. To answer them: again",
 		}},
-		"Yes": {reason: "the list is what was done", take: v1alpha1.TakeHub, yes: true, works: all[2:3], asked: 1, want: []string{
+		"Yes": {reason: "the list shows the done effects", take: v1alpha1.TakeHub, yes: true, works: all[2:3], asked: 1, want: []string{
 			"east  Deployment shop/old: is removed from east", "Works that are halted: 1 (removed: 1). Works that wait for them: 0",
 		}},
-		"Cut": {reason: "a list that was cut says so", take: v1alpha1.TakeHub, works: []v1alpha1.Work{workOf("east", "web", many, nil)}, asked: 1, want: append(append(
+		"Cut": {reason: "a truncated list has a note", take: v1alpha1.TakeHub, works: []v1alpha1.Work{workOf("east", "web", many, nil)}, asked: 1, want: append(append(
 			[]string{"east  Deployment shop/web: becomes in east what the hub says"},
 			strings.Split(strings.ReplaceAll(strings.Join(many.Differences, "\n"), "Deployment shop/web: ", "      "), "\n")...),
 			"      (the agent reports the first 20 differences)",
@@ -94,7 +94,7 @@ func TestWhatAnAnswerDoes(t *testing.T) {
 			"Works that are halted: 1 (changed: 1). Works that wait for them: 0",
 		}},
 		"Away": {
-			reason: "an agent that was away has not halted anything yet", take: v1alpha1.TakeCluster, yes: true, works: append(all[:1:1], all[5]),
+			reason: "an unreachable agent has not reported its halted Works yet", take: v1alpha1.TakeCluster, yes: true, works: append(all[:1:1], all[5]),
 			others: map[string]int{"east": 5, "north": 3, "west": 9}, asked: 2, away: 2, want: []string{
 				"east  Deployment shop/web: stays as it is in east",
 				"      spec.replicas: 3 in the cluster, 2 at the hub",
@@ -105,15 +105,15 @@ func TestWhatAnAnswerDoes(t *testing.T) {
 				"Works that are halted: 2 (kept as they are: 2). Works that wait for them: 0. Clusters that do not report: 2",
 			},
 		},
-		"None, and away": {reason: "it is said in any case", take: v1alpha1.TakeHub, others: map[string]int{"west": 9}, away: 1, want: []string{
+		"None, and away": {reason: "unreachable clusters are named in any case", take: v1alpha1.TakeHub, others: map[string]int{"west": 9}, away: 1, want: []string{
 			"west does not report: it has Works that may be halted when it is back (9): run the command again then",
 			"no Work is halted: there is nothing to answer. Clusters that do not report: 1",
 		}},
-		"Waiting": {reason: "the others were answered just now", take: v1alpha1.TakeHub, works: all[4:5], want: []string{
+		"Waiting": {reason: "the other Works have their answers already", take: v1alpha1.TakeHub, works: all[4:5], want: []string{
 			"east  Deployment shop/new: is created in east when the others are answered",
 			"no Work is halted with a record: there is nothing to answer. Works that go on when agents report again: 1",
 		}},
-		"None": {reason: "it is said", take: v1alpha1.TakeHub, want: []string{"no Work is halted: there is nothing to answer"}},
+		"None": {reason: "an empty list has a message", take: v1alpha1.TakeHub, want: []string{"no Work is halted: there is nothing to answer"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestWhatAnAnswerDoes(t *testing.T) {
 	}
 }
 
-// A digest changes with each Work, state or effect that the dry run did not list, and does not depend
+// A digest changes with each Work, state or effect that the dry run did not list. It does not depend
 // on the order of the Works.
 func TestDigest(t *testing.T) {
 	t.Parallel()
@@ -153,15 +153,15 @@ func TestDigest(t *testing.T) {
 		works  []v1alpha1.Work
 		same   bool
 	}{
-		"order":           {"It is no matter which comes first.", []v1alpha1.Work{old, web}, true},
-		"created":         {"It changes no object in a cluster.", []v1alpha1.Work{web, old, workOf("east", "new", h(""), nil)}, true},
-		"came back":       {"A cluster brought an old removal.", []v1alpha1.Work{web, old, workOf("west", "old", h(record), remove)}, false},
-		"waiting removal": {"It follows from the answer.", []v1alpha1.Work{web, old, workOf("west", "old", h(""), remove)}, false},
-		"gone":            {"Another user answered one.", []v1alpha1.Work{web}, false},
-		"another Work":    {"It was made again.", with(func(w *v1alpha1.Work) { w.UID = "u3" }), false},
+		"order":           {"The order of the Works does not matter.", []v1alpha1.Work{old, web}, true},
+		"created":         {"A Work that is only created changes no object in a cluster.", []v1alpha1.Work{web, old, workOf("east", "new", h(""), nil)}, true},
+		"came back":       {"A cluster is back with an old removal.", []v1alpha1.Work{web, old, workOf("west", "old", h(record), remove)}, false},
+		"waiting removal": {"A removal that waits follows from the answer.", []v1alpha1.Work{web, old, workOf("west", "old", h(""), remove)}, false},
+		"gone":            {"Another user answered a Work.", []v1alpha1.Work{web}, false},
+		"another Work":    {"The Work was created again.", with(func(w *v1alpha1.Work) { w.UID = "u3" }), false},
 		"record":          {"The cluster has another state.", with(func(w *v1alpha1.Work) { w.Status.Halted.Record = "hub/e/5/11" }), false},
-		"position":        {"The hub has changed it.", with(func(w *v1alpha1.Work) { w.Spec.Revision++ }), false},
-		"effect":          {"It would be removed.", with(func(w *v1alpha1.Work) { w.Spec.Removal = remove }), false},
+		"position":        {"The hub has changed the Work.", with(func(w *v1alpha1.Work) { w.Spec.Revision++ }), false},
+		"effect":          {"The object would be removed.", with(func(w *v1alpha1.Work) { w.Spec.Removal = remove }), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -172,8 +172,8 @@ func TestDigest(t *testing.T) {
 	}
 }
 
-// Single failures stop nothing, and each is named. A Work that was deleted meanwhile needs no
-// answer, nor does another one of its name.
+// A failed answer does not stop the others, and each failure is named. A deleted Work needs no answer,
+// nor does a new one of the same name.
 func TestAnswersThatFail(t *testing.T) {
 	t.Parallel()
 	resource := schema.GroupResource{Group: "placement.patchbay.io", Resource: "works"}
@@ -223,14 +223,14 @@ func TestAnswersThatFail(t *testing.T) {
 		}
 	}
 	if err != nil && strings.Count(err.Error(), "Deployment") != 2 {
-		t.Errorf("got %v, want two Works named", err)
+		t.Errorf("got %v, want two Works in the message", err)
 	}
 	if want := `{"metadata":{"annotations":{"placement.patchbay.io/resume":"hub:hub/e/5/10:hub/e/5/7"},"uid":"u1"}}`; patches["web"][0] != want || len(patches["busy"]) != 2 {
 		t.Errorf("got the patches %q, want %q, and two of busy", patches, want)
 	}
 }
 
-// An interrupt lets the answers that are being written end, and counts them.
+// After an interrupt the writes in flight complete and are counted.
 func TestAnswersThatAreInterrupted(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -253,11 +253,11 @@ func TestAnswersThatAreInterrupted(t *testing.T) {
 		t.Errorf("got %q, %v, want few answers", out.String(), scanErr)
 	}
 	if err == nil || !strings.Contains(err.Error(), "interrupted before the others") || strings.Contains(err.Error(), "shop/") {
-		t.Errorf("got %v, want one line for all that are left", err)
+		t.Errorf("got %v, want one line for all other Works", err)
 	}
 }
 
-// All pages are read, and of a Work only what is needed is kept.
+// All pages are read, and the manifests of Works are dropped.
 func TestHaltedWorksOfManyPages(t *testing.T) {
 	t.Parallel()
 	var asked []string

@@ -3,7 +3,6 @@
 package kubectl
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -15,26 +14,28 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/invite"
 )
 
-// newToken is the verb that makes a join token.
-func newToken(ctx context.Context, a *kubeFlags) *cobra.Command {
-	var life time.Duration
+// newToken is the verb `hub token`.
+func newToken(f *factory) *cobra.Command {
+	var ttl time.Duration
 	var server string
 	cmd := &cobra.Command{
 		Use:   "token CLUSTER",
-		Short: "Make a join token for one cluster and print the command to join with",
-		Long: "Makes a bootstrap token at the hub, with which the agent of one cluster may ask for its certificate,\n" +
-			"and prints the command that installs that agent. It is run with the cluster's kubeconfig. The hub\n" +
-			"signs nothing before the Cluster is accepted. Whoever has the token can ask in that name while it lasts.",
-		Example: "  kubectl patchbay hub token east --hub=https://hub.example.com:6443",
-		Args:    exactlyOneArgument(clusterArgument),
+		Short: "Create a join token for one cluster and print the join command",
+		Long: "Creates a bootstrap token at the hub, with which the agent of one cluster requests its certificate,\n" +
+			"and prints the command that installs that agent. Run that command with the cluster's kubeconfig. The hub\n" +
+			"signs no certificate before the Cluster is accepted. Keep the token secret: until it expires, it allows\n" +
+			"requests in the name of that cluster.",
+		Example:           "  kubectl patchbay hub token east --hub=https://hub.example.com:6443",
+		Args:              exactlyOneArgument(clusterArgument),
+		ValidArgsFunction: firstArgument(f.clusterNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := invite.ValidateClusterName(args[0]); err != nil {
 				return err
 			}
-			if life < time.Minute || life > 7*24*time.Hour {
-				return fmt.Errorf("flag --ttl: got %v, want 1m to 168h", life)
+			if ttl < time.Minute || ttl > 7*24*time.Hour {
+				return fmt.Errorf("flag --ttl: must be 1m to 168h: got %v", ttl)
 			}
-			c, cfg, err := a.openPlacement()
+			c, cfg, err := f.placementClient()
 			if err != nil {
 				return err
 			}
@@ -45,20 +46,20 @@ func newToken(ctx context.Context, a *kubeFlags) *cobra.Command {
 			if server == "" {
 				server = cfg.Host
 			}
-			i := invite.Invitation{Cluster: args[0], Hub: server, CA: ca, ExpiresAt: time.Now().Add(life)}
-			return i.Issue(ctx, c, fieldOwner, cmd.OutOrStdout())
+			i := invite.Invitation{Cluster: args[0], Hub: server, CA: ca, ExpiresAt: time.Now().Add(ttl)}
+			return i.Issue(cmd.Context(), c, fieldOwner, f.Out)
 		},
 	}
-	cmd.Flags().DurationVar(&life, "ttl", time.Hour, "how long the token lasts")
-	cmd.Flags().StringVar(&server, "hub", "", "the hub's address as the cluster reaches it; default: as the kubeconfig does")
+	cmd.Flags().DurationVar(&ttl, "ttl", time.Hour, "the time after which the token expires")
+	cmd.Flags().StringVar(&server, "hub", "", "the address at which the cluster reaches the hub; default: the address in the kubeconfig")
 	return cmd
 }
 
-// certificateAuthority is the certificate authority of the hub, as PEM; nothing for one that every
-// machine knows.
+// certificateAuthority returns the certificate authority of the hub as PEM, and nothing if the
+// kubeconfig relies on the machine's certificate authorities.
 func certificateAuthority(cfg *rest.Config) ([]byte, error) {
 	if cfg.Insecure {
-		return nil, errors.New("the kubeconfig does not check the hub's certificate: an agent must, so give the kubeconfig the authority")
+		return nil, errors.New("the kubeconfig must have the hub's certificate authority, which agents verify: it has insecure-skip-tls-verify, which does not check the hub's certificate")
 	}
 	if len(cfg.CAData) > 0 || cfg.CAFile == "" {
 		return cfg.CAData, nil

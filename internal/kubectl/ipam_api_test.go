@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { apitest.Main(m) }
 
-// call runs the plugin as the admin and returns what it prints.
+// call runs the plugin as the admin and returns its output.
 func call(t *testing.T, env *apitest.Env, args ...string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -61,7 +61,7 @@ func annotation(ctx context.Context, t *testing.T, env *apitest.Env, n *v1.DanmN
 	return fresh.Annotations[name]
 }
 
-// report makes an Event as the controller does.
+// report creates an Event as the controller does.
 func report(ctx context.Context, t *testing.T, env *apitest.Env, n *v1.DanmNet, kind, reason, message string) {
 	t.Helper()
 	e := &corev1.Event{
@@ -74,11 +74,11 @@ func report(ctx context.Context, t *testing.T, env *apitest.Env, n *v1.DanmNet, 
 	}
 }
 
-func TestRebuildWaitsAndTells(t *testing.T) {
+func TestRebuildWaitsAndPrintsTheEvent(t *testing.T) {
 	t.Parallel()
 	env := apitest.Start(t)
 	n := danmNet(t, env, env.Namespace(t), false)
-	report(t.Context(), t, env, n, corev1.EventTypeNormal, v1.ReasonBitmapRebuilt, "of another time")
+	report(t.Context(), t, env, n, corev1.EventTypeNormal, v1.ReasonBitmapRebuilt, "of an earlier request")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	done := make(chan struct{})
@@ -100,7 +100,7 @@ func TestRebuildWaitsAndTells(t *testing.T) {
 	}
 }
 
-func TestRebuildThatDoesNotHappen(t *testing.T) {
+func TestRebuildErrors(t *testing.T) {
 	t.Parallel()
 	env := apitest.Start(t)
 	ns := env.Namespace(t)
@@ -113,14 +113,14 @@ func TestRebuildThatDoesNotHappen(t *testing.T) {
 		for annotation(ctx, t, env, failing, v1.RebuildAnnotation) == "" && ctx.Err() == nil {
 			time.Sleep(20 * time.Millisecond)
 		}
-		report(ctx, t, env, failing, corev1.EventTypeWarning, v1.ReasonBitmapRebuildFailed, "entry of node-1 is rubbish")
+		report(ctx, t, env, failing, corev1.EventTypeWarning, v1.ReasonBitmapRebuildFailed, "entry of node-1 is corrupt")
 	}()
 	cases := map[string]struct {
 		reason, target, want string
 	}{
-		"Failing":      {reason: "the controller says why", target: "danmnet/" + failing.Name, want: "entry of node-1 is rubbish"},
-		"NoController": {reason: "nobody answers", target: "danmnet/" + danmNet(t, env, ns, false).Name, want: "does it run"},
-		"NoNetwork":    {reason: "there is none of that name", target: "danmnet/nowhere", want: `"nowhere" not found`},
+		"Failing":      {reason: "the message has the controller's Event", target: "danmnet/" + failing.Name, want: "entry of node-1 is corrupt"},
+		"NoController": {reason: "no controller runs", target: "danmnet/" + danmNet(t, env, ns, false).Name, want: "check that it runs"},
+		"NoNetwork":    {reason: "the network does not exist", target: "danmnet/nowhere", want: `"nowhere" not found`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -137,19 +137,19 @@ func TestSkipMarksNetworksInRecovery(t *testing.T) {
 	t.Parallel()
 	env := apitest.Start(t)
 	ns, other := env.Namespace(t), env.Namespace(t)
-	sick, well, elsewhere := danmNet(t, env, ns, true), danmNet(t, env, ns, false), danmNet(t, env, other, true)
+	recovering, ready, elsewhere := danmNet(t, env, ns, true), danmNet(t, env, ns, false), danmNet(t, env, other, true)
 	for _, node := range []string{"node-7", "node-9", "node-7"} {
 		out, err := call(t, env, "ipam", "skip", node, "-n", ns)
-		if err != nil || !strings.Contains(out, sick.Name) || strings.Contains(out, well.Name) || strings.Contains(out, elsewhere.Name) {
-			t.Errorf("skip %s prints %q, %v, want it to name %s only", node, out, err, sick.Name)
+		if err != nil || !strings.Contains(out, recovering.Name) || strings.Contains(out, ready.Name) || strings.Contains(out, elsewhere.Name) {
+			t.Errorf("skip %s prints %q, %v, want it to name %s only", node, out, err, recovering.Name)
 		}
 	}
-	for n, want := range map[*v1.DanmNet]string{sick: "node-7,node-9", well: "", elsewhere: ""} {
+	for n, want := range map[*v1.DanmNet]string{recovering: "node-7,node-9", ready: "", elsewhere: ""} {
 		if got := annotation(t.Context(), t, env, n, v1.SkipAnnotation); got != want {
 			t.Errorf("%s/%s skips %q, want %q", n.Namespace, n.Name, got, want)
 		}
 	}
-	if out, err := call(t, env, "ipam", "skip", "node-8"); err != nil || !strings.Contains(out, elsewhere.Name) || !strings.Contains(out, sick.Name) {
+	if out, err := call(t, env, "ipam", "skip", "node-8"); err != nil || !strings.Contains(out, elsewhere.Name) || !strings.Contains(out, recovering.Name) {
 		t.Errorf("without --namespace: %q, %v, want all networks in recovery", out, err)
 	}
 	if out, err := call(t, env, "ipam", "skip", "node-8", "-n", env.Namespace(t)); err != nil || !strings.Contains(out, "nothing to skip") {
@@ -157,7 +157,7 @@ func TestSkipMarksNetworksInRecovery(t *testing.T) {
 	}
 }
 
-func TestSkipRefusesANodeThatIsReady(t *testing.T) {
+func TestSkipRejectsAReadyNode(t *testing.T) {
 	t.Parallel()
 	env := apitest.Start(t)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: apitest.Name("node")}}
@@ -173,9 +173,9 @@ func TestSkipRefusesANodeThatIsReady(t *testing.T) {
 	if _, err := call(t, env, "ipam", "skip", node.Name, "-n", ns); err == nil || !strings.Contains(err.Error(), "is Ready") {
 		t.Errorf("got error %v, want one that says that the node is Ready", err)
 	}
-	// Another test skips a node everywhere.
+	// Another test skips a node in all namespaces.
 	if got := annotation(t.Context(), t, env, n, v1.SkipAnnotation); strings.Contains(got, node.Name) {
-		t.Errorf("refused, and skipped %q", got)
+		t.Errorf("after the error: skipped %q, want no skip", got)
 	}
 	if _, err := call(t, env, "ipam", "skip", node.Name, "-n", ns, "--force"); err != nil {
 		t.Errorf("with --force: %v", err)

@@ -22,18 +22,19 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// newRebuild is the verb that has a bitmap written anew.
-func newRebuild(ctx context.Context, a *kubeFlags) *cobra.Command {
+// newRebuild is the verb `ipam rebuild`.
+func newRebuild(f *factory) *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "rebuild KIND/NAME",
-		Short: "Write the bitmap of a network anew from who has which address",
-		Long: "Writes the bitmap of a network anew from the nodes' entries and the DanmEps, and says what\n" +
-			"was wrong. Running Pods and claims under way are not disturbed.",
-		Example: "  kubectl patchbay ipam rebuild clusternetwork/storage\n  kubectl patchbay ipam rebuild danmnet/lan -n team-a",
-		Args:    exactlyOneArgument("kind and name of one network, such as clusternetwork/storage"),
+		Short: "Rebuild the address bitmap of a network",
+		Long: "Rebuilds the address bitmap of a network from the nodes' entries and the DanmEps, and prints the\n" +
+			"corrections. Running Pods and concurrent claims are not affected.",
+		Example:           "  kubectl patchbay ipam rebuild clusternetwork/storage\n  kubectl patchbay ipam rebuild danmnet/lan -n team-a",
+		Args:              exactlyOneArgument("kind and name of one network, such as clusternetwork/storage"),
+		ValidArgsFunction: firstArgument(f.networkArguments),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, namespace, err := a.openNetworks()
+			c, namespace, err := f.networkClient()
 			if err != nil {
 				return err
 			}
@@ -41,12 +42,12 @@ func newRebuild(ctx context.Context, a *kubeFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(ctx, timeout)
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			return rebuild(ctx, c, ref, cmd.OutOrStdout())
+			return rebuild(ctx, c, ref, f.Out)
 		},
 	}
-	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait for patchbay-controller")
+	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "the time to wait for patchbay-controller")
 	return cmd
 }
 
@@ -54,7 +55,7 @@ func newRebuild(ctx context.Context, a *kubeFlags) *cobra.Command {
 func parseNetworkRef(text, namespace string) (network.Ref, error) {
 	word, name, ok := strings.Cut(text, "/")
 	if !ok || name == "" || strings.Contains(name, "/") {
-		return network.Ref{}, fmt.Errorf("%q names no network: want KIND/NAME, such as clusternetwork/storage", text)
+		return network.Ref{}, fmt.Errorf("network %q: must be KIND/NAME, such as clusternetwork/storage", text)
 	}
 	kind, err := parseKind(word)
 	if err != nil {
@@ -67,8 +68,8 @@ func parseNetworkRef(text, namespace string) (network.Ref, error) {
 	return ref, nil
 }
 
-// parseKind returns the kind that a user means by its name, plural or short name, with
-// or without the API's group.
+// parseKind returns the network kind of a kind, resource or short name, with or without the API
+// group.
 func parseKind(word string) (string, error) {
 	word, _, _ = strings.Cut(strings.ToLower(word), ".")
 	switch word {
@@ -79,10 +80,10 @@ func parseKind(word string) (string, error) {
 	case "danmnet", "danmnets", "dn", "dnet":
 		return v1.KindDanmNet, nil
 	}
-	return "", fmt.Errorf("%q is no kind of network: want clusternetwork, tenantnetwork or danmnet", word)
+	return "", fmt.Errorf("kind %q: must be a kind of network: clusternetwork, tenantnetwork or danmnet", word)
 }
 
-// rebuild asks for a rebuild, waits for it, and prints what it changed.
+// rebuild requests a rebuild, waits for it, and prints the corrections.
 func rebuild(ctx context.Context, c client.Client, ref network.Ref, out io.Writer) error {
 	obj := kube.PartialMetadata(ref.Kind)
 	if err := c.Get(ctx, kube.ObjectKey(ref), obj); err != nil {
@@ -92,14 +93,14 @@ func rebuild(ctx context.Context, c client.Client, ref network.Ref, out io.Write
 	if err != nil {
 		return err
 	}
-	value := time.Now().UTC().Format(time.RFC3339Nano) // another one than that of a request before
+	value := time.Now().UTC().Format(time.RFC3339Nano) // differs from the values of earlier requests
 	if err := annotate(ctx, c, obj, v1.RebuildAnnotation, value); err != nil {
 		return err
 	}
 	if err := poll(ctx, func() (bool, error) { return rebuildDone(ctx, c, ref, value) }); err != nil {
 		return rebuildError(ctx, c, obj, before, err)
 	}
-	text := "the bitmap was rebuilt; `kubectl describe` has the Event that says what changed"
+	text := "the bitmap was rebuilt; `kubectl describe` shows the Event with the corrections"
 	if e := awaitEvent(ctx, c, obj, before, v1.ReasonBitmapRebuilt); e != "" {
 		text = e
 	}
@@ -107,24 +108,24 @@ func rebuild(ctx context.Context, c client.Client, ref network.Ref, out io.Write
 	return err
 }
 
-// eventCounts are how often each Event has happened.
+// eventCounts are the counts of Events by UID.
 type eventCounts map[types.UID]int32
 
-// countEvents returns the Events on an object so far.
+// countEvents returns the counts of the Events on an object.
 func countEvents(ctx context.Context, c client.Client, obj *metav1.PartialObjectMetadata) (eventCounts, error) {
 	list, err := listEvents(ctx, c, obj)
 	if err != nil {
 		return nil, err
 	}
-	s := eventCounts{}
+	counts := eventCounts{}
 	for i := range list {
-		s[list[i].UID] = list[i].Count
+		counts[list[i].UID] = list[i].Count
 	}
-	return s, nil
+	return counts, nil
 }
 
-// awaitEvent waits for an Event with a reason that was not seen before, and returns what
-// it says; nothing when none comes.
+// awaitEvent waits for an Event with the reason that is new or has a higher count than before, and
+// returns its message. It returns an empty string if there is none within eventTimeout.
 func awaitEvent(ctx context.Context, c client.Client, obj *metav1.PartialObjectMetadata, before eventCounts, reason string) (text string) {
 	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
 	defer cancel()
@@ -142,12 +143,12 @@ func awaitEvent(ctx context.Context, c client.Client, obj *metav1.PartialObjectM
 	return text
 }
 
-// eventTimeout is how long to wait for an Event of what is done: it is written
-// besides, and may be a little late or not come at all.
+// eventTimeout bounds the wait for an Event. The controller writes Events asynchronously: they may
+// be late, or lost.
 const eventTimeout = 3 * time.Second
 
-// listEvents reads the Events on an object; those on a cluster-scoped one are in the
-// namespace default.
+// listEvents lists the Events on an object. Events on a cluster-scoped object are in the namespace
+// default.
 func listEvents(ctx context.Context, c client.Client, obj *metav1.PartialObjectMetadata) ([]corev1.Event, error) {
 	namespace := obj.Namespace
 	if namespace == "" {
@@ -160,7 +161,7 @@ func listEvents(ctx context.Context, c client.Client, obj *metav1.PartialObjectM
 	return list.Items, nil
 }
 
-// rebuildDone reports whether the request with that value is done with.
+// rebuildDone reports whether the controller has removed the request with that value.
 func rebuildDone(ctx context.Context, c client.Client, ref network.Ref, value string) (bool, error) {
 	obj := kube.PartialMetadata(ref.Kind)
 	if err := c.Get(ctx, kube.ObjectKey(ref), obj); err != nil {
@@ -169,7 +170,7 @@ func rebuildDone(ctx context.Context, c client.Client, ref network.Ref, value st
 	return obj.Annotations[v1.RebuildAnnotation] != value, nil
 }
 
-// rebuildError says why a rebuild is not done in time.
+// rebuildError adds to a timeout the reason for which the rebuild is not done.
 func rebuildError(ctx context.Context, c client.Client, obj *metav1.PartialObjectMetadata, before eventCounts, err error) error {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -177,13 +178,13 @@ func rebuildError(ctx context.Context, c client.Client, obj *metav1.PartialObjec
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), eventTimeout)
 	defer cancel()
 	if text := awaitEvent(ctx, c, obj, before, v1.ReasonBitmapRebuildFailed); text != "" {
-		return fmt.Errorf("the rebuild failed and will be tried again: %s", text)
+		return fmt.Errorf("the rebuild failed; patchbay-controller retries it: %s", text)
 	}
-	return errors.New("patchbay-controller has not answered in time: does it run, and is the network in recovery " +
-		"(condition Recovering)? The request stays, as the annotation " + v1.RebuildAnnotation)
+	return errors.New("patchbay-controller has not answered in time: check that it runs, and that the network is not in recovery " +
+		"(condition Recovering). The request stays, as the annotation " + v1.RebuildAnnotation)
 }
 
-// annotate sets an annotation of an object that was just read.
+// annotate sets an annotation of an object that was read before. It fails if another object has the name now.
 func annotate(ctx context.Context, c client.Client, obj *metav1.PartialObjectMetadata, name, value string) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": obj.UID, "annotations": map[string]string{name: value},
@@ -197,7 +198,7 @@ func annotate(ctx context.Context, c client.Client, obj *metav1.PartialObjectMet
 	return nil
 }
 
-// poll asks until it is done, or ctx ends.
+// poll calls done every pollInterval until it returns true or an error, or ctx ends.
 func poll(ctx context.Context, done func() (bool, error)) error {
 	for {
 		if ok, err := done(); ok || err != nil {
@@ -211,5 +212,5 @@ func poll(ctx context.Context, done func() (bool, error)) error {
 	}
 }
 
-// pollInterval is the time between two looks at what is waited for.
+// pollInterval is the time between two calls.
 const pollInterval = 200 * time.Millisecond

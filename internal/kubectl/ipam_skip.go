@@ -23,39 +23,40 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// newSkip is the verb that leaves a node out of recoveries.
-func newSkip(ctx context.Context, a *kubeFlags) *cobra.Command {
+// newSkip is the verb `ipam skip`.
+func newSkip(f *factory) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "skip NODE",
-		Short: "Leave a node out of the recovery of networks: it is off",
-		Long: "Leaves a node out of the recovery of all networks, or with --namespace of those in it. To skip\n" +
-			"a node says that its machine is off, and its Pods with it: addresses that they had, and that\n" +
-			"nobody else knows of, will be given to others.",
-		Example: "  kubectl patchbay ipam skip node-7",
-		Args:    exactlyOneArgument("the name of one Node, such as node-7"),
+		Short: "Exclude a powered-off node from network recovery",
+		Long: "Excludes a node from the recovery of all networks, or of the networks in --namespace. Skip a node\n" +
+			"only when its machine is powered off and its Pods have ended: addresses of its Pods that are\n" +
+			"recorded only on the node are assigned to other Pods.",
+		Example:           "  kubectl patchbay ipam skip node-7",
+		Args:              exactlyOneArgument("the name of one Node, such as node-7"),
+		ValidArgsFunction: firstArgument(f.nodeNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if wrong := validation.IsDNS1123Subdomain(args[0]); len(wrong) > 0 {
-				return fmt.Errorf("%q is no name of a Node: %s", args[0], strings.Join(wrong, "; "))
+				return fmt.Errorf("node %q: must be the name of a Node: %s", args[0], strings.Join(wrong, "; "))
 			}
-			c, _, err := a.openNetworks()
+			c, _, err := f.networkClient()
 			if err != nil {
 				return err
 			}
 			if !force {
-				if err := checkNodeNotReady(ctx, c, args[0]); err != nil {
+				if err := checkNodeNotReady(cmd.Context(), c, args[0]); err != nil {
 					return err
 				}
 			}
-			return skipNode(ctx, c, a.namespaceFlag(), args[0], cmd.OutOrStdout())
+			return skipNode(cmd.Context(), c, f.namespaceFlag(), args[0], f.Out)
 		},
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "also skip a node that is Ready")
 	return cmd
 }
 
-// checkNodeNotReady refuses a node that is Ready: its Pods run, and what they have would be
-// handed out again. Whoever may not read Nodes is not checked.
+// checkNodeNotReady returns an error if the node is Ready: its Pods run, and their addresses would be
+// assigned again. It returns nil if the user may not read Nodes.
 func checkNodeNotReady(ctx context.Context, c client.Client, name string) error {
 	node := &corev1.Node{}
 	switch err := c.Get(ctx, client.ObjectKey{Name: name}, node); {
@@ -66,15 +67,14 @@ func checkNodeNotReady(ctx context.Context, c client.Client, name string) error 
 	}
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
-			return fmt.Errorf("node %s is Ready: its patchbayd will report by itself (kubectl -n patchbay-system get pods -o wide "+
-				"says whether it runs). To give addresses of its Pods to others all the same, use --force", name)
+			return fmt.Errorf("node %s is Ready, and its patchbayd reports the node's addresses: check with kubectl -n patchbay-system get pods -o wide "+
+				"that it runs. To skip the node and risk duplicate addresses, use --force", name)
 		}
 	}
 	return nil
 }
 
-// skipNode leaves a node out of the recovery of all networks that are in one, of one
-// namespace if that is not empty.
+// skipNode excludes a node from all recoveries under way, of one namespace if that is not empty.
 func skipNode(ctx context.Context, c client.Client, namespace, node string, out io.Writer) error {
 	refs, err := networksInRecovery(ctx, c, namespace)
 	if err != nil {
@@ -88,14 +88,14 @@ func skipNode(ctx context.Context, c client.Client, namespace, node string, out 
 	for _, ref := range refs {
 		err := skipNodeIn(ctx, c, ref, node)
 		if err == nil {
-			_, err = fmt.Fprintf(out, "%s: its recovery does not wait for %s\n", ref, node)
+			_, err = fmt.Fprintf(out, "%s: recovery does not wait for %s any more\n", ref, node)
 		}
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-// networksInRecovery are the networks in recovery.
+// networksInRecovery lists the networks in recovery.
 func networksInRecovery(ctx context.Context, c client.Client, namespace string) ([]network.Ref, error) {
 	var refs []network.Ref
 	for _, kind := range kube.NetworkKinds() {
@@ -107,7 +107,7 @@ func networksInRecovery(ctx context.Context, c client.Client, namespace string) 
 			return nil, err
 		}
 		if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
-			return nil, fmt.Errorf("list %ss (a tenant names a --namespace): %w", kind, err)
+			return nil, fmt.Errorf("list %ss (with permissions for one namespace only, use --namespace): %w", kind, err)
 		}
 		err = meta.EachListItem(list, func(item runtime.Object) error {
 			if obj, ok := item.(client.Object); ok {
@@ -124,7 +124,7 @@ func networksInRecovery(ctx context.Context, c client.Client, namespace string) 
 	return refs, nil
 }
 
-// skipNodeIn adds the node to those that one network's recovery does not wait for.
+// skipNodeIn adds the node to the skipped nodes of one network's recovery.
 func skipNodeIn(ctx context.Context, c client.Client, ref network.Ref, node string) error {
 	obj := kube.PartialMetadata(ref.Kind)
 	if err := c.Get(ctx, kube.ObjectKey(ref), obj); err != nil {
@@ -133,7 +133,7 @@ func skipNodeIn(ctx context.Context, c client.Client, ref network.Ref, node stri
 	return annotate(ctx, c, obj, v1.SkipAnnotation, appendName(obj.Annotations[v1.SkipAnnotation], node))
 }
 
-// appendName adds a name to names with commas between them.
+// appendName adds a name to a comma-separated list unless it is there.
 func appendName(names, name string) string {
 	all := strings.FieldsFunc(names, func(r rune) bool { return r == ',' || r == ' ' })
 	if !slices.Contains(all, name) {

@@ -11,21 +11,21 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-func TestTargets(t *testing.T) {
+func TestParseNetworkRef(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason, text string
 		want         network.Ref
 		err          string
 	}{
-		"Cluster":   {reason: "the namespace of the kubeconfig is not its", text: "clusternetwork/storage", want: network.Ref{Kind: v1.KindClusterNetwork, Name: "storage"}},
-		"Plural":    {reason: "as kubectl get prints it", text: "clusternetworks.danm.io/storage", want: network.Ref{Kind: v1.KindClusterNetwork, Name: "storage"}},
-		"Kind":      {reason: "as the manifest has it", text: "TenantNetwork/lan", want: network.Ref{Kind: v1.KindTenantNetwork, Namespace: "ns", Name: "lan"}},
-		"Short":     {reason: "short names are kubectl's, too", text: "dnet/lan", want: network.Ref{Kind: v1.KindDanmNet, Namespace: "ns", Name: "lan"}},
-		"OtherKind": {reason: "another kind has no addresses", text: "pod/x", err: "no kind of network"},
-		"NameOnly":  {reason: "three kinds may have one name", text: "storage", err: "KIND/NAME"},
-		"Nameless":  {reason: "all networks at once are not meant", text: "cn/", err: "KIND/NAME"},
-		"Namespace": {reason: "the namespace is a flag", text: "dnet/ns/lan", err: "KIND/NAME"},
+		"Cluster":   {reason: "a cluster-scoped network has no namespace", text: "clusternetwork/storage", want: network.Ref{Kind: v1.KindClusterNetwork, Name: "storage"}},
+		"Plural":    {reason: "kubectl get -o name prints this form", text: "clusternetworks.danm.io/storage", want: network.Ref{Kind: v1.KindClusterNetwork, Name: "storage"}},
+		"Kind":      {reason: "manifests have this form", text: "TenantNetwork/lan", want: network.Ref{Kind: v1.KindTenantNetwork, Namespace: "ns", Name: "lan"}},
+		"Short":     {reason: "kubectl accepts short names too", text: "dnet/lan", want: network.Ref{Kind: v1.KindDanmNet, Namespace: "ns", Name: "lan"}},
+		"OtherKind": {reason: "other kinds have no addresses", text: "pod/x", err: "must be a kind of network"},
+		"NameOnly":  {reason: "three kinds may have an object of this name", text: "storage", err: "KIND/NAME"},
+		"NoName":    {reason: "the verb is for one network", text: "cn/", err: "KIND/NAME"},
+		"Namespace": {reason: "the namespace is a flag, not a part of the argument", text: "dnet/ns/lan", err: "KIND/NAME"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -44,14 +44,14 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-func TestNamesAreAddedOnce(t *testing.T) {
+func TestAppendName(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason, names, want string
 	}{
-		"First":  {reason: "nobody was skipped", want: "b"},
+		"First":  {reason: "no node was skipped", want: "b"},
 		"Second": {reason: "others stay skipped", names: "a, c", want: "a,c,b"},
-		"Again":  {reason: "once is enough", names: "b,a", want: "b,a"},
+		"Again":  {reason: "the name is there already", names: "b,a", want: "b,a"},
 		"Part":   {reason: "a part of a name is another name", names: "bb", want: "bb,b"},
 	}
 	for name, tc := range cases {
@@ -64,18 +64,18 @@ func TestNamesAreAddedOnce(t *testing.T) {
 	}
 }
 
-func TestCommandsThatAreWrong(t *testing.T) {
+func TestIPAMUsageErrors(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason string
 		args   []string
 		want   string
 	}{
-		"NoVerb":   {reason: "ipam alone does nothing", args: []string{"ipam"}, want: "rebuild or skip"},
-		"NoTarget": {reason: "one network, and one only", args: []string{"ipam", "rebuild"}, want: "give kind and name of one network, such as clusternetwork/storage: got 0"},
-		"NoNode":   {reason: "no list of names either", args: []string{"ipam", "skip", "a", "b"}, want: "give the name of one Node, such as node-7: got 2"},
-		"NotANode": {reason: "a list of names is several calls", args: []string{"ipam", "skip", "a,b"}, want: "no name of a Node"},
-		"NoConfig": {reason: "the file is named", args: []string{"ipam", "skip", "a", "--kubeconfig=/nowhere"}, want: "/nowhere"},
+		"NoVerb":   {reason: "ipam needs a verb", args: []string{"ipam"}, want: "rebuild or skip"},
+		"NoTarget": {reason: "exactly one network is needed", args: []string{"ipam", "rebuild"}, want: "give kind and name of one network, such as clusternetwork/storage: got 0"},
+		"NoNode":   {reason: "exactly one node is needed", args: []string{"ipam", "skip", "a", "b"}, want: "give the name of one Node, such as node-7: got 2"},
+		"NotANode": {reason: "a list of names is no name", args: []string{"ipam", "skip", "a,b"}, want: `node "a,b": must be the name of a Node`},
+		"NoConfig": {reason: "the message names the file", args: []string{"ipam", "skip", "a", "--kubeconfig=/nowhere"}, want: "/nowhere"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -89,13 +89,13 @@ func TestCommandsThatAreWrong(t *testing.T) {
 	}
 }
 
-func TestHelpSpeaksOfKubectl(t *testing.T) {
+func TestHelpHasKubectlsFlags(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	if err := Run(t.Context(), []string{"ipam", "skip", "--help"}, &out, &out); err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"kubectl patchbay ipam skip NODE", "its machine is off", "--kubeconfig", "--context", "--namespace"} {
+	for _, part := range []string{"kubectl patchbay ipam skip NODE", "powered off", "--kubeconfig", "--context", "--namespace"} {
 		if !strings.Contains(out.String(), part) {
 			t.Errorf("help has no %q:\n%s", part, out.String())
 		}

@@ -22,10 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/discovery/cached/memory"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 	"k8s.io/client-go/util/retry"
@@ -34,18 +30,19 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// newRemove is the verb that orders the removal of an object from its clusters.
-func newRemove(ctx context.Context, a *kubeFlags) *cobra.Command {
+// newRemove is the verb `remove`.
+func newRemove(f *factory) *cobra.Command {
 	r := &removal{}
 	cmd := &cobra.Command{
 		Use:   "remove KIND/NAME",
-		Short: "Remove an object from all clusters; it stays at the hub",
-		Long: "Sets the annotation " + v1alpha1.ClustersAnnotation + " of an object at the hub to the empty value. That\n" +
-			"is the order to remove the object from all clusters, whatever policies select it. The object stays at\n" +
-			"the hub. Without --yes the command changes nothing: it prints which clusters have the object, and what\n" +
-			"happens to it there. With --yes it gives the order and waits until no cluster has the object.",
-		Example: "  kubectl patchbay remove deployment/web -n shop\n  kubectl patchbay remove deployments.apps web -n shop --yes --timeout=10m",
-		Args:    cobra.RangeArgs(1, 2),
+		Short: "Remove an object from all clusters and keep it at the hub",
+		Long: "Sets the annotation " + v1alpha1.ClustersAnnotation + " of an object at the hub to an empty value. The\n" +
+			"empty value removes the object from all clusters, whatever policies select it. The object stays at the\n" +
+			"hub. Without --yes the command changes nothing: it prints the clusters that have the object, and the\n" +
+			"effect there. With --yes it sets the annotation and waits until no cluster has the object.",
+		Example:           "  kubectl patchbay remove deployment/web -n shop\n  kubectl patchbay remove deployments.apps web -n shop --yes --timeout=10m",
+		Args:              cobra.RangeArgs(1, 2),
+		ValidArgsFunction: firstArgument(f.placedArguments),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			kind, name, err := parseKindAndName(args)
 			if err != nil {
@@ -55,32 +52,32 @@ func newRemove(ctx context.Context, a *kubeFlags) *cobra.Command {
 				return fmt.Errorf("flag --timeout: must be more than 0, such as 5m: got %v", r.timeout)
 			}
 			r.command = commandWithYes(cmd, args, "wait", "timeout")
-			c, cfg, err := a.openPlacement()
+			c, _, err := f.placementClient()
 			if err != nil {
 				return err
 			}
-			namespace, err := a.namespace()
+			namespace, err := f.namespace()
 			if err != nil {
 				return err
 			}
-			mapping, err := restMapping(cfg, kind)
+			mapping, err := f.restMapping(kind)
 			if err != nil {
 				return err
 			}
-			if err := r.readObject(ctx, c, mapping, namespace, name); err != nil {
+			if err := r.readObject(cmd.Context(), c, mapping, namespace, name); err != nil {
 				return err
 			}
-			return r.run(ctx, c, cmd.OutOrStdout())
+			return r.run(cmd.Context(), c, f.Out)
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&r.yes, "yes", false, "order the removal; without it the command prints what would happen")
+	flags.BoolVar(&r.yes, "yes", false, "order the removal; without this flag the command prints the effects")
 	flags.BoolVar(&r.wait, "wait", true, "wait until no cluster has the object")
-	flags.DurationVar(&r.timeout, "timeout", 5*time.Minute, "how long to wait")
+	flags.DurationVar(&r.timeout, "timeout", 5*time.Minute, "the time to wait")
 	return cmd
 }
 
-// parseKindAndName reads KIND/NAME, or KIND NAME.
+// parseKindAndName parses KIND/NAME, or KIND and NAME.
 func parseKindAndName(args []string) (kind, name string, err error) {
 	words := args
 	if len(args) == 1 {
@@ -92,17 +89,13 @@ func parseKindAndName(args []string) (kind, name string, err error) {
 	return words[0], words[1], nil
 }
 
-// restMapping finds the kind that a user means as kubectl does: by resource, singular, short name
-// or kind, with group, or version and group, behind it where that is needed.
-func restMapping(cfg *rest.Config, word string) (*meta.RESTMapping, error) {
-	cfg = rest.CopyConfig(cfg)
-	cfg.QPS = -1 // an API server without aggregated discovery is asked about each group
-	d, err := discovery.NewDiscoveryClientForConfig(cfg)
+// restMapping finds the kind of a resource, singular, short name or kind as kubectl does. A group, or
+// a version and a group, may follow the word after a dot.
+func (f *factory) restMapping(word string) (*meta.RESTMapping, error) {
+	mapper, err := f.config.ToRESTMapper()
 	if err != nil {
-		return nil, fmt.Errorf("make discovery client: %w", err)
+		return nil, fmt.Errorf("create discovery client: %w", err)
 	}
-	cached := memory.NewMemCacheClient(d)
-	mapper := restmapper.NewShortcutExpander(restmapper.NewDeferredDiscoveryRESTMapper(cached), cached, nil)
 	mapping, err := findMapping(mapper, word)
 	if meta.IsNoMatchError(err) {
 		return nil, fmt.Errorf("KIND %s: must be a resource, short name or kind that this hub serves: see kubectl api-resources: %w", word, err)
@@ -129,15 +122,15 @@ func findMapping(mapper meta.RESTMapper, word string) (*meta.RESTMapping, error)
 	return mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 }
 
-// removal is one call of remove.
+// removal is one call of `remove`.
 type removal struct {
 	yes, wait bool
 	timeout   time.Duration
-	command   string // with --yes
+	command   string // the same call with --yes
 
 	object     *metav1.PartialObjectMetadata
 	assignment client.ObjectKey
-	dependents map[v1alpha1.ClusterName]string // by cluster, an object there that takes this one along
+	dependents map[v1alpha1.ClusterName]string // by cluster, an object there that depends on this one
 }
 
 // readObject reads the object.
@@ -160,23 +153,23 @@ func (r *removal) readObject(ctx context.Context, c client.Client, mapping *meta
 	return nil
 }
 
-// objectName names an object in messages, such as "Deployment shop/web".
+// objectName returns the name of an object for messages, such as "Deployment shop/web".
 func objectName(kind, namespace, name string) string {
 	return kind + " " + strings.TrimPrefix(namespace+"/"+name, "/")
 }
 
-// name names the object in messages.
+// name returns the object's name for messages.
 func (r *removal) name() string {
 	return objectName(r.object.Kind, r.object.Namespace, r.object.Name)
 }
 
-// isOrdered says that the object has the order already.
+// isOrdered reports whether the removal is ordered already.
 func (r *removal) isOrdered() bool {
 	value, ok := r.object.Annotations[v1alpha1.ClustersAnnotation]
 	return ok && strings.TrimSpace(value) == ""
 }
 
-// run prints what the removal does, and with --yes orders it and waits.
+// run prints the effects of the removal, and with --yes orders it and waits.
 func (r *removal) run(ctx context.Context, c client.WithWatch, out io.Writer) error {
 	a := &v1alpha1.Assignment{}
 	switch err := c.Get(ctx, r.assignment, a); {
@@ -188,7 +181,7 @@ func (r *removal) run(ctx context.Context, c client.WithWatch, out io.Writer) er
 		return fmt.Errorf("read Assignment %s: %w", r.assignment, err)
 	}
 	reachable, err := reachableClusters(ctx, c)
-	if err != nil && !apierrors.IsForbidden(err) { // a tenant need not see Clusters
+	if err != nil && !apierrors.IsForbidden(err) { // a tenant may have no permission for Clusters
 		return err
 	}
 	if err := r.findDependents(ctx, c); err != nil {
@@ -221,7 +214,7 @@ func (r *removal) run(ctx context.Context, c client.WithWatch, out io.Writer) er
 	return err
 }
 
-// findDependents finds the objects of the namespace that take this one along.
+// findDependents finds the objects of the namespace that depend on this one, by cluster.
 func (r *removal) findDependents(ctx context.Context, c client.Client) error {
 	gvk := r.object.GroupVersionKind()
 	this := v1alpha1.DependencyReference{Group: gvk.Group, Kind: gvk.Kind, Name: r.object.Name}
@@ -245,7 +238,7 @@ func (r *removal) findDependents(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// isDone says that no cluster has the object any more but those where another one needs it.
+// isDone reports whether no cluster has the object except those where another object depends on it.
 func (r *removal) isDone(a *v1alpha1.Assignment) bool {
 	decided := a.Spec.Decision.Source == v1alpha1.SourceAnnotation
 	for _, t := range a.Spec.Targets {
@@ -256,7 +249,7 @@ func (r *removal) isDone(a *v1alpha1.Assignment) bool {
 	return true
 }
 
-// reachableClusters says of each Cluster whether it is reachable.
+// reachableClusters returns for each Cluster whether it is reachable.
 func reachableClusters(ctx context.Context, c client.Client) (map[string]bool, error) {
 	var list v1alpha1.ClusterList
 	if err := c.List(ctx, &list); err != nil {
@@ -269,7 +262,7 @@ func reachableClusters(ctx context.Context, c client.Client) (map[string]bool, e
 	return reachable, nil
 }
 
-// print says which clusters have the object, and what happens to it there.
+// print prints the clusters that have the object, and the effect there.
 func (r *removal) print(w io.Writer, a *v1alpha1.Assignment, reachable map[string]bool) error {
 	out := bufio.NewWriter(w)
 	what := "is deleted"
@@ -285,15 +278,15 @@ func (r *removal) print(w io.Writer, a *v1alpha1.Assignment, reachable map[strin
 			note = " (the hub has ordered that already)"
 		case v1alpha1.TargetActive, v1alpha1.TargetDraining:
 		}
-		if leader := r.dependents[t.Cluster]; leader != "" && t.State == v1alpha1.TargetActive {
-			effect, note = "stays as long as "+leader+" needs it there", ""
+		if dependent := r.dependents[t.Cluster]; dependent != "" && t.State == v1alpha1.TargetActive {
+			effect, note = "stays as long as "+dependent+" needs it there", ""
 		} else if up, known := reachable[string(t.Cluster)]; known && !up {
 			note = " (not reachable: the order reaches it when it is back)"
 		}
 		fmt.Fprintf(out, "%s: %s %s%s\n", t.Cluster, r.name(), effect, note)
 	}
 	if len(a.Spec.Targets) == 0 {
-		fmt.Fprintf(out, "%s is in no cluster; with the order none gets it\n", r.name())
+		fmt.Fprintf(out, "%s is in no cluster; the order keeps it out of all clusters\n", r.name())
 	}
 	r.printDependencies(out, a)
 	switch {
@@ -305,28 +298,28 @@ func (r *removal) print(w io.Writer, a *v1alpha1.Assignment, reachable map[strin
 	return out.Flush()
 }
 
-// printDependencies names what the object takes along.
+// printDependencies names the objects that follow this one.
 func (r *removal) printDependencies(out io.Writer, a *v1alpha1.Assignment) {
-	var along, stay []string
+	var removed, kept []string
 	for _, f := range a.Spec.Dependencies {
 		name := objectName(f.Kind, a.Namespace, f.Name)
 		if v1alpha1.IsVolumeClaim(schema.GroupKind{Group: f.Group, Kind: f.Kind}) {
-			stay = append(stay, name)
+			kept = append(kept, name)
 			continue
 		}
-		along = append(along, name)
+		removed = append(removed, name)
 	}
-	if len(along) > 0 {
-		fmt.Fprintf(out, "Removed after it, unless selected or needed otherwise: %s\n", strings.Join(along, ", "))
+	if len(removed) > 0 {
+		fmt.Fprintf(out, "Removed after it, unless selected or needed otherwise: %s\n", strings.Join(removed, ", "))
 	}
-	if len(stay) > 0 {
-		fmt.Fprintf(out, "Kept in the clusters: %s\n", strings.Join(stay, ", "))
+	if len(kept) > 0 {
+		fmt.Fprintf(out, "Kept in the clusters: %s\n", strings.Join(kept, ", "))
 	}
 }
 
-// orderRemoval sets the annotation. The patch is for the object as it was read; when the object has
-// changed since, it is read again, and the order is given if its clusters are still chosen
-// the same way.
+// orderRemoval sets the annotation. The patch is for the version of the object that was read. If the
+// object has changed since, orderRemoval reads it again, and orders the removal unless the
+// annotation has changed.
 func (r *removal) orderRemoval(ctx context.Context, c client.Client) error {
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
@@ -362,7 +355,7 @@ func (r *removal) orderRemoval(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// waitUntilRemoved waits until no cluster has the object, and returns the Assignment as it was seen last.
+// waitUntilRemoved waits until no cluster has the object, and returns the last state of the Assignment.
 func (r *removal) waitUntilRemoved(ctx context.Context, c client.WithWatch) (*v1alpha1.Assignment, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
@@ -379,8 +372,8 @@ func (r *removal) waitUntilRemoved(ctx context.Context, c client.WithWatch) (*v1
 		},
 	}, c)
 	var last *v1alpha1.Assignment
-	// The hub keeps the Assignment while the annotation is empty. One that is deleted before it
-	// has no targets is made again: that is no sign of the removal.
+	// The hub keeps the Assignment while the annotation is empty, and creates a deleted one again.
+	// So the deletion of the Assignment does not mean that the object is removed.
 	_, err := watchtools.UntilWithSync(ctx, lw, &v1alpha1.Assignment{}, nil, func(e watch.Event) (bool, error) {
 		a, ok := e.Object.(*v1alpha1.Assignment)
 		if ok {
@@ -394,13 +387,13 @@ func (r *removal) waitUntilRemoved(ctx context.Context, c client.WithWatch) (*v1
 	return last, err
 }
 
-// waitError says what keeps the object in its clusters.
+// waitError adds to an error of the wait the reasons for which clusters still have the object.
 func (r *removal) waitError(err error, a *v1alpha1.Assignment, reachable map[string]bool) error {
 	switch {
 	case errors.Is(err, context.Canceled):
-		return fmt.Errorf("interrupted while waiting: the removal of %s is ordered and goes on", r.name())
+		return fmt.Errorf("interrupted while waiting: the removal of %s is ordered and continues", r.name())
 	case errors.Is(err, context.DeadlineExceeded):
-		err = fmt.Errorf("%s is not removed within %s; the order stays, and the hub goes on", r.name(), r.timeout)
+		err = fmt.Errorf("%s is not removed within %s; the order stays, and the hub continues", r.name(), r.timeout)
 	default:
 		err = fmt.Errorf("wait for the removal of %s, which is ordered: %w", r.name(), err)
 	}

@@ -29,7 +29,7 @@ func created(t *testing.T, c client.Client, manifest map[string]any) *unstructur
 	return o
 }
 
-// assigned makes an Assignment as the hub does, to the cluster east.
+// assigned creates an Assignment to the cluster east as the hub does.
 func assigned(t *testing.T, c client.Client, o *unstructured.Unstructured, resource string) *v1alpha1.Assignment {
 	t.Helper()
 	gvk := o.GroupVersionKind()
@@ -51,7 +51,7 @@ func assigned(t *testing.T, c client.Client, o *unstructured.Unstructured, resou
 	return a
 }
 
-// ordered says whether an object has the order to remove it.
+// ordered reports whether the removal of an object is ordered.
 func ordered(ctx context.Context, t *testing.T, c client.Client, o *unstructured.Unstructured) bool {
 	t.Helper()
 	fresh := o.DeepCopy()
@@ -72,7 +72,7 @@ func deployment(name string) map[string]any {
 	}
 }
 
-// ingress is of a group with dots, which reads like a version and a group.
+// ingress returns an object of a group with dots, which is ambiguous with a version and a group.
 func ingress(name string) map[string]any {
 	return map[string]any{
 		"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": map[string]any{"namespace": "shop", "name": name},
@@ -80,7 +80,7 @@ func ingress(name string) map[string]any {
 	}
 }
 
-// A user names an object as for kubectl, sees where it is, and removes it.
+// A user names an object as with kubectl and sees its clusters. A dry run changes nothing.
 func TestRemove(t *testing.T) {
 	t.Parallel()
 	c, do := hubBench(t)
@@ -103,14 +103,14 @@ func TestRemove(t *testing.T) {
 			out, err := do(append([]string{"remove", "-n", "shop"}, named...)...)
 			want := "kubectl patchbay remove " + strings.Join(named, " ") + " --kubeconfig="
 			if err != nil || !strings.HasPrefix(out, "east: ") || !strings.Contains(out, " is deleted\n") || !strings.Contains(out, want) || !strings.Contains(out, " --namespace=shop --yes\n") {
-				t.Errorf("%v: got %q, %v, want what is deleted, and %q", named, out, err, want)
+				t.Errorf("%v: got %q, %v, want the deleted object, and %q", named, out, err, want)
 			}
 		}
 		if out, err := do("remove", "clusterrole/viewer", "-n", "shop"); err != nil || !strings.Contains(out, "east: ClusterRole viewer is deleted") {
 			t.Errorf("cluster-scoped: got %q, %v", out, err)
 		}
 		if ordered(t.Context(), t, c, web) || ordered(t.Context(), t, c, door) || ordered(t.Context(), t, c, role) {
-			t.Error("a dry run gave an order")
+			t.Error("the dry run ordered a removal")
 		}
 	})
 	t.Run("Wrong", func(t *testing.T) {
@@ -123,14 +123,14 @@ func TestRemove(t *testing.T) {
 			}
 		}
 		if ordered(t.Context(), t, c, plain) {
-			t.Error("what is not placed got an order")
+			t.Error("the removal of an object that is not placed is ordered")
 		}
 	})
 	t.Run("Preconditions", func(t *testing.T) { testPreconditions(t, c) })
 }
 
-// With --yes the command waits until the hub has taken the last target off, or says what keeps
-// the object where it is.
+// With --yes the command waits until the hub has removed the last target, or prints the reasons for
+// which clusters still have the object.
 func TestRemoveWaits(t *testing.T) {
 	t.Parallel()
 	c, do := hubBench(t)
@@ -139,21 +139,21 @@ func TestRemoveWaits(t *testing.T) {
 	}
 	web := created(t, c, deployment("web"))
 	a := assigned(t, c, web, "deployments")
-	a.Status.Clusters = []v1alpha1.ClusterReport{{Cluster: "east", Message: "deployments shop/web: its finalizers hold it"}}
+	a.Status.Clusters = []v1alpha1.ClusterReport{{Cluster: "east", Message: "deployments shop/web: its finalizers block the deletion"}}
 	if err := c.Status().Update(t.Context(), a); err != nil {
 		t.Fatal(err)
 	}
 	out, err := do("remove", "deploy/web", "-n", "shop", "--yes", "--timeout=1s")
-	for _, want := range []string{"Deployment shop/web is not removed within 1s", "\neast: deployments shop/web: its finalizers hold it"} {
+	for _, want := range []string{"Deployment shop/web is not removed within 1s", "\neast: deployments shop/web: its finalizers block the deletion"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("held: got %q, %v, want %q", out, err, want)
+			t.Errorf("blocked: got %q, %v, want %q", out, err, want)
 		}
 	}
 	if !ordered(t.Context(), t, c, web) {
-		t.Error("held: the order is not there")
+		t.Error("blocked: the removal is not ordered")
 	}
 	done := make(chan error, 1)
-	go func() { // patchbay-hub; an Assignment that is lost is made again, which is no sign of the removal
+	go func() { // patchbay-hub, which creates a deleted Assignment again
 		time.Sleep(time.Second)
 		again := a.DeepCopy()
 		again.ResourceVersion, again.UID = "", ""
@@ -184,8 +184,8 @@ func TestRemoveWaits(t *testing.T) {
 	}
 }
 
-// testPreconditions gives orders to an object as it was read, under a UID or a version that are no
-// longer its own.
+// testPreconditions orders the removal of an object with an outdated UID, and with an outdated
+// version.
 func testPreconditions(t *testing.T, c client.Client) {
 	t.Helper()
 	o := created(t, c, deployment("changed"))
@@ -198,7 +198,7 @@ func testPreconditions(t *testing.T, c client.Client) {
 	other.UID = "another"
 	err := (&removal{object: other}).orderRemoval(t.Context(), c)
 	if err == nil || !strings.Contains(err.Error(), "was deleted and created again meanwhile") || ordered(t.Context(), t, c, o) {
-		t.Errorf("another UID: got %v, want no order", err)
+		t.Errorf("another UID: got %v, want an error and no order", err)
 	}
 	o.SetLabels(map[string]string{"a": "b"})
 	if err := c.Update(t.Context(), o); err != nil {

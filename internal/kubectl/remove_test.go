@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -22,30 +22,30 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// fakeHub is a client of objects that no server has.
+// fakeHub returns a fake client with the objects.
 func fakeHub(t *testing.T, calls interceptor.Funcs, objects ...client.Object) client.WithWatch {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := addPlacementToScheme(scheme); err != nil {
+	scheme, err := newPlacementScheme()
+	if err != nil {
 		t.Fatal(err)
 	}
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(calls).Build()
 }
 
-func TestKindAndName(t *testing.T) {
+func TestParseKindAndName(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason     string
 		args       []string
 		kind, name string
 	}{
-		"Slash":     {reason: "as kubectl get -o name prints it", args: []string{"deployment.apps/web"}, kind: "deployment.apps", name: "web"},
-		"Words":     {reason: "as kubectl get takes it", args: []string{"cm", "web"}, kind: "cm", name: "web"},
-		"NameOnly":  {reason: "a name is of many kinds", args: []string{"web"}},
-		"KindOnly":  {reason: "all objects of a kind are not meant", args: []string{"cm/"}},
+		"Slash":     {reason: "kubectl get -o name prints this form", args: []string{"deployment.apps/web"}, kind: "deployment.apps", name: "web"},
+		"Words":     {reason: "kubectl get accepts this form", args: []string{"cm", "web"}, kind: "cm", name: "web"},
+		"NameOnly":  {reason: "objects of many kinds may have the name", args: []string{"web"}},
+		"KindOnly":  {reason: "the verb is for one object", args: []string{"cm/"}},
 		"NoKind":    {reason: "the kind is missing", args: []string{"/web"}},
-		"Namespace": {reason: "the namespace is a flag", args: []string{"cm/shop/web"}},
-		"Mixed":     {reason: "two objects are two calls", args: []string{"cm/a", "b"}},
+		"Namespace": {reason: "the namespace is a flag, not a part of the argument", args: []string{"cm/shop/web"}},
+		"Mixed":     {reason: "the verb is for one object only", args: []string{"cm/a", "b"}},
 		"Empty":     {reason: "a variable of a script may be empty", args: []string{"cm", ""}},
 	}
 	for name, tc := range cases {
@@ -59,8 +59,8 @@ func TestKindAndName(t *testing.T) {
 	}
 }
 
-// The command that a dry run prints is the one that was called, and has no credentials.
-func TestTheCommandThatIsPrinted(t *testing.T) {
+// The command that a dry run prints is the called one, without credentials.
+func TestCommandWithYes(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason string
@@ -68,17 +68,17 @@ func TestTheCommandThatIsPrinted(t *testing.T) {
 		want   string
 	}{
 		"Plain":       {reason: "nothing is added", args: []string{"cm/web"}, want: "kubectl patchbay remove cm/web --yes"},
-		"Hub":         {reason: "it must be the same hub", args: []string{"cm/web", "-n", "shop", "--context=hub"}, want: "kubectl patchbay remove cm/web --context=hub --namespace=shop --yes"},
-		"Flags":       {reason: "its own flags count", args: []string{"cm", "web", "--timeout=1m"}, want: "kubectl patchbay remove cm web --timeout=1m0s --yes"},
-		"Credentials": {reason: "they are not printed", args: []string{"cm/web", "--token=secret", "--password=secret"}, want: "kubectl patchbay remove cm/web --yes"},
-		"Quoted":      {reason: "a shell reads it", args: []string{"cm/web", "--kubeconfig=/a b/it's"}, want: `kubectl patchbay remove cm/web --kubeconfig='/a b/it'\''s' --yes`},
-		"Yes":         {reason: "once is enough", args: []string{"cm/web", "--yes"}, want: "kubectl patchbay remove cm/web --yes"},
+		"Hub":         {reason: "the command must be for the same hub", args: []string{"cm/web", "-n", "shop", "--context=hub"}, want: "kubectl patchbay remove cm/web --context=hub --namespace=shop --yes"},
+		"Flags":       {reason: "the verb's own flags are kept", args: []string{"cm", "web", "--timeout=1m"}, want: "kubectl patchbay remove cm web --timeout=1m0s --yes"},
+		"Credentials": {reason: "credentials are not printed", args: []string{"cm/web", "--token=secret", "--password=secret"}, want: "kubectl patchbay remove cm/web --yes"},
+		"Quoted":      {reason: "the command is pasted into a shell", args: []string{"cm/web", "--kubeconfig=/a b/it's"}, want: `kubectl patchbay remove cm/web --kubeconfig='/a b/it'\''s' --yes`},
+		"Yes":         {reason: "--yes appears once", args: []string{"cm/web", "--yes"}, want: "kubectl patchbay remove cm/web --yes"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var got string
-			root := newRoot(t.Context())
+			root := newRoot(genericiooptions.NewTestIOStreamsDiscard())
 			cmd, _, err := root.Find([]string{"remove"})
 			if err != nil {
 				t.Fatal(err)
@@ -95,7 +95,7 @@ func TestTheCommandThatIsPrinted(t *testing.T) {
 	}
 }
 
-// placedObject is an object at the hub, and its Assignment to some clusters.
+// placedObject returns an object of the hub and its Assignment.
 func placedObject(kind string, targets ...v1alpha1.Target) (*metav1.PartialObjectMetadata, *v1alpha1.Assignment) {
 	o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u1"}}
 	o.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: kind})
@@ -105,36 +105,36 @@ func placedObject(kind string, targets ...v1alpha1.Target) (*metav1.PartialObjec
 	}
 }
 
-func TestWhatARemovalDoes(t *testing.T) {
+func TestRemovalPrintsEffects(t *testing.T) {
 	t.Parallel()
 	const last = "Nothing was changed. To remove it: again"
 	active := func(cluster string) v1alpha1.Target {
 		return v1alpha1.Target{Cluster: v1alpha1.ClusterName(cluster), State: v1alpha1.TargetActive}
 	}
 	cases := map[string]struct {
-		reason   string
-		kind     string
-		targets  []v1alpha1.Target
-		decision v1alpha1.Decision
-		follows  []v1alpha1.DependencyReference
-		leaders  map[v1alpha1.ClusterName]string
-		value    *string // of the annotation
-		want     []string
+		reason       string
+		kind         string
+		targets      []v1alpha1.Target
+		decision     v1alpha1.Decision
+		dependencies []v1alpha1.DependencyReference
+		dependents   map[v1alpha1.ClusterName]string
+		value        *string // of the annotation
+		want         []string
 	}{
 		"Deleted": {
-			reason: "each cluster that has it is named", kind: "ConfigMap", targets: []v1alpha1.Target{active("east"), active("west")},
+			reason: "each cluster with the object is listed", kind: "ConfigMap", targets: []v1alpha1.Target{active("east"), active("west")},
 			want: []string{"east: ConfigMap shop/web is deleted", "west: ConfigMap shop/web is deleted (not reachable: the order reaches it when it is back)", last},
 		},
 		"Orphaned": {
-			reason: "as the policy said", kind: "ConfigMap", targets: []v1alpha1.Target{active("east")}, decision: v1alpha1.Decision{OnDelete: v1alpha1.OnDeleteOrphan},
+			reason: "the policy orphans the object", kind: "ConfigMap", targets: []v1alpha1.Target{active("east")}, decision: v1alpha1.Decision{OnDelete: v1alpha1.OnDeleteOrphan},
 			want: []string{"east: ConfigMap shop/web is orphaned: it stays there, and Patchbay does not manage it any more", last},
 		},
 		"Claim": {
-			reason: "a claim has data", kind: "PersistentVolumeClaim", targets: []v1alpha1.Target{active("east")},
+			reason: "a claim has data, so it is orphaned by default", kind: "PersistentVolumeClaim", targets: []v1alpha1.Target{active("east")},
 			want: []string{"east: PersistentVolumeClaim shop/web is orphaned: it stays there, and Patchbay does not manage it any more", last},
 		},
 		"DeletedClaim": {
-			reason: "the policy may say so", kind: "PersistentVolumeClaim", targets: []v1alpha1.Target{active("east")}, decision: v1alpha1.Decision{OnDelete: v1alpha1.OnDeleteDelete},
+			reason: "the policy may delete claims", kind: "PersistentVolumeClaim", targets: []v1alpha1.Target{active("east")}, decision: v1alpha1.Decision{OnDelete: v1alpha1.OnDeleteDelete},
 			want: []string{"east: PersistentVolumeClaim shop/web is deleted", last},
 		},
 		"States": {
@@ -145,21 +145,21 @@ func TestWhatARemovalDoes(t *testing.T) {
 			},
 		},
 		"Follows": {
-			reason: "what it takes along is named", kind: "ConfigMap", targets: []v1alpha1.Target{active("east")},
-			follows: []v1alpha1.DependencyReference{{Kind: "Secret", Name: "key"}, {Kind: "PersistentVolumeClaim", Name: "data"}},
+			reason: "dependencies are listed", kind: "ConfigMap", targets: []v1alpha1.Target{active("east")},
+			dependencies: []v1alpha1.DependencyReference{{Kind: "Secret", Name: "key"}, {Kind: "PersistentVolumeClaim", Name: "data"}},
 			want: []string{
 				"east: ConfigMap shop/web is deleted", "Removed after it, unless selected or needed otherwise: Secret shop/key",
 				"Kept in the clusters: PersistentVolumeClaim shop/data", last,
 			},
 		},
 		"Needed": {
-			reason: "what another object takes along stays with that", kind: "ConfigMap", targets: []v1alpha1.Target{active("east"), active("south")},
-			leaders: map[v1alpha1.ClusterName]string{"south": "Deployment shop/web"},
-			want:    []string{"east: ConfigMap shop/web is deleted", "south: ConfigMap shop/web stays as long as Deployment shop/web needs it there", last},
+			reason: "the object stays where another object depends on it", kind: "ConfigMap", targets: []v1alpha1.Target{active("east"), active("south")},
+			dependents: map[v1alpha1.ClusterName]string{"south": "Deployment shop/web"},
+			want:       []string{"east: ConfigMap shop/web is deleted", "south: ConfigMap shop/web stays as long as Deployment shop/web needs it there", last},
 		},
-		"Nowhere": {reason: "the order is for later, too", kind: "ConfigMap", want: []string{"ConfigMap shop/web is in no cluster; with the order none gets it", last}},
+		"NoCluster": {reason: "the order is for clusters that are selected later, too", kind: "ConfigMap", want: []string{"ConfigMap shop/web is in no cluster; the order keeps it out of all clusters", last}},
 		"Again": {
-			reason: "it says that there is nothing left to do", kind: "ConfigMap", value: new(""), targets: []v1alpha1.Target{active("east")},
+			reason: "a second order has no effect", kind: "ConfigMap", value: new(""), targets: []v1alpha1.Target{active("east")},
 			want: []string{"east: ConfigMap shop/web is deleted", "The removal is ordered already."},
 		},
 	}
@@ -167,12 +167,12 @@ func TestWhatARemovalDoes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o, a := placedObject(tc.kind, tc.targets...)
-			a.Spec.Decision, a.Spec.Dependencies = tc.decision, tc.follows
+			a.Spec.Decision, a.Spec.Dependencies = tc.decision, tc.dependencies
 			if tc.value != nil {
 				o.Annotations = map[string]string{v1alpha1.ClustersAnnotation: *tc.value}
 			}
 			var out bytes.Buffer
-			r := &removal{object: o, command: "again", dependents: tc.leaders}
+			r := &removal{object: o, command: "again", dependents: tc.dependents}
 			if err := r.print(&out, a, map[string]bool{"east": true, "west": false}); err != nil {
 				t.Fatal(err)
 			}
@@ -183,9 +183,9 @@ func TestWhatARemovalDoes(t *testing.T) {
 	}
 }
 
-// The order is for the object as it was read. Where it has changed since, the order is given
-// only if a person has not chosen other clusters meanwhile.
-func TestOrder(t *testing.T) {
+// The order is for the version that was read. If the object has changed since, the removal is ordered
+// only if the annotation is unchanged.
+func TestOrderRemoval(t *testing.T) {
 	t.Parallel()
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "web", nil)
 	cases := map[string]struct {
@@ -193,10 +193,10 @@ func TestOrder(t *testing.T) {
 		fresh  metav1.ObjectMeta // what the second read returns
 		err    string
 	}{
-		"Same":      {reason: "the hub has written its status", fresh: metav1.ObjectMeta{UID: "u1", ResourceVersion: "2"}},
-		"Recreated": {reason: "it was made again", fresh: metav1.ObjectMeta{UID: "u2", ResourceVersion: "2"}, err: "was deleted and created again"},
+		"Same":      {reason: "another field has changed", fresh: metav1.ObjectMeta{UID: "u1", ResourceVersion: "2"}},
+		"Recreated": {reason: "the object was created again", fresh: metav1.ObjectMeta{UID: "u2", ResourceVersion: "2"}, err: "was deleted and created again"},
 		"Moved": {
-			reason: "a person chose clusters for it", fresh: metav1.ObjectMeta{UID: "u1", Annotations: map[string]string{v1alpha1.ClustersAnnotation: "west"}},
+			reason: "a user selected clusters", fresh: metav1.ObjectMeta{UID: "u1", Annotations: map[string]string{v1alpha1.ClustersAnnotation: "west"}},
 			err: "was changed meanwhile",
 		},
 	}
@@ -242,8 +242,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// An object that is not placed, and one at an API server that is no hub, are errors.
-func TestRemovalOfWhatIsNotPlaced(t *testing.T) {
+// The removal of an object that is not placed is an error.
+func TestRemovalWithoutAssignment(t *testing.T) {
 	t.Parallel()
 	o, a := placedObject("ConfigMap")
 	r := &removal{object: o, assignment: client.ObjectKeyFromObject(a)}
@@ -251,7 +251,7 @@ func TestRemovalOfWhatIsNotPlaced(t *testing.T) {
 	if err := r.run(t.Context(), fakeHub(t, interceptor.Funcs{}), &out); err == nil || !strings.Contains(err.Error(), "ConfigMap shop/web has no Assignment (shop/configmap-web-") {
 		t.Errorf("got %v, want the Assignment's name", err)
 	}
-	// A tenant that may not list Clusters can do without.
+	// A tenant may have no permission to list Clusters.
 	forbidden := interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 		if _, ok := list.(*v1alpha1.ClusterList); !ok {
 			return c.List(ctx, list, options...)
@@ -263,8 +263,8 @@ func TestRemovalOfWhatIsNotPlaced(t *testing.T) {
 	}
 }
 
-// What another object takes along is removed from the other clusters, and the command ends then.
-func TestRemovalOfWhatIsNeeded(t *testing.T) {
+// The command ends when the object is removed from all clusters in which no other object depends on it.
+func TestRemovalOfADependency(t *testing.T) {
 	t.Parallel()
 	annotated := v1alpha1.Decision{Source: v1alpha1.SourceAnnotation}
 	for name, tc := range map[string]struct {
@@ -273,39 +273,39 @@ func TestRemovalOfWhatIsNeeded(t *testing.T) {
 		targets  []v1alpha1.Target
 		want     bool
 	}{
-		"Left":      {"Only the cluster is left that needs it.", annotated, []v1alpha1.Target{{Cluster: "south", State: v1alpha1.TargetActive}}, true},
-		"Elsewhere": {"East is to remove it still.", annotated, []v1alpha1.Target{{Cluster: "east", State: v1alpha1.TargetRemoving}, {Cluster: "south", State: v1alpha1.TargetActive}}, false},
-		"Early":     {"The hub has not seen the order.", v1alpha1.Decision{Source: "Placement shop/p"}, []v1alpha1.Target{{Cluster: "south", State: v1alpha1.TargetActive}}, false},
-		"Leaves":    {"It leaves with what needs it.", annotated, []v1alpha1.Target{{Cluster: "south", State: v1alpha1.TargetRemoving}}, false},
-		"All":       {"No cluster has it.", annotated, nil, true},
+		"Left":      {"Only the cluster with the dependent object is left.", annotated, []v1alpha1.Target{{Cluster: "south", State: v1alpha1.TargetActive}}, true},
+		"Elsewhere": {"The cluster east has not removed the object yet.", annotated, []v1alpha1.Target{{Cluster: "east", State: v1alpha1.TargetRemoving}, {Cluster: "south", State: v1alpha1.TargetActive}}, false},
+		"Early":     {"The hub has not processed the order.", v1alpha1.Decision{Source: "Placement shop/p"}, []v1alpha1.Target{{Cluster: "south", State: v1alpha1.TargetActive}}, false},
+		"Leaves":    {"The object is removed with the dependent object.", annotated, []v1alpha1.Target{{Cluster: "south", State: v1alpha1.TargetRemoving}}, false},
+		"All":       {"No cluster has the object.", annotated, nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o, a := placedObject("ConfigMap", tc.targets...)
-			leader := &v1alpha1.Assignment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "deployment-web"}, Spec: v1alpha1.AssignmentSpec{
+			dependent := &v1alpha1.Assignment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "deployment-web"}, Spec: v1alpha1.AssignmentSpec{
 				Object:       v1alpha1.ObjectReference{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"},
 				Dependencies: []v1alpha1.DependencyReference{{Kind: "ConfigMap", Name: "web"}}, Targets: []v1alpha1.Target{{Cluster: "south"}},
 			}}
 			a.Spec.Decision = tc.decision
 			r := &removal{object: o, assignment: client.ObjectKeyFromObject(a)}
-			if err := r.findDependents(t.Context(), fakeHub(t, interceptor.Funcs{}, a, leader)); err != nil {
+			if err := r.findDependents(t.Context(), fakeHub(t, interceptor.Funcs{}, a, dependent)); err != nil {
 				t.Fatal(err)
 			}
 			if got := r.isDone(a); got != tc.want {
-				t.Errorf("%s\ndone: got %t, want %t; leaders %v", tc.reason, got, tc.want, r.dependents)
+				t.Errorf("%s\ndone: got %t, want %t; dependents %v", tc.reason, got, tc.want, r.dependents)
 			}
 		})
 	}
 }
 
-func TestWhatKeepsARemovalWaiting(t *testing.T) {
+func TestWaitError(t *testing.T) {
 	t.Parallel()
 	o, a := placedObject("ConfigMap",
 		v1alpha1.Target{Cluster: "east", State: v1alpha1.TargetRemoving}, v1alpha1.Target{Cluster: "north", State: v1alpha1.TargetRemoving},
 		v1alpha1.Target{Cluster: "south", State: v1alpha1.TargetActive}, v1alpha1.Target{Cluster: "west", State: v1alpha1.TargetRemoving},
 		v1alpha1.Target{Cluster: "far", State: v1alpha1.TargetRemoving},
 	)
-	a.Status.Clusters = []v1alpha1.ClusterReport{{Cluster: "east", Message: "a finalizer holds it"}, {Cluster: "far", Message: "a finalizer holds it"}}
+	a.Status.Clusters = []v1alpha1.ClusterReport{{Cluster: "east", Message: "a finalizer blocks the deletion"}, {Cluster: "far", Message: "a finalizer blocks the deletion"}}
 	a.Status.Conditions = []metav1.Condition{
 		{Type: v1alpha1.ConditionPlaced, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNoPolicy, Message: "it stays"},
 		{Type: v1alpha1.ConditionMoveBlocked, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonProgressing},
@@ -318,18 +318,18 @@ func TestWhatKeepsARemovalWaiting(t *testing.T) {
 		last   *v1alpha1.Assignment
 		want   []string
 	}{
-		"Timeout": {reason: "each cluster is named", err: context.DeadlineExceeded, last: a, want: []string{
-			"ConfigMap shop/web is not removed within 1m0s; the order stays, and the hub goes on",
+		"Timeout": {reason: "each cluster is listed", err: context.DeadlineExceeded, last: a, want: []string{
+			"ConfigMap shop/web is not removed within 1m0s; the order stays, and the hub continues",
 			"Placed=False, NoPolicy: it stays",
-			"east: a finalizer holds it",
+			"east: a finalizer blocks the deletion",
 			"north: the removal is ordered, and the cluster has not reported it as done",
 			"south: the hub has not ordered the removal yet (Active): check that patchbay-hub runs",
 			"west: the cluster is not reachable; the order reaches it when it is back",
-			"far: a finalizer holds it (not reachable: this is its last report)",
+			"far: a finalizer blocks the deletion (not reachable: this is its last report)",
 		}},
-		"Interrupt": {reason: "the order stays", err: context.Canceled, last: a, want: []string{"interrupted while waiting: the removal of ConfigMap shop/web is ordered and goes on"}},
-		"Unseen": {reason: "it may not be readable", err: context.DeadlineExceeded, want: []string{
-			"ConfigMap shop/web is not removed within 1m0s; the order stays, and the hub goes on", "assignment " + r.assignment.String() + " could not be read",
+		"Interrupt": {reason: "an interrupt does not cancel the order", err: context.Canceled, last: a, want: []string{"interrupted while waiting: the removal of ConfigMap shop/web is ordered and continues"}},
+		"Unseen": {reason: "the Assignment may not be readable", err: context.DeadlineExceeded, want: []string{
+			"ConfigMap shop/web is not removed within 1m0s; the order stays, and the hub continues", "assignment " + r.assignment.String() + " could not be read",
 		}},
 	}
 	for name, tc := range cases {

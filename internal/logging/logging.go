@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package logging sets the logs of our programs up: JSON lines on standard error,
-// as Kubernetes' own components write with --logging-format=json.
+// Package logging configures the logs of our programs: JSON lines on standard error, as Kubernetes'
+// components write with --logging-format=json.
 package logging
 
 import (
@@ -17,10 +17,9 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// NewContext returns a context that carries a logger to out, and a function that ends
-// that: afterwards nothing is written there any more, whoever still runs. The
-// libraries log there, too, until then or until the next call. With debug it says
-// more.
+// NewContext returns a context with a logger to out, and a function that ends it: afterwards
+// nothing is written to out, even if goroutines still run. The logs of libraries go to out too,
+// until then or until the next call. With debug, debug messages are logged.
 func NewContext(ctx context.Context, debug bool, out io.Writer) (context.Context, func()) {
 	level := zapcore.InfoLevel
 	if debug {
@@ -43,12 +42,12 @@ func newLogger(out io.Writer, level zapcore.LevelEnabler) logr.Logger {
 	return zapr.NewLogger(zap.New(core))
 }
 
-// libraryOutput is where the libraries log. They have one logger per process, which must
-// not be exchanged while anything of theirs runs, and some of it outlives the program
-// that started it, if that is called from a test. So they keep the first.
+// libraryOutput is the output of the libraries' loggers. A process has one such logger, which must
+// not be replaced while a library runs, and a library may outlive the program when a test has
+// started that. So the first logger stays, and its output changes.
 var libraryOutput = &libraryLog{level: zap.NewAtomicLevel()}
 
-// libraryLog is a gate for a logger that stays.
+// libraryLog is an output that can be redirected.
 type libraryLog struct {
 	switchableWriter
 
@@ -56,7 +55,7 @@ type libraryLog struct {
 	once  sync.Once
 }
 
-// redirectTo has the libraries log to out.
+// redirectTo makes the libraries log to out.
 func (s *libraryLog) redirectTo(out *switchableWriter, level zapcore.Level) {
 	s.level.SetLevel(level)
 	s.setOutput(out)
@@ -67,7 +66,7 @@ func (s *libraryLog) redirectTo(out *switchableWriter, level zapcore.Level) {
 	})
 }
 
-// detach has them log nowhere, if that is to out.
+// detach makes the libraries log nowhere, if they log to out.
 func (s *libraryLog) detach(out *switchableWriter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +75,7 @@ func (s *libraryLog) detach(out *switchableWriter) {
 	}
 }
 
-// switchableWriter passes on what is written, until it is told of no writer.
+// switchableWriter writes to another writer; without one it discards.
 type switchableWriter struct {
 	mu  sync.Mutex
 	out io.Writer
@@ -92,7 +91,7 @@ func (g *switchableWriter) Write(p []byte) (int, error) {
 	return g.out.Write(p)
 }
 
-// setOutput changes the writer; when it returns, the one before is not in use.
+// setOutput changes the writer. When it returns, the old writer is not in use any more.
 func (g *switchableWriter) setOutput(out io.Writer) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -32,8 +32,8 @@ func TestLogIsJSON(t *testing.T) {
 	}
 }
 
-// Programs run one after another in the tests of this project, and a library's goroutine
-// that ends late must not write into the log of a test that is over.
+// Tests run several programs in one process, and a library's goroutine that ends late must not
+// write into the log of a finished test.
 func TestNothingIsLoggedAfterStop(t *testing.T) {
 	var first, second bytes.Buffer
 	ctx, endFirst := logging.NewContext(t.Context(), true, &first)
@@ -49,8 +49,8 @@ func TestNothingIsLoggedAfterStop(t *testing.T) {
 		reason, log string
 		want        []string
 	}{
-		"First":  {reason: "until the second came", log: first.String(), want: []string{"early"}},
-		"Second": {reason: "until its end, whatever the first did", log: second.String(), want: []string{"late", "later"}},
+		"First":  {reason: "The first log ends when the second starts.", log: first.String(), want: []string{"early"}},
+		"Second": {reason: "The end of the first log must not end the second.", log: second.String(), want: []string{"late", "later"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

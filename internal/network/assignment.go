@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// Assignment is what admission gave to a TenantNetwork.
+// Assignment is the slot that admission assigned to a TenantNetwork.
 type Assignment struct {
-	// Slot is what it may use.
+	// Slot is the part of the TenantConfig that the network may use.
 	Slot TenantSlot
-	// Token tells its reservation from others, also from that of a former network
-	// of the same name.
+	// Token distinguishes the network's reservation from all others, including those of earlier
+	// networks with the same name.
 	Token string
 }
 
@@ -23,55 +23,55 @@ var tokenPattern = regexp.MustCompile(`^[0-9a-f]{16}$`)
 // String returns the value of the annotation danm.io/assigned.
 func (a Assignment) String() string { return a.Slot.String() + " " + a.Token }
 
-// ParseAssignment reads what String writes.
+// ParseAssignment parses the format of Assignment.String.
 func ParseAssignment(text string) (Assignment, error) {
-	place, token, _ := strings.Cut(text, " ")
-	p, err := ParseTenantSlot(place)
+	slotText, token, _ := strings.Cut(text, " ")
+	slot, err := ParseTenantSlot(slotText)
 	if err != nil {
 		return Assignment{}, err
 	}
 	if !tokenPattern.MatchString(token) {
-		return Assignment{}, fmt.Errorf("parse assignment %.100q: token is %.50q, want 16 hexadecimal digits", text, token)
+		return Assignment{}, fmt.Errorf("parse assignment %.100q: token must be 16 hexadecimal digits: got %.50q", text, token)
 	}
-	return Assignment{Slot: p, Token: token}, nil
+	return Assignment{Slot: slot, Token: token}, nil
 }
 
-// Kinds of a Place.
+// Kinds of a TenantSlot.
 const (
 	// SlotVLAN is a VLAN ID of a device.
 	SlotVLAN = "vlan"
 	// SlotVXLAN is a VXLAN network identifier of a device.
 	SlotVXLAN = "vxlan"
-	// SlotNIC is a device that has no IDs to give: its networks share it. The ID
-	// only tells them apart.
+	// SlotNIC is a device without VNIs, which its networks share. The ID only distinguishes the
+	// networks.
 	SlotNIC = "nic"
-	// SlotPlugin is a CNI plugin that networkIds permits; Device is its name, and
-	// the ID only tells its networks apart.
+	// SlotPlugin is a CNI plugin that networkIds permits. Device is its name, and the ID only
+	// distinguishes its networks.
 	SlotPlugin = "type"
 )
 
-// TenantSlot is the part of a TenantConfig that one TenantNetwork has. It is comparable.
+// TenantSlot is the part of a TenantConfig that is reserved for one TenantNetwork. It is comparable.
 type TenantSlot struct {
-	// Kind is PlaceVLAN, PlaceVXLAN, PlaceNIC or PlaceType.
+	// Kind is SlotVLAN, SlotVXLAN, SlotNIC or SlotPlugin.
 	Kind string
-	// Device is the NIC or device pool, or the plugin for PlaceType.
+	// Device is the NIC or device pool, or the plugin for SlotPlugin.
 	Device string
-	// ID is the VLAN or VXLAN ID; for the other kinds a number that only counts.
+	// ID is the VLAN or VXLAN ID; for the other kinds a number without further meaning.
 	ID int
 }
 
 // String returns kind/device/ID, such as vlan/ens4/1003.
 func (p TenantSlot) String() string { return p.Kind + "/" + p.Device + "/" + strconv.Itoa(p.ID) }
 
-// maxSlotID bounds what only counts: as many as there are VXLANs.
+// maxSlotID bounds the IDs of SlotNIC and SlotPlugin, to as many as there are VXLANs.
 const maxSlotID = maxVXLAN
 
-// ParseTenantSlot reads what String writes. A device may have a "/" in its name.
+// ParseTenantSlot parses the format of TenantSlot.String. The device's name may contain "/".
 func ParseTenantSlot(text string) (TenantSlot, error) {
 	kind, rest, _ := strings.Cut(text, "/")
 	at := strings.LastIndexByte(rest, '/')
 	if at <= 0 {
-		return TenantSlot{}, fmt.Errorf("parse place %.100q: want kind/device/ID, such as vlan/ens4/1003", text)
+		return TenantSlot{}, fmt.Errorf("parse slot %.100q: must be kind/device/ID, such as vlan/ens4/1003", text)
 	}
 	limit := maxSlotID
 	switch kind {
@@ -79,16 +79,16 @@ func ParseTenantSlot(text string) (TenantSlot, error) {
 		limit = maxVLAN
 	case SlotVXLAN, SlotNIC, SlotPlugin:
 	default:
-		return TenantSlot{}, fmt.Errorf("parse place %.100q: kind is %q, want vlan, vxlan, nic or type", text, kind)
+		return TenantSlot{}, fmt.Errorf("parse slot %.100q: kind must be vlan, vxlan, nic or type: got %q", text, kind)
 	}
 	id, err := strconv.Atoi(rest[at+1:])
 	if err != nil || id < 1 || id > limit || strconv.Itoa(id) != rest[at+1:] {
-		return TenantSlot{}, fmt.Errorf("parse place %.100q: ID is %q, want 1 to %d", text, rest[at+1:], limit)
+		return TenantSlot{}, fmt.Errorf("parse slot %.100q: ID must be 1 to %d: got %q", text, limit, rest[at+1:])
 	}
 	return TenantSlot{Kind: kind, Device: rest[:at], ID: id}, nil
 }
 
-// Parent returns the physical attributes of a network at the place.
+// Parent returns the physical attributes of a network with the slot.
 func (p TenantSlot) Parent() Parent {
 	var r Parent
 	switch p.Kind {
@@ -108,10 +108,10 @@ func (p TenantSlot) Parent() Parent {
 	return r
 }
 
-// Parent are the physical attributes that a Place stands for.
+// Parent has the physical attributes of a network.
 type Parent struct {
-	// Device and DevicePool: at most one is not empty.
+	// Device and DevicePool: at most one of them is not empty.
 	Device, DevicePool string
-	// VLAN and VXLAN: at most one is not 0.
+	// VLAN and VXLAN: at most one of them is not 0.
 	VLAN, VXLAN int
 }

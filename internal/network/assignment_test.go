@@ -15,15 +15,15 @@ import (
 func TestParseAssignment(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct{ reason, text, refused string }{
-		"Empty":     {"nothing", "", "kind/device/ID"},
-		"NoDevice":  {"two parts", "vlan/5 0123456789abcdef", "kind/device/ID"},
-		"NoName":    {"an empty device", "vlan//5 0123456789abcdef", "kind/device/ID"},
-		"Kind":      {"no such kind", "gre/ens4/5 0123456789abcdef", `kind is "gre"`},
-		"HighVLAN":  {"over 12 bits", "vlan/ens4/4095 0123456789abcdef", "1 to 4094"},
-		"Zero":      {"VLAN 0 is no VLAN", "vlan/ens4/0 0123456789abcdef", "1 to 4094"},
-		"Number":    {"no number", "vlan/ens4/x 0123456789abcdef", `ID is "x"`},
-		"NoToken":   {"whose?", "vlan/ens4/5", "16 hexadecimal digits"},
-		"LongToken": {"one way of writing", "vlan/ens4/5 0123456789abcdef0", "16 hexadecimal digits"},
+		"Empty":     {"the text is empty", "", "kind/device/ID"},
+		"NoDevice":  {"the slot has two parts", "vlan/5 0123456789abcdef", "kind/device/ID"},
+		"NoName":    {"the device is empty", "vlan//5 0123456789abcdef", "kind/device/ID"},
+		"Kind":      {"the kind does not exist", "gre/ens4/5 0123456789abcdef", `got "gre"`},
+		"HighVLAN":  {"a VLAN ID has 12 bits", "vlan/ens4/4095 0123456789abcdef", "1 to 4094"},
+		"Zero":      {"VLAN 0 is not a VLAN", "vlan/ens4/0 0123456789abcdef", "1 to 4094"},
+		"Number":    {"the ID is not a number", "vlan/ens4/x 0123456789abcdef", `got "x"`},
+		"NoToken":   {"the token is missing", "vlan/ens4/5", "16 hexadecimal digits"},
+		"LongToken": {"the token is too long", "vlan/ens4/5 0123456789abcdef0", "16 hexadecimal digits"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -9,21 +9,21 @@ import (
 	"slices"
 )
 
-// RangePurpose is what the cluster uses a range of addresses for.
+// RangePurpose is the cluster's purpose of an address range.
 type RangePurpose string
 
-// Uses of a ClusterRange, in the words of messages.
+// Purposes of a ClusterRange, in the words of messages.
 const (
-	// RangePods is for the Pods' first interfaces.
+	// RangePods has the addresses of the Pods' first interfaces.
 	RangePods RangePurpose = "Pods"
-	// RangeServices is for cluster IPs.
+	// RangeServices has the cluster IPs of Services.
 	RangeServices RangePurpose = "Services"
-	// RangeNodes are the nodes' own addresses.
+	// RangeNodes has the nodes' own addresses.
 	RangeNodes RangePurpose = "nodes"
-	// RangeControlPlane are the addresses of API servers.
+	// RangeControlPlane has the addresses of API servers.
 	RangeControlPlane RangePurpose = "its control plane"
-	// RangeNodeSubnets are the subnets that the nodes' NICs are in. Other machines are in
-	// them too, and so may the Pods of a netadmin's network be, but no tenant's.
+	// RangeNodeSubnets has the subnets of the nodes' NICs. Other machines are in them too. Pods of
+	// a netadmin's network may be in them, and Pods of TenantNetworks may not.
 	RangeNodeSubnets RangePurpose = "the subnets of its nodes"
 )
 
@@ -31,26 +31,25 @@ const (
 type ClusterRange struct {
 	// Prefix is masked.
 	Prefix netip.Prefix
-	// Purpose is what for.
+	// Purpose of the range.
 	Purpose RangePurpose
 }
 
-// String is for messages: 10.96.0.0/16, which the cluster uses for Services.
+// String returns a text for messages, such as "10.96.0.0/16, which the cluster uses for Services".
 func (r ClusterRange) String() string {
 	return fmt.Sprintf("%s, which the cluster uses for %s", r.Prefix, r.Purpose)
 }
 
-// ClusterRanges are all ranges that the cluster itself uses. No tenant chooses a subnet
-// that overlaps one, and no address in one is published for a Service: clients and
-// ingress controllers would be led to other Pods, to nodes, or to the API server
-// (CVE-2021-25740). It does not change; the zero value has no ranges.
+// ClusterRanges has all ranges that the cluster itself uses. A TenantNetwork must not overlap one, and
+// no address in one is published for a Service: clients and ingress controllers would reach other
+// Pods, nodes, or the API server (CVE-2021-25740). It is immutable; the zero value has no ranges.
 type ClusterRanges struct {
 	purposes map[netip.Prefix]RangePurpose
-	// lengths of the prefixes, so that an address is found by as many look-ups.
+	// lengths of the prefixes in ascending order: a search for an address needs one look-up each.
 	lengths4, lengths6 []int
 }
 
-// NewClusterRanges returns the ranges. Of several uses of one prefix the first counts.
+// NewClusterRanges returns the ranges. Of several purposes of one prefix, the first one counts.
 func NewClusterRanges(ranges []ClusterRange) *ClusterRanges {
 	c := &ClusterRanges{purposes: make(map[netip.Prefix]RangePurpose, len(ranges))}
 	for _, r := range ranges {
@@ -79,20 +78,20 @@ func (c *ClusterRanges) Equal(o *ClusterRanges) bool {
 	if len(c.purposes) != len(o.purposes) {
 		return false
 	}
-	for p, use := range c.purposes {
-		if other, ok := o.purposes[p]; !ok || other != use {
+	for p, purpose := range c.purposes {
+		if other, ok := o.purposes[p]; !ok || other != purpose {
 			return false
 		}
 	}
 	return true
 }
 
-// Containing returns the ranges that an address is in, the largest first.
+// Containing returns the ranges that contain an address, the largest first.
 func (c *ClusterRanges) Containing(a netip.Addr) []ClusterRange {
 	return c.containingPrefix(netip.PrefixFrom(a, a.BitLen()))
 }
 
-// containingPrefix returns the ranges that a whole prefix is in.
+// containingPrefix returns the ranges that contain a prefix, the largest first.
 func (c *ClusterRanges) containingPrefix(p netip.Prefix) []ClusterRange {
 	var found []ClusterRange
 	for _, bits := range *c.lengths(p.Addr()) {
@@ -100,23 +99,23 @@ func (c *ClusterRanges) containingPrefix(p netip.Prefix) []ClusterRange {
 			break
 		}
 		outer := netip.PrefixFrom(p.Addr(), bits).Masked()
-		if use, ok := c.purposes[outer]; ok {
-			found = append(found, ClusterRange{Prefix: outer, Purpose: use})
+		if purpose, ok := c.purposes[outer]; ok {
+			found = append(found, ClusterRange{Prefix: outer, Purpose: purpose})
 		}
 	}
 	return found
 }
 
-// Overlapping returns a range that a subnet overlaps: the largest that it is in, else the
-// first that is in it. It looks at all ranges.
+// Overlapping returns a range that a subnet overlaps: the largest that contains it, or else the first
+// in it. Its cost is linear in the number of ranges.
 func (c *ClusterRanges) Overlapping(subnet netip.Prefix) (ClusterRange, bool) {
 	if outer := c.containingPrefix(subnet); len(outer) > 0 {
 		return outer[0], true
 	}
 	var first ClusterRange
-	for p, use := range c.purposes {
+	for p, purpose := range c.purposes {
 		if subnet.Overlaps(p) && (!first.Prefix.IsValid() || sortsBefore(p, first.Prefix)) {
-			first = ClusterRange{Prefix: p, Purpose: use}
+			first = ClusterRange{Prefix: p, Purpose: purpose}
 		}
 	}
 	return first, first.Prefix.IsValid()

@@ -12,17 +12,17 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
-// Errors of networks that do not go with an older one; errors.Is holds.
+// Errors of networks that conflict with an older one, for errors.Is.
 var (
-	// ErrLinkTaken says that the link's name or identity is taken for something else.
+	// ErrLinkTaken: the name or the identity of the link is taken.
 	ErrLinkTaken = errors.New("link is taken")
-	// ErrParentShared says that the parent cannot serve both networks.
+	// ErrParentShared: both networks cannot be on one parent.
 	ErrParentShared = errors.New("parent cannot serve both networks")
-	// ErrPoolOverlap says that two networks could give one address twice.
+	// ErrPoolOverlap: two networks could assign one address twice.
 	ErrPoolOverlap = errors.New("pools overlap")
 )
 
-// CheckConflict returns what is wrong with n beside those of others that are older.
+// CheckConflict returns the conflict of n with an older one of the others, or nil.
 func CheckConflict(n *Network, others []*Network) error {
 	nets := make([]*Network, 0, len(others)+1)
 	for _, o := range others {
@@ -33,11 +33,10 @@ func CheckConflict(n *Network, others []*Network) error {
 	return Conflicts(append(nets, n))[n.Ref]
 }
 
-// Conflicts returns what is wrong with networks beside older ones: a link name or
-// identity that is taken, a parent that another backend, IPVLAN mode, a trunk or a passthru
-// network has, a pool that overlaps on the same segment. Only the younger network
-// of two is in the map, so nobody breaks another's network by creating one; and a
-// network in the map has no say against others.
+// Conflicts returns the conflicts of networks with older ones: a link name or identity that is taken,
+// a parent with another backend, IPVLAN mode, trunk or a passthru network, or a pool that overlaps on
+// the same segment. Only the younger network of two is in the map, so that a new network never breaks
+// an existing one. A network in the map does not conflict with others.
 func Conflicts(nets []*Network) map[Ref]error {
 	byAge := slices.Clone(nets)
 	slices.SortStableFunc(byAge, func(a, b *Network) int {
@@ -49,37 +48,37 @@ func Conflicts(nets []*Network) map[Ref]error {
 		}
 		return 0
 	})
-	refused := map[Ref]error{}
+	conflicts := map[Ref]error{}
 	t := conflictIndex{names: map[string]namedLink{}, links: map[Link][]*Network{}, segments: map[segment][]*Network{}}
 	for _, n := range byAge {
 		if err := t.add(n); err != nil {
-			refused[n.Ref] = err
+			conflicts[n.Ref] = err
 		}
 	}
-	return refused
+	return conflicts
 }
 
-// conflictIndex is who has which link names, links and segments, oldest first.
+// conflictIndex has the networks by link name, link and segment, oldest first.
 type conflictIndex struct {
 	names    map[string]namedLink
 	links    map[Link][]*Network
 	segments map[segment][]*Network
 }
 
-// namedLink is the link that a name is for, and the oldest network on it.
+// namedLink is the link of a name, and the oldest network on it.
 type namedLink struct {
 	link  Link
 	owner *Network
 }
 
-// segment is the layer 2 segment that a network is on, as far as its spec tells:
-// the same device or device pool and the same VLAN or VXLAN.
+// segment is the layer 2 segment of a network according to its spec: the device or device pool, and
+// the VLAN or VXLAN.
 type segment struct {
 	device, pool string
 	vlan, vxlan  int
 }
 
-// add adds n, or says why it does not go with what is there.
+// add adds n, or returns its conflict with a network in the index.
 func (t *conflictIndex) add(n *Network) error {
 	link, hasLink := n.Link()
 	if hasLink {
@@ -87,7 +86,7 @@ func (t *conflictIndex) add(n *Network) error {
 			return err
 		}
 	}
-	seg, hasSegment := n.segment()
+	seg, hasSegment := segmentOf(n)
 	if hasSegment {
 		for _, o := range t.segments[seg] {
 			if err := checkPoolOverlap(n, o); err != nil {
@@ -102,99 +101,123 @@ func (t *conflictIndex) add(n *Network) error {
 	return nil
 }
 
-// checkLink: older networks on the same link come first, then those on another
-// link that has one of the names.
+// segmentOf returns false for a network without a device, whose segment is unknown.
+func segmentOf(n *Network) (segment, bool) {
+	if n.VXLAN != 0 && n.Device != "" {
+		return segment{vxlan: n.VXLAN}, true // one VNI is one segment, whatever its NIC
+	}
+	s := segment{device: n.Device, pool: n.DevicePool, vlan: n.VLAN, vxlan: n.VXLAN}
+	return s, n.Device != "" || n.DevicePool != ""
+}
+
+// checkLink checks n against older networks on the same link, then against those on another link with
+// one of its names.
 func (t *conflictIndex) checkLink(n *Network, link Link) error {
 	if !link.IsNIC() && n.LinkName() == n.Device {
-		return n.conflictError(ErrLinkTaken, field.NewPath("spec", "NetworkID"), n.ID,
-			"%s would name its link %q as the NIC below it: use another NetworkID", n.Ref, n.Device)
+		return conflictError(n, ErrLinkTaken, field.NewPath("spec", "NetworkID"), n.ID,
+			"%s must not give its link the name %q of its own NIC: use another NetworkID", n.Ref, n.Device)
 	}
 	for _, o := range t.links[link] {
 		if err := checkSharedParent(n, o, link); err != nil {
 			return err
 		}
 	}
-	// The NIC's name is taken too: no link of ours may have it. And so is the name that
-	// n would give a link which an older network has named: n names it when that one
-	// goes, and is the older one after a change. So a conflict is one of two networks,
-	// whoever else is there.
+	// The NIC's name is taken too: no link of Patchbay may have it. So is the name that n would
+	// give a link that an older network has named: n names the link after the older network is
+	// deleted. So a conflict depends on two networks only, whatever other networks exist.
 	for _, name := range []string{n.Device, n.LinkName()} {
 		taken, ok := t.names[name]
-		if want := linkNamed(name, n, link); ok && taken.link != want {
+		if own := linkNamed(name, n, link); ok && taken.link != own {
 			path, value := field.NewPath("spec", "NetworkID"), n.ID
 			if name == n.Device {
 				path, value = optionPath("host_device"), n.Device
 			}
-			return n.conflictError(ErrLinkTaken, path, value, "%s would use %q as %s, and %s has it as %s: use another NetworkID or device",
-				n.Ref, name, want, n.visibleName(taken.owner), taken.link)
+			return conflictError(n, ErrLinkTaken, path, value, "%s must not use %q as %s, because %s uses it as %s: use another NetworkID or device",
+				n.Ref, name, own, visibleName(n, taken.owner), taken.link)
 		}
 	}
 	return nil
 }
 
-// modePassthru is the MACVLAN mode that takes the parent for one interface.
+// modePassthru is the MACVLAN mode with one interface per parent.
 const modePassthru = "passthru"
 
-// checkSharedParent says why n cannot be on the link of the older network o.
+// checkSharedParent checks that n can be on the link of the older network o.
 func checkSharedParent(n, o *Network, link Link) error {
 	if n.Device != o.Device {
-		return n.conflictError(ErrLinkTaken, optionPath("host_device"), n.Device, "%s wants %s on %s, and %s has it on %s: use host_device %s or another vxlan",
-			n.Ref, link, n.Device, n.visibleName(o), o.Device, o.Device)
+		return conflictError(n, ErrLinkTaken, optionPath("host_device"), n.Device, "%s must not have %s on %s, because %s has it on %s: use host_device %s or another vxlan",
+			n.Ref, link, n.Device, visibleName(n, o), o.Device, o.Device)
 	}
 	if n.Delegates() || o.Delegates() {
-		return nil // how another plugin uses its parent is its own matter
+		return nil // the use of the parent by another plugin is unknown
 	}
 	switch {
 	case n.Type != o.Type:
-		return n.conflictError(ErrParentShared, field.NewPath("spec", "NetworkType"), n.Type, "%s is %s, and %s on the same parent %s is %s: use one NetworkType on a parent",
-			n.Ref, n.Type, n.visibleName(o), link, o.Type)
+		return conflictError(n, ErrParentShared, field.NewPath("spec", "NetworkType"), n.Type, "%s must not be %s, because %s on the same parent %s is %s: use one NetworkType on a parent",
+			n.Ref, n.Type, visibleName(n, o), link, o.Type)
 	case n.Type == v1.TypeIPVLAN && n.Mode != o.Mode:
-		return n.conflictError(ErrParentShared, field.NewPath("spec", "NetworkType"), n.Type, "%s is IPVLAN in mode %q, and %s on the same parent %s in mode %q: use one mode on a parent",
-			n.Ref, n.Mode, n.visibleName(o), link, o.Mode)
+		return conflictError(n, ErrParentShared, field.NewPath("spec", "NetworkType"), n.Type, "%s must not be IPVLAN in mode %q, because %s on the same parent %s has mode %q: use one mode on a parent",
+			n.Ref, n.Mode, visibleName(n, o), link, o.Mode)
 	case n.Trunk != o.Trunk:
-		return n.conflictError(ErrParentShared, optionPath("trunk"), n.Trunk, "%s and %s are both on %s, which passes VLAN tags of all Pods or of none: use the same trunk, another device or a VLAN",
-			n.Ref, n.visibleName(o), link)
+		return conflictError(n, ErrParentShared, optionPath("trunk"), n.Trunk, "%s and %s must have the same trunk on %s, which passes VLAN tags of all Pods or of none: use the same trunk, another device or a VLAN",
+			n.Ref, visibleName(n, o), link)
 	case n.Mode == modePassthru || o.Mode == modePassthru:
-		return n.conflictError(ErrParentShared, optionPath("host_device"), n.Device, "%s and %s are both on %s, and a passthru network has its parent to itself: use another device or VLAN",
-			n.Ref, n.visibleName(o), link)
+		return conflictError(n, ErrParentShared, optionPath("host_device"), n.Device, "%s and %s must not both be on %s, because a passthru network needs a parent of its own: use another device or VLAN",
+			n.Ref, visibleName(n, o), link)
 	}
 	return nil
 }
 
-// checkPoolOverlap says why the pools of n and the older network o on the same segment
-// could give one address twice. Disjoint pools of one subnet are fine.
+// checkPoolOverlap checks that the pools of n and the older network o on the same segment are
+// disjoint. Both may be of one subnet.
 func checkPoolOverlap(n, o *Network) error {
 	for _, pair := range []struct {
-		field   string
-		ours, s *Subnet
+		field        string
+		young, older *Subnet
 	}{{"allocation_pool", n.V4, o.V4}, {"allocation_pool_v6", n.V6, o.V6}} {
-		if pair.ours == nil || pair.s == nil || !pair.ours.poolOverlaps(pair.s) {
+		if pair.young == nil || pair.older == nil || !pair.young.poolOverlaps(pair.older) {
 			continue
 		}
-		ours := fmt.Sprintf("%s-%s", pair.ours.Start, pair.ours.End)
-		return n.conflictError(ErrPoolOverlap, optionPath(pair.field), ours, "%s of %s is %s, and %s on the same segment has %s-%s: use disjoint pools",
-			pair.field, n.Ref, ours, n.visibleName(o), pair.s.Start, pair.s.End)
+		pool := fmt.Sprintf("%s-%s", pair.young.Start, pair.young.End)
+		return conflictError(n, ErrPoolOverlap, optionPath(pair.field), pool, "%s of %s must not be %s, because %s on the same segment has %s-%s: use disjoint pools",
+			pair.field, n.Ref, pool, visibleName(n, o), pair.older.Start, pair.older.End)
 	}
 	return nil
 }
 
 func (t *conflictIndex) record(n *Network, link Link) {
-	claim := func(name string) {
+	take := func(name string) {
 		if _, ok := t.names[name]; !ok {
 			t.names[name] = namedLink{link: linkNamed(name, n, link), owner: n}
 		}
 	}
-	claim(n.LinkName())
-	claim(n.Device)
+	take(n.LinkName())
+	take(n.Device)
 	t.links[link] = append(t.links[link], n)
 }
 
-// linkNamed returns what name stands for in n: its link or the NIC below.
+// linkNamed returns the link of the name in n: its own link or the NIC below it.
 func linkNamed(name string, n *Network, link Link) Link {
 	if name == n.Device {
 		return Link{Device: n.Device}
 	}
 	return link
+}
+
+// conflictError is an error of n that names the conflicting field. Kind is one of the errors above.
+func conflictError(n *Network, kind error, path *field.Path, value any, rule string, args ...any) error {
+	text := kind.Error() + ": " + fmt.Sprintf(rule, args...)
+	return &InvalidError{Subject: n.Ref.String(), Faults: field.ErrorList{field.Invalid(path, value, text)}, Err: kind}
+}
+
+// visibleName returns the name of another network for a message about n, which the readers of n see.
+// The readers of a network in a namespace are its tenants, who may not see the networks of other
+// namespaces or ClusterNetworks for other tenants.
+func visibleName(n, o *Network) string {
+	if n.Ref.Namespace == "" || o.Allows(n.Ref.Namespace) {
+		return o.Ref.String()
+	}
+	return "a network that is not for this namespace"
 }
 
 func optionPath(name string) *field.Path { return field.NewPath("spec", "Options", name) }

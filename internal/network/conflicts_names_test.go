@@ -11,29 +11,29 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// What is in the way of a tenant's network has a name only where the tenant may see it:
-// the message is in its refusals, conditions and Events. A netadmin sees all.
-func TestConflictNamesNoOthers(t *testing.T) {
+// A conflict message names the older network only if the readers of the younger one may see it: the
+// message appears in errors, conditions and Events. Netadmins may see all networks.
+func TestConflictHidesInvisibleNetworks(t *testing.T) {
 	t.Parallel()
 	tenants := func(ns string) network.Ref {
 		return network.Ref{Kind: v1.KindTenantNetwork, Namespace: ns, Name: "secret"}
 	}
 	cluster := network.Ref{Kind: v1.KindClusterNetwork, Name: "secret"}
 	cases := map[string]struct {
-		reason     string
-		older      network.Ref
-		allowed    []string
-		younger    network.Ref
-		wantsNamed bool
+		reason    string
+		older     network.Ref
+		allowed   []string
+		younger   network.Ref
+		wantNamed bool
 	}{
-		"OtherTenant": {reason: "Another namespace.", older: tenants("blue"), younger: network.Ref{Kind: v1.KindTenantNetwork, Namespace: "red", Name: "x"}},
-		"DanmNet":     {reason: "Tenants read its conditions.", older: tenants("blue"), younger: network.Ref{Kind: v1.KindDanmNet, Namespace: "red", Name: "x"}},
-		"Closed":      {reason: "A ClusterNetwork for others.", older: cluster, allowed: []string{"blue"}, younger: network.Ref{Kind: v1.KindTenantNetwork, Namespace: "red", Name: "x"}},
-		"Open":        {reason: "One that is for the namespace.", older: cluster, allowed: []string{"red"}, younger: network.Ref{Kind: v1.KindTenantNetwork, Namespace: "red", Name: "x"}, wantsNamed: true},
-		"Own":         {reason: "The tenant's own.", older: tenants("red"), younger: network.Ref{Kind: v1.KindTenantNetwork, Namespace: "red", Name: "x"}, wantsNamed: true},
-		"Netadmin":    {reason: "A ClusterNetwork is a netadmin's.", older: tenants("blue"), younger: network.Ref{Kind: v1.KindClusterNetwork, Name: "x"}, wantsNamed: true},
+		"OtherTenant": {reason: "The older network is in another namespace.", older: tenants("blue"), younger: network.Ref{Kind: v1.KindTenantNetwork, Namespace: "red", Name: "x"}},
+		"DanmNet":     {reason: "Tenants read the conditions of DanmNets.", older: tenants("blue"), younger: network.Ref{Kind: v1.KindDanmNet, Namespace: "red", Name: "x"}},
+		"Closed":      {reason: "The ClusterNetwork is for other namespaces.", older: cluster, allowed: []string{"blue"}, younger: network.Ref{Kind: v1.KindTenantNetwork, Namespace: "red", Name: "x"}},
+		"Open":        {reason: "The ClusterNetwork is for the namespace.", older: cluster, allowed: []string{"red"}, younger: network.Ref{Kind: v1.KindTenantNetwork, Namespace: "red", Name: "x"}, wantNamed: true},
+		"Own":         {reason: "The older network is in the same namespace.", older: tenants("red"), younger: network.Ref{Kind: v1.KindTenantNetwork, Namespace: "red", Name: "x"}, wantNamed: true},
+		"Netadmin":    {reason: "Netadmins may see all networks.", older: tenants("blue"), younger: network.Ref{Kind: v1.KindClusterNetwork, Name: "x"}, wantNamed: true},
 	}
-	ways := map[string]func(older, younger *network.Network){
+	conflicts := map[string]func(older, younger *network.Network){
 		"backend": func(older, _ *network.Network) { older.Type = v1.TypeMACVLAN },
 		"device":  func(older, younger *network.Network) { older.Device, older.VXLAN, younger.VXLAN = "ens5", 7, 7 },
 		"mode":    func(older, _ *network.Network) { older.Mode = "l3s" },
@@ -49,16 +49,16 @@ func TestConflictNamesNoOthers(t *testing.T) {
 		},
 	}
 	for name, tc := range cases {
-		for way, set := range ways {
+		for kind, set := range conflicts {
 			older := &network.Network{Ref: tc.older, ID: "a", Type: v1.TypeIPVLAN, Device: "ens4", AllowedTenants: tc.allowed, Created: time.Unix(1, 0)}
 			younger := &network.Network{Ref: tc.younger, ID: "a", Type: v1.TypeIPVLAN, Device: "ens4"}
 			set(older, younger)
 			err := network.CheckConflict(younger, []*network.Network{older})
 			if err == nil {
-				t.Fatalf("%s/%s: no conflict", name, way)
+				t.Fatalf("%s/%s: got no conflict", name, kind)
 			}
-			if named := strings.Contains(err.Error(), tc.older.String()); named != tc.wantsNamed || !named && strings.Contains(err.Error(), "secret") {
-				t.Errorf("%s/%s: %s named %t: %v", name, way, tc.reason, named, err)
+			if named := strings.Contains(err.Error(), tc.older.String()); named != tc.wantNamed || !named && strings.Contains(err.Error(), "secret") {
+				t.Errorf("%s/%s: %s named %t: %v", name, kind, tc.reason, named, err)
 			}
 		}
 	}

@@ -16,8 +16,7 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// drawNetworks returns networks that meet each other often: few devices, IDs,
-// VNIs and ages.
+// drawNetworks returns networks that often conflict: they have few devices, IDs, VNIs and ages.
 func drawNetworks(t *rapid.T) []*network.Network {
 	nets := make([]*network.Network, rapid.IntRange(1, 8).Draw(t, "count"))
 	for i := range nets {
@@ -45,7 +44,7 @@ func drawNetworks(t *rapid.T) []*network.Network {
 	return nets
 }
 
-// The refusals are a function of the set of networks.
+// The conflicts depend on the set of networks only, not on their order.
 func TestConflictsDoNotDependOnOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -58,7 +57,7 @@ func TestConflictsDoNotDependOnOrder(t *testing.T) {
 	})
 }
 
-// Nobody breaks a network by creating a younger one.
+// A younger network does not change the conflicts of older ones.
 func TestConflictsNeverHitTheOlder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -83,17 +82,17 @@ func TestConflictsNeverHitTheOlder(t *testing.T) {
 	})
 }
 
-// What passes can be made on a node: each name stands for one link, each link has
+// Networks without a conflict can be configured on one node: each name is for one link, and each link has
 // one device and one backend.
-func TestNetworksThatPassGoTogether(t *testing.T) {
+func TestNetworksWithoutConflictsAreCompatible(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		nets := drawNetworks(t)
-		refused := network.Conflicts(nets)
+		conflicts := network.Conflicts(nets)
 		names, backends := map[string]network.Link{}, map[network.Link]string{}
 		for _, n := range nets {
 			link, ok := n.Link()
-			if _, no := refused[n.Ref]; no || !ok {
+			if _, conflict := conflicts[n.Ref]; conflict || !ok {
 				continue
 			}
 			if link.IsNIC() {
@@ -109,8 +108,8 @@ func TestNetworksThatPassGoTogether(t *testing.T) {
 		}
 		for _, n := range nets {
 			link, _ := n.Link()
-			if _, no := refused[n.Ref]; !no && !link.IsNIC() {
-				if nic, ok := names[oldestName(nets, refused, link)]; ok {
+			if _, conflict := conflicts[n.Ref]; !conflict && !link.IsNIC() {
+				if nic, ok := names[oldestName(nets, conflicts, link)]; ok {
 					t.Errorf("link %s has the name of %s", link, nic)
 				}
 			}
@@ -118,12 +117,12 @@ func TestNetworksThatPassGoTogether(t *testing.T) {
 	})
 }
 
-// oldestName returns the name of a link: the oldest network's on it.
-func oldestName(nets []*network.Network, refused map[network.Ref]error, link network.Link) string {
+// oldestName returns the name of a link: that of the oldest network on it.
+func oldestName(nets []*network.Network, conflicts map[network.Ref]error, link network.Link) string {
 	var oldest *network.Network
 	for _, n := range nets {
 		l, _ := n.Link()
-		if _, no := refused[n.Ref]; !no && l == link && (oldest == nil || n.Older(oldest)) {
+		if _, conflict := conflicts[n.Ref]; !conflict && l == link && (oldest == nil || n.Older(oldest)) {
 			oldest = n
 		}
 	}
@@ -138,7 +137,7 @@ func texts(errs map[network.Ref]error) map[network.Ref]string {
 	return m
 }
 
-// A name of a link fits IFNAMSIZ whenever the object is valid.
+// The link names of valid networks fit into IFNAMSIZ.
 func TestLinkNamesFit(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -14,8 +14,8 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// The configuration of a NetworkAttachmentDefinition, which any tenant may write: an error
-// of ours, nothing, or a link with a NIC's name and an identity within its bounds.
+// Every configuration of a NetworkAttachmentDefinition gives an ErrInvalid, nothing, or a link with the
+// name of a NIC and an identity within its bounds.
 func FuzzFromAttachment(f *testing.F) {
 	for _, seed := range []string{
 		`{"type": "macvlan", "master": "ens4", "vlan": 5}`, `{"plugins": [{"type": "a", "master": "ens4", "vxlan": 16777214, "mtu": 1400}]}`,
@@ -29,18 +29,17 @@ func FuzzFromAttachment(f *testing.F) {
 		switch {
 		case err != nil:
 			if !errors.Is(err, network.ErrInvalid) || n != nil {
-				t.Errorf("FromAttachment(%q): %v, %v", config, n, err)
+				t.Errorf("FromNetworkAttachmentDefinition(%q): %v, %v", config, n, err)
 			}
 		case n != nil:
 			if !regexp.MustCompile(`^[^/:\s]{1,15}$`).MatchString(n.Device) || n.VLAN < 0 || n.VLAN > 4094 || n.VXLAN < 0 || n.VXLAN > 16777214 || (n.VLAN == 0) == (n.VXLAN == 0) || n.MTU != 0 && (n.MTU < 1280 || n.MTU > 9216) {
-				t.Errorf("FromAttachment(%q): %+v", config, n)
+				t.Errorf("FromNetworkAttachmentDefinition(%q): %+v", config, n)
 			}
 		}
 	})
 }
 
-// A TenantConfig of any content: a refusal of ours, or devices with names and IDs within
-// their bounds.
+// Every TenantConfig gives an ErrInvalid, or devices with names and IDs within their bounds.
 func FuzzTenantConfig(f *testing.F) {
 	for _, seed := range []string{
 		`{"hostDevices": [{"name": "ens4", "vniType": "vlan", "vniRange": "100-110,4094"}], "networkIds": {"flannel": "a"}}`,

@@ -11,8 +11,7 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// The annotation danm.io/assigned, whoever wrote it: an error, or a place within its
-// bounds that is written the same way.
+// Every annotation danm.io/assigned gives an error, or a slot within its bounds with the same encoding.
 func FuzzParseAssignment(f *testing.F) {
 	for _, seed := range []string{
 		"vlan/ens4/1003 5f3a9c01d2e4b687", "vxlan/a.b/c/16777214 0123456789abcdef", "nic/x/1 0000000000000000", "type/flannel/7 ffffffffffffffff",
@@ -26,7 +25,7 @@ func FuzzParseAssignment(f *testing.F) {
 			return
 		}
 		if a.String() != text {
-			t.Errorf("ParseAssignment(%q) is written %q", text, a)
+			t.Errorf("ParseAssignment(%q) is encoded as %q", text, a)
 		}
 		p := a.Slot.Parent()
 		if p.VLAN < 0 || p.VLAN > 4094 || p.VXLAN < 0 || p.VXLAN > 16777214 || p.VLAN != 0 && p.VXLAN != 0 || p.Device != "" && p.DevicePool != "" {
@@ -35,8 +34,7 @@ func FuzzParseAssignment(f *testing.F) {
 	})
 }
 
-// The ranges of a TenantConfig: a refusal of ours, or IDs within their bounds that are
-// written the same way.
+// Every range of a TenantConfig gives an ErrInvalid, or IDs within their bounds with the same encoding.
 func FuzzVNIRanges(f *testing.F) {
 	for _, seed := range []string{"1000-2000,2500", "1", "4094-4095", "0", "9-1", "1-", ",", "00000001-16777214", " 1"} {
 		f.Add("vlan", seed)
@@ -61,7 +59,7 @@ func FuzzVNIRanges(f *testing.F) {
 	})
 }
 
-// A Service's annotations: a refusal of ours, or networks of its own namespace.
+// Every annotation of a Service gives an ErrInvalid, or networks of its own namespace.
 func FuzzParseService(f *testing.F) {
 	f.Add(`{"app": "web"}`, "blue")
 	f.Add(`{"a/b/c": ""}`, "../blue")

@@ -12,7 +12,7 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// Whatever a user writes: a refusal of ours, or requests that keep the rules.
+// Every annotation gives an ErrInvalid, or valid requests.
 func FuzzParseInterfaces(f *testing.F) {
 	for _, seed := range []string{
 		`[]`, `null`, `[{"clusterNetwork":"a","ip":"dynamic","ip6":"none"}]`, `[{"network":"a","ip":"10.0.0.1/24"}`,
@@ -60,7 +60,7 @@ func checkRoutes(t *testing.T, bits int, routes []network.Route) {
 	}
 }
 
-// Whatever is in the fields of a subnet: a refusal of ours, or a pool inside.
+// Every subnet gives an ErrInvalid, or a pool inside it.
 func FuzzSubnet(f *testing.F) {
 	f.Add("10.0.0.0/24", "10.0.0.9", "10.0.0.10", "fd00::/64", "fd00::1:0/112", "fd00::1:1", "fd00::1:2", "10.1.0.0/16", "10.0.0.1")
 	f.Add("10.0.0.0/31", "", "", "fd00::/127", "", "", "", "", "")
@@ -76,7 +76,7 @@ func FuzzSubnet(f *testing.F) {
 		n, err := network.FromObject(&v1.DanmNet{Spec: v1.NetworkSpec{NetworkID: "n", Options: o}})
 		if err != nil {
 			if !errors.Is(err, network.ErrInvalid) || n != nil {
-				t.Errorf("From: got %v, %v", n, err)
+				t.Errorf("FromObject: got %v, %v", n, err)
 			}
 			return
 		}
@@ -97,7 +97,7 @@ func checkSubnet(t *testing.T, bits int, s *network.Subnet) {
 	checkRoutes(t, bits, s.Routes)
 }
 
-// A name that passes is safe as a part of a path and as the name of a link.
+// A valid name is safe as a part of a path and as the name of a link.
 func FuzzNames(f *testing.F) {
 	f.Add("blue", "ipvlan", "eth", "ens4")
 	f.Add("../x", "a/b", "9", "a b")

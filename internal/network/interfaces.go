@@ -18,20 +18,20 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
-// InterfaceRequest is what a Pod's annotation asks of one interface.
+// InterfaceRequest is the request for one interface in a Pod's annotation.
 type InterfaceRequest struct {
 	// Kind of the network: ClusterNetwork, TenantNetwork or DanmNet.
 	Kind string
 	// Network is the object's name; its namespace is the Pod's.
 	Network string
-	// V4 and V6 are the addresses asked for.
+	// V4 and V6 are the requested addresses.
 	V4, V6 AddressRequest
 	// Proutes and Proutes6 are policy routes, ordered by destination.
 	Proutes, Proutes6 []Route
 }
 
-// Ref names the network for a Pod in namespace: no reference reaches into
-// another namespace.
+// Ref returns the network for a Pod in the namespace. A request cannot name a network of another
+// namespace.
 func (r InterfaceRequest) Ref(namespace string) Ref {
 	if r.Kind == v1.KindClusterNetwork {
 		namespace = ""
@@ -39,19 +39,19 @@ func (r InterfaceRequest) Ref(namespace string) Ref {
 	return Ref{Kind: r.Kind, Namespace: namespace, Name: r.Network}
 }
 
-// AddressRequest asks for an address of one family; the zero value asks for none.
+// AddressRequest is the request for an address of one family. The zero value requests none.
 type AddressRequest struct {
-	// Dynamic asks for any free address of the pool.
+	// Dynamic requests any free address of the pool.
 	Dynamic bool
-	// Static asks for this address; not with Dynamic.
+	// Static is the requested address; not valid with Dynamic.
 	Static netip.Addr
 }
 
-// None reports whether no address is asked for.
+// None reports whether no address is requested.
 func (a AddressRequest) None() bool { return !a.Dynamic && !a.Static.IsValid() }
 
-// DefaultRefs are the networks that a Pod without an annotation may get, in the
-// order of looking them up: the first that exists is it.
+// DefaultRefs returns the candidates for the network of a Pod without an annotation. The Pod gets the
+// first that exists.
 func DefaultRefs(namespace string) []Ref {
 	return []Ref{
 		{Kind: v1.KindDanmNet, Namespace: namespace, Name: v1.DefaultNetworkName},
@@ -60,8 +60,8 @@ func DefaultRefs(namespace string) []Ref {
 	}
 }
 
-// DefaultRequest is what a Pod without an annotation asks of the default network:
-// an address of each family that the network has.
+// DefaultRequest returns the request of a Pod without an annotation: an address of each family of the
+// default network.
 func DefaultRequest(n *Network) InterfaceRequest {
 	return InterfaceRequest{
 		Kind: n.Ref.Kind, Network: n.Ref.Name,
@@ -70,24 +70,23 @@ func DefaultRequest(n *Network) InterfaceRequest {
 	}
 }
 
-// InterfaceAnnotations are the annotations that ask for interfaces, the newer first.
+// InterfaceAnnotations returns the annotations that request interfaces, the newer first.
 func InterfaceAnnotations() []string {
 	return []string{v1.InterfacesAnnotation, v1.LegacyInterfacesAnnotation}
 }
 
 const (
-	// maxAnnotation bounds the work on what a user wrote; the API server's own
-	// bound is 256 KiB for all annotations together.
+	// maxAnnotation bounds the work on one annotation, in bytes. The API server allows 256 KiB for
+	// all annotations together.
 	maxAnnotation = 64 << 10
 	// maxInterfaces is far more than a Pod can use.
 	maxInterfaces = 256
 )
 
-// ParseInterfaces reads the interfaces that a Pod asks for in danm.io/interfaces
-// or, by its older name, danm.k8s.io/interfaces. It returns nothing for a Pod
-// with neither, or with an empty list: that Pod gets the default network. The
-// error is an *InvalidError that names each entry by its index and its field, and
-// for malformed JSON the byte.
+// ParseInterfaces parses the annotation danm.io/interfaces of a Pod or, by its older name,
+// danm.k8s.io/interfaces. It returns nothing for a Pod without them, or with an empty list: that Pod
+// gets the default network. The error is an *InvalidError with the index and field of each invalid
+// entry, and the byte offset for malformed JSON.
 func ParseInterfaces(annotations map[string]string) ([]InterfaceRequest, error) {
 	var f faults
 	path := field.NewPath("metadata", "annotations")
@@ -107,14 +106,14 @@ func ParseInterfaces(annotations map[string]string) ([]InterfaceRequest, error) 
 	return requests, nil
 }
 
-// interfacesAnnotation picks the one of the two annotations that is set.
+// interfacesAnnotation returns the one of the two annotations that is set.
 func interfacesAnnotation(f *faults, path *field.Path, annotations map[string]string) (key, value string, ok bool) {
 	value, ok = annotations[v1.InterfacesAnnotation]
 	older, both := annotations[v1.LegacyInterfacesAnnotation]
 	switch {
 	case ok && both && value != older:
 		f.forbidden(path.Key(v1.LegacyInterfacesAnnotation),
-			fmt.Sprintf("differs from %s: keep one of the two", v1.InterfacesAnnotation))
+			fmt.Sprintf("must not differ from %s: keep one of the two", v1.InterfacesAnnotation))
 		return "", "", false
 	case ok:
 		return v1.InterfacesAnnotation, value, true
@@ -124,8 +123,7 @@ func interfacesAnnotation(f *faults, path *field.Path, annotations map[string]st
 	return "", "", false
 }
 
-// splitEntries cuts a JSON list into its entries, so that each fault can be told
-// with the entry's index.
+// splitEntries splits a JSON list into its entries, so that each fault can have the entry's index.
 func splitEntries(f *faults, path *field.Path, value string) []json.RawMessage {
 	if len(value) > maxAnnotation {
 		f.list = append(f.list, field.TooLong(path, "", maxAnnotation))
@@ -139,11 +137,11 @@ func splitEntries(f *faults, path *field.Path, value string) []json.RawMessage {
 	}
 	end := int(dec.InputOffset())
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		f.invalid(path, excerpt(value, end), fmt.Sprintf("has more after the JSON list, at byte %d: end it there", end))
+		f.invalid(path, excerpt(value, end), fmt.Sprintf("must end with the JSON list, at byte %d: remove the rest", end))
 		return nil
 	}
 	if entries == nil {
-		f.invalid(path, "null", "is a JSON list: use [] for the default network")
+		f.invalid(path, "null", "must be a JSON list: use [] for the default network")
 	}
 	if len(entries) > maxInterfaces {
 		f.list = append(f.list, field.TooMany(path, len(entries), maxInterfaces))
@@ -152,15 +150,15 @@ func splitEntries(f *faults, path *field.Path, value string) []json.RawMessage {
 	return entries
 }
 
-// listFault words what encoding/json has against a list.
+// listFault is the rule that the error of encoding/json is about.
 func listFault(err error, size int) string {
 	if wrongType, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Sprintf(`is a JSON %s: use a list, such as [{"clusterNetwork": "storage", "ip": "dynamic"}]`, wrongType.Value)
+		return fmt.Sprintf(`must be a JSON list, such as [{"clusterNetwork": "storage", "ip": "dynamic"}]: got a JSON %s`, wrongType.Value)
 	}
-	return fmt.Sprintf("is not JSON: %v at byte %d", err, offsetOf(err, size))
+	return fmt.Sprintf("must be JSON: %v at byte %d", err, offsetOf(err, size))
 }
 
-// offsetOf returns the byte at which err found a text of size bytes wrong.
+// offsetOf returns the offset of the error in a text of size bytes.
 func offsetOf(err error, size int) int {
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok && syntax.Offset > 0 {
 		return int(syntax.Offset) - 1
@@ -168,7 +166,7 @@ func offsetOf(err error, size int) int {
 	if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return 0
 	}
-	return size // it ended too early
+	return size // the text ends too early
 }
 
 // excerpt returns the part of value around a byte.
@@ -203,11 +201,11 @@ func parseEntry(f *faults, path *field.Path, raw json.RawMessage) InterfaceReque
 	return r
 }
 
-// decodeEntry fills into from a JSON object, case-sensitively, and reports
-// unknown and repeated keys and values of the wrong type.
+// decodeEntry decodes a JSON object with case-sensitive keys. It adds faults for unknown and repeated
+// keys and for values of the wrong type.
 func decodeEntry(f *faults, path *field.Path, raw json.RawMessage, into any) bool {
 	if trimmed := bytes.TrimSpace(raw); len(trimmed) == 0 || trimmed[0] != '{' {
-		f.invalid(path, excerpt(string(trimmed), 0), `is not a JSON object: use one such as {"clusterNetwork": "storage"}`)
+		f.invalid(path, excerpt(string(trimmed), 0), `must be a JSON object, such as {"clusterNetwork": "storage"}`)
 		return false
 	}
 	faults, err := strict.UnmarshalStrict(raw, into)
@@ -224,18 +222,18 @@ func decodeEntry(f *faults, path *field.Path, raw json.RawMessage, into any) boo
 	return len(faults) == 0
 }
 
-// entryKeys are the keys of an entry, for errors.
+// entryKeys lists the keys of an entry for messages.
 const entryKeys = "network, tenantNetwork or clusterNetwork, and ip, ip6, proutes, proutes6, each once"
 
 func wrongTypeRule(err error) string {
 	if wrongType, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Sprintf("is a JSON %s: use a %s", wrongType.Value, wrongType.Type.Kind())
+		return fmt.Sprintf("must be a %s: got a JSON %s", wrongType.Type.Kind(), wrongType.Value)
 	}
 	return err.Error()
 }
 
-// parseReference finds the one network that an entry names. An empty string is
-// no reference: DANM's clients write all three keys.
+// parseReference returns the one network that an entry names. An empty string is not a reference:
+// DANM's clients write all three keys.
 func parseReference(f *faults, path *field.Path, e entry) (kind, name string) {
 	references := []struct{ key, kind, name string }{
 		{"network", v1.KindDanmNet, e.DanmNet},
@@ -248,13 +246,13 @@ func parseReference(f *faults, path *field.Path, e entry) (kind, name string) {
 			continue
 		}
 		if kind != "" {
-			f.forbidden(path.Child(r.key), "an interface is in one network, and this entry names \""+name+"\" in "+key+" already: leave one out")
+			f.forbidden(path.Child(r.key), "must not be set with "+key+" \""+name+"\", because an interface is in one network: leave one out")
 			continue
 		}
 		key, kind, name = r.key, r.kind, r.name
 	}
 	if kind == "" {
-		f.required(path, "name the network in network, tenantNetwork or clusterNetwork")
+		f.required(path, "must name the network in network, tenantNetwork or clusterNetwork")
 		return "", ""
 	}
 	for _, fault := range validation.NameIsDNSSubdomain(name, false) {
@@ -263,8 +261,8 @@ func parseReference(f *faults, path *field.Path, e entry) (kind, name string) {
 	return kind, name
 }
 
-// parseAddress reads "dynamic", "none" (or nothing) or an address, whose mask is
-// ignored: the network's is used.
+// parseAddress parses "dynamic", "none", an empty text or an address. The mask of an address is
+// ignored: the network's mask is used.
 func parseAddress(f *faults, path *field.Path, ip ipVersion, value string) AddressRequest {
 	switch value {
 	case "", "none":
@@ -275,7 +273,7 @@ func parseAddress(f *faults, path *field.Path, ip ipVersion, value string) Addre
 	text, mask, masked := strings.Cut(value, "/")
 	a, ok := ip.parseAddr(text)
 	if _, maskOK := ip.parsePrefix(text + "/" + mask); !ok || masked && !maskOK {
-		f.invalid(path, value, `is "dynamic", "none" or `+ip.addrRule)
+		f.invalid(path, value, `must be "dynamic", "none" or `+ip.addrRule)
 		return AddressRequest{}
 	}
 	return AddressRequest{Static: a}

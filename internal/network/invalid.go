@@ -9,18 +9,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ErrInvalid is what every refusal of this package answers to with errors.Is.
+// ErrInvalid is the error of all invalid objects and annotations, for errors.Is.
 var ErrInvalid = errors.New("invalid")
 
-// InvalidError says what is wrong with one object or annotation: for each fault
-// the path of the field, its value, the rule and what would be accepted.
+// InvalidError has the faults of one object or annotation: for each the path of the field, its value,
+// the rule and an accepted value.
 type InvalidError struct {
 	// Subject is the object, such as ClusterNetwork/storage; it may be empty.
 	Subject string
 	// Faults in the order of the fields.
 	Faults field.ErrorList
-	// Err, if not nil, is what errors.Is answers to instead of ErrInvalid: the object
-	// is valid by itself, and not beside others.
+	// Err, if not nil, replaces ErrInvalid for errors.Is: the object is valid by itself and
+	// conflicts with another one.
 	Err error
 }
 
@@ -37,13 +37,13 @@ func (e *InvalidError) Error() string {
 	return e.Subject + ": " + text
 }
 
-// Is reports whether target is ErrInvalid and the object is wrong by itself.
+// Is reports whether target is ErrInvalid and the object is invalid by itself.
 func (e *InvalidError) Is(target error) bool { return e.Err == nil && target == ErrInvalid }
 
 // Unwrap returns Err.
 func (e *InvalidError) Unwrap() error { return e.Err }
 
-// faults collects what is wrong while an object is read.
+// faults collects the faults of an object.
 type faults struct{ list field.ErrorList }
 
 func (f *faults) invalid(path *field.Path, value any, rule string) {

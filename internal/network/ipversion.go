@@ -4,12 +4,12 @@ package network
 
 import "net/netip"
 
-// ipVersion is an address family as users know it.
+// ipVersion is an address family: IPv4 or IPv6.
 type ipVersion struct {
 	bits int // of an address
-	// What is accepted, for errors.
+	// addrRule, prefixRule and specialRule are accepted values and reserved prefixes for messages.
 	addrRule, prefixRule, specialRule string
-	// special are the prefixes of addresses that no host has on a network of its own.
+	// special are the prefixes of addresses for special purposes, which no subnet may overlap.
 	special []netip.Prefix
 }
 
@@ -40,8 +40,8 @@ var (
 	}
 )
 
-// parseAddr accepts what CEL's ip() does: no zone, no IPv4-mapped IPv6 address,
-// no leading zeros.
+// parseAddr accepts the same addresses as CEL's ip(): without zones, IPv4-mapped IPv6 addresses and
+// leading zeros.
 func (v ipVersion) parseAddr(s string) (netip.Addr, bool) {
 	a, err := netip.ParseAddr(s)
 	if err != nil || a.Zone() != "" || a.Is4In6() || a.BitLen() != v.bits {
@@ -50,8 +50,8 @@ func (v ipVersion) parseAddr(s string) (netip.Addr, bool) {
 	return a, true
 }
 
-// parsePrefix accepts what CEL's cidr() does, and masks it: DANM's manifests may
-// have host bits set.
+// parsePrefix accepts the same prefixes as CEL's cidr(), and masks them: DANM's manifests may have
+// host bits set.
 func (v ipVersion) parsePrefix(s string) (netip.Prefix, bool) {
 	p, err := netip.ParsePrefix(s)
 	if err != nil || p.Addr().Is4In6() || p.Addr().BitLen() != v.bits {
@@ -78,6 +78,6 @@ func lastAddr(p netip.Prefix) netip.Addr {
 	return a
 }
 
-// hasBroadcast reports whether the first and the last address of p are not for
-// hosts: not so in /31 and /127 (RFC 3021, RFC 6164), /32 and /128.
+// hasBroadcast reports whether the first and the last address of p are not for hosts. They are for
+// hosts in /31 and /127 (RFC 3021, RFC 6164), /32 and /128.
 func hasBroadcast(p netip.Prefix) bool { return p.Addr().BitLen()-p.Bits() > 1 }

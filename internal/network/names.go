@@ -11,9 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// What may become the name of a file, an executable or a link on the host. The
-// CEL rules of api/danm/v1 have the same expressions; the daemon must not rely on the
-// object having passed them.
+// Patterns of names that become files, executables or links on the host. The CEL rules of
+// api/danm/v1 have the same expressions, but the daemon must not rely on these having been applied.
 var (
 	hostSafeName        = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$`)
 	prefixPattern       = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,13}$`)
@@ -22,7 +21,7 @@ var (
 
 const (
 	maxLinkName   = 15 // IFNAMSIZ of linux/if.h without its terminating zero
-	maxLinkID     = 10 // "vx_" or ".4094" and this are at most maxLinkName
+	maxLinkID     = 10 // leaves room for "vx_" or ".4094" within maxLinkName
 	maxPool       = 317
 	maxTenants    = 256
 	maxTenantName = 63
@@ -31,28 +30,26 @@ const (
 
 const hostSafeNameRule = `use 1 to 63 letters, digits, "_", "." or "-", the first and the last a letter or digit`
 
-// validInterfaceName reports whether the kernel takes name for a link (dev_valid_name in
+// validInterfaceName reports whether the kernel accepts the name for a link (dev_valid_name in
 // net/core/dev.c).
 func validInterfaceName(name string) bool {
 	return len(name) <= maxLinkName && name != "." && name != ".." && utf8.ValidString(name) && interfaceCharacters.MatchString(name)
 }
 
-// Schemes of naming a Pod's interfaces, the values of the CNI configuration's
-// namingScheme.
+// Naming schemes of a Pod's interfaces: the values of namingScheme in the CNI configuration.
 const (
 	// NamingSchemeIndexed names an interface <container_prefix><index>.
 	NamingSchemeIndexed = ""
-	// NamingSchemeLegacy takes container_prefix itself, as DANM's legacy scheme does.
+	// NamingSchemeLegacy names an interface <container_prefix>, as DANM's legacy scheme does.
 	NamingSchemeLegacy = "legacy"
 )
 
-// InterfaceNames names the interfaces of a Pod, given the container_prefix of
-// each one's network in the annotation's order. The first is ifName (CNI_IFNAME)
-// whatever its network says: the runtime looks for that one. A name over 15
-// bytes, invalid or there twice is an *InvalidError.
+// InterfaceNames returns the names of a Pod's interfaces for the container_prefix of each one's network,
+// in the annotation's order. The first is always ifName (CNI_IFNAME), which the runtime expects. A name
+// over 15 bytes, invalid or used twice is an *InvalidError.
 func InterfaceNames(scheme, ifName string, prefixes []string) ([]string, error) {
 	if scheme != NamingSchemeIndexed && scheme != NamingSchemeLegacy {
-		return nil, fmt.Errorf("name interfaces: %w: naming scheme %q: use %q or %q", ErrInvalid, scheme, NamingSchemeIndexed, NamingSchemeLegacy)
+		return nil, fmt.Errorf("name interfaces: %w: naming scheme must be %q or %q: got %q", ErrInvalid, NamingSchemeIndexed, NamingSchemeLegacy, scheme)
 	}
 	var f faults
 	path := field.NewPath("interfaces")
@@ -61,10 +58,10 @@ func InterfaceNames(scheme, ifName string, prefixes []string) ([]string, error) 
 	for i, prefix := range prefixes {
 		names[i] = interfaceName(scheme, ifName, prefix, i)
 		if !validInterfaceName(names[i]) {
-			f.invalid(path.Index(i), names[i], `is the name of an interface: use a container_prefix that makes at most 15 bytes without "/", ":" or white space`)
+			f.invalid(path.Index(i), names[i], `must be the name of an interface: use a container_prefix that gives at most 15 bytes without "/", ":" or white space`)
 		}
 		if owner, taken := owners[names[i]]; taken {
-			f.invalid(path.Index(i), names[i], fmt.Sprintf("is the name of interface %d already: use networks with different container_prefix", owner))
+			f.invalid(path.Index(i), names[i], fmt.Sprintf("must not be the name of interface %d too: use networks with different container_prefix", owner))
 			continue
 		}
 		owners[names[i]] = i

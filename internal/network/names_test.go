@@ -20,33 +20,33 @@ func TestInterfaceNames(t *testing.T) {
 		want                   []string
 		refused                []string
 	}{
-		"None":       {reason: "No interface, no name.", ifName: "eth0"},
-		"First":      {reason: "The runtime looks for CNI_IFNAME.", ifName: "eth0", prefixes: []string{"blue"}, want: []string{"eth0"}},
-		"Indexed":    {reason: "Prefix and place in the list.", ifName: "eth0", prefixes: []string{"eth", "blue", "", "eth"}, want: []string{"eth0", "blue1", "eth2", "eth3"}},
-		"SamePrefix": {reason: "The index tells them apart.", ifName: "eth0", prefixes: []string{"a", "a", "a"}, want: []string{"eth0", "a1", "a2"}},
-		"Legacy":     {reason: "The prefix is the name.", scheme: network.NamingSchemeLegacy, ifName: "eth0", prefixes: []string{"eth", "blue", "red"}, want: []string{"eth0", "blue", "red"}},
+		"None":       {reason: "Without interfaces there are no names.", ifName: "eth0"},
+		"First":      {reason: "The runtime expects CNI_IFNAME as the first name.", ifName: "eth0", prefixes: []string{"blue"}, want: []string{"eth0"}},
+		"Indexed":    {reason: "A name is the prefix and the index in the list.", ifName: "eth0", prefixes: []string{"eth", "blue", "", "eth"}, want: []string{"eth0", "blue1", "eth2", "eth3"}},
+		"SamePrefix": {reason: "The index distinguishes interfaces with the same prefix.", ifName: "eth0", prefixes: []string{"a", "a", "a"}, want: []string{"eth0", "a1", "a2"}},
+		"Legacy":     {reason: "In the legacy scheme the prefix is the name.", scheme: network.NamingSchemeLegacy, ifName: "eth0", prefixes: []string{"eth", "blue", "red"}, want: []string{"eth0", "blue", "red"}},
 		"LegacyTwice": {
-			reason: "Two networks with one prefix.", scheme: network.NamingSchemeLegacy, ifName: "eth0", prefixes: []string{"eth", "blue", "blue"},
+			reason: "Two networks with one prefix have the same legacy name.", scheme: network.NamingSchemeLegacy, ifName: "eth0", prefixes: []string{"eth", "blue", "blue"},
 			refused: []string{"interfaces[2]:", `"blue"`, "interface 1"},
 		},
 		"LegacyDefault": {
-			reason: "Two networks without a prefix.", scheme: network.NamingSchemeLegacy, ifName: "eth0", prefixes: []string{"", "", ""},
+			reason: "Two networks without a prefix have the same legacy name.", scheme: network.NamingSchemeLegacy, ifName: "eth0", prefixes: []string{"", "", ""},
 			refused: []string{"interfaces[2]:", `"eth"`},
 		},
 		"IndexMakesOther": {
-			reason: "A prefix with a digit meets an index.", ifName: "eth0",
+			reason: "A prefix that ends with a digit must not clash with an index.", ifName: "eth0",
 			prefixes: []string{"e", "b", "b", "b", "b", "b", "b", "b", "b", "b", "b", "b1", "b"}, // b1 at 11 is b111
 			want:     []string{"eth0", "b1", "b2", "b3", "b4", "b5", "b6", "b7", "b8", "b9", "b10", "b111", "b12"},
 		},
 		"Clash": {
-			reason: "CNI_IFNAME may be anything.", ifName: "blue1", prefixes: []string{"x", "blue"},
+			reason: "CNI_IFNAME may be the name of another interface.", ifName: "blue1", prefixes: []string{"x", "blue"},
 			refused: []string{"interfaces[1]:", `"blue1"`, "interface 0"},
 		},
-		"Fits":     {reason: "15 bytes.", ifName: "eth0", prefixes: []string{"x", "abcdefghijklmn"}, want: []string{"eth0", "abcdefghijklmn1"}},
-		"TooLong":  {reason: "16 bytes.", ifName: "eth0", prefixes: append(make([]string, 10), "abcdefghijklmn"), refused: []string{"interfaces[10]:", `"abcdefghijklmn10"`, "15 bytes"}},
-		"BadFirst": {reason: "CNI_IFNAME comes from outside.", ifName: "a/b", prefixes: []string{"x"}, refused: []string{"interfaces[0]:"}},
-		"NoFirst":  {reason: "CNI_IFNAME comes from outside.", prefixes: []string{"x"}, refused: []string{"interfaces[0]:"}},
-		"Scheme":   {reason: "A typing error in the configuration.", scheme: "Legacy", ifName: "eth0", refused: []string{`naming scheme "Legacy"`}},
+		"Fits":     {reason: "A name may have 15 bytes.", ifName: "eth0", prefixes: []string{"x", "abcdefghijklmn"}, want: []string{"eth0", "abcdefghijklmn1"}},
+		"TooLong":  {reason: "A name of 16 bytes is too long.", ifName: "eth0", prefixes: append(make([]string, 10), "abcdefghijklmn"), refused: []string{"interfaces[10]:", `"abcdefghijklmn10"`, "15 bytes"}},
+		"BadFirst": {reason: "CNI_IFNAME comes from the runtime and is checked.", ifName: "a/b", prefixes: []string{"x"}, refused: []string{"interfaces[0]:"}},
+		"NoFirst":  {reason: "CNI_IFNAME comes from the runtime and is checked.", prefixes: []string{"x"}, refused: []string{"interfaces[0]:"}},
+		"Scheme":   {reason: "The configuration may have a typing error.", scheme: "Legacy", ifName: "eth0", refused: []string{`got "Legacy"`}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestInterfaceNames(t *testing.T) {
 			}
 			for _, part := range tc.refused {
 				if !strings.Contains(err.Error(), part) {
-					t.Errorf("%s\nInterfaceNames: got %q, want it to say %q", tc.reason, err, part)
+					t.Errorf("%s\nInterfaceNames: got %q, want %q in it", tc.reason, err, part)
 				}
 			}
 			if diff := cmp.Diff(tc.want, got, models()); diff != "" {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package network turns the objects that users write into one validated model.
-// Admission, the node daemon and netwatcher all use this one function, so they
-// cannot disagree on what an object means. It is pure: no API, no kernel, no clock.
+// Package network parses the objects that users write into one validated model, and checks models
+// against requests, changes and each other. Admission, the node daemon and netwatcher use the same
+// functions, so that all of them interpret an object in the same way. The package is pure: it uses
+// no API server, no kernel and no clock.
 package network
 
 import (
@@ -14,12 +15,10 @@ import (
 	"strconv"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/validation/field"
-
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
-// Ref names a network object. It is comparable.
+// Ref identifies a network object. It is comparable.
 type Ref struct {
 	// Kind is ClusterNetwork, TenantNetwork or DanmNet.
 	Kind string
@@ -41,23 +40,23 @@ func (r Ref) String() string {
 type Network struct {
 	// Ref names the object.
 	Ref Ref
-	// UID of the object: a network re-created with the same name is another one.
+	// UID of the object: a network that is created again with the same name has another UID.
 	UID string
 	// Generation of the object's spec.
 	Generation int64
-	// Created orders networks that compete for a link; the older one wins.
+	// Created orders networks that conflict: the older one wins.
 	Created time.Time
-	// Deleting says that the object has a deletion timestamp: no new attachments.
+	// Deleting is true if the object has a deletion timestamp: no Pod may attach any more.
 	Deleting bool
 
 	// ID is spec.NetworkID.
 	ID string
-	// Type is the lower-case backend (ipvlan, macvlan, sriov) or, for a
-	// delegate, the name of the CNI plugin as it was written.
+	// Type is the backend in lower case (ipvlan, macvlan, sriov), or the name of the CNI plugin
+	// to delegate to, as the user wrote it.
 	Type string
 	// AllowedTenants are the namespaces that may attach; nil means all.
 	AllowedTenants []string
-	// Assignment is a TenantNetwork's annotation danm.io/assigned; see Assigned.
+	// Assignment is a TenantNetwork's annotation danm.io/assigned; see ParseAssignment.
 	Assignment string `json:",omitempty"`
 
 	// Device is the parent NIC, without VLAN or VXLAN; empty when not set.
@@ -68,7 +67,7 @@ type Network struct {
 	VLAN int
 	// VXLAN is 1-16777214, or 0 when not set.
 	VXLAN int
-	// Trunk says that Pods may send frames with VLAN tags into their NIC.
+	// Trunk allows Pods to send frames with VLAN tags into the NIC.
 	Trunk bool `json:",omitempty"`
 	// Mode is the IPVLAN mode (l2, l3, l3s) or the MACVLAN mode (bridge, private,
 	// vepa, passthru); empty for the backend's default. No option sets it yet.
@@ -79,12 +78,12 @@ type Network struct {
 	MTU int
 	// Table is the routing table of policy routes, or 0 for none.
 	Table int
-	// ConflictProbe asks for address conflict detection before an address is used.
+	// ConflictProbe enables address conflict detection before an address is used.
 	ConflictProbe bool `json:",omitempty"`
 
-	// SourceGuard drops frames that Pods send with the MAC or address of another.
+	// SourceGuard drops frames of Pods whose source MAC or address is not their own.
 	SourceGuard bool `json:",omitempty"`
-	// SourceGuardSet says that the network asks for it, and may not go without.
+	// SourceGuardSet is true if the spec requires SourceGuard: without it no Pod may attach.
 	SourceGuardSet bool `json:",omitempty"`
 
 	// V4 is the IPv4 subnet, nil when the network has none.
@@ -93,7 +92,7 @@ type Network struct {
 	V6 *Subnet
 }
 
-// Delegates reports whether the network's interfaces are another plugin's work.
+// Delegates reports whether another CNI plugin creates the network's interfaces.
 func (n *Network) Delegates() bool {
 	switch n.Type {
 	case "ipvlan", "macvlan", "sriov":
@@ -110,8 +109,8 @@ func (n *Network) Allows(namespace string) bool {
 	return len(n.AllowedTenants) == 0 || slices.Contains(n.AllowedTenants, namespace)
 }
 
-// Older reports whether n comes before o where two compete: by creation, then
-// UID. One that is not created yet, as at its admission, is the youngest.
+// Older reports whether n wins a conflict with o: by creation time, then UID. A network that is not
+// created yet, as during its admission, is the youngest.
 func (n *Network) Older(o *Network) bool {
 	if n.Created.IsZero() != o.Created.IsZero() {
 		return o.Created.IsZero()
@@ -122,10 +121,9 @@ func (n *Network) Older(o *Network) bool {
 	return n.UID < o.UID
 }
 
-// Link is the identity of the link on the host that a network's interfaces are
-// on: a NIC itself, a VLAN of a NIC, or a VXLAN. The kernel has one VLAN link per
-// parent and ID, and one VXLAN per VNI and port on the whole node, whatever NIC it
-// is on: so networks with the same identity share a link. It is comparable.
+// Link is the identity of the host link below a network's interfaces: a NIC, a VLAN of a NIC, or a
+// VXLAN. The kernel has one VLAN link per parent and ID, and one VXLAN link per VNI and port on the
+// whole node, whatever its NIC. So networks with the same identity share a link. It is comparable.
 type Link struct {
 	// Device is the NIC; empty for a VXLAN.
 	Device string
@@ -135,7 +133,7 @@ type Link struct {
 	VXLAN int
 }
 
-// IsNIC reports whether the link is a NIC that is there already: nobody makes it.
+// IsNIC reports whether the link is a NIC, which Patchbay does not create.
 func (l Link) IsNIC() bool { return l.VLAN == 0 && l.VXLAN == 0 }
 
 // String returns nic/<device>, vlan/<device>/<ID> or vxlan/<VNI>, as in a
@@ -150,8 +148,8 @@ func (l Link) String() string {
 	return "nic/" + l.Device
 }
 
-// Link returns the identity of the network's link on the host, or false when it
-// needs none: one without a device, and SR-IOV, where the function sets the VLAN.
+// Link returns the identity of the network's host link, or false if it has none: without a device, and
+// with SR-IOV, where the virtual function sets the VLAN.
 func (n *Network) Link() (Link, bool) {
 	switch {
 	case n.Device == "" || n.Type == v1.TypeSRIOV:
@@ -162,10 +160,10 @@ func (n *Network) Link() (Link, bool) {
 	return Link{Device: n.Device, VLAN: n.VLAN}, true
 }
 
-// LinkName returns the name that this network gives its link when it is the
-// oldest with that identity: <NetworkID>.<vlan>, vx_<NetworkID>, or the NIC's. A tenant's
-// link is named after what admission assigned: tenants choose NetworkIDs, and one would
-// take a name from all others, whose refusal would tell them that it is there.
+// LinkName returns the name of the host link if this network is the oldest with that identity:
+// <NetworkID>.<vlan>, vx_<NetworkID>, or the NIC's name. The name of a TenantNetwork's link comes from
+// the assignment: tenants choose NetworkIDs, so that one tenant could block a name for all others,
+// and their errors would disclose its network.
 func (n *Network) LinkName() string {
 	tenants := n.Ref.Kind == v1.KindTenantNetwork
 	switch {
@@ -181,12 +179,12 @@ func (n *Network) LinkName() string {
 	return n.Device
 }
 
-// plainDevice is a NIC's name that fits into a link's behind the longest VLAN, and makes
-// none that a NetworkID could make.
+// plainDevice matches a NIC's name that fits into a link name after the longest VLAN ID. The link name
+// then differs from all that NetworkIDs give.
 var plainDevice = regexp.MustCompile(`^[A-Za-z0-9]{1,8}$`)
 
-// shortDevice returns the NIC's name, or a hash of one that is too long. Two that have
-// the same one day are a conflict of the younger network, as with any name.
+// shortDevice returns the NIC's name, or a hash of a name that is too long. If two hashes are equal,
+// the younger network has a conflict of link names.
 func shortDevice(device string) string {
 	if plainDevice.MatchString(device) {
 		return device
@@ -196,39 +194,14 @@ func shortDevice(device string) string {
 	return fmt.Sprintf("%08x", h.Sum32())
 }
 
-// segment returns false for a network without a device: nothing tells where it is.
-func (n *Network) segment() (segment, bool) {
-	if n.VXLAN != 0 && n.Device != "" {
-		return segment{vxlan: n.VXLAN}, true // one VNI is one segment, whatever NIC it is on
-	}
-	s := segment{device: n.Device, pool: n.DevicePool, vlan: n.VLAN, vxlan: n.VXLAN}
-	return s, n.Device != "" || n.DevicePool != ""
-}
-
-// visibleName names another network in a message about n. The message is for those who may read
-// n: of a network in a namespace these are its tenants, who see neither the networks of
-// other namespaces nor ClusterNetworks that are not for them.
-func (n *Network) visibleName(o *Network) string {
-	if n.Ref.Namespace == "" || o.Allows(n.Ref.Namespace) {
-		return o.Ref.String()
-	}
-	return "a network that is not for this namespace"
-}
-
-// conflictError is a refusal of n that names the field with which it is in the way.
-func (n *Network) conflictError(sort error, path *field.Path, value any, rule string, args ...any) error {
-	text := sort.Error() + ": " + fmt.Sprintf(rule, args...)
-	return &InvalidError{Subject: n.Ref.String(), Faults: field.ErrorList{field.Invalid(path, value, text)}, Err: sort}
-}
-
-// Subnet is one family of a network.
+// Subnet is the configuration of a network for one address family.
 type Subnet struct {
 	// CIDR is the subnet, masked.
 	CIDR netip.Prefix
 	// Start and End are the first and last dynamic addresses.
 	Start, End netip.Addr
-	// Static are the ranges that static addresses lie in; nil means all of CIDR, and
-	// an empty list that there are none.
+	// Static are the ranges of static addresses. Nil allows all of CIDR, and an empty list allows
+	// none.
 	Static []AddrRange `json:",omitzero"`
 	// Routes are installed in every attached Pod, ordered by destination.
 	Routes []Route
@@ -244,8 +217,8 @@ func (s *Subnet) isGateway(a netip.Addr) bool {
 	return slices.ContainsFunc(s.Routes, func(r Route) bool { return r.Gateway == a })
 }
 
-// AllowsStatic reports whether the network lets a Pod name this address of the subnet.
-// Reserved addresses are another matter.
+// AllowsStatic reports whether a Pod may request this static address of the subnet. It does not
+// consider reserved addresses.
 func (s *Subnet) AllowsStatic(a netip.Addr) bool {
 	return s.Static == nil || slices.ContainsFunc(s.Static, func(r AddrRange) bool {
 		return !a.Less(r.Start) && !r.End.Less(a)
@@ -263,7 +236,7 @@ func (r AddrRange) String() string {
 	return r.Start.String() + "-" + r.End.String()
 }
 
-// Route is a destination behind a gateway.
+// Route is a route to a destination by a gateway.
 type Route struct {
 	// Dst is the destination, masked.
 	Dst netip.Prefix

@@ -10,15 +10,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// firstInterface is what kubelet calls a Pod's first interface.
+// firstInterface is kubelet's name of a Pod's first interface.
 const firstInterface = "eth0"
 
-// CheckPod checks at its creation what a Pod of the namespace asks for in its
-// annotations, as the node daemon does at CNI ADD. Look returns a network, or nil for
-// one that is not there. What may still become true, such as a network to come, is a
-// warning. Node, which may be nil, reports whether a node has an address. The error is an
-// *InvalidError whose paths are the annotation's.
-func CheckPod(namespace, scheme string, annotations map[string]string, look func(Ref) *Network, node func(netip.Addr) bool) (warnings []string, err error) {
+// CheckPod checks the requests in the annotations of a Pod at its creation, with the rules that the
+// node daemon applies at CNI ADD. networkOf returns a network, or nil if it does not exist.
+// isNodeAddress, which may be nil, reports whether a node has an address. Requests that may become
+// valid later, such as one for a missing network, are warnings. The error is an *InvalidError with
+// paths in the annotation.
+func CheckPod(
+	namespace, scheme string, annotations map[string]string, networkOf func(Ref) *Network, isNodeAddress func(netip.Addr) bool,
+) (warnings []string, err error) {
 	requests, err := ParseInterfaces(annotations)
 	if err != nil || len(requests) == 0 {
 		return nil, err
@@ -27,15 +29,15 @@ func CheckPod(namespace, scheme string, annotations map[string]string, look func
 	c := podCheck{path: field.NewPath("metadata", "annotations").Key(key)}
 	prefixes := make([]string, len(requests))
 	for i, r := range requests {
-		n := look(r.Ref(namespace))
+		n := networkOf(r.Ref(namespace))
 		if n == nil || n.Deleting {
 			c.warnMissing(i, r.Ref(namespace), n != nil)
-			prefixes[i] = fmt.Sprintf("?%d-", i) // nobody knows yet, so it is not twice either
+			prefixes[i] = fmt.Sprintf("?%d-", i) // unknown, and different from all others
 			continue
 		}
 		prefixes[i] = n.Prefix
-		c.addFaults(i, n.CheckRequest(namespace, r))
-		c.addFaults(i, n.checkNodeAddresses(r, node))
+		c.addFaults(i, CheckRequest(n, namespace, r))
+		c.addFaults(i, checkNodeAddresses(n, r, isNodeAddress))
 		c.warnUnassigned(i, n)
 	}
 	_, err = InterfaceNames(scheme, firstInterface, prefixes)
@@ -43,14 +45,14 @@ func CheckPod(namespace, scheme string, annotations map[string]string, look func
 	return c.warnings, c.faults.err("")
 }
 
-// podCheck collects what is wrong with an annotation.
+// podCheck collects the faults and warnings of an annotation.
 type podCheck struct {
 	path     *field.Path
 	faults   faults
 	warnings []string
 }
 
-// warnMissing warns of a network that the Pod will wait for.
+// warnMissing adds a warning for a network that the Pod waits for.
 func (c *podCheck) warnMissing(i int, ref Ref, deleting bool) {
 	why := "does not exist yet"
 	if deleting {
@@ -59,40 +61,39 @@ func (c *podCheck) warnMissing(i int, ref Ref, deleting bool) {
 	c.warnings = append(c.warnings, fmt.Sprintf("%s: %s %s: the Pod waits for it", c.path.Index(i), ref, why))
 }
 
-// addFaults takes over the faults of one interface. Those of the network itself are
-// told at the key that names it.
+// addFaults adds the faults of one interface. Faults of the network itself get the path of the entry.
 func (c *podCheck) addFaults(i int, err error) {
 	invalid, ok := errors.AsType[*InvalidError](err)
 	if !ok {
 		return
 	}
 	for _, f := range invalid.Faults {
-		told := *f
-		told.Field = c.path.Index(i).String()
+		fault := *f
+		fault.Field = c.path.Index(i).String()
 		if f.Field != "spec.AllowedTenants" {
-			told.Field += "." + f.Field
+			fault.Field += "." + f.Field
 		}
-		told.Detail = invalid.Subject + ": " + f.Detail
-		c.faults.list = append(c.faults.list, &told)
+		fault.Detail = invalid.Subject + ": " + f.Detail
+		c.faults.list = append(c.faults.list, &fault)
 	}
 }
 
-// warnUnassigned warns of a tenant's network that nothing was assigned to.
+// warnUnassigned adds a warning for a TenantNetwork without a matching assignment.
 func (c *podCheck) warnUnassigned(i int, n *Network) {
-	if err := n.CheckAssignment(); err != nil {
-		c.warnings = append(c.warnings, fmt.Sprintf("%s: %v: the Pod waits until that is mended", c.path.Index(i), err))
+	if err := CheckAssignment(n); err != nil {
+		c.warnings = append(c.warnings, fmt.Sprintf("%s: %v: the Pod waits until this is repaired", c.path.Index(i), err))
 	}
 }
 
-// addNameFaults takes over what is wrong with the names of the interfaces.
+// addNameFaults adds the faults of the interfaces' names.
 func (c *podCheck) addNameFaults(err error) {
 	invalid, ok := errors.AsType[*InvalidError](err)
 	if !ok {
 		return
 	}
 	for _, f := range invalid.Faults {
-		told := *f
-		told.Field = c.path.String() + f.Field[len("interfaces"):]
-		c.faults.list = append(c.faults.list, &told)
+		fault := *f
+		fault.Field = c.path.String() + f.Field[len("interfaces"):]
+		c.faults.list = append(c.faults.list, &fault)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// podNetworks are what the Pods of the test may ask for.
+// podNetworks returns a function that finds the networks of the test.
 func podNetworks(t *testing.T) func(network.Ref) *network.Network {
 	t.Helper()
 	specs := map[network.Ref]string{
@@ -44,24 +44,24 @@ func TestCheckPod(t *testing.T) {
 		warned, refused []string
 		scheme          string
 	}{
-		"Good":        {reason: "Two interfaces.", value: `[{"clusterNetwork": "storage", "ip": "dynamic"}, {"clusterNetwork": "storage", "ip": "10.0.0.7"}]`},
-		"Empty":       {reason: "The default network.", value: `[]`},
-		"JSON":        {reason: "Not a list.", value: `{`, refused: []string{"metadata.annotations[danm.io/interfaces]", "is not JSON"}},
-		"UnknownKey":  {reason: "A slip.", value: `[{"clusterNetwrok": "x"}]`, refused: []string{"[danm.io/interfaces][0]", "clusterNetwrok"}},
-		"TwoNetworks": {reason: "One interface, one network.", value: `[{"clusterNetwork": "a", "network": "b"}]`, refused: []string{"[0].clusterNetwork"}},
-		"Tenant":      {reason: "Not for this namespace.", value: `[{"clusterNetwork": "storage"}, {"clusterNetwork": "closed"}]`, refused: []string{"[danm.io/interfaces][1]", "ClusterNetwork/closed", "namespace ns may not attach"}},
-		"Outside":     {reason: "Not in the subnet.", value: `[{"clusterNetwork": "storage", "ip": "10.0.1.7"}]`, refused: []string{"[0].ip", "10.0.1.7", "outside the network's subnet 10.0.0.0/24"}},
-		"StaticPool":  {reason: "In the subnet, where the netadmin wants none.", value: `[{"clusterNetwork": "storage"}, {"clusterNetwork": "storage", "ip": "10.0.0.100"}]`, refused: []string{"[danm.io/interfaces][1].ip", `"10.0.0.100"`, "static_pool, which is 10.0.0.5-10.0.0.99"}},
-		"Node":        {reason: "A node's own.", value: `[{"clusterNetwork": "storage", "ip": "10.0.0.7"}, {"clusterNetwork": "storage", "ip": "10.0.0.77/24"}]`, refused: []string{"[1].ip", `"10.0.0.77"`, "is a node's own"}},
-		"NoSubnet":    {reason: "Nothing to take from.", value: `[{"clusterNetwork": "storage", "ip6": "dynamic"}]`, refused: []string{"[0].ip6", "no net6"}},
-		"LongName":    {reason: "16 bytes.", value: `[{"clusterNetwork": "storage"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}]`, refused: []string{"[danm.io/interfaces][10]", "abcdefghijklmn10", "15 bytes"}},
-		"Twice":       {reason: "Legacy names have no index.", scheme: network.NamingSchemeLegacy, value: `[{"clusterNetwork": "storage"}, {"clusterNetwork": "storage"}, {"clusterNetwork": "storage"}]`, refused: []string{"[danm.io/interfaces][2]", "stor", "interface 1 already"}},
-		"ToCome":      {reason: "May be created later.", value: `[{"clusterNetwork": "later"}, {"network": "later"}]`, warned: []string{"[0]", "ClusterNetwork/later does not exist yet", "DanmNet/ns/later"}},
-		"Going":       {reason: "May be made again.", value: `[{"clusterNetwork": "going"}]`, warned: []string{"ClusterNetwork/going is being deleted"}},
-		"OtherNS":     {reason: "No reference reaches into another namespace.", value: `[{"tenantNetwork": "other/own"}]`, refused: []string{"[0].tenantNetwork", "other/own"}},
-		"Unassigned":  {reason: "A tenant's own wish.", value: `[{"tenantNetwork": "own"}]`, warned: []string{"TenantNetwork/ns/own", "host_device"}},
-		"PluginIP":    {reason: "Nobody can promise it.", value: `[{"clusterNetwork": "flannel", "ip": "10.0.0.7"}]`, refused: []string{"[0].ip", "CNI plugin flannel"}},
-		"PluginRoute": {reason: "Nor that.", value: `[{"clusterNetwork": "flannel", "ip": "dynamic", "proutes": {"10.9.0.0/16": "10.0.0.1"}}]`, refused: []string{"[0].proutes", "CNI plugin flannel"}},
+		"Good":        {reason: "A Pod may have two interfaces.", value: `[{"clusterNetwork": "storage", "ip": "dynamic"}, {"clusterNetwork": "storage", "ip": "10.0.0.7"}]`},
+		"Empty":       {reason: "A Pod with an empty list gets the default network.", value: `[]`},
+		"JSON":        {reason: "The annotation must be JSON.", value: `{`, refused: []string{"metadata.annotations[danm.io/interfaces]", "must be JSON"}},
+		"UnknownKey":  {reason: "A key with a typing error must not be ignored.", value: `[{"clusterNetwrok": "x"}]`, refused: []string{"[danm.io/interfaces][0]", "clusterNetwrok"}},
+		"TwoNetworks": {reason: "An interface is in one network.", value: `[{"clusterNetwork": "a", "network": "b"}]`, refused: []string{"[0].clusterNetwork"}},
+		"Tenant":      {reason: "The network is for another namespace.", value: `[{"clusterNetwork": "storage"}, {"clusterNetwork": "closed"}]`, refused: []string{"[danm.io/interfaces][1]", "ClusterNetwork/closed", "must contain the Pod's namespace ns"}},
+		"Outside":     {reason: "A static address must be in the subnet.", value: `[{"clusterNetwork": "storage", "ip": "10.0.1.7"}]`, refused: []string{"[0].ip", "10.0.1.7", "must be in the network's subnet 10.0.0.0/24"}},
+		"StaticPool":  {reason: "A static address must be in the static pool.", value: `[{"clusterNetwork": "storage"}, {"clusterNetwork": "storage", "ip": "10.0.0.100"}]`, refused: []string{"[danm.io/interfaces][1].ip", `"10.0.0.100"`, "static_pool, which is 10.0.0.5-10.0.0.99"}},
+		"Node":        {reason: "A static address must not be that of a node.", value: `[{"clusterNetwork": "storage", "ip": "10.0.0.7"}, {"clusterNetwork": "storage", "ip": "10.0.0.77/24"}]`, refused: []string{"[1].ip", `"10.0.0.77"`, "must not be an address of a node"}},
+		"NoSubnet":    {reason: "The network has no subnet of the family.", value: `[{"clusterNetwork": "storage", "ip6": "dynamic"}]`, refused: []string{"[0].ip6", "no net6"}},
+		"LongName":    {reason: "A name of 16 bytes is too long.", value: `[{"clusterNetwork": "storage"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}]`, refused: []string{"[danm.io/interfaces][10]", "abcdefghijklmn10", "15 bytes"}},
+		"Twice":       {reason: "Legacy names have no index.", scheme: network.NamingSchemeLegacy, value: `[{"clusterNetwork": "storage"}, {"clusterNetwork": "storage"}, {"clusterNetwork": "storage"}]`, refused: []string{"[danm.io/interfaces][2]", "stor", "interface 1 too"}},
+		"ToCome":      {reason: "A missing network may be created later.", value: `[{"clusterNetwork": "later"}, {"network": "later"}]`, warned: []string{"[0]", "ClusterNetwork/later does not exist yet", "DanmNet/ns/later"}},
+		"Going":       {reason: "A network that is being deleted may be created again.", value: `[{"clusterNetwork": "going"}]`, warned: []string{"ClusterNetwork/going is being deleted"}},
+		"OtherNS":     {reason: "A request cannot name a network of another namespace.", value: `[{"tenantNetwork": "other/own"}]`, refused: []string{"[0].tenantNetwork", "other/own"}},
+		"Unassigned":  {reason: "The tenant has set an attribute that is not assigned.", value: `[{"tenantNetwork": "own"}]`, warned: []string{"TenantNetwork/ns/own", "host_device"}},
+		"PluginIP":    {reason: "Another plugin manages addresses itself.", value: `[{"clusterNetwork": "flannel", "ip": "10.0.0.7"}]`, refused: []string{"[0].ip", "CNI plugin flannel"}},
+		"PluginRoute": {reason: "Another plugin manages routes itself.", value: `[{"clusterNetwork": "flannel", "ip": "dynamic", "proutes": {"10.9.0.0/16": "10.0.0.1"}}]`, refused: []string{"[0].proutes", "CNI plugin flannel"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestCheckPod(t *testing.T) {
 			}
 			for _, part := range tc.refused {
 				if !strings.Contains(err.Error(), part) {
-					t.Errorf("%s\nCheckPod: got %q, want it to say %q", tc.reason, err, part)
+					t.Errorf("%s\nCheckPod: got %q, want %q in it", tc.reason, err, part)
 				}
 			}
 			if (len(warnings) > 0) != (tc.warned != nil) {

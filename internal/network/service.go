@@ -13,27 +13,27 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
-// ServiceRequest is what a Service's annotations ask for: endpoints of the Pods of
-// its own namespace with these labels, in these networks.
+// ServiceRequest is the request in a Service's annotations: endpoints for the Pods of its namespace
+// with these labels, in these networks.
 type ServiceRequest struct {
 	// Selector is not empty.
 	Selector map[string]string
-	// Networks are one at least, in the order of the annotations' names.
+	// Networks has at least one element, in the order of the annotations' names.
 	Networks []Ref
 }
 
-// ServiceAnnotations are the keys of the annotations without their prefix.
+// serviceAnnotationKeys returns the keys of the annotations without their prefix, and their kinds.
 func serviceAnnotationKeys() []struct{ key, kind string } {
 	return []struct{ key, kind string }{
 		{"clusterNetwork", v1.KindClusterNetwork}, {"network", v1.KindDanmNet}, {"tenantNetwork", v1.KindTenantNetwork},
 	}
 }
 
-// annotationPrefixes are DANM's, the newer first.
+// annotationPrefixes returns DANM's prefixes, the newer first.
 func annotationPrefixes() []string { return []string{"danm.io/", "danm.k8s.io/"} }
 
-// ParseService reads a Service's annotations; nil for one that has none of ours.
-// Selecting says that it has a selector of its own. The error is an *InvalidError.
+// ParseService parses a Service's annotations, and returns nil if it has none of Patchbay's. Selecting
+// is true for a Service with a spec.selector. The error is an *InvalidError.
 func ParseService(namespace string, annotations map[string]string, selecting bool) (*ServiceRequest, error) {
 	var f faults
 	path := field.NewPath("metadata", "annotations")
@@ -52,7 +52,7 @@ func ParseService(namespace string, annotations map[string]string, selecting boo
 			continue
 		}
 		for _, fault := range validation.NameIsDNSSubdomain(value, false) {
-			f.invalid(path.Key(full), value, "is the name of a "+k.kind+": "+fault)
+			f.invalid(path.Key(full), value, "must be the name of a "+k.kind+": "+fault)
 		}
 		r.Networks = append(r.Networks, InterfaceRequest{Kind: k.kind, Network: value}.Ref(namespace))
 	}
@@ -61,15 +61,15 @@ func ParseService(namespace string, annotations map[string]string, selecting boo
 	case !ok && len(r.Networks) == 0:
 		return nil, nil
 	case !ok:
-		f.required(path.Key(full), `says which Pods are behind the Service: use a JSON map of labels, such as {"app": "web"}`)
+		f.required(path.Key(full), `must select the Pods behind the Service: use a JSON map of labels, such as {"app": "web"}`)
 	default:
 		r.Selector = parseSelector(&f, path.Key(full), text)
 	}
 	if len(r.Networks) == 0 {
-		f.required(path.Key("danm.io/network"), "says in which network the Pods' addresses are: set danm.io/network, danm.io/tenantNetwork or danm.io/clusterNetwork")
+		f.required(path.Key("danm.io/network"), "must name the network of the Pods' addresses: set danm.io/network, danm.io/tenantNetwork or danm.io/clusterNetwork")
 	}
 	if selecting {
-		f.forbidden(field.NewPath("spec", "selector"), "Kubernetes makes the endpoints of a Service with a selector: leave it out, "+full+" takes its place")
+		f.forbidden(field.NewPath("spec", "selector"), "must be empty, because Kubernetes creates the endpoints of a Service with a selector: leave it out, "+full+" replaces it")
 	}
 	if err := f.err("Service/" + namespace); err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func ParseService(namespace string, annotations map[string]string, selecting boo
 	return r, nil
 }
 
-// parseSelector reads a JSON map of labels.
+// parseSelector parses a JSON map of labels.
 func parseSelector(f *faults, path *field.Path, text string) map[string]string {
 	if len(text) > maxAnnotation {
 		f.list = append(f.list, field.TooLong(path, "", maxAnnotation))
@@ -85,11 +85,11 @@ func parseSelector(f *faults, path *field.Path, text string) map[string]string {
 	}
 	var labels map[string]string
 	if err := json.Unmarshal([]byte(text), &labels); err != nil {
-		f.invalid(path, excerpt(text, 0), fmt.Sprintf(`is not a JSON map of labels: %v: use one such as {"app": "web"}`, err))
+		f.invalid(path, excerpt(text, 0), fmt.Sprintf(`must be a JSON map of labels, such as {"app": "web"}: %v`, err))
 		return nil
 	}
 	if len(labels) == 0 {
-		f.invalid(path, text, `selects every Pod: name a label, such as {"app": "web"}`)
+		f.invalid(path, text, `must have a label, because an empty map selects every Pod: use one such as {"app": "web"}`)
 	}
 	f.list = append(f.list, metav1validation.ValidateLabels(labels, path)...)
 	return labels

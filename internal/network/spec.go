@@ -14,7 +14,7 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
-// FromObject is FromClusterNetwork, FromTenantNetwork or FromDanmNet, by obj's type.
+// FromObject calls FromClusterNetwork, FromTenantNetwork or FromDanmNet according to obj's type.
 func FromObject(obj metav1.Object) (*Network, error) {
 	switch o := obj.(type) {
 	case *v1.ClusterNetwork:
@@ -24,11 +24,11 @@ func FromObject(obj metav1.Object) (*Network, error) {
 	case *v1.DanmNet:
 		return FromDanmNet(o)
 	}
-	return nil, fmt.Errorf("read network from %T: %w: want a ClusterNetwork, TenantNetwork or DanmNet", obj, ErrInvalid)
+	return nil, fmt.Errorf("read network from %T: %w: must be a ClusterNetwork, TenantNetwork or DanmNet", obj, ErrInvalid)
 }
 
-// FromClusterNetwork checks every rule that the object alone decides and returns
-// the model, or an *InvalidError with all faults.
+// FromClusterNetwork checks every rule that needs no other object, and returns the model, or an
+// *InvalidError with all faults.
 func FromClusterNetwork(o *v1.ClusterNetwork) (*Network, error) {
 	return fromSpec(v1.KindClusterNetwork, &o.ObjectMeta, &o.Spec)
 }
@@ -70,11 +70,11 @@ func fromSpec(kind string, meta *metav1.ObjectMeta, spec *v1.NetworkSpec) (*Netw
 
 func checkNames(f *faults, path *field.Path, spec *v1.NetworkSpec) {
 	if !hostSafeName.MatchString(spec.NetworkID) {
-		f.invalid(path.Child("NetworkID"), spec.NetworkID, "names a link or a file on the nodes: "+hostSafeNameRule)
+		f.invalid(path.Child("NetworkID"), spec.NetworkID, "must be a name for a link or a file on the nodes: "+hostSafeNameRule)
 	}
 	if spec.NetworkType != "" && !hostSafeName.MatchString(spec.NetworkType) {
 		f.invalid(path.Child("NetworkType"), spec.NetworkType,
-			"is ipvlan, macvlan, sriov or the name of a CNI plugin: "+hostSafeNameRule)
+			"must be ipvlan, macvlan, sriov or the name of a CNI plugin: "+hostSafeNameRule)
 	}
 }
 
@@ -83,7 +83,7 @@ func checkTenants(f *faults, path *field.Path, kind string, tenants []string) {
 		return
 	}
 	if kind != v1.KindClusterNetwork {
-		f.forbidden(path, "only a ClusterNetwork is shared between namespaces: leave AllowedTenants out, or make it a ClusterNetwork")
+		f.forbidden(path, "must be empty, because only a ClusterNetwork is shared between namespaces: leave AllowedTenants out, or use a ClusterNetwork")
 	}
 	if len(tenants) > maxTenants {
 		f.list = append(f.list, field.TooMany(path, len(tenants), maxTenants))
@@ -120,30 +120,30 @@ func readOptions(f *faults, spec *field.Path, s *v1.NetworkSpec, n *Network) {
 func checkParent(f *faults, path *field.Path, n *Network) {
 	device, pool := path.Child("host_device"), path.Child("device_pool")
 	if n.Device != "" && !validInterfaceName(n.Device) {
-		f.invalid(device, n.Device, `is the name of a NIC: use at most 15 bytes without "/", ":" or white space`)
+		f.invalid(device, n.Device, `must be the name of a NIC: use at most 15 bytes without "/", ":" or white space`)
 	}
 	if utf8.RuneCountInString(n.DevicePool) > maxPool {
 		f.list = append(f.list, field.TooLong(pool, n.DevicePool, maxPool))
 	}
 	if n.Device != "" && n.DevicePool != "" {
-		f.forbidden(device, "the parent is a NIC or comes from a device plugin: leave out host_device \""+
+		f.forbidden(device, "must not be set with device_pool: leave out host_device \""+
 			n.Device+"\" or device_pool \""+n.DevicePool+"\"")
 	}
 	if n.Type != v1.TypeSRIOV {
 		return
 	}
 	if n.DevicePool == "" {
-		f.required(pool, `NetworkType sriov draws virtual functions from a device plugin: name its resource, such as "example.com/sriov_ens4"`)
+		f.required(pool, `must name the resource of a device plugin for NetworkType sriov, such as "example.com/sriov_ens4"`)
 	}
 	if n.Device != "" {
-		f.forbidden(device, "NetworkType sriov takes its devices from device_pool: leave host_device \""+n.Device+"\" out")
+		f.forbidden(device, "must not be set for NetworkType sriov, which takes devices from device_pool: leave host_device \""+n.Device+"\" out")
 	}
 }
 
-// Ranges of the numbers in Options; 0 means "not set" in all of them.
+// Ranges of the numbers in Options. 0 means that the option is not set.
 const (
-	maxVLAN  = 4094     // IEEE 802.1Q keeps 0 and 4095
-	maxVXLAN = 16777214 // RFC 7348 has 24 bits; DANM keeps the last
+	maxVLAN  = 4094     // IEEE 802.1Q reserves 0 and 4095
+	maxVXLAN = 16777214 // RFC 7348: 24 bits; DANM reserves the last value
 	minMTU   = 1280     // RFC 8200
 	maxMTU   = 9216
 )
@@ -151,55 +151,55 @@ const (
 func checkVNI(f *faults, spec *field.Path, n *Network) {
 	path := spec.Child("Options")
 	if n.VLAN < 0 || n.VLAN > maxVLAN {
-		f.invalid(path.Child("vlan"), n.VLAN, "is an IEEE 802.1Q ID: use 1 to 4094")
+		f.invalid(path.Child("vlan"), n.VLAN, "must be an IEEE 802.1Q ID: use 1 to 4094")
 	}
 	if n.VXLAN < 0 || n.VXLAN > maxVXLAN {
-		f.invalid(path.Child("vxlan"), n.VXLAN, "is a VXLAN network identifier: use 1 to 16777214")
+		f.invalid(path.Child("vxlan"), n.VXLAN, "must be a VXLAN network identifier: use 1 to 16777214")
 	}
 	if n.VLAN != 0 && n.VXLAN != 0 {
-		f.forbidden(path.Child("vlan"), "a network is on a VLAN or on a VXLAN: leave one of vlan and vxlan out")
+		f.forbidden(path.Child("vlan"), "must not be set with vxlan: leave one of vlan and vxlan out")
 	}
 	if (n.VLAN != 0 || n.VXLAN != 0) && n.Type != v1.TypeSRIOV && len(n.ID) > maxLinkID {
 		f.invalid(spec.Child("NetworkID"), n.ID,
-			"a VLAN or VXLAN link bears the NetworkID in its name of at most 15 bytes: use at most 10 characters")
+			"must be short enough for the name of a VLAN or VXLAN link, which has at most 15 bytes: use at most 10 characters")
 	}
 }
 
-// checkTrunk lets netadmins only give all VLANs of a NIC to Pods, and only where the field
-// has an effect. Objects in a namespace cannot have AllowedTenants.
+// checkTrunk allows a trunk to netadmins only, and only where it has an effect. It requires
+// AllowedTenants, which objects in a namespace cannot have.
 func checkTrunk(f *faults, spec *field.Path, n *Network) {
 	if !n.Trunk {
 		return
 	}
 	path := spec.Child("Options", "trunk")
 	if n.VLAN != 0 || n.VXLAN != 0 {
-		f.forbidden(path, "Pods on a VLAN or VXLAN send no tags of their own: leave out trunk, or vlan and vxlan")
+		f.forbidden(path, "must not be set with vlan or vxlan: leave out trunk, or vlan and vxlan")
 	}
 	if n.Device == "" || n.Type != v1.TypeIPVLAN && n.Type != v1.TypeMACVLAN {
-		f.forbidden(path, "a trunk is a NIC under NetworkType ipvlan or macvlan: set host_device and one of these types, or leave trunk out")
+		f.forbidden(path, "must be on a NIC with NetworkType ipvlan or macvlan: set host_device and one of these types, or leave trunk out")
 	}
 	if len(n.AllowedTenants) == 0 {
-		f.forbidden(path, "Pods on a trunk reach every VLAN of the NIC: use a ClusterNetwork that names their namespaces in AllowedTenants, or leave trunk out")
+		f.forbidden(path, "must come with AllowedTenants, because Pods on a trunk reach every VLAN of the NIC: use a ClusterNetwork with their namespaces in AllowedTenants, or leave trunk out")
 	}
 }
 
 func checkNumbers(f *faults, path *field.Path, n *Network) {
 	if !prefixPattern.MatchString(n.Prefix) {
 		f.invalid(path.Child("container_prefix"), n.Prefix,
-			`begins the names of interfaces: use a letter, then at most 13 letters, digits, "_" or "-"`)
+			`must be the beginning of interface names: use a letter, then at most 13 letters, digits, "_" or "-"`)
 	}
 	if n.MTU != 0 && (n.MTU < minMTU || n.MTU > maxMTU) {
-		f.invalid(path.Child("mtu"), n.MTU, "is in bytes: use 1280 to 9216, or leave it out for the parent's")
+		f.invalid(path.Child("mtu"), n.MTU, "must be 1280 to 9216 bytes: leave it out for the parent's MTU")
 	}
 	if n.Table < 0 || n.Table >= 253 && n.Table <= 255 {
-		f.invalid(path.Child("rt_tables"), n.Table, "tables 253 to 255 are the kernel's own: use 0 to 252, or 256 and up")
+		f.invalid(path.Child("rt_tables"), n.Table, "must not be one of the kernel's tables 253 to 255: use 0 to 252, or 256 and up")
 	}
 }
 
 // maxBitmap is the base64 of one bit per address of DANM's largest subnet, a /9.
 const maxBitmap = 1398104
 
-// checkBitmaps bounds what has to be decoded when a DANM network moves in.
+// checkBitmaps bounds the bitmaps of a DANM network that is taken over.
 func checkBitmaps(f *faults, path *field.Path, o *v1.NetworkOptions) {
 	check := func(name, bitmap string) {
 		if len(bitmap) > maxBitmap {
@@ -210,20 +210,20 @@ func checkBitmaps(f *faults, path *field.Path, o *v1.NetworkOptions) {
 	check("alloc6", o.Alloc6)
 }
 
-// readConflictProbe has MACVLAN probe unless the network says otherwise: its Pods have a
-// MAC each, as the machines have that they share the network with.
+// readConflictProbe enables probes for MACVLAN by default: each of its Pods has a MAC of its own, as
+// other machines on the network do.
 func readConflictProbe(f *faults, path *field.Path, o *v1.NetworkOptions, n *Network) {
 	n.ConflictProbe = n.Type == v1.TypeMACVLAN
 	if o.ConflictProbe != nil {
 		n.ConflictProbe = *o.ConflictProbe
 	}
 	if n.ConflictProbe && n.Type != v1.TypeMACVLAN && n.Type != v1.TypeIPVLAN {
-		f.forbidden(path.Child("conflict_probe"), "only NetworkType ipvlan and macvlan probe for address conflicts: leave it out")
+		f.forbidden(path.Child("conflict_probe"), "must not be true for this NetworkType, because only ipvlan and macvlan probe for address conflicts: leave it out")
 	}
 }
 
-// readSourceGuard has tenants' networks guarded unless they say otherwise. The guard works on
-// links of Patchbay only: by a NIC the node itself sends.
+// readSourceGuard enables the guard for TenantNetworks by default. The guard works on Patchbay's VLAN
+// and VXLAN links only: on a NIC the node's own packets would be dropped.
 func readSourceGuard(f *faults, path *field.Path, o *v1.NetworkOptions, n *Network) {
 	slaves := n.Type == v1.TypeMACVLAN || n.Type == v1.TypeIPVLAN
 	n.SourceGuard = n.Ref.Kind == v1.KindTenantNetwork && slaves && (n.VLAN != 0 || n.VXLAN != 0)
@@ -235,14 +235,14 @@ func readSourceGuard(f *faults, path *field.Path, o *v1.NetworkOptions, n *Netwo
 		return
 	}
 	if !slaves {
-		f.forbidden(path, "only Pods of NetworkType ipvlan and macvlan are guarded: leave it out")
+		f.forbidden(path, "must not be true for this NetworkType, because only Pods of ipvlan and macvlan are guarded: leave it out")
 	}
 	if n.Device != "" && n.VLAN == 0 && n.VXLAN == 0 {
-		f.forbidden(path, "Pods on a VLAN or VXLAN are guarded, and those on a NIC itself are not: set vlan or vxlan, or leave it out")
+		f.forbidden(path, "must come with vlan or vxlan, because Pods on a NIC itself are not guarded: set vlan or vxlan, or leave it out")
 	}
 }
 
-// backendType returns our own backends in lower case, others as written.
+// backendType returns Patchbay's own backends in lower case, and other types as written.
 func backendType(written string) string {
 	switch lower := strings.ToLower(written); lower {
 	case "":
@@ -253,6 +253,5 @@ func backendType(written string) string {
 	return written
 }
 
-// BackendTypeOf returns the type of a spec as Network.Type has it; the spec need not be
-// valid.
+// BackendTypeOf returns the Network.Type of a spec, which need not be valid.
 func BackendTypeOf(s *v1.NetworkSpec) string { return backendType(s.NetworkType) }

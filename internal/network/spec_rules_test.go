@@ -36,16 +36,16 @@ func checkAnswer(t *testing.T, tc networktest.RuleCase, n *network.Network, err 
 	t.Helper()
 	if len(tc.Refused) == 0 {
 		if err != nil || n == nil {
-			t.Errorf("%s\nFrom: %v", tc.Reason, err)
+			t.Errorf("%s\nFromObject: %v", tc.Reason, err)
 		}
 		return
 	}
 	if !errors.Is(err, network.ErrInvalid) || n != nil {
-		t.Fatalf("%s\nFrom: got %v, %v, want a refusal that says %q", tc.Reason, n, err, tc.Refused)
+		t.Fatalf("%s\nFromObject: got %v, %v, want an error with %q", tc.Reason, n, err, tc.Refused)
 	}
 	for _, part := range tc.Refused {
 		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%s\nFrom: got %q, want it to say %q", tc.Reason, err, part)
+			t.Errorf("%s\nFromObject: got %q, want %q in it", tc.Reason, err, part)
 		}
 	}
 }

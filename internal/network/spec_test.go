@@ -19,7 +19,7 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// models are the options for comparing models.
+// models returns the options to compare models.
 func models() cmp.Options {
 	return cmp.Options{
 		cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}),
@@ -82,7 +82,7 @@ Options:
 			},
 		},
 		"Probe": {
-			reason: "IPVLAN probes if it is asked to.",
+			reason: "IPVLAN can enable probes.",
 			kind:   v1.KindTenantNetwork, spec: `{NetworkID: x, Options: {conflict_probe: true}}`,
 			want: &network.Network{
 				Ref: network.Ref{Kind: v1.KindTenantNetwork, Namespace: "ns", Name: "net"}, UID: "uid", Generation: 3,
@@ -90,7 +90,7 @@ Options:
 			},
 		},
 		"TenantGuard": {
-			reason: "A tenant's network is guarded, and may do without.",
+			reason: "The guard of a TenantNetwork is on by default and optional.",
 			kind:   v1.KindTenantNetwork, spec: `{NetworkID: x, Options: {host_device: ens4, vlan: 5}}`,
 			want: &network.Network{
 				Ref: network.Ref{Kind: v1.KindTenantNetwork, Namespace: "ns", Name: "net"}, UID: "uid", Generation: 3,
@@ -98,7 +98,7 @@ Options:
 			},
 		},
 		"TenantNoGuard": {
-			reason: "Its Pods may route.",
+			reason: "A TenantNetwork may disable the guard, such as for routers.",
 			kind:   v1.KindTenantNetwork, spec: `{NetworkID: x, Options: {host_device: ens4, vlan: 5, source_guard: false}}`,
 			want: &network.Network{
 				Ref: network.Ref{Kind: v1.KindTenantNetwork, Namespace: "ns", Name: "net"}, UID: "uid", Generation: 3,
@@ -106,7 +106,7 @@ Options:
 			},
 		},
 		"Guard": {
-			reason: "Other networks ask for it.",
+			reason: "Other networks can require the guard.",
 			kind:   v1.KindClusterNetwork, spec: `{NetworkID: x, Options: {host_device: ens4, vxlan: 5, source_guard: true}}`,
 			want: &network.Network{
 				Ref: network.Ref{Kind: v1.KindClusterNetwork, Name: "net"}, UID: "uid", Generation: 3,
@@ -114,7 +114,7 @@ Options:
 			},
 		},
 		"NoProbe": {
-			reason: "MACVLAN probes unless it is asked not to.",
+			reason: "MACVLAN can disable probes.",
 			kind:   v1.KindDanmNet, spec: `{NetworkID: x, NetworkType: macvlan, Options: {conflict_probe: false}}`,
 			want: &network.Network{
 				Ref: network.Ref{Kind: v1.KindDanmNet, Namespace: "ns", Name: "net"}, UID: "uid", Generation: 3,
@@ -122,7 +122,7 @@ Options:
 			},
 		},
 		"Delegate": {
-			reason: "A plugin's name is a file's name: its case stays.",
+			reason: "The case of a plugin's name stays, because it is the name of a file.",
 			kind:   v1.KindTenantNetwork, spec: `{NetworkID: x, NetworkType: MyPlugin}`,
 			want: &network.Network{
 				Ref: network.Ref{Kind: v1.KindTenantNetwork, Namespace: "ns", Name: "net"}, UID: "uid", Generation: 3,
@@ -130,7 +130,7 @@ Options:
 			},
 		},
 		"SRIOV": {
-			reason: "A pool and a VXLAN's number are taken over.",
+			reason: "The model has the device pool and the VNI.",
 			kind:   v1.KindDanmNet, spec: `{NetworkID: x, NetworkType: SRIOV, Options: {device_pool: a/b, vxlan: 7}}`,
 			want: &network.Network{
 				Ref: network.Ref{Kind: v1.KindDanmNet, Namespace: "ns", Name: "net"}, UID: "uid", Generation: 3,
@@ -143,10 +143,10 @@ Options:
 			t.Parallel()
 			got, err := network.FromObject(object(t, tc.kind, tc.spec))
 			if err != nil {
-				t.Fatalf("%s\nFrom: %v", tc.reason, err)
+				t.Fatalf("%s\nFromObject: %v", tc.reason, err)
 			}
 			if diff := cmp.Diff(tc.want, got, models()); diff != "" {
-				t.Errorf("%s\nFrom: -want +got\n%s", tc.reason, diff)
+				t.Errorf("%s\nFromObject: -want +got\n%s", tc.reason, diff)
 			}
 		})
 	}
@@ -164,22 +164,22 @@ func TestFromMetadata(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !n.Deleting || !n.Created.Equal(created.Time) {
-		t.Errorf("From: got deleting %v, created %v, want true, %v", n.Deleting, n.Created, created)
+		t.Errorf("FromObject: got deleting %v, created %v, want true, %v", n.Deleting, n.Created, created)
 	}
 	n.AllowedTenants[0] = "b"
 	if o.Spec.AllowedTenants[0] != "a" {
-		t.Error("From: the model shares a list with the object, which an informer's cache owns")
+		t.Error("FromObject: the model shares a list with the object, which an informer's cache owns")
 	}
 }
 
 func TestFromOtherKind(t *testing.T) {
 	t.Parallel()
 	if n, err := network.FromObject(&corev1.Pod{}); !errors.Is(err, network.ErrInvalid) {
-		t.Errorf("From(Pod): got %v, %v, want ErrInvalid", n, err)
+		t.Errorf("FromObject(Pod): got %v, %v, want ErrInvalid", n, err)
 	}
 }
 
-// A user repairs all faults at once.
+// All faults are reported at once.
 func TestFromNamesEveryFault(t *testing.T) {
 	t.Parallel()
 	_, err := network.FromObject(object(t, v1.KindDanmNet, `{NetworkID: ../x, NetworkType: a/b, AllowedTenants: [a], Options: {
@@ -187,7 +187,7 @@ func TestFromNamesEveryFault(t *testing.T) {
 		cidr: x, net6: y, allocation_pool: {start: x}, allocation_pool_v6: {cidr: z}, routes: {a: b}, routes6: {c: d}}}`))
 	var invalid *network.InvalidError
 	if !errors.As(err, &invalid) {
-		t.Fatalf("From: got %v, want an *InvalidError", err)
+		t.Fatalf("FromObject: got %v, want an *InvalidError", err)
 	}
 	for _, path := range []string{
 		"spec.NetworkID", "spec.NetworkType", "spec.AllowedTenants", "spec.Options.vlan", "spec.Options.vxlan",
@@ -200,15 +200,15 @@ func TestFromNamesEveryFault(t *testing.T) {
 			found = found || f.Field == path
 		}
 		if !found {
-			t.Errorf("From: no fault at %s in %v", path, err)
+			t.Errorf("FromObject: no fault at %s in %v", path, err)
 		}
 	}
 	if !strings.HasPrefix(err.Error(), "DanmNet/ns/net: spec.") {
-		t.Errorf("From: got %q, want it to begin with the object", err)
+		t.Errorf("FromObject: got %q, want it to begin with the object", err)
 	}
 }
 
-// What only a Go value can be, because the API server bounds it.
+// The API server bounds these values already.
 func TestFromBounds(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 2<<20)
@@ -216,12 +216,12 @@ func TestFromBounds(t *testing.T) {
 		reason, path string
 		spec         v1.NetworkSpec
 	}{
-		"Tenants":    {reason: "256 at most.", path: "AllowedTenants", spec: v1.NetworkSpec{AllowedTenants: make([]string, 257)}},
-		"Tenant":     {reason: "A namespace has 63 characters.", path: "AllowedTenants[1]", spec: v1.NetworkSpec{AllowedTenants: []string{"a", long}}},
-		"Alloc":      {reason: "A /9 is DANM's largest.", path: "Options.alloc", spec: v1.NetworkSpec{Options: v1.NetworkOptions{Alloc: long}}},
-		"Alloc6":     {reason: "The same.", path: "Options.alloc6", spec: v1.NetworkSpec{Options: v1.NetworkOptions{Alloc6: long}}},
-		"DevicePool": {reason: "Kubernetes' bound.", path: "Options.device_pool", spec: v1.NetworkSpec{Options: v1.NetworkOptions{DevicePool: long}}},
-		"VLAN":       {reason: "No sign.", path: "Options.vlan", spec: v1.NetworkSpec{Options: v1.NetworkOptions{VLAN: -1}}},
+		"Tenants":    {reason: "At most 256 tenants are allowed.", path: "AllowedTenants", spec: v1.NetworkSpec{AllowedTenants: make([]string, 257)}},
+		"Tenant":     {reason: "The name of a namespace has at most 63 characters.", path: "AllowedTenants[1]", spec: v1.NetworkSpec{AllowedTenants: []string{"a", long}}},
+		"Alloc":      {reason: "DANM's largest subnet is a /9.", path: "Options.alloc", spec: v1.NetworkSpec{Options: v1.NetworkOptions{Alloc: long}}},
+		"Alloc6":     {reason: "The bound applies to IPv6 too.", path: "Options.alloc6", spec: v1.NetworkSpec{Options: v1.NetworkOptions{Alloc6: long}}},
+		"DevicePool": {reason: "Kubernetes bounds the names of resources.", path: "Options.device_pool", spec: v1.NetworkSpec{Options: v1.NetworkOptions{DevicePool: long}}},
+		"VLAN":       {reason: "A VLAN ID is not negative.", path: "Options.vlan", spec: v1.NetworkSpec{Options: v1.NetworkOptions{VLAN: -1}}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -229,17 +229,17 @@ func TestFromBounds(t *testing.T) {
 			tc.spec.NetworkID = "net"
 			_, err := network.FromObject(&v1.ClusterNetwork{Spec: tc.spec})
 			if err == nil || !strings.Contains(err.Error(), "spec."+tc.path+": ") {
-				t.Errorf("%s\nFrom: got %.200v, want a fault at spec.%s", tc.reason, err, tc.path)
+				t.Errorf("%s\nFromObject: got %.200v, want a fault at spec.%s", tc.reason, err, tc.path)
 			}
 			if err != nil && len(err.Error()) > 10000 {
-				t.Errorf("From: the message has %d bytes: it repeats the value", len(err.Error()))
+				t.Errorf("FromObject: the message has %d bytes: it repeats the value", len(err.Error()))
 			}
 		})
 	}
 }
 
-// An empty list allows no static address. Programs that read and write the object must
-// not make it a list that is not there, which allows all.
+// An empty list allows no static address. Programs that read and write the object must keep it, because a
+// missing list allows all addresses.
 func TestEmptyStaticPoolStays(t *testing.T) {
 	t.Parallel()
 	written := &v1.ClusterNetwork{Spec: v1.NetworkSpec{NetworkID: "net", Options: v1.NetworkOptions{CIDR: "10.0.0.0/24", StaticPool: []v1.IPRange{}}}}

@@ -55,8 +55,7 @@ func toStrings[G ~string](routes map[string]G) map[string]string {
 	return m
 }
 
-// readSubnet returns nil when the network has no subnet of this family, and
-// whenever it adds a fault.
+// readSubnet returns nil if the network has no subnet of this family, or if readSubnet adds a fault.
 func readSubnet(f *faults, path *field.Path, o subnetOptions) *Subnet {
 	before := len(f.list)
 	s := &Subnet{CIDR: readCIDR(f, path, o)}
@@ -75,18 +74,18 @@ func readCIDR(f *faults, path *field.Path, o subnetOptions) netip.Prefix {
 	}
 	p, ok := o.ip.parsePrefix(o.cidr)
 	if !ok {
-		f.invalid(path.Child(o.cidrField), o.cidr, "is "+o.ip.prefixRule)
+		f.invalid(path.Child(o.cidrField), o.cidr, "must be "+o.ip.prefixRule)
 	} else if slices.ContainsFunc(o.ip.special, p.Overlaps) {
 		f.invalid(path.Child(o.cidrField), o.cidr, "must be outside "+o.ip.specialRule+", which are for special purposes")
 	}
 	return p
 }
 
-// readPool returns the first and the last dynamic address. Subnet is the zero
-// Prefix when it is missing or wrong.
+// readPool returns the first and the last dynamic address. The subnet is the zero Prefix if it is
+// missing or invalid.
 func readPool(f *faults, path *field.Path, o subnetOptions, subnet netip.Prefix) (start, end netip.Addr) {
 	if o.cidr == "" && (o.pool.Start != "" || o.pool.End != "" || o.poolCIDR != "") {
-		f.forbidden(path, "a pool is a part of the subnet: set "+o.cidrField+", or leave the pool out")
+		f.forbidden(path, "must come with "+o.cidrField+", because a pool is a part of the subnet: set "+o.cidrField+", or leave the pool out")
 	}
 	part := readPoolCIDR(f, path.Child("cidr"), o, subnet)
 	read := func(name, value string) netip.Addr {
@@ -95,29 +94,28 @@ func readPool(f *faults, path *field.Path, o subnetOptions, subnet netip.Prefix)
 	start, end = read("start", o.pool.Start), read("end", o.pool.End)
 	if o.pool.LastIP != "" {
 		if _, ok := o.ip.parseAddr(o.pool.LastIP); !ok {
-			f.invalid(path.Child("lastIp"), o.pool.LastIP, "is "+o.ip.addrRule)
+			f.invalid(path.Child("lastIp"), o.pool.LastIP, "must be "+o.ip.addrRule)
 		}
 	}
 	if start.IsValid() && end.IsValid() && end.Less(start) {
 		f.invalid(path.Child("end"), o.pool.End,
-			fmt.Sprintf("is before start %s: use an address from start on", o.pool.Start))
+			fmt.Sprintf("must not be before start %s: use an address from start on", o.pool.Start))
 	}
 	return defaultPool(o.ip, subnet, part, start, end)
 }
 
-// readPoolCIDR returns the part of net6 that dynamic addresses come from, or the
-// zero Prefix.
+// readPoolCIDR returns the part of net6 with the dynamic addresses, or the zero Prefix.
 func readPoolCIDR(f *faults, path *field.Path, o subnetOptions, subnet netip.Prefix) netip.Prefix {
 	if o.poolCIDR == "" {
 		return netip.Prefix{}
 	}
 	part, ok := o.ip.parsePrefix(o.poolCIDR)
 	if !ok {
-		f.invalid(path, o.poolCIDR, "is "+o.ip.prefixRule)
+		f.invalid(path, o.poolCIDR, "must be "+o.ip.prefixRule)
 		return netip.Prefix{}
 	}
 	if subnet.IsValid() && (!subnet.Contains(part.Addr()) || part.Bits() < subnet.Bits()) {
-		f.invalid(path, o.poolCIDR, fmt.Sprintf("is not a part of %s %s: use a subnet of it", o.cidrField, o.cidr))
+		f.invalid(path, o.poolCIDR, fmt.Sprintf("must be a part of %s %s: use a subnet of it", o.cidrField, o.cidr))
 	}
 	return part
 }
@@ -129,21 +127,21 @@ func readPoolAddr(f *faults, path *field.Path, o subnetOptions, value string, su
 	}
 	a, ok := o.ip.parseAddr(value)
 	if !ok {
-		f.invalid(path, value, "is "+o.ip.addrRule)
+		f.invalid(path, value, "must be "+o.ip.addrRule)
 		return netip.Addr{}
 	}
 	if subnet.IsValid() && !subnet.Contains(a) {
-		f.invalid(path, value, fmt.Sprintf("is outside %s %s: use an address of the subnet", o.cidrField, o.cidr))
+		f.invalid(path, value, fmt.Sprintf("must be in %s %s: use an address of the subnet", o.cidrField, o.cidr))
 	}
 	if part.IsValid() && !part.Contains(a) {
-		f.invalid(path, value, fmt.Sprintf("is outside the pool's cidr %s: use an address of it", o.poolCIDR))
+		f.invalid(path, value, fmt.Sprintf("must be in the pool's cidr %s: use an address of it", o.poolCIDR))
 	}
 	return a
 }
 
-// defaultPool fills in the ends that are not given: for IPv4 the subnet without
-// its network and broadcast address, for IPv6 the whole pool subnet. An end that
-// is given beyond the other's default makes a pool of one address.
+// defaultPool returns the pool with defaults for the ends that are not set: for IPv4 the subnet
+// without its network and broadcast address, for IPv6 the whole pool subnet. If the end that is set
+// is beyond the default of the other one, the pool has one address.
 func defaultPool(ip ipVersion, subnet, part netip.Prefix, start, end netip.Addr) (netip.Addr, netip.Addr) {
 	if !subnet.IsValid() {
 		return netip.Addr{}, netip.Addr{}
@@ -180,18 +178,18 @@ func earlierAddr(a, b netip.Addr) netip.Addr {
 	return a
 }
 
-// readRoutes checks a network's routes, in an order that does not change.
+// readRoutes checks a network's routes and returns them ordered by destination.
 func readRoutes(f *faults, path *field.Path, o subnetOptions, subnet netip.Prefix) []Route {
 	if len(o.dsts) == 0 {
 		return nil
 	}
 	if o.cidr == "" {
-		f.forbidden(path, "a gateway is an address of the subnet: set "+o.cidrField+", or leave "+o.routes+" out")
+		f.forbidden(path, "must come with "+o.cidrField+", because a gateway is an address of the subnet: set "+o.cidrField+", or leave "+o.routes+" out")
 	}
 	routes := parseRoutes(f, path, o.ip, o.dsts)
 	for _, r := range routes {
 		if subnet.IsValid() && !subnet.Contains(r.Gateway) {
-			f.invalid(path, r.Gateway.String(), fmt.Sprintf("gateway of %s is outside %s %s: use an address of the subnet", r.Dst, o.cidrField, o.cidr))
+			f.invalid(path, r.Gateway.String(), fmt.Sprintf("gateway of %s must be in %s %s: use an address of the subnet", r.Dst, o.cidrField, o.cidr))
 		}
 	}
 	return routes
@@ -200,8 +198,8 @@ func readRoutes(f *faults, path *field.Path, o subnetOptions, subnet netip.Prefi
 // maxRoutes bounds the cost of the CEL rules.
 const maxRoutes = 64
 
-// parseRoutes returns the routes of a map from destination to gateway, ordered
-// by destination; those that are wrong are left out.
+// parseRoutes returns the routes of a map from destination to gateway, ordered by destination and
+// without invalid ones.
 func parseRoutes(f *faults, path *field.Path, ip ipVersion, dsts map[string]string) []Route {
 	if len(dsts) > maxRoutes {
 		f.list = append(f.list, field.TooMany(path, len(dsts), maxRoutes))
@@ -212,14 +210,14 @@ func parseRoutes(f *faults, path *field.Path, ip ipVersion, dsts map[string]stri
 	for _, key := range sortedKeys(dsts) {
 		dst, okDst := ip.parsePrefix(key)
 		if !okDst {
-			f.invalid(path, key, "a destination (the key) is "+ip.prefixRule)
+			f.invalid(path, key, "a destination (the key) must be "+ip.prefixRule)
 		}
 		gw, okGw := ip.parseAddr(dsts[key])
 		if !okGw {
-			f.invalid(path.Key(key), dsts[key], "a gateway is "+ip.addrRule)
+			f.invalid(path.Key(key), dsts[key], "a gateway must be "+ip.addrRule)
 		}
 		if other, taken := written[dst]; okDst && taken {
-			f.invalid(path, key, fmt.Sprintf("is the same subnet as %s: name each destination once", other))
+			f.invalid(path, key, fmt.Sprintf("must not be the same subnet as %s: name each destination once", other))
 			continue
 		}
 		if okDst {
@@ -247,8 +245,8 @@ func sortedKeys(m map[string]string) []string {
 // maxRanges bounds the cost of the CEL rules.
 const maxRanges = 256
 
-// readStaticPool restricts the static addresses of both subnets to the ranges of a
-// list. A family without a range then has none: a list means what it has.
+// readStaticPool restricts the static addresses of both subnets to the ranges of static_pool. A family
+// without a range in the list then has no static addresses.
 func readStaticPool(f *faults, path *field.Path, o *v1.NetworkOptions, n *Network) {
 	if o.StaticPool == nil {
 		return
@@ -269,7 +267,7 @@ func readStaticPool(f *faults, path *field.Path, o *v1.NetworkOptions, n *Networ
 		}
 		subnet, ok := so.ip.parsePrefix(so.cidr)
 		if !ok || !subnet.Contains(r.Start) || !subnet.Contains(r.End) {
-			f.invalid(path.Index(i), r.String(), fmt.Sprintf("a range is outside cidr and net6: use addresses of %s %q", so.cidrField, so.cidr))
+			f.invalid(path.Index(i), r.String(), fmt.Sprintf("a range must be in cidr or net6: use addresses of %s %q", so.cidrField, so.cidr))
 		}
 		*static = append(*static, r)
 	}
@@ -281,11 +279,11 @@ func readStaticPool(f *faults, path *field.Path, o *v1.NetworkOptions, n *Networ
 	}
 }
 
-// readRange returns a range of one family in the right order.
+// readRange checks that both ends are of one family and in order.
 func readRange(f *faults, path *field.Path, written v1.IPRange) (AddrRange, bool) {
 	start, ok := parseAnyAddr(written.Start)
 	if !ok {
-		f.invalid(path.Child("start"), written.Start, `is an IPv4 or IPv6 address, such as "10.0.0.10"`)
+		f.invalid(path.Child("start"), written.Start, `must be an IPv4 or IPv6 address, such as "10.0.0.10"`)
 		return AddrRange{}, false
 	}
 	if written.End == "" {
@@ -294,9 +292,9 @@ func readRange(f *faults, path *field.Path, written v1.IPRange) (AddrRange, bool
 	end, ok := parseAnyAddr(written.End)
 	switch {
 	case !ok || end.BitLen() != start.BitLen():
-		f.invalid(path.Child("end"), written.End, `is an address of the same family as start, such as "10.0.0.20"`)
+		f.invalid(path.Child("end"), written.End, `must be an address of the same family as start, such as "10.0.0.20"`)
 	case end.Less(start):
-		f.invalid(path.Child("end"), written.End, fmt.Sprintf("is before start %s: use an address from start on", written.Start))
+		f.invalid(path.Child("end"), written.End, fmt.Sprintf("must not be before start %s: use an address from start on", written.Start))
 	default:
 		return AddrRange{start, end}, true
 	}

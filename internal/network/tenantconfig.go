@@ -22,47 +22,47 @@ type TenantConfig struct {
 	Name string
 	// Devices that tenants may use, in the object's order.
 	Devices []TenantDevice
-	// NetworkIDs maps a type (as Network.Type) to the NetworkID of tenants' networks.
+	// NetworkIDs maps a Network.Type to the NetworkID of TenantNetworks of that type.
 	NetworkIDs map[string]string
-	// Selector chooses the namespaces that it is for; nil means all.
+	// Selector selects namespaces; nil selects all.
 	Selector labels.Selector
-	// Subnets are where tenants' subnets must lie, masked; none means anywhere.
+	// Subnets contain the subnets of TenantNetworks, masked; without any, all subnets are allowed.
 	Subnets []netip.Prefix
-	// ClusterSubnets are the parts of the cluster's own ranges that tenants may use.
+	// ClusterSubnets are the parts of the cluster's own ranges that TenantNetworks may use.
 	ClusterSubnets []netip.Prefix
-	// Budgets bound what each namespace has.
+	// Budgets limit each namespace.
 	Budgets Budgets
 }
 
-// Budgets are how much a namespace may have of all TenantConfigs together.
+// Budgets are the limits of a namespace for all TenantConfigs together.
 type Budgets struct {
-	// Networks that something is reserved for.
+	// Networks is the number of networks with a reservation.
 	Networks int
-	// IDs are VLANs and VXLANs.
+	// IDs is the number of VLANs and VXLANs.
 	IDs int
-	// IDsWithoutNetwork is how many networks something is reserved for that do not exist.
+	// IDsWithoutNetwork is the number of reservations for networks that do not exist.
 	IDsWithoutNetwork int
 }
 
-// TenantDevice is a NIC or a device pool, and the virtual networks on it.
+// TenantDevice is a NIC or a device pool, and the VNI ranges on it.
 type TenantDevice struct {
 	// Name of the NIC or, with a "/", of the device pool.
 	Name string
-	// VLANs and VXLANs are the IDs to draw from; at most one of them is not empty,
-	// and with none tenants use the device itself.
+	// VLANs and VXLANs are the IDs for TenantNetworks. At most one of them is not empty. If both
+	// are empty, the networks use the device itself.
 	VLANs, VXLANs VNIRanges
 }
 
-// Bounds of a TenantConfig: CEL has to get by with a budget.
+// Bounds of a TenantConfig, for the cost limit of its CEL rules.
 const (
 	maxDevices     = 256
 	maxNetworkIDs  = 64
-	maxVXLANRanges = 128 // each is compared with each
+	maxVXLANRanges = 128 // each range is compared with each other one
 	maxSubnets     = 64
 )
 
-// FromTenantConfig checks every rule that the object alone decides and returns
-// the model, or an *InvalidError with all faults.
+// FromTenantConfig checks every rule that needs no other object, and returns the model, or an
+// *InvalidError with all faults.
 func FromTenantConfig(o *v1.TenantConfig) (*TenantConfig, error) {
 	var f faults
 	t := &TenantConfig{Name: o.Name, NetworkIDs: map[string]string{}}
@@ -92,10 +92,10 @@ func FromTenantConfig(o *v1.TenantConfig) (*TenantConfig, error) {
 func readDevice(f *faults, path *field.Path, d *v1.HostDevice) TenantDevice {
 	td := TenantDevice{Name: d.Name}
 	if pool := strings.Contains(d.Name, "/"); !pool && !validInterfaceName(d.Name) || pool && len(d.Name) > maxPool {
-		f.invalid(path.Child("name"), d.Name, `is the name of a NIC (at most 15 bytes without ":" or white space) or, with a "/", the resource of a device plugin`)
+		f.invalid(path.Child("name"), d.Name, `must be the name of a NIC (at most 15 bytes without ":" or white space) or, with a "/", the resource of a device plugin`)
 	}
 	if (d.VNIType == "") != (d.VNIRange == "") {
-		f.invalid(path, d.VNIType+d.VNIRange, "vniType and vniRange go together: set both, or neither")
+		f.invalid(path, d.VNIType+d.VNIRange, "vniType and vniRange must come together: set both, or neither")
 	}
 	limit := maxVXLAN
 	switch d.VNIType {
@@ -103,7 +103,7 @@ func readDevice(f *faults, path *field.Path, d *v1.HostDevice) TenantDevice {
 	case "vlan":
 		limit = maxVLAN
 	default:
-		f.invalid(path.Child("vniType"), d.VNIType, "is vlan or vxlan")
+		f.invalid(path.Child("vniType"), d.VNIType, "must be vlan or vxlan")
 	}
 	ranges, err := parseVNIRanges(d.VNIRange, limit)
 	if err != nil {
@@ -117,21 +117,21 @@ func readDevice(f *faults, path *field.Path, d *v1.HostDevice) TenantDevice {
 	return td
 }
 
-// checkVXLANs: one VNI exists once on a node, so it belongs to one device.
+// checkVXLANs checks that each VNI belongs to one device: a VNI exists once on a node.
 func checkVXLANs(f *faults, path *field.Path, devices []TenantDevice) {
 	count := 0
 	for _, d := range devices {
 		count += len(d.VXLANs)
 	}
 	if count > maxVXLANRanges {
-		f.invalid(path, count, fmt.Sprintf("vniRange: the VXLAN ranges have so many parts: use at most %d in all", maxVXLANRanges))
+		f.invalid(path, count, fmt.Sprintf("vniRange: the number of VXLAN ranges must be limited: use at most %d in all", maxVXLANRanges))
 		return
 	}
 	for i, d := range devices {
 		for _, o := range devices[:i] {
 			if d.Name != o.Name && d.VXLANs.Overlaps(o.VXLANs) {
 				f.invalid(path.Index(i).Child("vniRange"), d.VXLANs.String(),
-					fmt.Sprintf("overlaps that of %s (%s), and a VNI exists once on a node: use disjoint ranges", o.Name, o.VXLANs))
+					fmt.Sprintf("must not overlap that of %s (%s), because a VNI exists once on a node: use disjoint ranges", o.Name, o.VXLANs))
 			}
 		}
 	}
@@ -146,26 +146,26 @@ func readNetworkIDs(f *faults, path *field.Path, written map[string]v1.TenantNet
 	for _, key := range sortedKeys(ids) {
 		id, backend := ids[key], backendType(key)
 		if !hostSafeName.MatchString(key) {
-			f.invalid(path, key, "a key is a NetworkType: "+hostSafeNameRule)
+			f.invalid(path, key, "a key must be a NetworkType: "+hostSafeNameRule)
 		}
 		if !hostSafeName.MatchString(id) {
-			f.invalid(path.Key(key), id, "is a NetworkID: "+hostSafeNameRule)
+			f.invalid(path.Key(key), id, "must be a NetworkID: "+hostSafeNameRule)
 		}
-		if ours := (&Network{Type: backend}); !ours.Delegates() && len(id) > maxLinkID {
-			f.invalid(path.Key(key), id, "a NetworkID for ipvlan, macvlan or sriov is borne by VLAN and VXLAN links: use at most 10 characters")
+		if n := (&Network{Type: backend}); !n.Delegates() && len(id) > maxLinkID {
+			f.invalid(path.Key(key), id, "a NetworkID for ipvlan, macvlan or sriov must be short enough for the names of VLAN and VXLAN links: use at most 10 characters")
 		}
 		into[backend] = id
 	}
 }
 
-// readSelector returns nil for a selector that is not there or selects everything.
+// readSelector returns nil for a selector that is not set or selects all namespaces.
 func readSelector(f *faults, path *field.Path, s *metav1.LabelSelector) labels.Selector {
 	if s == nil {
 		return nil
 	}
 	selector, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil {
-		f.invalid(path, metav1.FormatLabelSelector(s), "is a label selector: "+err.Error())
+		f.invalid(path, metav1.FormatLabelSelector(s), "must be a label selector: "+err.Error())
 		return nil
 	}
 	if selector.Empty() {
@@ -186,7 +186,7 @@ func readSubnets(f *faults, path *field.Path, written []v1.TenantSubnet) []netip
 			p, ok = ipv6.parsePrefix(string(text))
 		}
 		if !ok {
-			f.invalid(path.Index(i), text, `is a subnet with its prefix length, such as "10.0.0.0/8" or "fd00::/32"`)
+			f.invalid(path.Index(i), text, `must be a subnet with its prefix length, such as "10.0.0.0/8" or "fd00::/32"`)
 			continue
 		}
 		all = append(all, p)
@@ -194,8 +194,8 @@ func readSubnets(f *faults, path *field.Path, written []v1.TenantSubnet) []netip
 	return all
 }
 
-// Budgets of a TenantConfig that does not say: a tenant alone does not empty a range that
-// many share, and has more than it is likely to need.
+// Default budgets: more than a tenant is likely to need, and too few to exhaust a range that many
+// tenants share.
 const (
 	defaultNetworks      = 256
 	defaultIDs           = 64
@@ -236,13 +236,13 @@ func (t *TenantConfig) AppliesTo(namespaceLabels map[string]string) bool {
 	return t.Selector == nil || t.Selector.Matches(labels.Set(namespaceLabels))
 }
 
-// UntaggedWarning warns of a network that uses a NIC as it is while tenants have VLANs or VXLANs
-// on it; "" when there is nothing to say. Its Pods can send packets with the addresses of
-// VTEPs if they have CAP_NET_RAW, as Pods have by default, and frames with any tag where a
-// node's kernel has no filter for them, or another plugin makes their interfaces.
+// UntaggedWarning returns a warning for a network that uses a NIC itself while TenantNetworks have VLANs
+// or VXLANs on it, and "" for other networks. With CAP_NET_RAW, which Pods have by default, its Pods
+// can send packets with the addresses of VTEPs. They can send frames with any tag if the node's kernel
+// has no filter for them, or if another plugin creates their interfaces.
 func (t *TenantConfig) UntaggedWarning(n *Network) string {
-	id, ok := n.Link()
-	if !ok || !id.IsNIC() || len(n.AllowedTenants) > 0 {
+	link, ok := n.Link()
+	if !ok || !link.IsNIC() || len(n.AllowedTenants) > 0 {
 		return ""
 	}
 	i := slices.IndexFunc(t.Devices, func(d TenantDevice) bool { return d.Name == n.Device })
@@ -266,5 +266,5 @@ func (t *TenantConfig) UntaggedWarning(n *Network) string {
 		advice = "use a ClusterNetwork with spec.AllowedTenants, or set spec.Options.vlan"
 	}
 	return fmt.Sprintf("host_device %s without vlan: TenantConfig %s gives tenants %s there, and Pods of this network with CAP_NET_RAW can %s: %s",
-		n.Device, t.Name, what, how, advice) // clients cut warnings off at 256 bytes
+		n.Device, t.Name, what, how, advice) // clients truncate warnings to 256 bytes
 }

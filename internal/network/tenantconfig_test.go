@@ -33,7 +33,7 @@ func TestTenantConfigRules(t *testing.T) {
 			}
 			for _, part := range tc.Refused {
 				if !strings.Contains(err.Error(), part) {
-					t.Errorf("%s\nFromTenantConfig: got %q, want it to say %q", tc.Reason, err, part)
+					t.Errorf("%s\nFromTenantConfig: got %q, want %q in it", tc.Reason, err, part)
 				}
 			}
 		})
@@ -85,7 +85,7 @@ func TestFromTenantConfigBounds(t *testing.T) {
 	}
 }
 
-// Ranges read back from their text are the same, and hold what they say.
+// Parsing the text of ranges gives the same ranges, and Contains agrees with them.
 func TestVNIRangesRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -108,7 +108,7 @@ func TestVNIRangesRoundTrip(t *testing.T) {
 			}
 		}
 		if want.Contains(0) || want.Contains(16777215) {
-			t.Errorf("%v contains what it cannot", want)
+			t.Errorf("%v contains an ID outside its ranges", want)
 		}
 	})
 }
@@ -127,23 +127,23 @@ func TestUntaggedWarning(t *testing.T) {
 		net    network.Network
 		want   string
 	}{
-		"VLANs":     {reason: "frames with tags enter tenants' VLANs", net: network.Network{Ref: cluster, Type: "macvlan", Device: "ens4"}, want: "frames with their tags where a node is not Isolated: set spec.AllowedTenants"},
-		"VXLANs":    {reason: "its Pods can pose as a VTEP", net: network.Network{Ref: cluster, Type: "ipvlan", Device: "ens5"}, want: "source address of a node"},
-		"DanmNet":   {reason: "it cannot have AllowedTenants", net: network.Network{Ref: simple, Type: "ipvlan", Device: "ens4"}, want: "use a ClusterNetwork"},
-		"Delegate":  {reason: "another plugin's slave is one, too", net: network.Network{Ref: cluster, Type: "bridge", Device: "ens4"}, want: "frames with their tags: set"},
-		"Allowed":   {reason: "the netadmin has said whom to trust", net: network.Network{Ref: cluster, Type: "macvlan", Device: "ens4", AllowedTenants: []string{"infra"}}},
-		"Tagged":    {reason: "its frames have a tag", net: network.Network{Ref: cluster, Type: "macvlan", Device: "ens4", VLAN: 7}},
-		"VXLAN":     {reason: "its frames are in packets of the node", net: network.Network{Ref: cluster, Type: "macvlan", Device: "ens4", VXLAN: 7}},
-		"NoNumbers": {reason: "tenants use the device itself", net: network.Network{Ref: cluster, Type: "macvlan", Device: "ens6"}},
-		"OtherNIC":  {reason: "no tenant is there", net: network.Network{Ref: cluster, Type: "macvlan", Device: "ens7"}},
-		"SRIOV":     {reason: "the card checks its functions", net: network.Network{Ref: cluster, Type: "sriov", DevicePool: "a/b"}},
+		"VLANs":     {reason: "frames with tags would enter tenants' VLANs", net: network.Network{Ref: cluster, Type: "macvlan", Device: "ens4"}, want: "frames with their tags where a node is not Isolated: set spec.AllowedTenants"},
+		"VXLANs":    {reason: "Pods can send with the address of a VTEP", net: network.Network{Ref: cluster, Type: "ipvlan", Device: "ens5"}, want: "source address of a node"},
+		"DanmNet":   {reason: "a DanmNet cannot have AllowedTenants", net: network.Network{Ref: simple, Type: "ipvlan", Device: "ens4"}, want: "use a ClusterNetwork"},
+		"Delegate":  {reason: "another plugin's interfaces have no filter", net: network.Network{Ref: cluster, Type: "bridge", Device: "ens4"}, want: "frames with their tags: set"},
+		"Allowed":   {reason: "the netadmin has limited the network to namespaces", net: network.Network{Ref: cluster, Type: "macvlan", Device: "ens4", AllowedTenants: []string{"infra"}}},
+		"Tagged":    {reason: "the network's frames have a tag", net: network.Network{Ref: cluster, Type: "macvlan", Device: "ens4", VLAN: 7}},
+		"VXLAN":     {reason: "the network's frames are in packets of the node", net: network.Network{Ref: cluster, Type: "macvlan", Device: "ens4", VXLAN: 7}},
+		"NoNumbers": {reason: "TenantNetworks use the device without VNIs", net: network.Network{Ref: cluster, Type: "macvlan", Device: "ens6"}},
+		"OtherNIC":  {reason: "no TenantConfig has the NIC", net: network.Network{Ref: cluster, Type: "macvlan", Device: "ens7"}},
+		"SRIOV":     {reason: "the NIC checks the frames of its functions", net: network.Network{Ref: cluster, Type: "sriov", DevicePool: "a/b"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := tenancy.UntaggedWarning(&tc.net)
 			if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
-				t.Errorf("%s: got %q, want it to say %q", tc.reason, got, tc.want)
+				t.Errorf("%s: got %q, want %q in it", tc.reason, got, tc.want)
 			}
 		})
 	}

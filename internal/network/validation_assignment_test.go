@@ -18,66 +18,66 @@ func TestCheckAssignment(t *testing.T) {
 		refused                      []string
 	}{
 		"AssignedVLAN": {
-			reason: "What admission gave.", kind: v1.KindTenantNetwork, spec: `{Options: {host_device: ens4, vlan: 500}}`,
+			reason: "The VLAN is assigned.", kind: v1.KindTenantNetwork, spec: `{Options: {host_device: ens4, vlan: 500}}`,
 			assigned: "vlan/ens4/500 0123456789abcdef",
 		},
 		"AssignedVXLAN": {
-			reason: "The same.", kind: v1.KindTenantNetwork, spec: `{Options: {host_device: ens4, vxlan: 500}}`,
+			reason: "The VXLAN is assigned.", kind: v1.KindTenantNetwork, spec: `{Options: {host_device: ens4, vxlan: 500}}`,
 			assigned: "vxlan/ens4/500 0123456789abcdef",
 		},
 		"AssignedPool": {
-			reason: "The same.", kind: v1.KindTenantNetwork, spec: `{NetworkType: sriov, Options: {device_pool: a.b/c, vlan: 500}}`,
+			reason: "The device pool is assigned.", kind: v1.KindTenantNetwork, spec: `{NetworkType: sriov, Options: {device_pool: a.b/c, vlan: 500}}`,
 			assigned: "vlan/a.b/c/500 0123456789abcdef",
 		},
 		"AssignedNIC": {
-			reason: "A device without IDs; the number only counts.", kind: v1.KindTenantNetwork, spec: `{Options: {host_device: ens4}}`,
+			reason: "The device has no IDs, and the number has no meaning.", kind: v1.KindTenantNetwork, spec: `{Options: {host_device: ens4}}`,
 			assigned: "nic/ens4/9 0123456789abcdef",
 		},
 		"AssignedType": {
-			reason: "A plugin of networkIds.", kind: v1.KindTenantNetwork, spec: `{NetworkType: flannel}`,
+			reason: "The plugin is assigned.", kind: v1.KindTenantNetwork, spec: `{NetworkType: flannel}`,
 			assigned: "type/flannel/1 0123456789abcdef",
 		},
 		"OtherVLAN": {
-			reason: "Another's VLAN.", kind: v1.KindTenantNetwork, spec: `{Options: {host_device: ens4, vlan: 501}}`,
+			reason: "The VLAN is not assigned.", kind: v1.KindTenantNetwork, spec: `{Options: {host_device: ens4, vlan: 501}}`,
 			assigned: "vlan/ens4/500 0123456789abcdef", refused: []string{"spec.Options.vlan", "501", "use 500"},
 		},
 		"VLANTakenOut": {
-			reason: "On the NIC itself it would see all VLANs.", kind: v1.KindTenantNetwork, spec: `{Options: {host_device: ens4}}`,
+			reason: "On the NIC itself the network would see all VLANs.", kind: v1.KindTenantNetwork, spec: `{Options: {host_device: ens4}}`,
 			assigned: "vlan/ens4/500 0123456789abcdef", refused: []string{"spec.Options.vlan", "use 500"},
 		},
 		"OtherKind": {
-			reason: "A VXLAN of a VLAN's number.", kind: v1.KindTenantNetwork, spec: `{Options: {host_device: ens4, vxlan: 500}}`,
+			reason: "A VXLAN with the number of the assigned VLAN is not assigned.", kind: v1.KindTenantNetwork, spec: `{Options: {host_device: ens4, vxlan: 500}}`,
 			assigned: "vlan/ens4/500 0123456789abcdef", refused: []string{"spec.Options.vlan", "spec.Options.vxlan", "leave it out"},
 		},
 		"OtherType": {
-			reason: "Another plugin.", kind: v1.KindTenantNetwork, spec: `{NetworkType: bridge}`,
+			reason: "The plugin is not assigned.", kind: v1.KindTenantNetwork, spec: `{NetworkType: bridge}`,
 			assigned: "type/flannel/1 0123456789abcdef", refused: []string{"spec.NetworkType", "bridge"},
 		},
 		"BadAnnotation": {
-			reason: "Written by hand.", kind: v1.KindTenantNetwork, spec: `{Options: {host_device: ens4, vlan: 500}}`,
+			reason: "The annotation is invalid.", kind: v1.KindTenantNetwork, spec: `{Options: {host_device: ens4, vlan: 500}}`,
 			assigned: "vlan/ens4/500", refused: []string{"danm.io/assigned", "16 hexadecimal digits"},
 		},
-		"Logical":        {reason: "Nothing physical in it.", kind: v1.KindTenantNetwork, spec: `{Options: {cidr: 10.0.0.0/24}}`},
-		"ClusterNetwork": {reason: "A netadmin's.", kind: v1.KindClusterNetwork, spec: `{NetworkType: bridge, Options: {host_device: ens4, vlan: 500}}`},
-		"DanmNet":        {reason: "The simple API gives all.", kind: v1.KindDanmNet, spec: `{NetworkType: bridge, Options: {host_device: ens4, vxlan: 500}}`},
+		"Logical":        {reason: "A network without physical attributes needs no assignment.", kind: v1.KindTenantNetwork, spec: `{Options: {cidr: 10.0.0.0/24}}`},
+		"ClusterNetwork": {reason: "A ClusterNetwork is not restricted.", kind: v1.KindClusterNetwork, spec: `{NetworkType: bridge, Options: {host_device: ens4, vlan: 500}}`},
+		"DanmNet":        {reason: "A DanmNet is not restricted.", kind: v1.KindDanmNet, spec: `{NetworkType: bridge, Options: {host_device: ens4, vxlan: 500}}`},
 		"Delegate": {
-			reason: "A tenant must not choose what root executes.", kind: v1.KindTenantNetwork, spec: `{NetworkType: bridge}`,
-			refused: []string{"TenantNetwork/ns/net", "spec.NetworkType", `"bridge"`, "no TenantConfig has assigned", "ClusterNetwork"},
+			reason: "A tenant must not choose a plugin, which root executes.", kind: v1.KindTenantNetwork, spec: `{NetworkType: bridge}`,
+			refused: []string{"TenantNetwork/ns/net", "spec.NetworkType", `"bridge"`, "that a TenantConfig assigns", "ClusterNetwork"},
 		},
 		"Device": {
-			reason: "Nor a NIC.", kind: v1.KindTenantNetwork, spec: `{Options: {host_device: ens4}}`,
+			reason: "A tenant must not choose a NIC.", kind: v1.KindTenantNetwork, spec: `{Options: {host_device: ens4}}`,
 			refused: []string{"spec.Options.host_device", `"ens4"`, "TenantConfig"},
 		},
 		"VLAN": {
-			reason: "Nor another's VLAN; every field is named.", kind: v1.KindTenantNetwork, spec: `{Options: {host_device: ens4, vlan: 500}}`,
+			reason: "A tenant must not choose a VLAN, and every field is reported.", kind: v1.KindTenantNetwork, spec: `{Options: {host_device: ens4, vlan: 500}}`,
 			refused: []string{"spec.Options.host_device", "spec.Options.vlan", "500"},
 		},
 		"VXLAN": {
-			reason: "Nor a VXLAN.", kind: v1.KindTenantNetwork, spec: `{Options: {vxlan: 700}}`,
+			reason: "A tenant must not choose a VXLAN.", kind: v1.KindTenantNetwork, spec: `{Options: {vxlan: 700}}`,
 			refused: []string{"spec.Options.vxlan", "700"},
 		},
 		"DevicePool": {
-			reason: "Nor devices.", kind: v1.KindTenantNetwork, spec: `{NetworkType: sriov, Options: {device_pool: example.com/vf}}`,
+			reason: "A tenant must not choose a device pool.", kind: v1.KindTenantNetwork, spec: `{NetworkType: sriov, Options: {device_pool: example.com/vf}}`,
 			refused: []string{"spec.Options.device_pool", "example.com/vf"},
 		},
 	}
@@ -90,13 +90,13 @@ func TestCheckAssignment(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = n.CheckAssignment()
+			err = network.CheckAssignment(n)
 			if (err != nil) != (tc.refused != nil) || err != nil && !errors.Is(err, network.ErrInvalid) {
-				t.Fatalf("%s\nAssigned: got %v", tc.reason, err)
+				t.Fatalf("%s\nCheckAssignment: got %v", tc.reason, err)
 			}
 			for _, part := range tc.refused {
 				if !strings.Contains(err.Error(), part) {
-					t.Errorf("%s\nAssigned: got %q, want it to say %q", tc.reason, err, part)
+					t.Errorf("%s\nCheckAssignment: got %q, want %q in it", tc.reason, err, part)
 				}
 			}
 		})

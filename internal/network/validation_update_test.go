@@ -20,22 +20,22 @@ func TestCheckUpdate(t *testing.T) {
 		reason, spec string
 		refused      []string
 	}{
-		"Same":     {reason: "Nothing changes.", spec: base},
-		"Harmless": {reason: "For Pods to come.", spec: with("vlan: 5", `vlan: 5, container_prefix: net, rt_tables: 7, routes: {10.9.0.0/16: 10.0.0.1}`)},
-		"VLAN":     {reason: "Another segment.", spec: with("vlan: 5", "vlan: 6"), refused: []string{"spec.Options.vlan", "6", "Pod ns/web on node n1", "1 more", "keep 5"}},
-		"VXLAN":    {reason: "Another segment.", spec: with("vlan: 5", "vxlan: 5"), refused: []string{"spec.Options.vlan", "spec.Options.vxlan", "leave it out"}},
-		"Device":   {reason: "Another parent.", spec: with("ens4", "ens5"), refused: []string{"spec.Options.host_device", "ens5", "keep ens4"}},
-		"Pool":     {reason: "Another parent.", spec: with("host_device: ens4", "device_pool: a/b"), refused: []string{"spec.Options.device_pool", "spec.Options.host_device"}},
-		"Type":     {reason: "Another backend.", spec: with("ipvlan", "macvlan"), refused: []string{"spec.NetworkType", "macvlan", "keep ipvlan"}},
-		"Case":     {reason: "The same backend.", spec: with("ipvlan", "IPVLAN")},
-		"LowerMTU": {reason: "Packets would be dropped.", spec: with("1400", "1300"), refused: []string{"spec.Options.mtu", "1300", "use 1400 or more"}},
-		"MoreMTU":  {reason: "They fit.", spec: with("1400", "1500")},
-		"NoMTU":    {reason: "The parent's is not less.", spec: with("mtu: 1400, ", "")},
-		"CIDR":     {reason: "The bitmap is of the old one.", spec: with("cidr: 10.0.0.0/24", "cidr: 10.0.0.0/16"), refused: []string{"spec.Options.cidr", "10.0.0.0/16", "10.0.0.0/24"}},
-		"HostBits": {reason: "The same subnet.", spec: with("cidr: 10.0.0.0/24", "cidr: 10.0.0.9/24")},
-		"NoCIDR":   {reason: "Whose are the addresses?", spec: with("cidr: 10.0.0.0/24, allocation_pool: {start: 10.0.0.10, end: 10.0.0.99}, ", ""), refused: []string{"spec.Options.cidr", "keep 10.0.0.0/24"}},
-		"Net6":     {reason: "The same for IPv6.", spec: with("fd00::/64", "fd01::/64"), refused: []string{"spec.Options.net6", "fd01::/64"}},
-		"Shrink":   {reason: "To what is in use.", spec: with("10.0.0.99", "10.0.0.20")},
+		"Same":     {reason: "An update without changes is allowed.", spec: base},
+		"Harmless": {reason: "These changes affect new Pods only.", spec: with("vlan: 5", `vlan: 5, container_prefix: net, rt_tables: 7, routes: {10.9.0.0/16: 10.0.0.1}`)},
+		"VLAN":     {reason: "The Pods would be on another segment.", spec: with("vlan: 5", "vlan: 6"), refused: []string{"spec.Options.vlan", "6", "Pod ns/web on node n1", "1 more", "keep 5"}},
+		"VXLAN":    {reason: "The Pods would be on another segment.", spec: with("vlan: 5", "vxlan: 5"), refused: []string{"spec.Options.vlan", "spec.Options.vxlan", "leave it out"}},
+		"Device":   {reason: "The Pods would be on another parent.", spec: with("ens4", "ens5"), refused: []string{"spec.Options.host_device", "ens5", "keep ens4"}},
+		"Pool":     {reason: "The Pods would be on another parent.", spec: with("host_device: ens4", "device_pool: a/b"), refused: []string{"spec.Options.device_pool", "spec.Options.host_device"}},
+		"Type":     {reason: "The Pods would need another backend.", spec: with("ipvlan", "macvlan"), refused: []string{"spec.NetworkType", "macvlan", "keep ipvlan"}},
+		"Case":     {reason: "The type is case-insensitive.", spec: with("ipvlan", "IPVLAN")},
+		"LowerMTU": {reason: "The Pods' packets would be dropped.", spec: with("1400", "1300"), refused: []string{"spec.Options.mtu", "1300", "use 1400 or more"}},
+		"MoreMTU":  {reason: "A larger MTU drops no packets.", spec: with("1400", "1500")},
+		"NoMTU":    {reason: "The parent's MTU is not smaller.", spec: with("mtu: 1400, ", "")},
+		"CIDR":     {reason: "The Pods have addresses of the old subnet.", spec: with("cidr: 10.0.0.0/24", "cidr: 10.0.0.0/16"), refused: []string{"spec.Options.cidr", "10.0.0.0/16", "10.0.0.0/24"}},
+		"HostBits": {reason: "Host bits do not change the subnet.", spec: with("cidr: 10.0.0.0/24", "cidr: 10.0.0.9/24")},
+		"NoCIDR":   {reason: "The Pods have addresses of the removed subnet.", spec: with("cidr: 10.0.0.0/24, allocation_pool: {start: 10.0.0.10, end: 10.0.0.99}, ", ""), refused: []string{"spec.Options.cidr", "keep 10.0.0.0/24"}},
+		"Net6":     {reason: "The Pods have addresses of the old IPv6 subnet.", spec: with("fd00::/64", "fd01::/64"), refused: []string{"spec.Options.net6", "fd01::/64"}},
+		"Shrink":   {reason: "The smaller pool has all addresses in use.", spec: with("10.0.0.99", "10.0.0.20")},
 		"CutPool":  {reason: "10.0.0.20 is in use.", spec: with("10.0.0.99", "10.0.0.19"), refused: []string{"spec.Options.allocation_pool", "10.0.0.20", "node n2"}},
 		"Static":   {reason: "10.0.0.200 was never in the pool.", spec: with("10.0.0.99", "10.0.0.120")},
 	}
@@ -47,31 +47,31 @@ func TestCheckUpdate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			was, is := model(t, base), model(t, tc.spec)
-			err := was.CheckUpdate(is, uses)
+			err := network.CheckUpdate(was, is, uses)
 			if (err != nil) != (tc.refused != nil) || err != nil && !errors.Is(err, network.ErrInvalid) {
-				t.Fatalf("%s\nChange: got %v", tc.reason, err)
+				t.Fatalf("%s\nCheckUpdate: got %v", tc.reason, err)
 			}
 			for _, part := range tc.refused {
 				if !strings.Contains(err.Error(), part) {
-					t.Errorf("%s\nChange: got %q, want it to say %q", tc.reason, err, part)
+					t.Errorf("%s\nCheckUpdate: got %q, want %q in it", tc.reason, err, part)
 				}
 			}
-			if err := was.CheckUpdate(is, nil); err != nil {
-				t.Errorf("Change without users: got %v, want none", err)
+			if err := network.CheckUpdate(was, is, nil); err != nil {
+				t.Errorf("CheckUpdate without uses: got %v, want none", err)
 			}
 		})
 	}
 }
 
-// A family that is added, or an MTU where the parent's was, meets nobody's address.
+// A new subnet affects no address in use. An MTU may be lower than the parent's.
 func TestCheckUpdateOfBareNetwork(t *testing.T) {
 	t.Parallel()
 	uses := []network.Usage{{Pod: "ns/web", Node: "n1"}}
 	bare := model(t, `{Options: {host_device: ens4}}`)
-	if err := bare.CheckUpdate(model(t, `{Options: {host_device: ens4, cidr: 10.0.0.0/24, net6: "fd00::/64"}}`), uses); err != nil {
+	if err := network.CheckUpdate(bare, model(t, `{Options: {host_device: ens4, cidr: 10.0.0.0/24, net6: "fd00::/64"}}`), uses); err != nil {
 		t.Errorf("add subnets: %v", err)
 	}
-	err := bare.CheckUpdate(model(t, `{Options: {host_device: ens4, mtu: 9000}}`), uses)
+	err := network.CheckUpdate(bare, model(t, `{Options: {host_device: ens4, mtu: 9000}}`), uses)
 	if err == nil || !strings.Contains(err.Error(), "leave it out") {
 		t.Errorf("set an MTU that may be lower: got %v", err)
 	}
@@ -80,13 +80,13 @@ func TestCheckUpdateOfBareNetwork(t *testing.T) {
 func TestCheckDelete(t *testing.T) {
 	t.Parallel()
 	n := model(t, `{}`)
-	if err := n.CheckDelete(nil); err != nil {
-		t.Errorf("nobody is attached: %v", err)
+	if err := network.CheckDelete(n.Ref, nil); err != nil {
+		t.Errorf("no use: %v", err)
 	}
-	err := n.CheckDelete([]network.Usage{{Pod: "ns/web", Node: "n1"}, {Pod: "ns/db", Node: "n2"}, {Pod: "ns/x", Node: "n1"}})
+	err := network.CheckDelete(n.Ref, []network.Usage{{Pod: "ns/web", Node: "n1"}, {Pod: "ns/db", Node: "n2"}, {Pod: "ns/x", Node: "n1"}})
 	for _, part := range []string{"ClusterNetwork/net", "metadata.name", "Pod ns/web on node n1", "2 more"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("three are attached: got %v, want %q", err, part)
+			t.Errorf("three uses: got %v, want %q", err, part)
 		}
 	}
 }
@@ -100,16 +100,16 @@ func model(t *testing.T, spec string) *network.Network {
 	return n
 }
 
-// A trunk that is no longer one would drop the Pods' frames; the other way nobody is cut off.
+// Without trunk the Pods' tagged frames would be dropped. To set trunk drops no frames.
 func TestCheckUpdateOfTrunk(t *testing.T) {
 	t.Parallel()
 	const trunk = `{NetworkID: a, AllowedTenants: [vnf], Options: {host_device: ens4, trunk: true}}`
 	with, without := model(t, trunk), model(t, strings.Replace(trunk, "true", "false", 1))
 	uses := []network.Usage{{Pod: "ns/vnf", Node: "n1"}}
-	if err := with.CheckUpdate(without, uses); err == nil || !strings.Contains(err.Error(), "spec.Options.trunk") || !strings.Contains(err.Error(), "keep true") {
+	if err := network.CheckUpdate(with, without, uses); err == nil || !strings.Contains(err.Error(), "spec.Options.trunk") || !strings.Contains(err.Error(), "keep true") {
 		t.Errorf("off: got %v", err)
 	}
-	if err := errors.Join(with.CheckUpdate(without, nil), without.CheckUpdate(with, uses)); err != nil {
+	if err := errors.Join(network.CheckUpdate(with, without, nil), network.CheckUpdate(without, with, uses)); err != nil {
 		t.Errorf("off without users, and on: got %v", err)
 	}
 }

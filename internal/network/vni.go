@@ -13,10 +13,10 @@ import (
 // VNIRange is a range of VLAN or VXLAN IDs, both ends included.
 type VNIRange struct{ First, Last int }
 
-// VNIRanges are ranges in the order written.
+// VNIRanges are ranges in the order of the TenantConfig.
 type VNIRanges []VNIRange
 
-// String returns the ranges as they are written in a TenantConfig.
+// String returns the ranges in the format of a TenantConfig, such as "1000-2000,2500".
 func (r VNIRanges) String() string {
 	parts := make([]string, len(r))
 	for i, v := range r {
@@ -38,7 +38,7 @@ func (r VNIRanges) Contains(id int) bool {
 	return false
 }
 
-// Overlaps reports whether an ID is in both.
+// Overlaps reports whether an ID is in both r and o.
 func (r VNIRanges) Overlaps(o VNIRanges) bool {
 	for _, a := range r {
 		for _, b := range o {
@@ -56,18 +56,18 @@ const maxVNIRange = 256
 var vniRange = regexp.MustCompile(`^[0-9]{1,8}(-[0-9]{1,8})?(,[0-9]{1,8}(-[0-9]{1,8})?)*$`)
 
 var (
-	errVNISyntax = errors.New(`is a list of IDs and ranges without white space, such as "1000-2000,2500"`)
-	errVNIBounds = errors.New("an ID is out of range: use 1 to 4094 for vlan, 1 to 16777214 for vxlan")
-	errVNIOrder  = errors.New("a range ends before it begins")
+	errVNISyntax = errors.New(`must be a list of IDs and ranges without white space, such as "1000-2000,2500"`)
+	errVNIBounds = errors.New("each ID must be in range: use 1 to 4094 for vlan, 1 to 16777214 for vxlan")
+	errVNIOrder  = errors.New("a range must not end before it begins")
 )
 
-// parseVNIRanges reads a list such as "1000-2000,2500" of IDs from 1 to limit.
+// parseVNIRanges parses a list such as "1000-2000,2500" of IDs from 1 to limit.
 func parseVNIRanges(text string, limit int) (VNIRanges, error) {
 	if text == "" {
 		return nil, nil
 	}
 	if len(text) > maxVNIRange {
-		return nil, fmt.Errorf("has %d characters: use at most %d", len(text), maxVNIRange)
+		return nil, fmt.Errorf("must have at most %d characters: got %d", maxVNIRange, len(text))
 	}
 	if !vniRange.MatchString(text) {
 		return nil, errVNISyntax

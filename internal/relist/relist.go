@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package relist has caches list again after etcd was restored from a backup.
+// Package relist makes caches list again after etcd was restored from a backup.
 //
-// A cache whose watch breaks goes on from the last resourceVersion that it knows. After a restore
-// the API server is behind that version. It accepts the watch all the same, and sends nothing
-// until its versions have overtaken: what was changed until then never arrives. Or the cache
-// lists at that version, and gets timeouts for most of a minute (client-go's Reflector).
+// A cache whose watch breaks continues from the last resourceVersion that it has seen. After a
+// restore the API server is behind that version. It accepts the watch and sends nothing until its
+// versions have passed that one, so that all changes until then are lost for the cache. Or the
+// cache lists at that version, and gets timeouts for most of a minute (client-go's Reflector).
 package relist
 
 import (
@@ -22,14 +22,15 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// WrapConfig has each watch and list through cfg that names a resourceVersion ask first which one the
-// API server is at: one list of at most one object. If it is behind, they get 410 Gone, with which
-// a Reflector lists anew, at any version. The right to list is needed, as the cache needs it.
+// WrapConfig makes each watch and list with a resourceVersion through cfg ask first for the API
+// server's present version, by a list of at most one object. If that is older, the request is
+// answered with 410 Gone, after which a Reflector lists again at any version. It needs the right to
+// list, as the cache does.
 func WrapConfig(cfg *rest.Config) {
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return transport{next} })
 }
 
-// transport is Wrap's.
+// transport is the round tripper of WrapConfig.
 type transport struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -40,7 +41,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	answer, err := t.next.RoundTrip(latestRequest(r))
 	if err != nil || answer.StatusCode != http.StatusOK {
-		return answer, err // the request would get no better one
+		return answer, err // the request would get the same answer
 	}
 	at, err := resourceVersionOf(answer)
 	if err != nil {
@@ -52,14 +53,14 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return expiredResponse(r, fmt.Sprintf("The API server is at resourceVersion %d, before %d: its etcd was restored. The cache lists again.", at, from))
 }
 
-// CloseIdleConnections passes on what http.Client asks for.
+// CloseIdleConnections implements what http.Client.CloseIdleConnections calls.
 func (t transport) CloseIdleConnections() {
 	if c, ok := t.next.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
 	}
 }
 
-// requestedVersion is the resourceVersion that a request wants at least; 0 when it wants none.
+// requestedVersion returns the resourceVersion of a read; 0 when it has none.
 func requestedVersion(r *http.Request) uint64 {
 	from, err := strconv.ParseUint(r.URL.Query().Get("resourceVersion"), 10, 64)
 	if r.Method != http.MethodGet || err != nil {
@@ -68,9 +69,9 @@ func requestedVersion(r *http.Request) uint64 {
 	return from
 }
 
-// latestRequest is a list of at most one object of what a request watches or lists, as etcd has it now. Of
-// the selectors only that of one name stays: by it the right may be given, and others make etcd
-// search.
+// latestRequest returns a consistent list of at most one object of the same resource. It keeps only
+// a selector of one name, because the right may be limited to that name; other selectors would make
+// etcd scan.
 func latestRequest(of *http.Request) *http.Request {
 	r, kept := of.Clone(of.Context()), url.Values{"limit": {"1"}}
 	if selector := of.URL.Query().Get("fieldSelector"); strings.HasPrefix(selector, "metadata.name=") && !strings.Contains(selector, ",") {
@@ -81,8 +82,8 @@ func latestRequest(of *http.Request) *http.Request {
 	return r
 }
 
-// resourceVersionOf is the resourceVersion of a list; 0 when it is not a number (some aggregated API
-// servers), or when the answer is no list.
+// resourceVersionOf returns the resourceVersion of a list; 0 when it is not a number, as with some
+// aggregated API servers, or when the answer is no list.
 func resourceVersionOf(answer *http.Response) (uint64, error) {
 	defer func() { _ = answer.Body.Close() }()
 	var l metav1.PartialObjectMetadataList
@@ -96,7 +97,8 @@ func resourceVersionOf(answer *http.Response) (uint64, error) {
 	return at, nil
 }
 
-// expiredResponse answers as an API server does whose history begins after the resourceVersion.
+// expiredResponse returns the answer of an API server whose history does not reach back to the
+// resourceVersion.
 func expiredResponse(r *http.Request, message string) (*http.Response, error) {
 	body, err := json.Marshal(metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},

@@ -29,8 +29,8 @@ import (
 
 func TestMain(m *testing.M) { apitest.Main(m) }
 
-// A cache that lives through a restore has what the API server has: without the objects that
-// are younger than the backup, and with all that comes after it.
+// A cache that runs during a restore ends up with the API server's objects: without those created
+// after the backup, and with all that are created after the restore.
 func TestCacheOutlivesRestore(t *testing.T) {
 	t.Parallel()
 	log.SetLogger(logr.Discard())
@@ -85,7 +85,7 @@ func TestCacheOutlivesRestore(t *testing.T) {
 	}
 }
 
-// sent knows the greatest resourceVersion of the requests that were answered.
+// sent records the greatest resourceVersion of the answered requests.
 type sent struct{ max atomic.Uint64 }
 
 func (s *sent) record(next http.RoundTripper) http.RoundTripper { return recorder{s, next} }

@@ -18,7 +18,7 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/relist"
 )
 
-// What is asked before a watch, and what the watch gets.
+// The cases check the request before a watch, and the answer to the watch.
 func TestWrapConfig(t *testing.T) {
 	t.Parallel()
 	begins := true
@@ -92,7 +92,7 @@ func TestWrapConfig(t *testing.T) {
 	}
 }
 
-// Lists at a version are held to it, too. An object has a version of its own.
+// A list at a version is checked too. An object has a version of its own.
 func TestWrapConfigOfLists(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

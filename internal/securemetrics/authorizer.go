@@ -24,27 +24,26 @@ import (
 
 // Times and rates of reviews.
 const (
-	// authorizedTTL is how long a client is not reviewed again: with thousands of nodes two
-	// requests for each scrape would be a load. A token that was revoked reads metrics
-	// for as long.
+	// authorizedTTL is how long a permission is remembered: with thousands of nodes, two requests
+	// for each scrape would be a load. A revoked token reads metrics for as long.
 	authorizedTTL = 5 * time.Minute
-	// authorizedTTLUnreachable is how long a permission lasts while the API server does not answer:
-	// then metrics are wanted most.
+	// authorizedTTLUnreachable is how long a permission is remembered while the API server is
+	// unreachable, when metrics matter most.
 	authorizedTTLUnreachable = time.Hour
-	// reviewTimeout bounds one request; scrapes have 10 s.
+	// reviewTimeout bounds the reviews of one request. Prometheus' scrapes have a timeout of 10 s.
 	reviewTimeout = 5 * time.Second
-	// reviewsPerSecond bounds what clients with made-up tokens cost the API server, and again
-	// what those cost that were allowed before: the former cannot use up what the latter need.
+	// reviewsPerSecond bounds the reviews for clients with unknown tokens, and separately those for
+	// clients that were allowed before, so that the former cannot use up what the latter need.
 	reviewsPerSecond = 10
-	// reviewsPerClient bounds what one address uses up of that for the former. Addresses
-	// share clientShares limiters, by a hash that they cannot foresee.
+	// reviewsPerClient bounds the reviews for unknown tokens of one client address. Addresses share
+	// clientLimiterCount limiters by a seeded hash, which they cannot predict.
 	reviewsPerClient   = 3
 	clientLimiterCount = 256
 )
 
-// errTooManyReviews says that too many clients are to be reviewed. It is no answer of the API server: a
-// client that makes up tokens could else keep one alive that was revoked.
-var errTooManyReviews = errors.New("too many clients are reviewed")
+// errTooManyReviews is returned when a limit is reached. It is not an answer of the API server:
+// otherwise a client that invents tokens could keep a revoked one alive.
+var errTooManyReviews = errors.New("too many clients are being authorized")
 
 // denial is the API server's answer that a client may not read.
 type denial struct {
@@ -55,33 +54,34 @@ type denial struct {
 // Error implements error.
 func (d denial) Error() string { return d.reason }
 
-// authorizer ask the API server who a client is and whether it may get a path.
+// authorizer asks the API server who a client is, and whether it may get a path.
 type authorizer struct {
 	tokens authentication.TokenReviewInterface
 	access authorization.SubjectAccessReviewInterface
 	now    func() time.Time
-	// knownLimiter and unknown limit reviews of clients that were allowed before, and of others.
+	// knownLimiter and unknownLimiter limit the reviews of clients that were allowed before, and of
+	// others.
 	knownLimiter, unknownLimiter *rate.Limiter
-	// clientLimiters limit those of unknown by client.
+	// clientLimiters limit the latter by client address.
 	clientLimiters [clientLimiterCount]*rate.Limiter
 	seed           maphash.Seed
 
 	mu sync.Mutex
-	// allowed is when a permission was given. Denials are not remembered: a client
-	// can make up any number of tokens.
+	// allowed is when a permission was granted. Denials are not remembered, because a client can
+	// invent any number of tokens.
 	allowed map[permission]time.Time
 }
 
-// permission is a path for whoever has a token, of which only the digest is kept.
+// permission is a path and the digest of the token that may get it.
 type permission struct {
 	token [sha256.Size]byte
 	path  string
 }
 
-// newAuthorizer asks as the account of cfg.
+// newAuthorizer returns an authorizer that sends reviews with the account of cfg.
 func newAuthorizer(cfg *rest.Config) (*authorizer, error) {
 	cfg = rest.CopyConfig(cfg)
-	cfg.QPS, cfg.RateLimiter, cfg.Timeout = -1, nil, reviewTimeout // reviews are limited before they start
+	cfg.QPS, cfg.RateLimiter, cfg.Timeout = -1, nil, reviewTimeout // authorize limits the reviews itself
 	tokens, err := authentication.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("make client for TokenReviews: %w", err)
@@ -90,72 +90,72 @@ func newAuthorizer(cfg *rest.Config) (*authorizer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make client for SubjectAccessReviews: %w", err)
 	}
-	r := &authorizer{
+	a := &authorizer{
 		tokens: tokens.TokenReviews(), access: access.SubjectAccessReviews(), now: time.Now,
 		knownLimiter:   rate.NewLimiter(reviewsPerSecond, reviewsPerSecond),
 		unknownLimiter: rate.NewLimiter(reviewsPerSecond, reviewsPerSecond),
 		seed:           maphash.MakeSeed(),
 		allowed:        map[permission]time.Time{},
 	}
-	for i := range r.clientLimiters {
-		r.clientLimiters[i] = rate.NewLimiter(reviewsPerClient, reviewsPerClient)
+	for i := range a.clientLimiters {
+		a.clientLimiters[i] = rate.NewLimiter(reviewsPerClient, reviewsPerClient)
 	}
-	return r, nil
+	return a, nil
 }
 
-// authorize returns nil if the token's owner may get the path, a denial if not, errBusy if there
-// are too many to review, and another error if the API server does not answer. Client is the
+// authorize returns nil if the token's owner may get the path, a denial if not, errTooManyReviews
+// when a limit is reached, and another error if the API server does not answer. Client is the
 // address that the token comes from.
-func (r *authorizer) authorize(ctx context.Context, client, token, path string) error {
+func (a *authorizer) authorize(ctx context.Context, client, token, path string) error {
 	if token == "" {
-		return denial{http.StatusUnauthorized, "want a bearer token"}
+		return denial{http.StatusUnauthorized, "the request must have a bearer token"}
 	}
 	p := permission{sha256.Sum256([]byte(token)), path}
-	r.mu.Lock()
-	since, known := r.allowed[p]
-	r.mu.Unlock()
-	if known && r.now().Sub(since) < authorizedTTL {
+	a.mu.Lock()
+	since, known := a.allowed[p]
+	a.mu.Unlock()
+	if known && a.now().Sub(since) < authorizedTTL {
 		return nil
 	}
-	if !r.takeReview(client, known) {
+	if !a.takeReview(client, known) {
 		return errTooManyReviews
 	}
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
-	err := r.requestReviews(ctx, token, path)
+	err := a.requestReviews(ctx, token, path)
 	if _, denied := errors.AsType[denial](err); err != nil && !denied {
-		if known && r.now().Sub(since) < authorizedTTLUnreachable {
+		if known && a.now().Sub(since) < authorizedTTLUnreachable {
 			return nil
 		}
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	maps.DeleteFunc(r.allowed, func(_ permission, since time.Time) bool { return r.now().Sub(since) >= authorizedTTLUnreachable })
-	delete(r.allowed, p)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	maps.DeleteFunc(a.allowed, func(_ permission, since time.Time) bool { return a.now().Sub(since) >= authorizedTTLUnreachable })
+	delete(a.allowed, p)
 	if err == nil {
-		r.allowed[p] = r.now()
+		a.allowed[p] = a.now()
 	}
 	return err
 }
 
-// takeReview takes a review of a client out of the budgets, if they have one left.
-func (r *authorizer) takeReview(client string, known bool) bool {
-	now := r.now()
+// takeReview reports whether the limits allow a review, and counts it.
+func (a *authorizer) takeReview(client string, known bool) bool {
+	now := a.now()
 	if known {
-		return r.knownLimiter.AllowN(now, 1)
+		return a.knownLimiter.AllowN(now, 1)
 	}
-	return r.clientLimiter(client).AllowN(now, 1) && r.unknownLimiter.AllowN(now, 1)
+	return a.clientLimiter(client).AllowN(now, 1) && a.unknownLimiter.AllowN(now, 1)
 }
 
-// clientLimiter is the limiter that an address has with some others.
-func (r *authorizer) clientLimiter(client string) *rate.Limiter {
-	return r.clientLimiters[maphash.String(r.seed, client)%clientLimiterCount]
+// clientLimiter returns the limiter that an address shares with some others.
+func (a *authorizer) clientLimiter(client string) *rate.Limiter {
+	return a.clientLimiters[maphash.String(a.seed, client)%clientLimiterCount]
 }
 
-// requestReviews sends both reviews.
-func (r *authorizer) requestReviews(ctx context.Context, token, path string) error {
-	t, err := r.tokens.Create(ctx, &authenticationapi.TokenReview{
+// requestReviews sends a TokenReview and a SubjectAccessReview.
+func (a *authorizer) requestReviews(ctx context.Context, token, path string) error {
+	t, err := a.tokens.Create(ctx, &authenticationapi.TokenReview{
 		Spec: authenticationapi.TokenReviewSpec{Token: token},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -169,14 +169,14 @@ func (r *authorizer) requestReviews(ctx context.Context, token, path string) err
 	for k, v := range user.Extra {
 		extra[k] = authorizationapi.ExtraValue(v)
 	}
-	a, err := r.access.Create(ctx, &authorizationapi.SubjectAccessReview{Spec: authorizationapi.SubjectAccessReviewSpec{
+	access, err := a.access.Create(ctx, &authorizationapi.SubjectAccessReview{Spec: authorizationapi.SubjectAccessReviewSpec{
 		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
 		NonResourceAttributes: &authorizationapi.NonResourceAttributes{Path: path, Verb: "get"},
 	}}, metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("create SubjectAccessReview: %w", err)
 	}
-	if !a.Status.Allowed {
+	if !access.Status.Allowed {
 		return denial{http.StatusForbidden, fmt.Sprintf("user %s must have the right to get the non-resource URL %s", user.Username, path)}
 	}
 	return nil

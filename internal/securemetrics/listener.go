@@ -10,16 +10,17 @@ import (
 	"golang.org/x/net/netutil"
 )
 
-// Connections that are open at a time.
+// Limits of open connections.
 const (
-	// maxConnections of all clients; more wait.
+	// maxConnections limits the connections of all clients; further ones wait.
 	maxConnections = 256
-	// maxConnectionsPerClient are those of one address; more are closed. A scraper has one or two.
+	// maxConnectionsPerClient limits those of one address; further ones are closed. A scraper has
+	// one or two.
 	maxConnectionsPerClient = 32
 )
 
-// boundedListener is a listener with bounds, so that a client without a token can neither use up the
-// memory of a program nor, by itself, the connections that others need.
+// boundedListener limits connections, so that a client without a token can neither exhaust the
+// program's memory nor, alone, use up the connections that others need.
 type boundedListener struct {
 	net.Listener
 
@@ -64,7 +65,7 @@ func (l *boundedListener) release(client netip.Addr) {
 	}
 }
 
-// countedConn is a connection that counts.
+// countedConn is a connection that counts until it is closed.
 type countedConn struct {
 	net.Conn
 	release func()

@@ -25,8 +25,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// reviewer is an API server that knows the tokens "reader" and "stranger", of which the
-// first may get /metrics.
+// reviewer is a fake API server that knows the tokens "reader" and "stranger". The first one may
+// get /metrics.
 type reviewer struct {
 	asked atomic.Int32
 	down  atomic.Bool
@@ -117,17 +117,17 @@ func TestServer(t *testing.T) {
 		profiles, down                      bool
 		want                                int
 	}{
-		"Reader":      {reason: "its ServiceAccount has the role", path: "/metrics", authorization: "Bearer reader", want: 200},
-		"LowerCase":   {reason: "the scheme has no case (RFC 9110)", path: "/metrics", authorization: "bearer reader", want: 200},
-		"Anonymous":   {reason: "a Pod that reaches the node", path: "/metrics", want: 401},
-		"Basic":       {reason: "not a bearer token", path: "/metrics", authorization: "Basic reader", want: 401},
-		"MadeUp":      {reason: "a token of no one", path: "/metrics", authorization: "Bearer made-up", want: 401},
-		"NoRole":      {reason: "any Pod has a token: it must have the role, too", path: "/metrics", authorization: "Bearer stranger", want: 403},
-		"OtherPath":   {reason: "the role is for one path", path: "/metrics/", authorization: "Bearer reader", want: 403},
-		"Profiles":    {reason: "profiles need a right of their own", path: "/debug/pprof/heap", authorization: "Bearer reader", profiles: true, want: 403},
-		"NoProfiles":  {reason: "not served without the flag, and no oracle for that", path: "/debug/pprof/heap", want: 401},
-		"Write":       {reason: "there is nothing to write", method: http.MethodPost, path: "/metrics", authorization: "Bearer reader", want: 405},
-		"Unreachable": {reason: "no answer is no permission", path: "/metrics", authorization: "Bearer reader", down: true, want: 503},
+		"Reader":      {reason: "The ServiceAccount has the role.", path: "/metrics", authorization: "Bearer reader", want: 200},
+		"LowerCase":   {reason: "The scheme is case-insensitive (RFC 9110).", path: "/metrics", authorization: "bearer reader", want: 200},
+		"Anonymous":   {reason: "A Pod that reaches the node has no right to metrics.", path: "/metrics", want: 401},
+		"Basic":       {reason: "Only bearer tokens are accepted.", path: "/metrics", authorization: "Basic reader", want: 401},
+		"MadeUp":      {reason: "The API server does not know the token.", path: "/metrics", authorization: "Bearer made-up", want: 401},
+		"NoRole":      {reason: "Every Pod has a token; it must have the role too.", path: "/metrics", authorization: "Bearer stranger", want: 403},
+		"OtherPath":   {reason: "The role is for one path.", path: "/metrics/", authorization: "Bearer reader", want: 403},
+		"Profiles":    {reason: "Profiles need a right of their own.", path: "/debug/pprof/heap", authorization: "Bearer reader", profiles: true, want: 403},
+		"NoProfiles":  {reason: "The answer must not tell an unknown client whether profiles are served.", path: "/debug/pprof/heap", want: 401},
+		"Write":       {reason: "Metrics are read-only.", method: http.MethodPost, path: "/metrics", authorization: "Bearer reader", want: 405},
+		"Unreachable": {reason: "Without an answer of the API server nothing is allowed.", path: "/metrics", authorization: "Bearer reader", down: true, want: 503},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -160,7 +160,7 @@ func insecure() *http.Client {
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
 }
 
-// reviewsAt returns reviews by a played API server, and their clock.
+// reviewsAt returns an authorizer with a fake API server, and its clock.
 func reviewsAt(t *testing.T) (*reviewer, *authorizer, *time.Time) {
 	t.Helper()
 	api, cfg := newReviewer(t)
@@ -173,7 +173,7 @@ func reviewsAt(t *testing.T) (*reviewer, *authorizer, *time.Time) {
 	return api, r, &now
 }
 
-// A permission lasts a while, longer without an API server, and no longer than that.
+// A permission is remembered for a while, and longer while the API server is unreachable.
 func TestPermissionsAge(t *testing.T) {
 	t.Parallel()
 	api, r, now := reviewsAt(t)
@@ -199,9 +199,9 @@ func TestPermissionsAge(t *testing.T) {
 	expect("after its time", 2, 200)
 	api.down.Store(true)
 	*now = now.Add(authorizedTTL)
-	expect("while the API server is away", 1, 200)
+	expect("while the API server is unreachable", 1, 200)
 	*now = now.Add(authorizedTTLUnreachable)
-	expect("while it is away for long", 1, 503)
+	expect("while it is unreachable for long", 1, 503)
 	api.down.Store(false)
 	expect("when it is back", 2, 200)
 	api.revoked.Store(true)
@@ -211,8 +211,8 @@ func TestPermissionsAge(t *testing.T) {
 	expect("a denial ends the permission, whatever the API server does later", 1, 503)
 }
 
-// Clients with made-up tokens use up what is for them. They neither keep a token alive that was
-// revoked, nor keep a client out that was allowed before.
+// Clients with invented tokens use up only their own limit. They can neither keep a revoked token
+// alive nor lock out a client that was allowed before.
 func TestFloodOfMadeUpTokens(t *testing.T) {
 	t.Parallel()
 	api, r, now := reviewsAt(t)
@@ -241,8 +241,8 @@ func TestFloodOfMadeUpTokens(t *testing.T) {
 	}
 }
 
-// A client with made-up tokens keeps no other client from being reviewed for the first time, as
-// all are after a restart of the program.
+// A client with invented tokens must not keep other clients from their first review, as all need
+// one after a restart of the program.
 func TestFloodOfOneClient(t *testing.T) {
 	t.Parallel()
 	api, r, _ := reviewsAt(t)
@@ -262,7 +262,7 @@ func TestFloodOfOneClient(t *testing.T) {
 	}
 }
 
-// Who has too many clients before it is told when to come again, on a new connection.
+// A client over the limit gets Retry-After, and its connection is closed.
 func TestBusyAnswer(t *testing.T) {
 	t.Parallel()
 	_, cfg := newReviewer(t)
@@ -292,7 +292,7 @@ func TestBusyAnswer(t *testing.T) {
 	t.Error("1000 made-up tokens were all reviewed")
 }
 
-// A client that opens connections and says nothing keeps no other out.
+// A client with silent connections locks out no other client.
 func TestSilentClient(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -304,7 +304,7 @@ func TestSilentClient(t *testing.T) {
 	accepted := make(chan string)
 	go func() {
 		for {
-			c, err := bound.Accept() // and not closed: the client says nothing
+			c, err := bound.Accept() // not closed, as the client sends nothing
 			if err != nil {
 				return
 			}
@@ -339,7 +339,7 @@ func TestSilentClient(t *testing.T) {
 	}
 }
 
-// Closed connections are forgotten, so that clients cost no memory.
+// Closed connections are forgotten, so that clients use no memory.
 func TestConnectionsAreForgotten(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -367,7 +367,7 @@ func TestConnectionsAreForgotten(t *testing.T) {
 	}
 }
 
-// Clients with made-up tokens cost no memory.
+// Clients with invented tokens use no memory.
 func TestDenialsAreNotKept(t *testing.T) {
 	t.Parallel()
 	_, cfg := newReviewer(t)

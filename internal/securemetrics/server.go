@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package securemetrics serves a program's metrics and profiles over TLS to clients that
-// the API server knows and allows. controller-runtime has a filter that does the same, but
-// it links 250 more packages (gRPC, OpenTelemetry) into the root program of every node.
+// Package securemetrics serves a program's metrics and profiles over TLS to clients that the API
+// server authenticates and authorizes. controller-runtime has a filter that does the same, but it
+// links 250 more packages (gRPC, OpenTelemetry) into the root program of every node.
 package securemetrics
 
 import (
@@ -14,7 +14,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log"
@@ -29,48 +28,49 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 )
 
-// Bounds of a request: anyone who reaches the node may send one.
+// Limits of a request, which everyone who reaches the node may send.
 const (
 	headerTimeout = 5 * time.Second
 	headerBytes   = 16 << 10
 	idleTimeout   = 2 * time.Minute
 )
 
-// Options are where and how the metrics are served.
+// Options configure a Server.
 type Options struct {
-	// Address is where the server listens; empty for no server.
+	// Address to listen on; no server when empty.
 	Address string
-	// CertDir has the files tls.crt and tls.key, which may change at any time. Without it
-	// the certificate is self-signed, so that clients cannot verify it.
+	// CertDir contains tls.crt and tls.key, which may change at any time. Without it the
+	// certificate is self-signed, and clients cannot verify it.
 	CertDir string
 	// Profiles adds /debug/pprof/.
 	Profiles bool
 }
 
-// AddFlags adds the flags that all programs with metrics have.
-func (o *Options) AddFlags(f *flag.FlagSet) {
+// AddFlags adds the flags that all programs with metrics have in common.
+func (o *Options) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.Address, "metrics-address", "",
-		"`address` for /metrics over TLS, for clients with a token that may get that path; empty for none")
+		"`address` that serves /metrics over TLS to clients whose token allows them to get that path; no metrics server when empty")
 	f.StringVar(&o.CertDir, "metrics-cert-dir", "",
-		"`folder` with tls.crt and tls.key for --metrics-address, read at each connection; self-signed when empty")
-	f.BoolVar(&o.Profiles, "profiles", false, "serve /debug/pprof/ at --metrics-address, too")
+		"`folder` of tls.crt and tls.key for --metrics-address, read for each connection; a self-signed certificate when empty")
+	f.BoolVar(&o.Profiles, "profiles", false, "serve /debug/pprof/ at --metrics-address too")
 }
 
-// Server serves metrics. It is a manager.Runnable that needs no leader.
+// Server serves metrics. It is a runnable that needs no leader.
 type Server struct {
 	listener net.Listener
 	server   *http.Server
 }
 
-// Listen opens the server's address. Each client is reviewed by the API server of cfg.
+// Listen opens the server's address. The API server of cfg authorizes each client.
 func Listen(o Options, cfg *rest.Config, metrics prometheus.Gatherer, logger logr.Logger) (*Server, error) {
 	if o.Address == "" {
 		return &Server{}, nil
 	}
-	reviews, err := newAuthorizer(cfg)
+	auth, err := newAuthorizer(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -83,20 +83,21 @@ func Listen(o Options, cfg *rest.Config, metrics prometheus.Gatherer, logger log
 		return nil, fmt.Errorf("flag --metrics-address: listen for scrapes: %w", err)
 	}
 	s := &Server{listener: newBoundedListener(l), server: &http.Server{
-		Handler:   requireAuthorization(handler(o, metrics), reviews, logger.WithName("metrics")),
+		Handler:   requireAuthorization(handler(o, metrics), auth, logger.WithName("metrics")),
 		TLSConfig: certificates, ReadTimeout: headerTimeout, MaxHeaderBytes: headerBytes, IdleTimeout: idleTimeout,
-		Protocols: &http.Protocols{},          // HTTP/2 has more ways to exhaust a server, and no use here
-		ErrorLog:  log.New(io.Discard, "", 0), // handshakes of port scanners
+		Protocols: &http.Protocols{},          // HTTP/2 would add ways to exhaust the server, and no benefit
+		ErrorLog:  log.New(io.Discard, "", 0), // failed handshakes of port scanners
 	}}
 	s.server.Protocols.SetHTTP1(true)
 	return s, nil
 }
 
-// selfSignedValidity is longer than any process. Clients cannot verify the certificate, so
-// that its expiry says nothing.
+// selfSignedValidity is longer than any process runs. Clients cannot verify the certificate, so an
+// expiry would not protect them.
 const selfSignedValidity = 10 * 365 * 24 * time.Hour
 
-// serverTLSConfig serves the certificate of a folder, or one that is self-signed without.
+// serverTLSConfig returns a configuration with the certificate in a folder, or with a self-signed
+// one.
 func serverTLSConfig(dir string) (*tls.Config, error) {
 	if dir == "" {
 		c, err := selfSigned(time.Now())
@@ -105,7 +106,7 @@ func serverTLSConfig(dir string) (*tls.Config, error) {
 		}
 		return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{c}}, nil
 	}
-	// Scrapers keep their connection, so that files are seldom read.
+	// Scrapers keep their connection, so the files are read seldom.
 	read := func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		c, err := tls.LoadX509KeyPair(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
 		if err != nil {
@@ -119,7 +120,7 @@ func serverTLSConfig(dir string) (*tls.Config, error) {
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: read}, nil
 }
 
-// selfSigned makes a key and its certificate.
+// selfSigned returns a new key and its certificate.
 func selfSigned(now time.Time) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -135,7 +136,7 @@ func selfSigned(now time.Time) (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
 }
 
-// handler answers all that is served, to anyone.
+// handler serves all paths without authorization.
 func handler(o Options, metrics prometheus.Gatherer) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
@@ -149,18 +150,18 @@ func handler(o Options, metrics prometheus.Gatherer) http.Handler {
 	return mux
 }
 
-// requireAuthorization lets requests through that the API server allows.
-func requireAuthorization(next http.Handler, reviews *authorizer, logger logr.Logger) http.Handler {
+// requireAuthorization passes on the requests that the API server allows.
+func requireAuthorization(next http.Handler, auth *authorizer, logger logr.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 		if !strings.EqualFold(scheme, "Bearer") {
 			token = ""
 		}
 		client, _, _ := net.SplitHostPort(r.RemoteAddr)
-		err := reviews.authorize(r.Context(), client, strings.TrimSpace(token), r.URL.Path)
+		err := auth.authorize(r.Context(), client, strings.TrimSpace(token), r.URL.Path)
 		denied, is := errors.AsType[denial](err)
 		if err != nil {
-			w.Header().Set("Connection", "close") // others may be waiting for one
+			w.Header().Set("Connection", "close") // frees it for other clients
 		}
 		switch {
 		case err == nil:
@@ -172,13 +173,13 @@ func requireAuthorization(next http.Handler, reviews *authorizer, logger logr.Lo
 			logger.V(1).Info("Rejected a request", "client", r.RemoteAddr, "path", r.URL.Path, "reason", denied.Error())
 			http.Error(w, denied.Error(), denied.code)
 		default:
-			logger.Error(err, "Failed to review a client", "client", r.RemoteAddr)
-			http.Error(w, "the API server does not say whether you may read this", http.StatusServiceUnavailable)
+			logger.Error(err, "Failed to authorize a client", "client", r.RemoteAddr)
+			http.Error(w, "the API server did not answer whether you may read this", http.StatusServiceUnavailable)
 		}
 	})
 }
 
-// Address is where the server listens; nil for none.
+// Address returns the address that the server listens on; nil for none.
 func (s *Server) Address() net.Addr {
 	if s.listener == nil {
 		return nil

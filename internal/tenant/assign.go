@@ -11,8 +11,8 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// CheckIDsUnset checks that a tenant did not choose an ID for a new network: it is
-// reserved from the range. The error is a *network.InvalidError with both fields.
+// CheckIDsUnset checks that a tenant did not choose an ID for a new network: IDs are reserved from the
+// range of a TenantConfig. The error is a *network.InvalidError with both fields.
 func CheckIDsUnset(s *v1.NetworkSpec) error {
 	var faults field.ErrorList
 	for _, o := range []struct {
@@ -21,7 +21,7 @@ func CheckIDsUnset(s *v1.NetworkSpec) error {
 	}{{"vlan", s.Options.VLAN}, {"vxlan", s.Options.VXLAN}} {
 		if o.value != 0 {
 			faults = append(faults, field.Invalid(optionPath(o.name), o.value,
-				"is reserved for a TenantNetwork from the range of its TenantConfig: leave it out"))
+				"must be empty, because the ID is reserved from the range of a TenantConfig: leave it out"))
 		}
 	}
 	if len(faults) == 0 {
@@ -30,45 +30,44 @@ func CheckIDsUnset(s *v1.NetworkSpec) error {
 	return &network.InvalidError{Faults: faults}
 }
 
-// RestoreAssignment gives a changed network what was assigned to it and left out of the
-// change, and refuses what is there and differs. The NetworkID is what networkIds says
-// for the type; empty leaves the tenant its own, but that of a plugin's network, which
-// names a file on the nodes, stays what was assigned even when no TenantConfig says so
-// any longer. The error is a *network.InvalidError with all fields.
+// RestoreAssignment writes the assigned attributes into a changed network that does not set them, and
+// returns an error for attributes that differ. The networkID is that of networkIds for the type; with an
+// empty one the tenant's NetworkID stays. The NetworkID of a plugin's network is the name of a file on
+// the nodes: it stays as assigned, even if no TenantConfig has it any more. The error is a
+// *network.InvalidError with all fields.
 func RestoreAssignment(s *v1.NetworkSpec, p network.TenantSlot, old *v1.NetworkSpec, networkID string) error {
 	var faults field.ErrorList
-	was := p.Parent()
+	assigned := p.Parent()
 	for _, o := range []struct {
 		name      string
 		value     any
 		set       bool
-		want      any
 		different bool
 	}{
-		{"host_device", s.Options.Device, s.Options.Device != "", was.Device, s.Options.Device != was.Device},
-		{"device_pool", s.Options.DevicePool, s.Options.DevicePool != "", was.DevicePool, s.Options.DevicePool != was.DevicePool},
-		{"vlan", s.Options.VLAN, s.Options.VLAN != 0, was.VLAN, int(s.Options.VLAN) != was.VLAN},
-		{"vxlan", s.Options.VXLAN, s.Options.VXLAN != 0, was.VXLAN, int(s.Options.VXLAN) != was.VXLAN},
+		{"host_device", s.Options.Device, s.Options.Device != "", s.Options.Device != assigned.Device},
+		{"device_pool", s.Options.DevicePool, s.Options.DevicePool != "", s.Options.DevicePool != assigned.DevicePool},
+		{"vlan", s.Options.VLAN, s.Options.VLAN != 0, int(s.Options.VLAN) != assigned.VLAN},
+		{"vxlan", s.Options.VXLAN, s.Options.VXLAN != 0, int(s.Options.VXLAN) != assigned.VXLAN},
 	} {
 		if o.set && o.different {
 			faults = append(faults, field.Invalid(optionPath(o.name), o.value,
-				fmt.Sprintf("the network was assigned %s when it was created, and that never changes: leave it out, or make another network", p)))
+				fmt.Sprintf("must stay as assigned when the network was created, %s, which never changes: leave it out, or create another network", p)))
 		}
 	}
 	before, now := network.BackendTypeOf(old), network.BackendTypeOf(s)
-	if before != now && (p.Kind == network.SlotPlugin || (NetworkRequest{Type: now}).delegates()) {
+	if before != now && (p.Kind == network.SlotPlugin || isDelegated(now)) {
 		faults = append(faults, field.Invalid(typePath(), now,
-			fmt.Sprintf("the network was assigned %s when it was created: use %s, or make another network", p, before)))
+			fmt.Sprintf("must stay as assigned when the network was created, %s: use %s, or create another network", p, before)))
 	}
 	if len(faults) > 0 {
 		return &network.InvalidError{Faults: faults}
 	}
-	setParent(&s.Options, was)
+	setParent(&s.Options, assigned)
 	switch {
 	case p.Kind == network.SlotPlugin || networkID != "" && before == now:
 		s.NetworkID = old.NetworkID
 	case networkID != "":
-		s.NetworkID = networkID // it was the other type's
+		s.NetworkID = networkID // the old one was for the other type
 	}
 	return nil
 }

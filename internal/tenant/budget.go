@@ -11,18 +11,18 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// ErrReservationsPending says that a namespace has reservations without networks. It passes: their
-// networks are stored, or the reservations are released after Grace.
+// ErrReservationsPending means that a namespace has too many reservations without networks. It is
+// temporary: their networks are stored, or the reservations are released after GracePeriod.
 var ErrReservationsPending = errors.New("reservations wait for their networks")
 
-// CheckBudget checks that a namespace may have one more network at a place. Alive are the
-// tokens of the networks that it has. What is reserved counts, with or without a network,
-// so that nothing is missed that another replica has let in. The error is a
-// *network.InvalidError that names the budget, or ErrPending.
+// CheckBudget checks that a namespace may have one more network with a slot. Alive has the tokens of
+// the networks that exist. All reservations count, with or without a network, because another replica
+// may have admitted a network. The error is a *network.InvalidError that names the budget, or
+// ErrReservationsPending.
 func CheckBudget(w NetworkRequest, p network.TenantSlot, configs []Config, alive map[string]bool) error {
 	mine := configsFor(configs, w.NamespaceLabels)
 	if len(mine) == 0 {
-		return w.errNoTenantConfig()
+		return noTenantConfigError(w)
 	}
 	least := mine[0].Budgets
 	for _, c := range mine[1:] {
@@ -47,11 +47,11 @@ func CheckBudget(w NetworkRequest, p network.TenantSlot, configs []Config, alive
 	}
 	switch {
 	case has.Networks >= least.Networks:
-		return w.errOverBudget("networks", least.Networks, has.Networks, "TenantNetworks")
+		return overBudgetError(w, "networks", least.Networks, has.Networks, "TenantNetworks")
 	case consumesID(p) && has.IDs >= least.IDs:
-		return w.errOverBudget("ids", least.IDs, has.IDs, "VLANs and VXLANs")
+		return overBudgetError(w, "ids", least.IDs, has.IDs, "VLANs and VXLANs")
 	case has.IDsWithoutNetwork >= least.IDsWithoutNetwork:
-		return fmt.Errorf("%w: namespace %s has %d of them, and may have %d: other creations are under way or have failed just now, so try again in a minute",
+		return fmt.Errorf("%w: namespace %s has %d of them, and may have %d: other creations are in progress or have failed: try again in a minute",
 			ErrReservationsPending, w.Namespace, has.IDsWithoutNetwork, least.IDsWithoutNetwork)
 	}
 	return nil
@@ -61,7 +61,7 @@ func consumesID(p network.TenantSlot) bool {
 	return p.Kind == network.SlotVLAN || p.Kind == network.SlotVXLAN
 }
 
-func (w NetworkRequest) errOverBudget(budget string, most, has int, what string) error {
+func overBudgetError(w NetworkRequest, budget string, most, has int, what string) error {
 	return invalidError(field.NewPath("metadata", "namespace"), w.Namespace,
-		"may have %d %s (budgets.%s of its TenantConfig), and has %d: delete a network, or ask a netadmin for more", most, what, budget, has)
+		"must have at most %d %s (budgets.%s of its TenantConfig), and has %d: delete a network, or ask a netadmin for more", most, what, budget, has)
 }

@@ -14,28 +14,28 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// NetworkRequest is what a new TenantNetwork asks for.
+// NetworkRequest is the request of a new TenantNetwork.
 type NetworkRequest struct {
 	// Namespace of the network, and the namespace's labels.
 	Namespace       string
 	NamespaceLabels map[string]string
 	// Type is as in network.Network.
 	Type string
-	// Device or DevicePool is what the tenant would like; at most one is set.
+	// Device or DevicePool is the requested one; at most one of them is set.
 	Device, DevicePool string
 }
 
-// Choice is what a TenantNetwork gets.
+// Choice is the slot for a TenantNetwork.
 type Choice struct {
-	// Config is the TenantConfig that it is drawn from.
+	// Config is the TenantConfig of the slot.
 	Config Config
-	// Slot is free.
+	// Slot is a free slot.
 	Slot network.TenantSlot
-	// NetworkID is what networkIds says for the type; empty leaves the tenant's.
+	// NetworkID is that of networkIds for the type. If it is empty, the tenant's stays.
 	NetworkID string
 }
 
-// Apply writes what was chosen into a network's spec.
+// Apply writes the choice into a network's spec.
 func (c Choice) Apply(s *v1.NetworkSpec) {
 	setParent(&s.Options, c.Slot.Parent())
 	if c.NetworkID != "" {
@@ -43,47 +43,47 @@ func (c Choice) Apply(s *v1.NetworkSpec) {
 	}
 }
 
-// TakenFunc reports whether a network cannot be at a place: another one is there without a
-// reservation, or has the name that its link would get.
+// TakenFunc reports whether a network without a reservation uses the slot, or the name that its link
+// would get.
 type TakenFunc func(p network.TenantSlot) bool
 
-// maxShared is how many networks share a device that has no IDs, or a plugin.
+// maxShared is the number of networks that can share a device without IDs, or a plugin.
 const maxShared = 1 << 20
 
-// ChooseSlot finds a free place for a network: the device with the fewest IDs in use,
-// and its lowest free ID. A device without IDs comes after all that have some: its
-// networks share one segment. Taken may be nil. The error is a *network.InvalidError.
+// ChooseSlot finds a free slot for a network: the device with the fewest IDs in use, and its lowest
+// free ID. Devices without IDs come last, because their networks share one segment. Taken may be nil.
+// The error is a *network.InvalidError.
 func ChooseSlot(w NetworkRequest, configs []Config, taken TakenFunc) (Choice, error) {
 	mine := configsFor(configs, w.NamespaceLabels)
 	if len(mine) == 0 {
-		return Choice{}, w.errNoTenantConfig()
+		return Choice{}, noTenantConfigError(w)
 	}
 	id, from, err := w.networkID(mine)
 	if err != nil {
 		return Choice{}, err
 	}
-	if w.delegates() {
+	if isDelegated(w.Type) {
 		return w.choosePlugin(id, from)
 	}
-	offers := w.candidates(mine)
-	if len(offers) == 0 {
-		return Choice{}, w.errNoDevice(mine)
+	candidates := w.candidates(mine)
+	if len(candidates) == 0 {
+		return Choice{}, noDeviceError(w, mine)
 	}
-	slices.SortStableFunc(offers, func(a, b candidate) int {
+	slices.SortStableFunc(candidates, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(a.used(), b.used()))
 	})
-	for _, o := range offers {
-		if o.kind == network.SlotNIC && offers[0].kind != network.SlotNIC {
-			break // better refused than on a shared segment by surprise
+	for _, o := range candidates {
+		if o.kind == network.SlotNIC && candidates[0].kind != network.SlotNIC {
+			break // an error is better than an unexpected shared segment
 		}
-		if place, ok := o.config.lowestFree(o.kind, o.device, o.ranges, o.takenFilter(taken)); ok {
-			return Choice{Config: o.config, Slot: place, NetworkID: id}, nil
+		if slot, ok := o.config.lowestFree(o.kind, o.device, o.ranges, o.takenFilter(taken)); ok {
+			return Choice{Config: o.config, Slot: slot, NetworkID: id}, nil
 		}
 	}
-	return Choice{}, w.errExhausted(offers)
+	return Choice{}, exhaustedError(w, candidates)
 }
 
-// candidates are the devices that suit the type and the tenant's own choice.
+// candidates returns the devices that match the type and the requested device.
 func (w NetworkRequest) candidates(configs []Config) []candidate {
 	var all []candidate
 	for _, c := range configs {
@@ -97,7 +97,8 @@ func (w NetworkRequest) candidates(configs []Config) []candidate {
 	return slices.DeleteFunc(all, func(o candidate) bool { return o.kind == network.SlotVXLAN && w.Type == v1.TypeSRIOV })
 }
 
-// matchesDevice: SR-IOV takes a device pool, the others a NIC unless they ask for a pool.
+// matchesDevice reports whether the device can be used: a device pool for SR-IOV, and a NIC for other
+// types unless they request a pool.
 func (w NetworkRequest) matchesDevice(d network.TenantDevice) bool {
 	pool := strings.Contains(d.Name, "/")
 	switch {
@@ -119,7 +120,7 @@ func candidatesOf(c Config, d network.TenantDevice) []candidate {
 	return []candidate{{c, network.SlotNIC, d.Name, network.VNIRanges{{First: 1, Last: maxShared}}}}
 }
 
-// candidate is a device that would do.
+// candidate is a device that matches a request.
 type candidate struct {
 	config       Config
 	kind, device string
@@ -135,7 +136,8 @@ func (o candidate) rank() int {
 	return 0
 }
 
-// takenFilter leaves out IDs that are taken; those of a shared device only count.
+// takenFilter returns the filter of IDs in use. The IDs of a shared device have no meaning, so they are
+// not filtered.
 func (o candidate) takenFilter(taken TakenFunc) func(network.TenantSlot) bool {
 	if o.kind == network.SlotNIC || taken == nil {
 		return nil
@@ -143,44 +145,45 @@ func (o candidate) takenFilter(taken TakenFunc) func(network.TenantSlot) bool {
 	return taken
 }
 
-// choosePlugin: a plugin has its own ways to a device, so it gets none of ours.
+// choosePlugin returns a slot without a device: a plugin finds its device itself.
 func (w NetworkRequest) choosePlugin(id string, from Config) (Choice, error) {
 	if id == "" {
-		return Choice{}, w.errPluginNotOffered()
+		return Choice{}, pluginNotPermittedError(w)
 	}
 	if w.Device != "" || w.DevicePool != "" {
-		return Choice{}, w.errDeviceOfPlugin()
+		return Choice{}, deviceOfPluginError(w)
 	}
-	place, ok := from.lowestFree(network.SlotPlugin, w.Type, network.VNIRanges{{First: 1, Last: maxShared}}, nil)
+	slot, ok := from.lowestFree(network.SlotPlugin, w.Type, network.VNIRanges{{First: 1, Last: maxShared}}, nil)
 	if !ok {
-		return Choice{}, w.errExhausted([]candidate{{config: from, kind: network.SlotPlugin, device: w.Type}})
+		return Choice{}, exhaustedError(w, []candidate{{config: from, kind: network.SlotPlugin, device: w.Type}})
 	}
-	return Choice{Config: from, Slot: place, NetworkID: id}, nil
+	return Choice{Config: from, Slot: slot, NetworkID: id}, nil
 }
 
-func (w NetworkRequest) errDeviceOfPlugin() error {
+func deviceOfPluginError(w NetworkRequest) error {
 	path, value := optionPath("host_device"), w.Device
 	if value == "" {
 		path, value = optionPath("device_pool"), w.DevicePool
 	}
-	return invalidError(path, value, "CNI plugin %s finds its device by itself: leave it out", w.Type)
+	return invalidError(path, value, "must be empty, because CNI plugin %s finds its device itself: leave it out", w.Type)
 }
 
-func (w NetworkRequest) errPluginNotOffered() error {
+func pluginNotPermittedError(w NetworkRequest) error {
 	return invalidError(typePath(), w.Type,
-		"is a CNI plugin that no TenantConfig for this namespace has in networkIds: use ipvlan or macvlan, or ask a netadmin for it")
+		"must be in networkIds of a TenantConfig for this namespace, because it is a CNI plugin: use ipvlan or macvlan, or ask a netadmin for it")
 }
 
-func (w NetworkRequest) delegates() bool { return (&network.Network{Type: w.Type}).Delegates() }
+// isDelegated reports whether a type is another CNI plugin.
+func isDelegated(networkType string) bool { return (&network.Network{Type: networkType}).Delegates() }
 
-// NetworkID returns what the namespace's TenantConfigs say for the type, or "". The
-// error is a *network.InvalidError that names two that differ.
+// NetworkID returns the NetworkID of the namespace's TenantConfigs for the type, or "". The error is a
+// *network.InvalidError with two TenantConfigs that differ.
 func NetworkID(w NetworkRequest, configs []Config) (string, error) {
 	id, _, err := w.networkID(configsFor(configs, w.NamespaceLabels))
 	return id, err
 }
 
-// networkID returns what networkIds says for the type, and who says so.
+// networkID returns the NetworkID of networkIds for the type, and its TenantConfig.
 func (w NetworkRequest) networkID(configs []Config) (id string, from Config, err error) {
 	for _, c := range configs {
 		other, ok := c.NetworkIDs[w.Type]
@@ -189,20 +192,20 @@ func (w NetworkRequest) networkID(configs []Config) (id string, from Config, err
 		case id == "":
 			id, from = other, c
 		case other != id:
-			return "", Config{}, w.errNetworkIDsDiffer(id, other, from, c)
+			return "", Config{}, networkIDsDifferError(w, id, other, from, c)
 		}
 	}
 	return id, from, nil
 }
 
-func (w NetworkRequest) errNetworkIDsDiffer(id, other string, a, b Config) error {
+func networkIDsDifferError(w NetworkRequest, id, other string, a, b Config) error {
 	return invalidError(typePath(), w.Type,
-		"TenantConfigs %s and %s are both for namespace %s, and networkIds[%s] is %q in one and %q in the other: ask a netadmin to make them agree",
+		"must have one NetworkID, but TenantConfigs %s and %s are both for namespace %s, and networkIds[%s] is %q in one and %q in the other: ask a netadmin to make them agree",
 		a.Name, b.Name, w.Namespace, w.Type, id, other)
 }
 
-// errNoDevice tells an asked device that is not there from none that suits.
-func (w NetworkRequest) errNoDevice(configs []Config) error {
+// noDeviceError is the error if the requested device does not exist, or if no device matches the type.
+func noDeviceError(w NetworkRequest, configs []Config) error {
 	var names []string
 	for _, c := range configs {
 		for _, d := range c.Devices {
@@ -211,40 +214,40 @@ func (w NetworkRequest) errNoDevice(configs []Config) error {
 			}
 		}
 	}
-	have := "leave it out, no device suits " + w.Type
+	advice := "leave it out; no device matches " + w.Type
 	if len(names) > 0 {
-		have = "use " + strings.Join(names, ", ") + ", or leave it out"
+		advice = "use " + strings.Join(names, ", ") + ", or leave it out"
 	}
 	switch {
 	case w.Device != "":
-		return invalidError(optionPath("host_device"), w.Device, "is not among the devices of a TenantConfig for this namespace: %s", have)
+		return invalidError(optionPath("host_device"), w.Device, "must be a device of a TenantConfig for this namespace: %s", advice)
 	case w.DevicePool != "":
-		return invalidError(optionPath("device_pool"), w.DevicePool, "is not among the device pools of a TenantConfig for this namespace: %s", have)
+		return invalidError(optionPath("device_pool"), w.DevicePool, "must be a device pool of a TenantConfig for this namespace: %s", advice)
 	}
-	want := "a NIC"
+	needed := "a NIC"
 	if w.Type == v1.TypeSRIOV {
-		want = "a device pool, with VLANs or without IDs"
+		needed = "a device pool, with VLANs or without IDs"
 	}
-	return invalidError(typePath(), w.Type, "needs %s, and no TenantConfig for this namespace has one: use another type, or ask a netadmin for it", want)
+	return invalidError(typePath(), w.Type, "must have %s in a TenantConfig for this namespace, and there is none: use another type, or ask a netadmin for it", needed)
 }
 
-func (w NetworkRequest) errExhausted(offers []candidate) error {
+func exhaustedError(w NetworkRequest, candidates []candidate) error {
 	var full []string
-	for _, o := range offers {
+	for _, o := range candidates {
 		if o.kind != network.SlotNIC {
 			full = append(full, fmt.Sprintf("%s %s of %s (%d reserved)", o.kind, o.ranges, o.device, o.used()))
 		}
 	}
-	return invalidError(typePath(), w.Type, "every ID that this namespace may have is in use: %s; delete a network, or ask a netadmin for more",
+	return invalidError(typePath(), w.Type, "must have a free ID, and every ID that this namespace may have is in use: %s; delete a network, or ask a netadmin for more",
 		strings.Join(full, ", "))
 }
 
-func (w NetworkRequest) errNoTenantConfig() error {
+func noTenantConfigError(w NetworkRequest) error {
 	return invalidError(field.NewPath("metadata", "namespace"), w.Namespace,
-		"no TenantConfig is for this namespace, so there is nothing to assign: ask a netadmin for one, or for a ClusterNetwork that allows the namespace")
+		"must have a TenantConfig, and no TenantConfig is for this namespace: ask a netadmin for one, or for a ClusterNetwork that allows the namespace")
 }
 
-// invalidError names the field, its value, and what would be accepted.
+// invalidError is a *network.InvalidError with one field.
 func invalidError(path *field.Path, value any, rule string, args ...any) error {
 	return &network.InvalidError{Faults: field.ErrorList{field.Invalid(path, value, fmt.Sprintf(rule, args...))}}
 }

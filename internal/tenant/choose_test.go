@@ -14,7 +14,7 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/tenant"
 )
 
-// config returns a TenantConfig from YAML, with places in use.
+// config returns a TenantConfig from YAML, with slots in use.
 func config(tb testing.TB, name, text string, used ...network.TenantSlot) tenant.Config {
 	tb.Helper()
 	o := &v1.TenantConfig{}
@@ -43,65 +43,65 @@ func TestChooseSlot(t *testing.T) {
 	cases := map[string]struct {
 		reason  string
 		configs []tenant.Config
-		wish    tenant.NetworkRequest
+		request tenant.NetworkRequest
 		taken   map[network.TenantSlot]bool
-		want    string // place, NetworkID
+		want    string // slot, NetworkID
 		refused []string
 	}{
-		"Lowest":     {reason: "The lowest ID of all ranges, whatever their order.", configs: []tenant.Config{config(t, "a", two)}, want: "vlan/ens4/5"},
-		"FewestUsed": {reason: "The emptier device.", configs: []tenant.Config{config(t, "a", two, vlan(5))}, want: "vxlan/ens5/100"},
-		"Next": {reason: "The lowest that is free.", configs: []tenant.Config{config(t, "a", two, vlan(5), vlan(6))},
-			wish: tenant.NetworkRequest{Device: "ens4"}, want: "vlan/ens4/9"},
-		"Taken": {reason: "A ClusterNetwork is on VLAN 5 and was not asked for here.", configs: []tenant.Config{config(t, "a", two)},
+		"Lowest":     {reason: "The lowest ID of all ranges is chosen, whatever their order.", configs: []tenant.Config{config(t, "a", two)}, want: "vlan/ens4/5"},
+		"FewestUsed": {reason: "The device with fewer IDs in use is chosen.", configs: []tenant.Config{config(t, "a", two, vlan(5))}, want: "vxlan/ens5/100"},
+		"Next": {reason: "The lowest free ID is chosen.", configs: []tenant.Config{config(t, "a", two, vlan(5), vlan(6))},
+			request: tenant.NetworkRequest{Device: "ens4"}, want: "vlan/ens4/9"},
+		"Taken": {reason: "A ClusterNetwork uses VLAN 5 without a reservation.", configs: []tenant.Config{config(t, "a", two)},
 			taken: map[network.TenantSlot]bool{vlan(5): true}, want: "vlan/ens4/6"},
-		"Asked": {reason: "The tenant's own choice among the devices.", configs: []tenant.Config{config(t, "a", two)},
-			wish: tenant.NetworkRequest{Device: "ens6"}, want: "nic/ens6/1"},
-		"FullThenOther": {reason: "One device is full, another is not.", want: "vxlan/ens5/100",
+		"Asked": {reason: "The tenant may request one of the devices.", configs: []tenant.Config{config(t, "a", two)},
+			request: tenant.NetworkRequest{Device: "ens6"}, want: "nic/ens6/1"},
+		"FullThenOther": {reason: "Another device has free IDs.", want: "vxlan/ens5/100",
 			configs: []tenant.Config{config(t, "a", two, vlan(5), vlan(6), vlan(9))}},
-		"Full": {reason: "No ID is left; a shared device is no substitute.", wish: tenant.NetworkRequest{Device: "ens4"},
+		"Full": {reason: "A shared device does not replace an ID.", request: tenant.NetworkRequest{Device: "ens4"},
 			configs: []tenant.Config{config(t, "a", two, vlan(5), vlan(6), vlan(9))}, refused: []string{"every ID", "vlan 9,5-6 of ens4", "3 reserved"}},
-		"Unknown": {reason: "Not the netadmin's choice.", configs: []tenant.Config{config(t, "a", two)},
-			wish: tenant.NetworkRequest{Device: "ens9"}, refused: []string{"spec.Options.host_device", "ens9", "use ens4, ens5, ens6"}},
-		"PoolAsDevice": {reason: "A pool is no NIC.", configs: []tenant.Config{config(t, "a", pools)},
-			wish: tenant.NetworkRequest{Device: "a.b/c"}, refused: []string{"spec.Options.host_device", "use ens4"}},
-		"SRIOV": {reason: "A pool with VLANs; a virtual function has no VXLAN.", configs: []tenant.Config{config(t, "a", pools)},
-			wish: tenant.NetworkRequest{Type: "sriov"}, want: "vlan/a.b/c/7"},
-		"SRIOVWithout": {reason: "No pool.", configs: []tenant.Config{config(t, "a", two)},
-			wish: tenant.NetworkRequest{Type: "sriov"}, refused: []string{"spec.NetworkType", "device pool"}},
-		"UnknownPool": {reason: "Not there.", configs: []tenant.Config{config(t, "a", pools)},
-			wish: tenant.NetworkRequest{Type: "sriov", DevicePool: "a.b/z"}, refused: []string{"spec.Options.device_pool", "a.b/c"}},
-		"NoConfig": {reason: "Nothing to draw from.", wish: tenant.NetworkRequest{Namespace: "red"}, refused: []string{"metadata.namespace", "red", "TenantConfig"}},
-		"NotMine":  {reason: "The only one is for others.", configs: []tenant.Config{config(t, "a", blue)}, refused: []string{"TenantConfig"}},
-		"Mine": {reason: "By the namespace's labels.", configs: []tenant.Config{config(t, "a", blue)},
-			wish: tenant.NetworkRequest{NamespaceLabels: map[string]string{"team": "blue"}}, want: "nic/ens7/1"},
-		"Merged": {reason: "Two that are both for the namespace.", configs: []tenant.Config{config(t, "a", blue), config(t, "b", two)},
-			wish: tenant.NetworkRequest{NamespaceLabels: map[string]string{"team": "blue"}}, want: "vlan/ens4/5"},
-		"NetworkID": {reason: "The netadmin's name for the type.", configs: []tenant.Config{config(t, "a", plugin)}, want: "vlan/ens4/1 shared"},
-		"Plugin": {reason: "A plugin that networkIds permits.", configs: []tenant.Config{config(t, "a", plugin)},
-			wish: tenant.NetworkRequest{Type: "flannel"}, want: "type/flannel/1 flan"},
-		"OtherPlugin": {reason: "A tenant does not choose what root executes.", configs: []tenant.Config{config(t, "a", plugin)},
-			wish: tenant.NetworkRequest{Type: "bridge"}, refused: []string{"spec.NetworkType", "bridge", "networkIds"}},
-		"PluginDevice": {reason: "It would read it from a template.", configs: []tenant.Config{config(t, "a", plugin)},
-			wish: tenant.NetworkRequest{Type: "flannel", Device: "ens4"}, refused: []string{"spec.Options.host_device", "leave it out"}},
-		"Tie": {reason: "Two answers to one question.", configs: []tenant.Config{config(t, "a", blue), config(t, "b", blue2)},
-			wish: tenant.NetworkRequest{Type: "flannel", NamespaceLabels: map[string]string{"team": "blue"}}, refused: []string{"TenantConfigs a and b", "blue", "azure"}},
+		"Unknown": {reason: "The TenantConfig does not have the device.", configs: []tenant.Config{config(t, "a", two)},
+			request: tenant.NetworkRequest{Device: "ens9"}, refused: []string{"spec.Options.host_device", "ens9", "use ens4, ens5, ens6"}},
+		"PoolAsDevice": {reason: "A device pool is not a NIC.", configs: []tenant.Config{config(t, "a", pools)},
+			request: tenant.NetworkRequest{Device: "a.b/c"}, refused: []string{"spec.Options.host_device", "use ens4"}},
+		"SRIOV": {reason: "A virtual function can have a VLAN and no VXLAN.", configs: []tenant.Config{config(t, "a", pools)},
+			request: tenant.NetworkRequest{Type: "sriov"}, want: "vlan/a.b/c/7"},
+		"SRIOVWithout": {reason: "SR-IOV needs a device pool.", configs: []tenant.Config{config(t, "a", two)},
+			request: tenant.NetworkRequest{Type: "sriov"}, refused: []string{"spec.NetworkType", "device pool"}},
+		"UnknownPool": {reason: "The TenantConfig does not have the pool.", configs: []tenant.Config{config(t, "a", pools)},
+			request: tenant.NetworkRequest{Type: "sriov", DevicePool: "a.b/z"}, refused: []string{"spec.Options.device_pool", "a.b/c"}},
+		"NoConfig": {reason: "There is no TenantConfig.", request: tenant.NetworkRequest{Namespace: "red"}, refused: []string{"metadata.namespace", "red", "TenantConfig"}},
+		"NotMine":  {reason: "The only TenantConfig is for other namespaces.", configs: []tenant.Config{config(t, "a", blue)}, refused: []string{"TenantConfig"}},
+		"Mine": {reason: "The namespace's labels match the selector.", configs: []tenant.Config{config(t, "a", blue)},
+			request: tenant.NetworkRequest{NamespaceLabels: map[string]string{"team": "blue"}}, want: "nic/ens7/1"},
+		"Merged": {reason: "Both TenantConfigs are for the namespace.", configs: []tenant.Config{config(t, "a", blue), config(t, "b", two)},
+			request: tenant.NetworkRequest{NamespaceLabels: map[string]string{"team": "blue"}}, want: "vlan/ens4/5"},
+		"NetworkID": {reason: "networkIds has a NetworkID for the type.", configs: []tenant.Config{config(t, "a", plugin)}, want: "vlan/ens4/1 shared"},
+		"Plugin": {reason: "networkIds permits the plugin.", configs: []tenant.Config{config(t, "a", plugin)},
+			request: tenant.NetworkRequest{Type: "flannel"}, want: "type/flannel/1 flan"},
+		"OtherPlugin": {reason: "A tenant must not choose a plugin, which root executes.", configs: []tenant.Config{config(t, "a", plugin)},
+			request: tenant.NetworkRequest{Type: "bridge"}, refused: []string{"spec.NetworkType", "bridge", "networkIds"}},
+		"PluginDevice": {reason: "A plugin finds its device itself.", configs: []tenant.Config{config(t, "a", plugin)},
+			request: tenant.NetworkRequest{Type: "flannel", Device: "ens4"}, refused: []string{"spec.Options.host_device", "leave it out"}},
+		"Tie": {reason: "Two TenantConfigs have different NetworkIDs.", configs: []tenant.Config{config(t, "a", blue), config(t, "b", blue2)},
+			request: tenant.NetworkRequest{Type: "flannel", NamespaceLabels: map[string]string{"team": "blue"}}, refused: []string{"TenantConfigs a and b", "blue", "azure"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if tc.wish.Type == "" {
-				tc.wish.Type = v1.TypeIPVLAN
+			if tc.request.Type == "" {
+				tc.request.Type = v1.TypeIPVLAN
 			}
-			got, err := tenant.ChooseSlot(tc.wish, tc.configs, func(p network.TenantSlot) bool { return tc.taken[p] })
+			got, err := tenant.ChooseSlot(tc.request, tc.configs, func(p network.TenantSlot) bool { return tc.taken[p] })
 			checkRefusal(t, tc.reason, err, tc.refused)
 			if err != nil {
 				return
 			}
 			if text := strings.TrimSpace(got.Slot.String() + " " + got.NetworkID); text != tc.want {
-				t.Errorf("%s\nChoose: got %q, want %q", tc.reason, text, tc.want)
+				t.Errorf("%s\nChooseSlot: got %q, want %q", tc.reason, text, tc.want)
 			}
 			if !tenant.ContainsSlot(got.Config.TenantConfig, got.Slot) {
-				t.Errorf("Offers(%s): false for what was chosen", got.Slot)
+				t.Errorf("ContainsSlot(%s): got false for the chosen slot", got.Slot)
 			}
 		})
 	}
@@ -110,11 +110,11 @@ func TestChooseSlot(t *testing.T) {
 func checkRefusal(t *testing.T, reason string, err error, parts []string) {
 	t.Helper()
 	if (err != nil) != (parts != nil) || err != nil && !errors.Is(err, network.ErrInvalid) {
-		t.Fatalf("%s\ngot %v, want a refusal that says %q", reason, err, parts)
+		t.Fatalf("%s\ngot %v, want an error with %q", reason, err, parts)
 	}
 	for _, part := range parts {
 		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%s\ngot %q, want it to say %q", reason, err, part)
+			t.Errorf("%s\ngot %q, want %q in it", reason, err, part)
 		}
 	}
 }
@@ -132,12 +132,12 @@ func BenchmarkChoose(b *testing.B) {
 	}
 }
 
-func BenchmarkParseBook(b *testing.B) {
-	book := tenant.NewReservations()
+func BenchmarkParseReservations(b *testing.B) {
+	reservations := tenant.NewReservations()
 	for i := range 5000 {
-		reserve(b, book, network.TenantSlot{Kind: network.SlotVXLAN, Device: "ens4", ID: i + 1})
+		reserve(b, reservations, network.TenantSlot{Kind: network.SlotVXLAN, Device: "ens4", ID: i + 1})
 	}
-	texts := book.Encode()
+	texts := reservations.Encode()
 	for b.Loop() {
 		if _, err := tenant.ParseReservations(texts); err != nil {
 			b.Fatal(err)

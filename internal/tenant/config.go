@@ -12,7 +12,7 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// Config is a TenantConfig with what is reserved of it.
+// Config is a TenantConfig with its reservations.
 type Config struct {
 	*network.TenantConfig
 	*Reservations
@@ -25,7 +25,7 @@ func configsFor(configs []Config, labels map[string]string) []Config {
 	return mine
 }
 
-// ContainsSlot reports whether the TenantConfig has a place to give, reserved or not.
+// ContainsSlot reports whether the TenantConfig has the slot, reserved or not.
 func ContainsSlot(t *network.TenantConfig, p network.TenantSlot) bool {
 	if p.Kind == network.SlotPlugin {
 		_, ok := t.NetworkIDs[p.Device]
@@ -44,7 +44,7 @@ func ContainsSlot(t *network.TenantConfig, p network.TenantSlot) bool {
 	return false
 }
 
-// CheckUpdate checks that a changed TenantConfig still has all that is reserved of it.
+// CheckUpdate checks that a changed TenantConfig still has all reserved slots.
 // The error is a *network.InvalidError that names one network and the count.
 func CheckUpdate(changed *network.TenantConfig, b *Reservations) error {
 	var first Reservation
@@ -62,7 +62,7 @@ func CheckUpdate(changed *network.TenantConfig, b *Reservations) error {
 		return nil
 	}
 	return invalidError(fieldPathOf(first.Slot), first.Slot.String(),
-		"is taken away, and TenantNetwork %s uses it%s: delete the networks first, or keep it", first.Owner, andMore(count))
+		"must not be removed, because TenantNetwork %s uses it%s: delete the networks first, or keep it", first.Owner, andMore(count))
 }
 
 func fieldPathOf(p network.TenantSlot) *field.Path {
@@ -72,11 +72,11 @@ func fieldPathOf(p network.TenantSlot) *field.Path {
 	return field.NewPath("hostDevices")
 }
 
-// CheckDelete checks that nothing is reserved of a TenantConfig.
+// CheckDelete checks that a TenantConfig has no reservations.
 func CheckDelete(name string, b *Reservations) error {
 	for r := range b.All() {
 		return invalidError(field.NewPath("metadata", "name"), name,
-			"TenantNetwork %s draws %s from it%s: delete the networks first", r.Owner, r.Slot, andMore(b.Len()))
+			"must have no reservations for a deletion, and TenantNetwork %s has %s%s: delete the networks first", r.Owner, r.Slot, andMore(b.Len()))
 	}
 	return nil
 }
@@ -88,9 +88,8 @@ func andMore(count int) string {
 	return fmt.Sprintf(" (and %d more)", count-1)
 }
 
-// CheckOverlap says why two TenantConfigs cannot stand beside each other: they would
-// give one ID to two tenants, or one namespace two answers. Networks share a
-// device without IDs anyway.
+// CheckOverlap checks that two TenantConfigs do not give one ID to two networks, or two NetworkIDs for
+// one type to a namespace. Devices without IDs may be in both, because networks share them.
 func CheckOverlap(a, b *network.TenantConfig) error {
 	for i, d := range a.Devices {
 		for _, o := range b.Devices {
@@ -100,7 +99,7 @@ func CheckOverlap(a, b *network.TenantConfig) error {
 					ranges = d.VXLANs
 				}
 				return invalidError(field.NewPath("hostDevices").Index(i).Child("vniRange"), ranges.String(),
-					"of %s overlaps that of %s in TenantConfig %s, and an ID belongs to one of them: use disjoint ranges", d.Name, o.Name, b.Name)
+					"of %s must not overlap that of %s in TenantConfig %s, because an ID belongs to one of them: use disjoint ranges", d.Name, o.Name, b.Name)
 			}
 		}
 	}
@@ -110,14 +109,14 @@ func CheckOverlap(a, b *network.TenantConfig) error {
 	for t, id := range a.NetworkIDs {
 		if other, ok := b.NetworkIDs[t]; ok && other != id {
 			return invalidError(field.NewPath("networkIds").Key(t), id,
-				"is %q in TenantConfig %s, which is for the same namespaces: use the same, or another namespaceSelector", other, b.Name)
+				"must be %q as in TenantConfig %s, which is for the same namespaces: use the same, or another namespaceSelector", other, b.Name)
 		}
 	}
 	return nil
 }
 
-// selectSameNamespaces reports whether two TenantConfigs are certainly for a namespace in common.
-// That of two different selectors depends on the namespaces: Choose finds out.
+// selectSameNamespaces reports whether two TenantConfigs always have a namespace in common. With two
+// different selectors it depends on the namespaces: ChooseSlot returns an error then.
 func selectSameNamespaces(a, b *network.TenantConfig) bool {
 	return a.Selector == nil || b.Selector == nil || a.Selector.String() == b.Selector.String()
 }

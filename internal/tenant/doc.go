@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tenant is the arithmetic of TenantConfigs: which of them is for a
-// namespace, which device and virtual network ID a TenantNetwork gets, who has
-// what, and what of a TenantConfig cannot be taken away.
+// Package tenant computes the assignments of TenantConfigs: the TenantConfigs of a namespace, the device
+// and VNI of a TenantNetwork, the reservations, and the changes of a TenantConfig that its reservations
+// allow.
 //
-// It is pure: package controller/internal/reserve stores what is decided here.
+// The package is pure. Package controller/internal/reserve stores the reservations.
 package tenant

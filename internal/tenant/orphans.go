@@ -4,19 +4,19 @@ package tenant
 
 import "time"
 
-// GracePeriod is how long a reservation may be without a network: the API server ends a
-// creation after a minute, so what is not there by then never comes.
+// GracePeriod is the time for which a reservation may be without a network. The API server ends a
+// creation after a minute: a network that is not stored by then never will be.
 const GracePeriod = time.Minute
 
-// OrphanDetector finds reservations that belong to nobody. It remembers what it saw, so
-// that a deleted network's place is free at once and one that is being created is
-// not. The zero value is ready. It is not safe for concurrent use.
+// OrphanDetector finds reservations without a network. It remembers the networks that it has seen, so
+// that the slot of a deleted network is released at once, and that of a network in creation is not. The
+// zero value is ready to use. It is not safe for concurrent use.
 type OrphanDetector struct {
 	seen    map[string]bool
 	missing map[string]time.Time
 }
 
-// MarkSeen notes that a network with the token was there.
+// MarkSeen records that a network with the token has existed.
 func (s *OrphanDetector) MarkSeen(token string) {
 	if s.seen == nil {
 		s.seen = map[string]bool{}
@@ -24,10 +24,10 @@ func (s *OrphanDetector) MarkSeen(token string) {
 	s.seen[token] = true
 }
 
-// Orphans returns the tokens to release, given all tokens that are reserved, those
-// that networks have, and the time.
+// Orphans returns the tokens to release. Reserved has all reserved tokens, and alive has those of
+// networks that exist.
 func (s *OrphanDetector) Orphans(now time.Time, reserved, alive map[string]bool) []string {
-	var gone []string
+	var orphans []string
 	seen, missing := map[string]bool{}, map[string]time.Time{}
 	for token := range reserved {
 		if alive[token] {
@@ -40,19 +40,18 @@ func (s *OrphanDetector) Orphans(now time.Time, reserved, alive map[string]bool)
 		}
 		missing[token] = since
 		if s.seen[token] || now.Sub(since) >= GracePeriod {
-			gone = append(gone, token)
+			orphans = append(orphans, token)
 			seen[token] = s.seen[token]
 		}
 	}
 	s.seen, s.missing = seen, missing
-	return gone
+	return orphans
 }
 
-// Postpone says that a token that is to be released is kept for now: Next does not ask for it
-// at once.
+// Postpone keeps a token that Orphans has returned: NextCheck does not request a check for it at once.
 func (s *OrphanDetector) Postpone(now time.Time, token string) { s.missing[token] = now }
 
-// NextCheck says when to look again although nothing has changed; false for never.
+// NextCheck returns the time until the next check without a change, and false if none is needed.
 func (s *OrphanDetector) NextCheck(now time.Time) (time.Duration, bool) {
 	if len(s.missing) == 0 {
 		return 0, false

@@ -12,14 +12,14 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// pageIDs is how many IDs are in a page: one word of the bitmap, and about 2 KiB
-// of text when all are in use.
+// pageIDs is the number of IDs in a page: one word of the bitmap, and about 2 KiB of text if all are in
+// use.
 const pageIDs = 64
 
-// pool is what the IDs of a page are of.
+// pool is a kind and a device with IDs of their own.
 type pool struct{ kind, device string }
 
-// pageKey names a page: the IDs from number*pageIDs on.
+// pageKey identifies a page: the pageIDs IDs from number*pageIDs on.
 type pageKey struct {
 	pool
 
@@ -33,13 +33,13 @@ func keyOf(p network.TenantSlot) pageKey {
 // String returns kind/device/number, as in the status.
 func (k pageKey) String() string { return k.kind + "/" + k.device + "/" + strconv.Itoa(k.number) }
 
-// parseKey reads what String writes. Every page's number is also an ID, but for
-// 0, so that a place's rules are a page's.
+// parseKey parses the format of pageKey.String. Every page number except 0 is also a valid ID, so that the
+// rules of slots apply.
 func parseKey(text string) (pageKey, error) {
 	at := strings.LastIndexByte(text, '/')
 	number, err := strconv.Atoi(text[at+1:])
 	if at < 0 || err != nil || number < 0 || strconv.Itoa(number) != text[at+1:] {
-		return pageKey{}, fmt.Errorf("parse page %.100q: want kind/device/number", text)
+		return pageKey{}, fmt.Errorf("parse page %.100q: must be kind/device/number", text)
 	}
 	p, err := network.ParseTenantSlot(text[:at] + "/" + strconv.Itoa(max(number, 1)))
 	if err != nil {
@@ -48,39 +48,39 @@ func parseKey(text string) (pageKey, error) {
 	return pageKey{pool{p.Kind, p.Device}, number}, nil
 }
 
-// page is who has which IDs.
+// page has the owners of its IDs.
 type page struct {
 	used   uint64
 	owners [pageIDs]Owner
-	// text is what the page was read from, empty once it has changed.
+	// text is the encoded page, empty after a change.
 	text string
 }
 
-// parsePage reads "1000 ns/name token, 1003 …": IDs in order.
+// parsePage parses "1000 ns/name token, 1003 …", with the IDs in ascending order.
 func parsePage(key pageKey, text string) (*page, error) {
 	p := &page{text: text}
 	last := -1
 	for entry := range strings.SplitSeq(text, ", ") {
 		number, owner, _ := strings.Cut(entry, " ")
-		place, err := network.ParseTenantSlot(key.kind + "/" + key.device + "/" + number)
+		slot, err := network.ParseTenantSlot(key.kind + "/" + key.device + "/" + number)
 		if err != nil {
 			return nil, err
 		}
-		if keyOf(place) != key || place.ID <= last {
-			return nil, fmt.Errorf("ID %d is not in page %s, or not in order", place.ID, key)
+		if keyOf(slot) != key || slot.ID <= last {
+			return nil, fmt.Errorf("ID %d must be in page %s, and in ascending order", slot.ID, key)
 		}
 		o, err := parseOwner(owner)
 		if err != nil {
-			return nil, fmt.Errorf("ID %d: %w", place.ID, err)
+			return nil, fmt.Errorf("ID %d: %w", slot.ID, err)
 		}
-		last = place.ID
-		p.set(place.ID, o)
+		last = slot.ID
+		p.set(slot.ID, o)
 	}
 	p.text = text
 	return p, nil
 }
 
-// encode returns what parsePage reads.
+// encode returns the format that parsePage parses.
 func (p *page) encode(number int) string {
 	if p.text != "" {
 		return p.text
@@ -101,8 +101,8 @@ func (p *page) all(key pageKey) iter.Seq[Reservation] {
 	return func(yield func(Reservation) bool) {
 		for word := p.used; word != 0; word &= word - 1 {
 			bit := bits.TrailingZeros64(word)
-			place := network.TenantSlot{Kind: key.kind, Device: key.device, ID: key.number*pageIDs + bit}
-			if !yield(Reservation{Slot: place, Owner: p.owners[bit]}) {
+			slot := network.TenantSlot{Kind: key.kind, Device: key.device, ID: key.number*pageIDs + bit}
+			if !yield(Reservation{Slot: slot, Owner: p.owners[bit]}) {
 				return
 			}
 		}

@@ -16,15 +16,15 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// Reservation says who has a place.
+// Reservation is a slot and its owner.
 type Reservation struct {
 	// Slot is the part of the TenantConfig.
 	Slot network.TenantSlot
-	// Owner has it.
+	// Owner is the network with the slot.
 	Owner Owner
 }
 
-// checkRoundTrip checks that the texts of a reservation are read as what they were made of.
+// checkRoundTrip checks that parsing the encoded reservation returns the same reservation.
 func (r Reservation) checkRoundTrip() error {
 	p, err := network.ParseTenantSlot(r.Slot.String())
 	if err != nil {
@@ -35,24 +35,24 @@ func (r Reservation) checkRoundTrip() error {
 		return err
 	}
 	if p != r.Slot || o != r.Owner {
-		return fmt.Errorf("it would be read as %s for %s", p, o)
+		return fmt.Errorf("must be the same after encoding: got %s for %s", p, o)
 	}
 	return nil
 }
 
-// Owner is the TenantNetwork that has a place.
+// Owner is the TenantNetwork with a slot.
 type Owner struct {
-	// Namespace and Name of the TenantNetwork. The name ends in "*" when the API
-	// server was to generate it: it did not say which at the time.
+	// Namespace and Name of the TenantNetwork. The name ends in "*" if the API server generates it: at
+	// admission the generated part is unknown.
 	Namespace, Name string
-	// Token is in the network's annotation too. It alone tells owners apart.
+	// Token identifies the owner. It is in the network's annotation too.
 	Token string
 }
 
 // String returns namespace/name.
 func (o Owner) String() string { return o.Namespace + "/" + o.Name }
 
-// encode is what parseOwner reads.
+// encode returns the format that parseOwner parses.
 func (o Owner) encode() string { return o.String() + " " + o.Token }
 
 var (
@@ -60,35 +60,35 @@ var (
 	ownerToken = regexp.MustCompile(`^[0-9a-f]{16}$`)
 )
 
-// parseOwner reads "namespace/name token".
+// parseOwner parses "namespace/name token".
 func parseOwner(text string) (Owner, error) {
 	name, token, _ := strings.Cut(text, " ")
 	if !ownerName.MatchString(name) || !ownerToken.MatchString(token) {
-		return Owner{}, fmt.Errorf("parse owner %.100q: want namespace/name and a token of 16 hexadecimal digits", text)
+		return Owner{}, fmt.Errorf("parse owner %.100q: must be namespace/name and a token of 16 hexadecimal digits", text)
 	}
 	namespace, name, _ := strings.Cut(name, "/")
 	return Owner{Namespace: namespace, Name: name, Token: token}, nil
 }
 
-// ErrSlotTaken says that another network has the place.
-var ErrSlotTaken = errors.New("place is taken")
+// ErrSlotTaken means that another network has the slot.
+var ErrSlotTaken = errors.New("slot is taken")
 
-// Reservations is what is reserved of a TenantConfig. It is not safe for concurrent use.
+// Reservations are the reservations of a TenantConfig. It is not safe for concurrent use.
 type Reservations struct {
 	pages  map[pageKey]*page
 	tokens map[string]network.TenantSlot
 	used   map[pool]int
 }
 
-// NewReservations returns a book without reservations.
+// NewReservations returns an empty set of reservations.
 func NewReservations() *Reservations {
 	return &Reservations{pages: map[pageKey]*page{}, tokens: map[string]network.TenantSlot{}, used: map[pool]int{}}
 }
 
-// ParseReservations reads status.reservations of a TenantConfig. It refuses what Encode
-// does not write, naming the page.
+// ParseReservations parses status.reservations of a TenantConfig. It rejects all that Encode does not
+// write, with the name of the page.
 func ParseReservations(texts map[string]string) (*Reservations, error) {
-	b := NewReservations()
+	rs := NewReservations()
 	for name, text := range texts {
 		key, err := parseKey(name)
 		if err != nil {
@@ -98,100 +98,100 @@ func ParseReservations(texts map[string]string) (*Reservations, error) {
 		if err != nil {
 			return nil, fmt.Errorf("parse page %s: %w", name, err)
 		}
-		b.pages[key] = p
-		b.used[key.pool] += bits.OnesCount64(p.used)
+		rs.pages[key] = p
+		rs.used[key.pool] += bits.OnesCount64(p.used)
 		for r := range p.all(key) {
-			if at, twice := b.tokens[r.Owner.Token]; twice {
-				return nil, fmt.Errorf("parse page %s: %s has %s and %s", name, r.Owner, at, r.Slot)
+			if at, twice := rs.tokens[r.Owner.Token]; twice {
+				return nil, fmt.Errorf("parse page %s: an owner must have one slot, and %s has %s and %s", name, r.Owner, at, r.Slot)
 			}
-			b.tokens[r.Owner.Token] = r.Slot
+			rs.tokens[r.Owner.Token] = r.Slot
 		}
 	}
-	return b, nil
+	return rs, nil
 }
 
-// Encode returns what ParseBook reads. Equal books give equal texts.
-func (b *Reservations) Encode() map[string]string {
-	texts := make(map[string]string, len(b.pages))
-	for key, p := range b.pages {
+// Encode returns the format that ParseReservations parses. Equal reservations have equal texts.
+func (rs *Reservations) Encode() map[string]string {
+	texts := make(map[string]string, len(rs.pages))
+	for key, p := range rs.pages {
 		texts[key.String()] = p.encode(key.number)
 	}
 	return texts
 }
 
-// Add reserves a place, or returns ErrTaken with the name of who has it. The same
-// token at the same place is no error. It refuses what ParseBook would not read back:
-// one such entry would make a TenantConfig unreadable for everybody.
-func (b *Reservations) Add(r Reservation) error {
+// Add reserves a slot, or returns ErrSlotTaken with the name of the owner. It is idempotent for the same
+// token. It rejects a reservation that ParseReservations would not parse, because one such entry would
+// make all reservations of the TenantConfig unreadable.
+func (rs *Reservations) Add(r Reservation) error {
 	if err := r.checkRoundTrip(); err != nil {
 		return fmt.Errorf("reserve %.100s for %.100q: %w", r.Slot, r.Owner, err)
 	}
-	if o, taken := b.OwnerAt(r.Slot); taken {
+	if o, taken := rs.OwnerAt(r.Slot); taken {
 		if o.Token == r.Owner.Token {
 			return nil
 		}
 		return fmt.Errorf("reserve %s for %s: %w by %s", r.Slot, r.Owner, ErrSlotTaken, o)
 	}
-	if at, has := b.tokens[r.Owner.Token]; has {
-		return fmt.Errorf("reserve %s for %s: it has %s already", r.Slot, r.Owner, at)
+	if at, has := rs.tokens[r.Owner.Token]; has {
+		return fmt.Errorf("reserve %s for %s: an owner must have one slot, and it has %s", r.Slot, r.Owner, at)
 	}
 	key := keyOf(r.Slot)
-	p := b.pages[key]
+	p := rs.pages[key]
 	if p == nil {
 		p = &page{}
-		b.pages[key] = p
+		rs.pages[key] = p
 	}
 	p.set(r.Slot.ID, r.Owner)
-	b.tokens[r.Owner.Token] = r.Slot
-	b.used[key.pool]++
+	rs.tokens[r.Owner.Token] = r.Slot
+	rs.used[key.pool]++
 	return nil
 }
 
-// Remove frees the place of a token and reports whether it had one.
-func (b *Reservations) Remove(token string) bool {
-	place, ok := b.tokens[token]
+// Remove releases the slot of a token and reports whether it had one.
+func (rs *Reservations) Remove(token string) bool {
+	slot, ok := rs.tokens[token]
 	if !ok {
 		return false
 	}
-	key := keyOf(place)
-	b.pages[key].clear(place.ID)
-	if b.pages[key].used == 0 {
-		delete(b.pages, key)
+	key := keyOf(slot)
+	rs.pages[key].clear(slot.ID)
+	if rs.pages[key].used == 0 {
+		delete(rs.pages, key)
 	}
-	delete(b.tokens, token)
-	b.used[key.pool]--
+	delete(rs.tokens, token)
+	rs.used[key.pool]--
 	return true
 }
 
-// OwnerAt returns who has a place.
-func (b *Reservations) OwnerAt(p network.TenantSlot) (Owner, bool) {
-	pg := b.pages[keyOf(p)]
+// OwnerAt returns the owner of a slot.
+func (rs *Reservations) OwnerAt(p network.TenantSlot) (Owner, bool) {
+	pg := rs.pages[keyOf(p)]
 	if pg == nil || pg.used>>(p.ID%pageIDs)&1 == 0 {
 		return Owner{}, false
 	}
 	return pg.owners[p.ID%pageIDs], true
 }
 
-// SlotOf returns the place of a token.
-func (b *Reservations) SlotOf(token string) (network.TenantSlot, bool) {
-	p, ok := b.tokens[token]
+// SlotOf returns the slot of a token.
+func (rs *Reservations) SlotOf(token string) (network.TenantSlot, bool) {
+	p, ok := rs.tokens[token]
 	return p, ok
 }
 
 // Len counts the reservations.
-func (b *Reservations) Len() int { return len(b.tokens) }
+func (rs *Reservations) Len() int { return len(rs.tokens) }
 
 // Used counts the reservations of a kind on a device.
-func (b *Reservations) Used(kind, device string) int { return b.used[pool{kind, device}] }
+func (rs *Reservations) Used(kind, device string) int { return rs.used[pool{kind, device}] }
 
-// All returns the reservations by kind, device and ID.
-func (b *Reservations) All() iter.Seq[Reservation] {
-	keys := slices.SortedFunc(maps.Keys(b.pages), func(x, y pageKey) int {
+// All returns the reservations ordered by kind, device and ID.
+func (rs *Reservations) All() iter.Seq[Reservation] {
+	keys := slices.SortedFunc(maps.Keys(rs.pages), func(x, y pageKey) int {
 		return cmp.Or(cmp.Compare(x.kind, y.kind), cmp.Compare(x.device, y.device), cmp.Compare(x.number, y.number))
 	})
 	return func(yield func(Reservation) bool) {
 		for _, key := range keys {
-			for r := range b.pages[key].all(key) {
+			for r := range rs.pages[key].all(key) {
 				if !yield(r) {
 					return
 				}
@@ -200,38 +200,38 @@ func (b *Reservations) All() iter.Seq[Reservation] {
 	}
 }
 
-// lowestFree returns the lowest ID of the ranges that is not in use and that skip does
-// not refuse. Full pages cost one comparison each.
-func (b *Reservations) lowestFree(kind, device string, ranges network.VNIRanges, skip func(network.TenantSlot) bool) (network.TenantSlot, bool) {
+// lowestFree returns the slot with the lowest ID of the ranges that is not in use and not skipped. Full
+// pages cost one comparison each.
+func (rs *Reservations) lowestFree(kind, device string, ranges network.VNIRanges, skip func(network.TenantSlot) bool) (network.TenantSlot, bool) {
 	lowest, found := network.TenantSlot{}, false
 	for _, r := range ranges {
 		last := r.Last
 		if found {
 			last = min(last, lowest.ID-1)
 		}
-		if p, ok := b.lowestFreeIn(pool{kind, device}, r.First, last, skip); ok {
+		if p, ok := rs.lowestFreeIn(pool{kind, device}, r.First, last, skip); ok {
 			lowest, found = p, true
 		}
 	}
 	return lowest, found
 }
 
-func (b *Reservations) lowestFreeIn(in pool, first, last int, skip func(network.TenantSlot) bool) (network.TenantSlot, bool) {
+func (rs *Reservations) lowestFreeIn(in pool, first, last int, skip func(network.TenantSlot) bool) (network.TenantSlot, bool) {
 	for number := first / pageIDs; number <= last/pageIDs; number++ {
-		open := ^uint64(0)
-		if p := b.pages[pageKey{in, number}]; p != nil {
-			open = ^p.used
+		free := ^uint64(0)
+		if p := rs.pages[pageKey{in, number}]; p != nil {
+			free = ^p.used
 		}
 		if number == first/pageIDs {
-			open &^= 1<<(first%pageIDs) - 1
+			free &^= 1<<(first%pageIDs) - 1
 		}
-		for ; open != 0; open &= open - 1 {
-			place := network.TenantSlot{Kind: in.kind, Device: in.device, ID: number*pageIDs + bits.TrailingZeros64(open)}
-			if place.ID > last {
+		for ; free != 0; free &= free - 1 {
+			slot := network.TenantSlot{Kind: in.kind, Device: in.device, ID: number*pageIDs + bits.TrailingZeros64(free)}
+			if slot.ID > last {
 				return network.TenantSlot{}, false
 			}
-			if skip == nil || !skip(place) {
-				return place, true
+			if skip == nil || !skip(slot) {
+				return slot, true
 			}
 		}
 	}

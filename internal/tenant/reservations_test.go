@@ -25,9 +25,9 @@ func vlan(id int) network.TenantSlot {
 	return network.TenantSlot{Kind: network.SlotVLAN, Device: "ens4", ID: id}
 }
 
-func reserve(tb testing.TB, b *tenant.Reservations, places ...network.TenantSlot) {
+func reserve(tb testing.TB, b *tenant.Reservations, slots ...network.TenantSlot) {
 	tb.Helper()
-	for _, p := range places {
+	for _, p := range slots {
 		if err := b.Add(tenant.Reservation{Slot: p, Owner: owner(b.Len() + 1)}); err != nil {
 			tb.Fatal(err)
 		}
@@ -52,31 +52,30 @@ func TestReservationsText(t *testing.T) {
 func TestParseReservationsRejects(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct{ reason, key, text, want string }{
-		"Key":       {"no page", "vlan/ens4", "1 a/b 0000000000000001", "kind/device/number"},
-		"Kind":      {"no such kind", "gre/ens4/0", "1 a/b 0000000000000001", "gre"},
-		"Negative":  {"a page has no sign", "vlan/ens4/-1", "1 a/b 0000000000000001", "number"},
-		"Elsewhere": {"an ID of another page", "vlan/ens4/0", "64 a/b 0000000000000001", "not in page"},
-		"Order":     {"one way of writing", "vlan/ens4/0", "2 a/b 0000000000000001, 1 a/b 0000000000000002", "order"},
-		"Twice":     {"one owner per ID", "vlan/ens4/0", "1 a/b 0000000000000001, 1 a/b 0000000000000002", "order"},
-		"TwoPlaces": {"one ID per owner", "vlan/ens4/0", "1 a/b 0000000000000001, 2 a/b 0000000000000001", "vlan/ens4/1 and vlan/ens4/2"},
-		"Owner":     {"no namespace", "vlan/ens4/0", "1 b 0000000000000001", "namespace/name"},
-		"Token":     {"no token", "vlan/ens4/0", "1 a/b", "16 hexadecimal digits"},
-		"HighID":    {"no such VLAN", "vlan/ens4/63", "4095 a/b 0000000000000001", "4094"},
-		"Empty":     {"an empty page is left out", "vlan/ens4/0", "", "ID"},
+		"Key":       {"the page number is missing", "vlan/ens4", "1 a/b 0000000000000001", "kind/device/number"},
+		"Kind":      {"the kind does not exist", "gre/ens4/0", "1 a/b 0000000000000001", "gre"},
+		"Negative":  {"a page number is not negative", "vlan/ens4/-1", "1 a/b 0000000000000001", "number"},
+		"Elsewhere": {"the ID is of another page", "vlan/ens4/0", "64 a/b 0000000000000001", "must be in page"},
+		"Order":     {"the IDs must be in order", "vlan/ens4/0", "2 a/b 0000000000000001, 1 a/b 0000000000000002", "order"},
+		"Twice":     {"an ID has one owner", "vlan/ens4/0", "1 a/b 0000000000000001, 1 a/b 0000000000000002", "order"},
+		"TwoPlaces": {"an owner has one ID", "vlan/ens4/0", "1 a/b 0000000000000001, 2 a/b 0000000000000001", "vlan/ens4/1 and vlan/ens4/2"},
+		"Owner":     {"the namespace is missing", "vlan/ens4/0", "1 b 0000000000000001", "namespace/name"},
+		"Token":     {"the token is missing", "vlan/ens4/0", "1 a/b", "16 hexadecimal digits"},
+		"HighID":    {"the VLAN does not exist", "vlan/ens4/63", "4095 a/b 0000000000000001", "4094"},
+		"Empty":     {"an empty page must be omitted", "vlan/ens4/0", "", "ID"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, err := tenant.ParseReservations(map[string]string{tc.key: tc.text})
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("%s: ParseBook: got %v, want %q", tc.reason, err, tc.want)
+				t.Errorf("%s: ParseReservations: got %v, want %q", tc.reason, err, tc.want)
 			}
 		})
 	}
 }
 
-// A book is a map from places to owners, whatever is done to it, and its text
-// says all of it.
+// Reservations behave as a map from slots to owners, and their encoding is complete.
 func TestReservationsAreAMap(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -107,26 +106,26 @@ func TestReservationsAreAMap(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, book := range map[string]*tenant.Reservations{"made": b, "read": read} {
+		for name, reservations := range map[string]*tenant.Reservations{"original": b, "parsed": read} {
 			got := map[network.TenantSlot]tenant.Owner{}
-			for r := range book.All() {
+			for r := range reservations.All() {
 				got[r.Slot] = r.Owner
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Fatalf("%s book: -want +got\n%s", name, diff)
+				t.Fatalf("%s reservations: -want +got\n%s", name, diff)
 			}
 			used := 0
 			for _, pool := range slices.Compact(slices.SortedFunc(maps.Keys(want), func(a, b network.TenantSlot) int { return strings.Compare(a.Kind+a.Device, b.Kind+b.Device) })) {
-				used = max(used, book.Used(pool.Kind, pool.Device))
+				used = max(used, reservations.Used(pool.Kind, pool.Device))
 			}
-			if book.Len() != len(want) || used > len(want) {
-				t.Fatalf("%s book: Len %d, most used %d, want %d in all", name, book.Len(), used, len(want))
+			if reservations.Len() != len(want) || used > len(want) {
+				t.Fatalf("%s reservations: Len %d, most used %d, want %d in all", name, reservations.Len(), used, len(want))
 			}
 		}
 	})
 }
 
-func FuzzParseBook(f *testing.F) {
+func FuzzParseReservations(f *testing.F) {
 	f.Add("vlan/ens4/15", "1000 team-a/net1 0000000000000001, 1003 team-a/net2 0000000000000002")
 	f.Add("nic/a.b/c/0", "1 team-a/net-* 0000000000000001")
 	f.Fuzz(func(t *testing.T, key, text string) {
@@ -135,13 +134,13 @@ func FuzzParseBook(f *testing.F) {
 			return
 		}
 		if diff := cmp.Diff(map[string]string{key: text}, b.Encode()); diff != "" {
-			t.Errorf("Encode of what was parsed: -want +got\n%s", diff)
+			t.Errorf("Encode after ParseReservations: -want +got\n%s", diff)
 		}
 	})
 }
 
-// What Add takes, ParseBook reads: whatever a name or a device is, one reservation
-// never makes the others unreadable, nor becomes two.
+// ParseReservations parses all reservations that Add accepts: no name or device makes the others
+// unreadable, or one reservation two.
 func TestAddIsReadable(t *testing.T) {
 	t.Parallel()
 	text := func(good ...string) *rapid.Generator[string] {
@@ -166,35 +165,35 @@ func TestAddIsReadable(t *testing.T) {
 		}
 		read, err := tenant.ParseReservations(b.Encode())
 		if err != nil {
-			t.Fatalf("ParseBook of what Add took: %v", err)
+			t.Fatalf("ParseReservations after Add: %v", err)
 		}
 		got := map[string]tenant.Reservation{}
 		for r := range read.All() {
 			got[r.Owner.Token] = r
 		}
 		if diff := cmp.Diff(taken, got); diff != "" {
-			t.Fatalf("read back: -added +read\n%s", diff)
+			t.Fatalf("parsed again: -added +parsed\n%s", diff)
 		}
 	})
 }
 
-func TestAddRefuses(t *testing.T) {
+func TestAddErrors(t *testing.T) {
 	t.Parallel()
 	const token = "0123456789abcdef"
 	cases := map[string]struct {
 		reason string
 		r      tenant.Reservation
 	}{
-		"Upper":     {"The API server refuses the name, but later.", tenant.Reservation{Slot: vlan(5), Owner: tenant.Owner{Namespace: "red", Name: "Bad", Token: token}}},
-		"Injected":  {"A second entry, of somebody else.", tenant.Reservation{Slot: vlan(5), Owner: tenant.Owner{Namespace: "red", Name: "x " + token + ", 1001 red/y", Token: token}}},
-		"Generated": {"A prefix that can be no name.", tenant.Reservation{Slot: vlan(5), Owner: tenant.Owner{Namespace: "red", Name: "X_*", Token: token}}},
-		"Slash":     {"Whose namespace?", tenant.Reservation{Slot: vlan(5), Owner: tenant.Owner{Namespace: "red/x", Name: "y", Token: token}}},
-		"Newline":   {"A name is one line.", tenant.Reservation{Slot: vlan(5), Owner: tenant.Owner{Namespace: "red", Name: "y\n", Token: token}}},
-		"Nobody":    {"No namespace.", tenant.Reservation{Slot: vlan(5), Owner: tenant.Owner{Name: "y", Token: token}}},
-		"Token":     {"No token.", tenant.Reservation{Slot: vlan(5), Owner: tenant.Owner{Namespace: "red", Name: "y"}}},
-		"ID":        {"No such VLAN.", tenant.Reservation{Slot: vlan(4095), Owner: owner(1)}},
-		"Kind":      {"No such kind.", tenant.Reservation{Slot: network.TenantSlot{Kind: "gre", Device: "ens4", ID: 1}, Owner: owner(1)}},
-		"Device":    {"No device.", tenant.Reservation{Slot: network.TenantSlot{Kind: network.SlotVLAN, ID: 1}, Owner: owner(1)}},
+		"Upper":     {"The name is invalid, which the API server checks after admission.", tenant.Reservation{Slot: vlan(5), Owner: tenant.Owner{Namespace: "red", Name: "Bad", Token: token}}},
+		"Injected":  {"The name would be parsed as a second entry.", tenant.Reservation{Slot: vlan(5), Owner: tenant.Owner{Namespace: "red", Name: "x " + token + ", 1001 red/y", Token: token}}},
+		"Generated": {"The prefix of the generated name is invalid.", tenant.Reservation{Slot: vlan(5), Owner: tenant.Owner{Namespace: "red", Name: "X_*", Token: token}}},
+		"Slash":     {"The namespace is invalid.", tenant.Reservation{Slot: vlan(5), Owner: tenant.Owner{Namespace: "red/x", Name: "y", Token: token}}},
+		"Newline":   {"The name has a newline.", tenant.Reservation{Slot: vlan(5), Owner: tenant.Owner{Namespace: "red", Name: "y\n", Token: token}}},
+		"NoOwner":   {"The namespace is missing.", tenant.Reservation{Slot: vlan(5), Owner: tenant.Owner{Name: "y", Token: token}}},
+		"Token":     {"The token is missing.", tenant.Reservation{Slot: vlan(5), Owner: tenant.Owner{Namespace: "red", Name: "y"}}},
+		"ID":        {"The VLAN does not exist.", tenant.Reservation{Slot: vlan(4095), Owner: owner(1)}},
+		"Kind":      {"The kind does not exist.", tenant.Reservation{Slot: network.TenantSlot{Kind: "gre", Device: "ens4", ID: 1}, Owner: owner(1)}},
+		"Device":    {"The device is missing.", tenant.Reservation{Slot: network.TenantSlot{Kind: network.SlotVLAN, ID: 1}, Owner: owner(1)}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -206,7 +205,7 @@ func TestAddRefuses(t *testing.T) {
 				t.Errorf("%s\nAdd(%v): got no error", tc.reason, tc.r)
 			}
 			if diff := cmp.Diff(before, b.Encode()); diff != "" {
-				t.Errorf("%s\na refusal changed the book: -before +after\n%s", tc.reason, diff)
+				t.Errorf("%s\na failed Add changed the reservations: -before +after\n%s", tc.reason, diff)
 			}
 		})
 	}

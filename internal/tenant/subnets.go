@@ -13,11 +13,10 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// CheckSubnets checks that what a tenant chose for its network lies in a subnet that the
-// namespace's TenantConfigs allow, and in none that the cluster uses itself, unless a
-// TenantConfig permits that. Before is what the network is changed from, nil for a new
-// one: a subnet that stays is not checked again. The error is a *network.InvalidError
-// with both families.
+// CheckSubnets checks that the subnets of a TenantNetwork are in the subnets of the namespace's
+// TenantConfigs, and that they do not overlap ranges that the cluster uses itself, unless a TenantConfig
+// permits it. Before is the network before a change, and nil for a new one: an unchanged subnet is not
+// checked again. The error is a *network.InvalidError with both families.
 func CheckSubnets(n, before *network.Network, namespaceLabels map[string]string, configs []Config, used *network.ClusterRanges) error {
 	var allowed, shared []netip.Prefix
 	for _, c := range configsFor(configs, namespaceLabels) {
@@ -45,7 +44,7 @@ func CheckSubnets(n, before *network.Network, namespaceLabels map[string]string,
 	return &network.InvalidError{Faults: faults}
 }
 
-// subnetRule says why a tenant may not have a subnet, and what it may have.
+// subnetRule returns the rule that a subnet violates, or "".
 func subnetRule(subnet netip.Prefix, allowed, shared []netip.Prefix, used *network.ClusterRanges) string {
 	in := func(outer netip.Prefix) bool {
 		return outer.Bits() <= subnet.Bits() && outer.Contains(subnet.Addr())
@@ -55,13 +54,13 @@ func subnetRule(subnet netip.Prefix, allowed, shared []netip.Prefix, used *netwo
 		for i, p := range allowed {
 			texts[i] = p.String()
 		}
-		return fmt.Sprintf("is outside the subnets that networks of this namespace may have: use a part of %s", strings.Join(texts, ", "))
+		return fmt.Sprintf("must be in the subnets that networks of this namespace may have: use a part of %s", strings.Join(texts, ", "))
 	}
 	if used == nil || slices.ContainsFunc(shared, in) {
 		return ""
 	}
 	if r, overlaps := used.Overlapping(subnet); overlaps {
-		return fmt.Sprintf("overlaps %s: use another subnet, or ask a netadmin to permit it in allowedClusterSubnets", r)
+		return fmt.Sprintf("must not overlap %s: use another subnet, or ask a netadmin to permit it in allowedClusterSubnets", r)
 	}
 	return ""
 }

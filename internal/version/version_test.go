@@ -15,8 +15,7 @@ func TestStringWithoutStamp(t *testing.T) {
 	}
 }
 
-// The path that the Makefile stamps must stay the variable's: the linker
-// ignores a name that does not exist.
+// The Makefile sets this variable by its path, and the linker ignores a name that does not exist.
 func TestStamp(t *testing.T) {
 	t.Parallel()
 	const want = "v1.2.3-stamped"

@@ -9,7 +9,7 @@ import (
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/ipam"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
 // ErrLeak says that a bit is set which nobody covers, and nothing worse: that is what
@@ -20,7 +20,7 @@ var ErrLeak = errors.New("leak")
 // network: each set bit is covered by a node's entry or by a DanmEp, each of
 // these has its bit set, and no two entries have one address, nor an entry and
 // another node's DanmEp.
-func Covered(o *claims.Object, endpoints []claims.Endpoint) error {
+func Covered(o *status.Object, endpoints []status.Endpoint) error {
 	if o.IPAM == nil {
 		return nil
 	}

@@ -11,16 +11,16 @@ import (
 	"sync"
 
 	"github.com/patchbay-cni/patchbay/internal/network"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
-// Fake is a claims.Store in memory that behaves as the API server does: one
+// Fake is a allocator.Store in memory that behaves as the API server does: one
 // version counter, status writes that compare versions, writes without a change
 // that leave the version alone, deletion that waits for the finalizer.
 type Fake struct {
 	mu        sync.Mutex
 	version   int
-	objects   map[network.Ref]*claims.Object
+	objects   map[network.Ref]*status.Object
 	endpoints map[string]endpoint
 	problems  []error
 	writes    int
@@ -29,16 +29,16 @@ type Fake struct {
 
 type endpoint struct {
 	ref network.Ref
-	claims.Endpoint
+	status.Endpoint
 }
 
 // NewFake returns an empty store.
 func NewFake() *Fake {
-	return &Fake{objects: map[network.Ref]*claims.Object{}, endpoints: map[string]endpoint{}}
+	return &Fake{objects: map[network.Ref]*status.Object{}, endpoints: map[string]endpoint{}}
 }
 
-// Get implements claims.Store.
-func (f *Fake) Get(ctx context.Context, ref network.Ref) (*claims.Object, error) {
+// Get implements allocator.Store.
+func (f *Fake) Get(ctx context.Context, ref network.Ref) (*status.Object, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -46,28 +46,28 @@ func (f *Fake) Get(ctx context.Context, ref network.Ref) (*claims.Object, error)
 	}
 	o := f.objects[ref]
 	if o == nil {
-		return nil, fmt.Errorf("get %v: %w", ref, claims.ErrNotFound)
+		return nil, fmt.Errorf("get %v: %w", ref, status.ErrNotFound)
 	}
 	return clone(o), nil
 }
 
-// Update implements claims.Store.
-func (f *Fake) Update(ctx context.Context, obj *claims.Object) (*claims.Object, error) {
-	return f.write(ctx, obj, func(o *claims.Object) {
+// Update implements allocator.Store.
+func (f *Fake) Update(ctx context.Context, obj *status.Object) (*status.Object, error) {
+	return f.write(ctx, obj, func(o *status.Object) {
 		o.IPAM, o.Allocated, o.Capacity = obj.IPAM.DeepCopy(), obj.Allocated, obj.Capacity
 	})
 }
 
-// Protect implements claims.Store.
-func (f *Fake) Protect(ctx context.Context, obj *claims.Object, on bool) (*claims.Object, error) {
+// Protect implements allocator.Store.
+func (f *Fake) Protect(ctx context.Context, obj *status.Object, on bool) (*status.Object, error) {
 	if on && obj.Deleting && !obj.Protected {
 		return nil, fmt.Errorf("protect %v: no new finalizers on an object in deletion", obj.Ref)
 	}
-	return f.write(ctx, obj, func(o *claims.Object) { o.Protected = on })
+	return f.write(ctx, obj, func(o *status.Object) { o.Protected = on })
 }
 
-// Endpoints implements claims.Store.
-func (f *Fake) Endpoints(ctx context.Context, ref network.Ref) ([]claims.Endpoint, error) {
+// Endpoints implements allocator.Store.
+func (f *Fake) Endpoints(ctx context.Context, ref network.Ref) ([]status.Endpoint, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -76,8 +76,8 @@ func (f *Fake) Endpoints(ctx context.Context, ref network.Ref) ([]claims.Endpoin
 	return f.list(ref), nil
 }
 
-func (f *Fake) list(ref network.Ref) []claims.Endpoint {
-	var out []claims.Endpoint
+func (f *Fake) list(ref network.Ref) []status.Endpoint {
+	var out []status.Endpoint
 	for _, name := range slices.Sorted(maps.Keys(f.endpoints)) {
 		if ep := f.endpoints[name]; ep.ref == ref {
 			out = append(out, ep.Endpoint)
@@ -87,7 +87,7 @@ func (f *Fake) list(ref network.Ref) []claims.Endpoint {
 }
 
 // write changes the stored object if it is still the one that obj was read as.
-func (f *Fake) write(ctx context.Context, obj *claims.Object, change func(*claims.Object)) (*claims.Object, error) {
+func (f *Fake) write(ctx context.Context, obj *status.Object, change func(*status.Object)) (*status.Object, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -96,9 +96,9 @@ func (f *Fake) write(ctx context.Context, obj *claims.Object, change func(*claim
 	old := f.objects[obj.Ref]
 	switch {
 	case old == nil:
-		return nil, fmt.Errorf("write %v: %w", obj.Ref, claims.ErrNotFound)
+		return nil, fmt.Errorf("write %v: %w", obj.Ref, status.ErrNotFound)
 	case old.UID != obj.UID, old.ResourceVersion != obj.ResourceVersion:
-		return nil, fmt.Errorf("write %v: %w", obj.Ref, claims.ErrConflict)
+		return nil, fmt.Errorf("write %v: %w", obj.Ref, status.ErrConflict)
 	}
 	o := clone(old)
 	change(o)
@@ -114,7 +114,7 @@ func (f *Fake) write(ctx context.Context, obj *claims.Object, change func(*claim
 }
 
 // put stores an object under a new version and checks it.
-func (f *Fake) put(o *claims.Object) {
+func (f *Fake) put(o *status.Object) {
 	f.version++
 	o.ResourceVersion = strconv.Itoa(f.version)
 	f.objects[o.Ref] = o
@@ -122,7 +122,7 @@ func (f *Fake) put(o *claims.Object) {
 }
 
 // clone copies all of an object but the network, which nobody changes.
-func clone(o *claims.Object) *claims.Object {
+func clone(o *status.Object) *status.Object {
 	c := *o
 	c.IPAM = o.IPAM.DeepCopy()
 	return &c

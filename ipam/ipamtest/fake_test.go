@@ -12,14 +12,15 @@ import (
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/network"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/allocator"
 	"github.com/patchbay-cni/patchbay/ipam/ipamtest"
+	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
 // harness makes the fake look like a cluster.
 type harness struct{ *ipamtest.Fake }
 
-func (h harness) Store() claims.Store { return h.Fake }
+func (h harness) Store() allocator.Store { return h.Fake }
 
 func (h harness) Create(_ *testing.T, ref network.Ref, cidr string) *network.Network {
 	return h.Fake.Create(&network.Network{Ref: ref, V4: &network.Subnet{CIDR: netip.MustParsePrefix(cidr)}})
@@ -27,7 +28,7 @@ func (h harness) Create(_ *testing.T, ref network.Ref, cidr string) *network.Net
 
 func (h harness) Delete(_ *testing.T, ref network.Ref) { h.Fake.Delete(ref) }
 
-func (h harness) AddEndpoint(_ *testing.T, ref network.Ref, ep claims.Endpoint) {
+func (h harness) AddEndpoint(_ *testing.T, ref network.Ref, ep status.Endpoint) {
 	h.Fake.AddEndpoint(ref, ep)
 }
 
@@ -45,25 +46,25 @@ func TestCoveredFinds(t *testing.T) {
 	t.Parallel()
 	bitmap := &v1.AddressBitmap{CIDR: "10.0.0.0/24", Pages: map[string]string{"0": "Ag" + strings.Repeat("A", 169) + "="}}
 	held := func(text string) v1.HeldAddresses { return v1.HeldAddresses{V4: text} }
-	ep := claims.Endpoint{NetworkUID: "u", Node: "n1", V4: netip.MustParseAddr("10.0.0.1")}
+	ep := status.Endpoint{NetworkUID: "u", Node: "n1", V4: netip.MustParseAddr("10.0.0.1")}
 	cases := map[string]struct {
 		reason string
 		held   map[string]v1.HeldAddresses
-		eps    []claims.Endpoint
+		eps    []status.Endpoint
 		want   string
 	}{
 		"Entry":        {"covered by an entry", map[string]v1.HeldAddresses{"n1": held("10.0.0.1")}, nil, ""},
-		"DanmEp":       {"covered by a DanmEp", nil, []claims.Endpoint{ep}, ""},
-		"Both":         {"by both of one node", map[string]v1.HeldAddresses{"n1": held("10.0.0.1")}, []claims.Endpoint{ep}, ""},
+		"DanmEp":       {"covered by a DanmEp", nil, []status.Endpoint{ep}, ""},
+		"Both":         {"by both of one node", map[string]v1.HeldAddresses{"n1": held("10.0.0.1")}, []status.Endpoint{ep}, ""},
 		"Nobody":       {"a bit of nobody", nil, nil, "nobody covers it"},
-		"FormerDanmEp": {"a DanmEp of a former network", nil, []claims.Endpoint{{NetworkUID: "x", V4: ep.V4}}, "nobody covers it"},
-		"TwoNodes":     {"an address of two nodes", map[string]v1.HeldAddresses{"n2": held("10.0.0.1")}, []claims.Endpoint{ep}, "nodes"},
+		"FormerDanmEp": {"a DanmEp of a former network", nil, []status.Endpoint{{NetworkUID: "x", V4: ep.V4}}, "nobody covers it"},
+		"TwoNodes":     {"an address of two nodes", map[string]v1.HeldAddresses{"n2": held("10.0.0.1")}, []status.Endpoint{ep}, "nodes"},
 		"NoBit":        {"an entry without its bit", map[string]v1.HeldAddresses{"n1": held("10.0.0.1-10.0.0.2")}, nil, "10.0.0.2 is covered by node \"n1\", and its bit is not set"},
-		"Unreadable":   {"an entry that is no text", map[string]v1.HeldAddresses{"n1": held("?")}, []claims.Endpoint{ep}, "parse range"},
-		"Endless":      {"an entry of everything", map[string]v1.HeldAddresses{"n1": held("10.0.0.0-10.255.255.255")}, []claims.Endpoint{ep}, "16777216"},
+		"Unreadable":   {"an entry that is no text", map[string]v1.HeldAddresses{"n1": held("?")}, []status.Endpoint{ep}, "parse range"},
+		"Endless":      {"an entry of everything", map[string]v1.HeldAddresses{"n1": held("10.0.0.0-10.255.255.255")}, []status.Endpoint{ep}, "16777216"},
 	}
 	for name, tc := range cases {
-		err := ipamtest.Covered(&claims.Object{UID: "u", IPAM: &v1.IPAMStatus{V4: bitmap, Held: tc.held}}, tc.eps)
+		err := ipamtest.Covered(&status.Object{UID: "u", IPAM: &v1.IPAMStatus{V4: bitmap, Held: tc.held}}, tc.eps)
 		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %s: got %v, want %q", name, tc.reason, err, tc.want)
 		}
@@ -80,7 +81,7 @@ func TestFaulty(t *testing.T) {
 		later   bool
 	}{
 		"Fine":        {ipamtest.Fault{}, nil, true, true},
-		"Conflict":    {ipamtest.Fault{Kind: ipamtest.Conflict}, claims.ErrConflict, false, false},
+		"Conflict":    {ipamtest.Fault{Kind: ipamtest.Conflict}, status.ErrConflict, false, false},
 		"LostRequest": {ipamtest.Fault{Kind: ipamtest.LostRequest}, ipamtest.ErrFault, false, false},
 		"LostReply":   {ipamtest.Fault{Kind: ipamtest.LostReply}, ipamtest.ErrFault, true, true},
 		"Late":        {ipamtest.Fault{Kind: ipamtest.Late, Delay: 50 * time.Millisecond}, ipamtest.ErrFault, false, true},

@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/patchbay-cni/patchbay/internal/network"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/allocator"
+	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
 // ErrFault is what a request ends with whose fault is no conflict.
@@ -41,10 +42,10 @@ type Fault struct {
 	Delay time.Duration
 }
 
-// Op is a method of claims.Store.
+// Op is a method of allocator.Store.
 type Op string
 
-// The methods of claims.Store.
+// The methods of allocator.Store.
 const (
 	OpGet       Op = "Get"
 	OpUpdate    Op = "Update"
@@ -55,7 +56,7 @@ const (
 // Faulty is a store with faults in front of it.
 type Faulty struct {
 	// Store is behind.
-	Store claims.Store
+	Store allocator.Store
 	// Next says what happens to a request; it may be called at any time from
 	// any goroutine.
 	Next func(Op) Fault
@@ -95,30 +96,30 @@ func (f *Faulty) later(delay time.Duration, write func()) {
 	}()
 }
 
-// Get implements claims.Store.
-func (f *Faulty) Get(ctx context.Context, ref network.Ref) (*claims.Object, error) {
-	return through(ctx, f, OpGet, func(ctx context.Context) (*claims.Object, error) {
+// Get implements allocator.Store.
+func (f *Faulty) Get(ctx context.Context, ref network.Ref) (*status.Object, error) {
+	return through(ctx, f, OpGet, func(ctx context.Context) (*status.Object, error) {
 		return f.Store.Get(ctx, ref)
 	})
 }
 
-// Update implements claims.Store.
-func (f *Faulty) Update(ctx context.Context, o *claims.Object) (*claims.Object, error) {
-	return through(ctx, f, OpUpdate, func(ctx context.Context) (*claims.Object, error) {
+// Update implements allocator.Store.
+func (f *Faulty) Update(ctx context.Context, o *status.Object) (*status.Object, error) {
+	return through(ctx, f, OpUpdate, func(ctx context.Context) (*status.Object, error) {
 		return f.Store.Update(ctx, o)
 	})
 }
 
-// Protect implements claims.Store.
-func (f *Faulty) Protect(ctx context.Context, o *claims.Object, on bool) (*claims.Object, error) {
-	return through(ctx, f, OpProtect, func(ctx context.Context) (*claims.Object, error) {
+// Protect implements allocator.Store.
+func (f *Faulty) Protect(ctx context.Context, o *status.Object, on bool) (*status.Object, error) {
+	return through(ctx, f, OpProtect, func(ctx context.Context) (*status.Object, error) {
 		return f.Store.Protect(ctx, o, on)
 	})
 }
 
-// Endpoints implements claims.Store.
-func (f *Faulty) Endpoints(ctx context.Context, ref network.Ref) ([]claims.Endpoint, error) {
-	return through(ctx, f, OpEndpoints, func(ctx context.Context) ([]claims.Endpoint, error) {
+// Endpoints implements allocator.Store.
+func (f *Faulty) Endpoints(ctx context.Context, ref network.Ref) ([]status.Endpoint, error) {
+	return through(ctx, f, OpEndpoints, func(ctx context.Context) ([]status.Endpoint, error) {
 		return f.Store.Endpoints(ctx, ref)
 	})
 }
@@ -140,12 +141,12 @@ func through[T any](ctx context.Context, f *Faulty, op Op, do func(context.Conte
 	}
 	switch {
 	case fault.Kind == Conflict && writes:
-		return none, fmt.Errorf("%s: %w", op, claims.ErrConflict)
+		return none, fmt.Errorf("%s: %w", op, status.ErrConflict)
 	case fault.Kind == Twice && writes:
 		if _, err := do(ctx); err != nil {
 			return none, err
 		}
-		return none, fmt.Errorf("%s: %w", op, claims.ErrConflict)
+		return none, fmt.Errorf("%s: %w", op, status.ErrConflict)
 	case fault.Kind == LostRequest, fault.Kind == Late:
 		return none, fail
 	case fault.Kind == LostReply:

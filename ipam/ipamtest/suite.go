@@ -7,7 +7,8 @@ import (
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/network"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/allocator"
+	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
 // Harness is a store and the other end of it: what users and node daemons do to
@@ -15,14 +16,14 @@ import (
 // its own in a shared one.
 type Harness interface {
 	// Store is what is tested.
-	Store() claims.Store
+	Store() allocator.Store
 	// Create makes a network object with an IPv4 subnet, and returns it as
 	// validated, with its UID.
 	Create(t *testing.T, ref network.Ref, cidr string) *network.Network
 	// Delete asks for the deletion of a network object.
 	Delete(t *testing.T, ref network.Ref)
 	// AddEndpoint makes a DanmEp, its namespace included.
-	AddEndpoint(t *testing.T, ref network.Ref, ep claims.Endpoint)
+	AddEndpoint(t *testing.T, ref network.Ref, ep status.Endpoint)
 }
 
 // Run runs the conformance suite. kind is the network kind to test with.
@@ -81,7 +82,7 @@ type suite struct {
 
 func (s *suite) create() *network.Network { return s.Create(s.T, s.ref, "10.0.0.0/24") }
 
-func (s *suite) get() *claims.Object {
+func (s *suite) get() *status.Object {
 	s.Helper()
 	o, err := s.Store().Get(s.Context(), s.ref)
 	if err != nil {
@@ -91,7 +92,7 @@ func (s *suite) get() *claims.Object {
 }
 
 // update writes a status and expects success.
-func (s *suite) update(o *claims.Object) *claims.Object {
+func (s *suite) update(o *status.Object) *status.Object {
 	s.Helper()
 	written, err := s.Store().Update(s.Context(), o)
 	if err != nil {
@@ -101,7 +102,7 @@ func (s *suite) update(o *claims.Object) *claims.Object {
 }
 
 // status is one address of a node.
-func status(node, addr string) *v1.IPAMStatus {
+func ipamStatus(node, addr string) *v1.IPAMStatus {
 	return &v1.IPAMStatus{
 		V4:   &v1.AddressBitmap{CIDR: "10.0.0.0/24", Cursor: addr},
 		Held: map[string]v1.HeldAddresses{node: {UID: "u", Seq: 1, V4: addr}},

@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/patchbay-cni/patchbay/internal/network"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/allocator"
+	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
 // allocatorsAndFaults lets four nodes claim at once and then give back, while
@@ -21,11 +22,11 @@ func (s *suite) allocatorsAndFaults() {
 	net := s.create()
 	faulty := &Faulty{Store: s.Store(), Next: Dice(1, 10, 10*time.Millisecond)}
 	got := make([][]netip.Addr, nodes)
-	fleet := make([]*claims.Allocator, nodes)
+	fleet := make([]*allocator.Allocator, nodes)
 	var wg sync.WaitGroup
 	for i := range fleet {
 		name := "n" + strconv.Itoa(i)
-		fleet[i] = claims.New(faulty, claims.Config{Node: name, NodeUID: name, Hold: -1, Cool: -1})
+		fleet[i] = allocator.New(faulty, allocator.Config{Node: name, NodeUID: name, WarmPoolSize: -1, Cooldown: -1})
 		defer fleet[i].Close()
 		wg.Go(func() { got[i] = s.claimAll(fleet[i], net, each) })
 	}
@@ -56,18 +57,18 @@ func (s *suite) allocatorsAndFaults() {
 }
 
 // claimAll makes n claims at once, each until it succeeds.
-func (s *suite) claimAll(a *claims.Allocator, net *network.Network, n int) []netip.Addr {
+func (s *suite) claimAll(a *allocator.Allocator, net *network.Network, n int) []netip.Addr {
 	addrs := make([]netip.Addr, n)
 	var wg sync.WaitGroup
 	for i := range addrs {
 		wg.Go(func() {
 			for s.Context().Err() == nil {
-				a4, _, err := a.Claim(s.Context(), net, claims.Want{Dynamic: true}, claims.Want{})
+				a4, _, err := a.Claim(s.Context(), net, allocator.AddressRequest{Dynamic: true}, allocator.AddressRequest{})
 				if err == nil {
 					addrs[i] = a4
 					return
 				}
-				if !errors.Is(err, claims.ErrTryAgain) {
+				if !errors.Is(err, status.ErrTryAgain) {
 					s.Error(err)
 					return
 				}
@@ -81,7 +82,7 @@ func (s *suite) claimAll(a *claims.Allocator, net *network.Network, n int) []net
 // untilEmpty waits until no bit is set and no entry is left.
 func (s *suite) untilEmpty() {
 	s.Helper()
-	var o *claims.Object
+	var o *status.Object
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		o = s.get()
 		if o.IPAM.V4.Pages == nil && o.IPAM.Held == nil && o.Allocated == 0 {

@@ -12,11 +12,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/patchbay-cni/patchbay/internal/network"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
 func (s *suite) getOfNothing() {
-	if _, err := s.Store().Get(s.Context(), s.ref); !errors.Is(err, claims.ErrNotFound) {
+	if _, err := s.Store().Get(s.Context(), s.ref); !errors.Is(err, status.ErrNotFound) {
 		s.Errorf("Get() = %v, want ErrNotFound", err)
 	}
 }
@@ -37,12 +37,12 @@ func (s *suite) freshObject() {
 func (s *suite) updateWritesStatus() {
 	s.create()
 	o := s.get()
-	o.IPAM, o.Allocated, o.Capacity = status("n1", "10.0.0.1"), 1, 254
+	o.IPAM, o.Allocated, o.Capacity = ipamStatus("n1", "10.0.0.1"), 1, 254
 	written := s.update(o)
 	if written.ResourceVersion == o.ResourceVersion {
 		s.Error("a write left the version as it was")
 	}
-	for name, got := range map[string]*claims.Object{"as written": written, "as read": s.get()} {
+	for name, got := range map[string]*status.Object{"as written": written, "as read": s.get()} {
 		if got.UID != o.UID || got.Generation != o.Generation || got.Allocated != 1 || got.Capacity != 254 {
 			s.Errorf("%s: %+v, want %+v", name, got, o)
 		}
@@ -56,7 +56,7 @@ func (s *suite) updateWritesStatus() {
 func (s *suite) updateWithoutChange() {
 	s.create()
 	o := s.get()
-	o.IPAM = status("n1", "10.0.0.1")
+	o.IPAM = ipamStatus("n1", "10.0.0.1")
 	first := s.update(o)
 	second := s.update(first)
 	if first.ResourceVersion != second.ResourceVersion {
@@ -67,10 +67,10 @@ func (s *suite) updateWithoutChange() {
 func (s *suite) updateConflicts() {
 	s.create()
 	mine, theirs := s.get(), s.get()
-	theirs.IPAM = status("n2", "10.0.0.2")
+	theirs.IPAM = ipamStatus("n2", "10.0.0.2")
 	s.update(theirs)
-	mine.IPAM = status("n1", "10.0.0.1")
-	if _, err := s.Store().Update(s.Context(), mine); !errors.Is(err, claims.ErrConflict) {
+	mine.IPAM = ipamStatus("n1", "10.0.0.1")
+	if _, err := s.Store().Update(s.Context(), mine); !errors.Is(err, status.ErrConflict) {
 		s.Errorf("Update() = %v, want ErrConflict", err)
 	}
 	if diff := cmp.Diff(theirs.IPAM, s.get().IPAM); diff != "" {
@@ -83,11 +83,11 @@ func (s *suite) updateOfFormerObject() {
 	former := s.get()
 	s.Delete(s.T, s.ref)
 	s.create()
-	former.IPAM = status("n1", "10.0.0.1")
-	if _, err := s.Store().Update(s.Context(), former); !errors.Is(err, claims.ErrConflict) {
+	former.IPAM = ipamStatus("n1", "10.0.0.1")
+	if _, err := s.Store().Update(s.Context(), former); !errors.Is(err, status.ErrConflict) {
 		s.Errorf("Update() = %v, want ErrConflict", err)
 	}
-	if _, err := s.Store().Protect(s.Context(), former, true); !errors.Is(err, claims.ErrConflict) {
+	if _, err := s.Store().Protect(s.Context(), former, true); !errors.Is(err, status.ErrConflict) {
 		s.Errorf("Protect() = %v, want ErrConflict", err)
 	}
 	if o := s.get(); o.IPAM != nil || o.Protected || o.UID == former.UID {
@@ -100,11 +100,11 @@ func (s *suite) updateOfNothing() {
 	s.create()
 	o := s.get()
 	s.Delete(s.T, s.ref)
-	o.IPAM = status("n1", "10.0.0.1")
+	o.IPAM = ipamStatus("n1", "10.0.0.1")
 	_, update := s.Store().Update(s.Context(), o)
 	_, protect := s.Store().Protect(s.Context(), o, true)
 	for name, err := range map[string]error{"Update": update, "Protect": protect} {
-		if !errors.Is(err, claims.ErrNotFound) && !errors.Is(err, claims.ErrConflict) {
+		if !errors.Is(err, status.ErrNotFound) && !errors.Is(err, status.ErrConflict) {
 			s.Errorf("%s() = %v, want ErrNotFound or ErrConflict", name, err)
 		}
 	}
@@ -117,7 +117,7 @@ func (s *suite) oneWriterWins() {
 	var wg sync.WaitGroup
 	for i := range errs {
 		mine := *o
-		mine.IPAM = status("n"+strconv.Itoa(i), "10.0.0.1")
+		mine.IPAM = ipamStatus("n"+strconv.Itoa(i), "10.0.0.1")
 		wg.Go(func() { _, errs[i] = s.Store().Update(s.Context(), &mine) })
 	}
 	wg.Wait()
@@ -126,7 +126,7 @@ func (s *suite) oneWriterWins() {
 		switch {
 		case err == nil:
 			won++
-		case !errors.Is(err, claims.ErrConflict):
+		case !errors.Is(err, status.ErrConflict):
 			s.Errorf("writer %d: %v, want ErrConflict", i, err)
 		}
 	}
@@ -138,11 +138,11 @@ func (s *suite) oneWriterWins() {
 func (s *suite) sharesNoMemory() {
 	s.create()
 	o := s.get()
-	o.IPAM = status("n1", "10.0.0.1")
+	o.IPAM = ipamStatus("n1", "10.0.0.1")
 	written := s.update(o)
 	o.IPAM.V4.Cursor, written.IPAM.V4.Cursor = "10.0.0.77", "10.0.0.78"
 	written.IPAM.Held["n9"] = written.IPAM.Held["n1"]
-	if diff := cmp.Diff(status("n1", "10.0.0.1"), s.get().IPAM); diff != "" {
+	if diff := cmp.Diff(ipamStatus("n1", "10.0.0.1"), s.get().IPAM); diff != "" {
 		s.Errorf("-want +got:\n%s", diff)
 	}
 }
@@ -160,12 +160,12 @@ func (s *suite) protectHoldsDeletion() {
 	if o = s.get(); !o.Deleting || !o.Protected {
 		s.Fatalf("deletion did not wait: %+v", o)
 	}
-	o.IPAM = status("n1", "10.0.0.1")
+	o.IPAM = ipamStatus("n1", "10.0.0.1")
 	o = s.update(o)
 	if _, err := s.Store().Protect(s.Context(), o, false); err != nil {
 		s.Fatal(err)
 	}
-	if _, err := s.Store().Get(s.Context(), s.ref); !errors.Is(err, claims.ErrNotFound) {
+	if _, err := s.Store().Get(s.Context(), s.ref); !errors.Is(err, status.ErrNotFound) {
 		s.Errorf("Get() = %v, want ErrNotFound", err)
 	}
 }
@@ -174,9 +174,9 @@ func (s *suite) protectConflicts() {
 	s.create()
 	o := s.get()
 	other := *o
-	other.IPAM = status("n1", "10.0.0.1")
+	other.IPAM = ipamStatus("n1", "10.0.0.1")
 	s.update(&other)
-	if _, err := s.Store().Protect(s.Context(), o, true); !errors.Is(err, claims.ErrConflict) {
+	if _, err := s.Store().Protect(s.Context(), o, true); !errors.Is(err, status.ErrConflict) {
 		s.Errorf("Protect() = %v, want ErrConflict", err)
 	}
 	if s.get().Protected {
@@ -187,7 +187,7 @@ func (s *suite) protectConflicts() {
 func (s *suite) protectKeepsStatus() {
 	s.create()
 	o := s.get()
-	o.IPAM, o.Allocated = status("n1", "10.0.0.1"), 1
+	o.IPAM, o.Allocated = ipamStatus("n1", "10.0.0.1"), 1
 	protected, err := s.Store().Protect(s.Context(), s.update(o), true)
 	if err != nil {
 		s.Fatal(err)
@@ -207,8 +207,8 @@ func (s *suite) endpointsOfTheNetwork() {
 	other := s.ref
 	other.Name += "2"
 	s.Create(s.T, other, "10.1.0.0/24")
-	ep := func(ref network.Ref, name, v4, v6 string) claims.Endpoint {
-		e := claims.Endpoint{
+	ep := func(ref network.Ref, name, v4, v6 string) status.Endpoint {
+		e := status.Endpoint{
 			Namespace: "default", Name: ref.Name + name, Pod: "pod-" + name, PodUID: "uid-" + name, NetworkUID: net.UID, Node: "n" + name, ID: "id-" + name,
 		}
 		e.V4, _ = netip.ParseAddr(v4)
@@ -216,7 +216,7 @@ func (s *suite) endpointsOfTheNetwork() {
 		s.AddEndpoint(s.T, ref, e)
 		return e
 	}
-	want := []claims.Endpoint{ep(s.ref, "1", "10.0.0.1", "fd00::1"), ep(s.ref, "2", "10.0.0.2", ""), ep(s.ref, "3", "", "")}
+	want := []status.Endpoint{ep(s.ref, "1", "10.0.0.1", "fd00::1"), ep(s.ref, "2", "10.0.0.2", ""), ep(s.ref, "3", "", "")}
 	ep(other, "1", "10.1.0.1", "")
 	got, err := s.Store().Endpoints(s.Context(), s.ref)
 	if err != nil {
@@ -245,7 +245,7 @@ func (s *suite) cancelledRequests() {
 	_, protect := s.Store().Protect(ctx, o, true)
 	_, list := s.Store().Endpoints(ctx, s.ref)
 	for name, err := range map[string]error{"Get": get, "Update": update, "Protect": protect, "Endpoints": list} {
-		if err == nil || errors.Is(err, claims.ErrConflict) || errors.Is(err, claims.ErrNotFound) {
+		if err == nil || errors.Is(err, status.ErrConflict) || errors.Is(err, status.ErrNotFound) {
 			s.Errorf("%s() = %v, want an error that is neither ErrConflict nor ErrNotFound", name, err)
 		}
 	}

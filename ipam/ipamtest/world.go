@@ -12,7 +12,7 @@ import (
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/network"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
 // Create makes a network object with a UID of its own, or, when one of that name
@@ -23,7 +23,7 @@ func (f *Fake) Create(net *network.Network) *network.Network {
 	defer f.mu.Unlock()
 	n := *net
 	n.Type = cmp.Or(n.Type, "ipvlan")
-	o := &claims.Object{Ref: n.Ref, Network: &n}
+	o := &status.Object{Ref: n.Ref, Network: &n}
 	if old := f.objects[n.Ref]; old != nil {
 		o = clone(old)
 		o.Network, o.Invalid = &n, nil
@@ -77,7 +77,7 @@ func (f *Fake) SetIPAM(ref network.Ref, ipam *v1.IPAMStatus) {
 
 // AddEndpoint makes a DanmEp for the network of that name, with a UID of its own unless
 // one of its name is there.
-func (f *Fake) AddEndpoint(ref network.Ref, ep claims.Endpoint) {
+func (f *Fake) AddEndpoint(ref network.Ref, ep status.Endpoint) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	key := ep.Namespace + "/" + ep.Name
@@ -99,7 +99,7 @@ func (f *Fake) RemoveEndpoint(namespace, name string) {
 }
 
 // Object returns the stored object, or nil.
-func (f *Fake) Object(ref network.Ref) *claims.Object {
+func (f *Fake) Object(ref network.Ref) *status.Object {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if o := f.objects[ref]; o != nil {
@@ -123,7 +123,7 @@ func (f *Fake) Problems() []error {
 }
 
 // check is made after each change, with the lock held.
-func (f *Fake) check(o *claims.Object) {
+func (f *Fake) check(o *status.Object) {
 	if o.Recovering() {
 		return // it is not known yet what its bits have to be
 	}
@@ -132,7 +132,7 @@ func (f *Fake) check(o *claims.Object) {
 	}
 }
 
-func same(a, b *claims.Object) bool {
+func same(a, b *status.Object) bool {
 	return a.Protected == b.Protected && a.Allocated == b.Allocated && a.Capacity == b.Capacity &&
 		reflect.DeepEqual(a.IPAM, b.IPAM)
 }
@@ -140,7 +140,7 @@ func same(a, b *claims.Object) bool {
 // Snapshot is the state of a store at some moment, as a backup of etcd has it.
 type Snapshot struct {
 	version   int
-	objects   map[network.Ref]*claims.Object
+	objects   map[network.Ref]*status.Object
 	endpoints map[string]endpoint
 }
 
@@ -148,7 +148,7 @@ type Snapshot struct {
 func (f *Fake) Snapshot() Snapshot {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := Snapshot{version: f.version, objects: map[network.Ref]*claims.Object{}, endpoints: maps.Clone(f.endpoints)}
+	s := Snapshot{version: f.version, objects: map[network.Ref]*status.Object{}, endpoints: maps.Clone(f.endpoints)}
 	for ref, o := range f.objects {
 		s.objects[ref] = clone(o)
 	}
@@ -164,7 +164,7 @@ func (f *Fake) Restore(s Snapshot) (changed bool) {
 	for ref, o := range f.objects {
 		changed = changed || s.objects[ref] == nil || s.objects[ref].ResourceVersion != o.ResourceVersion
 	}
-	f.objects, f.endpoints = map[network.Ref]*claims.Object{}, maps.Clone(s.endpoints)
+	f.objects, f.endpoints = map[network.Ref]*status.Object{}, maps.Clone(s.endpoints)
 	for ref, o := range s.objects {
 		f.objects[ref] = clone(o)
 	}

@@ -10,23 +10,23 @@ import (
 	"time"
 )
 
-// startHealthServer answers /healthz (the process works) and /readyz (the hub's Works are known)
-// until stop is called.
+// startHealthServer serves /healthz (the process runs) and /readyz (the agent has read the hub's Works) until
+// stop is called.
 func startHealthServer(ctx context.Context, address string, ready func() bool) (stop func(), err error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("flag --http-address: listen for health checks: %w", err)
 	}
 	s := &http.Server{Handler: healthHandler(ready), ReadHeaderTimeout: headerTimeout}
-	go func() { _ = s.Serve(l) }() // it ends with Shutdown
+	go func() { _ = s.Serve(l) }() // it returns after Shutdown
 	return func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), serverShutdownTimeout)
 		defer cancel()
-		_ = s.Shutdown(ctx) // the process ends
+		_ = s.Shutdown(ctx) // the process ends anyway
 	}, nil
 }
 
-// Times of the server for health checks.
+// Timeouts of the server for health checks.
 const (
 	headerTimeout         = 5 * time.Second
 	serverShutdownTimeout = 2 * time.Second
@@ -39,7 +39,7 @@ func healthHandler(ready func() bool) http.Handler {
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if !ready() {
-			http.Error(w, "the hub has not been reached since the start; what is here is upheld all the same", http.StatusServiceUnavailable)
+			http.Error(w, "the agent has not reached the hub since its start; it still repairs the objects of this cluster", http.StatusServiceUnavailable)
 			return
 		}
 		_, _ = fmt.Fprintln(w, "ok")

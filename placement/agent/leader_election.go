@@ -16,17 +16,17 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// runAsLeader calls work while this process holds the agent's Lease in its own cluster: two
-// agents at once would each keep records that the other does not know.
+// runAsLeader calls work while this process holds the agent's Lease in its own cluster: two agents at a time
+// would each cache records that the other one changes.
 func runAsLeader(ctx context.Context, o *options, local *rest.Config, work func(context.Context) error) error {
 	leases, err := coordinationv1client.NewForConfig(local)
 	if err != nil {
 		return fmt.Errorf("make this cluster's client: %w", err)
 	}
-	// The Lease is given back when the work has ended, not when that is asked for.
+	// The process releases the Lease after work has returned, not when ctx ends.
 	holding, release := context.WithCancel(context.WithoutCancel(ctx))
 	defer release()
-	var begun atomic.Bool // or never to be
+	var started atomic.Bool // work, or its cancellation before the start
 	result := make(chan error, 1)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &resourcelock.LeaseLock{
@@ -37,11 +37,11 @@ func runAsLeader(ctx context.Context, o *options, local *rest.Config, work func(
 		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod, ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(leading context.Context) {
-				if !begun.CompareAndSwap(false, true) {
+				if !started.CompareAndSwap(false, true) {
 					return
 				}
 				err := runUntilEither(ctx, leading, work)
-				if leading.Err() == nil { // else the Lease is lost
+				if leading.Err() == nil { // else the process lost the Lease
 					result <- err
 					release()
 				}
@@ -53,7 +53,7 @@ func runAsLeader(ctx context.Context, o *options, local *rest.Config, work func(
 		return fmt.Errorf("elect a leader: %w", err)
 	}
 	defer context.AfterFunc(ctx, func() {
-		if begun.CompareAndSwap(false, true) {
+		if started.CompareAndSwap(false, true) {
 			release()
 		}
 	})()
@@ -66,20 +66,20 @@ func runAsLeader(ctx context.Context, o *options, local *rest.Config, work func(
 	if ctx.Err() == nil {
 		return errLeaseLost
 	}
-	return nil // it never led, or lost the Lease meanwhile
+	return nil // stopped before it led, or while it lost the Lease
 }
 
-// Times of the election; see the flags of kube-controller-manager.
+// Times of the election, as those of kube-controller-manager.
 const (
 	leaseDuration = 15 * time.Second
 	renewDeadline = 10 * time.Second
 	retryPeriod   = 2 * time.Second
 )
 
-// errLeaseLost ends an agent that another one may have taken over from.
+// errLeaseLost ends an agent that has lost the Lease: another agent may lead.
 var errLeaseLost = errors.New("another agent may lead: the Lease patchbay-agent could not be renewed")
 
-// runUntilEither calls work with a context that ends with the one or the other.
+// runUntilEither calls work with a context that ends when either context ends.
 func runUntilEither(ctx, leading context.Context, work func(context.Context) error) error {
 	leading, cancel := context.WithCancel(leading)
 	defer cancel()

@@ -19,22 +19,22 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// locker is an API server that keeps one Lease.
-type locker struct {
-	// note hears of each request before it is answered: how many there were before it.
-	note func(before int)
+// fakeLeaseServer is an API server with one Lease.
+type fakeLeaseServer struct {
+	// onRequest is called before each answer, with the number of earlier requests.
+	onRequest func(earlier int)
 
 	mu    sync.Mutex
-	asked int
+	count int
 	lease *coordinationv1.Lease
 }
 
 // RoundTrip implements http.RoundTripper.
-func (l *locker) RoundTrip(r *http.Request) (*http.Response, error) {
+func (l *fakeLeaseServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.note(l.asked)
-	l.asked++
+	l.onRequest(l.count)
+	l.count++
 	if err := r.Context().Err(); err != nil {
 		return nil, err
 	}
@@ -57,8 +57,8 @@ func (l *locker) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{Request: r, StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(raw))}, err
 }
 
-// holder is who has the Lease.
-func (l *locker) holder() string {
+// holder returns the identity of the holder of the Lease; "" without one.
+func (l *fakeLeaseServer) holder() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.lease == nil || l.lease.Spec.HolderIdentity == nil {
@@ -67,8 +67,8 @@ func (l *locker) holder() string {
 	return *l.lease.Spec.HolderIdentity
 }
 
-// leads leads until it ends, and answers what with.
-func leads(ctx context.Context, t *testing.T, l *locker, work func(context.Context) error) error {
+// lead runs runAsLeader until it returns.
+func lead(ctx context.Context, t *testing.T, l *fakeLeaseServer, work func(context.Context) error) error {
 	t.Helper()
 	local := &rest.Config{Host: "https://cluster.example.com", Transport: l, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
 	ended := make(chan error, 1)
@@ -77,45 +77,45 @@ func leads(ctx context.Context, t *testing.T, l *locker, work func(context.Conte
 	case err := <-ended:
 		return err
 	case <-time.After(time.Minute):
-		t.Fatal("it has not ended")
+		t.Fatal("runAsLeader did not return within a minute")
 		return nil
 	}
 }
 
-// An agent that is told to end ends without an error, whatever it is about, and has the
-// Lease until its work has ended, and not longer.
-func TestLeadEndsAtAnyMoment(t *testing.T) {
+// runAsLeader returns no error when its context ends at any moment, and releases the Lease after work has
+// returned.
+func TestLeaderStopsAtAnyMoment(t *testing.T) {
 	t.Parallel()
-	for before := range 4 { // requests; the Lease is had after 2, and renewed by 2 more
+	for before := range 4 { // requests; 2 acquire the Lease, and 2 more renew it
 		t.Run(fmt.Sprint(before), func(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			l := &locker{note: func(n int) {
+			l := &fakeLeaseServer{onRequest: func(n int) {
 				if n == before {
 					cancel()
 				}
 			}}
-			err := leads(ctx, t, l, func(ctx context.Context) error {
+			err := lead(ctx, t, l, func(ctx context.Context) error {
 				<-ctx.Done()
 				if l.holder() != "one" {
-					t.Errorf("at the end of the work %q holds the Lease", l.holder())
+					t.Errorf("%q holds the Lease at the end of work", l.holder())
 				}
 				return nil
 			})
 			if err != nil || l.holder() != "" {
-				t.Errorf("got %v, and %q holds the Lease; want no error: it ended on request", err, l.holder())
+				t.Errorf("got %v, and %q holds the Lease; want no error and no holder", err, l.holder())
 			}
 		})
 	}
 }
 
-// What the work fails with is what the agent fails with.
-func TestLeadFails(t *testing.T) {
+// runAsLeader returns the error of work.
+func TestLeaderReturnsErrors(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
-	l := &locker{note: func(int) {}}
-	if err := leads(t.Context(), t, l, func(context.Context) error { return broken }); !errors.Is(err, broken) || l.holder() != "" {
-		t.Errorf("got %v, and %q holds the Lease; want that it is broken", err, l.holder())
+	l := &fakeLeaseServer{onRequest: func(int) {}}
+	if err := lead(t.Context(), t, l, func(context.Context) error { return broken }); !errors.Is(err, broken) || l.holder() != "" {
+		t.Errorf("got %v, and %q holds the Lease; want the error of work and no holder", err, l.holder())
 	}
 }

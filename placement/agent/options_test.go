@@ -20,19 +20,20 @@ func TestOptions(t *testing.T) {
 		args    []string
 		refused string
 	}{
-		"Least":     {"A name and a hub.", []string{"--cluster=east", "--hub-kubeconfig=f"}, ""},
-		"Version":   {"It needs nothing else.", []string{"--version"}, ""},
-		"NoCluster": {"Whose Works?", []string{"--hub-kubeconfig=f"}, "--cluster"},
-		"BadName":   {"It is part of a namespace's name.", []string{"--cluster=East", "--hub-kubeconfig=f"}, `"East"`},
-		"LongName":  {"cluster-<name> has 63 characters at most.", []string{"--cluster=" + strings.Repeat("a", 56), "--hub-kubeconfig=f"}, "55"},
-		"NoHub":     {"Which hub?", []string{"--cluster=east"}, "--hub-kubeconfig"},
-		"NoSpace":   {"Where is its certificate?", []string{"--cluster=east", "--hub-kubeconfig=f", "--namespace="}, "--namespace"},
-		"Token":     {"A certificate would not get through.", []string{"--cluster=east", "--hub-kubeconfig=f", "--join", "--token-auth"}, ""},
-		"TokenJoin": {"Without joining there is a credential already.", []string{"--cluster=east", "--hub-kubeconfig=f", "--token-auth"}, "--token-auth"},
-		"Security":  {"A stricter one.", []string{"--cluster=east", "--hub-kubeconfig=f", "--pod-security=restricted"}, ""},
-		"NoPolicy":  {"Admission lets the agent make no such namespace.", []string{"--cluster=east", "--hub-kubeconfig=f", "--pod-security=privileged"}, "--pod-security"},
-		"Rest":      {"A flag without its dashes.", []string{"--cluster=east", "--hub-kubeconfig=f", "join"}, "arguments"},
-		"Unknown":   {"A slip.", []string{"--clusters=east"}, "clusters"},
+		"Least":     {"A cluster name and a hub are enough.", []string{"--cluster=east", "--hub-kubeconfig=f"}, ""},
+		"Version":   {"--version needs no other flag.", []string{"--version"}, ""},
+		"NoCluster": {"The agent must know its cluster's name to find its Works.", []string{"--hub-kubeconfig=f"}, "--cluster"},
+		"BadName":   {"The name is part of a namespace's name.", []string{"--cluster=East", "--hub-kubeconfig=f"}, `"East"`},
+		"LongName":  {"A namespace's name cluster-<name> has at most 63 characters.", []string{"--cluster=" + strings.Repeat("a", 56), "--hub-kubeconfig=f"}, "55"},
+		"NoHub":     {"The agent must have a hub.", []string{"--cluster=east"}, "--hub-kubeconfig"},
+		"NoSpace":   {"The agent must know where its Secret is.", []string{"--cluster=east", "--hub-kubeconfig=f", "--namespace="}, "--namespace"},
+		"Token":     {"A client certificate does not pass a load balancer that terminates TLS.", []string{"--cluster=east", "--hub-kubeconfig=f", "--join", "--token-auth"}, ""},
+		"TokenJoin": {"Without --join the agent has a credential already.", []string{"--cluster=east", "--hub-kubeconfig=f", "--token-auth"}, "--token-auth"},
+		"Security":  {"A stricter level is allowed.", []string{"--cluster=east", "--hub-kubeconfig=f", "--pod-security=restricted"}, ""},
+		"NoPolicy":  {"The admission policy does not let the agent create privileged namespaces.", []string{"--cluster=east", "--hub-kubeconfig=f", "--pod-security=privileged"}, "--pod-security"},
+		"Rest":      {"A flag without its dashes is not ignored.", []string{"--cluster=east", "--hub-kubeconfig=f", "join"}, "arguments"},
+		"OneDash":   {"Flags have two dashes.", []string{"-cluster=east", "--hub-kubeconfig=f"}, "shorthand"},
+		"Unknown":   {"A flag with a typing error is not ignored.", []string{"--clusters=east"}, "clusters"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -51,7 +52,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// An agent without its hub is alive, and not ready.
+// An agent that has no connection to its hub is alive and not ready.
 func TestHandler(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {

@@ -5,11 +5,11 @@ package agent
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 
 	"github.com/go-logr/logr"
+	"github.com/spf13/pflag"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
@@ -20,10 +20,10 @@ import (
 	"github.com/patchbay-cni/patchbay/placement/agent/internal/works"
 )
 
-// Run is the agent from its arguments to its end; logs go to stderr.
+// Run runs the agent until ctx ends. It logs to stderr.
 func Run(ctx context.Context, args []string, _, stderr io.Writer) error {
 	o, err := parseOptions(args, stderr)
-	if errors.Is(err, flag.ErrHelp) {
+	if errors.Is(err, pflag.ErrHelp) {
 		return nil
 	}
 	if err != nil {
@@ -47,13 +47,13 @@ func Run(ctx context.Context, args []string, _, stderr io.Writer) error {
 	return runAsLeader(ctx, o, local, func(ctx context.Context) error { return runAgent(ctx, o, local) })
 }
 
-// runAgent is the agent while it leads.
+// runAgent runs the agent while this process is the leader.
 func runAgent(ctx context.Context, o *options, local *rest.Config) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	hub, err := hubConfig(ctx, o, local)
 	if ctx.Err() != nil {
-		return nil // it ends on request: what that broke off is no error
+		return nil // stopped on request: an interrupted request is no error
 	}
 	if err != nil {
 		return err
@@ -73,8 +73,8 @@ func runAgent(ctx context.Context, o *options, local *rest.Config) error {
 	return a.Run(ctx)
 }
 
-// hubConfig is the way to the hub: with a certificate or a token that renews itself, or
-// with the credential of the kubeconfig.
+// hubConfig returns the client configuration for the hub, with a certificate or a token that renews itself,
+// or with the credential of the kubeconfig.
 func hubConfig(ctx context.Context, o *options, local *rest.Config) (*rest.Config, error) {
 	hub, err := app.RESTConfig(o.hubKubeconfig)
 	if err != nil {
@@ -109,7 +109,7 @@ func hubConfig(ctx context.Context, o *options, local *rest.Config) (*rest.Confi
 	return credentials.RESTConfig(), nil
 }
 
-// tokenSecretName is the name of the Secret that keeps the token (with --token-auth).
+// tokenSecretName is the name of the Secret that stores the token (with --token-auth).
 const tokenSecretName = "patchbay-agent-token"
 
 func userAgent() string { return "patchbay-agent/" + version.String() }

@@ -20,24 +20,24 @@ import (
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/controllers"
 )
 
-// newManager wires the hub's parts; nothing runs yet.
+// newManager makes the manager with the hub's controllers and servers.
 func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Manager, error) {
 	cfg = rest.CopyConfig(cfg)
-	// Requests are bounded by workers, and the API server shares itself out with
-	// priority and fairness: waiting here besides would only add latency.
+	// The number of workers bounds the requests, and the API server has priority and fairness: a client-side
+	// rate limit would only add latency.
 	cfg.QPS = -1
 	relist.WrapConfig(cfg)
 	opts, err := controllers.Options(ctx)
 	if err != nil {
 		return nil, err
 	}
-	drain := gracefulShutdownTimeout
+	timeout := gracefulShutdownTimeout
 	opts.Logger = logr.FromContextOrDiscard(ctx)
 	opts.LeaderElection = o.leaderElect
 	opts.LeaderElectionID = leaseName
 	opts.LeaderElectionNamespace = o.namespace
-	opts.LeaderElectionReleaseOnCancel = true // main ends when the manager has
-	opts.GracefulShutdownTimeout = &drain
+	opts.LeaderElectionReleaseOnCancel = true // the process ends with the manager
+	opts.GracefulShutdownTimeout = &timeout
 	m, err := manager.New(cfg, opts)
 	if err != nil {
 		return nil, fmt.Errorf("make manager: %w", err)
@@ -59,14 +59,14 @@ func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Mana
 	return m, nil
 }
 
-// leaseName is the Lease that the replicas compete for.
+// leaseName is the name of the Lease for leader election.
 const leaseName = "patchbay-hub"
 
-// gracefulShutdownTimeout bounds what is under way when the hub is asked to end.
+// gracefulShutdownTimeout is how long reconciliations may run after ctx has ended.
 const gracefulShutdownTimeout = 15 * time.Second
 
-// newHealthServer listens on address for health checks, whether this replica
-// leads or not, and before its caches are filled. Synced waits for those.
+// newHealthServer makes a server for health checks, which also runs on replicas that do not lead, and before
+// the caches are synced. synced waits for the caches.
 func newHealthServer(address string, synced func(context.Context) bool) (*manager.Server, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -78,7 +78,7 @@ func newHealthServer(address string, synced func(context.Context) bool) (*manage
 		ctx, cancel := context.WithTimeout(r.Context(), syncTimeout)
 		defer cancel()
 		if !synced(ctx) {
-			http.Error(w, "the caches are being filled: is the API server there, and RBAC in place?", http.StatusServiceUnavailable)
+			http.Error(w, "the caches are not synced: check that the API server is reachable and RBAC is applied", http.StatusServiceUnavailable)
 			return
 		}
 		_, _ = fmt.Fprintln(w, "ok")
@@ -89,10 +89,10 @@ func newHealthServer(address string, synced func(context.Context) bool) (*manage
 	}, nil
 }
 
-// Times of the server for health checks.
+// Timeouts of the server for health checks.
 const (
-	// syncTimeout is how long /readyz waits for caches that are about to be there.
+	// syncTimeout is how long /readyz waits for the caches.
 	syncTimeout = 100 * time.Millisecond
-	// headerTimeout bounds how long a client may take to ask.
+	// headerTimeout is how long a client may take to send the headers.
 	headerTimeout = 5 * time.Second
 )

@@ -3,11 +3,13 @@
 package hub
 
 import (
+	"cmp"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/spf13/pflag"
 
 	"github.com/patchbay-cni/patchbay/internal/securemetrics"
 )
@@ -21,48 +23,42 @@ type options struct {
 	leaderElect, debug, version bool
 }
 
-// parseOptions reads the flags; the message of a wrong one goes to stderr.
+// parseOptions reads the flags. It prints the help that --help asks for to stderr.
 func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	o := &options{}
-	f := flag.NewFlagSet("patchbay-hub", flag.ContinueOnError)
+	f := pflag.NewFlagSet("patchbay-hub", pflag.ContinueOnError)
 	f.SetOutput(stderr)
 	o.addFlags(f)
-	f.StringVar(&o.namespace, "namespace", podNamespaceOr("patchbay-system"), "`namespace` of the hub's own Lease (environment POD_NAMESPACE)")
-	f.BoolVar(&o.leaderElect, "leader-elect", true, "act only while holding the Lease; false is for a single replica")
+	f.StringVar(&o.namespace, "namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), "patchbay-system"), "`namespace` of the hub's own Lease (environment POD_NAMESPACE)")
+	f.BoolVar(&o.leaderElect, "leader-elect", true, "act only while this replica holds the Lease; set false only for a single replica")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `file` of the hub's API server; the Pod's service account when empty")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
-	return o, o.validate(f.NArg())
+	return o, o.validate(f.Args())
 }
 
-func podNamespaceOr(otherwise string) string {
-	if n := os.Getenv("POD_NAMESPACE"); n != "" {
-		return n
-	}
-	return otherwise
-}
-
-// addFlags adds the flags that `up` has, too.
-func (o *options) addFlags(f *flag.FlagSet) {
-	f.StringVar(&o.healthAddress, "http-address", "127.0.0.1:9643", "`address` for /healthz and /readyz")
+// addFlags adds the flags that `patchbay-hub` and `patchbay-hub up` have in common.
+func (o *options) addFlags(f *pflag.FlagSet) {
+	f.StringVar(&o.healthAddress, "http-address", "127.0.0.1:9643", "`address` that serves /healthz and /readyz")
 	o.secureMetrics.AddFlags(f)
-	f.IntVar(&o.workers, "workers", 8, "how many objects are placed at a time")
-	f.BoolVar(&o.debug, "debug", false, "log more")
-	f.BoolVar(&o.version, "version", false, "print the version")
+	f.IntVar(&o.workers, "workers", 8, "`number` of objects that are placed at the same time")
+	f.BoolVar(&o.debug, "debug", false, "log debug messages too")
+	f.BoolVar(&o.version, "version", false, "print the version and exit")
 }
 
-// validate refuses what the program must not start with.
-func (o *options) validate(rest int) error {
+// validate rejects options that the program must not start with. The arguments are those that
+// are no flags.
+func (o *options) validate(args []string) error {
 	switch {
-	case rest > 0:
-		return errors.New("arguments after the flags: want none, or `up` before them")
+	case len(args) > 0:
+		return fmt.Errorf("arguments: must be none besides flags, or `up` before all flags: got %q", args)
 	case o.version:
 		return nil
 	case o.leaderElect && o.namespace == "":
-		return errors.New("flag --namespace: the hub must know where its Lease is: give the namespace that it runs in")
+		return errors.New("flag --namespace: must not be empty with --leader-elect, for the Lease: give the namespace that the hub runs in")
 	case o.workers < 1 || o.workers > 1000:
-		return fmt.Errorf("flag --workers: got %d, want 1 to 1000", o.workers)
+		return fmt.Errorf("flag --workers: must be 1 to 1000: got %d", o.workers)
 	}
 	return nil
 }

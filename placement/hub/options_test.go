@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// Each message names the flag, the value and what to give; nothing is started before.
+// Each message names the flag, the value and the rule. Nothing is started before the flags are checked.
 func TestWrongFlags(t *testing.T) {
 	t.Setenv("PATH", "")
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
@@ -31,41 +31,41 @@ func TestWrongFlags(t *testing.T) {
 		args   []string
 		want   []string
 	}{
-		"Rest":       {reason: "nothing stands after the flags", args: []string{"down"}, want: []string{"want none", "`up`"}},
-		"Unknown":    {reason: "a flag that there is not", args: []string{"--nope"}, want: []string{"-nope"}},
-		"Workers":    {reason: "somebody must work", args: []string{"--workers=0"}, want: []string{"--workers", "got 0", "1 to 1000"}},
-		"Namespace":  {reason: "the Lease is somewhere", args: []string{"--namespace="}, want: []string{"--namespace", "give"}},
-		"Kubeconfig": {reason: "the file is named", args: []string{"--kubeconfig=/nowhere"}, want: []string{"--kubeconfig", "/nowhere", "patchbay-hub up"}},
-		"NoPod":      {reason: "outside of Pods there is no default", args: nil, want: []string{"--kubeconfig", "patchbay-hub up"}},
-		"UpRest":     {reason: "up has flags only", args: []string{"up", "now"}, want: []string{"want none"}},
+		"Rest":       {reason: "`up` is the only argument", args: []string{"down"}, want: []string{"must be none", "`up`", `"down"`}},
+		"Unknown":    {reason: "an unknown flag is not ignored", args: []string{"--nope"}, want: []string{"--nope"}},
+		"Workers":    {reason: "at least one worker is needed", args: []string{"--workers=0"}, want: []string{"--workers", "got 0", "1 to 1000"}},
+		"Namespace":  {reason: "the Lease needs a namespace", args: []string{"--namespace="}, want: []string{"--namespace", "give"}},
+		"Kubeconfig": {reason: "the message names the file", args: []string{"--kubeconfig=/nowhere"}, want: []string{"--kubeconfig", "/nowhere", "patchbay-hub up"}},
+		"NoPod":      {reason: "there is no default outside of Pods", args: nil, want: []string{"--kubeconfig", "patchbay-hub up"}},
+		"UpRest":     {reason: "`up` takes no arguments", args: []string{"up", "now"}, want: []string{"must be none"}},
 		"BinDir": {
-			reason: "which program is missed, and where it was looked for",
+			reason: "the message names the missing program and where it was searched",
 			args:   []string{"up", "--bin-dir=/nowhere"}, want: []string{"--bin-dir", "etcd", `"/nowhere"`, "PATH", "bin/kubernetes"},
 		},
-		"Address":     {reason: "agents dial an address", args: []string{"up", "--address=hub"}, want: []string{"--address", `"hub"`, "IP address"}},
-		"Unspecified": {reason: "nobody can dial 0.0.0.0", args: []string{"up", "--address=0.0.0.0"}, want: []string{"--address", "agents dial"}},
-		"Listen":      {reason: "nor listen on a name", args: []string{"up", "--listen=hub"}, want: []string{"--listen", `"hub"`, "0.0.0.0"}},
+		"Address":     {reason: "agents need an IP address", args: []string{"up", "--address=hub"}, want: []string{"--address", `"hub"`, "IP address"}},
+		"Unspecified": {reason: "agents cannot connect to 0.0.0.0", args: []string{"up", "--address=0.0.0.0"}, want: []string{"--address", "agents dial"}},
+		"Listen":      {reason: "the API server cannot listen on a name", args: []string{"up", "--listen=hub"}, want: []string{"--listen", `"hub"`, "0.0.0.0"}},
 		"Foreign": {
-			reason: "the address is another machine's",
+			reason: "an address of another machine is rejected",
 			args:   []string{"up", "--bin-dir=" + bin, "--data-dir=" + t.TempDir(), "--address=192.0.2.1"}, want: []string{"--listen", "192.0.2.1", "this machine"},
 		},
-		"Port": {reason: "ports are small", args: []string{"up", "--bin-dir=" + bin, "--port=70000"}, want: []string{"--port", "70000", "1 to 65535"}},
+		"Port": {reason: "ports end at 65535", args: []string{"up", "--bin-dir=" + bin, "--port=70000"}, want: []string{"--port", "70000", "1 to 65535"}},
 		"Taken": {
-			reason: "somebody listens there",
+			reason: "another program uses the port",
 			args:   []string{"up", "--bin-dir=" + bin, "--data-dir=" + t.TempDir(), "--port=" + port}, want: []string{"--port", port, "free port"},
 		},
 		"Folder": {
-			reason: "a folder cannot be made below a file",
+			reason: "a folder cannot be created below a file",
 			args:   []string{"up", "--bin-dir=" + bin, "--data-dir=" + file + "/hub"}, want: []string{"--data-dir", file, "can be written"},
 		},
-		"Cluster": {reason: "a namespace is named after it", args: []string{"up", "--bin-dir=" + bin, "--cluster=East"}, want: []string{"--cluster", `"East"`}},
+		"Cluster": {reason: "the cluster's namespace has the cluster's name in its name", args: []string{"up", "--bin-dir=" + bin, "--cluster=East"}, want: []string{"--cluster", `"East"`}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			err := Run(t.Context(), tc.args, &out, &out)
 			if err == nil {
-				t.Fatalf("%s: it runs", tc.reason)
+				t.Fatalf("%s: got no error", tc.reason)
 			}
 			for _, want := range tc.want {
 				if !strings.Contains(err.Error(), want) {
@@ -76,14 +76,14 @@ func TestWrongFlags(t *testing.T) {
 	}
 }
 
-// What only answers needs no hub.
+// --help and --version need no hub.
 func TestAnswers(t *testing.T) {
 	t.Setenv("PATH", "")
 	for text, args := range map[string][]string{
-		"-kubeconfig": {"--help"},
-		"-bin-dir":    {"up", "--help"},
-		"devel":       {"--version"},
-		"deve":        {"up", "--version"},
+		"--kubeconfig": {"--help"},
+		"--bin-dir":    {"up", "--help"},
+		"devel":        {"--version"},
+		"deve":         {"up", "--version"},
 	} {
 		var out bytes.Buffer
 		if err := Run(t.Context(), args, &out, &out); err != nil || !strings.Contains(out.String(), text) {
@@ -92,7 +92,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// programs is a folder of programs that are found and do nothing.
+// programs returns a folder of programs that fail when they are run.
 func programs(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -5,12 +5,12 @@ package hub
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 
 	"github.com/patchbay-cni/patchbay/internal/app"
@@ -18,14 +18,14 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/version"
 )
 
-// Run is the program from its arguments to its end; logs go to stderr. It returns an
-// error when it loses the lease: the process must end then.
+// Run runs the hub until ctx ends. It logs to stderr. It returns an error when it loses its Lease: then the
+// process must end.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) > 0 && args[0] == "up" {
 		return runUp(ctx, args[1:], stdout, stderr)
 	}
 	o, err := parseOptions(args, stderr)
-	if errors.Is(err, flag.ErrHelp) {
+	if errors.Is(err, pflag.ErrHelp) {
 		return nil
 	}
 	if err != nil {
@@ -39,14 +39,14 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	defer flush()
 	cfg, err := app.RESTConfig(o.kubeconfig)
 	if err != nil {
-		return fmt.Errorf("flag --kubeconfig: want the file with the hub's API server and credentials, "+
-			"or `patchbay-hub up` to try it out without any: %w", err)
+		return fmt.Errorf("flag --kubeconfig: must be the file with the hub's API server and credentials, "+
+			"or use `patchbay-hub up` for a trial: %w", err)
 	}
 	return runUntilStopped(ctx, func(ctx context.Context) error { return runHub(ctx, cfg, o) })
 }
 
-// runUntilStopped runs serve until ctx ends, which is no error whatever serve was about: it may have
-// come no further than its first question. What nobody answers ends with the process.
+// runUntilStopped runs serve until ctx ends, which is no error, even if serve has not finished its start. It
+// waits at most shutdownTimeout for serve.
 func runUntilStopped(ctx context.Context, serve func(context.Context) error) error {
 	done := make(chan error, 1)
 	go func() { done <- serve(ctx) }()
@@ -64,16 +64,16 @@ func runUntilStopped(ctx context.Context, serve func(context.Context) error) err
 		}
 	}
 	if err != nil {
-		logr.FromContextOrDiscard(ctx).Info("Ended before all was done", "cause", err.Error())
+		logr.FromContextOrDiscard(ctx).Info("Stopped with an error", "cause", err.Error())
 	}
 	return nil
 }
 
-// shutdownTimeout is how long serve may take to end.
+// shutdownTimeout is how long serve may take to return.
 const shutdownTimeout = gracefulShutdownTimeout + 5*time.Second
 
-// errShutdownTimeout says that something was not given up.
-var errShutdownTimeout = errors.New("not within " + shutdownTimeout.String())
+// errShutdownTimeout is the cause when serve has not returned in time.
+var errShutdownTimeout = errors.New("did not stop within " + shutdownTimeout.String())
 
 // runHub runs the controllers until ctx ends.
 func runHub(ctx context.Context, cfg *rest.Config, o *options) error {

@@ -18,29 +18,29 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// ender asks for the end at the last of some requests.
-type ender struct {
-	next http.RoundTripper
-	left *atomic.Int32
-	end  context.CancelFunc
+// cancelAfter cancels a context at the last of a number of requests.
+type cancelAfter struct {
+	next   http.RoundTripper
+	left   *atomic.Int32
+	cancel context.CancelFunc
 }
 
-func (e ender) RoundTrip(r *http.Request) (*http.Response, error) {
-	if e.left.Add(-1) == 0 {
-		e.end()
+func (c cancelAfter) RoundTrip(r *http.Request) (*http.Response, error) {
+	if c.left.Add(-1) == 0 {
+		c.cancel()
 	}
-	return e.next.RoundTrip(r)
+	return c.next.RoundTrip(r)
 }
 
-// startTime limits a start that makes fewer requests than the one to end at. fewest is how
-// many every start makes, also on a slow machine.
+// startTime bounds a start that sends fewer requests than the one to stop at. fewest is the number of requests
+// that each start sends, also on a slow machine.
 const (
 	startTime = 30 * time.Second
 	fewest    = 10
 )
 
-// Whoever ends the hub while it starts has not made a mistake, whatever it asks just then.
-func TestEndsAtEachRequest(t *testing.T) {
+// The hub returns no error when its context ends at any request of its start.
+func TestStopsAtEachRequest(t *testing.T) {
 	t.Parallel()
 	env := apitest.New(t)
 	if err := standalone.Install(t.Context(), env.Config); err != nil {
@@ -48,19 +48,19 @@ func TestEndsAtEachRequest(t *testing.T) {
 	}
 	for _, elect := range []bool{false, true} {
 		for _, n := range []int32{1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80} {
-			if reached := endsAt(t, env.Config, n, elect); reached {
+			if reached := stopAt(t, env.Config, n, elect); reached {
 				continue
 			}
 			if n <= fewest {
-				t.Errorf("with leader election %v: the hub made fewer than %d requests in %v", elect, n, startTime)
+				t.Errorf("with leader election %v: the hub sent fewer than %d requests in %v", elect, n, startTime)
 			}
 			break
 		}
 	}
 }
 
-// endsAt starts the hub, ends it at its n-th request, and returns false when there was none.
-func endsAt(t *testing.T, to *rest.Config, n int32, elect bool) (reached bool) {
+// stopAt starts the hub and stops it at its n-th request. It returns false when the hub sent fewer.
+func stopAt(t *testing.T, to *rest.Config, n int32, elect bool) (reached bool) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(logr.NewContext(t.Context(), logr.Discard()))
 	defer cancel()
@@ -68,7 +68,7 @@ func endsAt(t *testing.T, to *rest.Config, n int32, elect bool) (reached bool) {
 	left := &atomic.Int32{}
 	left.Store(n)
 	config := rest.CopyConfig(to)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return ender{next, left, cancel} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return cancelAfter{next, left, cancel} })
 	o := &options{healthAddress: "127.0.0.1:0", workers: 8, leaderElect: elect, namespace: "default"}
 	if err := runUntilStopped(ctx, func(ctx context.Context) error { return runHub(ctx, config, o) }); err != nil {
 		t.Errorf("at request %d, with leader election %v: got %v, want no error", n, elect, err)

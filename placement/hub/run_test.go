@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// A hub that is asked to end ends, also when nobody answers its first question.
-func TestEndsUnanswered(t *testing.T) {
+// Run returns when its context ends, also while its first request has no answer.
+func TestStopsWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -34,23 +34,23 @@ func TestEndsUnanswered(t *testing.T) {
 		var out bytes.Buffer
 		ended <- Run(ctx, []string{"--kubeconfig=" + kubeconfig, "--http-address=127.0.0.1:0"}, &out, &out)
 	}()
-	asked, err := l.Accept()
+	connection, err := l.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer asked.Close()
+	defer connection.Close()
 	cancel()
 	if err := <-ended; err != nil {
 		t.Errorf("got %v, want no error", err)
 	}
 }
 
-// What fails by itself is told; what fails because the hub is asked to end is not.
-func TestOrderly(t *testing.T) {
+// runUntilStopped returns the error of serve, unless its context has ended.
+func TestRunUntilStopped(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
 	if err := runUntilStopped(t.Context(), func(context.Context) error { return broken }); !errors.Is(err, broken) {
-		t.Errorf("by itself: got %v, want %v", err, broken)
+		t.Errorf("before the end: got %v, want %v", err, broken)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	err := runUntilStopped(ctx, func(ctx context.Context) error {
@@ -59,6 +59,6 @@ func TestOrderly(t *testing.T) {
 		return broken
 	})
 	if err != nil {
-		t.Errorf("asked to end: got %v, want no error", err)
+		t.Errorf("after the end: got %v, want no error", err)
 	}
 }

@@ -5,13 +5,13 @@ package hub
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net"
 	"path/filepath"
 	"time"
 
+	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,7 +22,7 @@ import (
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/standalone"
 )
 
-// upOptions is what `up` is asked to do.
+// upOptions are the flags of `patchbay-hub up`.
 type upOptions struct {
 	options
 
@@ -30,10 +30,10 @@ type upOptions struct {
 	joinCluster string
 }
 
-// runUp starts an API server for a hub, and the hub, until ctx ends.
+// runUp runs an API server for a hub, and the hub, until ctx ends.
 func runUp(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	t, err := parseUp(args, stderr)
-	if errors.Is(err, flag.ErrHelp) {
+	if errors.Is(err, pflag.ErrHelp) {
 		return nil
 	}
 	if err != nil {
@@ -47,7 +47,7 @@ func runUp(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	return standalone.Run(ctx, t.config, func(ctx context.Context) error {
-		// The terminal is for what to do next.
+		// The terminal shows the next steps; logs go to a file.
 		log, err := t.config.OpenLog("patchbay-hub")
 		if err != nil {
 			return err
@@ -59,27 +59,27 @@ func runUp(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	})
 }
 
-// parseUp reads the flags of up.
+// parseUp reads the flags of `patchbay-hub up`.
 func parseUp(args []string, stderr io.Writer) (*upOptions, error) {
 	t := &upOptions{}
 	c := &t.config
-	f := flag.NewFlagSet("patchbay-hub up", flag.ContinueOnError)
+	f := pflag.NewFlagSet("patchbay-hub up", pflag.ContinueOnError)
 	f.SetOutput(stderr)
 	t.addFlags(f)
-	f.StringVar(&c.BinDir, "bin-dir", ".", "`folder` of kube-apiserver and kube-controller-manager; etcd is there or in the PATH")
-	f.StringVar(&c.DataDir, "data-dir", "patchbay-hub", "`folder` for all that is stored; it is made")
+	f.StringVar(&c.BinDir, "bin-dir", ".", "`folder` of kube-apiserver and kube-controller-manager; etcd may be there or in the PATH")
+	f.StringVar(&c.DataDir, "data-dir", "patchbay-hub", "`folder` for all stored data; created if it does not exist")
 	f.IntVar(&c.Port, "port", 6443, "`port` of the API server")
-	f.StringVar(&t.joinCluster, "cluster", "east", "`name` of the cluster that the printed command is to join; more by `kubectl patchbay hub token`")
-	address := f.String("address", "127.0.0.1", "IP `address` that agents dial the hub at")
-	listen := f.String("listen", "", "IP `address` that the API server listens on, if it is not --address: 0.0.0.0 in a container")
+	f.StringVar(&t.joinCluster, "cluster", "east", "`name` of the cluster in the printed join command; `kubectl patchbay hub token` prints commands for more clusters")
+	address := f.String("address", "127.0.0.1", "IP `address` at which agents reach the hub")
+	listen := f.String("listen", "", "IP `address` on which the API server listens, if not --address; 0.0.0.0 in a container")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
 	if c.Address = net.ParseIP(*address); c.Address == nil {
-		return nil, fmt.Errorf("flag --address: %q is no IP address: want one that agents dial the hub at, such as 192.0.2.10", *address)
+		return nil, fmt.Errorf("flag --address: must be an IP address at which agents reach the hub, such as 192.0.2.10: got %q", *address)
 	}
 	if c.Listen = net.ParseIP(*listen); c.Listen == nil && *listen != "" {
-		return nil, fmt.Errorf("flag --listen: %q is no IP address: want one of this machine, or 0.0.0.0 for all", *listen)
+		return nil, fmt.Errorf("flag --listen: must be an IP address of this machine, or 0.0.0.0 for all: got %q", *listen)
 	}
 	if err := invite.ValidateClusterName(t.joinCluster); err != nil {
 		return nil, fmt.Errorf("flag --cluster: %w", err)
@@ -88,13 +88,13 @@ func parseUp(args []string, stderr io.Writer) (*upOptions, error) {
 	if c.DataDir, err = filepath.Abs(c.DataDir); err != nil {
 		return nil, fmt.Errorf("flag --data-dir: %w", err)
 	}
-	if err := t.validate(f.NArg()); err != nil || t.version {
+	if err := t.validate(f.Args()); err != nil || t.version {
 		return t, err
 	}
 	return t, c.Validate()
 }
 
-// installAndRun makes the API server a hub's and runs the hub.
+// installAndRun installs the hub's manifests in the API server, and runs the hub.
 func (t *upOptions) installAndRun(ctx context.Context, stdout io.Writer) error {
 	admin, err := clientcmd.BuildConfigFromFlags("", t.config.KubeconfigPath())
 	if err != nil {
@@ -113,14 +113,14 @@ func (t *upOptions) installAndRun(ctx context.Context, stdout io.Writer) error {
 	return runHub(ctx, cfg, &t.options)
 }
 
-// printNextSteps says what to do next, in commands that can be pasted.
+// printNextSteps prints the next commands, which the user can paste.
 func (t *upOptions) printNextSteps(ctx context.Context, admin *rest.Config, out io.Writer) error {
 	c, err := client.New(admin, client.Options{})
 	if err != nil {
 		return fmt.Errorf("make client: %w", err)
 	}
-	_, err = fmt.Fprintf(out, "The hub is up. Ctrl-C ends it, and the same command brings it back as it was; logs are in %s.\n\n"+
-		"# kubectl talks to the hub with:\nexport KUBECONFIG=%s\n\n", t.config.DataDir, t.config.KubeconfigPath())
+	_, err = fmt.Fprintf(out, "The hub is up. Ctrl-C stops it, and the same command starts it again with its data; logs are in %s.\n\n"+
+		"# To use the hub with kubectl:\nexport KUBECONFIG=%s\n\n", t.config.DataDir, t.config.KubeconfigPath())
 	if err != nil {
 		return err
 	}
@@ -128,9 +128,8 @@ func (t *upOptions) printNextSteps(ctx context.Context, admin *rest.Config, out 
 	return i.Issue(ctx, c, "patchbay-hub-up", out)
 }
 
-// joinTokenTTL is how long the join token lasts that is printed.
+// joinTokenTTL is the lifetime of the printed join token.
 const joinTokenTTL = time.Hour
 
-// Install applies what a hub's API server needs, kinds, roles and policies, and waits until it
-// serves the kinds.
+// Install applies the kinds, roles and policies of a hub, and waits until the API server serves the kinds.
 func Install(ctx context.Context, cfg *rest.Config) error { return standalone.Install(ctx, cfg) }

@@ -28,7 +28,7 @@ import (
 	"github.com/patchbay-cni/patchbay/test/source"
 )
 
-// asProgram makes this test binary be patchbay-hub.
+// asProgram is the environment variable that makes this test binary act as patchbay-hub.
 const asProgram = "PATCHBAY_HUB_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -39,11 +39,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// patience is how long something may take on a busy machine.
-const patience = 3 * time.Minute
+// waitTimeout is how long something may take on a busy machine.
+const waitTimeout = 3 * time.Minute
 
-// A hub that was killed comes back as it was, a second one is kept away from its folder,
-// and one that is asked to end leaves no program behind.
+// A hub that was killed starts again with its data, a second hub cannot use its folder, and a hub that is
+// stopped leaves no program running.
 func TestUpAgain(t *testing.T) {
 	t.Parallel()
 	h := newUpHub(t)
@@ -58,10 +58,10 @@ func TestUpAgain(t *testing.T) {
 	var out bytes.Buffer
 	err := Run(t.Context(), h.args(t), &out, &out)
 	if err == nil || !strings.Contains(err.Error(), "--data-dir") || !strings.Contains(err.Error(), "a hub runs on "+h.dir) {
-		t.Errorf("a second hub on the folder: got %v", err)
+		t.Errorf("a second hub in the folder: got %v", err)
 	}
 	if _, err := first.CoreV1().ConfigMaps("default").Get(t.Context(), "note", metav1.GetOptions{}); err != nil {
-		t.Errorf("the second one has harmed the first: %v", err)
+		t.Errorf("the first hub after the start of the second: %v", err)
 	}
 
 	if err := h.cmd.Process.Kill(); err != nil {
@@ -73,21 +73,21 @@ func TestUpAgain(t *testing.T) {
 		t.Errorf("after kill -9: %v", err)
 	}
 	if h.file(t, "ca.crt") != authority {
-		t.Error("another authority: agents would not know the hub")
+		t.Error("the CA changed: agents would not trust the hub")
 	}
 
 	if err := h.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.wait(t); err != nil {
-		t.Errorf("asked to end: %v\n%s", err, h.out.String())
+		t.Errorf("after SIGTERM: %v\n%s", err, h.out.String())
 	}
 	if left := h.left(t); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
+		t.Errorf("still running: %v", left)
 	}
 }
 
-// A program that ends takes the hub with it, and the message says where to look.
+// When a program ends, the hub ends, and its error names the log of the program.
 func TestUpWithoutEtcd(t *testing.T) {
 	t.Parallel()
 	h := newUpHub(t)
@@ -103,11 +103,11 @@ func TestUpWithoutEtcd(t *testing.T) {
 		t.Errorf("got %v, %q", err, h.out.String())
 	}
 	if left := h.left(t); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
+		t.Errorf("still running: %v", left)
 	}
 }
 
-// Whoever ends it while it starts has not made a mistake, and it leaves no program behind.
+// A hub that is stopped during its start returns no error, and leaves no program running.
 func TestUpEndsDuringStart(t *testing.T) {
 	t.Parallel()
 	h := newUpHub(t)
@@ -118,12 +118,12 @@ func TestUpEndsDuringStart(t *testing.T) {
 		reason string
 		far    func() bool
 	}{
-		{"nothing runs yet", h.says("Starting a hub in")},
+		{"no program runs yet", h.printed("Starting a hub in")},
 		{"etcd has files and no entry", has("etcd.first/member/wal")},
 		{"the API server does not answer yet", has("kube-apiserver.log")},
-		{"our kinds are not served yet", has("kube-controller-manager.log")},
-		{"the hub's parts are put together", h.says("The hub is up")},
-		{"the hub fills its caches", func() bool {
+		{"the API server does not serve the placement kinds yet", has("kube-controller-manager.log")},
+		{"the hub starts its controllers", h.printed("The hub is up")},
+		{"the hub syncs its caches", func() bool {
 			raw, err := os.ReadFile(filepath.Join(h.dir, "patchbay-hub.log"))
 			return err == nil && strings.Contains(string(raw), "Starting EventSource")
 		}},
@@ -139,7 +139,7 @@ func TestUpEndsDuringStart(t *testing.T) {
 			t.Errorf("%s: got %v, want no error\n%s", tc.reason, err, h.out.String())
 		}
 		if left := h.left(t); len(left) > 0 {
-			t.Errorf("%s: left behind: %v", tc.reason, left)
+			t.Errorf("%s: still running: %v", tc.reason, left)
 		}
 	}
 }
@@ -173,18 +173,18 @@ func (h *upHub) args(t *testing.T) []string {
 	}
 }
 
-// start runs it until it says that it is up.
+// start runs the hub until it has printed the next steps.
 func (h *upHub) start(t *testing.T) {
 	t.Helper()
-	h.startUntil(t, h.says("kubectl patchbay cluster accept east"))
+	h.startUntil(t, h.printed("kubectl patchbay cluster accept east"))
 }
 
-// says is whether it has printed something.
-func (h *upHub) says(text string) func() bool {
+// printed returns a function that tells whether the hub has printed a text.
+func (h *upHub) printed(text string) func() bool {
 	return func() bool { return strings.Contains(h.out.String(), text) }
 }
 
-// startUntil runs it until it is so far.
+// startUntil runs the hub until far returns true.
 func (h *upHub) startUntil(t *testing.T, far func() bool) {
 	t.Helper()
 	h.out = &log{}
@@ -197,20 +197,20 @@ func (h *upHub) startUntil(t *testing.T, far func() bool) {
 	}
 	started := h.cmd
 	t.Cleanup(func() { _ = started.Process.Kill() })
-	for end := time.Now().Add(patience); !far(); <-time.After(10 * time.Millisecond) {
+	for end := time.Now().Add(waitTimeout); !far(); <-time.After(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not so far within %s: %s", patience, h.out.String())
+			t.Fatalf("the start took longer than %s: %s", waitTimeout, h.out.String())
 		}
 	}
 }
 
-// wait waits until it has ended; when it does not, it says what it does instead.
+// wait waits until the hub has ended, and fails the test with a stack dump when it does not.
 func (h *upHub) wait(t *testing.T) error {
 	t.Helper()
-	stuck := time.AfterFunc(patience, func() { _ = h.cmd.Process.Signal(syscall.SIGQUIT) })
+	stuck := time.AfterFunc(waitTimeout, func() { _ = h.cmd.Process.Signal(syscall.SIGQUIT) })
 	err := h.cmd.Wait()
 	if !stuck.Stop() {
-		t.Fatalf("did not end within %s: %s", patience, h.out.String())
+		t.Fatalf("did not end within %s: %s", waitTimeout, h.out.String())
 	}
 	return err
 }
@@ -237,7 +237,7 @@ func (h *upHub) file(t *testing.T, name string) string {
 	return string(raw)
 }
 
-// left are the processes that work in the hub's folder.
+// left returns the processes with the hub's folder as their working folder.
 func (h *upHub) left(t *testing.T) []int {
 	t.Helper()
 	dirs, err := filepath.Glob("/proc/[0-9]*/cwd")
@@ -257,7 +257,7 @@ func (h *upHub) left(t *testing.T) []int {
 	return found
 }
 
-// log is what a program prints, for a reader at the same time.
+// log collects the output of a program, and can be read at the same time.
 type log struct {
 	mu  sync.Mutex
 	all bytes.Buffer
@@ -270,7 +270,7 @@ func (l *log) Write(p []byte) (int, error) {
 	return l.all.Write(p)
 }
 
-// String is all so far.
+// String returns the output so far.
 func (l *log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

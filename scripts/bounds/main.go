@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command bounds adds to the CustomResourceDefinitions of a folder what the API server must
-// reject because our Go types cannot decode it. A client lists a kind as a whole: one object
+// Command bounds adds bounds to the CustomResourceDefinitions of a folder, so that the API server
+// rejects values that the Go types cannot decode. A client lists a kind as a whole, so one object
 // that it cannot decode stops every controller that lists the kind.
 //
 // The API server checks types, not formats: it stores 3000000000 in an int32, "1d" in a
-// duration, and a time that RFC 3339 does not allow. Markers cannot say it better, since most
+// duration, and a time that RFC 3339 does not allow. Markers cannot set these bounds, because most
 // of these fields belong to types of Kubernetes, such as metav1.Condition. A narrower bound
 // that a marker has set stays.
 package main
@@ -118,25 +118,25 @@ func schemaAt(in any, path ...any) (node, error) {
 // node is the schema of a field.
 type node map[string]any
 
-// add sets a keyword, unless a marker has.
+// add sets a keyword that no marker has set.
 func (n node) add(keyword string, value any) {
 	if _, ok := n[keyword]; !ok {
 		n[keyword] = value
 	}
 }
 
-// What Go decodes.
+// Patterns of the values that Go decodes.
 const (
 	// day and zone are as in RFC 3339, in capitals; the format date-time checks the rest.
 	day    = `^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}`
 	zone   = `(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	moment = day + `([.][0-9]{1,9})?` + zone
-	// micro has the six digits that metav1.MicroTime asks for.
+	// micro has the six digits that metav1.MicroTime requires.
 	micro = day + `[.][0-9]{6}` + zone
 
 	// quantity is Kubernetes' pattern of quantities with a decimal exponent of two digits.
-	// With a fraction Go does not decode it; with many digits it calculates for minutes, as
-	// CEL's isQuantity would: the API server runs rules also where the pattern does not match.
+	// Go does not decode an exponent with a fraction. With many digits Go calculates for minutes,
+	// and so does CEL's isQuantity, because the API server runs rules even if the pattern does not match.
 	quantity = `^[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$`
 
 	// durations are those of time.ParseDuration that are not negative. The numbers of digits
@@ -146,7 +146,7 @@ const (
 	longest = 32
 )
 
-// bound adds to a schema what a Go type asks for.
+// bound adds the bounds of a Go type to a schema.
 func bound(n node, of reflect.Type, path string) error {
 	if of.Kind() == reflect.Pointer {
 		return bound(n, of.Elem(), path)

@@ -6,7 +6,7 @@
 //	go run ./scripts/images --version v0.1.0 --bin bin --out bin/images
 //	ctr -n k8s.io images import bin/images/patchbayd.tar
 //
-// The same programs give the same bytes: no clock, no host name, no user goes in.
+// The same programs always give the same bytes: an archive has no time, host name or user.
 package main
 
 import (

@@ -3,7 +3,7 @@
 package main
 
 // registry is a name that no resolver answers, so that a node without the image
-// fails at once instead of asking somebody else for it.
+// fails at once instead of asking another registry for it.
 const registry = "patchbay.local"
 
 // develTag is the tag that the manifests in deployments/ name until a version is
@@ -38,7 +38,7 @@ func specs() []spec {
 		description: "Patchbay's agent in a workload cluster",
 	}, {
 		name: "patchbay-hub",
-		// Also what `patchbay-hub up --bin-dir /kubernetes` starts, for trying it out.
+		// The programs of Kubernetes are for `patchbay-hub up --bin-dir /kubernetes`.
 		programs:    []string{"patchbay-hub", "kubernetes/kube-apiserver", "kubernetes/kube-controller-manager", "kubernetes/etcd"},
 		description: "Patchbay's hub, beside an API server that runs no workload controllers",
 	}}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command notice prints the licences of all that is linked into our programs: Go itself
-// and the modules, with each licence or notice that stands beside or above a package in
-// use. Modules with the same text share it. It fails for a module without one.
+// Command notice prints the licences of everything that is linked into the programs: Go itself
+// and the modules, with each licence or notice in the folder of a used package or above it.
+// Modules with the same text are listed together. It fails for a module without a licence.
 package main
 
 import (
@@ -28,7 +28,7 @@ func main() {
 	}
 }
 
-// pkg is what `go list` says of a package.
+// pkg is a package as `go list` prints it.
 type pkg struct {
 	Dir    string
 	Module *struct {
@@ -60,7 +60,7 @@ func run(w io.Writer) error {
 	return err
 }
 
-// linkedPackages lists the packages in our programs, as they are released: for Linux.
+// linkedPackages lists the packages in the released programs, which are for Linux.
 func linkedPackages() ([]pkg, error) {
 	list := exec.Command("go", "list", "-deps", "-json=Dir,Module", "./cmd/...")
 	list.Env = append(os.Environ(), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0")
@@ -81,7 +81,7 @@ func linkedPackages() ([]pkg, error) {
 	}
 }
 
-// readLicenses maps each text to where it is from.
+// readLicenses maps each text to its modules.
 func readLicenses(packages []pkg) (map[string][]string, error) {
 	texts, modules := map[string][]string{}, map[string]int{}
 	done := map[string]bool{}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command testreport ends `make test` with a table: every target with its tests and its
+// Command testreport prints the table at the end of `make test`: every target with its tests and its
 // time, the ten slowest tests, and every test that takes longer than its budget of a
 // minute with the reason that test/slow-tests.txt gives.
 //

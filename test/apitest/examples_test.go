@@ -82,7 +82,7 @@ func resolveNetworks(pod *corev1.Pod, nets map[network.Ref]*network.Network) err
 		if !ok {
 			return os.ErrNotExist
 		}
-		if err := n.CheckRequest("default", r); err != nil {
+		if err := network.CheckRequest(n, "default", r); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@
 package arch
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -43,6 +44,30 @@ func TestLawsCatch(t *testing.T) {
 	}
 }
 
+// A law about a folder that has moved would never be broken.
+func TestLawsNamePackages(t *testing.T) {
+	t.Parallel()
+	packages := listPackages(t)
+	exists := func(folder string) bool {
+		return slices.ContainsFunc(packages, func(p pkg) bool {
+			path, ours := modulePath(p.ImportPath)
+			return ours && under(path, folder)
+		})
+	}
+	for _, l := range laws() {
+		for _, folder := range append([]string{l.packages}, l.except...) {
+			if !exists(folder) {
+				t.Errorf("the law for %q names %s, where no package is", l.packages, folder)
+			}
+		}
+		for _, imp := range append(l.forbidden, l.allowed...) {
+			if folder, ours := modulePath(imp); ours && folder != "." && !exists(folder) {
+				t.Errorf("the law for %q names %s, where no package is", l.packages, imp)
+			}
+		}
+	}
+}
+
 // The laws allow what they say they allow.
 func TestLawsAllow(t *testing.T) {
 	t.Parallel()
@@ -53,7 +78,7 @@ func TestLawsAllow(t *testing.T) {
 		"KernelNetlink":    {"daemon/internal/kernel is where netlink belongs", "daemon/internal/kernel", kernels[0]},
 		"FirewallNftables": {"daemon/internal/firewall is where nftables belongs", "daemon/internal/firewall", kernels[2]},
 		"LabNetlink":       {"the lab's tests look at the kernel themselves", "test/lab", kernels[0]},
-		"SimilarName":      {"a folder's name is not a prefix of another's", "ipam/claims", "log/slog"},
+		"SimilarName":      {"a folder's name is not a prefix of another's", "ipam/allocator", "log/slog"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -64,15 +64,29 @@ func laws() []law {
 			reason: "how programs are scraped is a leaf",
 		},
 		{
-			packages: "ipam", except: []string{"ipam/claims", "ipam/ipamtest"},
+			packages: "ipam", except: []string{"ipam/allocator", "ipam/gc", "ipam/status", "ipam/internal", "ipam/ipamtest"},
 			forbidden: append([]string{module}, pure...), allowed: []string{module + "/ipam"},
 			transitive: true,
 			reason:     "the allocator is arithmetic: standard library only, so that it can be proved and fuzzed alone",
 		},
 		{
-			packages: "ipam/claims", forbidden: append([]string{module}, concat(clients, kernels)...),
-			allowed: []string{module + "/ipam", module + "/internal/network", module + "/api"},
+			packages: "ipam/allocator", forbidden: append([]string{module}, concat(clients, kernels)...),
+			allowed: []string{module + "/ipam", module + "/internal/network", module + "/internal/groupcommit", module + "/api"},
 			reason:  "claims know a narrow store, never the API server's client",
+		},
+		{
+			packages: "ipam/gc", forbidden: append([]string{module}, concat(clients, kernels)...),
+			allowed: []string{module + "/ipam/status", module + "/internal/network", module + "/internal/groupcommit", module + "/api"},
+			reason:  "the garbage collector knows a narrow store, and nothing of a node's allocator",
+		},
+		{
+			packages: "ipam/status", forbidden: append([]string{module}, pure...),
+			allowed: []string{module + "/ipam", module + "/internal/network", module + "/api"},
+			reason:  "what a network's status says is a function of the object: nodes and controller read it alike",
+		},
+		{
+			packages: "internal/groupcommit", forbidden: []string{module},
+			reason: "group commit is a leaf: it knows no addresses and no reservations",
 		},
 		{
 			packages: "internal/network", forbidden: append([]string{module}, pure...),
@@ -104,7 +118,7 @@ func laws() []law {
 		},
 		{
 			packages: "internal/kube", forbidden: append([]string{module}, concat(kernels, loggers)...),
-			allowed: []string{module + "/api", module + "/internal/network", module + "/ipam/claims"},
+			allowed: []string{module + "/api", module + "/internal/network", module + "/ipam/status"},
 			reason:  "every program stands on it, so it stands on models and the client libraries only",
 		},
 		{
@@ -124,7 +138,7 @@ func laws() []law {
 		},
 		{
 			packages: "controller/internal/reserve", forbidden: append([]string{module}, concat(clients, kernels, loggers)...),
-			allowed: []string{module + "/api", module + "/internal/network", module + "/internal/tenant"},
+			allowed: []string{module + "/api", module + "/internal/network", module + "/internal/tenant", module + "/internal/network", module + "/internal/tenant", module + "/internal/groupcommit"},
 			reason:  "reservations know a narrow store, never the API server's client",
 		},
 		{
@@ -146,29 +160,53 @@ func laws() []law {
 		{
 			packages: "daemon/internal/attach", forbidden: append([]string{module}, concat(clients, kernels, loggers)...),
 			allowed: []string{module + "/daemon/internal/attach", module + "/internal/network", module + "/api"},
-			reason:  "use cases know ports; adapters stand at the rim",
+			reason:  "attaching knows interfaces only; the daemon passes in their implementations",
 		},
 		{
-			packages: "daemon/internal/kernel", forbidden: append([]string{
-				module + "/daemon/internal/cluster", module + "/daemon/internal/server", module + "/daemon/internal/journal",
-			}, clients...),
+			packages: "daemon/internal/kernel", forbidden: concat(clusterPackages(), []string{
+				module + "/daemon/internal/server", module + "/daemon/internal/journal",
+			}, clients),
 			reason: "kernel, API-server and socket code never import each other",
 		},
 		{
-			packages: "daemon/internal/cluster", forbidden: []string{
-				module + "/daemon/internal/kernel", module + "/daemon/internal/server",
-			},
+			packages: "daemon/internal/server", forbidden: concat(clusterPackages(), []string{
+				module + "/daemon/internal/kernel",
+			}, clients),
 			reason: "kernel, API-server and socket code never import each other",
 		},
 		{
-			packages: "daemon/internal/server", forbidden: append([]string{
-				module + "/daemon/internal/kernel", module + "/daemon/internal/cluster",
-			}, clients...),
-			reason: "kernel, API-server and socket code never import each other",
+			packages: "daemon/internal/kubeclient", forbidden: append([]string{module}, kernels...),
+			allowed: []string{module + "/daemon/internal/attach", module + "/internal/kube", module + "/api"},
+			reason:  "all packages that talk to the API server import the connection, so it imports none of them",
+		},
+		{
+			packages: "daemon/internal/nodestate", forbidden: append([]string{module + "/daemon"}, kernels...),
+			allowed: []string{module + "/daemon/internal/kubeclient", module + "/daemon/internal/attach"},
+			reason:  "kernel, API-server and socket code never import each other, and the Node stands alone",
+		},
+		{
+			packages: "daemon/internal/networkcache", forbidden: append([]string{module + "/daemon"}, kernels...),
+			allowed: []string{module + "/daemon/internal/kubeclient", module + "/daemon/internal/attach"},
+			reason:  "kernel, API-server and socket code never import each other, and networks know neither Pods nor DanmEps",
+		},
+		{
+			packages: "daemon/internal/danmep", forbidden: append([]string{module + "/daemon"}, kernels...),
+			allowed: []string{module + "/daemon/internal/kubeclient", module + "/daemon/internal/nodestate", module + "/daemon/internal/attach"},
+			reason:  "kernel, API-server and socket code never import each other, and a DanmEp needs only the record of its sandbox",
+		},
+		{
+			packages: "daemon/internal/pods", forbidden: append([]string{module + "/daemon"}, kernels...),
+			allowed: []string{module + "/daemon/internal/kubeclient", module + "/daemon/internal/attach"},
+			reason:  "kernel, API-server and socket code never import each other, and Pods know neither DanmEps nor the cache of networks",
+		},
+		{
+			packages: "daemon/internal/addresses", forbidden: concat([]string{module + "/daemon"}, clients, kernels),
+			allowed: []string{module + "/daemon/internal/attach"},
+			reason:  "access to the allocator needs no client of the API server",
 		},
 		{
 			packages: "netwatcher", forbidden: append([]string{module}, concat(clients, kernels)...),
-			allowed: []string{module + "/netwatcher", module + "/internal/network", module + "/api"},
+			allowed: []string{module + "/netwatcher", module + "/internal/network", module + "/internal/text", module + "/api"},
 			reason:  "desired host links are pure; the kernel stands behind an interface of netwatcher's own",
 		},
 		{
@@ -189,10 +227,13 @@ func laws() []law {
 			reason:     "division is arithmetic: standard library only, so that it can be proved alone",
 		},
 		{
-			packages: "placement", except: []string{"placement/hub", "placement/agent"},
-			forbidden: append([]string{module}, pure...),
-			allowed:   []string{module + "/api", module + "/placement/internal/apportion"},
-			reason:    "what placement decides is pure: an outage, a restart or a race is an input like any other",
+			packages: "placement/internal", forbidden: append([]string{module}, pure...),
+			allowed: []string{module + "/api", module + "/placement/internal"},
+			reason:  "placement decides in pure functions: an outage, a restart or a race is an input like any other",
+		},
+		{
+			packages: "placement/hub/internal/desiredstate", forbidden: append([]string{module + "/placement/hub/internal/apply"}, pure...),
+			reason: "the desired state of an object is computed from its Scope, without any client, clock or log",
 		},
 		{
 			packages: "placement/agent", forbidden: append([]string{module}, kernels...),
@@ -218,10 +259,19 @@ func laws() []law {
 			reason: "programs are imported by nobody",
 		},
 		{
-			packages: "", except: []string{"test", "controller/admissiontest", "daemon/internal/bench"}, forbidden: []string{module + "/test"},
+			packages: "", except: []string{"test", "controller/admissiontest", "daemon/internal/bench", "daemon/internal/kubetest"}, forbidden: []string{module + "/test"},
 			reason: "no product code needs the lab",
 		},
 	}
+}
+
+// clusterPackages are the daemon's packages that talk to the API server.
+func clusterPackages() []string {
+	var all []string
+	for _, name := range []string{"kubeclient", "nodestate", "networkcache", "danmep", "pods"} {
+		all = append(all, module+"/daemon/internal/"+name)
+	}
+	return all
 }
 
 // breaks returns the imports of p that the law forbids.

@@ -22,7 +22,7 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/kube"
 	"github.com/patchbay-cni/patchbay/internal/network"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/allocator"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
@@ -82,11 +82,11 @@ func TestNodeFillsNoBitmap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	good := claims.New(kube.NewStore(n.env.As(t, apitest.NodeDaemon(n.good))), claims.Config{Node: n.good, NodeUID: "good", Life: 1, Hold: -1})
+	good := allocator.New(kube.NewStore(n.env.As(t, apitest.NodeDaemon(n.good))), allocator.Config{Node: n.good, NodeUID: "good", Incarnation: 1, WarmPoolSize: -1})
 	t.Cleanup(good.Close)
 	claim := func() {
 		t.Helper()
-		if _, _, err := good.Claim(t.Context(), net, claims.Want{Dynamic: true}, claims.Want{Dynamic: true}); err != nil {
+		if _, _, err := good.Claim(t.Context(), net, allocator.AddressRequest{Dynamic: true}, allocator.AddressRequest{Dynamic: true}); err != nil {
 			t.Fatalf("the other node claims an address: %v", err)
 		}
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/patchbay-cni/patchbay/controller/admissiontest"
 	"github.com/patchbay-cni/patchbay/internal/kube"
 	"github.com/patchbay-cni/patchbay/internal/network"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/allocator"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 	"github.com/patchbay-cni/patchbay/test/placement/bed"
 )
@@ -119,7 +119,7 @@ func (w *world) claimAddresses(t *testing.T, cluster, name string, addresses, at
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := claims.New(kube.NewStore(c), claims.Config{Node: "n1", NodeUID: "n1", Life: 1, Hold: -1})
+	a := allocator.New(kube.NewStore(c), allocator.Config{Node: "n1", NodeUID: "n1", Incarnation: 1, WarmPoolSize: -1})
 	defer a.Close()
 	// What a node's daemon does when Pods leave, so that the network can be deleted.
 	t.Cleanup(func() {
@@ -132,7 +132,7 @@ func (w *world) claimAddresses(t *testing.T, cluster, name string, addresses, at
 	g.SetLimit(atOnce)
 	for range addresses {
 		g.Go(func() error {
-			_, _, err := a.Claim(t.Context(), n, claims.Want{Dynamic: true}, claims.Want{})
+			_, _, err := a.Claim(t.Context(), n, allocator.AddressRequest{Dynamic: true}, allocator.AddressRequest{})
 			return err
 		})
 	}

@@ -25,7 +25,7 @@ func apiRules() []mutation {
 		{
 			name: "AddressReturnsBeforeTheDanmEpGoes",
 			rule: "Release: (1) the address back into the own entry, (2) the DanmEp deleted",
-			file: "daemon/internal/cluster/publisher.go",
+			file: "daemon/internal/danmep/publisher.go",
 			old:  "if err := p.coverage.Return(ctx, net, ifc.EndpointName, ifc.V4.Addr(), ifc.V6.Addr()); err != nil {",
 			new:  "if err := p.danmEps.remove(ctx, ep.DeepCopy()); err != nil {\n\t\t\treturn err\n\t\t}\n\t\tif err := p.coverage.Return(ctx, net, ifc.EndpointName, ifc.V4.Addr(), ifc.V6.Addr()); err != nil {",
 			tags: "apiserver", test: "^TestEndpointLivesFromPublishToRelease$",
@@ -33,7 +33,7 @@ func apiRules() []mutation {
 		{
 			name: "FreedAfterTheDanmEpIsGone",
 			rule: "Release: (2) the DanmEp deleted, (3) the address is a hold again or freed",
-			file: "daemon/internal/cluster/publisher.go",
+			file: "daemon/internal/danmep/publisher.go",
 			old:  "\tif ep != nil {\n",
 			new:  "\tif err := p.coverage.Free(ctx, net, ifc.EndpointName, ifc.V4.Addr(), ifc.V6.Addr()); err != nil {\n\t\treturn err\n\t}\n\tif ep != nil {\n",
 			tags: "apiserver", test: "^TestEndpointLivesFromPublishToRelease$",
@@ -41,7 +41,7 @@ func apiRules() []mutation {
 		{
 			name: "LeavesTheEntryAfterItsDanmEp",
 			rule: "the address leaves the entry only in a write sent after its DanmEp exists",
-			file: "daemon/internal/cluster/publisher.go",
+			file: "daemon/internal/danmep/publisher.go",
 			old:  "\t\tif created[ifc.EndpointName] != \"\" {\n\t\t\tp.coverage",
 			new:  "\t\tif true {\n\t\t\tp.coverage",
 			tags: "apiserver", test: "^TestEndpointThatCannotBeMade$",
@@ -49,7 +49,7 @@ func apiRules() []mutation {
 		{
 			name: "OnlyTheOwnDanmEpProves",
 			rule: "only the owner releases: another endpoint's DanmEp of that name proves nothing",
-			file: "daemon/internal/cluster/danmepclient.go",
+			file: "daemon/internal/danmep/client.go",
 			old:  "case err == nil && (ep.UID == uid || uid == \"\" && ep.Spec.EndpointID == id):",
 			new:  "case err == nil:",
 			tags: "apiserver", test: "^TestReleaseWithoutEndpoint$",
@@ -57,16 +57,16 @@ func apiRules() []mutation {
 		{
 			name: "FinalizerIsTheNodes",
 			rule: "deleting a DanmEp by any other hand is a request, not a release",
-			file: "daemon/internal/cluster/danmep.go",
+			file: "daemon/internal/danmep/danmep.go",
 			old:  "\t\t\tFinalizers: []string{v1.NodeFinalizer},\n",
 			tags: "apiserver", test: "^TestEndpointLivesFromPublishToRelease$",
 		},
 		{
 			name: "LiveSandboxKeepsItsDanmEp",
 			rule: "no address is on two live interfaces: not after a lost journal",
-			file: "daemon/internal/cluster/danmepgc.go",
-			old:  "if alive, err := o.NetnsExists(ep.Spec.Netns); alive || err != nil {",
-			new:  "if alive, err := o.NetnsExists(ep.Spec.Netns); alive && err != nil {",
+			file: "daemon/internal/danmep/gc.go",
+			old:  "if exists, err := g.NetnsExists(ep.Spec.Netns); exists || err != nil {",
+			new:  "if exists, err := g.NetnsExists(ep.Spec.Netns); exists && err != nil {",
 			tags: "apiserver", test: "^TestOrphansAreRemoved$",
 		},
 	}

@@ -36,7 +36,7 @@ func TestServiceEdits(t *testing.T) {
 	s.awaitEndpoints("another selector", "web", "10.0.0.2"+ready+"b")
 
 	edit(s, svc, func(svc *corev1.Service) { svc.Annotations[selector] = "app=web" })
-	s.awaitEvent(svc, "InvalidAnnotations", selector, "app=web", "stay as they were")
+	s.awaitEvent(svc, "InvalidAnnotations", selector, "app=web", "keeps the endpoints")
 	s.awaitEndpoints("kept", "web", "10.0.0.2"+ready+"b")
 	s.must(scene.SetReady(t.Context(), s.c, b, false))
 	s.awaitEndpoints("kept, with what the Pod is", "web", "10.0.0.2"+tcp+" b")

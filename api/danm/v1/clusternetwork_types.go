@@ -4,8 +4,8 @@ package v1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// ClusterNetwork is a network of the whole cluster, written by a netadmin, with any
-// attribute, for all tenants or those in AllowedTenants.
+// ClusterNetwork is a network of the whole cluster, for all tenants or those in
+// AllowedTenants. Netadmins write it, with any attribute.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=cn;cnet,categories=danm
@@ -24,10 +24,10 @@ type ClusterNetwork struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what the network is to be.
+	// Spec is the desired network.
 	Spec NetworkSpec `json:"spec"`
 
-	// Status is what Patchbay knows of it.
+	// Status is the observed network.
 	// +optional
 	Status NetworkStatus `json:"status,omitempty"`
 }

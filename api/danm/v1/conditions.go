@@ -2,80 +2,79 @@
 
 package v1
 
-// ConditionReady of a network says whether Pods can use it: on which nodes its link
-// is up, or what is wrong with its definition.
+// ConditionReady of a network reports whether Pods can use it: the nodes on which its link is up, or
+// the errors of its definition.
 const ConditionReady = "Ready"
 
 // Reasons of a network's ConditionReady that patchbay-controller writes.
 const (
 	// ReasonLinksUp: the network's link is up on all nodes.
 	ReasonLinksUp = "LinksUp"
-	// ReasonLinksNotUp: the message says on how many nodes it is, and what is wrong
-	// with the others.
+	// ReasonLinksNotUp: the message has the number of nodes on which the link is up, and the
+	// problems of the others.
 	ReasonLinksNotUp = "LinksNotUp"
-	// ReasonNoNodeReports, with status Unknown: no node has reported its links.
+	// ReasonNoNodeReports: no node has reported its links. The status is Unknown.
 	ReasonNoNodeReports = "NoNodeReports"
 )
 
 // Conditions of networks that patchbay-controller writes, with their reasons.
 const (
-	// ConditionAddressesAvailable says whether new Pods get dynamic addresses.
+	// ConditionAddressesAvailable reports whether new Pods get dynamic addresses.
 	ConditionAddressesAvailable = "AddressesAvailable"
-	// ReasonAddressesSufficient: less than 90 % of the addresses are in use or held.
+	// ReasonAddressesSufficient: less than 90 % of the addresses are in use or pre-allocated.
 	ReasonAddressesSufficient = "AddressesSufficient"
-	// ReasonAddressesNearlyExhausted, with status True: 90 % or more are in use or held.
+	// ReasonAddressesNearlyExhausted, with status True: 90 % or more are in use or pre-allocated.
 	ReasonAddressesNearlyExhausted = "AddressesNearlyExhausted"
-	// ReasonAddressesExhausted, with status False: all are in use or held.
+	// ReasonAddressesExhausted, with status False: all are in use or pre-allocated.
 	ReasonAddressesExhausted = "AddressesExhausted"
 
-	// ConditionRecovering, only ever True, says that the network's status went
-	// back in time, and that no address is given out before all nodes have said
-	// what they use.
+	// ConditionRecovering is only ever True: the network's status was rolled back, and no address
+	// is allocated before all nodes have reported the addresses that they use.
 	ConditionRecovering = "Recovering"
-	// ReasonAwaitingNodes: the message names those who have not.
+	// ReasonAwaitingNodes: the message names the nodes that have not reported.
 	ReasonAwaitingNodes = "AwaitingNodes"
 
-	// ConditionRecoveryDeferred, only ever True, says that a node reports so many rollbacks
-	// that its reports start no recovery for now. The message names it.
+	// ConditionRecoveryDeferred is only ever True: a node reports so many rollbacks that its reports
+	// start no recovery for a time. The message names the node.
 	ConditionRecoveryDeferred = "RecoveryDeferred"
-	// ReasonTooManyRollbacks: the machine may have been taken over.
+	// ReasonTooManyRollbacks: the node may be compromised.
 	ReasonTooManyRollbacks = "TooManyRollbacks"
 
-	// ConditionAddressConflict, only ever True, says that two Pods have one address, or a
-	// Pod and another node. The message names them.
+	// ConditionAddressConflict is only ever True: two Pods, or a Pod and another node, have the same
+	// address. The message names them.
 	ConditionAddressConflict = "AddressConflict"
-	// ReasonDuplicateAddress, also of Events on the Pods.
+	// ReasonDuplicateAddress is also the reason of Events on the Pods.
 	ReasonDuplicateAddress = "DuplicateAddress"
-	// ReasonBitmapDamaged is of Events: bits of addresses in use were clear.
+	// ReasonBitmapDamaged is the reason of Events: bits of addresses in use were clear.
 	ReasonBitmapDamaged = "BitmapDamaged"
 
-	// ConditionConflict, only ever True, says that an older network is in the way of
-	// this one, and that no Pod can attach. The message names it and what would help.
+	// ConditionConflict is only ever True: an older network conflicts with this one, and no Pod can
+	// attach. The message names the older network and the remedy.
 	ConditionConflict = "Conflict"
-	// ReasonLinkTaken: a link's name or identity is taken for something else.
+	// ReasonLinkTaken: the name or the identity of the link is taken.
 	ReasonLinkTaken = "LinkTaken"
-	// ReasonParentShared: their backends or modes do not go on one parent.
+	// ReasonParentShared: their backends or modes cannot share one parent.
 	ReasonParentShared = "ParentShared"
-	// ReasonPoolOverlap: both would give out the same addresses.
+	// ReasonPoolOverlap: both would allocate the same addresses.
 	ReasonPoolOverlap = "PoolOverlap"
 )
 
-// ReasonForgedDanmEp of an Event on a Pod: another node than the Pod's made a DanmEp for it.
+// ReasonForgedDanmEp is the reason of an Event on a Pod: a node that is not the Pod's created a DanmEp for it.
 const ReasonForgedDanmEp = "ForgedDanmEp"
 
-// Reasons of Events on Nodes about DanmEps that outlive their Pods and keep a namespace that
-// is being deleted.
+// Reasons of Events on Nodes about DanmEps that outlive their Pods and block the deletion of a
+// namespace.
 const (
-	// ReasonDanmEpMoved: the controller moved it into its own namespace.
+	// ReasonDanmEpMoved: the controller moved the DanmEp into its own namespace.
 	ReasonDanmEpMoved = "DanmEpMoved"
-	// ReasonDanmEpOrphaned: it has to stay where its network is.
+	// ReasonDanmEpOrphaned: the DanmEp must stay in the namespace of its network.
 	ReasonDanmEpOrphaned = "DanmEpOrphaned"
 )
 
-// Reasons of Events on networks that answer RebuildAnnotation.
+// Reasons of Events on networks about a rebuild that RebuildAnnotation started.
 const (
-	// ReasonBitmapRebuilt: the message says what changed.
+	// ReasonBitmapRebuilt: the message has the changes.
 	ReasonBitmapRebuilt = "BitmapRebuilt"
-	// ReasonBitmapRebuildFailed: the message says why; it is tried again.
+	// ReasonBitmapRebuildFailed: the message has the error; the controller retries.
 	ReasonBitmapRebuildFailed = "BitmapRebuildFailed"
 )

@@ -4,7 +4,7 @@ package v1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// DanmEp is one interface of one Pod. The Pod's node writes it and nobody else.
+// DanmEp is one interface of one Pod. Only the Pod's node writes it.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,shortName=de;dep,categories=danm
@@ -26,29 +26,29 @@ type DanmEp struct {
 	// Spec is the interface.
 	Spec DanmEpSpec `json:"spec"`
 
-	// Status is what the node found out about the interface.
+	// Status is the observed state of the interface.
 	// +optional
 	Status DanmEpStatus `json:"status,omitempty"`
 }
 
-// DanmEpStatus is what the node found out about an interface.
+// DanmEpStatus is the observed state of an interface.
 type DanmEpStatus struct {
-	// Conditions: Ready, and what is wrong.
+	// Conditions: Ready, and problems.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// DanmEpSpec describes one interface of one Pod. All that look after the network read it, so
-// that its text has bounds and its addresses can be read: else one node's DanmEp would stop them.
+// DanmEpSpec describes one interface of one Pod. Its texts are bounded and its addresses are
+// validated, because all components that manage the network read the DanmEps of all nodes.
 type DanmEpSpec struct {
 	// NetworkName is the name of the network object.
 	// +kubebuilder:validation:MaxLength=253
 	NetworkName string `json:"NetworkName"`
 
-	// NetworkUID is the UID of the network object: a network that was
-	// re-created with the same name does not own this endpoint's addresses.
+	// NetworkUID is the UID of the network object. A network that is created again with
+	// the same name does not own this endpoint's addresses.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	NetworkUID string `json:"NetworkUID,omitempty"`
@@ -58,11 +58,11 @@ type DanmEpSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	NetworkType string `json:"NetworkType,omitempty"`
 
-	// EndpointID is unique to the interface: derived from sandbox and name.
+	// EndpointID identifies the interface. It is derived from the sandbox and the name.
 	// +kubebuilder:validation:MaxLength=253
 	EndpointID string `json:"EndpointID"`
 
-	// Interface is what the Pod sees.
+	// Interface is the interface in the Pod.
 	Interface DanmEpInterface `json:"Interface"`
 
 	// Host is the name of the Node.
@@ -92,15 +92,15 @@ type DanmEpSpec struct {
 	// +kubebuilder:validation:MaxLength=4096
 	Netns string `json:"netns,omitempty"`
 
-	// APIType is the network's kind: DanmNet, TenantNetwork, ClusterNetwork.
+	// APIType is the network's kind: DanmNet, TenantNetwork or ClusterNetwork.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	APIType string `json:"apiType,omitempty"`
 }
 
-// DanmEpInterface is one interface as the Pod sees it.
+// DanmEpInterface is one interface in the Pod.
 type DanmEpInterface struct {
-	// Name in the Pod.
+	// Name of the interface in the Pod.
 	// +kubebuilder:validation:MaxLength=64
 	Name string `json:"Name"`
 
@@ -131,7 +131,7 @@ type DanmEpInterface struct {
 	// +nullable
 	Proutes6 map[string]string `json:"proutes6,omitempty"`
 
-	// DeviceID is the device that a device plugin gave, a PCI address.
+	// DeviceID is the PCI address of the device that a device plugin allocated.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	DeviceID string `json:"DeviceID,omitempty"`

@@ -4,9 +4,9 @@
 // and tenants write (ClusterNetwork, TenantNetwork, DanmNet, TenantConfig) and
 // those that Patchbay's node daemon writes (DanmEp, NodeNetwork).
 //
-// JSON names of the network kinds are DANM's, so its manifests apply unchanged.
-// What one object decides is checked by CEL rules in the generated CRDs; what
-// needs other objects is checked at admission.
+// JSON names of the network kinds are DANM's, so that its manifests apply unchanged.
+// CEL rules in the generated CRDs check the rules that need one object only. Admission
+// checks the rules that need other objects.
 //
 // +kubebuilder:object:generate=true
 // +groupName=danm.io

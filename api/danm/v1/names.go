@@ -2,70 +2,69 @@
 
 package v1
 
-// Kinds as they are written in manifests and in DanmEp's apiType.
+// Kinds, as in manifests and in apiType of a DanmEp.
 const (
 	// KindClusterNetwork is the cluster-scoped network kind.
 	KindClusterNetwork = "ClusterNetwork"
 	// KindTenantNetwork is the network kind that tenants write.
 	KindTenantNetwork = "TenantNetwork"
-	// KindDanmNet is the simple, namespaced network kind.
+	// KindDanmNet is the namespaced network kind that netadmins write.
 	KindDanmNet = "DanmNet"
 )
 
 // Annotations that users set.
 const (
-	// InterfacesAnnotation on a Pod is the JSON list of the interfaces it wants.
+	// InterfacesAnnotation on a Pod is the JSON list of the requested interfaces.
 	InterfacesAnnotation = "danm.io/interfaces"
 	// LegacyInterfacesAnnotation is DANM 4.3's name of InterfacesAnnotation.
 	LegacyInterfacesAnnotation = "danm.k8s.io/interfaces"
-	// TakeOverAnnotation, "true" on a TenantConfig, says that what networks of its
-	// namespaces say they were assigned is to be reserved again. On a network it is
-	// refused: taking over a live DANM network with its bitmap is not built yet.
+	// TakeOverAnnotation with the value "true" on a TenantConfig reserves the assignments of the
+	// networks in its namespaces again. It must not be set on a network: taking over a live DANM
+	// network with its bitmap is not built yet.
 	TakeOverAnnotation = "danm.io/take-over"
 )
 
-// MovedFromAnnotation on a DanmEp is the namespace and name that it had, such as "web/x1",
-// before the controller moved it: its namespace was being deleted, and its Pod was gone.
+// MovedFromAnnotation on a DanmEp is its earlier namespace and name, such as "web/x1". The controller
+// moves a DanmEp when its namespace is being deleted and its Pod does not exist.
 const MovedFromAnnotation = "danm.io/moved-from"
 
-// AssignedAnnotation on a TenantNetwork says what admission assigned to it from a
-// TenantConfig, such as "vlan/ens4/1003 5f3a9c01d2e4b687": kind, device and ID, and
-// the token of the reservation. Admission sets it, users cannot.
+// AssignedAnnotation on a TenantNetwork is its assignment from a TenantConfig, such as
+// "vlan/ens4/1003 5f3a9c01d2e4b687": kind, device and ID, and the token of the reservation. Admission
+// sets it; users cannot.
 const AssignedAnnotation = "danm.io/assigned"
 
-// Annotations that ask patchbay-controller for something. Whoever may write a
-// network may set them: they reach no other network's addresses.
+// Annotations for requests to patchbay-controller. Every user with write access to a network may set
+// them: they do not affect the addresses of other networks.
 const (
-	// RebuildAnnotation on a network, with any value, asks for its bitmap to be
-	// written anew from who holds what. It is gone when that is done.
+	// RebuildAnnotation on a network, with any value, requests a rebuild of its bitmap from the
+	// nodes' entries and the DanmEps. The controller removes it afterwards.
 	RebuildAnnotation = "danm.io/ipam-rebuild"
-	// SkipAnnotation on a network in recovery names nodes, with commas between
-	// them, that the recovery does not wait for: they are off, and so are the
-	// Pods on them. It is gone when the recovery is over.
+	// SkipAnnotation on a network in recovery is a comma-separated list of nodes that the recovery
+	// does not wait for: they are powered off, and their Pods have ended. The controller removes it
+	// after the recovery.
 	SkipAnnotation = "danm.io/ipam-skip"
-	// RecoveringAnnotation on a network says since when it recovers. The controller
-	// sets it for nodes that have nothing to do with the network, and so are sent its
-	// metadata only: each reports once to the recovery of each value.
+	// RecoveringAnnotation on a network is the start time of its recovery. The controller sets it for
+	// nodes that do not use the network and watch its metadata only: each reports once per value.
 	RecoveringAnnotation = "danm.io/recovering"
 )
 
 // Finalizers that Patchbay sets.
 const (
-	// NodeFinalizer on a DanmEp is taken off by the Pod's node only, after the
-	// interface is gone and its addresses are back in the node's entry.
+	// NodeFinalizer on a DanmEp is removed by the Pod's node only, after the interface is deleted and
+	// its addresses are back in the node's entry.
 	NodeFinalizer = "danm.io/node"
-	// InUseFinalizer on a network stays until no node holds an address of it
-	// and no DanmEp refers to it.
+	// InUseFinalizer on a network stays until no node has an address of it and no DanmEp refers to
+	// it.
 	InUseFinalizer = "danm.io/in-use"
 )
 
 // DefaultNetworkName is the network of a Pod without an annotation.
 const DefaultNetworkName = "default"
 
-// Backends of our own, as NetworkType (case-insensitive); every other value
-// names a CNI plugin to delegate to.
+// Patchbay's own backends, as NetworkType (case-insensitive). Every other value is the name of a CNI
+// plugin to delegate to.
 const (
-	// TypeIPVLAN is an IPVLAN slave of the parent, and what "" means.
+	// TypeIPVLAN is an IPVLAN slave of the parent, and the default.
 	TypeIPVLAN = "ipvlan"
 	// TypeMACVLAN is a MACVLAN slave of the parent.
 	TypeMACVLAN = "macvlan"

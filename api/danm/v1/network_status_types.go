@@ -4,20 +4,20 @@ package v1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// NetworkStatus is what Patchbay knows of a network. Nobody else writes it.
+// NetworkStatus is the observed state of a network. Only Patchbay writes it.
 type NetworkStatus struct {
-	// Conditions: Ready, and what is wrong.
+	// Conditions: Ready, and problems.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// IPAM is the network's address management; absent means unknown, not
-	// empty: its first writer builds it from the DanmEps.
+	// IPAM is the network's address management. If it is absent, the addresses in use are
+	// unknown, and the first writer builds it from the DanmEps.
 	// +optional
 	IPAM *IPAMStatus `json:"ipam,omitempty"`
 
-	// Allocated is the number of addresses in use or held, of both families.
+	// Allocated is the number of addresses of both families in use or pre-allocated.
 	// +optional
 	Allocated int64 `json:"allocated,omitempty"`
 
@@ -26,14 +26,14 @@ type NetworkStatus struct {
 	// +optional
 	Capacity int64 `json:"capacity,omitempty"`
 
-	// ObservedGeneration is the generation that the conditions speak of.
+	// ObservedGeneration is the generation that the conditions are about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }
 
 // +structType=atomic
 
-// IPAMStatus holds the bitmaps of a network and who covers their bits. It is
+// IPAMStatus has the bitmaps of a network and the nodes that have set their bits. It is
 // atomic for server-side apply, so that managedFields does not list each page.
 type IPAMStatus struct {
 	// V4 is the bitmap of spec.Options.cidr.
@@ -44,26 +44,26 @@ type IPAMStatus struct {
 	// +optional
 	V6 *AddressBitmap `json:"v6,omitempty"`
 
-	// Held names, for each node, the addresses that this node covers.
+	// Held has the addresses of each node, in use or pre-allocated, by the node's name.
 	// +optional
 	// +mapType=atomic
 	Held map[string]HeldAddresses `json:"held,omitempty"`
 
-	// ReclaimRequestTime is when a node last found the pool exhausted while others hold
-	// addresses; holders give back.
+	// ReclaimRequestTime is the last time at which a node found the pool exhausted while
+	// other nodes had pre-allocated addresses. Those nodes then return addresses.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}[.][0-9]{6}Z$`
 	ReclaimRequestTime *metav1.MicroTime `json:"reclaimRequestTime,omitempty"`
 
-	// Recovering says that this object is older than what a node or the controller
-	// knows: claims wait until every node has re-asserted its live endpoints. Only the
-	// controller starts, restarts and ends it.
+	// Recovering is set after a node or the controller has detected that this object is
+	// older than a state that it has seen. Claims wait until every node has reported its
+	// live endpoints. Only the controller starts, restarts and ends a recovery.
 	// +optional
 	Recovering *RecoveryStatus `json:"recovering,omitempty"`
 
-	// RecoveryDeferredUntil names the nodes that have reported too many rollbacks lately, and until
-	// when: their reports stop only their own claims, and start no recovery.
+	// RecoveryDeferredUntil has the nodes that have reported too many rollbacks, with the
+	// time until which their reports stop only their own claims and start no recovery.
 	// +optional
 	// +mapType=atomic
 	RecoveryDeferredUntil map[string]metav1.MicroTime `json:"recoveryDeferredUntil,omitempty"`
@@ -71,11 +71,11 @@ type IPAMStatus struct {
 
 // AddressBitmap is a sparse bitmap of one subnet.
 type AddressBitmap struct {
-	// CIDR is the subnet that the bits were written for.
+	// CIDR is the subnet of the bits.
 	// +kubebuilder:validation:MaxLength=49
 	CIDR string `json:"cidr"`
 
-	// Cursor is the address after the one handed out last (next-fit).
+	// Cursor is the address after the one that was allocated last (next-fit).
 	// +optional
 	// +kubebuilder:validation:MaxLength=45
 	Cursor string `json:"cursor,omitempty"`
@@ -88,17 +88,19 @@ type AddressBitmap struct {
 	Pages map[string]string `json:"pages,omitempty"`
 }
 
-// HeldAddresses are the addresses of one network that one node covers. There is one way
-// to write each: others write the entry back as their Go types have it, and the API server
-// refuses that as another's change if it is not the same. The bounds keep one node from
-// filling the object, which would stop all claims: each range may take a page of a bitmap.
+// HeldAddresses are the addresses of one network that one node has in use or pre-allocated.
+// Each text has one canonical form: other nodes write the entry back from their Go types, and
+// the API server rejects that as a change of another node's entry if it differs. The bounds
+// prevent one node from filling the object, which would stop all claims: each range may need a
+// page of a bitmap.
 type HeldAddresses struct {
 	// UID of the Node object.
 	// +kubebuilder:validation:MaxLength=64
 	UID string `json:"uid"`
 
-	// Seq counts the lives of the node's daemon: it is raised before a hold of
-	// this network is first used, so delayed writes of a former life fail.
+	// Seq counts the incarnations of the node's daemon. Each incarnation raises it before it
+	// first uses pre-allocated addresses of this network, so that delayed writes of earlier
+	// incarnations fail.
 	Seq int64 `json:"seq"`
 
 	// V4 are ranges such as "10.0.0.5-10.0.0.9,10.0.0.12".
@@ -115,20 +117,20 @@ type HeldAddresses struct {
 	// +kubebuilder:validation:Pattern=`^[0-9a-f:.,-]+$`
 	V6 string `json:"v6,omitempty"`
 
-	// Rollback is the node's report that the object is older than it has been. The node
-	// takes it off when it reports to the recovery that follows.
+	// Rollback is the node's report that the object is older than a state that the node has
+	// seen. The node removes it when it reports to the recovery that follows.
 	// +optional
 	Rollback *RollbackReport `json:"rollback,omitempty"`
 
-	// QuarantinedV4 are those of V4 that the node found in use by others on the
-	// network; no Pod gets them for an hour.
+	// QuarantinedV4 are the addresses of V4 that other machines on the network use. No Pod
+	// gets them for an hour.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
 	// +kubebuilder:validation:Pattern=`^[0-9.,-]+$`
 	QuarantinedV4 string `json:"quarantinedV4,omitempty"`
 
-	// QuarantinedV6 are those of V6.
+	// QuarantinedV6 are the addresses of V6 that other machines on the network use.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
@@ -136,45 +138,45 @@ type HeldAddresses struct {
 	QuarantinedV6 string `json:"quarantinedV6,omitempty"`
 }
 
-// RollbackReport asks the controller for a recovery. Until then nothing is claimed.
+// RollbackReport requests a recovery from the controller. The node claims no address until then.
 type RollbackReport struct {
-	// Reason is how the node has noticed.
+	// Reason of the report.
 	Reason RollbackReason `json:"reason"`
 
-	// RecoveryStartTime is the start of the recovery that the older object was in, if any: this
-	// one does not answer the report.
+	// RecoveryStartTime is the start of the recovery in the older object, if any. That
+	// recovery does not answer the report.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}[.][0-9]{6}Z$`
 	RecoveryStartTime *metav1.MicroTime `json:"recoveryStartTime,omitempty"`
 }
 
-// RollbackReason is how a node notices that an object is older than it has been.
+// RollbackReason is the evidence by which a node detects that an object is older than before.
 // +kubebuilder:validation:Enum=StatusMissing;OlderResourceVersion;DanmEpMissing;EntryChanged;OlderEntry
 type RollbackReason string
 
-// How nodes notice.
+// Reasons of a RollbackReport.
 const (
-	// RollbackStatusMissing: the network has its finalizer, and no status.ipam.
+	// RollbackStatusMissing: the network has its finalizer and no status.ipam.
 	RollbackStatusMissing RollbackReason = "StatusMissing"
-	// RollbackOlderResourceVersion: the resourceVersion is smaller than it was.
+	// RollbackOlderResourceVersion: the resourceVersion is smaller than before.
 	RollbackOlderResourceVersion RollbackReason = "OlderResourceVersion"
-	// RollbackDanmEpMissing: a DanmEp of the node is gone that it has not removed.
+	// RollbackDanmEpMissing: a DanmEp of the node is missing, and the node has not removed it.
 	RollbackDanmEpMissing RollbackReason = "DanmEpMissing"
-	// RollbackEntryChanged: the node's entry is not what it wrote last.
+	// RollbackEntryChanged: the node's entry differs from the node's last write.
 	RollbackEntryChanged RollbackReason = "EntryChanged"
 	// RollbackOlderEntry: the seq of the node's entry is smaller than in its journal.
 	RollbackOlderEntry RollbackReason = "OlderEntry"
 )
 
-// RecoveryStatus is the state of a network after its object went back in time.
+// RecoveryStatus is the state of a recovery, after the network's object was rolled back.
 type RecoveryStatus struct {
-	// StartTime is when the controller started it; it tells it from any other.
+	// StartTime is the time at which the controller started the recovery. It identifies it.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}[.][0-9]{6}Z$`
 	StartTime metav1.MicroTime `json:"startTime"`
 
-	// ReportedNodes are the nodes that have re-asserted their live endpoints.
+	// ReportedNodes are the nodes that have reported their live endpoints.
 	// +optional
 	// +listType=set
 	ReportedNodes []string `json:"reportedNodes,omitempty"`

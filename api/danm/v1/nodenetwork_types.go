@@ -4,8 +4,8 @@ package v1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// NodeNetwork is what one node's daemon says of the node's NICs and of the host
-// links that it made. It has the Node's name.
+// NodeNetwork is the report of one node's daemon about the node's NICs and the host links
+// that the daemon manages. It has the Node's name.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=nn,categories=danm
@@ -17,35 +17,35 @@ type NodeNetwork struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Status is written by the node's daemon, on change only.
+	// Status is the report. The node's daemon writes it when it changes.
 	// +optional
 	Status NodeNetworkStatus `json:"status,omitempty"`
 }
 
-// NodeNetworkStatus describes the links of one node. The controller repeats errors in the
-// conditions of networks, so that text has bounds.
+// NodeNetworkStatus describes the links of one node. Texts are bounded, because the
+// controller repeats errors in the conditions of networks.
 type NodeNetworkStatus struct {
-	// Conditions: Ready, and what is wrong.
+	// Conditions: Ready, and problems.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// NICs are the node's own interfaces, by name.
+	// NICs are the node's own interfaces, sorted by name.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	NICs []NIC `json:"nics,omitempty"`
 
-	// Links are the host links of Patchbay, and the NICs that networks use
-	// directly, by name.
+	// Links are the host links of Patchbay, and the NICs that networks use directly, sorted by
+	// name.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	Links []HostLink `json:"links,omitempty"`
 
-	// Refused are the networks that get no link on this node, since an older one
-	// or something else on the node is in the way.
+	// Refused are the networks without a link on this node, because of a conflict with an
+	// older network or another link of the node.
 	// +optional
 	// +listType=map
 	// +listMapKey=network
@@ -56,7 +56,7 @@ type NodeNetworkStatus struct {
 	// +kubebuilder:validation:MaxLength=253
 	Version string `json:"version,omitempty"`
 
-	// KernelVersion is the release of the node's kernel, as uname -r says it.
+	// KernelVersion is the release of the node's kernel, as uname -r prints it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	KernelVersion string `json:"kernelVersion,omitempty"`
@@ -64,25 +64,25 @@ type NodeNetworkStatus struct {
 
 // RefusedNetwork is a network that has no link on a node.
 type RefusedNetwork struct {
-	// Network as kind/namespace/name or kind/name.
+	// Network is kind/namespace/name or kind/name.
 	// +kubebuilder:validation:MaxLength=512
 	Network string `json:"network"`
 
-	// Error says what is in the way and what to do.
+	// Error describes the conflict and how to resolve it.
 	// +kubebuilder:validation:MaxLength=1024
 	Error string `json:"error"`
 }
 
 // States of a HostLink.
 const (
-	// LinkUp: it is as the networks need it.
+	// LinkUp: the link is configured as the networks need it.
 	LinkUp = "Up"
-	// LinkDown: it is set down, or its NIC has no carrier.
+	// LinkDown: the link is set down, or its NIC has no carrier.
 	LinkDown = "Down"
-	// LinkError: it cannot be made or mended; the error says why.
+	// LinkError: the link cannot be created or repaired; see the error.
 	LinkError = "Error"
-	// LinkChangePending: it is not as the networks need it, or not needed at all, and stays
-	// as it is while Pods are on it; the error says what waits.
+	// LinkChangePending: the link must be changed or removed, and stays unchanged while Pods are
+	// on it; see the error.
 	LinkChangePending = "ChangePending"
 )
 
@@ -106,32 +106,32 @@ type NIC struct {
 	// +kubebuilder:validation:MaxLength=128
 	Driver string `json:"driver,omitempty"`
 
-	// Speed in Mbit/s; 0 when the device does not say.
+	// Speed in Mbit/s; 0 when it is unknown.
 	// +optional
 	Speed int32 `json:"speed,omitempty"`
 
-	// Addresses are the global addresses with prefix lengths, the kernel's
-	// order; the first is the VTEP of VXLANs on this NIC.
+	// Addresses are the global addresses with prefix lengths, in the kernel's order. The
+	// first is the VTEP of VXLANs on this NIC.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:items:MaxLength=64
 	Addresses []string `json:"addresses,omitempty"`
 
-	// SRIOV tells the virtual functions of a physical function.
+	// SRIOV has the number of virtual functions, for a physical function.
 	// +optional
 	SRIOV *SRIOVFunctions `json:"sriov,omitempty"`
 }
 
 // SRIOVFunctions counts the virtual functions of a NIC.
 type SRIOVFunctions struct {
-	// TotalVFs is what the device can make.
+	// TotalVFs is the number that the device supports.
 	TotalVFs int32 `json:"totalVFs"`
 
-	// NumVFs is how many exist.
+	// NumVFs is the number that exists.
 	NumVFs int32 `json:"numVFs"`
 }
 
-// HostLink is one VLAN or VXLAN link on a node, or a NIC that networks use as it is.
+// HostLink is one VLAN or VXLAN link on a node, or a NIC that networks use directly.
 type HostLink struct {
 	// Name of the link.
 	// +kubebuilder:validation:MaxLength=128
@@ -141,7 +141,7 @@ type HostLink struct {
 	// +kubebuilder:validation:MaxLength=128
 	Identity string `json:"identity"`
 
-	// Parent is the NIC below.
+	// Parent is the NIC that the link is on.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Parent string `json:"parent,omitempty"`
@@ -150,7 +150,7 @@ type HostLink struct {
 	// +optional
 	MTU int32 `json:"mtu,omitempty"`
 
-	// VTEP is the node's own address, which the others send to; of a VXLAN only.
+	// VTEP is the node's address to which other nodes send, for a VXLAN.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	VTEP string `json:"vtep,omitempty"`
@@ -159,12 +159,12 @@ type HostLink struct {
 	// +kubebuilder:validation:MaxLength=64
 	State string `json:"state"`
 
-	// Error says what is wrong and what to do.
+	// Error describes the problem and how to solve it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Error string `json:"error,omitempty"`
 
-	// Networks that ride on this link, as kind/namespace/name or kind/name.
+	// Networks on this link, as kind/namespace/name or kind/name.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:items:MaxLength=512

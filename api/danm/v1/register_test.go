@@ -10,7 +10,7 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
-// A kind that is defined and not registered cannot be read by any client.
+// Clients cannot decode a kind that is defined and not registered.
 func TestEveryDefinitionIsRegistered(t *testing.T) {
 	t.Parallel()
 	s := runtime.NewScheme()

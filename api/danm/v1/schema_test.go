@@ -9,7 +9,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// Whatever a user writes has a bound, else no CEL rule beside it is within its cost.
+// Every field that a user writes must be bounded, so that its CEL rules are within the cost limit.
 func TestEveryFieldIsBounded(t *testing.T) {
 	t.Parallel()
 	for _, d := range definitions(t) {
@@ -30,7 +30,7 @@ func checkBounded(t *testing.T, path string, f apiextensionsv1.JSONSchemaProps) 
 			t.Errorf("%s has no maxLength", path)
 		}
 	case "integer":
-		// The API server takes a format of int32 for a remark: programs could not read it.
+		// The API server does not enforce the format int32, and programs could not decode larger numbers.
 		if f.Maximum == nil || f.Minimum == nil {
 			t.Errorf("%s has no maximum or no minimum", path)
 		}
@@ -55,8 +55,8 @@ func checkBounded(t *testing.T, path string, f apiextensionsv1.JSONSchemaProps) 
 	}
 }
 
-// A rule at the root would block the status writes of a stored object that breaks
-// it, and with them every claim of an address.
+// A rule at the root would block the status writes of a stored object that violates it, and so every
+// claim of an address.
 func TestNoRuleAtTheRoot(t *testing.T) {
 	t.Parallel()
 	for _, d := range definitions(t) {
@@ -71,8 +71,7 @@ func TestNoRuleAtTheRoot(t *testing.T) {
 	}
 }
 
-// All kinds have a status of their own to write, with conditions, and say
-// something in kubectl get.
+// All kinds have a status subresource, conditions and printer columns.
 func TestEveryKindHasStatusAndColumns(t *testing.T) {
 	t.Parallel()
 	for _, d := range definitions(t) {
@@ -92,7 +91,7 @@ func TestEveryKindHasStatusAndColumns(t *testing.T) {
 	}
 }
 
-// managedFields would list every page and every node of an address bitmap.
+// Otherwise managedFields would list every page and every node of an address bitmap.
 func TestBitmapIsAtomic(t *testing.T) {
 	t.Parallel()
 	for _, d := range definitions(t) {

@@ -4,7 +4,7 @@ package v1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// TenantNetwork is a tenant's network: its physical attributes are assigned from the
+// TenantNetwork is a tenant's network. Its physical attributes are assigned from the
 // TenantConfig.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -24,11 +24,11 @@ type TenantNetwork struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what the network is to be.
-	// +kubebuilder:validation:XValidation:rule=`!has(self.AllowedTenants) || size(self.AllowedTenants) == 0`,fieldPath=`.AllowedTenants`,reason=FieldValueForbidden,message=`only a ClusterNetwork is shared between namespaces: leave AllowedTenants out, or make it a ClusterNetwork`
+	// Spec is the desired network.
+	// +kubebuilder:validation:XValidation:rule=`!has(self.AllowedTenants) || size(self.AllowedTenants) == 0`,fieldPath=`.AllowedTenants`,reason=FieldValueForbidden,message=`must be empty, because only a ClusterNetwork is shared between namespaces: leave AllowedTenants out, or use a ClusterNetwork`
 	Spec NetworkSpec `json:"spec"`
 
-	// Status is what Patchbay knows of it.
+	// Status is the observed network.
 	// +optional
 	Status NetworkStatus `json:"status,omitempty"`
 }

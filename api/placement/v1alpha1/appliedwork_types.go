@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// AppliedWork is the agent's record, in its own cluster, of one Work: with it the
-// agent repairs and restarts while the hub is away. It bears the Work's name.
+// AppliedWork is the agent's record of one Work, in its own cluster. With it the agent repairs objects and
+// restarts while the hub is unreachable. It has the name of the Work.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,categories=patchbay-placement
@@ -22,21 +22,21 @@ type AppliedWork struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is the Work as the agent last took it over.
+	// Spec is the Work as the agent recorded it last.
 	Spec AppliedWorkSpec `json:"spec"`
 
-	// Status is what the agent made of it.
+	// Status has the objects of the Work in the cluster.
 	// +optional
 	Status AppliedWorkStatus `json:"status,omitempty"`
 }
 
-// AppliedWorkSpec is the Work as the agent last took it over.
+// AppliedWorkSpec is the Work as the agent recorded it last.
 type AppliedWorkSpec struct {
-	// Work is its spec, manifests included.
+	// Work is the spec of the Work, with its manifests.
 	Work WorkSpec `json:"work"`
 }
 
-// AppliedWorkStatus is what the agent made of a Work.
+// AppliedWorkStatus has the objects of a Work in the cluster.
 type AppliedWorkStatus struct {
 	// Conditions: Applied, Orphaned, HubMismatch.
 	// +optional
@@ -44,19 +44,18 @@ type AppliedWorkStatus struct {
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// Revision that is carried out.
+	// Revision of the Work that the agent carried out last.
 	// +optional
 	Revision int64 `json:"revision,omitempty"`
 
-	// Objects that the agent made or adopted, recorded before they are created, with
-	// their UID as soon as it is known.
+	// Objects that the agent created or adopted, with their UIDs.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Objects []AppliedObject `json:"objects,omitempty"`
 }
 
-// AppliedObject is an object that the agent made.
+// AppliedObject is an object that the agent created or adopted.
 type AppliedObject struct {
 	// Group of the kind; empty for the core group.
 	// +optional
@@ -65,7 +64,7 @@ type AppliedObject struct {
 	// Version of the kind.
 	Version string `json:"version"`
 
-	// Resource is the plural of the kind in lower case.
+	// Resource is the plural name of the kind in lower case.
 	Resource string `json:"resource"`
 
 	// Kind of the object.
@@ -78,15 +77,15 @@ type AppliedObject struct {
 	// Name of the object.
 	Name string `json:"name"`
 
-	// UID of the object in the cluster: deletion has it as precondition.
+	// UID of the object in the cluster. It is the precondition of a deletion.
 	// +optional
 	UID types.UID `json:"uid,omitempty"`
 
-	// AppliedGeneration is the object's generation right after the last apply.
+	// AppliedGeneration is the object's generation after the apply of SourceGeneration.
 	// +optional
 	AppliedGeneration int64 `json:"appliedGeneration,omitempty"`
 
-	// SourceGeneration is the generation of the source that was applied then.
+	// SourceGeneration is the generation of the source that the agent applied last.
 	// +optional
 	SourceGeneration int64 `json:"sourceGeneration,omitempty"`
 }

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Assignment says where one object at the hub runs, and what each cluster reports of
-// it. The hub writes it; nobody else does. It stands in the object's namespace.
+// Assignment is the clusters where one object of the hub runs, and what each cluster reports of it. Only
+// patchbay-hub writes it. It is in the object's namespace.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,categories=patchbay-placement
@@ -23,40 +23,40 @@ type Assignment struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is the decision. Every change of it is one write.
+	// Spec is the decision. Each change of it is one write.
 	Spec AssignmentSpec `json:"spec"`
 
-	// Status is what the clusters report.
+	// Status has the reports of the clusters.
 	// +optional
 	Status AssignmentStatus `json:"status,omitempty"`
 }
 
-// AssignmentSpec is a decision.
+// AssignmentSpec is the decision where an object runs.
 type AssignmentSpec struct {
 	// Object that is placed.
 	Object ObjectReference `json:"object"`
 
-	// Decision is what the targets were decided from. While it stays the same, a
-	// replica stays where it is.
+	// Decision is what the targets were decided from. A replica stays where it is as long as the decision
+	// stays the same.
 	// +optional
 	Decision Decision `json:"decision,omitempty"`
 
-	// Targets are the clusters that have, or are to have, the object, each once. The list has
-	// one owner in server-side apply: managedFields would list 500 of them.
+	// Targets are the clusters that have the object, or will have it, each once. The list is atomic in
+	// server-side apply, because managedFields would list each of 500 targets.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=500
 	Targets []Target `json:"targets,omitempty"`
 
-	// Dependencies are the objects that go where this one is. They have Assignments of
-	// their own, in the same namespace.
+	// Dependencies are the objects that are placed with this one. They have Assignments of their own, in
+	// the same namespace.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	Dependencies []DependencyReference `json:"dependencies,omitempty"`
 }
 
-// ObjectReference names an object and its present life.
+// ObjectReference identifies an object, with its UID.
 type ObjectReference struct {
 	// Group of the kind; empty for the core group.
 	// +optional
@@ -68,7 +68,7 @@ type ObjectReference struct {
 	// Kind of the object.
 	Kind string `json:"kind"`
 
-	// Resource is the kind's plural in lower case, as in URLs.
+	// Resource is the plural name of the kind in lower case, as in URLs.
 	Resource string `json:"resource"`
 
 	// Namespace of the object; empty for a cluster-scoped one.
@@ -82,7 +82,7 @@ type ObjectReference struct {
 	UID types.UID `json:"uid"`
 }
 
-// DependencyReference names an object of the same namespace that a placed one needs.
+// DependencyReference identifies an object in the same namespace that a placed object needs.
 type DependencyReference struct {
 	// Group of the kind; empty for the core group.
 	// +optional
@@ -95,89 +95,87 @@ type DependencyReference struct {
 	Name string `json:"name"`
 }
 
-// Decision is what targets were decided from.
+// Decision is what the targets were decided from.
 type Decision struct {
 	// Source of the decision: "annotation", "Placement <namespace>/<name>",
 	// "ClusterPlacement <name>" or "dependency".
 	// +optional
 	Source string `json:"source,omitempty"`
 
-	// Digest of the wishes: clusters, weights, bounds and mode.
+	// Digest of the effective policy: clusters, weights, bounds and mode.
 	// +optional
 	Digest string `json:"digest,omitempty"`
 
-	// Number of the decision; it grows whenever what is wanted changes.
+	// Number of the decision. It increases when the desired targets change.
 	// +optional
 	Number int64 `json:"number,omitempty"`
 
-	// LastChangeTime is when what is wanted last changed: deadlines of moves count from it.
+	// LastChangeTime is when the desired targets last changed. Deadlines of moves count from it.
 	// +optional
 	LastChangeTime *metav1.MicroTime `json:"lastChangeTime,omitempty"`
 
-	// Requests of the Pod of one replica; with them the limits of clusters are kept.
+	// Requests of the Pod of one replica. The hub checks the limits of clusters with them.
 	// +optional
 	Requests corev1.ResourceList `json:"requests,omitempty"`
 
-	// PolicyUID is the UID of the policy in Source. A policy of the same name that was made
-	// anew is another one.
+	// PolicyUID is the UID of the policy in Source. A policy that was deleted and created again is another
+	// policy.
 	// +optional
 	PolicyUID types.UID `json:"policyUID,omitempty"`
 
-	// AnnotatedPolicyUID is the UID of the policy that says the rest where the annotation names
-	// the clusters.
+	// AnnotatedPolicyUID is the UID of the policy that applies besides the annotation, which names the
+	// clusters.
 	// +optional
 	AnnotatedPolicyUID types.UID `json:"annotatedPolicyUID,omitempty"`
 
-	// AnnotationDigest is of the annotation that AnnotatedPolicyUID is beneath.
+	// AnnotationDigest is the digest of the annotation that AnnotatedPolicyUID belongs to.
 	// +optional
 	AnnotationDigest string `json:"annotationDigest,omitempty"`
 
-	// OnDelete is frozen here, so that an object whose policy is gone is still removed
-	// as the policy said.
+	// OnDelete of the policy, so that it still applies when the policy is gone.
 	// +optional
 	OnDelete OnDelete `json:"onDelete,omitempty"`
 }
 
-// TargetState is where a cluster stands in a move.
+// TargetState is the state of a cluster in a move.
 // +kubebuilder:validation:Enum=Pending;Active;Draining;Removing
 type TargetState string
 
 // States of a target.
 const (
-	// TargetPending: the cluster is to have the object when it is its turn, and has no
-	// Work yet.
+	// TargetPending: the cluster will get the object later in the move, and has no Work yet.
 	TargetPending TargetState = "Pending"
 	// TargetActive: the cluster has a Work with the object.
 	TargetActive TargetState = "Active"
-	// TargetDraining: the cluster is to lose the object, and still serves.
+	// TargetDraining: the cluster will lose the object, and still runs it.
 	TargetDraining TargetState = "Draining"
-	// TargetRemoving: the order to remove the object there is given.
+	// TargetRemoving: the hub has ordered the removal of the object.
 	TargetRemoving TargetState = "Removing"
 )
 
 // Target is one cluster of an Assignment.
 type Target struct {
-	// Cluster by name.
+	// Cluster is the name of the Cluster.
 	Cluster ClusterName `json:"cluster"`
 
-	// Replicas that the cluster is to have in the end; absent for kinds without.
+	// Replicas that the cluster has after the move; absent for kinds without replicas.
 	// +optional
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// RequestedReplicas is how many replicas are asked of the cluster now: the mover brings it
-	// to Replicas step by step.
+	// RequestedReplicas are the replicas that the hub requests of the cluster now. A move changes them to
+	// Replicas step by step.
 	// +optional
 	RequestedReplicas *int32 `json:"requestedReplicas,omitempty"`
 
-	// State in a move.
+	// State of the cluster in a move.
 	State TargetState `json:"state"`
 
-	// LastTransitionTime is when the state, or Asked, last changed.
+	// LastTransitionTime is when State or RequestedReplicas last changed.
 	// +optional
 	LastTransitionTime *metav1.MicroTime `json:"lastTransitionTime,omitempty"`
 }
 
-// AssignmentStatus is what the clusters report of one object.
+// AssignmentStatus has the clusters' reports of one object.
 type AssignmentStatus struct {
 	// Conditions: Placed, Rendered, MoveBlocked.
 	// +optional
@@ -185,94 +183,93 @@ type AssignmentStatus struct {
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// Summary of the targets in one line, for tables: each cluster with the replicas
-	// that it is asked for, and its state unless that is Active.
+	// Summary of the targets in one line, for tables: each cluster with its requested replicas, and its
+	// state unless that is Active.
 	// +optional
 	Summary string `json:"summary,omitempty"`
 
-	// Clusters have a row each. The list has one owner in server-side apply: managedFields
-	// would list 500 of them.
+	// Clusters has an entry for each cluster. The list is atomic in server-side apply, because managedFields
+	// would list each of 500 entries.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=500
 	Clusters []ClusterReport `json:"clusters,omitempty"`
 
-	// Truncated says that messages and broken Pods were left out, as the whole would be
-	// larger than MaxObjectBytes.
+	// Truncated is true when messages and broken Pods are left out, because the object would be larger than
+	// 256 KiB.
 	// +optional
 	Truncated bool `json:"truncated,omitempty"`
 
-	// ObservedGeneration is the Assignment's generation that this speaks of.
+	// ObservedGeneration is the generation of the Assignment that this status belongs to.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }
 
 // ClusterReport is what one cluster reports of one object.
 type ClusterReport struct {
-	// Cluster by name.
+	// Cluster is the name of the Cluster.
 	Cluster ClusterName `json:"cluster"`
 
 	// Term of the cluster's Work when this was written.
 	// +optional
 	Term int64 `json:"term,omitempty"`
 
-	// Revision of the cluster's Work when this was written. A Work that was lost
-	// starts well above it.
+	// Revision of the cluster's Work when this was written. When the Work is lost, the hub creates it again
+	// with a much greater revision.
 	// +optional
 	Revision int64 `json:"revision,omitempty"`
 
-	// Applied says that the cluster has the present Work.
+	// Applied is true when the cluster has applied the present Work.
 	Applied bool `json:"applied"`
 
-	// Ready says that the object is ready there, as kstatus computes it.
+	// Ready is true when the object is ready in the cluster, as kstatus computes it.
 	Ready bool `json:"ready"`
 
-	// Replicas that are there, and how many of them are ready and available; absent
-	// for kinds without.
+	// Replicas in the cluster, and how many of them are ready and available; absent for kinds without
+	// replicas.
 	// +optional
 	Replicas *ReplicaCounts `json:"replicas,omitempty"`
 
-	// Message says what is wrong there.
+	// Message describes a problem in the cluster.
 	// +optional
 	Message string `json:"message,omitempty"`
 
-	// Associated objects there.
+	// Associated objects in the cluster.
 	// +optional
 	Associated *Associated `json:"associated,omitempty"`
 }
 
 // ReplicaCounts counts replicas in one cluster.
 type ReplicaCounts struct {
-	// Total that exist.
+	// Total is the number of replicas that exist.
 	// +optional
 	Total int32 `json:"total,omitempty"`
 
-	// Ready of them.
+	// Ready is the number of ready replicas.
 	// +optional
 	Ready int32 `json:"ready,omitempty"`
 
-	// Available of them: ready for minReadySeconds.
+	// Available is the number of replicas that are ready for minReadySeconds.
 	// +optional
 	Available int32 `json:"available,omitempty"`
 }
 
-// Associated counts objects that controllers made for a placed one, found by their
-// ownerReferences.
+// Associated counts the objects that controllers in a cluster created for a placed object. The agent finds
+// them by their ownerReferences.
 type Associated struct {
-	// Pods by phase, such as Running, or by the reason why they wait, such as
-	// CrashLoopBackOff.
+	// Pods by phase, such as Running, or by the reason why they wait, such as CrashLoopBackOff.
 	// +optional
 	// +mapType=atomic
 	Pods map[string]int32 `json:"pods,omitempty"`
 
-	// Broken are at most 20 Pods that do not get on, by name.
+	// Broken are at most 20 Pods that fail or cannot start, sorted by name.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
 	Broken []BrokenPod `json:"broken,omitempty"`
 }
 
-// BrokenPod is a Pod that does not get on.
+// BrokenPod is a Pod that fails or cannot start.
 type BrokenPod struct {
 	// Name of the Pod.
 	Name string `json:"name"`

@@ -8,8 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Cluster is a workload cluster. Infrastructure people write its spec, and no program
-// of ours ever does.
+// Cluster is a workload cluster. Infrastructure admins write its spec; Patchbay's programs never do.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,categories=patchbay-placement
@@ -24,42 +23,42 @@ type Cluster struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what may run there.
+	// Spec is what may run in the cluster.
 	// +optional
 	Spec ClusterSpec `json:"spec,omitempty"`
 
-	// Status is what the agent and the hub know of it.
+	// Status is what the agent and the hub report of the cluster.
 	// +optional
 	Status ClusterStatus `json:"status,omitempty"`
 }
 
-// ClusterName is the name of a Cluster: it is part of a namespace's name.
+// ClusterName is the name of a Cluster. It is part of the name of the namespace cluster-<name>.
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=55
 type ClusterName string
 
-// ClusterSpec says what may run in a cluster.
+// ClusterSpec is what may run in a cluster.
 type ClusterSpec struct {
-	// Accepted lets the cluster's agent in: its certificate is signed only then.
+	// Accepted allows the cluster's agent to join: the hub approves its certificate only then.
 	// +optional
 	Accepted bool `json:"accepted,omitempty"`
 
-	// Unschedulable keeps new placements away; what is there stays.
+	// Unschedulable keeps new objects away from the cluster; objects in the cluster stay.
 	// +optional
 	Unschedulable bool `json:"unschedulable,omitempty"`
 
-	// Taints keep placements away that do not tolerate them.
+	// Taints keep objects away whose policies do not tolerate them.
 	// +optional
 	// +listType=map
 	// +listMapKey=key
 	// +kubebuilder:validation:MaxItems=32
 	Taints []Taint `json:"taints,omitempty"`
 
-	// Drain moves what is placed there to other clusters.
+	// Drain moves the objects of the cluster to other clusters.
 	// +optional
 	Drain *Drain `json:"drain,omitempty"`
 
-	// Limits bound what all placements together may ask of the cluster.
+	// Limits bound what all objects together may request of the cluster.
 	// +optional
 	Limits *Limits `json:"limits,omitempty"`
 
@@ -69,19 +68,19 @@ type ClusterSpec struct {
 	Properties map[string]PropertyValue `json:"properties,omitempty"`
 }
 
-// TaintEffect says what a taint does to placements that do not tolerate it.
+// TaintEffect is the effect of a taint on objects whose policies do not tolerate it.
 // +kubebuilder:validation:Enum=NoSchedule;NoExecute
 type TaintEffect string
 
 // Effects of a taint, with the meaning that they have on Nodes.
 const (
-	// TaintNoSchedule keeps new placements away.
+	// TaintNoSchedule keeps new objects away.
 	TaintNoSchedule TaintEffect = "NoSchedule"
-	// TaintNoExecute also moves away what is there.
+	// TaintNoExecute also moves the objects of the cluster away.
 	TaintNoExecute TaintEffect = "NoExecute"
 )
 
-// Taint keeps placements away.
+// Taint keeps objects away from a cluster.
 type Taint struct {
 	// Key of the taint.
 	// +kubebuilder:validation:MinLength=1
@@ -93,11 +92,11 @@ type Taint struct {
 	// +kubebuilder:validation:MaxLength=63
 	Value string `json:"value,omitempty"`
 
-	// Effect on placements that do not tolerate it.
+	// Effect on objects whose policies do not tolerate the taint.
 	Effect TaintEffect `json:"effect"`
 }
 
-// Toleration matches taints: an empty key all, an empty value all of that key.
+// Toleration matches taints. An empty field matches all values of that field.
 type Toleration struct {
 	// Key of the taints; empty for all.
 	// +optional
@@ -114,7 +113,7 @@ type Toleration struct {
 	Effect TaintEffect `json:"effect,omitempty"`
 }
 
-// DrainMode says what a drain does.
+// DrainMode is what a drain does.
 // +kubebuilder:validation:Enum=Off;Move
 type DrainMode string
 
@@ -122,11 +121,11 @@ type DrainMode string
 const (
 	// DrainOff drains nothing.
 	DrainOff DrainMode = "Off"
-	// DrainMove moves all that has room elsewhere.
+	// DrainMove moves all objects for which other clusters have room.
 	DrainMove DrainMode = "Move"
 )
 
-// Drain moves a cluster's placements elsewhere.
+// Drain moves a cluster's objects to other clusters.
 type Drain struct {
 	// Mode of the drain.
 	// +kubebuilder:default=Off
@@ -139,29 +138,29 @@ type Drain struct {
 	// +kubebuilder:validation:Maximum=1000
 	MaxConcurrentMoves int32 `json:"maxConcurrentMoves,omitempty"`
 
-	// Deadline after which what could not move is named in the condition Drained.
+	// Deadline after which the condition Drained names the objects that could not move.
 	// +optional
 	Deadline *metav1.Time `json:"deadline,omitempty"`
 }
 
-// Limits are upper bounds; what is absent is unlimited.
+// Limits are upper bounds. A resource without a bound is unlimited.
 type Limits struct {
-	// CPU that the Pods of all placed objects request.
+	// CPU is the sum of what the Pods of all placed objects may request.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`type(self) == string ? self.matches('^[+]?([0-9]+([.][0-9]*)?|[.][0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$') : type(self) == int && self >= 0`,message=`must be a quantity from 0, such as "16" or "500m"`
 	CPU *resource.Quantity `json:"cpu,omitempty"`
 
-	// Memory that the Pods of all placed objects request.
+	// Memory is the sum of what the Pods of all placed objects may request.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`type(self) == string ? self.matches('^[+]?([0-9]+([.][0-9]*)?|[.][0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$') : type(self) == int && self >= 0`,message=`must be a quantity from 0, such as "64Gi"`
 	Memory *resource.Quantity `json:"memory,omitempty"`
 
-	// Pods of all placed objects.
+	// Pods is the number of Pods of all placed objects.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Pods *int32 `json:"pods,omitempty"`
 
-	// Replicas of each single object.
+	// Replicas is the number of replicas of each object.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Replicas *int32 `json:"replicas,omitempty"`
@@ -171,8 +170,8 @@ type Limits struct {
 // +kubebuilder:validation:MaxLength=1024
 type PropertyValue string
 
-// ClusterStatus is what is known of a cluster. The agent applies allocatable,
-// requested, versions, hubUID and the condition HubMismatch; the hub the rest.
+// ClusterStatus is the observed state of a cluster. The agent applies allocatable, requested, versions, hubUID
+// and the condition HubMismatch; the hub applies the other fields.
 type ClusterStatus struct {
 	// Conditions: Accepted, Reachable, Drained, HubMismatch.
 	// +optional
@@ -184,30 +183,30 @@ type ClusterStatus struct {
 	// +optional
 	Allocatable corev1.ResourceList `json:"allocatable,omitempty"`
 
-	// Requested is the sum of the requests of all Pods there, ours or not.
+	// Requested is the sum of the requests of all Pods in the cluster, also of those that the hub did not
+	// place.
 	// +optional
 	Requested corev1.ResourceList `json:"requested,omitempty"`
 
-	// Assigned is what the hub has placed there.
+	// Assigned is what the hub has placed in the cluster.
 	// +optional
 	Assigned *Assigned `json:"assigned,omitempty"`
 
-	// Versions of the programs there.
+	// Versions of the programs in the cluster.
 	// +optional
 	Versions *Versions `json:"versions,omitempty"`
 
-	// HubUID is the hub that the cluster's agent works for: the UID of that hub's
-	// namespace kube-system.
+	// HubUID is the UID of the hub that the agent reports to: that of the hub's namespace kube-system.
 	// +optional
 	HubUID string `json:"hubUID,omitempty"`
 }
 
-// Assigned sums up what the hub has placed on one cluster.
+// Assigned is the sum of what the hub has placed in one cluster.
 type Assigned struct {
-	// Objects that have this cluster as target.
+	// Objects is the number of objects with this cluster as target.
 	Objects int32 `json:"objects"`
 
-	// Replicas of those objects there.
+	// Replicas of those objects in the cluster.
 	Replicas int32 `json:"replicas"`
 
 	// Requests of the Pods of those replicas.

@@ -7,9 +7,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Customization changes objects on their way to clusters. Those of the namespace
-// patchbay-system are for objects of all namespaces and for cluster-scoped ones, and
-// come first; then those of the object's own namespace; each by name.
+// Customization changes the manifests of objects for clusters. The hub applies first the Customizations of
+// the namespace patchbay-system, which are for objects of all namespaces and for cluster-scoped objects,
+// then those of the object's own namespace, each in the order of their names.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,categories=patchbay-placement
@@ -20,28 +20,28 @@ type Customization struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec says what is changed.
+	// Spec has the rules.
 	Spec CustomizationSpec `json:"spec"`
 
-	// Status says whether it can be used.
+	// Status tells whether the Customization is valid.
 	// +optional
 	Status PolicyStatus `json:"status,omitempty"`
 }
 
-// CustomizationSpec says which objects are changed for which clusters, and how.
+// CustomizationSpec has rules that change objects for clusters.
 type CustomizationSpec struct {
-	// Match says for what the rules are; absent: all.
+	// Match selects the objects and clusters of the rules. Default: all.
 	// +optional
 	Match CustomizationMatch `json:"match,omitempty"`
 
-	// Rules are carried out in order, each on what the one before made.
+	// Rules are applied in order, each to the result of the one before.
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	Rules []Rule `json:"rules"`
 }
 
-// CustomizationMatch selects objects and clusters. All parts that are there must match.
+// CustomizationMatch selects objects and clusters that match all its fields.
 type CustomizationMatch struct {
 	// Kinds of the objects, as "Kind" or "Kind.group".
 	// +optional
@@ -63,13 +63,13 @@ type CustomizationMatch struct {
 // +kubebuilder:validation:MaxLength=317
 type KindName string
 
-// RuleOp says what a rule does.
+// RuleOp is what a rule does.
 // +kubebuilder:validation:Enum=set;remove;merge
 type RuleOp string
 
 // What a rule does.
 const (
-	// RuleSet sets the field, with all that is above it.
+	// RuleSet sets the field, and creates the objects that contain it.
 	RuleSet RuleOp = "set"
 	// RuleRemove removes the field.
 	RuleRemove RuleOp = "remove"
@@ -77,29 +77,28 @@ const (
 	RuleMerge RuleOp = "merge"
 )
 
-// Rule changes one field. It leaves apiVersion, kind and all of metadata but labels and
-// annotations as they are.
+// Rule changes one field. It cannot change apiVersion, kind and metadata, except labels and annotations.
 // +kubebuilder:validation:XValidation:rule=`!has(self.op) || self.op != "remove" || !has(self.cel)`,fieldPath=`.cel`,reason=FieldValueForbidden,message=`op remove takes neither cel nor value`
 // +kubebuilder:validation:XValidation:rule=`!self.path.matches("^(apiVersion|kind)($|[.\\[])") && (!self.path.matches("^metadata[.]") || self.path.matches("^metadata[.](labels|annotations)($|[.\\[])"))`,fieldPath=`.path`,reason=FieldValueForbidden,message=`rules may change labels and annotations in metadata, and neither apiVersion nor kind`
 type Rule struct {
-	// Path of the field, by dots: "spec.template.spec.containers[0].image",
-	// `metadata.annotations["example.com/a"]`, or "" for the object with op merge.
+	// Path of the field, such as "spec.template.spec.containers[0].image" or
+	// `metadata.annotations["example.com/a"]`; "" is the whole object, with op merge only.
 	// +kubebuilder:validation:MaxLength=512
 	Path string `json:"path"`
 
-	// Op is what is done.
+	// Op is what the rule does with the field.
 	// +optional
 	// +kubebuilder:default=set
 	Op RuleOp `json:"op,omitempty"`
 
-	// CEL is an expression for the value. Its variables are object (as the rules
-	// before left it) and cluster (name, labels, annotations, properties).
+	// CEL is an expression for the value. Its variables are object (the result of the rules before) and
+	// cluster (with the fields name, labels, annotations and properties).
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
 	CEL string `json:"cel,omitempty"`
 
-	// Value is the value itself.
+	// Value of the field.
 	// +optional
 	Value *apiextensionsv1.JSON `json:"value,omitempty"`
 }

@@ -17,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) { apitest.Main(m) }
 
-// atEachVersion runs a test at the lab's Kubernetes and at the oldest one, with the definitions
-// of a hub and of a cluster.
+// atEachVersion runs a test with the lab's Kubernetes and with the oldest supported one, with the CRDs of
+// hub and cluster.
 func atEachVersion(t *testing.T, test func(t *testing.T, env *apitest.Env)) {
 	t.Helper()
 	for name, start := range map[string]func(testing.TB) *apitest.Env{"Current": apitest.Start, "Oldest": apitest.StartOldest} {
@@ -33,8 +33,8 @@ func atEachVersion(t *testing.T, test func(t *testing.T, env *apitest.Env)) {
 	}
 }
 
-// Whatever the API server accepts in any field can be decoded: else one editor of a namespace,
-// or the agent of one cluster, stops the hub for all.
+// The hub can decode each value that the API server accepts: else one user of a namespace, or the agent of
+// one cluster, could stop the hub for all.
 func TestAcceptedValuesCanBeDecoded(t *testing.T) {
 	t.Parallel()
 	scheme := runtime.NewScheme()
@@ -100,7 +100,7 @@ status: {observedGeneration: 1, conditions: [` + condition + `]}
 `
 )
 
-// examples have a value in every field of each kind.
+// examples has an object of each kind with a value in each field.
 func examples() map[string]string {
 	return map[string]string{
 		"Placement":        "spec:" + policy + policyStatus,

@@ -10,12 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// SourceAnnotation is the Source of a wish that stands on the object itself.
+// SourceAnnotation is the Source of a Decision that comes from the annotation on the object.
 const SourceAnnotation = "annotation"
 
-// WorkName is the name of the Assignment, Works and AppliedWork of an object: its kind and
-// name as far as there is room, and a digest of group, kind, namespace and name. It is
-// a DNS label.
+// WorkName returns the name of the Assignment, Works and AppliedWork of an object: its kind and name, cut
+// to 46 bytes, and a digest of group, kind, namespace and name. It is a DNS label.
 func WorkName(group, kind, namespace, name string) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{group, kind, namespace, name}, "\x00")))
 	readable := strings.Map(func(r rune) rune {
@@ -31,12 +30,12 @@ func WorkName(group, kind, namespace, name string) string {
 	return readable + "-" + hex.EncodeToString(sum[:8])
 }
 
-// IsVolumeClaim says that an object of this kind is a volume's claim: with it the data go.
+// IsVolumeClaim tells whether objects of this kind are PersistentVolumeClaims, whose deletion deletes data.
 func IsVolumeClaim(kind schema.GroupKind) bool {
 	return kind == schema.GroupKind{Kind: "PersistentVolumeClaim"}
 }
 
-// DefaultOnDelete is what happens to an object of this kind in its clusters when no policy says.
+// DefaultOnDelete is the OnDelete of an object of this kind without one in its policy.
 func DefaultOnDelete(kind schema.GroupKind) OnDelete {
 	if IsVolumeClaim(kind) {
 		return OnDeleteOrphan

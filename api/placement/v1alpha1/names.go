@@ -4,11 +4,10 @@ package v1alpha1
 
 // Namespaces at the hub.
 const (
-	// ClusterNamespacePrefix with a Cluster's name is the namespace of its Works and
-	// of its heartbeat.
+	// ClusterNamespacePrefix and a Cluster's name are the namespace of its Works and its heartbeat.
 	ClusterNamespacePrefix = "cluster-"
-	// SystemNamespace holds the Assignments of cluster-scoped objects, and the
-	// Customizations that are for all namespaces.
+	// SystemNamespace has the Assignments of cluster-scoped objects, and the Customizations for all
+	// namespaces.
 	SystemNamespace = "patchbay-system"
 	// TermConfigMap in SystemNamespace has the hub's epoch and term.
 	TermConfigMap = "patchbay-hub-term"
@@ -16,60 +15,59 @@ const (
 	HeartbeatLease = "agent"
 )
 
-// SecretCopyNamespace in a cluster has a Secret for each placed Secret, with its data, which the
-// agent repairs with while its hub is away. Only the agent has rights there.
+// SecretCopyNamespace in a cluster has copies of the data of placed Secrets, so that the agent can repair
+// these while its hub is unreachable. Only the agent has rights there.
 const SecretCopyNamespace = "patchbay-agent-secrets"
 
 // Annotations on objects at the hub.
 const (
-	// ClustersAnnotation says where the object runs, before any policy: "east",
-	// "east,west", "east=3,west=1", or "" for nowhere.
+	// ClustersAnnotation names the clusters where the object runs, such as "east", "east,west" or
+	// "east=3,west=1"; an empty value removes the object from all clusters. It takes precedence over policies.
 	ClustersAnnotation = "placement.patchbay.io/clusters"
-	// SourceUIDAnnotation on an object in a cluster is the UID of the object at the
-	// hub that it was made from.
+	// SourceUIDAnnotation on an object in a cluster is the UID of its source object at the hub.
 	SourceUIDAnnotation = "placement.patchbay.io/source-uid"
-	// ClusterUIDAnnotation on a Cluster's namespace at the hub is the Cluster's UID: the hub has
-	// made the namespace, or an admin has handed it over.
+	// ClusterUIDAnnotation on a Cluster's namespace at the hub is the Cluster's UID: the hub created the
+	// namespace, or an admin assigned it to the Cluster.
 	ClusterUIDAnnotation = "placement.patchbay.io/cluster-uid"
 	// NamespaceUIDAnnotation on the ClusterRole of a Cluster's agent is the UID of the
 	// Cluster's namespace.
 	NamespaceUIDAnnotation = "placement.patchbay.io/namespace-uid"
-	// DataVersionAnnotation on the Secret beside a Work tells its data from earlier ones.
+	// DataVersionAnnotation on the Secret beside a Work is the version of its data.
 	DataVersionAnnotation = "placement.patchbay.io/data-version"
 	// HubUIDAnnotation on an object in a cluster is the UID of its hub.
 	HubUIDAnnotation = "placement.patchbay.io/hub-uid"
-	// ResumeAnnotation on a Work that does not fit its cluster's record is a person's answer.
-	// ResumeAnswer makes it. kubectl patchbay hub resume sets it.
+	// ResumeAnnotation on a halted Work is a user's answer, whose value is a ResumeAnswer. kubectl patchbay hub
+	// resume sets it.
 	ResumeAnnotation = "placement.patchbay.io/resume"
 	// AppliedWorksAnnotation on a heartbeat is how many AppliedWorks the cluster has.
 	AppliedWorksAnnotation = "placement.patchbay.io/applied-works"
 )
 
-// Labels that our programs set.
+// Labels that Patchbay's programs set.
 const (
-	// ManagedLabel, "true", is on what an agent made in its cluster.
+	// ManagedLabel is "true" on objects that an agent created or adopted in its cluster.
 	ManagedLabel = "placement.patchbay.io/managed"
-	// ManagedReleased is the value with which a person in the cluster keeps an object, when an order to
-	// remove it has lost its record.
+	// ManagedReleased is the value of ManagedLabel with which a user in the cluster keeps an object whose
+	// record is lost, despite an order to remove it.
 	ManagedReleased = "false"
 	// SourceUIDLabel on Works and Assignments is the UID of the object at the hub.
 	SourceUIDLabel = "placement.patchbay.io/source-uid"
-	// JoinClusterLabel on a bootstrap token's Secret names the Cluster it is for.
+	// JoinClusterLabel on the Secret of a bootstrap token is the name of the token's Cluster.
 	JoinClusterLabel = "placement.patchbay.io/join-cluster"
-	// AccessLabel on a Namespace in a cluster says what the hub may do in it; without it
-	// nothing. On a single object there it says so of that object. The cluster's admin sets
-	// it, and the agent, with AccessMade, on namespaces that it makes. Manifests never have it.
+	// AccessLabel on a Namespace in a cluster is what the hub may do in it; without the label nothing. On
+	// another object it is what the hub may do with that object. The cluster's admin sets it. The agent
+	// sets it to AccessOwned on namespaces that it creates, and removes it from manifests.
 	AccessLabel = "placement.patchbay.io/access"
 )
 
 // Values of AccessLabel.
 const (
-	// AccessOwned: the agent made the namespace, for the hub in its annotation hub-uid.
+	// AccessOwned: the agent created the namespace for the hub in HubUIDAnnotation.
 	AccessOwned = "owned"
-	// AccessCreate: the hub may add objects to the namespace, and change those that it added.
+	// AccessCreate: the hub may create objects in the namespace, and change those that it created.
 	AccessCreate = "create"
-	// AccessAdopt: besides, the hub may take over what is there (apply.conflict Adopt or
-	// Force); on an object: that object.
+	// AccessAdopt: the hub may also adopt existing objects of the namespace (apply.conflict Adopt or Force);
+	// on an object: that object.
 	AccessAdopt = "adopt"
 	// AccessUse, on a ServiceAccount: Pods from the hub may run as it.
 	AccessUse = "use"
@@ -77,29 +75,29 @@ const (
 
 // Answers of ResumeAnnotation.
 const (
-	// TakeHub: the cluster takes over what the hub's Work says.
+	// TakeHub: the cluster gets the manifests of the hub's Work.
 	TakeHub = "hub"
-	// TakeCluster: the cluster keeps what its record says, until the hub next changes the Work.
+	// TakeCluster: the cluster keeps the manifests of its record until the hub next changes the Work.
 	TakeCluster = "cluster"
 )
 
 // Finalizers.
 const (
-	// PlacedFinalizer on an object at the hub stays until no cluster has it.
+	// PlacedFinalizer on an object at the hub stays until no cluster has the object.
 	PlacedFinalizer = "placement.patchbay.io/placed"
 )
 
 // Identities of agents at the hub.
 const (
-	// ClusterUserPrefix with a Cluster's name is its agent's user name, the common
-	// name of its certificate.
+	// ClusterUserPrefix and a Cluster's name are the user name of its agent, the common name of the
+	// certificate.
 	ClusterUserPrefix = "system:patchbay:cluster:"
 	// ClusterGroup is the group of all agents, the certificate's organization.
 	ClusterGroup = "system:patchbay:clusters"
-	// AgentAccount is the ServiceAccount in a cluster's namespace that its agent is
-	// where certificates do not get through.
+	// AgentAccount is the ServiceAccount in a cluster's namespace as which its agent authenticates with
+	// tokens.
 	AgentAccount = "agent"
-	// BootstrapGroupPrefix with a Cluster's name is the group of its join token.
+	// BootstrapGroupPrefix and a Cluster's name are the group of its join token.
 	BootstrapGroupPrefix = "system:bootstrappers:patchbay:"
 )
 
@@ -118,9 +116,9 @@ const (
 	MaxTargets = 500
 	// MaxManifestBytes is the largest rendered manifest, as JSON.
 	MaxManifestBytes = 192 << 10
-	// MaxStatusBytes is the largest status of an object that comes back exactly, as JSON, if the
-	// Work has room for it beside its manifests. Of a larger one come the conditions and the counts.
+	// MaxStatusBytes is the largest status of an object that agents report exactly, as JSON, if the Work has
+	// room for it beside its manifests. Of a larger one they report conditions and counts.
 	MaxStatusBytes = 64 << 10
-	// MaxObjectBytes is the largest object that our programs write, as JSON.
+	// MaxObjectBytes is the largest object that Patchbay's programs write, as JSON.
 	MaxObjectBytes = 256 << 10
 )

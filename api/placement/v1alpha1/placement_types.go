@@ -6,8 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Placement says where objects of its namespace run. It comes before every
-// ClusterPlacement; the annotation on an object comes before both.
+// Placement is a policy for the objects of its namespace: the clusters where they run. It takes precedence
+// over every ClusterPlacement, and the annotation on an object over both.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,categories=patchbay-placement
@@ -23,12 +23,12 @@ type Placement struct {
 	// +optional
 	Spec PlacementSpec `json:"spec,omitempty"`
 
-	// Status is what became of it.
+	// Status of the policy.
 	// +optional
 	Status PolicyStatus `json:"status,omitempty"`
 }
 
-// ClusterPlacement says where objects of many namespaces run, and cluster-scoped ones.
+// ClusterPlacement is a policy for objects of many namespaces and for cluster-scoped objects.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,categories=patchbay-placement
@@ -44,65 +44,65 @@ type ClusterPlacement struct {
 	// +optional
 	Spec ClusterPlacementSpec `json:"spec,omitempty"`
 
-	// Status is what became of it.
+	// Status of the policy.
 	// +optional
 	Status PolicyStatus `json:"status,omitempty"`
 }
 
 // PlacementSpec is a policy.
 type PlacementSpec struct {
-	// Objects that the policy is for; an object is meant if one entry selects it.
-	// Default: all placeable objects of the namespace. In a ClusterPlacement
-	// cluster-scoped objects are meant only when an entry names their kind.
+	// Objects that the policy applies to: those that an entry selects. Default: all placeable objects of
+	// the namespace. A ClusterPlacement applies to cluster-scoped objects only when an entry names their
+	// kind.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Objects []ObjectSelector `json:"objects,omitempty"`
 
-	// Clusters where the objects run. Absent: nowhere.
+	// Clusters where the objects run. Default: no cluster.
 	// +optional
 	Clusters ClusterChoice `json:"clusters,omitempty"`
 
-	// Replicas says how replicas are divided.
+	// Replicas is how clusters share the replicas.
 	// +optional
 	Replicas ReplicaPolicy `json:"replicas,omitempty"`
 
-	// Move says how objects go from cluster to cluster.
+	// Move is how objects move from cluster to cluster.
 	// +optional
 	Move MovePolicy `json:"move,omitempty"`
 
-	// Offline says when an unreachable cluster counts as lost.
+	// Offline is when an unreachable cluster counts as lost.
 	// +optional
 	Offline OfflinePolicy `json:"offline,omitempty"`
 
-	// Status says what comes back to the hub.
+	// Status is what clusters report to the hub.
 	// +optional
 	Status StatusPolicy `json:"status,omitempty"`
 
-	// Apply says how objects are written in clusters.
+	// Apply is how agents apply objects in clusters.
 	// +optional
 	Apply ApplyPolicy `json:"apply,omitempty"`
 
-	// OnDelete says what happens in the clusters when the object at the hub is deleted, or
-	// a person orders its removal. Default: Delete; Orphan for PersistentVolumeClaims.
+	// OnDelete is what happens in the clusters when the object at the hub is deleted, or a user orders its
+	// removal. Default: Delete; Orphan for PersistentVolumeClaims.
 	// +optional
 	OnDelete OnDelete `json:"onDelete,omitempty"`
 
-	// OnUnselected says what happens in the clusters when this policy, which placed an
-	// object, no longer selects it: by other labels of the object or its namespace, or by
-	// other objects or namespaceSelector here. Deleting the policy never removes anything.
+	// OnUnselected is what happens in the clusters when this policy has placed an object and no longer
+	// selects it, because labels of the object or its namespace, or objects or namespaceSelector of the
+	// policy, have changed. Deletion of the policy never removes objects.
 	// +optional
 	// +kubebuilder:default=Keep
 	OnUnselected OnUnselected `json:"onUnselected,omitempty"`
 
-	// Volumes says what happens to volumes in a move. Only Refuse is served yet: an object
-	// with PersistentVolumeClaims stays in the clusters that it is in.
+	// Volumes is what happens to volumes in a move. Only Refuse is served yet: an object with
+	// PersistentVolumeClaims stays in its clusters.
 	// +optional
 	// +kubebuilder:default=Refuse
 	Volumes VolumePolicy `json:"volumes,omitempty"`
 
-	// Follow takes along the ConfigMaps, Secrets, ServiceAccounts,
-	// PersistentVolumeClaims and Services that a workload needs. Default: true.
+	// Follow places the ConfigMaps, Secrets, ServiceAccounts, PersistentVolumeClaims and Services that a
+	// workload needs with it. Default: true.
 	// +optional
 	Follow *bool `json:"follow,omitempty"`
 }
@@ -111,12 +111,12 @@ type PlacementSpec struct {
 type ClusterPlacementSpec struct {
 	PlacementSpec `json:",inline"`
 
-	// NamespaceSelector limits the policy to some namespaces; absent: all.
+	// NamespaceSelector selects the namespaces of the policy. Default: all.
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 }
 
-// ObjectSelector selects objects. All parts that are there must match.
+// ObjectSelector selects objects that match all its fields.
 type ObjectSelector struct {
 	// Group of the kind; empty for the core group.
 	// +optional
@@ -144,7 +144,7 @@ type ObjectSelector struct {
 // +kubebuilder:validation:MaxLength=253
 type ObjectName string
 
-// ClusterChoice selects clusters. All parts that are there must match.
+// ClusterChoice selects clusters that match all its fields.
 type ClusterChoice struct {
 	// Names of clusters, in order of preference.
 	// +optional
@@ -156,7 +156,7 @@ type ClusterChoice struct {
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 
-	// Count is how many of them to use; absent: all, or one in the mode Single.
+	// Count is how many of these clusters to use. Default: all, or one in the mode Single.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=500
@@ -168,14 +168,14 @@ type ClusterChoice struct {
 	// +kubebuilder:validation:MaxItems=32
 	Tolerations []Toleration `json:"tolerations,omitempty"`
 
-	// Spread is a label of Clusters; as many of its values as possible are used when
-	// Count leaves a choice.
+	// Spread is a label key of Clusters. When Count leaves a choice, the hub chooses clusters with as many
+	// values of this label as possible.
 	// +optional
 	// +kubebuilder:validation:MaxLength=317
 	Spread string `json:"spread,omitempty"`
 }
 
-// PolicyStatus says whether a policy can be used.
+// PolicyStatus tells whether a policy is valid.
 type PolicyStatus struct {
 	// Conditions: Valid.
 	// +optional
@@ -183,7 +183,7 @@ type PolicyStatus struct {
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// ObservedGeneration is the generation that the conditions speak of.
+	// ObservedGeneration is the generation that the conditions belong to.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }

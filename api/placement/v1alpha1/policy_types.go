@@ -7,13 +7,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// ReplicaMode says what each cluster gets of an object's replicas.
+// ReplicaMode is how clusters share an object's replicas.
 // +kubebuilder:validation:Enum=Duplicate;Divide;Single
 type ReplicaMode string
 
 // Modes of replicas.
 const (
-	// ReplicasDuplicate: every cluster gets the object as it is.
+	// ReplicasDuplicate: each cluster gets the object with all its replicas.
 	ReplicasDuplicate ReplicaMode = "Duplicate"
 	// ReplicasDivide: the clusters share the object's replicas.
 	ReplicasDivide ReplicaMode = "Divide"
@@ -21,44 +21,44 @@ const (
 	ReplicasSingle ReplicaMode = "Single"
 )
 
-// DivideBy says by what replicas are divided.
+// DivideBy is the criterion by which replicas are divided.
 // +kubebuilder:validation:Enum=Static;Available
 type DivideBy string
 
-// What replicas are divided by.
+// Criteria by which replicas are divided.
 const (
 	// DivideStatic divides by weights.
 	DivideStatic DivideBy = "Static"
-	// DivideAvailable divides by free room; not served yet.
+	// DivideAvailable divides by free capacity; not served yet.
 	DivideAvailable DivideBy = "Available"
 )
 
-// ReplicaPolicy says how replicas are divided.
+// ReplicaPolicy is how clusters share the replicas of an object.
 // +kubebuilder:validation:XValidation:rule=`!has(self.by) || self.by != "Available"`,fieldPath=`.by`,reason=FieldValueForbidden,message=`dividing by available room is not served yet: use Static`
 type ReplicaPolicy struct {
-	// Mode. Default: Divide for Deployments and ReplicaSets, Single for StatefulSets,
-	// Jobs, Pods and PersistentVolumeClaims, Duplicate for all else. Kinds without replicas
-	// take Divide as Duplicate; a Job's parallelism and completions are divided.
+	// Mode is how clusters share the replicas. Default: Divide for Deployments and ReplicaSets, Single for
+	// StatefulSets, Jobs, Pods and PersistentVolumeClaims, Duplicate for other kinds. For kinds without
+	// replicas Divide is the same as Duplicate. For Jobs it divides parallelism and completions.
 	// +optional
 	Mode ReplicaMode `json:"mode,omitempty"`
 
-	// Weights of clusters by name; one that is not named has weight 1 if none is,
-	// else 0.
+	// Weights of clusters by name. Without any weights each cluster has weight 1; else a cluster that is
+	// not named has weight 0.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=500
 	Weights map[string]Weight `json:"weights,omitempty"`
 
-	// Min replicas in each cluster by name, as long as there are enough.
+	// Min is the minimum of replicas in each cluster by name, as far as the object has enough replicas.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=500
 	Min map[string]Replicas `json:"min,omitempty"`
 
-	// Max replicas in each cluster by name.
+	// Max is the maximum of replicas in each cluster by name.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=500
 	Max map[string]Replicas `json:"max,omitempty"`
 
-	// By what the replicas are divided.
+	// By is the criterion by which the replicas are divided.
 	// +optional
 	// +kubebuilder:default=Static
 	By DivideBy `json:"by,omitempty"`
@@ -74,55 +74,56 @@ type Weight int32
 // +kubebuilder:validation:Maximum=1000000
 type Replicas int32
 
-// MoveMode says in which order a move grows and shrinks.
+// MoveMode is the order in which a move scales up and down.
 // +kubebuilder:validation:Enum=MakeBeforeBreak;BreakBeforeMake
 type MoveMode string
 
 // Modes of a move.
 const (
-	// MakeBeforeBreak shrinks only what has a replacement.
+	// MakeBeforeBreak scales down only replicas that have a replacement.
 	MakeBeforeBreak MoveMode = "MakeBeforeBreak"
-	// BreakBeforeMake starts nothing before what is to go has gone: for workloads
-	// that must not run twice.
+	// BreakBeforeMake scales up only after the old replicas are gone: for workloads that must not run
+	// twice.
 	BreakBeforeMake MoveMode = "BreakBeforeMake"
 )
 
-// OnDeadline says what happens to a move that takes too long.
+// OnDeadline is what happens to a move at its deadline.
 // +kubebuilder:validation:Enum=Hold;Proceed
 type OnDeadline string
 
 // What happens to a move at its deadline.
 const (
-	// DeadlineHold waits on.
+	// DeadlineHold keeps waiting.
 	DeadlineHold OnDeadline = "Hold"
-	// DeadlineProceed shrinks though the replacement is not there.
+	// DeadlineProceed scales down although the replacement is not ready.
 	DeadlineProceed OnDeadline = "Proceed"
 )
 
-// MovePolicy says how objects go from cluster to cluster.
+// MovePolicy is how objects move from cluster to cluster.
 type MovePolicy struct {
-	// Mode. Default: MakeBeforeBreak; BreakBeforeMake for StatefulSets and Jobs.
+	// Mode is the order of a move. Default: MakeBeforeBreak; BreakBeforeMake for StatefulSets, Jobs and
+	// Pods.
 	// +optional
 	Mode MoveMode `json:"mode,omitempty"`
 
-	// Surge is how many replicas more than desired there may be during a move, as a
-	// number or a percentage, rounded up. Default: 100%.
+	// Surge is how many more replicas than desired may exist during a move, as a number or a percentage,
+	// rounded up. Default: 100%.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=11
 	// +kubebuilder:validation:XValidation:rule=`type(self) == string ? self.matches('^[0-9]{1,9}%$') : type(self) == int && self >= 0 && self <= 1000000`,message=`must be a number from 0 to 1000000, or a percentage such as "25%"`
 	Surge *intstr.IntOrString `json:"surge,omitempty"`
 
-	// Unavailable is how many of the desired replicas may be missing during a move,
-	// as a number or a percentage, rounded down. Default: 0.
+	// Unavailable is how many of the desired replicas may be unavailable during a move, as a number or a
+	// percentage, rounded down. Default: 0.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=11
 	// +kubebuilder:validation:XValidation:rule=`type(self) == string ? self.matches('^([0-9]|[1-9][0-9]|100)%$') : type(self) == int && self >= 0 && self <= 1000000`,message=`must be a number from 0 to 1000000, or a percentage from "0%" to "100%"`
 	Unavailable *intstr.IntOrString `json:"unavailable,omitempty"`
 
-	// Settle is how long a cluster keeps the object without replicas before it is
-	// removed there, in which endpoints and connections go, such as "90s". Default: 0s.
+	// Settle is how long a cluster keeps the object without replicas before its removal, such as "90s", so
+	// that endpoints and connections can end. Default: 0s.
 	// +optional
 	Settle *metav1.Duration `json:"settle,omitempty"`
 
@@ -130,27 +131,27 @@ type MovePolicy struct {
 	// +optional
 	Deadline *metav1.Duration `json:"deadline,omitempty"`
 
-	// OnDeadline says what happens then.
+	// OnDeadline is what happens at the deadline.
 	// +optional
 	// +kubebuilder:default=Hold
 	OnDeadline OnDeadline `json:"onDeadline,omitempty"`
 }
 
-// OfflinePolicy says when an unreachable cluster counts as lost.
+// OfflinePolicy is when an unreachable cluster counts as lost.
 type OfflinePolicy struct {
-	// AssumeLostAfter is how long a cluster is unreachable before its replicas are
-	// placed elsewhere, such as "10m". Absent: never, because unreachable is not lost.
+	// AssumeLostAfter is how long a cluster must be unreachable before the hub places its replicas in other
+	// clusters, such as "10m". Default: never, because an unreachable cluster may still run them.
 	// +optional
 	AssumeLostAfter *metav1.Duration `json:"assumeLostAfter,omitempty"`
 }
 
-// StatusMode says how statuses are brought together.
+// StatusMode is how the hub computes the status of an object.
 // +kubebuilder:validation:Enum=Auto;Summary;None
 type StatusMode string
 
 // Modes of status.
 const (
-	// StatusAuto: the exact status of one cluster, the summary of several.
+	// StatusAuto: the exact status of one cluster, or a summary of several.
 	StatusAuto StatusMode = "Auto"
 	// StatusSummary: a summary, also of one cluster.
 	StatusSummary StatusMode = "Summary"
@@ -158,21 +159,21 @@ const (
 	StatusNone StatusMode = "None"
 )
 
-// AssociatedMode says what comes back of objects that controllers in a cluster made.
+// AssociatedMode is what agents report of objects that controllers in a cluster created.
 // +kubebuilder:validation:Enum=Counts;Mirror;None
 type AssociatedMode string
 
 // Modes of associated objects.
 const (
-	// AssociatedCounts: how many there are by phase and reason, and the broken Pods.
+	// AssociatedCounts: the number of Pods by phase and reason, and the broken Pods.
 	AssociatedCounts AssociatedMode = "Counts"
-	// AssociatedMirror: the Pods themselves, to be read at the hub; not served yet.
+	// AssociatedMirror: copies of the Pods at the hub; not served yet.
 	AssociatedMirror AssociatedMode = "Mirror"
 	// AssociatedNone: nothing.
 	AssociatedNone AssociatedMode = "None"
 )
 
-// StatusPolicy says what comes back to the hub.
+// StatusPolicy is what clusters report to the hub.
 // +kubebuilder:validation:XValidation:rule=`!has(self.associated) || self.associated != "Mirror"`,fieldPath=`.associated`,reason=FieldValueForbidden,message=`mirroring associated objects is not served yet: use Counts`
 type StatusPolicy struct {
 	// Mode of the object's own status.
@@ -186,50 +187,48 @@ type StatusPolicy struct {
 	Associated AssociatedMode `json:"associated,omitempty"`
 }
 
-// ConflictMode says what happens when the object, or a field of it, belongs to
-// somebody else in the cluster.
+// ConflictMode is what happens when an object in the cluster, or a field of it, has another owner.
 // +kubebuilder:validation:Enum=Refuse;Adopt;Force
 type ConflictMode string
 
 // Modes of conflict.
 const (
-	// ConflictRefuse leaves an object that the agent did not make alone, and fields of
-	// other owners too, and says so.
+	// ConflictRefuse leaves objects that the agent did not create, and fields of other owners, unchanged,
+	// and reports the conflict.
 	ConflictRefuse ConflictMode = "Refuse"
-	// ConflictAdopt takes over objects that were there, but no fields of others.
+	// ConflictAdopt adopts existing objects, but takes no fields of other owners.
 	ConflictAdopt ConflictMode = "Adopt"
-	// ConflictForce takes over objects and fields.
+	// ConflictForce adopts existing objects, and takes fields of other owners.
 	ConflictForce ConflictMode = "Force"
 )
 
-// FieldPath names a field by dots, such as "spec.replicas"; a key that contains a
-// dot is quoted: `metadata.annotations["example.com/a"]`.
+// FieldPath is the path of a field, such as "spec.replicas". A key that contains a dot is quoted:
+// `metadata.annotations["example.com/a"]`.
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=512
 type FieldPath string
 
-// ApplyPolicy says how objects are written in clusters.
+// ApplyPolicy is how agents apply objects in clusters.
 type ApplyPolicy struct {
-	// Conflict says what happens when something belongs to somebody else.
+	// Conflict is what happens when the object, or a field of it, has another owner.
 	// +optional
 	// +kubebuilder:default=Refuse
 	Conflict ConflictMode `json:"conflict,omitempty"`
 
-	// CreateOnly fields are written when the object is created, and then left to
-	// whoever is there.
+	// CreateOnly are fields that the agent sets when it creates the object, and then leaves to others.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
 	CreateOnly []FieldPath `json:"createOnly,omitempty"`
 
-	// Yield fields are left to others as soon as another manager owns them.
+	// Yield are fields that the agent leaves to others as soon as another field manager owns them.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
 	Yield []FieldPath `json:"yield,omitempty"`
 }
 
-// OnDelete says what happens to the objects in clusters.
+// OnDelete is what happens to the objects in clusters.
 // +kubebuilder:validation:Enum=Delete;Orphan
 type OnDelete string
 
@@ -237,11 +236,11 @@ type OnDelete string
 const (
 	// OnDeleteDelete deletes them.
 	OnDeleteDelete OnDelete = "Delete"
-	// OnDeleteOrphan keeps them, without owner.
+	// OnDeleteOrphan keeps them, no longer managed by the agent.
 	OnDeleteOrphan OnDelete = "Orphan"
 )
 
-// OnUnselected says what happens in clusters to an object that its policy no longer selects.
+// OnUnselected is what happens in clusters to an object that its policy no longer selects.
 // +kubebuilder:validation:Enum=Keep;Remove
 type OnUnselected string
 
@@ -249,20 +248,20 @@ type OnUnselected string
 const (
 	// OnUnselectedKeep keeps it in its clusters.
 	OnUnselectedKeep OnUnselected = "Keep"
-	// OnUnselectedRemove removes it from them, as OnDelete says.
+	// OnUnselectedRemove removes it from its clusters, according to OnDelete.
 	OnUnselectedRemove OnUnselected = "Remove"
 )
 
-// VolumePolicy says what happens to volumes in a move.
+// VolumePolicy is what happens to volumes in a move.
 // +kubebuilder:validation:Enum=Refuse;Transfer;Recreate
 // +kubebuilder:validation:XValidation:rule=`self == "Refuse"`,reason=FieldValueForbidden,message=`moving volumes is not served yet: use Refuse`
 type VolumePolicy string
 
 // What happens to volumes in a move.
 const (
-	// VolumesRefuse refuses to move what has volumes of its own.
+	// VolumesRefuse rejects moves of objects with volumes of their own.
 	VolumesRefuse VolumePolicy = "Refuse"
-	// VolumesTransfer moves the data along; not served yet.
+	// VolumesTransfer moves the data with the object; not served yet.
 	VolumesTransfer VolumePolicy = "Transfer"
 	// VolumesRecreate starts with empty volumes; not served yet.
 	VolumesRecreate VolumePolicy = "Recreate"

@@ -22,7 +22,7 @@ import (
 	"github.com/patchbay-cni/patchbay/test/placement/bed"
 )
 
-// The API server rejects what would not work, and says in which field and what is right.
+// The API server rejects values that would not work, with field and rule.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	const (
@@ -92,8 +92,7 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// An Assignment with as many targets as it may have is no larger than an object may be, with
-// what the API server adds for server-side apply.
+// An Assignment with the maximum of targets has at most MaxObjectBytes, with its managedFields.
 func TestLargestAssignment(t *testing.T) {
 	t.Parallel()
 	atEachVersion(t, func(t *testing.T, env *apitest.Env) {
@@ -132,8 +131,8 @@ func TestLargestAssignment(t *testing.T) {
 	})
 }
 
-// largest is a Deployment that is divided among 500 clusters, with a status as large as the
-// hub writes it: 128 KiB of rows.
+// largest returns the Assignment of a Deployment that is divided between 500 clusters, with the largest
+// status that the hub writes: 128 KiB of entries.
 func largest() *v1alpha1.Assignment {
 	now := metav1.NewMicroTime(time.Now())
 	a := &v1alpha1.Assignment{

@@ -16,11 +16,11 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// category is what kubectl gets all our kinds by.
+// category is the kubectl category of all placement kinds.
 const category = "patchbay-placement"
 
-// All kinds are registered, have a status of their own with conditions, say something in
-// kubectl get, and no rule of theirs blocks a write of the status.
+// All kinds are registered and have a status subresource with conditions, and columns for kubectl get. No
+// CEL rule of a kind blocks a write of its status.
 func TestDefinitions(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../../deployments/placement/crds/placement.*.yaml")

@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Work carries rendered manifests to one cluster, and their exact status back. The
-// hub writes its spec and creates and deletes it; the cluster's agent writes its
-// status. It stands in cluster-<name> and bears its Assignment's name.
+// Work carries rendered manifests to one cluster, and their exact status back. The hub creates and deletes
+// it and writes its spec; the cluster's agent writes its status. It is in the namespace cluster-<name> and
+// has the name of its Assignment.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,categories=patchbay-placement
@@ -27,39 +27,37 @@ type Work struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what the cluster is to have.
+	// Spec is the desired state of the cluster.
 	Spec WorkSpec `json:"spec"`
 
-	// Status is what it has.
+	// Status is the observed state of the cluster.
 	// +optional
 	Status WorkStatus `json:"status,omitempty"`
 }
 
-// WorkSpec is what the cluster is to have.
+// WorkSpec is the desired state of a cluster.
 type WorkSpec struct {
 	// HubUID is the UID of the hub's namespace kube-system.
 	HubUID types.UID `json:"hubUID"`
 
-	// Epoch is the hub's, from its ConfigMap TermConfigMap: random, made when the hub first
-	// ran there.
+	// Epoch of the hub, from the ConfigMap patchbay-hub-term: a random value that the hub creates at its
+	// first start.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Epoch string `json:"epoch,omitempty"`
 
-	// Term of the leader that wrote this spec. Each leader of a hub has a greater one than
-	// all before it, also when the hub was restored from a backup.
+	// Term of the leader that wrote this spec. Each leader of a hub has a greater term than all before it,
+	// also after the hub was restored from a backup.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Term int64 `json:"term,omitempty"`
 
-	// Revision grows with each change of this spec, also over deletion and new
-	// creation of the Work.
+	// Revision increases with each change of this spec, also when the Work is deleted and created again.
 	// +kubebuilder:validation:Minimum=1
 	Revision int64 `json:"revision"`
 
-	// History has, for earlier terms, the last revision that the next leader knew of. An
-	// agent whose record is of a term that is missing here, or of a later revision, knows
-	// that this hub went back in time.
+	// History has, for earlier terms, the last revision that the next leader knew. When an agent's record
+	// has a term that is missing here, or a later revision, the hub was restored to an earlier state.
 	// +optional
 	// +listType=map
 	// +listMapKey=term
@@ -69,54 +67,52 @@ type WorkSpec struct {
 	// Source is the object at the hub.
 	Source ObjectReference `json:"source"`
 
-	// SourceGeneration is the generation of the source that the manifests were
-	// rendered from.
+	// SourceGeneration is the generation of the source from which the manifests were rendered.
 	// +optional
 	SourceGeneration int64 `json:"sourceGeneration,omitempty"`
 
-	// PodSecurity has the Pod Security levels of the source's namespace at the hub: those
-	// of the labels pod-security.kubernetes.io/<mode>, by mode. A namespace that the agent
-	// makes is at least as strict.
+	// PodSecurity has the Pod Security levels of the source's namespace at the hub, by mode, from the labels
+	// pod-security.kubernetes.io/<mode>. A namespace that the agent creates is at least as strict.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=3
 	PodSecurity map[string]PodSecurityLevel `json:"podSecurity,omitempty"`
 
-	// Manifests in order of execution. The hub writes one, of the source itself.
-	// One that is no longer listed is kept in the cluster and reported as orphaned.
+	// Manifests in the order in which the agent applies them. The hub writes one manifest, that of the
+	// source. The agent keeps objects whose manifests are no longer listed.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Manifests []Manifest `json:"manifests"`
 
-	// Apply says how they are written.
+	// Apply is how the agent applies the manifests.
 	// +optional
 	Apply ApplyPolicy `json:"apply,omitempty"`
 
-	// Associated says what comes back of objects that controllers make for them.
+	// Associated is what the agent reports of objects that controllers create for them.
 	// +optional
 	Associated AssociatedMode `json:"associated,omitempty"`
 
-	// OnDelete is what a removal would do, for a hub that has lost the Assignment.
+	// OnDelete is the policy of a removal, for a hub that has lost the Assignment.
 	// +optional
 	OnDelete OnDelete `json:"onDelete,omitempty"`
 
-	// Removal, when it is there, is the order to remove the manifests' objects.
-	// Nothing else removes any.
+	// Removal is the order to remove the objects of the manifests. The agent never removes an object
+	// without an order.
 	// +optional
 	Removal *Removal `json:"removal,omitempty"`
 }
 
-// Position names a state of a spec: "<hub UID>/<epoch>/<term>/<revision>".
+// Position identifies a state of a spec: "<hub UID>/<epoch>/<term>/<revision>".
 func (s *WorkSpec) Position() string {
 	return fmt.Sprintf("%s/%s/%d/%d", s.HubUID, s.Epoch, s.Term, s.Revision)
 }
 
-// ResumeAnswer is the value of ResumeAnnotation: TakeHub or TakeCluster, and the positions of the
-// record and of the Work that the answer is about. It is no answer once one of them is another.
+// ResumeAnswer returns the value of ResumeAnnotation: TakeHub or TakeCluster, and the positions of record
+// and Work that the answer is about. The agent ignores the answer when one of the positions has changed.
 func ResumeAnswer(take, record, work string) string {
 	return take + ":" + record + ":" + work
 }
 
-// WorkPosition is a state of a Work's spec.
+// WorkPosition identifies a state of a Work's spec.
 type WorkPosition struct {
 	// Term of the leader that wrote it.
 	Term int64 `json:"term"`
@@ -133,32 +129,32 @@ type PodSecurityLevel string
 const (
 	// PodSecurityPrivileged allows everything.
 	PodSecurityPrivileged PodSecurityLevel = "privileged"
-	// PodSecurityBaseline keeps Pods from the node: no host namespaces, paths or privileges.
+	// PodSecurityBaseline isolates Pods from the node: no host namespaces, host paths or privileges.
 	PodSecurityBaseline PodSecurityLevel = "baseline"
-	// PodSecurityRestricted is hardened besides: no root, no capabilities.
+	// PodSecurityRestricted also forbids root and capabilities.
 	PodSecurityRestricted PodSecurityLevel = "restricted"
 )
 
 // Manifest is one object.
 type Manifest struct {
-	// Object as it is to be applied, without status.
+	// Object to apply, without status.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:EmbeddedResource
 	Object runtime.RawExtension `json:"object"`
 
-	// Resource is the plural of its kind in lower case.
+	// Resource is the plural name of its kind in lower case.
 	Resource string `json:"resource"`
 
-	// Secret says where the data of an object of the kind Secret are, which the object here
-	// does not have.
+	// Secret refers to the data of an object of the kind Secret, which the object here does not have.
 	// +optional
 	Secret *SecretData `json:"secret,omitempty"`
 }
 
-// SecretData is the data of a Secret: those of the Secret beside the Work, with its name.
+// SecretData refers to the data of a placed Secret, in the Secret at the hub with the namespace and the
+// name of the Work.
 type SecretData struct {
-	// Version of the data, which that Secret has in the annotation
-	// placement.patchbay.io/data-version. It is random and says nothing of them.
+	// Version of the data, which that Secret has in the annotation placement.patchbay.io/data-version. It is
+	// random and does not depend on the data.
 	Version string `json:"version"`
 }
 
@@ -167,64 +163,64 @@ type Removal struct {
 	// Policy is Delete or Orphan.
 	Policy OnDelete `json:"policy"`
 
-	// SourceUID must be the UID of the source that the agent has recorded for what it
-	// made: an order for another life of the object is refused.
+	// SourceUID must be the UID of the source in the agent's record. The agent rejects an order for an
+	// object that was deleted and created again.
 	SourceUID types.UID `json:"sourceUID"`
 
-	// UIDs of the objects in the cluster, in the order of the manifests, as the Work's status
-	// had them when the order was given; empty for one that was not reported. An agent that
-	// has lost its record removes by them.
+	// UIDs of the objects in the cluster, in the order of the manifests, from the Work's status at the time
+	// of the order; empty for an object that was not reported. An agent that has lost its record identifies
+	// the objects by them.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	UIDs []types.UID `json:"uids,omitempty"`
 }
 
-// WorkStatus is what the cluster has.
+// WorkStatus is the observed state of a cluster.
 type WorkStatus struct {
-	// Conditions: Applied, Ready. Applied is False with the reason Removed when an
-	// order for removal is carried out: then the hub deletes the Work. It is False with the
-	// reason HubMismatch while Halted is there.
+	// Conditions: Applied, Ready. Applied is False with the reason Removed when the agent has carried out an
+	// order for removal: then the hub deletes the Work. It is False with the reason HubMismatch while Halted
+	// is set.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// Term of the spec that the agent has last carried out.
+	// Term of the spec that the agent carried out last.
 	// +optional
 	Term int64 `json:"term,omitempty"`
 
-	// Revision of the spec that the agent has last carried out.
+	// Revision of the spec that the agent carried out last.
 	// +optional
 	Revision int64 `json:"revision,omitempty"`
 
-	// Halted says why the agent does not carry out the spec.
+	// Halted is why the agent does not carry out the spec.
 	// +optional
 	Halted *HaltedWork `json:"halted,omitempty"`
 
-	// Manifests have an entry each, in the order of the spec.
+	// Manifests has an entry for each manifest, in the order of the spec.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Manifests []ManifestStatus `json:"manifests,omitempty"`
 }
 
-// HaltedWork says how a Work and its cluster's record differ.
+// HaltedWork is the difference between a Work and its cluster's record.
 type HaltedWork struct {
-	// Record names the state of the record, for ResumeAnnotation:
-	// "<hub UID>/<epoch>/<term>/<revision>". Empty when the cluster has no record: the Work
-	// waits until no other Work of the cluster is halted.
+	// Record is the state of the record, for the annotation placement.patchbay.io/resume:
+	// "<hub UID>/<epoch>/<term>/<revision>". Empty when the cluster has no record: then the Work waits until
+	// no other Work of the cluster is halted.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Record string `json:"record,omitempty"`
 
-	// Work names the state of the Work that the agent has compared with the record. Empty when
-	// the cluster has no record.
+	// Work is the state of the Work that the agent compared with the record. Empty when the cluster has no
+	// record.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Work string `json:"work,omitempty"`
 
-	// Differences are fields that the Work would change in the cluster, at most 20, such as
+	// Differences are at most 20 fields that the Work would change in the cluster, such as
 	// "Deployment shop/web: spec.replicas: 3 in the cluster, 2 at the hub".
 	// +optional
 	// +listType=atomic
@@ -232,7 +228,7 @@ type HaltedWork struct {
 	Differences []string `json:"differences,omitempty"`
 }
 
-// ManifestStatus is what the cluster has of one manifest.
+// ManifestStatus is the observed state of one manifest's object.
 type ManifestStatus struct {
 	// Group of the kind; empty for the core group.
 	// +optional
@@ -248,7 +244,8 @@ type ManifestStatus struct {
 	// Name of the object.
 	Name string `json:"name"`
 
-	// UID of the object in the cluster, also of one that the cluster has lost; empty when there is none of ours.
+	// UID of the object in the cluster, also of one that was deleted there; empty when the agent has created
+	// none.
 	// +optional
 	UID types.UID `json:"uid,omitempty"`
 
@@ -256,46 +253,45 @@ type ManifestStatus struct {
 	// +optional
 	Generation int64 `json:"generation,omitempty"`
 
-	// AppliedGeneration is the object's generation in the cluster right after the
-	// agent last applied SourceGeneration there: a status whose observedGeneration is
-	// not smaller speaks of SourceGeneration.
+	// AppliedGeneration is the object's generation in the cluster after the agent applied SourceGeneration
+	// there. A status with at least this observedGeneration belongs to SourceGeneration.
 	// +optional
 	AppliedGeneration int64 `json:"appliedGeneration,omitempty"`
 
-	// SourceGeneration is the generation of the source that was last applied.
+	// SourceGeneration is the generation of the source that the agent applied last.
 	// +optional
 	SourceGeneration int64 `json:"sourceGeneration,omitempty"`
 
-	// Replicas is the object's spec.replicas in the cluster, whoever set it.
+	// Replicas is the object's spec.replicas in the cluster. Another field manager may have set it.
 	// +optional
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// VolumeClaims are PersistentVolumeClaims, as namespace/name, that Pods of the object use or
-	// have used, and that are still there. Whoever made them may delete them with the object.
+	// VolumeClaims are the existing PersistentVolumeClaims, as namespace/name, that Pods of the object use
+	// or have used. Their creator may delete them with the object.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MaxLength=317
 	VolumeClaims []string `json:"volumeClaims,omitempty"`
 
-	// Truncated says that Status has only conditions and counts: the whole would be larger
-	// than MaxStatusBytes.
+	// Truncated is true when Status has only conditions and counts, because it would be larger than 64 KiB,
+	// or the Work larger than 256 KiB.
 	// +optional
 	Truncated bool `json:"truncated,omitempty"`
 
-	// Status of the object, exactly.
+	// Status is the exact status of the object.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
 	Status *runtime.RawExtension `json:"status,omitempty"`
 
-	// Ready says that the object is ready, as kstatus computes it.
+	// Ready is true when the object is ready, as kstatus computes it.
 	// +optional
 	Ready bool `json:"ready,omitempty"`
 
-	// Conditions: Applied, with the reason Conflict, Refused or the API server's, and a
-	// message that names object and field.
+	// Conditions: Applied, with the reason Conflict, Refused or that of the API server, and a message with
+	// object and field.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

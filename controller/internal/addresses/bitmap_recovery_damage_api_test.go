@@ -20,20 +20,20 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/kube"
 	"github.com/patchbay-cni/patchbay/internal/network"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/allocator"
 	"github.com/patchbay-cni/patchbay/ipam/ipamtest"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// victims are a network 10.9.0.0/29 and fd09::/125 whose six addresses of each family
-// are a node's: of four Pods by their DanmEps, of two that start by the node's entry.
+// victims is a network 10.9.0.0/29 and fd09::/125 whose six addresses of each family belong to one
+// node: those of four Pods by their DanmEps, those of two starting Pods by the node's entry.
 type victims struct {
 	*fixture
 	cn        *v1.ClusterNetwork
 	net       *network.Network
 	namespace string
 	endpoints []*v1.DanmEp
-	// live are the Pods' addresses, held those of the entry.
+	// live are the Pods' addresses, held those in the entry.
 	live, held []netip.Addr
 }
 
@@ -55,7 +55,7 @@ func newVictims(f *fixture) *victims {
 	node := f.node(apitest.Name("victim"))
 	a := v.allocator(node)
 	for i := range 6 {
-		a4, a6, err := a.Claim(f.Context(), v.net, claims.Want{Dynamic: true}, claims.Want{Dynamic: true})
+		a4, a6, err := a.Claim(f.Context(), v.net, allocator.AddressRequest{Dynamic: true}, allocator.AddressRequest{Dynamic: true})
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -66,9 +66,9 @@ func newVictims(f *fixture) *victims {
 		v.live = append(v.live, a4, a6)
 		ep := v.publish(node, fmt.Sprint("victim-", i), a4, a6)
 		v.endpoints = append(v.endpoints, ep)
-		a.Published(claims.KeyOf(v.net), ep.Name, a4, a6)
+		a.MarkPublished(network.KeyOf(v.net), ep.Name, a4, a6)
 	}
-	if err := a.Settle(f.Context(), claims.KeyOf(v.net)); err != nil {
+	if err := a.ReconcileEntries(f.Context(), network.KeyOf(v.net)); err != nil {
 		f.Fatal(err)
 	}
 	f.eventually("the entry to have what no DanmEp has", func(ctx context.Context) error {
@@ -80,16 +80,16 @@ func newVictims(f *fixture) *victims {
 	return v
 }
 
-// allocator is a node's, with its rights.
-func (v *victims) allocator(node *corev1.Node) *claims.Allocator {
-	a := claims.New(kube.NewStore(v.env.As(v, apitest.NodeDaemon(node.Name))), claims.Config{
-		Node: node.Name, NodeUID: string(node.UID), Life: 1, Hold: -1, Cool: -1, Idle: 50 * time.Millisecond, Patience: 200 * time.Millisecond,
+// allocator returns a node's allocator, with the node's rights.
+func (v *victims) allocator(node *corev1.Node) *allocator.Allocator {
+	a := allocator.New(kube.NewStore(v.env.As(v, apitest.NodeDaemon(node.Name))), allocator.Config{
+		Node: node.Name, NodeUID: string(node.UID), Incarnation: 1, WarmPoolSize: -1, Cooldown: -1, FlushDelay: 50 * time.Millisecond, ReclaimTimeout: 200 * time.Millisecond,
 	})
 	v.Cleanup(a.Close)
 	return a
 }
 
-// publish makes the DanmEp of a Pod.
+// publish creates the DanmEp of a Pod.
 func (v *victims) publish(node *corev1.Node, pod string, a4, a6 netip.Addr) *v1.DanmEp {
 	v.Helper()
 	ep := v.endpoint(v.namespace, v.cn, node, a4.String()+"/29")
@@ -100,7 +100,7 @@ func (v *victims) publish(node *corev1.Node, pod string, a4, a6 netip.Addr) *v1.
 	return ep
 }
 
-// attack clears bits with the rights of another node, and makes the numbers agree.
+// attack clears bits with the rights of another node, and makes the numbers match.
 func (v *victims) attack(addrs ...netip.Addr) {
 	v.Helper()
 	hostile := v.env.As(v, apitest.NodeDaemon("hostile"))
@@ -120,34 +120,34 @@ func (v *victims) attack(addrs ...netip.Addr) {
 	})
 }
 
-// A node that was taken over clears the bits of another node's addresses: a third node
-// never gets those that an entry covers, and none of a Pod once the controller has looked,
-// a moment later.
+// A compromised node clears the bits of another node's addresses. A third node never gets those
+// that an entry covers, and none of a Pod's after the controller has audited the network a moment
+// later.
 func TestClearedBitsComeBack(t *testing.T) {
 	env := apitest.New(t) // alone, since other tests' controllers would correct it, too
 	f := startWith(t, env, func(cfg *Config) { cfg.SweepInterval = time.Hour })
 	v := newVictims(f)
 	third := v.allocator(f.node("third"))
-	refused := func(what string) {
+	expectError := func(what string) {
 		t.Helper()
-		a4, a6, err := third.Claim(t.Context(), v.net, claims.Want{Dynamic: true}, claims.Want{Dynamic: true})
-		if !errors.Is(err, claims.ErrExhausted) {
+		a4, a6, err := third.Claim(t.Context(), v.net, allocator.AddressRequest{Dynamic: true}, allocator.AddressRequest{Dynamic: true})
+		if !errors.Is(err, allocator.ErrExhausted) {
 			t.Errorf("%s: a third node got %v, %v, %v, want ErrExhausted", what, a4, a6, err)
 		}
 	}
 	v.attack(v.held...)
-	refused("what starts")
+	expectError("addresses of starting Pods")
 	v.attack(v.live...)
 	f.bits(v.cn, 1, 2, 3, 4, 5, 6)
-	refused("what runs")
+	expectError("addresses of running Pods")
 	f.event(v.cn, v1.ReasonBitmapDamaged, "8 addresses in use were marked as free")
 	if got := f.sum("patchbay_ipam_drift_total"); got < 8 { // and what starts, if it was faster than the claim
 		t.Errorf("%v bits are counted as drift, want 8 at least", got)
 	}
 }
 
-// A claim that comes before the controller makes a duplicate: the condition names both
-// Pods, each gets an Event, the metric counts, and all ends when one Pod is gone.
+// A claim before that audit creates a duplicate. The condition names both Pods, each gets an Event,
+// the metric counts it, and all of it ends when one Pod is gone.
 func TestDuplicatesAreReported(t *testing.T) {
 	env := apitest.New(t) // alone, for its metric
 	f := &fixture{T: t, env: env}
@@ -155,7 +155,7 @@ func TestDuplicatesAreReported(t *testing.T) {
 	v.attack(v.live[:2]...)
 	node := f.node("third")
 	a := v.allocator(node)
-	a4, a6, err := a.Claim(t.Context(), v.net, claims.Want{Dynamic: true}, claims.Want{Dynamic: true})
+	a4, a6, err := a.Claim(t.Context(), v.net, allocator.AddressRequest{Dynamic: true}, allocator.AddressRequest{Dynamic: true})
 	if err != nil || a4 != v.live[0] || a6 != v.live[1] {
 		t.Fatalf("the attack failed without a controller: got %v, %v, %v", a4, a6, err)
 	}
@@ -163,7 +163,7 @@ func TestDuplicatesAreReported(t *testing.T) {
 	v.condition(v.cn, v1.ConditionAddressConflict, metav1.ConditionTrue, v1.ReasonDuplicateAddress,
 		fmt.Sprintf("%v: node third, by its entry in status.ipam.held and Pod %s/victim-0 on node %s", a4, v.namespace, v.endpoints[0].Spec.Host))
 	twin := v.publish(node, "twin", a4, a6)
-	a.Published(claims.KeyOf(v.net), twin.Name, a4, a6)
+	a.MarkPublished(network.KeyOf(v.net), twin.Name, a4, a6)
 	for _, addr := range []netip.Addr{a4, a6} {
 		v.condition(v.cn, v1.ConditionAddressConflict, metav1.ConditionTrue, v1.ReasonDuplicateAddress,
 			fmt.Sprintf("%v: Pod %s/twin on node third and Pod %s/victim-0 on node %s", addr, v.namespace, v.namespace, v.endpoints[0].Spec.Host))
@@ -171,8 +171,8 @@ func TestDuplicatesAreReported(t *testing.T) {
 	v.podEvent("uid-of-twin", "is also used by Pod victim-0")
 	v.podEvent("uid-of-victim-0", "is also used by Pod twin")
 	v.conflicts(2)
-	key := claims.KeyOf(v.net)
-	if err := a.Return(t.Context(), key, twin.Name, a4, a6); err != nil {
+	key := network.KeyOf(v.net)
+	if err := a.ReturnToEntry(t.Context(), key, twin.Name, a4, a6); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := kube.RemoveEndpoint(t.Context(), env.Client, twin); err != nil {
@@ -186,7 +186,7 @@ func TestDuplicatesAreReported(t *testing.T) {
 	v.conflicts(0)
 }
 
-// conflicts waits until the metric counts as many.
+// conflicts waits until the metric has a value.
 func (f *fixture) conflicts(want float64) {
 	f.Helper()
 	f.eventually(fmt.Sprint(want, " conflicts to be counted"), func(context.Context) error {
@@ -197,7 +197,7 @@ func (f *fixture) conflicts(want float64) {
 	})
 }
 
-// sum adds up all values of a metric.
+// sum returns the sum of a metric's values.
 func (f *fixture) sum(metric string) float64 {
 	f.Helper()
 	all, err := f.metrics.Gather()
@@ -228,7 +228,7 @@ func (f *fixture) podEvent(uid, text string) {
 	})
 }
 
-// duplicates are the Events DuplicateAddress.
+// duplicates returns the Events DuplicateAddress.
 func (f *fixture) duplicates(ctx context.Context) []corev1.Event {
 	f.Helper()
 	list := &corev1.EventList{}

@@ -30,12 +30,12 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/kube"
 	"github.com/patchbay-cni/patchbay/internal/network"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/allocator"
+	"github.com/patchbay-cni/patchbay/ipam/status"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// tokenOf returns a client with the token that kubelet projects into the daemon's Pod on
-// a node.
+// tokenOf returns a client with the token that kubelet projects into the daemon's Pod on a node.
 func (f *fixture) tokenOf(node *corev1.Node) client.WithWatch {
 	f.Helper()
 	const namespace, name = "patchbay-system", "patchbayd"
@@ -64,20 +64,20 @@ func (f *fixture) tokenOf(node *corev1.Node) client.WithWatch {
 	return c
 }
 
-// member is a node's daemon as far as recoveries go: it sees of a network that it does not
-// use the metadata alone.
+// member is the part of a node daemon that takes part in recoveries. Of a network that it does not
+// use, it sees only the metadata.
 type member struct {
-	*claims.Allocator
+	*allocator.Allocator
 	api client.WithWatch
 	net *network.Network
 }
 
-// member starts a node's daemon. It ends with the test.
+// member starts a node daemon, which ends with the test.
 func (f *fixture) member(ctx context.Context, node *corev1.Node, net *network.Network) *member {
 	f.Helper()
 	m := &member{api: f.env.As(f, apitest.NodeDaemon(node.Name)), net: net}
-	m.Allocator = claims.New(kube.NewStore(m.api), claims.Config{
-		Node: node.Name, NodeUID: string(node.UID), Life: 1, Cool: 50 * time.Millisecond, Rest: time.Second,
+	m.Allocator = allocator.New(kube.NewStore(m.api), allocator.Config{
+		Node: node.Name, NodeUID: string(node.UID), Incarnation: 1, Cooldown: 50 * time.Millisecond, WarmPoolIdleTimeout: time.Second,
 	})
 	f.Cleanup(m.Close)
 	go m.watch(ctx)
@@ -98,30 +98,30 @@ func (m *member) watch(ctx context.Context) {
 			if !ok || e.Type == watch.Deleted || string(o.UID) != m.net.UID {
 				continue
 			}
-			m.Look(claims.KeyOf(m.net), o.ResourceVersion)
+			m.ObserveVersion(network.KeyOf(m.net), o.ResourceVersion)
 			if since := o.Annotations[v1.RecoveringAnnotation]; since != "" && since != reported {
 				reported = since
-				m.Reassert(claims.KeyOf(m.net))
+				m.ReportToRecovery(network.KeyOf(m.net))
 			}
 		}
 	}
 }
 
-// findsRollback has the node take the object for an older one.
+// findsRollback makes the node detect a rollback of the object.
 func (m *member) findsRollback() {
 	const newer = "1000000000000"
-	m.Look(claims.KeyOf(m.net), newer)
-	m.Look(claims.KeyOf(m.net), "1")
+	m.ObserveVersion(network.KeyOf(m.net), newer)
+	m.ObserveVersion(network.KeyOf(m.net), "1")
 }
 
-// recoveries are those that a network has been in.
+// recoveries observes the recoveries of a network.
 type recoveries struct {
 	*fixture
 	cn    *v1.ClusterNetwork
 	begun []time.Time
 }
 
-// current returns the recovery that the network is in, or nil.
+// current returns the network's recovery, or nil.
 func (r *recoveries) current(ctx context.Context) *v1.RecoveryStatus {
 	ipam := r.get(ctx, r.cn).Status.IPAM
 	if ipam == nil || ipam.Recovering == nil {
@@ -133,10 +133,9 @@ func (r *recoveries) current(ctx context.Context) *v1.RecoveryStatus {
 	return ipam.Recovering
 }
 
-// Two nodes find one after the other that the network's object is older than it was, the
-// second one when it has reported to the recovery that the first one began. Nodes that do
-// not use the network are awaited, too. The recovery ends by itself within two minutes, at
-// the pace of a cluster, and no address is given out twice.
+// Two nodes detect one after the other that the network's object went back in time; the second one
+// after it has reported to the recovery that the first one started. Nodes that do not use the
+// network are awaited too. The recovery ends within two minutes, and no address is allocated twice.
 func TestTwoRecoveriesInARowEnd(t *testing.T) {
 	env := apitest.New(t) // alone, since all Nodes are awaited
 	f := startWith(t, env, func(cfg *Config) { *cfg = Config{NodeGracePeriod: cfg.NodeGracePeriod, Registry: cfg.Registry} })
@@ -170,7 +169,7 @@ func TestTwoRecoveriesInARowEnd(t *testing.T) {
 				switch err := w.pod(ctx); {
 				case err == nil:
 					served[i]++
-				case !errors.Is(err, claims.ErrTryAgain) && !errors.Is(err, claims.ErrExhausted):
+				case !errors.Is(err, status.ErrTryAgain) && !errors.Is(err, allocator.ErrExhausted):
 					t.Error(err)
 					return
 				}
@@ -206,7 +205,7 @@ func TestTwoRecoveriesInARowEnd(t *testing.T) {
 	all.Wait()
 	for i, m := range members {
 		f.eventually(fmt.Sprintf("an address on node-%d", i), func(ctx context.Context) error {
-			a4, _, err := m.Claim(ctx, net, claims.Want{Dynamic: true}, claims.Want{})
+			a4, _, err := m.Claim(ctx, net, allocator.AddressRequest{Dynamic: true}, allocator.AddressRequest{})
 			if err == nil {
 				m.Discard(net, a4, a4)
 			}
@@ -216,8 +215,8 @@ func TestTwoRecoveriesInARowEnd(t *testing.T) {
 	t.Logf("the second recovery ended after %s; Pods served: %v", time.Since(begin).Round(time.Millisecond), served)
 }
 
-// A node that was taken over, with the token of its daemon, neither begins nor restarts
-// recoveries. By reports of rollbacks it stops the other nodes three times in ten minutes.
+// A compromised node, with the token of its daemon, can neither start nor restart recoveries at
+// will. With rollback reports it stops the other nodes three times in ten minutes at most.
 func TestHostileNodeAndRecoveries(t *testing.T) {
 	env := apitest.New(t)
 	f := start(t, env)
@@ -261,7 +260,7 @@ func TestHostileNodeAndRecoveries(t *testing.T) {
 		if _, ok := f.get(ctx, cn).Status.IPAM.RecoveryDeferredUntil["bad"]; !ok {
 			return errors.New("it is not")
 		}
-		_, _, err := honest.Claim(ctx, net, claims.Want{Dynamic: true}, claims.Want{})
+		_, _, err := honest.Claim(ctx, net, allocator.AddressRequest{Dynamic: true}, allocator.AddressRequest{})
 		return err
 	})
 	f.condition(cn, v1.ConditionRecoveryDeferred, metav1.ConditionTrue, v1.ReasonTooManyRollbacks, "bad (until ")
@@ -272,8 +271,8 @@ func TestHostileNodeAndRecoveries(t *testing.T) {
 	}
 }
 
-// attackWithReports has a node report a rollback whenever it can, and keep the other rules:
-// it reports to each recovery at once.
+// attackWithReports makes a node report a rollback whenever it can, and obey the other rules: it
+// reports to each recovery at once.
 func (f *fixture) attackWithReports(token client.Client, r *recoveries) func(context.Context) {
 	return func(ctx context.Context) {
 		fresh := f.get(ctx, r.cn)
@@ -288,15 +287,15 @@ func (f *fixture) attackWithReports(token client.Client, r *recoveries) func(con
 			fresh.Status.IPAM.Held = map[string]v1.HeldAddresses{}
 		}
 		fresh.Status.IPAM.Held["bad"] = entry
-		// Forbidden: a report that no recovery has answered stays.
+		// The API server forbids to replace a report before a recovery has answered it.
 		if err := token.Status().Update(ctx, fresh); err != nil && !apierrors.IsConflict(err) && !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
 			f.Fatal(err)
 		}
 	}
 }
 
-// refuseRecoveries tries what begins, restarts or ends a recovery, or defers another node,
-// in each way that the API has.
+// refuseRecoveries tries to start, restart or end a recovery, and to defer another node, through
+// each verb of the API.
 func (f *fixture) refuseRecoveries(ctx context.Context, token client.Client, now *v1.ClusterNetwork, when string, try int) {
 	f.Helper()
 	since := metav1.NewMicroTime(time.Now().Add(time.Duration(try) * time.Millisecond))
@@ -323,13 +322,13 @@ func (f *fixture) refuseRecoveries(ctx context.Context, token client.Client, now
 		change(next.Status.IPAM)
 		for how, err := range f.writeStatus(ctx, token, next) {
 			if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
-				f.Fatalf("%s, %s by %s: got %v, want it refused", when, what, how, err)
+				f.Fatalf("%s, %s by %s: got %v, want it rejected", when, what, how, err)
 			}
 		}
 	}
 }
 
-// writeStatus writes a status in each way, and returns the answers.
+// writeStatus writes a status through each verb, and returns the answers.
 func (f *fixture) writeStatus(ctx context.Context, token client.Client, next *v1.ClusterNetwork) map[string]error {
 	f.Helper()
 	ipam, err := runtime.DefaultUnstructuredConverter.ToUnstructured(next.Status.IPAM)

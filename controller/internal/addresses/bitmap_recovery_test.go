@@ -14,10 +14,10 @@ import (
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/network"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/gc"
 )
 
-func TestWhoIsAwaited(t *testing.T) {
+func TestAwaitedNodes(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason      string
@@ -25,12 +25,12 @@ func TestWhoIsAwaited(t *testing.T) {
 		skip        string
 		want        []string
 	}{
-		"All":     {reason: "nobody has reported", nodes: []string{"b", "a"}, want: []string{"a", "b"}},
-		"Some":    {reason: "one has", nodes: []string{"a", "b"}, done: []string{"b"}, want: []string{"a"}},
-		"Skipped": {reason: "one is off", nodes: []string{"a", "b"}, done: []string{"b"}, skip: "a"},
-		"Spaces":  {reason: "as people write lists", nodes: []string{"a", "b", "c"}, skip: " a, b ,,", want: []string{"c"}},
-		"Gone":    {reason: "a node that reported and was deleted", nodes: []string{"a"}, done: []string{"a", "x"}},
-		"None":    {reason: "a cluster without nodes awaits nobody"},
+		"All":     {reason: "No node has reported.", nodes: []string{"b", "a"}, want: []string{"a", "b"}},
+		"Some":    {reason: "One node has reported.", nodes: []string{"a", "b"}, done: []string{"b"}, want: []string{"a"}},
+		"Skipped": {reason: "A person skips a node that is powered off.", nodes: []string{"a", "b"}, done: []string{"b"}, skip: "a"},
+		"Spaces":  {reason: "People write spaces into lists.", nodes: []string{"a", "b", "c"}, skip: " a, b ,,", want: []string{"c"}},
+		"Gone":    {reason: "A node that reported may have been deleted since.", nodes: []string{"a"}, done: []string{"a", "x"}},
+		"None":    {reason: "A cluster without nodes waits for none."},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -42,11 +42,11 @@ func TestWhoIsAwaited(t *testing.T) {
 	}
 }
 
-// A tenant's annotation holds up to 256 KiB, and each network's is read by the one controller.
+// A tenant's annotation may have 256 KiB, and one controller reads those of all networks.
 func TestSkipCostsNoMoreThanItsLength(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder
-	for i := range 500_000 { // more than there can be: each with each other would take minutes
+	for i := range 500_000 { // more than fit: a quadratic comparison would take minutes
 		fmt.Fprintf(&text, "%x,", i)
 	}
 	start := time.Now()
@@ -58,7 +58,7 @@ func TestSkipCostsNoMoreThanItsLength(t *testing.T) {
 	}
 }
 
-// An Event of more than 1 KiB is refused, and a condition of more than 32 KiB.
+// The API server rejects an Event of more than 1 KiB, and a condition of more than 32 KiB.
 func TestMessagesAreShortAndSayWhatToDo(t *testing.T) {
 	t.Parallel()
 	var names []string
@@ -78,18 +78,18 @@ func TestMessagesAreShortAndSayWhatToDo(t *testing.T) {
 	cases := map[string]struct {
 		reason, text, want string
 	}{
-		"Longest":    {reason: "names as long as can be", text: recoveringMessage(recoveryProgress{since: "noon", awaited: longest, skipped: longest}), want: "and 999 more. For one that is off: kubectl patchbay ipam skip NODE"},
-		"Defers":     {reason: "names as long as can be", text: deferredMessage(deferred), want: "and 999 more. Until then"},
-		"Owners":     {reason: "a node that was taken over claims one address for many Pods", text: podConflictMessage(network.Ref{Kind: "ClusterNetwork", Name: "net"}, conflict, conflict.Owners[0]), want: "and 998 more: connections of both may fail"},
-		"Recovering": {reason: "the way out", text: recoveringMessage(recoveryProgress{since: "noon", awaited: names}), want: "kubectl patchbay ipam skip NODE"},
-		"HowMany":    {reason: "how many are awaited", text: recoveringMessage(recoveryProgress{since: "noon", awaited: names}), want: "and 994 more"},
-		"Skipped":    {reason: "who is left out", text: recoveringMessage(recoveryProgress{awaited: []string{"a"}, skipped: []string{"b"}}), want: "Left out on request: b"},
-		"Deferred":   {reason: "how many are deferred", text: deferredMessage(many), want: "and 996 more"},
-		"Exhausted":  {reason: "the way out", text: poolMessage(v1.ReasonAddressesExhausted, poolUsage{"IPv4", 254, 254}), want: "254 of 254 IPv4"},
-		"Enough":     {reason: "where the number is", text: poolMessage(v1.ReasonAddressesSufficient, poolUsage{"IPv6", 1, 254}), want: "status.allocated"},
-		"Nothing":    {reason: "a rebuild that changed nothing says so", text: rebuiltMessage(claims.Drift{}), want: "nothing had to change"},
-		"Drift":      {reason: "what a rebuild changed", text: rebuiltMessage(claims.Drift{Freed: 3, Marked: 2}), want: "3 addresses that nobody has"},
-		"Error":      {reason: "an error is cut", text: truncateMessage(strings.Repeat("é", 1000)), want: "…"},
+		"Longest":         {reason: "Names may have 253 bytes.", text: recoveringMessage(recoveryProgress{since: "noon", awaited: longest, skipped: longest}), want: "and 999 more. To exclude a powered-off node: kubectl patchbay ipam skip NODE"},
+		"LongestDeferred": {reason: "Names may have 253 bytes.", text: deferredMessage(deferred), want: "and 999 more. Until then"},
+		"Owners":          {reason: "A compromised node claims one address for many Pods.", text: podConflictMessage(network.Ref{Kind: "ClusterNetwork", Name: "net"}, conflict, conflict.Owners[0]), want: "and 998 more: connections of both may fail"},
+		"Recovering":      {reason: "The message has the command that excludes a node.", text: recoveringMessage(recoveryProgress{since: "noon", awaited: names}), want: "kubectl patchbay ipam skip NODE"},
+		"Awaited":         {reason: "The message has the number of awaited nodes.", text: recoveringMessage(recoveryProgress{since: "noon", awaited: names}), want: "and 994 more"},
+		"Skipped":         {reason: "The message names the skipped nodes.", text: recoveringMessage(recoveryProgress{awaited: []string{"a"}, skipped: []string{"b"}}), want: "Left out on request: b"},
+		"Deferred":        {reason: "The message has the number of deferred nodes.", text: deferredMessage(many), want: "and 996 more"},
+		"Exhausted":       {reason: "The message has the numbers.", text: poolMessage(v1.ReasonAddressesExhausted, poolUsage{"IPv4", 254, 254}), want: "254 of 254 IPv4"},
+		"Enough":          {reason: "The message names the field with the present number.", text: poolMessage(v1.ReasonAddressesSufficient, poolUsage{"IPv6", 1, 254}), want: "status.allocated"},
+		"Unchanged":       {reason: "A rebuild that changed nothing is reported too.", text: rebuiltMessage(gc.Drift{}), want: "nothing had to change"},
+		"Drift":           {reason: "The message has the changes of a rebuild.", text: rebuiltMessage(gc.Drift{Freed: 3, Marked: 2}), want: "3 unused addresses"},
+		"Error":           {reason: "An error may be longer than an Event.", text: truncateMessage(strings.Repeat("é", 1000)), want: "…"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestMessagesAreShortAndSayWhatToDo(t *testing.T) {
 	}
 }
 
-// Errors and what tenants and nodes have named may have any length.
+// Errors, and names that tenants and nodes choose, may have any length.
 func TestEventsAreCut(t *testing.T) {
 	t.Parallel()
 	got := &fakeRecorder{}

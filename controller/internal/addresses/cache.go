@@ -3,10 +3,6 @@
 package addresses
 
 import (
-	"context"
-	"net/netip"
-	"sync"
-	"time"
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,8 +17,8 @@ import (
 // byNetwork is the index of cached DanmEps by the network that they name.
 const byNetwork = "network"
 
-// CacheByObject says how the objects that this package caches are slimmed; it is for
-// cache.Options. The rest of the program may add to it, not take from it.
+// CacheByObject returns how the objects that this package caches are stripped, for cache.Options.
+// Other packages of the program may keep more of an object, but not less.
 func CacheByObject() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		&v1.DanmEp{}:      {Transform: slimEndpoint},
@@ -31,8 +27,7 @@ func CacheByObject() map[client.Object]cache.ByObject {
 	}
 }
 
-// slimEndpoint keeps what names a DanmEp, its network, interface, addresses, node and
-// Pod, how old it is, and whether it is being deleted.
+// slimEndpoint keeps of a DanmEp its names, network, interface, addresses, node, Pod and times.
 func slimEndpoint(obj any) (any, error) {
 	ep, ok := obj.(*v1.DanmEp)
 	if !ok {
@@ -40,7 +35,7 @@ func slimEndpoint(obj any) (any, error) {
 	}
 	s := ep.Spec
 	if s.EndpointID == ep.Name {
-		s.EndpointID = ep.Name // one copy of the text
+		s.EndpointID = ep.Name // shares the memory
 	}
 	return &v1.DanmEp{
 		ObjectMeta: agedMetadata(&ep.ObjectMeta),
@@ -58,10 +53,10 @@ func agedMetadata(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	return slim
 }
 
-// intern returns one copy of a text that many DanmEps have.
+// intern returns a shared copy of a text that many DanmEps have.
 func intern(text string) string { return unique.Make(text).Value() }
 
-// slimNode keeps what names a Node, its operating system and its zone.
+// slimNode keeps of a Node its name, its operating system and its zone.
 func slimNode(obj any) (any, error) {
 	m, ok := obj.(*metav1.PartialObjectMetadata)
 	if !ok {
@@ -78,30 +73,4 @@ func slimNode(obj any) (any, error) {
 
 func identityMetadata(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion}
-}
-
-// nicAddressTTL is how long the nodes' addresses serve before they are read anew from the
-// cache: parsing those of a thousand nodes for each network would take long.
-const nicAddressTTL = 10 * time.Second
-
-// nicAddressCache are the addresses of all nodes' NICs.
-type nicAddressCache struct {
-	mu  sync.Mutex
-	at  time.Time
-	all []netip.Addr
-}
-
-// get returns them, read from the cache; none while it is not filled.
-func (n *nicAddressCache) get(ctx context.Context, cached client.Reader, now time.Time) []netip.Addr {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if now.Sub(n.at) < nicAddressTTL {
-		return n.all
-	}
-	list := &v1.NodeNetworkList{}
-	if err := cached.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil
-	}
-	n.at, n.all = now, kube.NodeNICAddresses(list.Items)
-	return n.all
 }

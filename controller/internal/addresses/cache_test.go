@@ -12,7 +12,7 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/kube"
 )
 
-// What is cached of ten thousands of objects decides how much memory this takes.
+// The size of cached objects decides how much memory tens of thousands of them need.
 func TestCachedObjectsAreSlim(t *testing.T) {
 	t.Parallel()
 	full := metav1.ObjectMeta{
@@ -30,7 +30,7 @@ func TestCachedObjectsAreSlim(t *testing.T) {
 		in, want  any
 	}{
 		"DanmEp": {
-			reason: "who has which address, and nothing else", transform: slimEndpoint,
+			reason: "A DanmEp keeps who has which address.", transform: slimEndpoint,
 			in: &v1.DanmEp{ObjectMeta: full, Spec: v1.DanmEpSpec{
 				NetworkName: "net", NetworkUID: "nu", NetworkType: "ipvlan", EndpointID: "e", Host: "h", HostUID: "hu", Pod: "p", PodUID: "pu",
 				CID: "c", Netns: "/run/netns/x", APIType: v1.KindDanmNet,
@@ -42,15 +42,15 @@ func TestCachedObjectsAreSlim(t *testing.T) {
 			}},
 		},
 		"Node": {
-			reason: "its UID, operating system and zone", transform: slimNode,
+			reason: "A Node keeps its UID, operating system and zone.", transform: slimNode,
 			in: &metav1.PartialObjectMetadata{ObjectMeta: full}, want: &metav1.PartialObjectMetadata{ObjectMeta: linux},
 		},
 		"Other": {
-			reason: "what is told of a deletion that was missed passes", transform: slimEndpoint,
+			reason: "The tombstone of a missed deletion is not changed.", transform: slimEndpoint,
 			in: "tombstone", want: "tombstone",
 		},
 		"Network": {
-			reason: "annotations ask for something, so they stay", transform: kube.StripUnusedFields,
+			reason: "Annotations are requests, so they stay.", transform: kube.StripUnusedFields,
 			in:   &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{v1.RebuildAnnotation: ""}, ManagedFields: full.ManagedFields}},
 			want: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{v1.RebuildAnnotation: ""}}},
 		},

@@ -20,13 +20,14 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/kube"
 	"github.com/patchbay-cni/patchbay/internal/network"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/allocator"
+	"github.com/patchbay-cni/patchbay/ipam/status"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// worker is a node's daemon that attaches and detaches Pods.
+// worker is a node daemon that attaches and detaches Pods.
 type worker struct {
-	*claims.Allocator
+	*allocator.Allocator
 	f         *fixture
 	net       *network.Network
 	node      string
@@ -34,11 +35,10 @@ type worker struct {
 	users     *sync.Map // netip.Addr → node
 }
 
-// pod claims an address, makes its DanmEp, and gives all of it back, in the order of
-// the design.
+// pod claims an address, creates its DanmEp, and releases both, in the order of the design.
 func (w *worker) pod(ctx context.Context) error {
-	key := claims.KeyOf(w.net)
-	a, _, err := w.Claim(ctx, w.net, claims.Want{Dynamic: true}, claims.Want{})
+	key := network.KeyOf(w.net)
+	a, _, err := w.Claim(ctx, w.net, allocator.AddressRequest{Dynamic: true}, allocator.AddressRequest{})
 	if err != nil {
 		return fmt.Errorf("claim on %s: %w", w.node, err)
 	}
@@ -55,8 +55,8 @@ func (w *worker) pod(ctx context.Context) error {
 	if err := w.f.env.Client.Create(ctx, ep); err != nil {
 		return fmt.Errorf("create DanmEp of %s: %w", a, err)
 	}
-	w.Published(key, ep.Name, a, netip.Addr{})
-	if err := w.Return(ctx, key, ep.Name, a, netip.Addr{}); err != nil {
+	w.MarkPublished(key, ep.Name, a, netip.Addr{})
+	if err := w.ReturnToEntry(ctx, key, ep.Name, a, netip.Addr{}); err != nil {
 		return fmt.Errorf("return %s: %w", a, err)
 	}
 	if err := w.f.env.Client.Delete(ctx, ep); err != nil {
@@ -66,15 +66,14 @@ func (w *worker) pod(ctx context.Context) error {
 	return w.Free(ctx, key, ep.Name, a, netip.Addr{})
 }
 
-// A controller that suspects every network all the time finds nothing to correct while
-// nodes are at work: each step of theirs leaves every bit covered, and every address with
-// one owner.
+// A controller that suspects every network all the time has nothing to correct while nodes claim
+// and release: each of their steps leaves every bit covered, and every address with one owner.
 func TestNothingIsWrongWhileNodesWork(t *testing.T) {
 	const nodes, each, pods = 3, 3, 15
 	env := apitest.New(t) // alone, since the drift of all networks is counted
 	f := startWith(t, env, func(cfg *Config) {
 		cfg.SweepInterval, cfg.MinInterval = 30*time.Millisecond, 30*time.Millisecond
-		cfg.NeedsRepair = func(*claims.Object, []claims.Endpoint) (bool, error) { return true, nil }
+		cfg.NeedsRepair = func(*status.Object, []status.Endpoint) (bool, error) { return true, nil }
 	})
 	cn := f.network(nil)
 	net, err := network.FromObject(f.get(t.Context(), cn))
@@ -87,15 +86,15 @@ func TestNothingIsWrongWhileNodesWork(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range nodes {
 		node := f.node(fmt.Sprint("node-", i))
-		a := claims.New(kube.NewStore(env.Client), claims.Config{
-			Node: node.Name, NodeUID: string(node.UID), Life: 1, Cool: 50 * time.Millisecond, Rest: time.Second, Nodes: func() int { return nodes },
+		a := allocator.New(kube.NewStore(env.Client), allocator.Config{
+			Node: node.Name, NodeUID: string(node.UID), Incarnation: 1, Cooldown: 50 * time.Millisecond, WarmPoolIdleTimeout: time.Second, NodeCount: func() int { return nodes },
 		})
 		t.Cleanup(a.Close)
 		w := &worker{Allocator: a, f: f, net: net, node: node.Name, namespace: ns, users: users}
 		for range each {
 			all.Go(func() {
 				for done := 0; done < pods; done++ {
-					if err := w.pod(ctx); errors.Is(err, claims.ErrExhausted) {
+					if err := w.pod(ctx); errors.Is(err, allocator.ErrExhausted) {
 						done-- // six addresses for nine workers: kubelet would try again
 					} else if err != nil {
 						t.Error(err)
@@ -106,10 +105,10 @@ func TestNothingIsWrongWhileNodesWork(t *testing.T) {
 		}
 	}
 	all.Wait()
-	want := "# HELP patchbay_ipam_drift_total Bits of networks' bitmaps that were wrong, by kind: freed had nobody who covers them, marked were clear and in use. Above zero is worth a look.\n" +
+	want := "# HELP patchbay_ipam_drift_total Wrong bits of networks' bitmaps that were corrected, by kind: freed bits had no owner, marked bits were clear though the address was in use. Investigate values above zero.\n" +
 		"# TYPE patchbay_ipam_drift_total counter\npatchbay_ipam_drift_total{kind=\"freed\"} 0\npatchbay_ipam_drift_total{kind=\"marked\"} 0\n"
 	if err := testutil.GatherAndCompare(f.metrics, strings.NewReader(want), "patchbay_ipam_drift_total"); err != nil {
-		t.Errorf("bits were nobody's for a moment: %v", err)
+		t.Errorf("bits had no owner for a moment: %v", err)
 	}
 	if n, err := testutil.GatherAndCount(f.metrics, "patchbay_address_conflicts"); n != 0 || err != nil {
 		t.Errorf("%d networks have conflicts, %v", n, err)

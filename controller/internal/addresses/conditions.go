@@ -13,37 +13,38 @@ import (
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/kube"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/gc"
 )
 
-// ownedConditions are the types of the conditions that this package writes.
+// ownedConditions returns the types of the conditions that this package writes.
 func ownedConditions() []string {
 	return []string{v1.ConditionAddressesAvailable, v1.ConditionRecovering, v1.ConditionRecoveryDeferred, v1.ConditionAddressConflict}
 }
 
-// objectConditions are the conditions that a network has.
+// objectConditions returns the conditions of a network, of all owners.
 func objectConditions(r networkSnapshot) []metav1.Condition {
 	return kube.NetworkStatusOf(r.obj).Conditions
 }
 
-// desiredConditions are our conditions as they are to be, without times.
-func desiredConditions(before []metav1.Condition, generation int64, uses []poolUsage, w recoveryProgress, found conflictFindings) []metav1.Condition {
+// desiredConditions returns the conditions that this package should own in a network's status,
+// without transition times.
+func desiredConditions(before []metav1.Condition, generation int64, uses []poolUsage, p recoveryProgress, found conflictFindings) []metav1.Condition {
 	var after []metav1.Condition
 	if u, ok := mostUtilized(uses); ok {
 		after = append(after, availableCondition(before, generation, u))
 	} else if c := meta.FindStatusCondition(before, v1.ConditionAddressesAvailable); c != nil && c.ObservedGeneration == generation {
-		after = append(after, *c) // the bitmap cannot be read for the moment
+		after = append(after, *c) // the bitmap cannot be read at the moment
 	}
-	if len(w.awaited) > 0 {
+	if len(p.awaited) > 0 {
 		after = append(after, metav1.Condition{
 			Type: v1.ConditionRecovering, Status: metav1.ConditionTrue, Reason: v1.ReasonAwaitingNodes,
-			Message: recoveringMessage(w), ObservedGeneration: generation,
+			Message: recoveringMessage(p), ObservedGeneration: generation,
 		})
 	}
-	if len(w.deferred) > 0 {
+	if len(p.deferred) > 0 {
 		after = append(after, metav1.Condition{
 			Type: v1.ConditionRecoveryDeferred, Status: metav1.ConditionTrue, Reason: v1.ReasonTooManyRollbacks,
-			Message: deferredMessage(w.deferred), ObservedGeneration: generation,
+			Message: deferredMessage(p.deferred), ObservedGeneration: generation,
 		})
 	}
 	if old := meta.FindStatusCondition(before, v1.ConditionAddressConflict); found.unknown && old != nil {
@@ -57,8 +58,20 @@ func desiredConditions(before []metav1.Condition, generation int64, uses []poolU
 	return after
 }
 
-// availableCondition is the condition for a pool. The numbers in its message are those of
-// its last change of reason: a write costs whoever claims at that moment a conflict.
+// mostUtilized returns the family with the highest utilization; false when there is none.
+func mostUtilized(uses []poolUsage) (poolUsage, bool) {
+	var worst poolUsage
+	for i, u := range uses {
+		if i == 0 || u.utilization() > worst.utilization() {
+			worst = u
+		}
+	}
+	return worst, len(uses) > 0
+}
+
+// availableCondition returns the condition AddressesAvailable of a pool. The numbers in its message
+// are those of the last change of its reason, because every write makes concurrent claims of the
+// network conflict.
 func availableCondition(before []metav1.Condition, generation int64, u poolUsage) metav1.Condition {
 	old := meta.FindStatusCondition(before, v1.ConditionAddressesAvailable)
 	if old == nil {
@@ -79,54 +92,55 @@ func availableCondition(before []metav1.Condition, generation int64, u poolUsage
 	return c
 }
 
-// poolMessage says how a pool is, and what to do.
+// poolMessage states how full a pool is, and what to do.
 func poolMessage(reason string, u poolUsage) string {
 	switch reason {
 	case v1.ReasonAddressesExhausted:
-		return fmt.Sprintf("%d of %d %s addresses are in use or held ready by nodes: new Pods wait. "+
-			"Widen the allocation pool in spec.Options, or delete Pods; kubelet retries by itself", u.inUse, u.capacity, u.family)
+		return fmt.Sprintf("%d of %d %s addresses are in use or pre-allocated by nodes: new Pods wait. "+
+			"Widen the allocation pool in spec.Options, or delete Pods; kubelet retries", u.inUse, u.capacity, u.family)
 	case v1.ReasonAddressesNearlyExhausted:
-		return fmt.Sprintf("%d of %d %s addresses are in use or held ready by nodes (as of this change). "+
+		return fmt.Sprintf("%d of %d %s addresses are in use or pre-allocated by nodes (as of this change). "+
 			"Widen the allocation pool in spec.Options before it is exhausted", u.inUse, u.capacity, u.family)
 	}
-	return fmt.Sprintf("%d of %d %s addresses are in use or held ready by nodes (as of this change); "+
-		"status.allocated has the number now", u.inUse, u.capacity, u.family)
+	return fmt.Sprintf("%d of %d %s addresses are in use or pre-allocated by nodes (as of this change); "+
+		"status.allocated has the present number", u.inUse, u.capacity, u.family)
 }
 
-// recoveringMessage says whom a recovery waits for, and what to do.
-func recoveringMessage(w recoveryProgress) string {
-	text := "status.ipam was older than what a node remembers (was etcd restored?) at " + w.since +
-		": no address is given out until these nodes have said what they use: " + joinNames(w.awaited) +
-		". For one that is off: kubectl patchbay ipam skip NODE"
-	if len(w.skipped) > 0 {
-		text += ". Left out on request: " + joinNames(w.skipped)
+// recoveringMessage names the nodes that a recovery waits for, and states what to do.
+func recoveringMessage(p recoveryProgress) string {
+	text := "at " + p.since + " status.ipam was older than a node's record, as after a restore of etcd: " +
+		"no address is allocated until these nodes have reported the addresses that they use: " + joinNames(p.awaited) +
+		". To exclude a powered-off node: kubectl patchbay ipam skip NODE"
+	if len(p.skipped) > 0 {
+		text += ". Left out on request: " + joinNames(p.skipped)
 	}
 	return text
 }
 
-// deferredMessage names the nodes that report too many rollbacks, and says what to do.
+// deferredMessage names the nodes that report too many rollbacks, and states what to do.
 func deferredMessage(deferred map[string]metav1.MicroTime) string {
 	names := make([]string, 0, len(deferred))
 	for _, name := range slices.Sorted(maps.Keys(deferred)) {
 		names = append(names, fmt.Sprintf("%s (until %s)", name, deferred[name].UTC().Format(time.RFC3339)))
 	}
-	return "these nodes have started several recoveries of this network by reports of older state: " + joinNames(names) +
-		". Until then, further reports stop only the node itself. If etcd was not restored that often, look whether the node was taken over"
+	return "these nodes have started several recoveries of this network with rollback reports: " + joinNames(names) +
+		". Until then, a further report stops allocation on that node only. If etcd was not restored that often, check the node for a compromise"
 }
 
-// conflictsMessage is the message of the condition. Its Event may be cut: the addresses come last.
-func conflictsMessage(all []claims.Conflict) string {
-	const most = 8 << 10 // of the 32 KiB of a condition
+// conflictsMessage is the message of the condition AddressConflict. An Event with it may be cut, so
+// the addresses come last.
+func conflictsMessage(all []gc.Conflict) string {
+	const maxLength = 8 << 10 // of the 32 KiB that a condition may have
 	texts := make([]string, len(all))
 	for i := range all {
 		texts[i] = conflictMessage(all[i])
 	}
 	return "connections to these addresses may fail, since each has two owners: delete one of the Pods of each. " +
-		"If a node has the other, check whether it was taken over. " + joinLimited(texts, "; ", 1, most)
+		"If the other owner is a node, check it for a compromise. " + joinLimited(texts, "; ", 1, maxLength)
 }
 
 // conflictMessage names an address and its owners.
-func conflictMessage(c claims.Conflict) string {
+func conflictMessage(c gc.Conflict) string {
 	names := make([]string, len(c.Owners))
 	for i, o := range c.Owners {
 		names[i] = fmt.Sprintf("Pod %s/%s on node %s", o.Namespace, o.Pod, o.Node)
@@ -137,7 +151,8 @@ func conflictMessage(c claims.Conflict) string {
 	return fmt.Sprintf("%v: %s", c.Addr, joinLimited(names, " and ", 2, maxNamesLength))
 }
 
-// conditionsEqual reports whether ours among before say what after says.
+// conditionsEqual reports whether our conditions have the same content in both lists, apart from
+// times.
 func conditionsEqual(before, after []metav1.Condition) bool {
 	for _, kind := range ownedConditions() {
 		a, b := meta.FindStatusCondition(before, kind), meta.FindStatusCondition(after, kind)
@@ -151,7 +166,7 @@ func conditionsEqual(before, after []metav1.Condition) bool {
 	return true
 }
 
-// setTransitionTimes sets the times: a status that did not change keeps its time.
+// setTransitionTimes sets lastTransitionTime: a condition whose status is unchanged keeps its time.
 func setTransitionTimes(before, after []metav1.Condition, now metav1.Time) {
 	for i := range after {
 		after[i].LastTransitionTime = now
@@ -161,23 +176,23 @@ func setTransitionTimes(before, after []metav1.Condition, now metav1.Time) {
 	}
 }
 
-// maxNames and mostText bound the names in a message, and their bytes: Events hold 1 KiB,
-// and the name of a node may have 253 bytes.
+// maxNames bounds the names in a message, and maxNamesLength their bytes: an Event has at most 1
+// KiB, and a node's name may have 253 bytes.
 const maxNames, maxNamesLength = 8, 350
 
-// joinNames writes names for a message, the first few and how many more.
+// joinNames joins names for a message: the first few, and how many more there are.
 func joinNames(names []string) string { return joinLimited(names, ", ", 1, maxNamesLength) }
 
-// joinLimited is list with something else between the names. It writes at least so many, and more
-// while they have at most so many bytes.
-func joinLimited(names []string, between string, least, most int) string {
+// joinLimited is joinNames with another separator. It writes at least so many names, and more while
+// the text has at most so many bytes.
+func joinLimited(names []string, separator string, minNames, maxLength int) string {
 	text := ""
 	for i, name := range names {
-		if i == maxNames || i >= least && len(text)+len(between)+len(name) > most {
+		if i == maxNames || i >= minNames && len(text)+len(separator)+len(name) > maxLength {
 			return fmt.Sprintf("%s and %d more", text, len(names)-i)
 		}
 		if i > 0 {
-			text += between
+			text += separator
 		}
 		text += name
 	}

@@ -12,10 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/gc"
 )
 
-// conditionWith is a condition that was written before, and true.
+// conditionWith returns a true condition that was written before.
 func conditionWith(kind, reason string) metav1.Condition {
 	return metav1.Condition{Type: kind, Reason: reason, Status: metav1.ConditionTrue, Message: "as before", ObservedGeneration: 1}
 }
@@ -38,69 +38,69 @@ func TestDesiredConditions(t *testing.T) {
 		write   bool
 	}{
 		"New": {
-			reason: "a network in use for the first time", generation: 1, uses: []poolUsage{{"IPv4", 1, 100}},
+			reason: "A network in use for the first time gets the condition.", generation: 1, uses: []poolUsage{{"IPv4", 1, 100}},
 			want: []string{"AddressesAvailable=True AddressesSufficient"}, message: "1 of 100", write: true,
 		},
 		"Claim": {
-			reason: "a claim alone writes nothing", before: []metav1.Condition{ready, enough}, generation: 1, uses: []poolUsage{{"IPv4", 50, 100}},
+			reason: "A claim alone must not cause a write.", before: []metav1.Condition{ready, enough}, generation: 1, uses: []poolUsage{{"IPv4", 50, 100}},
 			want: []string{"AddressesAvailable=True AddressesSufficient"}, message: "as before",
 		},
 		"Scarce": {
-			reason: "the numbers and what to do", before: []metav1.Condition{enough}, generation: 1, uses: []poolUsage{{"IPv4", 95, 100}},
+			reason: "The message has the numbers and what to do.", before: []metav1.Condition{enough}, generation: 1, uses: []poolUsage{{"IPv4", 95, 100}},
 			want: []string{"AddressesAvailable=True AddressesNearlyExhausted"}, message: "95 of 100 IPv4", write: true,
 		},
 		"Exhausted": {
-			reason: "new Pods wait", before: []metav1.Condition{scarce}, generation: 1, uses: []poolUsage{{"IPv4", 100, 100}, {"IPv6", 1, 1000}},
+			reason: "New Pods wait for addresses.", before: []metav1.Condition{scarce}, generation: 1, uses: []poolUsage{{"IPv4", 100, 100}, {"IPv6", 1, 1000}},
 			want: []string{"AddressesAvailable=False AddressesExhausted"}, message: "Widen the allocation pool", write: true,
 		},
 		"Widened": {
-			reason: "a new spec has new numbers", before: []metav1.Condition{enough}, generation: 2, uses: []poolUsage{{"IPv4", 1, 200}},
+			reason: "A new spec changes the numbers.", before: []metav1.Condition{enough}, generation: 2, uses: []poolUsage{{"IPv4", 1, 200}},
 			want: []string{"AddressesAvailable=True AddressesSufficient"}, message: "1 of 200", write: true,
 		},
 		"Unreadable": {
-			reason: "a bitmap that cannot be read says nothing new", before: []metav1.Condition{scarce}, generation: 1,
+			reason: "An unreadable bitmap changes no condition.", before: []metav1.Condition{scarce}, generation: 1,
 			want: []string{"AddressesAvailable=True AddressesNearlyExhausted"},
 		},
 		"NoSubnet": {
-			reason: "a network that lost its addresses loses the condition", before: []metav1.Condition{scarce}, generation: 2, write: true,
+			reason: "A network without addresses any more loses the condition.", before: []metav1.Condition{scarce}, generation: 2, write: true,
 		},
 		"Recovering": {
-			reason: "the awaited nodes are named", before: []metav1.Condition{enough}, generation: 1, uses: []poolUsage{{"IPv4", 1, 100}}, waiting: recoveryProgress{since: "noon", awaited: []string{"a", "b"}},
+			reason: "The message names the awaited nodes.", before: []metav1.Condition{enough}, generation: 1, uses: []poolUsage{{"IPv4", 1, 100}}, waiting: recoveryProgress{since: "noon", awaited: []string{"a", "b"}},
 			want: []string{"AddressesAvailable=True AddressesSufficient", "Recovering=True AwaitingNodes"}, write: true,
 		},
 		"Recovered": {
-			reason: "it goes when the recovery is over", before: []metav1.Condition{enough, conditionWith(recovering, v1.ReasonAwaitingNodes)},
+			reason: "The condition is removed when the recovery is over.", before: []metav1.Condition{enough, conditionWith(recovering, v1.ReasonAwaitingNodes)},
 			generation: 1, uses: []poolUsage{{"IPv4", 1, 100}}, want: []string{"AddressesAvailable=True AddressesSufficient"}, write: true,
 		},
 		"Fewer": {
-			reason: "one less is awaited", before: []metav1.Condition{{Type: recovering, Status: metav1.ConditionTrue, Message: "at noon: a, b"}},
-			waiting: recoveryProgress{since: "noon", awaited: []string{"b"}}, want: []string{"Recovering=True AwaitingNodes"}, message: "what they use: b.", write: true,
+			reason: "The message must follow the list of awaited nodes.", before: []metav1.Condition{{Type: recovering, Status: metav1.ConditionTrue, Message: "at noon: a, b"}},
+			waiting: recoveryProgress{since: "noon", awaited: []string{"b"}}, want: []string{"Recovering=True AwaitingNodes"}, message: "addresses that they use: b.", write: true,
 		},
 		"Again": {
-			reason: "a second recovery, begun while the first one ran", before: []metav1.Condition{{Type: recovering, Status: metav1.ConditionTrue, Message: "at noon: a, b"}},
+			reason: "A second recovery that starts during the first one has another time.", before: []metav1.Condition{{Type: recovering, Status: metav1.ConditionTrue, Message: "at noon: a, b"}},
 			waiting: recoveryProgress{since: "one", awaited: []string{"b"}}, want: []string{"Recovering=True AwaitingNodes"}, message: "at one", write: true,
 		},
 		"Deferred": {
-			reason: "the node that started too many recoveries is named", generation: 1,
+			reason: "The message names the node that started too many recoveries.", generation: 1,
 			waiting: recoveryProgress{deferred: map[string]metav1.MicroTime{"n7": metav1.NewMicroTime(time.Unix(0, 0))}},
 			want:    []string{"RecoveryDeferred=True TooManyRollbacks"}, message: "n7 (until 1970-01-01T00:00:00Z)", write: true,
 		},
 		"Conflict": {
-			reason: "both Pods are named", generation: 1, conflicts: conflictFindings{list: []claims.Conflict{conflictOf("10.0.0.1", "ns/a", "ns/b")}},
+			reason: "The message names both Pods.", generation: 1, conflicts: conflictFindings{list: []gc.Conflict{conflictOf("10.0.0.1", "ns/a", "ns/b")}},
 			want: []string{"AddressConflict=True DuplicateAddress"}, message: "10.0.0.1: Pod ns/a on node node-of-a and Pod ns/b on node node-of-b", write: true,
 		},
 		"ConflictStays": {
-			reason: "the same conflicts write nothing", generation: 1, conflicts: conflictFindings{list: []claims.Conflict{conflictOf("10.0.0.1", "ns/a", "ns/b")}},
+			reason: "Unchanged conflicts must not cause a write.", generation: 1, conflicts: conflictFindings{list: []gc.Conflict{conflictOf("10.0.0.1", "ns/a", "ns/b")}},
 			before: []metav1.Condition{duplicate()}, want: []string{"AddressConflict=True DuplicateAddress"},
 		},
 		"ConflictUnknown": {
-			reason: "nothing new is known", generation: 1, conflicts: conflictFindings{unknown: true},
+			reason: "A failed audit changes nothing.", generation: 1, conflicts: conflictFindings{unknown: true},
 			before: []metav1.Condition{duplicate()}, want: []string{"AddressConflict=True DuplicateAddress"},
 		},
 		"ConflictOver": {
-			reason: "it goes with the conflict", generation: 1, before: []metav1.Condition{duplicate()}, write: true,
+			reason: "The condition is removed with the last conflict.", generation: 1, before: []metav1.Condition{duplicate()}, write: true,
 		},
-		"Layer2": {reason: "a network without addresses has none of our conditions", before: []metav1.Condition{ready}, generation: 1},
+		"Layer2": {reason: "A network without addresses has none of our conditions.", before: []metav1.Condition{ready}, generation: 1},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -8,41 +8,45 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/internal/network"
+	"github.com/patchbay-cni/patchbay/ipam/gc"
+	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
-// Config is what a Controller needs to know. Grace and Registry are required.
+// Config configures a Controller. NodeGracePeriod and Registry are required.
 type Config struct {
-	// NodeGracePeriod is how long a Node must be gone without interruption before its
-	// addresses and DanmEps are taken from it.
+	// NodeGracePeriod is how long a Node must be gone, in every sweep, before the controller frees
+	// its addresses and removes its DanmEps.
 	NodeGracePeriod time.Duration
 	// Registry gets the metrics.
 	Registry prometheus.Registerer
-	// Namespace is the controller's own: DanmEps move there that keep a namespace from
-	// being deleted. None does when it is empty.
+	// Namespace is the controller's own. DanmEps that block the deletion of their namespace are
+	// moved there; none is when it is empty.
 	Namespace string
-	// StuckDeletionTimeout is how long the deletion of such a DanmEp must have waited; 2 min when zero.
+	// StuckDeletionTimeout is how long the deletion of such a DanmEp must have waited before it is
+	// moved; 2 min when zero.
 	StuckDeletionTimeout time.Duration
-	// SweepInterval is the time between two looks at all networks; 45 s when zero, so that
-	// a bitmap is right within a minute, whatever the watches miss.
+	// SweepInterval is the time between two sweeps of all networks; 45 s when zero, so that a wrong
+	// bitmap is corrected within a minute, even if a watch misses an event.
 	SweepInterval time.Duration
-	// ChangeDelay is the time between a change of a network at rest and the look at it; 1 s
-	// when zero. Until then a damaged bitmap may give out an address in use.
+	// ChangeDelay is how long after a change a network is reconciled that was not changed before; 1
+	// s when zero. Until then a damaged bitmap may lead to the allocation of an address in use.
 	ChangeDelay time.Duration
-	// MinInterval is the least time between two such looks at a network; 5 s when zero.
-	// Changes in between cost nothing: each claim is one.
+	// MinInterval is the least time between two reconciliations of a network; 5 s when zero. It
+	// bounds the cost of claims, each of which changes the network.
 	MinInterval time.Duration
-	// RecoveryInterval is the time between looks at a network in recovery; 3 s when zero.
+	// RecoveryInterval is the time between two reconciliations of a network in recovery; 3 s when
+	// zero.
 	RecoveryInterval time.Duration
-	// Timeout bounds the work on one network; 1 min when zero.
+	// Timeout bounds one reconciliation; 1 min when zero.
 	Timeout time.Duration
-	// Workers is how many networks are worked at a time; 4 when zero.
+	// Workers is how many networks are reconciled at a time; 4 when zero.
 	Workers int
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
-	// NeedsRepair reports whether an audit of a network with these endpoints may find
-	// something; claims.Suspect when nil.
-	NeedsRepair func(*claims.Object, []claims.Endpoint) (bool, error)
+	// NeedsRepair reports whether an audit of a network with these endpoints may find something;
+	// gc.NeedsRepair when nil.
+	NeedsRepair func(*status.Object, []status.Endpoint) (bool, error)
 }
 
 func (c Config) withDefaults() Config {
@@ -64,32 +68,32 @@ func (c Config) withDefaults() Config {
 		c.Now = time.Now
 	}
 	if c.NeedsRepair == nil {
-		c.NeedsRepair = claims.Suspect
+		c.NeedsRepair = gc.NeedsRepair
 	}
 	return c
 }
 
-// GarbageCollector changes status.ipam in the name of the cluster; claims.Steward is one.
+// GarbageCollector changes status.ipam on behalf of the cluster. gc.Collector implements it.
 type GarbageCollector interface {
-	// Audit makes the bitmap agree with entries and DanmEps, and reports addresses
-	// with two owners. What it corrected counts beside an error.
-	Audit(ctx context.Context, key claims.Key) (claims.Findings, error)
-	// Evict removes the entries of nodes (name to UID of the entry), and frees
-	// what they alone covered.
-	Evict(ctx context.Context, key claims.Key, gone map[string]string) (freed int64, err error)
-	// EndDeletion takes the finalizer off a network in deletion that nobody uses any
-	// more, and reports whether it is off. A conflict is claims.ErrConflict.
-	EndDeletion(ctx context.Context, key claims.Key) (done bool, err error)
-	// Recover ends the recovery when all of nodes are done or skipped; it
-	// returns who is awaited.
-	Recover(ctx context.Context, key claims.Key, nodes, skip []string) (awaited []string, err error)
+	// RepairBitmap makes the bitmap agree with entries and DanmEps, and returns addresses with two owners.
+	// Its findings are valid beside an error.
+	RepairBitmap(ctx context.Context, key network.Key) (gc.Findings, error)
+	// FreeGoneNodes removes the entries of nodes (name to UID of the entry), and frees the addresses that
+	// only these entries covered.
+	FreeGoneNodes(ctx context.Context, key network.Key, gone map[string]string) (freed int64, err error)
+	// RemoveFinalizer removes the finalizer of an unused network in deletion, and reports whether it is
+	// removed. A conflict is status.ErrConflict.
+	RemoveFinalizer(ctx context.Context, key network.Key) (done bool, err error)
+	// Recover starts a recovery that a node requests, and ends it when each of nodes has reported
+	// or is skipped. It returns the nodes that are awaited.
+	Recover(ctx context.Context, key network.Key, nodes, skip []string) (awaited []string, err error)
 }
 
-// RollbackDetector is told what a watch sees of networks, and knows by it when an object went
-// back in time; claims.Steward is one.
+// RollbackDetector detects from watch events that a network went back in time. gc.Collector
+// implements it.
 type RollbackDetector interface {
-	// Look says that a network's metadata is at that version.
-	Look(key claims.Key, resourceVersion string)
-	// Gone says that there is no such network any more.
-	Gone(key claims.Key)
+	// ObserveVersion records the resourceVersion that a watch saw of a network.
+	ObserveVersion(key network.Key, resourceVersion string)
+	// NetworkDeleted forgets a network that was deleted.
+	NetworkDeleted(key network.Key)
 }

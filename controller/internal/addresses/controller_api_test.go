@@ -24,7 +24,7 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// bitmap is a bitmap of 10.9.0.0/29.
+// bitmap returns a bitmap of 10.9.0.0/29.
 func bitmap(bits ...int) *v1.AddressBitmap {
 	return &v1.AddressBitmap{CIDR: "10.9.0.0/29", Pages: map[string]string{"0": page(bits...)}}
 }
@@ -41,16 +41,16 @@ func TestBitsThatNobodyCoversAreFreed(t *testing.T) {
 			Held: map[string]v1.HeldAddresses{node.Name: {UID: string(node.UID), Seq: 1, V4: "10.9.0.3"}},
 		}
 	})
-	f.bits(cn, 2, 3) // 2 is in a DanmEp, 3 is held, 4 is nobody's
+	f.bits(cn, 2, 3) // 2 is in a DanmEp, 3 is held, 4 has no owner
 	f.eventually("the drift to be counted", func(context.Context) error {
-		want := "# HELP patchbay_ipam_drift_total Bits of networks' bitmaps that were wrong, by kind: freed had nobody who covers them, marked were clear and in use. Above zero is worth a look.\n" +
+		want := "# HELP patchbay_ipam_drift_total Wrong bits of networks' bitmaps that were corrected, by kind: freed bits had no owner, marked bits were clear though the address was in use. Investigate values above zero.\n" +
 			"# TYPE patchbay_ipam_drift_total counter\npatchbay_ipam_drift_total{kind=\"freed\"} 1\npatchbay_ipam_drift_total{kind=\"marked\"} 0\n"
 		return testutil.GatherAndCompare(f.metrics, strings.NewReader(want), "patchbay_ipam_drift_total")
 	})
 }
 
-// The tests that share an API server run one after the other: the controller of each looks
-// after all networks, and one that ends would obey a request and tell nobody.
+// Tests that share an API server run one after the other, because the controller of each reconciles
+// all networks, and one that is about to stop would obey another test's request.
 
 func TestNodesThatAreGoneLoseTheirAddresses(t *testing.T) {
 	env := apitest.Start(t)
@@ -81,9 +81,8 @@ func TestNodesThatAreGoneLoseTheirAddresses(t *testing.T) {
 	})
 }
 
-// A Node that is registered anew has another UID. Its machine need not have been
-// off: what its daemon wrote since stays, and so do the DanmEps of Pods that are
-// still there.
+// A Node that registers again has another UID. Its machine may not have been off, so what its
+// daemon wrote since stays, and so do the DanmEps of Pods that still exist.
 func TestNodesThatCameBackKeepWhatIsNew(t *testing.T) {
 	env := apitest.Start(t)
 	f := start(t, env)
@@ -105,14 +104,14 @@ func TestNodesThatCameBackKeepWhatIsNew(t *testing.T) {
 	if err := env.Client.Update(t.Context(), runs); err != nil {
 		t.Fatal(err)
 	}
-	hold := func(uid string) func(*v1.NetworkStatus) {
+	heldBy := func(uid string) func(*v1.NetworkStatus) {
 		return func(s *v1.NetworkStatus) {
 			s.IPAM = &v1.IPAMStatus{V4: bitmap(1, 3), Held: map[string]v1.HeldAddresses{old.Name: {UID: uid, Seq: 2, V4: "10.9.0.3"}}}
 		}
 	}
-	f.write(fresh, hold(string(again.UID)))
-	f.write(stale, hold(string(old.UID)))
-	f.bits(stale) // the entry of the former life, and its DanmEp
+	f.write(fresh, heldBy(string(again.UID)))
+	f.write(stale, heldBy(string(old.UID)))
+	f.bits(stale) // the entry of the earlier incarnation, and its DanmEp
 	f.bits(fresh, 1, 3)
 	if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(runs), &v1.DanmEp{}); err != nil {
 		t.Errorf("the DanmEp of a Pod that is there: %v", err)
@@ -138,7 +137,7 @@ func TestRebuildOnRequest(t *testing.T) {
 	f.annotate(cn, v1.RebuildAnnotation, "now")
 	f.annotationRemoved(cn, v1.RebuildAnnotation)
 	f.bits(cn, 2, 3, 4)
-	f.event(cn, v1.ReasonBitmapRebuilt, "2 that are in use were marked")
+	f.event(cn, v1.ReasonBitmapRebuilt, "2 addresses in use were marked")
 }
 
 func TestPoolsThatRunOut(t *testing.T) {
@@ -164,8 +163,7 @@ func TestPoolsThatRunOut(t *testing.T) {
 	}
 }
 
-// What is not in a recovery is not skipped: the annotation must not count for one
-// that begins tomorrow.
+// Outside of a recovery the skip annotation is removed, so that it does not apply to the next one.
 func TestSkipWithoutRecoveryIsForgotten(t *testing.T) {
 	env := apitest.Start(t)
 	f := start(t, env)
@@ -182,7 +180,7 @@ func TestRecoveryWaitsForEveryNode(t *testing.T) {
 	f.node("c")
 	cn := f.network(&v1.IPAMStatus{V4: bitmap(), Recovering: &v1.RecoveryStatus{StartTime: metav1.NowMicro(), ReportedNodes: []string{"a"}}})
 	f.condition(cn, v1.ConditionRecovering, metav1.ConditionTrue, v1.ReasonAwaitingNodes, "b, c")
-	// A node that does not use the network sees its metadata only.
+	// A node that does not use the network watches only its metadata.
 	marked := func() {
 		f.eventually("the mark that nodes report to", func(ctx context.Context) error {
 			fresh := f.get(ctx, cn)
@@ -193,9 +191,9 @@ func TestRecoveryWaitsForEveryNode(t *testing.T) {
 		})
 	}
 	marked()
-	f.annotate(cn, v1.RecoveringAnnotation, "somebody's") // who may write the network
+	f.annotate(cn, v1.RecoveringAnnotation, "another value") // everyone who may write the network can do so
 	marked()
-	f.write(cn, func(s *v1.NetworkStatus) { // it begins anew while it runs
+	f.write(cn, func(s *v1.NetworkStatus) { // it starts again before it ended
 		s.IPAM.Recovering = &v1.RecoveryStatus{StartTime: metav1.NewMicroTime(s.IPAM.Recovering.StartTime.Add(time.Millisecond)), ReportedNodes: []string{"a"}}
 	})
 	marked()
@@ -217,8 +215,7 @@ func TestRecoveryWaitsForEveryNode(t *testing.T) {
 	f.annotationRemoved(cn, v1.RecoveringAnnotation)
 }
 
-// Each claim moves a network's metadata; the object, which holds the bitmap, is read
-// once in a while.
+// Each claim changes a network's metadata; the object with the bitmap is read at a bounded rate.
 func TestClaimsDoNotStreamToTheController(t *testing.T) {
 	env := apitest.New(t) // alone, for its requests to be counted
 	var reads atomic.Int64
@@ -238,8 +235,7 @@ func TestClaimsDoNotStreamToTheController(t *testing.T) {
 	}
 }
 
-// counting counts the reads of networks by the controller: those that the API
-// server answers out of its watch cache.
+// counting counts the controller's reads of networks from the API server's watch cache.
 type counting struct {
 	next  http.RoundTripper
 	reads *atomic.Int64

@@ -18,7 +18,7 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// The last user's end is what lets a deleted network go: no sweep has to come by.
+// The end of the last user removes the finalizer of a deleted network, without a sweep.
 func TestDeletionEndsWithTheLastUser(t *testing.T) {
 	env := apitest.Start(t)
 	f := startWith(t, env, func(cfg *Config) { cfg.SweepInterval, cfg.MinInterval = time.Hour, time.Hour })
@@ -34,14 +34,14 @@ func TestDeletionEndsWithTheLastUser(t *testing.T) {
 		ep     bool
 	}{
 		"Entry": {
-			reason: "A node gave back what it held. An address in quarantine is no user.",
+			reason: "A node released its addresses. An address in quarantine is no user.",
 			status: &v1.IPAMStatus{V4: bitmap(3, 5), Held: held},
 			end: func(_ *testing.T, cn *v1.ClusterNetwork, _ *v1.DanmEp) {
 				f.write(cn, func(s *v1.NetworkStatus) { delete(s.IPAM.Held, node.Name) })
 			},
 		},
 		"DanmEp": {
-			reason: "A Pod without an address went: nothing was written to the network.",
+			reason: "A Pod without an address was deleted, which writes nothing to the network.",
 			status: &v1.IPAMStatus{}, ep: true,
 			end: func(t *testing.T, _ *v1.ClusterNetwork, ep *v1.DanmEp) {
 				t.Helper()
@@ -72,7 +72,7 @@ func TestDeletionEndsWithTheLastUser(t *testing.T) {
 				}
 				return fmt.Errorf("%s\nget the network: got %w, want it gone", tc.reason, err)
 			}
-			// As long as a controller needs that would end it too early.
+			// The wait is as long as a wrong controller needs to remove the finalizer too early.
 			for end := time.Now().Add(4 * deletionInterval); time.Now().Before(end); time.Sleep(deletionInterval) {
 				if gone(t.Context()) == nil {
 					t.Fatal("the network is gone under its last user")

@@ -21,8 +21,8 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// slowCache returns its informers of networks, to which the controller adds its handlers, when
-// release is closed.
+// slowCache returns its informers of networks, to which the controller adds its handlers, only
+// after release is closed.
 type slowCache struct {
 	cache.Cache
 	release chan struct{}
@@ -47,7 +47,7 @@ type slowManager struct {
 
 func (m slowManager) GetCache() cache.Cache { return m.cache }
 
-// A network that comes while the watches start is seen by the first sweep or by a watch.
+// A network that is created while the watches start is seen by the first sweep or by a watch.
 func TestNetworkThatComesWhileWatchesStart(t *testing.T) {
 	t.Parallel()
 	slow := slowCache{release: make(chan struct{})}

@@ -22,10 +22,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/internal/network"
+	"github.com/patchbay-cni/patchbay/ipam/gc"
+	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
-// cluster is an API server with Nodes only; it notes what is written.
+// cluster is a fake API server with Nodes only. It records writes.
 type cluster struct {
 	client.Client
 	nodes  map[string]string
@@ -58,7 +60,7 @@ func (c *cluster) Patch(_ context.Context, obj client.Object, patch client.Patch
 	return err
 }
 
-// Status is what conditions are written through.
+// Status returns the writer of conditions.
 func (c *cluster) Status() client.SubResourceWriter { return conditionWriter{to: c} }
 
 type conditionWriter struct {
@@ -71,35 +73,35 @@ func (w conditionWriter) Apply(context.Context, runtime.ApplyConfiguration, ...c
 	return nil
 }
 
-// fakeGarbageCollector notes what it is asked for, and answers as it is told.
+// fakeGarbageCollector records calls, and returns what the test sets.
 type fakeGarbageCollector struct {
 	calls   []string
-	found   claims.Findings
+	found   gc.Findings
 	awaited []string
 	err     error
 }
 
-func (s *fakeGarbageCollector) Audit(context.Context, claims.Key) (claims.Findings, error) {
+func (s *fakeGarbageCollector) RepairBitmap(context.Context, network.Key) (gc.Findings, error) {
 	s.calls = append(s.calls, "audit")
 	return s.found, s.err
 }
 
-func (s *fakeGarbageCollector) Evict(_ context.Context, _ claims.Key, gone map[string]string) (int64, error) {
+func (s *fakeGarbageCollector) FreeGoneNodes(_ context.Context, _ network.Key, gone map[string]string) (int64, error) {
 	s.calls = append(s.calls, fmt.Sprintf("evict %v", gone))
 	return 1, s.err
 }
 
-func (s *fakeGarbageCollector) EndDeletion(context.Context, claims.Key) (bool, error) {
+func (s *fakeGarbageCollector) RemoveFinalizer(context.Context, network.Key) (bool, error) {
 	s.calls = append(s.calls, "end deletion")
 	return s.err == nil, s.err
 }
 
-func (s *fakeGarbageCollector) Recover(_ context.Context, _ claims.Key, nodes, skip []string) ([]string, error) {
+func (s *fakeGarbageCollector) Recover(_ context.Context, _ network.Key, nodes, skip []string) ([]string, error) {
 	s.calls = append(s.calls, fmt.Sprintf("recover %v without %v", nodes, skip))
 	return s.awaited, s.err
 }
 
-// fakeRecorder notes Events.
+// fakeRecorder records Events.
 type fakeRecorder []string
 
 func (r *fakeRecorder) Event(of runtime.Object, kind, reason, message string) {
@@ -113,26 +115,26 @@ func (r *fakeRecorder) Event(of runtime.Object, kind, reason, message string) {
 // bench is a Controller with fakes around it.
 type bench struct {
 	*Controller
-	cluster *cluster
-	steward *fakeGarbageCollector
-	events  *fakeRecorder
-	now     time.Time
+
+	cluster   *cluster
+	collector *fakeGarbageCollector
+	events    *fakeRecorder
+	now       time.Time
 }
 
 func newBench(suspect bool) *bench {
-	b := &bench{cluster: &cluster{nodes: map[string]string{"a": "1", "b": "2"}}, steward: &fakeGarbageCollector{}, events: &fakeRecorder{}, now: time.Unix(1_000_000, 0)}
+	b := &bench{cluster: &cluster{nodes: map[string]string{"a": "1", "b": "2"}}, collector: &fakeGarbageCollector{}, events: &fakeRecorder{}, now: time.Unix(1_000_000, 0)}
 	cfg := Config{
-		NeedsRepair: func(*claims.Object, []claims.Endpoint) (bool, error) { return suspect, nil },
+		NeedsRepair: func(*status.Object, []status.Endpoint) (bool, error) { return suspect, nil },
 		Now:         func() time.Time { return b.now },
 	}
-	b.Controller = &Controller{
-		cfg: cfg.withDefaults(), gc: b.steward, events: b.events, metrics: newMetrics(prometheus.NewRegistry()),
-		cached: b.cluster, direct: b.cluster,
-	}
+	cfg.Registry = prometheus.NewRegistry()
+	reader := &clusterReader{cached: b.cluster, direct: b.cluster, now: cfg.Now}
+	b.Controller = newController(cfg, reader, b.cluster, b.collector, b.events)
 	return b
 }
 
-func TestDuties(t *testing.T) {
+func TestReconcileNetwork(t *testing.T) {
 	t.Parallel()
 	recovering := func(done ...string) func(*v1.ClusterNetwork) {
 		return func(cn *v1.ClusterNetwork) { cn.Status.IPAM.Recovering = &v1.RecoveryStatus{ReportedNodes: done} }
@@ -156,113 +158,113 @@ func TestDuties(t *testing.T) {
 		cn.Status.IPAM.Held = map[string]v1.HeldAddresses{"a": {UID: "1"}, "b": {UID: "old"}, "c": {UID: "3"}}
 	}
 	cases := map[string]struct {
-		reason   string
-		network  func(*v1.ClusterNetwork)
-		suspect  bool
-		found    claims.Findings
-		departed []incarnation
-		err      error
-		calls    []string
-		writes   []string // parts of what is written, in order
-		events   []string // the same for Events
-		fails    bool
+		reason  string
+		network func(*v1.ClusterNetwork)
+		suspect bool
+		found   gc.Findings
+		gone    []incarnation
+		err     error
+		calls   []string
+		writes  []string // parts of what is written, in order
+		events  []string // the same for Events
+		fails   bool
 	}{
-		"Quiet":   {reason: "nothing is due, nothing is asked", network: func(*v1.ClusterNetwork) {}, writes: []string{"conditions"}},
-		"Suspect": {reason: "caches say that a bit is loose", network: func(*v1.ClusterNetwork) {}, suspect: true, calls: []string{"audit"}, writes: []string{"conditions"}},
+		"Quiet":   {reason: "Without anything due the garbage collector is not called.", network: func(*v1.ClusterNetwork) {}, writes: []string{"conditions"}},
+		"Suspect": {reason: "The caches show a bit without an owner.", network: func(*v1.ClusterNetwork) {}, suspect: true, calls: []string{"audit"}, writes: []string{"conditions"}},
 		"Damaged": {
-			reason: "that addresses in use looked free is reported", suspect: true,
-			network: func(*v1.ClusterNetwork) {}, found: claims.Findings{Drift: claims.Drift{Marked: 2}},
+			reason: "Addresses in use that were marked as free are reported.", suspect: true,
+			network: func(*v1.ClusterNetwork) {}, found: gc.Findings{Drift: gc.Drift{Marked: 2}},
 			calls: []string{"audit"}, writes: []string{"conditions"}, events: []string{"Warning BitmapDamaged: the bitmap was wrong: 2 addresses in use"},
 		},
 		"DamagedAndUnreadable": {
-			reason: "what an audit corrected counts, though it could not do all", suspect: true,
-			network: func(*v1.ClusterNetwork) {}, found: claims.Findings{Drift: claims.Drift{Marked: 2}}, err: errors.New("entry is rubbish"),
+			reason: "The corrections of an audit that fails later count.", suspect: true,
+			network: func(*v1.ClusterNetwork) {}, found: gc.Findings{Drift: gc.Drift{Marked: 2}}, err: errors.New("entry is rubbish"),
 			calls: []string{"audit"}, writes: []string{"conditions"}, events: []string{"Warning BitmapDamaged: "}, fails: true,
 		},
 		"Conflict": {
-			reason: "the condition, and an Event on each Pod", suspect: true,
-			network: func(*v1.ClusterNetwork) {}, found: claims.Findings{Conflicts: []claims.Conflict{conflictOf("10.0.0.1", "ns/a", "other/b")}},
+			reason: "A conflict sets the condition and makes an Event on each Pod.", suspect: true,
+			network: func(*v1.ClusterNetwork) {}, found: gc.Findings{Conflicts: []gc.Conflict{conflictOf("10.0.0.1", "ns/a", "other/b")}},
 			calls: []string{"audit"}, writes: []string{"conditions"},
 			events: []string{"Pod ns/a: Warning DuplicateAddress: address 10.0.0.1 of ", "Pod other/b: Warning DuplicateAddress: address 10.0.0.1 of ", "10.0.0.1: Pod ns/a on node "},
 		},
 		"ConflictAndUnreadable": {
-			reason: "a node that was taken over hides no conflict with an entry that cannot be read", suspect: true,
-			network: func(*v1.ClusterNetwork) {}, found: claims.Findings{Conflicts: []claims.Conflict{conflictOf("10.0.0.1", "ns/a", "other/b")}},
+			reason: "A compromised node must not hide a conflict with an unreadable entry.", suspect: true,
+			network: func(*v1.ClusterNetwork) {}, found: gc.Findings{Conflicts: []gc.Conflict{conflictOf("10.0.0.1", "ns/a", "other/b")}},
 			err: errors.New("entry is rubbish"), calls: []string{"audit"}, writes: []string{"conditions"}, fails: true,
 			events: []string{"Pod ns/a: Warning DuplicateAddress: ", "Pod other/b: Warning DuplicateAddress: ", "10.0.0.1: Pod ns/a on node "},
 		},
 		"ConflictIsOver": {
-			reason: "the condition is removed only after an audit", network: withConflict,
+			reason: "The condition is removed only after an audit.", network: withConflict,
 			calls: []string{"audit"}, writes: []string{"conditions"},
 		},
 		"ConflictUnknown": {
-			reason: "the condition stays when the audit fails", network: withConflict, err: errors.New("away"),
+			reason: "The condition stays when the audit fails.", network: withConflict, err: errors.New("away"),
 			calls: []string{"audit"}, writes: []string{"conditions"}, fails: true,
 		},
-		"LooseInRecovery": {
-			reason:  "who covers a bit is not known yet: nothing is freed",
+		"SuspectInRecovery": {
+			reason:  "The owners of bits are not known yet, so nothing is freed.",
 			network: recovering("a"), suspect: true, writes: []string{marked, "conditions"}, events: []string{"Warning AwaitingNodes: "},
 		},
 		"Rollback": {
-			reason:  "a node reports one: the recovery starts, and all else waits for the next look",
+			reason:  "A rollback report starts the recovery, and everything else waits for the next reconciliation.",
 			network: reporting(0), suspect: true, calls: []string{"recover [a b] without []"},
 		},
 		"RollbackDeferred": {
-			reason:  "a node reports too many: the network is looked after as ever",
+			reason:  "A node that reports too many rollbacks does not stop the network.",
 			network: reporting(2_000_000), suspect: true, calls: []string{"audit"}, writes: []string{"conditions"}, events: []string{"Warning TooManyRollbacks: "},
 		},
 		"Recovered": {
-			reason:  "all nodes have reported",
+			reason:  "All nodes have reported.",
 			network: recovering("a", "b"), calls: []string{"recover [a b] without []"}, writes: []string{"conditions"}, events: []string{"Normal Recovered: every node"},
 		},
 		"RecoverFails": {
-			reason:  "the condition stays when nobody can tell who is awaited",
+			reason:  "The condition stays when the awaited nodes are unknown.",
 			network: recovering("a", "b"), err: errors.New("away"), calls: []string{"recover [a b] without []"}, writes: []string{marked}, fails: true,
 		},
 		"Marked": {
-			reason:  "nodes know since when it recovers",
+			reason:  "The annotation is already as it should be.",
 			network: annotated(v1.RecoveringAnnotation, "0001-01-01T00:00:00Z", recovering("a")), writes: []string{"conditions"}, events: []string{"AwaitingNodes"},
 		},
 		"MarkedOtherwise": {
-			reason:  "it began anew, or somebody else wrote the mark",
+			reason:  "The recovery started again, or someone changed the annotation.",
 			network: annotated(v1.RecoveringAnnotation, "noon", recovering("a")), writes: []string{marked, "conditions"}, events: []string{"AwaitingNodes"},
 		},
 		"MarkIsOver": {
-			reason: "nodes have nothing to report", network: annotated(v1.RecoveringAnnotation, "noon"), writes: []string{`"danm.io/recovering":null`, "conditions"},
+			reason: "After the recovery nodes have nothing to report.", network: annotated(v1.RecoveringAnnotation, "noon"), writes: []string{`"danm.io/recovering":null`, "conditions"},
 		},
 		"Skipped": {
-			reason:  "one is off",
+			reason:  "A person skips a node that is powered off.",
 			network: annotated(v1.SkipAnnotation, "b", recovering("a")), calls: []string{"recover [a b] without [b]"},
 			writes: []string{"conditions"}, events: []string{"left out on request: b"},
 		},
 		"SkippedText": {
-			reason:  "tenants write it: what is no Node's name is neither passed on nor reported",
+			reason:  "Tenants write the annotation: text that is no Node's name is neither used nor reported.",
 			network: annotated(v1.SkipAnnotation, "c,b,all of them", recovering("a")), calls: []string{"recover [a b] without [b]"},
 			writes: []string{"conditions"}, events: []string{"left out on request: b"},
 		},
 		"SkipIsOver": {
-			reason: "it must not count for a later recovery", network: annotated(v1.SkipAnnotation, "b"), writes: []string{`"/metadata/annotations/danm.io~1ipam-skip"`, "conditions"},
+			reason: "The annotation must not apply to a later recovery.", network: annotated(v1.SkipAnnotation, "b"), writes: []string{`"/metadata/annotations/danm.io~1ipam-skip"`, "conditions"},
 		},
 		"Rebuild": {
-			reason: "asked for, done, told, and the request taken off", network: annotated(v1.RebuildAnnotation, "x"),
+			reason: "The rebuild is done and reported, and the request removed.", network: annotated(v1.RebuildAnnotation, "x"),
 			calls: []string{"audit"}, writes: []string{`"value":"x"`, "conditions"}, events: []string{"Normal BitmapRebuilt: "},
 		},
 		"RebuildWaits": {
-			reason:  "in a recovery nobody can tell what is in use",
+			reason:  "In a recovery the addresses in use are not known.",
 			network: annotated(v1.RebuildAnnotation, "x", recovering("a")), writes: []string{marked, "conditions"}, events: []string{"AwaitingNodes"},
 		},
 		"RebuildFails": {
-			reason: "the request stays and is tried again", network: annotated(v1.RebuildAnnotation, "x"), err: errors.New("entry is rubbish"),
+			reason: "The request stays, and is tried again.", network: annotated(v1.RebuildAnnotation, "x"), err: errors.New("entry is rubbish"),
 			calls: []string{"audit"}, writes: []string{"conditions"}, events: []string{"Warning BitmapRebuildFailed: entry is rubbish"}, fails: true,
 		},
-		"Evict": {
-			reason:  "those that were gone for long, and are still gone now",
-			network: held, departed: []incarnation{{"a", "1"}, {"b", "old"}, {"c", "3"}, {"d", "4"}},
+		"GoneNodes": {
+			reason:  "Only Nodes that were gone for the grace period and are still gone lose their addresses.",
+			network: held, gone: []incarnation{{"a", "1"}, {"b", "old"}, {"c", "3"}, {"d", "4"}},
 			calls: []string{"evict map[b:old c:3]"}, writes: []string{"conditions"},
 		},
-		"NotYetGone": {reason: "absence alone takes nothing", network: held, writes: []string{"conditions"}},
+		"NotYetGone": {reason: "Before the grace period is over nothing is freed.", network: held, writes: []string{"conditions"}},
 		"Deleting": {
-			reason: "nobody reads the conditions of a network in deletion; its addresses are still looked after", suspect: true,
+			reason: "A network in deletion needs no conditions, but its addresses are audited.", suspect: true,
 			network: func(cn *v1.ClusterNetwork) { cn.DeletionTimestamp = &metav1.Time{} }, calls: []string{"audit"},
 		},
 	}
@@ -270,15 +272,15 @@ func TestDuties(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(tc.suspect)
-			b.steward.found = tc.found
-			b.steward.err = tc.err
-			b.goneNodes.set(tc.departed)
-			_, err := b.reconcileNetwork(t.Context(), dual(tc.network))
+			b.collector.found = tc.found
+			b.collector.err = tc.err
+			b.goneNodes.set(tc.gone)
+			_, err := b.reconcileNetwork(t.Context(), dualStackNetwork(tc.network))
 			if (err != nil) != tc.fails {
 				t.Errorf("%s: got error %v, want one: %t", tc.reason, err, tc.fails)
 			}
-			if diff := cmp.Diff(tc.calls, b.steward.calls); diff != "" {
-				t.Errorf("%s: asked of the steward (-want +got):\n%s", tc.reason, diff)
+			if diff := cmp.Diff(tc.calls, b.collector.calls); diff != "" {
+				t.Errorf("%s: calls of the garbage collector (-want +got):\n%s", tc.reason, diff)
 			}
 			for what, pair := range map[string][2][]string{"writes": {tc.writes, b.cluster.writes}, "Events": {tc.events, *b.events}} {
 				if !slices.EqualFunc(pair[0], pair[1], func(part, all string) bool { return strings.Contains(all, part) }) {
@@ -289,20 +291,20 @@ func TestDuties(t *testing.T) {
 	}
 }
 
-// Whoever may write a network may ask for a rebuild in a loop.
+// Everyone who may write a network may request rebuilds in a loop.
 func TestRebuildsAreBounded(t *testing.T) {
 	t.Parallel()
 	b := newBench(false)
-	r := dual(func(cn *v1.ClusterNetwork) { cn.Annotations = map[string]string{v1.RebuildAnnotation: "x"} })
+	r := dualStackNetwork(func(cn *v1.ClusterNetwork) { cn.Annotations = map[string]string{v1.RebuildAnnotation: "x"} })
 	for range 3 {
-		if again, err := b.rebuildOnRequest(t.Context(), r); err != nil || len(b.steward.calls) > 1 {
-			t.Fatalf("%d rebuilds at once, again in %s, %v", len(b.steward.calls), again, err)
+		if again, err := b.rebuildOnRequest(t.Context(), r); err != nil || len(b.collector.calls) > 1 {
+			t.Fatalf("%d rebuilds at once, again in %s, %v", len(b.collector.calls), again, err)
 		}
-		b.pruneRebuilds()
+		b.audit.pruneRebuilds()
 	}
 	b.now = b.now.Add(minRebuildInterval)
-	b.pruneRebuilds()
-	if _, err := b.rebuildOnRequest(t.Context(), r); err != nil || len(b.steward.calls) != 2 {
-		t.Errorf("%d rebuilds after a while, %v, want 2", len(b.steward.calls), err)
+	b.audit.pruneRebuilds()
+	if _, err := b.rebuildOnRequest(t.Context(), r); err != nil || len(b.collector.calls) != 2 {
+		t.Errorf("%d rebuilds after a while, %v, want 2", len(b.collector.calls), err)
 	}
 }

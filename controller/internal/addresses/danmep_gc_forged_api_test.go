@@ -20,8 +20,9 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// A node with its token makes a DanmEp for another node's Pod: the policies let it, since
-// it names itself as the node. The controller removes it, frees what it covered, and says so.
+// A node creates a DanmEp for another node's Pod with its token. The policies allow that, because
+// the DanmEp names the node itself. The controller removes the DanmEp, frees its address, and
+// reports it.
 func TestForgedDanmEpsAreRemoved(t *testing.T) {
 	env := apitest.Start(t)
 	f := start(t, env)

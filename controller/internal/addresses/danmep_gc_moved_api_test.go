@@ -23,7 +23,7 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// home is the controller's namespace in deployments/.
+// home is the controller's namespace.
 const home = "patchbay-system"
 
 // startMoving starts a controller that moves DanmEps at once.
@@ -36,7 +36,7 @@ func startMoving(t *testing.T, env *apitest.Env) *fixture {
 	return startWith(t, env, func(cfg *Config) { cfg.Namespace, cfg.StuckDeletionTimeout = home, time.Nanosecond })
 }
 
-// forge makes a DanmEp as a node with its token can: for no Pod of the namespace.
+// forge creates a DanmEp for a Pod that does not exist, as a node with its token can.
 func (f *fixture) forge(namespace string, node *corev1.Node, change func(*v1.DanmEp)) *v1.DanmEp {
 	f.Helper()
 	name := apitest.Name("ep")
@@ -56,8 +56,8 @@ func (f *fixture) forge(namespace string, node *corev1.Node, change func(*v1.Dan
 	return ep
 }
 
-// deleteNamespace asks for the deletion of a namespace and of DanmEps in it, as Kubernetes'
-// controller of namespaces does.
+// deleteNamespace deletes a namespace and the DanmEps in it, as Kubernetes' namespace controller
+// does.
 func (f *fixture) deleteNamespace(name string, eps ...*v1.DanmEp) {
 	f.Helper()
 	if err := f.env.Client.Delete(f.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
@@ -70,7 +70,7 @@ func (f *fixture) deleteNamespace(name string, eps ...*v1.DanmEp) {
 	}
 }
 
-// movedCopy waits until a DanmEp is gone, and returns the one that it has become.
+// movedCopy waits until a DanmEp is gone, and returns the one that replaced it.
 func (f *fixture) movedCopy(ep *v1.DanmEp) *v1.DanmEp {
 	f.Helper()
 	f.eventually("DanmEp "+ep.Name+" to go", func(ctx context.Context) error {
@@ -114,9 +114,9 @@ func (f *fixture) nodeEvent(node *corev1.Node, reason, text string) {
 	})
 }
 
-// A node with its token makes DanmEps without Pods in a namespace that is being deleted. They
-// keep no namespace; what they cover stays covered until the node ends them, as a sandbox may
-// outlive its Pod.
+// A node with its token creates DanmEps without Pods in a namespace that is being deleted. They do
+// not block its deletion. Their addresses stay covered until the node removes them, because a
+// sandbox may outlive its Pod.
 func TestForgedDanmEpsKeepNoNamespace(t *testing.T) {
 	env := apitest.Start(t)
 	f := startMoving(t, env)
@@ -133,21 +133,22 @@ func TestForgedDanmEpsKeepNoNamespace(t *testing.T) {
 	f.movedCopy(noKind)
 	moved := f.movedCopy(covers)
 	if diff := cmp.Diff(covers.Spec, moved.Spec); diff != "" {
-		t.Errorf("what the moved DanmEp says (-before +after):\n%s", diff)
+		t.Errorf("spec of the moved DanmEp (-before +after):\n%s", diff)
 	}
 	f.nodeEvent(evil, v1.ReasonDanmEpMoved, ns+"/"+covers.Name)
 	f.annotate(cn, v1.RebuildAnnotation, "now") // an audit, after the move
 	f.annotationRemoved(cn, v1.RebuildAnnotation)
 	f.bits(cn, 2)
 	f.condition(cn, v1.ConditionAddressConflict, "", "", "")
-	// The node of a real sandbox ends it with the rights that it has.
+	// The node of a real sandbox removes the DanmEp with its own rights.
 	if _, err := kube.RemoveEndpoint(t.Context(), env.As(t, apitest.NodeDaemon(evil.Name)), moved); err != nil {
 		t.Fatal(err)
 	}
 	f.bits(cn)
 }
 
-// What may be of a Pod, of a network of the namespace, or of a namespace that stays, stays.
+// A DanmEp stays that may belong to a Pod, to a network of the namespace, or to a namespace that
+// stays.
 func TestDanmEpsThatStay(t *testing.T) {
 	env := apitest.Start(t)
 	f := startMoving(t, env)

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package addresses is what the leading controller does for the addresses of all
-// networks, where no single node can:
+// Package addresses does for the addresses of all networks what no single node can do, in the
+// leading controller:
 //
-//   - It audits bitmaps in both directions: it frees bits that nobody covers, sets those
-//     of addresses in use that are clear, and counts both as drift.
-//   - It reports addresses with two owners: a condition on the network, an Event on each
-//     Pod, a metric.
-//   - It gives back what Nodes held that are gone, and their DanmEps.
-//   - It ends the recovery of a network whose object went back in time, and names
-//     the nodes that are awaited.
-//   - It removes DanmEps that name a Pod of another node, and reports them.
-//   - It takes the finalizer off a network in deletion that nobody uses any more.
-//   - It obeys two annotations: rebuild the bitmap, skip a node in a recovery.
-//   - It says on each network how full its pools are.
+//   - It audits bitmaps: it frees bits that no owner covers, sets clear bits of addresses
+//     in use, and counts both as drift.
+//   - It reports addresses with two owners by a condition on the network, an Event on each
+//     Pod, and a metric.
+//   - It frees the addresses of Nodes that are gone, and removes their DanmEps.
+//   - It starts and ends the recovery of a network whose object went back in time, and names
+//     the nodes that it waits for.
+//   - It removes and reports DanmEps that name a Pod of another node.
+//   - It removes the finalizer of an unused network in deletion.
+//   - It obeys two annotations: one rebuilds the bitmap, one skips a node in a recovery.
+//   - It reports in each network's status how full its pools are.
 //
-// Every 45 seconds it lists all networks from the API server's watch cache (sweep)
-// and queues those with work to do; a network whose metadata moves is looked at a second
-// later, and not more often than every 5 seconds. Caches give hints only: what frees an address is a Steward's quorum
-// read, consistent list and guarded write.
+// The sweeper lists all networks from the API server's watch cache every 45 seconds, and queues
+// those that need work. A network whose metadata changes is reconciled a second later, and at most
+// every 5 seconds. Caches only show where to look: an address is freed by a quorum read, a
+// consistent list and a write with that read's resourceVersion (see gc.Collector).
 package addresses

@@ -18,15 +18,15 @@ import (
 // Component is the source of the controller's Events.
 const Component = "patchbay-controller"
 
-// EventRecorder makes Events; a Kubernetes EventRecorder is one.
+// EventRecorder makes Events; record.EventRecorder of client-go implements it.
 type EventRecorder interface {
-	// Event reports on an object.
+	// Event makes an Event on an object.
 	Event(object runtime.Object, eventtype, reason, message string)
 }
 
-// NewEventRecorder starts a recorder that stops when ctx ends. It is not the manager's:
-// that one counts a second Event with another message as the first one again, and
-// what a rebuild changed would be lost.
+// NewEventRecorder starts a recorder that stops when ctx ends. The manager's own recorder does not
+// serve: it merges a second Event with another message into the first one, so that the result of a
+// second rebuild would be lost.
 func NewEventRecorder(ctx context.Context, cfg *rest.Config, scheme *runtime.Scheme) (EventRecorder, error) {
 	c, err := typedcorev1.NewForConfig(cfg)
 	if err != nil {
@@ -39,20 +39,20 @@ func NewEventRecorder(ctx context.Context, cfg *rest.Config, scheme *runtime.Sch
 	return truncatingRecorder{events}, nil
 }
 
-// truncatingRecorder cuts messages: errors, and what nodes and tenants have named, may have any
-// length.
+// truncatingRecorder cuts messages to the length that an Event may have: errors, and names that
+// nodes and tenants choose, may have any length.
 type truncatingRecorder struct{ EventRecorder }
 
-// Event implements Recorder.
+// Event implements EventRecorder.
 func (r truncatingRecorder) Event(of runtime.Object, kind, reason, message string) {
 	r.EventRecorder.Event(of, kind, reason, truncateMessage(message))
 }
 
-// truncateMessage is a text as an Event holds it: at most 1 KiB.
+// truncateMessage cuts a text to 1 KiB, the most that an Event holds.
 func truncateMessage(text string) string {
-	const most, cut = 1024, "…"
-	if len(text) <= most {
+	const maxLength, ellipsis = 1024, "…"
+	if len(text) <= maxLength {
 		return text
 	}
-	return strings.ToValidUTF8(text[:most-len(cut)], "") + cut
+	return strings.ToValidUTF8(text[:maxLength-len(ellipsis)], "") + ellipsis
 }

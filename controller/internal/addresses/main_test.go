@@ -32,8 +32,8 @@ import (
 
 func TestMain(m *testing.M) { apitest.Main(m) }
 
-// patience is how long a test waits for something that must happen.
-const patience = 2 * time.Minute
+// testTimeout is how long a test waits for an expected state.
+const testTimeout = 2 * time.Minute
 
 // grace is how long a Node must be gone in these tests.
 const grace = time.Second
@@ -45,7 +45,7 @@ type fixture struct {
 	metrics *prometheus.Registry
 }
 
-// start runs a controller with the rights that deployments/ gives it, and no more.
+// start runs a controller with the rights of its ServiceAccount in deployments/.
 func start(t *testing.T, env *apitest.Env) *fixture {
 	t.Helper()
 	return startWith(t, env, func(*Config) {})
@@ -79,7 +79,7 @@ func startOn(t *testing.T, env *apitest.Env, wrap func(manager.Manager) manager.
 	return f
 }
 
-// manager makes a manager as the program does.
+// manager returns a manager with the options of the program.
 func (f *fixture) manager(ctx context.Context) manager.Manager {
 	f.Helper()
 	const account = "system:serviceaccount:patchbay-system:patchbay-controller"
@@ -110,7 +110,7 @@ func (f *fixture) manager(ctx context.Context) manager.Manager {
 // eventually polls until try succeeds.
 func (f *fixture) eventually(what string, try func(context.Context) error) {
 	f.Helper()
-	ctx, cancel := context.WithTimeout(f.Context(), patience)
+	ctx, cancel := context.WithTimeout(f.Context(), testTimeout)
 	defer cancel()
 	for {
 		err := try(ctx)
@@ -119,13 +119,13 @@ func (f *fixture) eventually(what string, try func(context.Context) error) {
 		}
 		select {
 		case <-ctx.Done():
-			f.Fatalf("waited %s for %s: %v", patience, what, err)
+			f.Fatalf("waited %s for %s: %v", testTimeout, what, err)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }
 
-// network creates a network 10.9.0.0/29, 6 dynamic addresses of it, with a status.
+// network creates a network 10.9.0.0/29, with 6 dynamic addresses and a status.
 func (f *fixture) network(status *v1.IPAMStatus) *v1.ClusterNetwork {
 	f.Helper()
 	name := apitest.Name("net")
@@ -161,7 +161,7 @@ func (f *fixture) get(ctx context.Context, cn *v1.ClusterNetwork) *v1.ClusterNet
 	return fresh
 }
 
-// bits waits until the network's bitmap has exactly these.
+// bits waits until the network's bitmap has exactly these bits.
 func (f *fixture) bits(cn *v1.ClusterNetwork, want ...int) {
 	f.Helper()
 	f.eventually(fmt.Sprintf("bits %v", want), func(ctx context.Context) error {
@@ -231,7 +231,7 @@ func (f *fixture) annotationRemoved(cn *v1.ClusterNetwork, name string) {
 	})
 }
 
-// node creates a Node and returns its UID.
+// node creates a Node.
 func (f *fixture) node(name string) *corev1.Node {
 	f.Helper()
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}

@@ -18,38 +18,39 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
-// incarnation is a Node object from its creation to its deletion: a machine that
-// registers again under its name begins another.
+// incarnation is a Node object from its creation to its deletion. A machine that registers again
+// under the same name starts another one.
 type incarnation struct {
 	name, uid string
 }
 
-// isNode reports whether it can be of a Node at all. Entries such as "!quarantine"
-// are not; and what has no UID was not written by us.
+// isNode reports whether it can be a Node at all. Entries such as "!quarantine" are not, and an
+// entry without a UID was not written by our daemons.
 func (l incarnation) isNode() bool {
 	return l.uid != "" && l.name != "" && !strings.HasPrefix(l.name, "!")
 }
 
-// incarnationOf is whose a DanmEp is.
+// incarnationOf returns the incarnation of the Node that created a DanmEp.
 func incarnationOf(ep *v1.DanmEp) incarnation { return incarnation{ep.Spec.Host, ep.Spec.HostUID} }
 
-// nodeInfo is what is known of a Node object.
+// nodeInfo is what this package reads of a Node object.
 type nodeInfo struct {
 	uid string
-	// linux says that a daemon of ours may run there.
+	// linux reports whether our node daemon may run there.
 	linux bool
 }
 
 // nodesByName are the Node objects by name.
 type nodesByName map[string]nodeInfo
 
-// has reports whether that life goes on.
+// has reports whether the Node still exists with the same UID.
 func (n nodesByName) has(l incarnation) bool {
 	known, ok := n[l.name]
 	return ok && known.uid == l.uid
 }
 
-// linuxNames returns those that may use addresses of ours, in order.
+// linuxNames returns the nodes that may use addresses of ours, sorted. No daemon on another
+// operating system would ever report in a recovery.
 func (n nodesByName) linuxNames() []string {
 	var names []string
 	for name, known := range n {
@@ -76,45 +77,18 @@ func listNodes(ctx context.Context, from client.Reader) (nodesByName, error) {
 	return all, nil
 }
 
-// emptyNodeMetadata is an empty Node as metadata.
+// emptyNodeMetadata returns an empty Node as metadata.
 func emptyNodeMetadata() *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}}
 }
 
-// nodeListTTL is how long a list of Nodes serves. A Node that is made within this
-// time could as well be made after the recovery.
-const nodeListTTL = 2 * time.Second
-
-// nodeListCache are the Node objects as the API server has them. When etcd was restored
-// all networks recover at once: one list serves those of a moment.
-type nodeListCache struct {
-	mu   sync.Mutex
-	at   time.Time
-	list nodesByName
-}
-
-// get returns the Nodes.
-func (m *nodeListCache) get(ctx context.Context, c *Controller) (nodesByName, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.list != nil && c.since(m.at) < nodeListTTL {
-		return m.list, nil
-	}
-	at := c.cfg.Now()
-	fresh, err := listNodes(ctx, c.direct)
-	if err != nil {
-		return nil, err
-	}
-	m.at, m.list = at, fresh
-	return fresh, nil
-}
-
-// goneSince remembers since when lives that something rests on have been over.
+// goneSince maps incarnations that own an address or a DanmEp to when a sweep first missed their
+// Node.
 type goneSince map[incarnation]time.Time
 
-// observe takes a look at a time: it returns those of suspects that were over at each
-// look for as long as grace, in no order. Who is not suspected any more is
-// forgotten, so that the next absence counts from its own beginning.
+// observe records one sweep. It returns those suspects, in no order, that every sweep has missed
+// for at least grace. It forgets an incarnation that is no suspect any more, so that its next
+// absence starts from zero.
 func (a goneSince) observe(now time.Time, grace time.Duration, suspects map[incarnation]bool) []incarnation {
 	maps.DeleteFunc(a, func(l incarnation, _ time.Time) bool { return !suspects[l] })
 	var gone []incarnation
@@ -129,28 +103,29 @@ func (a goneSince) observe(now time.Time, grace time.Duration, suspects map[inca
 	return gone
 }
 
-// goneIncarnations are the lives that are over for good; safe for concurrent use.
+// goneIncarnations are the incarnations that have been gone for the grace period. It is safe for
+// concurrent use.
 type goneIncarnations struct {
 	mu           sync.RWMutex
 	incarnations map[incarnation]bool
 }
 
-// set replaces them.
-func (d *goneIncarnations) set(lives []incarnation) {
+// set replaces the incarnations.
+func (d *goneIncarnations) set(gone []incarnation) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.incarnations = map[incarnation]bool{}
-	for _, l := range lives {
+	for _, l := range gone {
 		d.incarnations[l] = true
 	}
 }
 
-// intersect returns those of lives that are over for good.
-func (d *goneIncarnations) intersect(lives []incarnation) []incarnation {
+// intersect returns those of candidates that are gone.
+func (d *goneIncarnations) intersect(candidates []incarnation) []incarnation {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	var gone []incarnation
-	for _, l := range lives {
+	for _, l := range candidates {
 		if d.incarnations[l] {
 			gone = append(gone, l)
 		}

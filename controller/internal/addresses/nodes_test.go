@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestAbsences(t *testing.T) {
+func TestGoneSince(t *testing.T) {
 	t.Parallel()
 	const grace = 15 * time.Minute
 	a, b := incarnation{"a", "1"}, incarnation{"b", "2"}
@@ -22,12 +22,12 @@ func TestAbsences(t *testing.T) {
 		steps  []step
 		want   []incarnation
 	}{
-		"First":       {reason: "a new leader has seen nothing yet", steps: []step{{0, []incarnation{a}}}},
-		"Early":       {reason: "a reboot that registers the Node anew takes minutes", steps: []step{{0, []incarnation{a}}, {14, []incarnation{a}}}},
-		"Late":        {reason: "gone for the whole grace", steps: []step{{0, []incarnation{a}}, {7, []incarnation{a}}, {15, []incarnation{a}}}, want: []incarnation{a}},
-		"Interrupted": {reason: "it was back in between: that machine was not off", steps: []step{{0, []incarnation{a}}, {10, nil}, {12, []incarnation{a}}, {20, []incarnation{a}}}},
-		"Each":        {reason: "each has its own time", steps: []step{{0, []incarnation{a}}, {10, []incarnation{a, b}}, {16, []incarnation{a, b}}}, want: []incarnation{a}},
-		"SameName":    {reason: "a second life of the name has its own time", steps: []step{{0, []incarnation{a}}, {16, []incarnation{{"a", "2"}}}}},
+		"First":       {reason: "A new leader has no memory.", steps: []step{{0, []incarnation{a}}}},
+		"Early":       {reason: "A reboot that registers the Node again takes minutes.", steps: []step{{0, []incarnation{a}}, {14, []incarnation{a}}}},
+		"Late":        {reason: "The Node was gone for the whole grace period.", steps: []step{{0, []incarnation{a}}, {7, []incarnation{a}}, {15, []incarnation{a}}}, want: []incarnation{a}},
+		"Interrupted": {reason: "The Node was back in between, so the machine was not off.", steps: []step{{0, []incarnation{a}}, {10, nil}, {12, []incarnation{a}}, {20, []incarnation{a}}}},
+		"Each":        {reason: "Each Node has a grace period of its own.", steps: []step{{0, []incarnation{a}}, {10, []incarnation{a, b}}, {16, []incarnation{a, b}}}, want: []incarnation{a}},
+		"SameName":    {reason: "A second incarnation of the name has a grace period of its own.", steps: []step{{0, []incarnation{a}}, {16, []incarnation{{"a", "2"}}}}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -57,11 +57,11 @@ func TestNodeIncarnations(t *testing.T) {
 		of        incarnation
 		node, has bool
 	}{
-		"Alive":      {reason: "the same object", of: incarnation{"a", "1"}, node: true, has: true},
-		"Replaced":   {reason: "the Node was deleted and registered anew", of: incarnation{"a", "0"}, node: true},
-		"Gone":       {reason: "no Node of that name", of: incarnation{"b", "1"}, node: true},
-		"Quarantine": {reason: "an entry that is no node's", of: incarnation{"!quarantine", "x"}},
-		"DANM":       {reason: "DANM's DanmEps say nothing of a UID: they are not ours to remove", of: incarnation{"b", ""}},
+		"Alive":      {reason: "The Node is the same object.", of: incarnation{"a", "1"}, node: true, has: true},
+		"Replaced":   {reason: "The Node was deleted and registered again.", of: incarnation{"a", "0"}, node: true},
+		"Gone":       {reason: "There is no Node of that name.", of: incarnation{"b", "1"}, node: true},
+		"Quarantine": {reason: "The entry of quarantined addresses is no Node's.", of: incarnation{"!quarantine", "x"}},
+		"DANM":       {reason: "DANM's DanmEps have no UID, and this controller must not remove them.", of: incarnation{"b", ""}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestNodeIncarnations(t *testing.T) {
 	}
 }
 
-// No daemon of ours runs on another operating system: nobody would ever report.
+// Our daemon runs on Linux only: no other node would ever report.
 func TestOnlyLinuxIsAwaited(t *testing.T) {
 	t.Parallel()
 	known := nodesByName{"b": {linux: true}, "a": {linux: true}, "windows": {}}
@@ -87,7 +87,7 @@ func TestGoneIncarnationsAreReplaced(t *testing.T) {
 	var d goneIncarnations
 	a, b := incarnation{"a", "1"}, incarnation{"b", "2"}
 	if got := d.intersect([]incarnation{a}); got != nil {
-		t.Errorf("before the first look %v are gone, want none", got)
+		t.Errorf("before the first sweep %v are gone, want none", got)
 	}
 	d.set([]incarnation{a})
 	d.set([]incarnation{b})

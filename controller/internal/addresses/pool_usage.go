@@ -8,18 +8,18 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
-// Shares of a pool at which its condition changes. Between the two of a pair it
-// stays as it was, so that one Pod that comes and goes writes nothing.
+// Thresholds of a pool's utilization at which its condition changes. Between the two of a pair the
+// condition stays, so that one Pod that comes and goes causes no write.
 const (
-	scarceThreshold         = 0.90 // Scarce at this share and above,
-	scarceClearThreshold    = 0.85 // Enough again below this one.
-	exhaustedClearThreshold = 0.98 // Exhausted at all of it, until its use is below this share.
+	scarceThreshold         = 0.90 // Scarce from this utilization on,
+	scarceClearThreshold    = 0.85 // until it falls below this one.
+	exhaustedClearThreshold = 0.98 // Exhausted at 1, until it falls below this one.
 )
 
-// poolUsage is how much of one family's dynamic addresses is in use or held.
+// poolUsage is how many of one family's dynamic addresses are in use or held by nodes.
 type poolUsage struct {
 	// family is IPv4 or IPv6.
 	family string
@@ -27,10 +27,10 @@ type poolUsage struct {
 	inUse, capacity int64
 }
 
-// utilization is how much of the pool is in use, from 0 to 1.
+// utilization is the part of the pool that is in use, from 0 to 1.
 func (u poolUsage) utilization() float64 { return float64(u.inUse) / float64(u.capacity) }
 
-// reason is the word for the pool's state, given the one it had ("" for none).
+// reason returns the condition's reason, given the one before ("" for none).
 func (u poolUsage) reason(before string) string {
 	switch share := u.utilization(); {
 	case u.inUse >= u.capacity, before == v1.ReasonAddressesExhausted && share >= exhaustedClearThreshold:
@@ -41,9 +41,9 @@ func (u poolUsage) reason(before string) string {
 	return v1.ReasonAddressesSufficient
 }
 
-// poolUsages reads the bitmaps. A family whose bitmap is absent, of a former subnet or
-// damaged says nothing, nor does one without a dynamic address.
-func poolUsages(o *claims.Object, reserved []netip.Addr) []poolUsage {
+// poolUsages decodes the bitmaps. It leaves out a family whose bitmap is absent, of another subnet
+// or damaged, and one without a dynamic address.
+func poolUsages(o *status.Object, reserved []netip.Addr) []poolUsage {
 	if o.IPAM == nil || o.Invalid != nil || o.Network.Delegates() {
 		return nil
 	}
@@ -66,15 +66,4 @@ func poolUsages(o *claims.Object, reserved []netip.Addr) []poolUsage {
 		}
 	}
 	return uses
-}
-
-// mostUtilized returns the family that is nearest to its end; false without any.
-func mostUtilized(uses []poolUsage) (poolUsage, bool) {
-	var worst poolUsage
-	for i, u := range uses {
-		if i == 0 || u.utilization() > worst.utilization() {
-			worst = u
-		}
-	}
-	return worst, len(uses) > 0
 }

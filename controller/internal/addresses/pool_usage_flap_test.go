@@ -10,8 +10,8 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
-// A condition must not flap: looking again changes nothing, and a Pod of a pool of
-// fifty or more that comes and goes changes it a few times at most, then never.
+// A condition must not flap: reading a pool again changes nothing, and a Pod that comes and goes in
+// a pool of fifty or more changes the condition a few times at most.
 func TestConditionsDoNotFlap(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -22,7 +22,7 @@ func TestConditionsDoNotFlap(t *testing.T) {
 			u := poolUsage{"IPv4", inUse - i%2, capacity}
 			next := u.reason(reason)
 			if again := u.reason(next); again != next {
-				t.Fatalf("%+v is %s, and at the next look %s", u, next, again)
+				t.Fatalf("%+v is %s, and when read again %s", u, next, again)
 			}
 			if next != reason && i > 1 {
 				t.Fatalf("%+v: still changes from %s to %s at step %d", u, reason, next, i)

@@ -22,22 +22,22 @@ func TestReasonsOfPools(t *testing.T) {
 		inUse, capacity int64
 		want            string
 	}{
-		"Empty":         {reason: "a new network", capacity: 100, want: enough},
-		"Below":         {reason: "not yet at 90 %", inUse: 89, capacity: 100, want: enough},
-		"Scarce":        {reason: "at 90 %", before: enough, inUse: 90, capacity: 100, want: scarce},
-		"StaysScarce":   {reason: "a Pod less is no relief", before: scarce, inUse: 85, capacity: 100, want: scarce},
-		"Relieved":      {reason: "below 85 %", before: scarce, inUse: 84, capacity: 100, want: enough},
-		"NeverScarce":   {reason: "on the way up 85 % is nothing yet", before: enough, inUse: 86, capacity: 100, want: enough},
-		"Exhausted":     {reason: "at 100 %", before: scarce, inUse: 100, capacity: 100, want: exhausted},
-		"Statics":       {reason: "addresses by name may make it more than all", inUse: 101, capacity: 100, want: exhausted},
-		"StaysFull":     {reason: "one free address of hundred is taken at once", before: exhausted, inUse: 99, capacity: 100, want: exhausted},
-		"LessFull":      {reason: "below 98 %", before: exhausted, inUse: 97, capacity: 100, want: scarce},
-		"SmallFree":     {reason: "of four addresses one is much", before: exhausted, inUse: 3, capacity: 4, want: enough},
-		"FullToScarce":  {reason: "from exhausted the lower bound counts, too", before: exhausted, inUse: 86, capacity: 100, want: scarce},
-		"One":           {reason: "a pool of one address", inUse: 1, capacity: 1, want: exhausted},
-		"Huge":          {reason: "an IPv6 /64 does not overflow", inUse: 1 << 40, capacity: math.MaxInt64, want: enough},
-		"AlmostHuge":    {reason: "nor when nearly full", inUse: math.MaxInt64 - 1, capacity: math.MaxInt64, want: scarce},
-		"UnknownBefore": {reason: "a reason of another version counts as none of ours", before: "Other", inUse: 10, capacity: 100, want: enough},
+		"Empty":         {reason: "A new network is empty.", capacity: 100, want: enough},
+		"Below":         {reason: "The pool is below 90 %.", inUse: 89, capacity: 100, want: enough},
+		"Scarce":        {reason: "The pool is at 90 %.", before: enough, inUse: 90, capacity: 100, want: scarce},
+		"StaysScarce":   {reason: "One Pod less must not change the condition.", before: scarce, inUse: 85, capacity: 100, want: scarce},
+		"Relieved":      {reason: "The pool is below 85 %.", before: scarce, inUse: 84, capacity: 100, want: enough},
+		"NeverScarce":   {reason: "While the pool fills, only 90 % counts.", before: enough, inUse: 86, capacity: 100, want: enough},
+		"Exhausted":     {reason: "The pool is at 100 %.", before: scarce, inUse: 100, capacity: 100, want: exhausted},
+		"Statics":       {reason: "Static addresses may exceed the capacity.", inUse: 101, capacity: 100, want: exhausted},
+		"StaysFull":     {reason: "One free address of a hundred is soon taken.", before: exhausted, inUse: 99, capacity: 100, want: exhausted},
+		"LessFull":      {reason: "The pool is below 98 %.", before: exhausted, inUse: 97, capacity: 100, want: scarce},
+		"SmallFree":     {reason: "One of four addresses is a quarter of the pool.", before: exhausted, inUse: 3, capacity: 4, want: enough},
+		"FullToScarce":  {reason: "After Exhausted the lower threshold applies too.", before: exhausted, inUse: 86, capacity: 100, want: scarce},
+		"One":           {reason: "A pool may have one address.", inUse: 1, capacity: 1, want: exhausted},
+		"Huge":          {reason: "An IPv6 /64 must not overflow.", inUse: 1 << 40, capacity: math.MaxInt64, want: enough},
+		"AlmostHuge":    {reason: "A nearly full /64 must not overflow.", inUse: math.MaxInt64 - 1, capacity: math.MaxInt64, want: scarce},
+		"UnknownBefore": {reason: "A reason of another version counts as none.", before: "Other", inUse: 10, capacity: 100, want: enough},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -49,9 +49,9 @@ func TestReasonsOfPools(t *testing.T) {
 	}
 }
 
-// dual is a network with 10.9.0.0/29, which has 5 dynamic addresses besides the
-// gateway, and an IPv6 subnet.
-func dual(change func(*v1.ClusterNetwork)) networkSnapshot {
+// dualStackNetwork returns a network with 10.9.0.0/29, which has 5 dynamic addresses besides the gateway, and
+// an IPv6 subnet.
+func dualStackNetwork(change func(*v1.ClusterNetwork)) networkSnapshot {
 	cn := &v1.ClusterNetwork{
 		ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", Generation: 3},
 		Spec: v1.NetworkSpec{NetworkID: "n", NetworkType: "macvlan", Options: v1.NetworkOptions{
@@ -76,25 +76,25 @@ func TestUsesOfNetworks(t *testing.T) {
 		worst    poolUsage
 	}{
 		"Dual": {
-			reason: "a full IPv4 pool is not hidden by an endless IPv6 one", change: func(*v1.ClusterNetwork) {},
+			reason: "A large IPv6 pool must not hide a full IPv4 pool.", change: func(*v1.ClusterNetwork) {},
 			families: []string{"IPv4", "IPv6"}, worst: poolUsage{"IPv4", 4, 5},
 		},
-		"Unknown": {reason: "nothing was recorded yet", change: func(cn *v1.ClusterNetwork) { cn.Status.IPAM = nil }},
-		"Invalid": {reason: "a network that breaks a rule", change: func(cn *v1.ClusterNetwork) { cn.Spec.NetworkID = "" }},
-		"Others":  {reason: "another plugin's addresses", change: func(cn *v1.ClusterNetwork) { cn.Spec.NetworkType = "bridge"; cn.Spec.Options.Device = "" }},
+		"Unknown": {reason: "The status has no bitmap yet.", change: func(cn *v1.ClusterNetwork) { cn.Status.IPAM = nil }},
+		"Invalid": {reason: "The network breaks a rule.", change: func(cn *v1.ClusterNetwork) { cn.Spec.NetworkID = "" }},
+		"Others":  {reason: "Another plugin allocates the addresses.", change: func(cn *v1.ClusterNetwork) { cn.Spec.NetworkType = "bridge"; cn.Spec.Options.Device = "" }},
 		"Former": {
-			reason: "the bitmap is of the subnet before", change: func(cn *v1.ClusterNetwork) { cn.Spec.Options.CIDR = "10.10.0.0/29"; cn.Spec.Options.Routes = nil },
+			reason: "The bitmap is of an earlier subnet.", change: func(cn *v1.ClusterNetwork) { cn.Spec.Options.CIDR = "10.10.0.0/29"; cn.Spec.Options.Routes = nil },
 			families: []string{"IPv6"}, worst: poolUsage{"IPv6", 1, math.MaxInt64},
 		},
 		"Damaged": {
-			reason: "rebuilding is the next writer's work", change: func(cn *v1.ClusterNetwork) { cn.Status.IPAM.V4.Pages["0"] = "?" },
+			reason: "The next writer rebuilds a damaged bitmap.", change: func(cn *v1.ClusterNetwork) { cn.Status.IPAM.V4.Pages["0"] = "?" },
 			families: []string{"IPv6"}, worst: poolUsage{"IPv6", 1, math.MaxInt64},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			uses := poolUsages(dual(tc.change).Object, nil)
+			uses := poolUsages(dualStackNetwork(tc.change).Object, nil)
 			var families []string
 			for _, u := range uses {
 				families = append(families, u.family)

@@ -9,25 +9,25 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/kube"
 	"github.com/patchbay-cni/patchbay/internal/network"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
-// networkSnapshot is a network object as it was read once.
+// networkSnapshot is a network object as it was read.
 type networkSnapshot struct {
-	*claims.Object
-	// obj is the object itself; nobody changes it.
+	*status.Object
+	// obj is the object itself, which must not be modified.
 	obj client.Object
 }
 
-// newNetworkSnapshot makes a reading of an object.
+// newNetworkSnapshot returns the snapshot of an object.
 func newNetworkSnapshot(ref network.Ref, obj client.Object) networkSnapshot {
 	return networkSnapshot{Object: kube.ObjectOf(ref, obj), obj: obj}
 }
 
-// key names this life of the network.
-func (r networkSnapshot) key() claims.Key { return claims.Key{Ref: r.Ref, UID: r.UID} }
+// key names the network and its UID.
+func (r networkSnapshot) key() network.Key { return network.Key{Ref: r.Ref, UID: r.UID} }
 
-// recovery returns the state of the recovery that the network is in, or nil.
+// recovery returns the state of the network's recovery, or nil.
 func (r networkSnapshot) recovery() *v1.RecoveryStatus {
 	if r.IPAM == nil {
 		return nil
@@ -35,7 +35,7 @@ func (r networkSnapshot) recovery() *v1.RecoveryStatus {
 	return r.IPAM.Recovering
 }
 
-// deferredNodes returns the nodes whose reports of rollbacks start no recovery, and until when.
+// deferredNodes returns the nodes whose rollback reports start no recovery, and until when.
 func (r networkSnapshot) deferredNodes() map[string]metav1.MicroTime {
 	if r.IPAM == nil {
 		return nil
@@ -43,7 +43,7 @@ func (r networkSnapshot) deferredNodes() map[string]metav1.MicroTime {
 	return r.IPAM.RecoveryDeferredUntil
 }
 
-// incarnations returns whose entries the network has.
+// incarnations returns the Nodes that have an entry in the network's status.
 func (r networkSnapshot) incarnations() []incarnation {
 	if r.IPAM == nil {
 		return nil
@@ -57,7 +57,7 @@ func (r networkSnapshot) incarnations() []incarnation {
 	return all
 }
 
-// rebuildRequest returns the value of the annotation that asks for a new bitmap.
+// rebuildRequest returns the value of the annotation that requests a rebuild of the bitmap.
 func (r networkSnapshot) rebuildRequest() (string, bool) {
 	value, ok := r.obj.GetAnnotations()[v1.RebuildAnnotation]
 	return value, ok
@@ -67,4 +67,11 @@ func (r networkSnapshot) rebuildRequest() (string, bool) {
 func (r networkSnapshot) skipRequest() (string, bool) {
 	value, ok := r.obj.GetAnnotations()[v1.SkipAnnotation]
 	return value, ok
+}
+
+// metadata returns an object that names the network, for patches.
+func (r networkSnapshot) metadata() *metav1.PartialObjectMetadata {
+	obj := kube.PartialMetadata(r.Ref.Kind)
+	obj.Namespace, obj.Name = r.Ref.Namespace, r.Ref.Name
+	return obj
 }

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
@@ -20,14 +19,23 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// sweeper looks at all networks, Nodes and DanmEps now and then, and queues the
-// networks that need work. The leader runs one; another leader starts anew.
+// sweeper compares all networks, Nodes and DanmEps at an interval, and queues the networks that
+// need work. The leader runs one, which starts without the memory of the last leader.
 type sweeper struct {
-	*Controller
-	goneSince goneSince
-	// reportedBlocking are the DanmEps that were reported to keep a namespace.
-	reportedBlocking map[types.UID]bool
-	// enqueue makes the Controller look at a network.
+	cluster *clusterReader
+	client  client.Client
+	audit   *bitmapAudit
+	danmEps *danmEpGC
+	metrics *metrics
+	now     func() time.Time
+
+	interval, nodeGracePeriod time.Duration
+	// watchesStarted is closed when the first sweep may begin.
+	watchesStarted <-chan struct{}
+	goneSince      goneSince
+	// goneNodes is set by each sweep.
+	goneNodes *goneIncarnations
+	// enqueue makes the Controller reconcile a network.
 	enqueue func(context.Context, network.Ref)
 }
 
@@ -40,21 +48,21 @@ func (s *sweeper) Start(ctx context.Context) error {
 		return nil
 	}
 	for {
-		start := s.cfg.Now()
+		start := s.now()
 		if err := s.sweep(ctx); err != nil && ctx.Err() == nil {
-			log.Error(err, "Cannot look at all networks; will try again", "in", s.cfg.SweepInterval.String())
+			log.Error(err, "Failed to sweep all networks", "retryAfter", s.interval.String())
 		}
-		log.V(1).Info("Looked at all networks", "took", s.since(start).String())
+		log.V(1).Info("Swept all networks", "took", s.now().Sub(start).String())
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(s.cfg.SweepInterval):
+		case <-time.After(s.interval):
 		}
 	}
 }
 
-// sweep looks once. The networks come first: what is published while it looks is in
-// the DanmEps then.
+// sweep compares everything once. It lists the networks before the DanmEps, so that an address
+// whose DanmEp is published meanwhile is covered by that DanmEp.
 func (s *sweeper) sweep(ctx context.Context) error {
 	found := sweepResult{holders: map[incarnation][]network.Ref{}, pools: map[network.Ref]poolSize{}}
 	for _, kind := range kube.NetworkKinds() {
@@ -63,12 +71,12 @@ func (s *sweeper) sweep(ctx context.Context) error {
 		}
 	}
 	s.metrics.setPools(found.pools)
-	s.pruneReportedConflicts(found.pools)
+	s.audit.pruneReported(found.pools)
 	s.metrics.recovering.Set(float64(found.recovering))
 	for _, ref := range found.needReconcile {
 		s.enqueue(ctx, ref)
 	}
-	s.pruneRebuilds()
+	s.audit.pruneRebuilds()
 	if err := s.collectGoneNodes(ctx, found.holders); err != nil {
 		return err
 	}
@@ -76,27 +84,26 @@ func (s *sweeper) sweep(ctx context.Context) error {
 	return nil
 }
 
-// sweepResult is what one look at all networks found.
+// sweepResult is what a sweep found in the networks.
 type sweepResult struct {
-	// holders are the networks in which a life has an entry.
+	// holders are the networks in which a Node has an entry.
 	holders map[incarnation][]network.Ref
-	// pools are their numbers.
+	// pools are the networks' numbers of addresses.
 	pools map[network.Ref]poolSize
-	// needReconcile are the networks with work that needs no Node to be gone.
+	// needReconcile are the networks that need work for another reason than a deleted Node.
 	needReconcile []network.Ref
 	// recovering counts the networks in recovery.
 	recovering int
 }
 
-// sweepKind reads all networks of a kind from the API server's watch cache, in one
-// page: the watch cache knows no smaller ones.
+// sweepKind reads all networks of a kind from the API server's watch cache, which ignores limits.
 func (s *sweeper) sweepKind(ctx context.Context, kind string, found *sweepResult) error {
 	list, err := kube.NewNetworkList(kind)
 	if err != nil {
 		return err
 	}
-	opts := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}
-	if err := s.direct.List(ctx, list, opts); err != nil {
+	fromMemory := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}
+	if err := s.client.List(ctx, list, fromMemory); err != nil {
 		return fmt.Errorf("list %ss: %w", kind, err)
 	}
 	return meta.EachListItem(list, func(item runtime.Object) error {
@@ -119,8 +126,8 @@ func (s *sweeper) sweepKind(ctx context.Context, kind string, found *sweepResult
 	})
 }
 
-// needsReconcile reports whether a network needs work. When that cannot be told, it does: the
-// error is told with that work.
+// needsReconcile reports whether a network needs work. It is true when that is unknown: the
+// reconciliation then returns the error.
 func (s *sweeper) needsReconcile(ctx context.Context, r networkSnapshot) bool {
 	_, rebuild := r.rebuildRequest()
 	_, skip := r.skipRequest()
@@ -128,51 +135,51 @@ func (s *sweeper) needsReconcile(ctx context.Context, r networkSnapshot) bool {
 	if rebuild || skip || marked || r.Recovering() || len(r.deferredNodes()) > 0 || hasConflictCondition(r) || r.Deleting && r.Protected {
 		return true
 	}
-	suspect, err := s.bitmapNeedsRepair(ctx, r)
+	suspect, err := s.audit.isSuspect(ctx, r)
 	if suspect || err != nil {
 		return true
 	}
 	before := objectConditions(r)
-	return !r.Deleting && !conditionsEqual(before, desiredConditions(before, r.Generation, poolUsages(r.Object, s.reservedAddresses(ctx, r.Network)), recoveryProgress{}, conflictFindings{}))
+	return !r.Deleting && !conditionsEqual(before, desiredConditions(before, r.Generation, poolUsages(r.Object, s.cluster.reservedAddresses(ctx, r.Network)), recoveryProgress{}, conflictFindings{}))
 }
 
-// collectGoneNodes finds the lives that are over for good, removes their DanmEps, and
-// queues the networks in which they have entries.
+// collectGoneNodes finds the Nodes that have been gone for the grace period, removes their DanmEps,
+// and queues the networks in which they have entries.
 func (s *sweeper) collectGoneNodes(ctx context.Context, holders map[incarnation][]network.Ref) error {
-	eps, err := s.cachedEndpoints(ctx)
+	eps, err := s.cluster.cachedEndpoints(ctx)
 	if err != nil {
 		return err
 	}
-	known, err := s.cachedNodes(ctx)
+	nodes, err := s.cluster.cachedNodes(ctx)
 	if err != nil {
 		return err
 	}
 	owned := map[incarnation][]*v1.DanmEp{}
 	suspects := map[incarnation]bool{}
 	for l := range holders {
-		suspects[l] = !known.has(l)
+		suspects[l] = !nodes.has(l)
 	}
 	for i := range eps {
 		if l := incarnationOf(&eps[i]); l.isNode() {
 			owned[l] = append(owned[l], &eps[i])
-			suspects[l] = !known.has(l)
+			suspects[l] = !nodes.has(l)
 		}
 	}
-	gone := s.goneSince.observe(s.cfg.Now(), s.cfg.NodeGracePeriod, keepTrue(suspects))
+	gone := s.goneSince.observe(s.now(), s.nodeGracePeriod, keepTrue(suspects))
 	s.goneNodes.set(gone)
 	var errs []error
 	for _, l := range gone {
-		if err := s.removeEndpoints(ctx, l, owned[l], known); err != nil {
+		if err := s.danmEps.removeOfNode(ctx, l, owned[l], nodes); err != nil {
 			errs = append(errs, fmt.Errorf("remove DanmEps of node %s: %w", l.name, err))
 		}
 		for _, ref := range holders[l] {
 			s.enqueue(ctx, ref)
 		}
 	}
-	return errors.Join(append(errs, s.removeForged(ctx, eps, known), s.moveStuckEndpoints(ctx, eps, known))...)
+	return errors.Join(append(errs, s.danmEps.removeForged(ctx, eps, nodes), s.danmEps.moveStuckEndpoints(ctx, eps, nodes))...)
 }
 
-// keepTrue returns the lives that are true.
+// keepTrue deletes the entries that are false.
 func keepTrue(suspects map[incarnation]bool) map[incarnation]bool {
 	for l, yes := range suspects {
 		if !yes {

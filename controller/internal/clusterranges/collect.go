@@ -13,11 +13,11 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// Subnets of NICs that are larger count as the address alone: a NodeNetwork is what one
-// node says, and must not keep all tenants from all addresses.
+// Subnets of NICs with fewer bits than these count as the address alone: a single node writes its
+// NodeNetwork, and must not block all addresses for all tenants.
 const minSubnetBits4, minSubnetBits6 = 8, 32
 
-// snapshot is what the ranges are collected from.
+// snapshot is the input of the ranges.
 type snapshot struct {
 	extraPodRanges []netip.Prefix
 	nodes          []corev1.Node
@@ -27,8 +27,8 @@ type snapshot struct {
 	apiServers     []discoveryv1.EndpointSlice
 }
 
-// collect computes the ranges. What cannot be parsed is left out: the API server has
-// validated all but what a flag says, which is parsed at the start, and NodeNetworks.
+// collect computes the ranges. It leaves out what cannot be parsed: the API server validates
+// everything but NodeNetworks.
 func (s *snapshot) collect() *network.ClusterRanges {
 	var all []network.ClusterRange
 	add := func(use network.RangePurpose, prefix netip.Prefix) {
@@ -54,7 +54,7 @@ func (s *snapshot) collect() *network.ClusterRanges {
 			add(network.RangePods, parsePrefix(text))
 		}
 		for _, a := range s.nodes[i].Status.Addresses {
-			add(network.RangeNodes, parseAddress(a.Address)) // a host name is no address
+			add(network.RangeNodes, parseAddress(a.Address)) // a host name is left out
 		}
 	}
 	for i := range s.apiServers {
@@ -68,7 +68,7 @@ func (s *snapshot) collect() *network.ClusterRanges {
 	return network.NewClusterRanges(all)
 }
 
-// addNICs adds the addresses of the nodes' NICs, and last the subnets that they are in.
+// addNICs adds the addresses of the nodes' NICs, and last their subnets.
 func (s *snapshot) addNICs(add func(network.RangePurpose, netip.Prefix)) {
 	var subnets []netip.Prefix
 	for i := range s.nodeNetworks {
@@ -90,7 +90,7 @@ func (s *snapshot) addNICs(add func(network.RangePurpose, netip.Prefix)) {
 	}
 }
 
-// parsePrefix reads a prefix, host bits included; the zero Prefix for anything else.
+// parsePrefix parses a prefix with its host bits; the zero Prefix for anything else.
 func parsePrefix(text string) netip.Prefix {
 	p, err := netip.ParsePrefix(text)
 	if err != nil {
@@ -99,7 +99,7 @@ func parsePrefix(text string) netip.Prefix {
 	return p
 }
 
-// parseAddress is the prefix of one address; the zero Prefix for anything else.
+// parseAddress returns the prefix of one address; the zero Prefix for anything else.
 func parseAddress(text string) netip.Prefix {
 	a, err := netip.ParseAddr(text)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// Each source counts, what cannot be parsed does not, and no node alone keeps tenants from
-// all addresses.
+// Each source counts, unreadable text does not, and no single node can keep tenants from all
+// addresses.
 func TestCollect(t *testing.T) {
 	t.Parallel()
 	s := &snapshot{

@@ -32,34 +32,35 @@ import (
 )
 
 const (
-	// debounceInterval is how long changes are collected: a cluster starts many nodes at once.
+	// debounceInterval is how long changes are collected: many nodes of a cluster may start at
+	// once.
 	debounceInterval = 200 * time.Millisecond
-	// discoveryRetryInterval is how long to wait for an API server that is away.
+	// discoveryRetryInterval is the delay between tries while the API server is unreachable.
 	discoveryRetryInterval = time.Second
 )
 
-// ErrNotSynced says that the ranges have not been read yet.
+// ErrNotSynced is returned until the ranges have been read.
 var ErrNotSynced = errors.New("the controller has just started and is reading which addresses the cluster uses")
 
-// Watcher follows what the cluster uses, in every replica. It is safe for concurrent use.
+// Watcher watches the ranges of the cluster, in every replica. It is safe for concurrent use.
 type Watcher struct {
 	cfg            *rest.Config
 	extraPodRanges []netip.Prefix
 	log            logr.Logger
-	// dirty and changed hold a value when there is something new.
+	// dirty and changed hold a value when there is a change to process.
 	dirty, changed chan struct{}
 
 	mu      sync.Mutex
-	current *network.ClusterRanges // nil until all was read once
+	current *network.ClusterRanges // nil until all objects were read once
 }
 
-// New returns a Watcher for a manager to start. Given are ranges of Pods that no object
-// of the cluster names.
-func New(cfg *rest.Config, given []netip.Prefix, log logr.Logger) *Watcher {
-	return &Watcher{cfg: cfg, extraPodRanges: given, log: log, dirty: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
+// New returns a Watcher for a manager to start. extraPodRanges are ranges of Pods that no
+// object of the cluster contains.
+func New(cfg *rest.Config, extraPodRanges []netip.Prefix, log logr.Logger) *Watcher {
+	return &Watcher{cfg: cfg, extraPodRanges: extraPodRanges, log: log, dirty: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
 }
 
-// Get returns the ranges, or ErrUnknown.
+// Get returns the ranges, or ErrNotSynced.
 func (w *Watcher) Get() (*network.ClusterRanges, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -69,13 +70,14 @@ func (w *Watcher) Get() (*network.ClusterRanges, error) {
 	return w.current, nil
 }
 
-// Changed yields a value after changes, to one reader.
+// Changed receives a value after changes. It has one reader.
 func (w *Watcher) Changed() <-chan struct{} { return w.changed }
 
-// NeedLeaderElection is false: every replica answers the API server.
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica answers the API
+// server.
 func (w *Watcher) NeedLeaderElection() bool { return false }
 
-// Start follows the cluster until ctx ends.
+// Start watches until ctx ends.
 func (w *Watcher) Start(ctx context.Context) error {
 	kinds, err := w.watchedKinds(ctx)
 	if ctx.Err() != nil {
@@ -111,7 +113,7 @@ func (w *Watcher) Start(ctx context.Context) error {
 	return nil
 }
 
-// watchedKinds are what is watched. ServiceCIDRs are served from Kubernetes 1.33 on.
+// watchedKinds returns the kinds to watch. ServiceCIDRs are served from Kubernetes 1.33 on.
 func (w *Watcher) watchedKinds(ctx context.Context) ([]client.Object, error) {
 	kinds := []client.Object{&corev1.Node{}, &v1.NodeNetwork{}, &corev1.Service{}, &discoveryv1.EndpointSlice{}}
 	d, err := discovery.NewDiscoveryClientForConfig(w.cfg)
@@ -135,7 +137,7 @@ func (w *Watcher) watchedKinds(ctx context.Context) ([]client.Object, error) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		w.log.Error(err, "Failed to read whether the API server has ServiceCIDRs")
+		w.log.Error(err, "Failed to discover whether the API server serves ServiceCIDRs")
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -144,14 +146,15 @@ func (w *Watcher) watchedKinds(ctx context.Context) ([]client.Object, error) {
 	}
 }
 
-// baseKinds is how many kinds every Kubernetes serves.
+// baseKinds is the number of kinds that every Kubernetes serves.
 const baseKinds = 4
 
-// eventHandler notes what differs after slimming: kubelets write Nodes all the time.
+// eventHandler marks the ranges dirty when an object differs after stripping: kubelets update Nodes
+// all the time.
 func (w *Watcher) eventHandler() toolscache.ResourceEventHandler {
-	note := func(any) { notify(w.dirty) }
+	markDirty := func(any) { notify(w.dirty) }
 	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc: note, DeleteFunc: note, UpdateFunc: func(before, after any) {
+		AddFunc: markDirty, DeleteFunc: markDirty, UpdateFunc: func(before, after any) {
 			if !equalIgnoringVersion(before, after) {
 				notify(w.dirty)
 			}
@@ -159,7 +162,7 @@ func (w *Watcher) eventHandler() toolscache.ResourceEventHandler {
 	}
 }
 
-// equalIgnoringVersion compares two slimmed objects, but for their versions.
+// equalIgnoringVersion compares two stripped objects apart from their resourceVersions.
 func equalIgnoringVersion(before, after any) bool {
 	b, okB := before.(client.Object)
 	a, okA := after.(client.Object)
@@ -192,7 +195,7 @@ func (w *Watcher) updateOnChange(ctx context.Context, all client.Reader, service
 	}
 }
 
-// update reads the caches.
+// update computes the ranges from the caches.
 func (w *Watcher) update(ctx context.Context, all client.Reader, serviceCIDRs bool) error {
 	s := snapshot{extraPodRanges: w.extraPodRanges}
 	var (
@@ -230,7 +233,7 @@ func notify(c chan struct{}) {
 	}
 }
 
-// newCache holds what the ranges are collected from, and no more of it.
+// newCache returns a cache of the fields that the ranges are computed from.
 func newCache(cfg *rest.Config) (cache.Cache, error) {
 	scheme, err := kube.NewScheme()
 	if err != nil {

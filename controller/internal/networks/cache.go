@@ -14,8 +14,7 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/kube"
 )
 
-// CacheByObject adds to how objects are slimmed in the manager's cache what this package
-// needs of NodeNetworks; it is for cache.Options.
+// CacheByObject adds to others what this package needs of cached NodeNetworks, for cache.Options.
 func CacheByObject(others map[client.Object]ctrlcache.ByObject) map[client.Object]ctrlcache.ByObject {
 	all := map[client.Object]ctrlcache.ByObject{}
 	maps.Copy(all, others)
@@ -30,9 +29,9 @@ func CacheByObject(others map[client.Object]ctrlcache.ByObject) map[client.Objec
 
 var _ cache.TransformFunc = slimNodeNetwork
 
-// slimNodeNetwork keeps, besides what objects.SlimNodeNetwork does, which networks are up (as
-// one link without a name), and what is wrong with the others. The same names and
-// texts are on all nodes: they are in memory once.
+// slimNodeNetwork keeps of a NodeNetwork, besides what kube.StripNodeNetwork keeps, which networks
+// are up (as one link without a name), and the errors of the others. All nodes report the same
+// names and texts, which are therefore shared in memory.
 func slimNodeNetwork(obj any) (any, error) {
 	nn, ok := obj.(*v1.NodeNetwork)
 	if !ok {

@@ -9,18 +9,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Config is what a Controller needs to know. Registry and Events are required.
+// Config configures a Controller. Registry and Events are required.
 type Config struct {
-	// Events tells users what got better or worse.
+	// Events gets Events about networks that become ready or not ready.
 	Events EventRecorder
 	// Registry gets the metrics.
 	Registry prometheus.Registerer
-	// StabilizationWindow is how long a change must last before it is written, but for a network
-	// that is ready for the first time or again; 10 s when zero.
+	// StabilizationWindow is how long a change must last before it is written, except for a network
+	// that becomes ready; 10 s when zero.
 	StabilizationWindow time.Duration
 	// MinWriteInterval is the least time between two writes of one network; 10 s when zero.
 	MinWriteInterval time.Duration
-	// Timeout bounds the work on one network; 30 s when zero.
+	// Timeout bounds one reconciliation; 30 s when zero.
 	Timeout time.Duration
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
@@ -41,8 +41,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// EventRecorder makes Events; a Kubernetes EventRecorder is one.
+// EventRecorder makes Events; record.EventRecorder of client-go implements it.
 type EventRecorder interface {
-	// Event reports on an object.
+	// Event makes an Event on an object.
 	Event(object runtime.Object, eventtype, reason, message string)
 }

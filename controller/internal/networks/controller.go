@@ -5,6 +5,7 @@ package networks
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -24,42 +25,71 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// Controller keeps the networks' condition Ready.
+// Controller maintains the condition Ready of networks.
 type Controller struct {
 	cfg     Config
 	store   Store
 	metrics *metrics
 	reports nodeReports
-
-	mu sync.Mutex // guards what follows
-	// reportsRead says that all nodes' reports were read once.
-	reportsRead bool
-	states      map[network.Ref]*networkState
+	states  stateCache
 }
 
-// networkState is what a network's condition is, and since when it should be another.
+// networkState is what was last read and written of a network.
 type networkState struct {
 	Snapshot
-	// differsSince is when it was first found to differ, wrote when it was last written.
+	// differsSince is when the condition was first found to differ from the nodes' reports; zero
+	// when it does not. lastWritten is when it was last written.
 	differsSince, lastWritten time.Time
+}
+
+// stateCache holds the state of each network that was reconciled. It is safe for concurrent use.
+type stateCache struct {
+	mu    sync.Mutex
+	byRef map[network.Ref]networkState
+}
+
+// get returns the state of a network; the zero state when there is none.
+func (c *stateCache) get(ref network.Ref) networkState {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.byRef[ref]
+}
+
+func (c *stateCache) set(ref network.Ref, s networkState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byRef == nil {
+		c.byRef = map[network.Ref]networkState{}
+	}
+	c.byRef[ref] = s
+}
+
+func (c *stateCache) remove(ref network.Ref) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.byRef, ref)
+}
+
+// refs returns the networks, in no order.
+func (c *stateCache) refs() []network.Ref {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Keys(c.byRef))
 }
 
 func newController(cfg Config, store Store) *Controller {
 	cfg = cfg.withDefaults()
-	return &Controller{
-		cfg: cfg, store: store, metrics: newMetrics(cfg.Registry),
-		reports: nodeReports{byNode: map[string]*nodeReport{}}, states: map[network.Ref]*networkState{},
-	}
+	return &Controller{cfg: cfg, store: store, metrics: newMetrics(cfg.Registry)}
 }
 
-// workers is how many networks are worked at a time.
+// workers is how many networks are reconciled at a time.
 const workers = 2
 
-// queue holds networks to look at.
+// queue holds the networks to reconcile.
 type queue = workqueue.TypedRateLimitingInterface[network.Ref]
 
-// Add makes a manager run a Controller while it leads. The manager's client must
-// read from the API server, and its cache be made with Cached.
+// Add makes a manager run a Controller while it leads. The manager's client must read from the API
+// server, and its cache must be configured with CacheByObject.
 func Add(m manager.Manager, cfg Config) error {
 	c := newController(cfg, &store{cached: m.GetCache(), direct: m.GetClient()})
 	ctl, err := controller.NewTyped("networks", m, controller.TypedOptions[network.Ref]{Reconciler: c, MaxConcurrentReconciles: workers})
@@ -77,7 +107,8 @@ func Add(m manager.Manager, cfg Config) error {
 	return nil
 }
 
-// networkHandler queues a network that came, went or was changed; claims are none.
+// networkHandler queues a network that was created, deleted, or whose spec changed. Address claims
+// change only its status.
 func networkHandler(kind string) handler.TypedEventHandler[*metav1.PartialObjectMetadata, network.Ref] {
 	type object = *metav1.PartialObjectMetadata
 	return handler.TypedFuncs[object, network.Ref]{
@@ -95,176 +126,134 @@ func networkHandler(kind string) handler.TypedEventHandler[*metav1.PartialObject
 	}
 }
 
-// nodeNetworkHandler queues the networks that a node says something new of.
+// nodeNetworkHandler queues the networks whose report by a node changed, and all networks when a
+// node joins or leaves.
 func (c *Controller) nodeNetworkHandler() handler.TypedEventHandler[*v1.NodeNetwork, network.Ref] {
-	learn := func(nn *v1.NodeNetwork, q queue) {
+	update := func(nn *v1.NodeNetwork, q queue) {
 		refs, joined := c.reports.update(nn)
 		if joined {
-			refs = append(refs, c.knownNetworks()...)
+			refs = append(refs, c.states.refs()...)
 		}
 		for _, ref := range refs {
 			q.Add(ref)
 		}
 	}
 	return handler.TypedFuncs[*v1.NodeNetwork, network.Ref]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1.NodeNetwork], q queue) { learn(e.Object, q) },
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1.NodeNetwork], q queue) { learn(e.ObjectNew, q) },
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1.NodeNetwork], q queue) { update(e.Object, q) },
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1.NodeNetwork], q queue) { update(e.ObjectNew, q) },
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1.NodeNetwork], q queue) {
 			c.reports.remove(e.Object.Name)
-			for _, ref := range c.knownNetworks() {
+			for _, ref := range c.states.refs() {
 				q.Add(ref)
 			}
 		},
 	}
 }
 
-// knownNetworks are those that were looked at.
-func (c *Controller) knownNetworks() []network.Ref {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	all := make([]network.Ref, 0, len(c.states))
-	for ref := range c.states {
-		all = append(all, ref)
-	}
-	return all
-}
-
-// Reconcile brings one network's condition up to what nodes say, now or when it is
-// time. The queue gives a network to one worker at a time.
+// Reconcile makes a network's condition follow the nodes' reports, now or when it is time. The
+// queue gives a network to one worker at a time.
 func (c *Controller) Reconcile(ctx context.Context, ref network.Ref) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
-	if err := c.readReports(ctx); err != nil {
+	// The reports of some nodes only would give a wrong condition.
+	if err := c.reports.readOnce(ctx, c.store.Nodes); err != nil {
 		return reconcile.Result{}, err
 	}
-	t, err := c.readState(ctx, ref)
-	if err != nil || t == nil || !t.Linked {
+	state, exists, err := c.readState(ctx, ref)
+	if err != nil || !exists || !state.Linked {
 		c.metrics.forget(ref)
-		if err != nil || t == nil {
-			return reconcile.Result{}, err
-		}
-		return c.removeCondition(ctx, ref, t)
 	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if !exists {
+		c.states.remove(ref)
+		return reconcile.Result{}, nil
+	}
+	var wait time.Duration
+	if state.Linked {
+		state, wait, err = c.updateCondition(ctx, ref, state)
+	} else {
+		state, wait, err = c.removeCondition(ctx, ref, state)
+	}
+	c.states.set(ref, state)
+	return reconcile.Result{RequeueAfter: wait}, err
+}
+
+// readState returns the state of a network. It reads the object when the network is new or its
+// spec has changed.
+func (c *Controller) readState(ctx context.Context, ref network.Ref) (state networkState, exists bool, err error) {
+	version, exists, err := c.store.Version(ctx, ref)
+	if err != nil || !exists {
+		return networkState{}, false, err
+	}
+	state = c.states.get(ref)
+	if state.UID == version.UID && state.Generation >= version.Generation {
+		return state, true, nil
+	}
+	read, exists, err := c.store.Read(ctx, ref, version.ResourceVersion)
+	if err != nil || !exists {
+		return networkState{}, false, err
+	}
+	if state.UID != read.UID {
+		state = networkState{}
+	}
+	state.Snapshot = read
+	return state, true, nil
+}
+
+// updateCondition writes the condition if it differs from the nodes' reports and it is time to. It
+// returns the new state, valid beside an error, and how long to wait before it is time.
+func (c *Controller) updateCondition(ctx context.Context, ref network.Ref, s networkState) (networkState, time.Duration, error) {
 	want := readyCondition(ref.String(), c.reports.all())
-	want.ObservedGeneration = t.Generation
+	want.ObservedGeneration = s.Generation
 	c.metrics.setReady(ref, want.Status)
-	if t.matches(want) {
-		t.differsSince = time.Time{}
-		return reconcile.Result{}, nil
+	if s.matches(want) {
+		s.differsSince = time.Time{}
+		return s, 0, nil
 	}
-	if wait := c.writeDelay(t, want); wait > 0 {
-		return reconcile.Result{RequeueAfter: wait}, nil
+	if s.differsSince.IsZero() {
+		s.differsSince = c.cfg.Now()
 	}
-	return reconcile.Result{}, c.writeCondition(ctx, ref, t, want)
+	if wait := c.writeDelay(s, want); wait > 0 {
+		return s, wait, nil
+	}
+	s, err := c.writeCondition(ctx, ref, s, want)
+	return s, 0, err
 }
 
-// readReports learns what all nodes say before the first network is looked at: what some of
-// them say would be a rash word on it.
-func (c *Controller) readReports(ctx context.Context) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.reportsRead {
-		return nil
-	}
-	all, err := c.store.Nodes(ctx)
-	if err != nil {
-		return err
-	}
-	for i := range all {
-		c.reports.update(&all[i])
-	}
-	c.reportsRead = true
-	return nil
+// matches reports whether the condition has the content of want, apart from its time.
+func (s networkState) matches(want metav1.Condition) bool {
+	return s.Ready != nil && s.Ready.Status == want.Status && s.Ready.Reason == want.Reason &&
+		s.Ready.Message == want.Message && s.Ready.ObservedGeneration == want.ObservedGeneration
 }
 
-// readState returns what the network's condition is; it is read when the network is new
-// or changed. Nil says that it does not exist.
-func (c *Controller) readState(ctx context.Context, ref network.Ref) (*networkState, error) {
-	now, ok, err := c.store.Version(ctx, ref)
-	if err != nil {
-		return nil, err
-	}
-	c.mu.Lock()
-	t := c.states[ref]
-	c.mu.Unlock()
-	if ok && t != nil && t.UID == now.UID && t.Generation >= now.Generation {
-		return t, nil
-	}
-	var seen Snapshot
-	if ok {
-		if seen, ok, err = c.store.Read(ctx, ref, now.ResourceVersion); err != nil {
-			return nil, err
-		}
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !ok {
-		delete(c.states, ref)
-		return nil, nil
-	}
-	if t == nil || t.UID != seen.UID {
-		t = &networkState{}
-		c.states[ref] = t
-	}
-	t.Snapshot = seen
-	return t, nil
-}
-
-// removeCondition takes back what this package said of a network that has no link any more, or
-// is invalid: nobody would keep it true. What the nodes say of a wrong definition has
-// other reasons, and stays.
-func (c *Controller) removeCondition(ctx context.Context, ref network.Ref, t *networkState) (reconcile.Result, error) {
-	ours := []string{v1.ReasonLinksUp, v1.ReasonLinksNotUp, v1.ReasonNoNodeReports}
-	if t.Ready == nil || !slices.Contains(ours, t.Ready.Reason) {
-		return reconcile.Result{}, nil
-	}
+// writeDelay is how long to wait before the condition may be written. A network with an unchanged
+// spec that becomes ready does not wait for the stabilization window, because a user may be
+// waiting for that.
+func (c *Controller) writeDelay(s networkState, want metav1.Condition) time.Duration {
 	now := c.cfg.Now()
-	if wait := c.cfg.MinWriteInterval - now.Sub(t.lastWritten); wait > 0 {
-		return reconcile.Result{RequeueAfter: wait}, nil
+	unstable := c.cfg.StabilizationWindow - now.Sub(s.differsSince)
+	if want.Status == metav1.ConditionTrue && (s.Ready == nil || s.Ready.ObservedGeneration == want.ObservedGeneration) {
+		unstable = 0
 	}
-	if err := c.store.Write(ctx, ref, t.UID, nil); err != nil {
-		return reconcile.Result{}, fmt.Errorf("take back condition of %s: %w", ref, err)
-	}
-	c.metrics.written.Inc()
-	t.Ready, t.lastWritten, t.differsSince = nil, now, time.Time{}
-	return reconcile.Result{}, nil
+	return max(unstable, c.cfg.MinWriteInterval-now.Sub(s.lastWritten))
 }
 
-// matches reports whether the condition is as wanted.
-func (t *networkState) matches(want metav1.Condition) bool {
-	return t.Ready != nil && t.Ready.Status == want.Status && t.Ready.Reason == want.Reason &&
-		t.Ready.Message == want.Message && t.Ready.ObservedGeneration == want.ObservedGeneration
-}
-
-// writeDelay is how long it is too early to write. Good news of a network that was not
-// changed waits for nothing: somebody may wait for it.
-func (c *Controller) writeDelay(t *networkState, want metav1.Condition) time.Duration {
-	now := c.cfg.Now()
-	if t.differsSince.IsZero() {
-		t.differsSince = now
-	}
-	settle := c.cfg.StabilizationWindow - now.Sub(t.differsSince)
-	if want.Status == metav1.ConditionTrue && (t.Ready == nil || t.Ready.ObservedGeneration == want.ObservedGeneration) {
-		settle = 0
-	}
-	return max(settle, c.cfg.MinWriteInterval-now.Sub(t.lastWritten))
-}
-
-// writeCondition writes the condition, and makes an Event of what changed for users.
-func (c *Controller) writeCondition(ctx context.Context, ref network.Ref, t *networkState, want metav1.Condition) error {
-	now := c.cfg.Now()
+// writeCondition writes the condition, and makes an Event if its status changed for users.
+func (c *Controller) writeCondition(ctx context.Context, ref network.Ref, s networkState, want metav1.Condition) (networkState, error) {
+	now, before := c.cfg.Now(), s.Ready
 	want.LastTransitionTime = metav1.NewTime(now)
-	if t.Ready != nil && t.Ready.Status == want.Status {
-		want.LastTransitionTime = t.Ready.LastTransitionTime
+	if before != nil && before.Status == want.Status {
+		want.LastTransitionTime = before.LastTransitionTime
 	}
-	if err := c.store.Write(ctx, ref, t.UID, &want); err != nil {
-		return fmt.Errorf("write condition of %s: %w", ref, err)
+	if err := c.store.Write(ctx, ref, s.UID, &want); err != nil {
+		return s, err
 	}
 	c.metrics.written.Inc()
-	before := t.Ready
-	t.Ready, t.lastWritten, t.differsSince = &want, now, time.Time{}
+	s.Ready, s.lastWritten, s.differsSince = &want, now, time.Time{}
 	obj := &corev1.ObjectReference{
-		APIVersion: v1.SchemeGroupVersion().String(), Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name, UID: t.UID,
+		APIVersion: v1.SchemeGroupVersion().String(), Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name, UID: s.UID,
 	}
 	switch {
 	case before != nil && before.Status == want.Status, before == nil && want.Status == metav1.ConditionTrue:
@@ -273,5 +262,25 @@ func (c *Controller) writeCondition(ctx context.Context, ref network.Ref, t *net
 	default:
 		c.cfg.Events.Event(obj, corev1.EventTypeWarning, want.Reason, want.Message)
 	}
-	return nil
+	return s, nil
+}
+
+// removeCondition removes the condition from a network that has no link any more, or is invalid,
+// because this package would not update it. A condition that nodes set on an invalid network has
+// another reason, and stays. It returns what updateCondition returns.
+func (c *Controller) removeCondition(ctx context.Context, ref network.Ref, s networkState) (networkState, time.Duration, error) {
+	ours := []string{v1.ReasonLinksUp, v1.ReasonLinksNotUp, v1.ReasonNoNodeReports}
+	if s.Ready == nil || !slices.Contains(ours, s.Ready.Reason) {
+		return s, 0, nil
+	}
+	now := c.cfg.Now()
+	if wait := c.cfg.MinWriteInterval - now.Sub(s.lastWritten); wait > 0 {
+		return s, wait, nil
+	}
+	if err := c.store.Write(ctx, ref, s.UID, nil); err != nil {
+		return s, 0, err
+	}
+	c.metrics.written.Inc()
+	s.Ready, s.lastWritten, s.differsSince = nil, now, time.Time{}
+	return s, 0, nil
 }

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) { apitest.Main(m) }
 
 const testTimeout = 2 * time.Minute
 
-// start runs a controller with the rights that deployments/ gives it, and no more.
+// start runs a controller with the rights of its ServiceAccount in deployments/.
 func start(t *testing.T, env *apitest.Env, events EventRecorder) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(logr.NewContext(context.WithoutCancel(t.Context()), testr.New(t)))
@@ -81,7 +81,7 @@ type recorded chan string
 
 func (r recorded) Event(_ runtime.Object, _, reason, _ string) { r <- reason }
 
-// fixture is one network, and nodes that nobody else in the API server knows of.
+// fixture is one network, and nodes that only this test uses.
 type fixture struct {
 	*testing.T
 	env   *apitest.Env
@@ -89,7 +89,7 @@ type fixture struct {
 	nodes []string
 }
 
-// report writes what a node says of the network: "" for up.
+// report writes a node's report on the network: "" for up.
 func (f *fixture) report(node, text string) {
 	f.Helper()
 	nn := &v1.NodeNetwork{ObjectMeta: metav1.ObjectMeta{Name: node}}
@@ -135,7 +135,7 @@ func (f *fixture) expectReady(status metav1.ConditionStatus, message string) {
 	}
 }
 
-// expectNoCondition takes the network's NIC away, and waits until nobody calls it ready.
+// expectNoCondition removes the network's NIC, and waits until the condition is gone.
 func (f *fixture) expectNoCondition() {
 	f.Helper()
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec": {"Options": {"host_device": null, "vlan": null}}}`))
@@ -151,14 +151,14 @@ func (f *fixture) expectNoCondition() {
 		}
 		select {
 		case <-ctx.Done():
-			f.Fatalf("a network without a link says %+v", f.cn.Status.Conditions)
+			f.Fatalf("a network without a link has the conditions %+v", f.cn.Status.Conditions)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }
 
-// From what nodes report to what kubectl shows, with the controller's own rights, and
-// without a change of what others write into the same status.
+// The test follows a network from the nodes' reports to what kubectl shows, with the controller's
+// own rights. What others write into the same status must not change.
 func TestReadyOverAllNodes(t *testing.T) {
 	env := apitest.New(t)
 	events := make(recorded, 1000)
@@ -195,8 +195,8 @@ func TestReadyOverAllNodes(t *testing.T) {
 	}
 }
 
-// expectEvent waits for an Event of a reason. On a busy machine there are others: that no node
-// had reported for so long, and what ended that.
+// expectEvent waits for an Event of a reason. A busy machine makes further ones: that no node has
+// reported, and the end of that.
 func (f *fixture) expectEvent(events <-chan string, want string) {
 	f.Helper()
 	for late := time.After(testTimeout); ; {
@@ -206,7 +206,7 @@ func (f *fixture) expectEvent(events <-chan string, want string) {
 				return
 			}
 		case <-late:
-			f.Errorf("no Event says %s", want)
+			f.Errorf("no Event has the reason %s", want)
 			return
 		}
 	}

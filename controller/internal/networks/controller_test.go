@@ -24,13 +24,13 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// world is an API server for networks, and a recorder, in memory.
+// world is a fake API server for networks, and a fake event recorder.
 type world struct {
 	mu     sync.Mutex
 	nets   map[network.Ref]*Snapshot
 	writes []metav1.Condition
 	reads  int
-	// retracted counts writes of no condition.
+	// retracted counts the writes that removed the condition.
 	retracted int
 	nodes     []v1.NodeNetwork
 	events    []string
@@ -120,7 +120,7 @@ func newBench(ctx context.Context) *bench {
 	return b
 }
 
-// network makes or changes a network.
+// network creates or changes a network.
 func (b *bench) network(ref network.Ref, uid string, generation int64) {
 	now := &Snapshot{UID: types.UID(uid), Generation: generation, Linked: true}
 	b.mu.Lock()
@@ -132,7 +132,7 @@ func (b *bench) network(ref network.Ref, uid string, generation int64) {
 	b.queue.Add(ref)
 }
 
-// written counts writes.
+// written returns the number of writes.
 func (b *bench) written() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -158,7 +158,7 @@ func (b *bench) report(ctx context.Context, nn *v1.NodeNetwork) {
 	b.watch.Update(ctx, event.TypedUpdateEvent[*v1.NodeNetwork]{ObjectNew: nn}, b.queue)
 }
 
-// in runs f in a bubble, with a bench.
+// in runs f in a synctest bubble with a bench.
 func in(t *testing.T, f func(ctx context.Context, b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -180,7 +180,7 @@ func (b *bench) condition() string {
 	return ""
 }
 
-// The story of one network: what users see, and how often it is written.
+// The steps show what users of one network see, and how often it is written.
 func TestOneNetwork(t *testing.T) {
 	t.Parallel()
 	in(t, func(ctx context.Context, b *bench) {
@@ -197,24 +197,24 @@ func TestOneNetwork(t *testing.T) {
 			want   string
 			writes int
 		}{
-			{"nodes are about to make its link", func() {}, time.Second, "", 0},
-			{"one of two", func() { b.report(ctx, good("a")) }, time.Second, "", 0},
-			{"both: somebody waits for it", func() { b.report(ctx, good("b")) }, 0, up, 1},
-			{"a node reports the same again", func() { b.report(ctx, good("b")) }, time.Hour, up, 1},
-			{"a cable is out for a second", func() { b.report(ctx, bad("b")) }, time.Second, up, 1},
-			{"and in again", func() { b.report(ctx, good("b")) }, time.Minute, up, 1},
-			{"out", func() { b.report(ctx, bad("b")) }, 9 * time.Second, up, 1},
-			{"for long", func() {}, 2 * time.Second, down, 2},
-			{"in again, but it was written just now", func() { b.report(ctx, good("b")) }, 0, down, 2},
-			{"later", func() {}, 10 * time.Second, up, 3},
-			{"a node joins that has the link at once", func() { b.report(ctx, good("c")) }, time.Minute, up, 3},
-			{"a node leaves", func() {
+			{"The nodes have not made its link yet.", func() {}, time.Second, "", 0},
+			{"One of two nodes has the link.", func() { b.report(ctx, good("a")) }, time.Second, "", 0},
+			{"Both nodes have it, and a user may be waiting.", func() { b.report(ctx, good("b")) }, 0, up, 1},
+			{"A node repeats its report.", func() { b.report(ctx, good("b")) }, time.Hour, up, 1},
+			{"A NIC loses its carrier for a second.", func() { b.report(ctx, bad("b")) }, time.Second, up, 1},
+			{"The carrier is back.", func() { b.report(ctx, good("b")) }, time.Minute, up, 1},
+			{"The carrier is lost again.", func() { b.report(ctx, bad("b")) }, 9 * time.Second, up, 1},
+			{"It stays lost.", func() {}, 2 * time.Second, down, 2},
+			{"It is back, but the condition was written a moment ago.", func() { b.report(ctx, good("b")) }, 0, down, 2},
+			{"MinWriteInterval has passed.", func() {}, 10 * time.Second, up, 3},
+			{"A node joins that has the link at once.", func() { b.report(ctx, good("c")) }, time.Minute, up, 3},
+			{"A node leaves.", func() {
 				b.watch.Delete(ctx, event.TypedDeleteEvent[*v1.NodeNetwork]{Object: good("c")}, b.queue)
 			}, time.Minute, up, 3},
-			{"its spec is changed: what nodes say may be of the former one", func() { b.network(storageRef, "u1", 2) }, 5 * time.Second, up, 3},
-			{"they said nothing else", func() {}, 6 * time.Second, up, 4},
-			{"it is made anew", func() { b.network(storageRef, "u2", 1) }, 11 * time.Second, up, 5},
-			{"it is deleted", func() { b.gone(storageRef); b.network(storageRef, "u3", 1) }, 11 * time.Second, up, 6},
+			{"The spec changes, and the reports may be about the old one.", func() { b.network(storageRef, "u1", 2) }, 5 * time.Second, up, 3},
+			{"The reports stay the same.", func() {}, 6 * time.Second, up, 4},
+			{"The network is deleted and created again.", func() { b.network(storageRef, "u2", 1) }, 11 * time.Second, up, 5},
+			{"The queue sees the deletion before the next one.", func() { b.gone(storageRef); b.network(storageRef, "u3", 1) }, 11 * time.Second, up, 6},
 		} {
 			step.do()
 			time.Sleep(step.after)
@@ -227,12 +227,12 @@ func TestOneNetwork(t *testing.T) {
 		}
 		want := []string{"Warning LinksNotUp ready on 1 of 2 nodes; b: no NIC", "Normal LinksUp ready on all nodes"}
 		if fmt.Sprint(b.events) != fmt.Sprint(want) {
-			t.Errorf("Events %q, want %q: of changes only", b.events, want)
+			t.Errorf("Events %q, want those of changes: %q", b.events, want)
 		}
 	})
 }
 
-// A controller that starts finds conditions as they should be, and writes none.
+// A controller that starts and finds right conditions writes none.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	in(t, func(ctx context.Context, b *bench) {
@@ -247,7 +247,7 @@ func TestRestart(t *testing.T) {
 		other := newBench(ctx)
 		other.nets, other.nodes = b.nets, []v1.NodeNetwork{*one, *two}
 		other.queue.Add(storageRef)
-		synctest.Wait() // before it hears of any change
+		synctest.Wait() // before the first event
 		other.report(ctx, one)
 		synctest.Wait()
 		other.report(ctx, two)
@@ -259,7 +259,7 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// Not every network is this package's business, and a write that fails is tried again.
+// The controller leaves networks without a link alone, and retries a failed write.
 func TestOthersAndFailures(t *testing.T) {
 	t.Parallel()
 	in(t, func(ctx context.Context, b *bench) {
@@ -269,7 +269,7 @@ func TestOthersAndFailures(t *testing.T) {
 		b.mu.Unlock()
 		b.queue.Add(storageRef)
 		if got := b.condition(); got != "" {
-			t.Errorf("a network without a link, or an invalid one, was called %q", got)
+			t.Errorf("a network without a link, or an invalid one, got the condition %q", got)
 		}
 		b.fails(errors.New("away"))
 		b.network(storageRef, "u", 2)
@@ -277,12 +277,12 @@ func TestOthersAndFailures(t *testing.T) {
 		b.fails(nil)
 		time.Sleep(time.Hour)
 		if got := b.condition(); got != "True ready on all nodes" {
-			t.Errorf("after a write that failed: %q", got)
+			t.Errorf("after a failed write: %q", got)
 		}
 	})
 }
 
-// A network that no longer has a link keeps no word of ours, and every word of others.
+// A network that has no link any more loses our condition, and keeps those of other owners.
 func TestConditionIsRemoved(t *testing.T) {
 	t.Parallel()
 	in(t, func(ctx context.Context, b *bench) {
@@ -303,13 +303,13 @@ func TestConditionIsRemoved(t *testing.T) {
 		b.fails(nil)
 		time.Sleep(time.Hour)
 		if got := b.condition(); got != "" || b.retracted != 1 {
-			t.Errorf("a network without a link says %q after %d writes, want nothing after 1", got, b.retracted)
+			t.Errorf("a network without a link has the condition %q after %d removals, want none after 1", got, b.retracted)
 		}
 		b.queue.Add(storageRef)
 		unlink(3, &metav1.Condition{Type: v1.ConditionReady, Status: metav1.ConditionFalse, Reason: "Invalid", Message: "vlan 5000"})
 		time.Sleep(time.Minute)
 		if got := b.condition(); got != "False vlan 5000" || b.retracted != 1 {
-			t.Errorf("what nodes say of a wrong definition became %q", got)
+			t.Errorf("the condition that nodes set on an invalid network became %q", got)
 		}
 		b.network(storageRef, "u", 4)
 		time.Sleep(time.Minute)
@@ -319,9 +319,9 @@ func TestConditionIsRemoved(t *testing.T) {
 	})
 }
 
-// A thousand networks on fifty nodes, applied in half a minute, while each node
-// reports every ten seconds or so: about one write per network, and none afterwards.
-// A NIC that goes on one node costs a write per network that it carries.
+// A thousand networks are applied in half a minute on fifty nodes, while each node reports about
+// every ten seconds: that takes about one write per network, and none afterwards. A lost NIC of one
+// node costs one write for each network on it.
 func TestManyNetworksOnManyNodes(t *testing.T) {
 	t.Parallel()
 	in(t, func(ctx context.Context, b *bench) {

@@ -9,7 +9,7 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// metrics are those of the leader; another replica has the names without values.
+// metrics are the values of the leader; in another replica the metrics have none.
 type metrics struct {
 	readiness *prometheus.GaugeVec
 	written   prometheus.Counter
@@ -18,10 +18,10 @@ type metrics struct {
 func newMetrics(r prometheus.Registerer) *metrics {
 	m := &metrics{
 		readiness: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "patchbay_network_ready", Help: "1 for a network whose link is up on all nodes, 0 for one whose is not; of the moment, before the condition follows.",
+			Name: "patchbay_network_ready", Help: "1 if the network's link is up on all nodes, else 0. It changes at once, and the condition Ready later.",
 		}, []string{"kind", "namespace", "name"}),
 		written: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "patchbay_network_conditions_written_total", Help: "Writes of networks' condition Ready.",
+			Name: "patchbay_network_conditions_written_total", Help: "Writes of the condition Ready of networks.",
 		}),
 	}
 	r.MustRegister(m.readiness, m.written)

@@ -3,6 +3,7 @@
 package networks
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -13,21 +14,44 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// nodeReports are the reports of all nodes. A map that was handed out is never changed.
+// nodeReports are the reports of all nodes. It is safe for concurrent use.
 type nodeReports struct {
-	mu     sync.Mutex
+	// readMu is held while readOnce reads; read is true afterwards.
+	readMu sync.Mutex
+	read   bool
+
+	mu sync.Mutex
+	// byNode is replaced, not modified, by a change.
 	byNode map[string]*nodeReport
 }
 
-// all returns the reports by node, not to be changed.
+// readOnce reads the reports of all nodes, unless it has done so before.
+func (n *nodeReports) readOnce(ctx context.Context, list func(context.Context) ([]v1.NodeNetwork, error)) error {
+	n.readMu.Lock()
+	defer n.readMu.Unlock()
+	if n.read {
+		return nil
+	}
+	all, err := list(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		n.update(&all[i])
+	}
+	n.read = true
+	return nil
+}
+
+// all returns the reports by node. The caller must not modify the map.
 func (n *nodeReports) all() map[string]*nodeReport {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.byNode
 }
 
-// update takes a node's report. It returns the networks whose state on the node is
-// another; joined says that the node is new, which changes all networks.
+// update stores a node's report. It returns the networks whose state on the node changed; joined
+// reports that the node is new, which changes the condition of all networks.
 func (n *nodeReports) update(nn *v1.NodeNetwork) (networks []network.Ref, joined bool) {
 	now := newNodeReport(nn)
 	n.mu.Lock()
@@ -44,12 +68,16 @@ func (n *nodeReports) update(nn *v1.NodeNetwork) (networks []network.Ref, joined
 	if known && len(networks) == 0 {
 		return nil, false
 	}
-	n.byNode = maps.Clone(n.byNode)
-	n.byNode[nn.Name] = now
+	byNode := maps.Clone(n.byNode)
+	if byNode == nil {
+		byNode = map[string]*nodeReport{}
+	}
+	byNode[nn.Name] = now
+	n.byNode = byNode
 	return networks, !known
 }
 
-// remove takes a node out that is gone.
+// remove deletes the report of a node.
 func (n *nodeReports) remove(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -57,8 +85,7 @@ func (n *nodeReports) remove(name string) {
 	delete(n.byNode, name)
 }
 
-// parseRef reads what network.Ref.String writes; false for a kind that has no
-// conditions of ours.
+// parseRef parses the text of network.Ref.String; false for a kind that has no condition of ours.
 func parseRef(text string) (network.Ref, bool) {
 	kind, name, _ := strings.Cut(text, "/")
 	ref := network.Ref{Kind: kind, Name: name}
@@ -69,14 +96,14 @@ func parseRef(text string) (network.Ref, bool) {
 	return ref, err == nil && ref.Name != ""
 }
 
-// nodeReport is what one node says of networks, by network.Ref.String.
+// nodeReport is one node's report. Networks are named by network.Ref.String.
 type nodeReport struct {
 	up map[string]bool
-	// problems says why a network is not up.
+	// problems are the errors of networks that are not up.
 	problems map[string]string
 }
 
-// newNodeReport reads a NodeNetwork; slimmed or not.
+// newNodeReport returns the report in a NodeNetwork, stripped or not.
 func newNodeReport(nn *v1.NodeNetwork) *nodeReport {
 	r := &nodeReport{up: map[string]bool{}, problems: map[string]string{}}
 	for i := range nn.Status.Links {
@@ -99,7 +126,7 @@ func newNodeReport(nn *v1.NodeNetwork) *nodeReport {
 	return r
 }
 
-// changedNetworks are the networks that two reports of a node say different things of.
+// changedNetworks returns the networks that two reports of a node differ in, sorted.
 func changedNetworks(a, b *nodeReport) []string {
 	differ := map[string]bool{}
 	for n := range a.up {

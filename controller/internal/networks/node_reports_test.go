@@ -20,7 +20,7 @@ const (
 	red     = "DanmNet/red/storage"
 )
 
-// nodeNetwork is what a node says: networks that are up, and texts of others.
+// nodeNetwork returns the report of a node: networks that are up, and errors of others.
 func nodeNetwork(name string, up []string, wrong map[string]string) *v1.NodeNetwork {
 	nn := &v1.NodeNetwork{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	for i, n := range up {
@@ -42,7 +42,7 @@ func TestReport(t *testing.T) {
 			{Name: "b.6", Identity: "vlan/ens4/6", State: v1.LinkUp, Networks: []string{"ClusterNetwork/b"}},
 			{Name: "c.7", State: v1.LinkDown, Networks: []string{"ClusterNetwork/c"}},
 			{Name: "d.8", State: v1.LinkChangePending, Error: "mtu stays", Networks: []string{"ClusterNetwork/d"}},
-			{Name: "old.9", State: v1.LinkChangePending, Error: "nobody asks for it"},
+			{Name: "old.9", State: v1.LinkChangePending, Error: "no network uses it"},
 		},
 		Refused: []v1.RefusedNetwork{{Network: "ClusterNetwork/young", Error: "taken"}},
 	}}
@@ -69,7 +69,7 @@ func TestReport(t *testing.T) {
 	}
 	for _, gone := range []string{"a.5", "6.1", "02:00"} {
 		if strings.Contains(string(text), gone) {
-			t.Errorf("the cache keeps %s, which nobody reads:\n%s", gone, text)
+			t.Errorf("the cache keeps %s, which is not read:\n%s", gone, text)
 		}
 	}
 	if !strings.Contains(string(text), "192.0.2.1/24") {
@@ -99,13 +99,13 @@ func TestReadyCondition(t *testing.T) {
 		status metav1.ConditionStatus
 		want   string
 	}{
-		"Nobody":    {"the daemons do not run", nil, metav1.ConditionUnknown, "no node has reported its links: does patchbayd run?"},
-		"All":       {"a node that joins changes nothing", map[string]*nodeReport{"a": good, "b": good}, metav1.ConditionTrue, "ready on all nodes"},
-		"One":       {"names the node and the cause", map[string]*nodeReport{"node-7": bad("ens5: NIC not found on this node"), "b": good}, metav1.ConditionFalse, "ready on 1 of 2 nodes; node-7: ens5: NIC not found on this node"},
-		"Silent":    {"a node that has not seen the network yet", map[string]*nodeReport{"a": good, "b": {}}, metav1.ConditionFalse, "ready on 1 of 2 nodes; b: it has not reported on this network yet"},
-		"OneCause":  {"the same everywhere is said once", map[string]*nodeReport{"e": bad("taken"), "a": bad("taken"), "d": bad("taken"), "c": bad("taken"), "b": good}, metav1.ConditionFalse, "ready on 1 of 5 nodes; a, c, d and 1 more: taken"},
-		"LongNames": {"Events hold 1 KiB", map[string]*nodeReport{strings.Repeat("a", 253): bad("taken"), strings.Repeat("b", 253): bad("taken"), "c": good}, metav1.ConditionFalse, "ready on 1 of 3 nodes; " + strings.Repeat("a", 253) + " and 1 more: taken"},
-		"Causes":    {"the most frequent first, and not all", map[string]*nodeReport{"a": bad("x"), "b": bad("y"), "c": bad("y"), "d": bad("z")}, metav1.ConditionFalse, "ready on 0 of 4 nodes; b, c: y; a: x; and 1 more causes: kubectl get nodenetworks"},
+		"NoReports":  {"The daemons do not run.", nil, metav1.ConditionUnknown, "no node has reported its links: check that patchbayd runs"},
+		"All":        {"The message must not change when a node joins.", map[string]*nodeReport{"a": good, "b": good}, metav1.ConditionTrue, "ready on all nodes"},
+		"One":        {"The message names the node and the cause.", map[string]*nodeReport{"node-7": bad("ens5: NIC not found on this node"), "b": good}, metav1.ConditionFalse, "ready on 1 of 2 nodes; node-7: ens5: NIC not found on this node"},
+		"Unreported": {"A node has not seen the network yet.", map[string]*nodeReport{"a": good, "b": {}}, metav1.ConditionFalse, "ready on 1 of 2 nodes; b: the node has not reported on this network yet"},
+		"OneCause":   {"Equal causes are named once.", map[string]*nodeReport{"e": bad("taken"), "a": bad("taken"), "d": bad("taken"), "c": bad("taken"), "b": good}, metav1.ConditionFalse, "ready on 1 of 5 nodes; a, c, d and 1 more: taken"},
+		"LongNames":  {"An Event has at most 1 KiB.", map[string]*nodeReport{strings.Repeat("a", 253): bad("taken"), strings.Repeat("b", 253): bad("taken"), "c": good}, metav1.ConditionFalse, "ready on 1 of 3 nodes; " + strings.Repeat("a", 253) + " and 1 more: taken"},
+		"Causes":     {"The most frequent causes come first, and not all fit.", map[string]*nodeReport{"a": bad("x"), "b": bad("y"), "c": bad("y"), "d": bad("z")}, metav1.ConditionFalse, "ready on 0 of 4 nodes; b, c: y; a: x; and 1 more causes: kubectl get nodenetworks"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

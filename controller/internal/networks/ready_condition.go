@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	// maxCauses, and mostNodes and mostText of the names of each one's nodes, bound a
-	// message: Events hold 1 KiB.
+	// maxCauses bounds the causes in a message, maxNodes the nodes of each cause, and
+	// maxNamesLength the bytes of their names: an Event has at most 1 KiB.
 	maxCauses, maxNodes, maxNamesLength = 2, 3, 150
-	// notReported is what is wrong with a node that does not mention the network.
-	notReported = "it has not reported on this network yet"
+	// notReported is the cause of a node whose report does not contain the network.
+	notReported = "the node has not reported on this network yet"
 )
 
-// readyCondition is the condition of a network, without times and generation. Equal reports
+// readyCondition returns the condition of a network, without times and generation. Equal reports
 // give an equal condition.
 func readyCondition(network string, nodes map[string]*nodeReport) metav1.Condition {
 	c := metav1.Condition{Type: v1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1.ReasonLinksUp, Message: "ready on all nodes"}
 	if len(nodes) == 0 {
 		c.Status, c.Reason = metav1.ConditionUnknown, v1.ReasonNoNodeReports
-		c.Message = "no node has reported its links: does patchbayd run?"
+		c.Message = "no node has reported its links: check that patchbayd runs"
 		return c
 	}
 	byCause, ready := map[string][]string{}, 0
@@ -49,7 +49,7 @@ func readyCondition(network string, nodes map[string]*nodeReport) metav1.Conditi
 	return c
 }
 
-// causesMessage names the causes that most nodes have, and these nodes.
+// causesMessage names the most frequent causes, and their nodes.
 func causesMessage(byCause map[string][]string) string {
 	list := slices.SortedFunc(maps.Keys(byCause), func(a, b string) int {
 		if d := len(byCause[b]) - len(byCause[a]); d != 0 {

@@ -9,8 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,33 +17,33 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// Store is the API server, for network objects.
+// Store reads NodeNetworks and networks, and writes the condition Ready.
 type Store interface {
-	// Nodes returns what all nodes say, as a watch last saw it.
+	// Nodes returns the NodeNetworks in the cache.
 	Nodes(ctx context.Context) ([]v1.NodeNetwork, error)
-	// Version returns what a watch last saw; false when there is no such network.
+	// Version returns the version of a network in the cache; false when it does not exist.
 	Version(ctx context.Context, ref network.Ref) (Version, bool, error)
-	// Read reads the object, which is not older than resourceVersion; false when there
-	// is no such network.
+	// Read returns a network that is not older than resourceVersion; false when it does not exist.
 	Read(ctx context.Context, ref network.Ref, resourceVersion string) (Snapshot, bool, error)
-	// Write makes c the network's condition; not that of another one of its name.
-	// With nil it has none of ours any more; others' stay.
+	// Write makes c the condition Ready of the network with this UID. With nil it removes the
+	// condition that this package wrote, and none of another owner. A network that does not exist
+	// is no error.
 	Write(ctx context.Context, ref network.Ref, uid types.UID, c *metav1.Condition) error
 }
 
-// Snapshot is a network object as it was read.
+// Snapshot is what this package needs of a network.
 type Snapshot struct {
 	// UID and Generation of the object.
 	UID        types.UID
 	Generation int64
-	// Linked says that the network is valid and has a link on nodes: only of such a
-	// one this package says whether it is ready.
+	// Linked is true for a valid network with a link on nodes: only such a network has a condition
+	// of this package.
 	Linked bool
-	// Ready is the condition that it has; nil when it has none.
+	// Ready is the network's condition Ready; nil when it has none.
 	Ready *metav1.Condition
 }
 
-// Version is which network object of a name there is, and of when.
+// Version tells which object of a name exists, and how new it is.
 type Version struct {
 	UID        types.UID
 	Generation int64
@@ -53,10 +51,10 @@ type Version struct {
 	ResourceVersion string
 }
 
-// fieldManager owns the condition Ready for server-side apply, and no other field.
+// fieldManager owns the condition Ready, and no other field.
 const fieldManager = "patchbay-controller-networks"
 
-// store is the API server.
+// store implements Store.
 type store struct {
 	cached client.Reader
 	direct client.Client
@@ -85,8 +83,8 @@ func (s *store) Version(ctx context.Context, ref network.Ref) (Version, bool, er
 	return Version{m.UID, m.Generation, m.ResourceVersion}, true, nil
 }
 
-// Read implements Store; the API server answers out of memory, when that is not behind
-// what the watch saw.
+// Read implements Store. The API server answers from its watch cache unless that is older than
+// resourceVersion.
 func (s *store) Read(ctx context.Context, ref network.Ref, resourceVersion string) (Snapshot, bool, error) {
 	obj, err := kube.NewNetwork(ref.Kind)
 	if err != nil {
@@ -102,8 +100,8 @@ func (s *store) Read(ctx context.Context, ref network.Ref, resourceVersion strin
 	return snapshotOf(obj), true, nil
 }
 
-// snapshotOf reads an object. One that is invalid has its condition from nodes, and one
-// that is being deleted needs none.
+// snapshotOf returns the snapshot of an object. One in deletion needs no condition, and on an
+// invalid one only nodes set a condition.
 func snapshotOf(obj client.Object) Snapshot {
 	seen := Snapshot{UID: obj.GetUID(), Generation: obj.GetGeneration()}
 	if n := kube.ParseNetwork(obj).Network; n != nil && !n.Deleting {
@@ -116,22 +114,11 @@ func snapshotOf(obj client.Object) Snapshot {
 	return seen
 }
 
-// Write implements Store. It names the UID and no resourceVersion: it never fails
-// because somebody claims addresses.
+// Write implements Store.
 func (s *store) Write(ctx context.Context, ref network.Ref, uid types.UID, c *metav1.Condition) error {
-	conditions := []any{}
+	var conditions []metav1.Condition
 	if c != nil {
-		condition, err := runtime.DefaultUnstructuredConverter.ToUnstructured(c)
-		if err != nil {
-			return fmt.Errorf("encode condition of %s: %w", ref, err)
-		}
-		conditions = append(conditions, condition)
+		conditions = append(conditions, *c)
 	}
-	u := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": conditions}}}
-	u.SetGroupVersionKind(v1.SchemeGroupVersion().WithKind(ref.Kind))
-	u.SetNamespace(ref.Namespace)
-	u.SetName(ref.Name)
-	u.SetUID(uid)
-	err := s.direct.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(fieldManager), client.ForceOwnership)
-	return client.IgnoreNotFound(err)
+	return client.IgnoreNotFound(kube.ApplyConditions(ctx, s.direct, ref, uid, fieldManager, conditions...))
 }

@@ -3,13 +3,15 @@
 package reserve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"slices"
 	"time"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/groupcommit"
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/internal/tenant"
 )
@@ -31,30 +33,45 @@ var ErrConflict = errors.New("somebody else wrote first")
 // ErrUnavailable says that the API server did not answer, or too many write.
 var ErrUnavailable = errors.New("reservations cannot be stored now: try again")
 
+// Bounds of waiting: one request to the store, one random wait between attempts, and how
+// often the store may fail before those who wait get the error.
+const (
+	requestTimeout = 5 * time.Second
+	initialBackoff = 5 * time.Millisecond
+	maxBackoff     = time.Second
+	maxFailures    = 3
+)
+
 // Allocator reserves and releases places for one process. It is safe for concurrent use.
 type Allocator struct {
 	store Store
-	// onExcluded is told of a TenantConfig of which nothing is given, and why.
+	// onExcluded is called for a TenantConfig of which nothing is given, with the reason.
 	onExcluded func(config string, why error)
-	// run serves those who wait until nobody does, or the context of New ends.
-	run func()
+	// queue has the decisions that wait for the next write.
+	queue *groupcommit.Queue[decision]
 
-	mu      sync.Mutex
-	jobs    []*job
-	running bool
-
-	// Only the serving goroutine has these.
+	// Only the queue's writer has these.
 	configs  []*cachedConfig
 	readAt   time.Time
 	stale    bool
 	reported map[string]string
 }
 
-// New returns a desk that works until ctx ends. Left, which may be nil, is told of each
-// TenantConfig that nothing is given of, and why: once, and again when the reason changes.
-func New(ctx context.Context, store Store, left func(config string, why error)) *Allocator {
-	d := &Allocator{store: store, stale: true, onExcluded: left}
-	d.run = func() { d.processRequests(ctx) }
+// decision decides on what the TenantConfigs are now, and records it there.
+type decision func(configs []*cachedConfig) error
+
+// New returns an Allocator that works until ctx ends. onExcluded, which may be nil, is called
+// for each TenantConfig of which nothing is given: once, and again when the reason changes.
+func New(ctx context.Context, store Store, onExcluded func(config string, why error)) *Allocator {
+	d := &Allocator{store: store, stale: true, onExcluded: onExcluded}
+	d.queue = groupcommit.New[decision](ctx, groupcommit.Config{
+		Policy: groupcommit.Policy{
+			IsConflict: func(err error) bool { return errors.Is(err, ErrConflict) },
+			MinBackoff: initialBackoff, MaxBackoff: maxBackoff, MaxFailures: maxFailures,
+		},
+		Commit:       d.commit,
+		FailureError: func(err error) error { return fmt.Errorf("%w: %w", ErrUnavailable, err) },
+	})
 	return d
 }
 
@@ -239,6 +256,140 @@ const takeOverValue = "true"
 func (h *cachedConfig) permitsAdoption(c AdoptionClaim) bool {
 	return h.object.Annotations[v1.TakeOverAnnotation] == takeOverValue && h.exclusion == nil &&
 		h.model.AppliesTo(c.NamespaceLabels) && tenant.ContainsSlot(h.model, c.Slot)
+}
+
+// submit waits until a decision was made and stored. It may be made several times.
+func (d *Allocator) submit(ctx context.Context, decide decision) error {
+	r := d.queue.Add(decide)
+	switch {
+	case d.queue.Wait(ctx, r):
+		return r.Err()
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	return fmt.Errorf("%w: the program ends", ErrUnavailable)
+}
+
+// commit decides for all who wait, writes, and answers them. After an error no one was
+// answered, and what was decided is dropped.
+func (d *Allocator) commit(ctx context.Context) error {
+	return d.commitBatch(ctx, d.queue.Pending())
+}
+
+func (d *Allocator) commitBatch(ctx context.Context, requests []*groupcommit.Request[decision]) error {
+	asking, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	fresh := d.stale || time.Since(d.readAt) > maxCacheAge
+	if fresh {
+		if err := d.refresh(asking); err != nil {
+			d.stale = true
+			return err
+		}
+	}
+	answers := make([]error, len(requests))
+	for i, r := range requests {
+		answers[i] = r.Value(d.configs)
+		if answers[i] != nil && !fresh {
+			d.stale = true // a refusal needs to know what is there now
+			return d.commitBatch(ctx, requests)
+		}
+	}
+	for _, h := range d.configs {
+		if !h.changed {
+			continue
+		}
+		if err := d.updateStatus(asking, h); err != nil {
+			d.stale = true
+			return err
+		}
+	}
+	for i, r := range requests {
+		r.Answer(answers[i])
+	}
+	return nil
+}
+
+// maxCacheAge is how long the TenantConfigs may be used without being read again. A write
+// shows by a conflict that they are old; this is for one that was added.
+const maxCacheAge = 10 * time.Second
+
+// refresh reads all TenantConfigs. One that cannot be used is left out, or closed: it
+// must not be in the way of those who draw from others.
+func (d *Allocator) refresh(ctx context.Context) error {
+	objects, err := d.store.List(ctx)
+	if err != nil {
+		return fmt.Errorf("list TenantConfigs: %w", err)
+	}
+	d.configs = d.configs[:0]
+	var standing []*network.TenantConfig
+	why := map[string]error{}
+	slices.SortStableFunc(objects, byAge)
+	for _, o := range objects {
+		if o.DeletionTimestamp != nil {
+			continue
+		}
+		model, err := network.FromTenantConfig(o)
+		if err != nil { // older than a rule
+			why[o.Name] = err
+			continue
+		}
+		closed := findOverlap(model, standing)
+		if closed == nil {
+			standing = append(standing, model)
+		} else {
+			why[o.Name] = closed
+		}
+		book, err := tenant.ParseReservations(o.Status.Reservations)
+		if err != nil {
+			why[o.Name] = fmt.Errorf("read status.reservations: %w: take the page out of the status, and have the networks in it adopted with the annotation %s: %q",
+				err, v1.TakeOverAnnotation, takeOverValue)
+			continue
+		}
+		d.configs = append(d.configs, &cachedConfig{object: o, model: model, book: book, exclusion: closed})
+	}
+	d.reportExcluded(why)
+	d.readAt, d.stale = time.Now(), false
+	return nil
+}
+
+// byAge sorts the older first, as admission does: it lets the younger of two wait.
+func byAge(a, b *v1.TenantConfig) int {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+}
+
+// findOverlap says why a TenantConfig cannot stand beside older ones. Admission refuses it,
+// but of two that are created at the same moment it knows only one.
+func findOverlap(t *network.TenantConfig, older []*network.TenantConfig) error {
+	for _, o := range older {
+		if err := tenant.CheckOverlap(t, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reportExcluded says what is left out and was not for the same reason the last time.
+func (d *Allocator) reportExcluded(why map[string]error) {
+	told := make(map[string]string, len(why))
+	for name, err := range why {
+		told[name] = err.Error()
+		if d.onExcluded != nil && d.reported[name] != told[name] {
+			d.onExcluded(name, err)
+		}
+	}
+	d.reported = told
+}
+
+// updateStatus stores what was decided on a TenantConfig.
+func (d *Allocator) updateStatus(ctx context.Context, h *cachedConfig) error {
+	next := h.object.DeepCopy()
+	next.Status.Reservations = h.book.Encode()
+	written, err := d.store.Update(ctx, next)
+	if err != nil {
+		return fmt.Errorf("update status of TenantConfig %s: %w", h.object.Name, err)
+	}
+	h.object, h.changed = written, false
+	return nil
 }
 
 // cachedConfig is a TenantConfig as it was last read or written, with what was decided since.

@@ -18,9 +18,9 @@ import (
 	"github.com/patchbay-cni/patchbay/svcwatcher"
 )
 
-// Cached says how the objects that this package caches are slimmed, and that slices
-// and Endpoints of others are not cached at all; it is for cache.Options.
-func Cached() map[client.Object]cache.ByObject {
+// CacheByObject returns how the objects that this package caches are stripped, for cache.Options.
+// EndpointSlices and Endpoints of other owners are not cached at all.
+func CacheByObject() map[client.Object]cache.ByObject {
 	ours := labels.SelectorFromSet(labels.Set{discoveryv1.LabelManagedBy: svcwatcher.ManagedBy})
 	return map[client.Object]cache.ByObject{
 		&corev1.Pod{}:                {Transform: new(podSlimmer).transform},
@@ -30,14 +30,14 @@ func Cached() map[client.Object]cache.ByObject {
 	}
 }
 
-// podSlimmer makes Pods slim that share what they have in common.
+// podSlimmer strips Pods, and lets them share equal parts in memory.
 type podSlimmer struct {
 	labels     interner[map[string]string]
 	containers interner[[]corev1.Container]
 	conditions interner[[]corev1.PodCondition]
 }
 
-// transform keeps what an endpoint is made from: of all that is cached, Pods are most.
+// transform is a cache.TransformFunc. Pods are most of what is cached.
 func (s *podSlimmer) transform(obj any) (any, error) {
 	slim, err := slimPod(obj)
 	pod, ok := slim.(*corev1.Pod)
@@ -46,7 +46,7 @@ func (s *podSlimmer) transform(obj any) (any, error) {
 	}
 	pod.Namespace, pod.Spec.NodeName = internString(pod.Namespace), internString(pod.Spec.NodeName)
 	pod.Spec.Subdomain, pod.Status.Phase = internString(pod.Spec.Subdomain), corev1.PodPhase(internString(string(pod.Status.Phase)))
-	// fmt sorts maps.
+	// fmt prints maps in sorted order.
 	pod.Labels = s.labels.intern(fmt.Sprintf("%q", pod.Labels), pod.Labels)
 	if len(pod.Spec.Containers) > 0 {
 		pod.Spec.Containers = s.containers.intern(fmt.Sprintf("%q", pod.Spec.Containers[0].Ports), pod.Spec.Containers)
@@ -57,7 +57,7 @@ func (s *podSlimmer) transform(obj any) (any, error) {
 	return pod, nil
 }
 
-// slimPod keeps what an endpoint is made from.
+// slimPod keeps the fields that an endpoint is computed from.
 func slimPod(obj any) (any, error) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
@@ -78,17 +78,17 @@ func slimPod(obj any) (any, error) {
 	return slim, nil
 }
 
-// maxInterned bounds what is remembered for sharing; beyond it, remembering starts anew.
+// maxInterned bounds the values that an interner remembers; beyond it, the interner forgets all.
 const maxInterned = 4096
 
-// interner gives equal parts of cached objects the same memory: the Pods of one workload
-// differ in little but their names. Nobody changes a cached object.
+// interner lets equal parts of cached objects share memory: the Pods of one workload differ in
+// little but their names. Cached objects must not be modified.
 type interner[T any] struct {
 	mu    sync.Mutex
 	known map[string]T
 }
 
-// intern returns the value that was given for this text before, or this one.
+// intern returns the value that was first given for this text.
 func (s *interner[T]) intern(text string, value T) T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,11 +102,11 @@ func (s *interner[T]) intern(text string, value T) T {
 	return value
 }
 
-// internString returns one copy of a text that many objects have.
+// internString returns a shared copy of a text that many objects have.
 func internString(text string) string { return unique.Make(text).Value() }
 
-// slimService keeps what decides on the endpoints, and of a Service that is not ours
-// that it is not.
+// slimService keeps the fields that an endpoint is computed from. Of an unmanaged Service it keeps
+// only the metadata.
 func slimService(obj any) (any, error) {
 	svc, ok := obj.(*corev1.Service)
 	if !ok {

@@ -42,7 +42,7 @@ func TestCachedObjectsAreSlim(t *testing.T) {
 		in, want  any
 	}{
 		"Pod": {
-			reason: "what an endpoint is made from", transform: slimPod,
+			reason: "The Pod keeps the fields of an endpoint.", transform: slimPod,
 			in: &corev1.Pod{
 				ObjectMeta: full,
 				Spec: corev1.PodSpec{
@@ -59,10 +59,10 @@ func TestCachedObjectsAreSlim(t *testing.T) {
 				Status:     corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}}, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 			},
 		},
-		"Service": {reason: "what decides on the endpoints", transform: slimService, in: &corev1.Service{ObjectMeta: living, Spec: more}, want: &corev1.Service{ObjectMeta: ours, Spec: spec}},
-		"Foreign": {reason: "that it is not ours", transform: slimService, in: &corev1.Service{ObjectMeta: full, Spec: more}, want: &corev1.Service{ObjectMeta: bare}},
-		"NoPod":   {reason: "what is told of a deletion that was missed passes", transform: slimPod, in: "tombstone", want: "tombstone"},
-		"NoSvc":   {reason: "the same", transform: slimService, in: "tombstone", want: "tombstone"},
+		"Service": {reason: "The Service keeps the fields that decide about endpoints.", transform: slimService, in: &corev1.Service{ObjectMeta: living, Spec: more}, want: &corev1.Service{ObjectMeta: ours, Spec: spec}},
+		"Foreign": {reason: "An unmanaged Service keeps only its metadata.", transform: slimService, in: &corev1.Service{ObjectMeta: full, Spec: more}, want: &corev1.Service{ObjectMeta: bare}},
+		"NoPod":   {reason: "The tombstone of a missed deletion is not changed.", transform: slimPod, in: "tombstone", want: "tombstone"},
+		"NoSvc":   {reason: "The tombstone of a missed deletion is not changed.", transform: slimService, in: "tombstone", want: "tombstone"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -86,10 +86,10 @@ func TestPick(t *testing.T) {
 		selector map[string]string
 		want     string
 	}{
-		"One":     {reason: "the only one", selector: map[string]string{"app": "web"}, want: "app=web"},
-		"Longest": {reason: "it is seldom that of many", selector: map[string]string{"env": "x", "app": "payments"}, want: "app=payments"},
-		"Tie":     {reason: "the first by name", selector: map[string]string{"b": "c", "a": "c"}, want: "a=c"},
-		"Empty":   {reason: "no value", selector: map[string]string{"a": ""}, want: "a="},
+		"One":     {reason: "The selector has one label.", selector: map[string]string{"app": "web"}, want: "app=web"},
+		"Longest": {reason: "A long label is seldom shared by many Pods.", selector: map[string]string{"env": "x", "app": "payments"}, want: "app=payments"},
+		"Tie":     {reason: "Of equally long labels the first by name wins.", selector: map[string]string{"b": "c", "a": "c"}, want: "a=c"},
+		"Empty":   {reason: "A label may have no value.", selector: map[string]string{"a": ""}, want: "a="},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -117,35 +117,35 @@ func TestBucketHasOthers(t *testing.T) {
 		return v1.DanmEp{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.DanmEpSpec{Pod: pod}}
 	}
 	r := newTested(&server{eps: []v1.DanmEp{ep("1", "a"), ep("2", "b"), ep("3", "a")}}, nil, nil)
-	got, err := r.danmEpsOfPod(t.Context(), "ns", "a")
+	got, err := r.reader.danmEpsOfPod(t.Context(), "ns", "a")
 	if diff := cmp.Diff([]v1.DanmEp{ep("1", "a"), ep("3", "a")}, got); diff != "" || err != nil {
 		t.Errorf("DanmEps of a (-want +got), error %v:\n%s", err, diff)
 	}
 }
 
-// An Event comes once, again when something changes, and once more after it was good.
-func TestTold(t *testing.T) {
+// An Event is made once, again when the message changes, and again after the subject was in order.
+func TestEventsAreDeduplicated(t *testing.T) {
 	t.Parallel()
-	var told eventDeduplicator
+	var reporter eventReporter
 	key := client.ObjectKey{Namespace: "ns", Name: "a"}
 	for i, step := range []struct {
 		reason, subject, message string
-		news                     bool
+		want                     bool
 	}{
-		{"the first", "", "bad", true}, {"the same", "", "bad", false}, {"another subject", "net", "bad", true},
-		{"worse", "", "worse", true}, {"good is no Event", "", "", false}, {"bad again", "", "bad", true},
+		{"The first message is new.", "", "bad", true}, {"It is repeated.", "", "bad", false}, {"Another subject has it.", "net", "bad", true},
+		{"The message changes.", "", "worse", true}, {"No message makes no Event.", "", "", false}, {"The message is back.", "", "bad", true},
 	} {
-		if got := told.record(key, step.subject, step.message); got != step.news {
-			t.Errorf("step %d, %s: got %t, want %t", i, step.reason, got, step.news)
+		if got := reporter.isNew(key, step.subject, step.message); got != step.want {
+			t.Errorf("step %d, %s: got %t, want %t", i, step.reason, got, step.want)
 		}
 	}
-	told.forget(key)
-	if !told.record(key, "", "bad") {
-		t.Error("a Service that was made anew is told nothing")
+	reporter.forget(key)
+	if !reporter.isNew(key, "", "bad") {
+		t.Error("a Service that was created again gets no Event")
 	}
-	told.record(key, "net", "bad")
-	told.retainSubjects(key, "")
-	if told.record(key, "", "bad") || !told.record(key, "net", "bad") {
-		t.Error("a network that was taken off the Service and named again is told nothing")
+	reporter.isNew(key, "net", "bad")
+	reporter.retainSubjects(key, "")
+	if reporter.isNew(key, "", "bad") || !reporter.isNew(key, "net", "bad") {
+		t.Error("a network that was removed from the Service and added again gets no Event")
 	}
 }

@@ -17,19 +17,18 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// Config is what the watcher of Services needs to know. Registry and Events are
-// required.
+// Config configures the Reconciler. Registry and Events are required.
 type Config struct {
 	// Registry gets the metrics.
 	Registry prometheus.Registerer
-	// Events makes Events on Services.
-	Events Recorder
-	// Ranges are what the cluster itself uses, and no Service leads to; nil for nothing.
+	// Events gets Events about Services.
+	Events EventRecorder
+	// Ranges are the addresses that the cluster itself uses, which are not published; nil for none.
 	Ranges Ranges
-	// BatchPeriod is how long what happens to Pods is collected before their Services
-	// are looked at, so that a burst is one write; 20 ms when zero.
+	// BatchPeriod is how long events of Pods are collected before their Services are reconciled, so
+	// that a burst causes one write; 20 ms when zero.
 	BatchPeriod time.Duration
-	// Workers is how many Services are worked at a time; 8 when zero.
+	// Workers is how many Services are reconciled at a time; 8 when zero.
 	Workers int
 }
 
@@ -43,13 +42,13 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Recorder makes Events; a Kubernetes EventRecorder is one.
-type Recorder interface {
-	// Event reports on an object.
+// EventRecorder makes Events; record.EventRecorder of client-go implements it.
+type EventRecorder interface {
+	// Event makes an Event on an object.
 	Event(object runtime.Object, eventtype, reason, message string)
 }
 
-// Ranges follow what the cluster itself uses.
+// Ranges watches the addresses that the cluster itself uses.
 type Ranges interface {
 	// Get returns the ranges; the error says why they are not known yet.
 	Get() (*network.ClusterRanges, error)
@@ -60,37 +59,37 @@ type Ranges interface {
 const (
 	defaultBatchPeriod = 20 * time.Millisecond
 	defaultWorkers     = 8
-	// staleRetryDelay is when a Service is first looked at whose cached slices are older than
-	// the ones that are there; then twice as long each time, up to mostDelay.
+	// staleRetryDelay is when a Service is first reconciled again after its cached slices were
+	// older than the API server's. The delay doubles with each try, up to maxRetryDelay.
 	staleRetryDelay = 30 * time.Millisecond
-	// minRetryDelay and mostDelay are between tries of what fails.
+	// minRetryDelay and maxRetryDelay bound the delay between tries of a Service that fails.
 	minRetryDelay, maxRetryDelay = 50 * time.Millisecond, 30 * time.Second
-	// zoneBatchPeriod collects Nodes that change their zone: all Services are looked at.
+	// zoneBatchPeriod is how long changes of Nodes' zones are collected, because each makes all
+	// Services reconcile.
 	zoneBatchPeriod = time.Second
-	// withheldRecheckPeriod is when a Service is looked at again that has an address which another
+	// withheldRecheckPeriod is when a Service is reconciled again that has an address which another
 	// Pod has too, or one that allowedClusterSubnets permit.
 	withheldRecheckPeriod = time.Minute
 )
 
-// Add makes a manager run a Reconciler while it leads. The manager's client must read
-// from the API server, and its cache be made with Cached; DanmEps and Nodes (as
-// metadata, with the label of their zone) are cached by others.
+// Add makes a manager run a Reconciler while it leads. The manager's client must read from the API
+// server, and its cache must be configured with CacheByObject. Other packages cache DanmEps, and Nodes as
+// metadata with the label of their zone.
 func Add(ctx context.Context, m manager.Manager, cfg Config) error {
-	r := &Reconciler{
-		cfg: cfg.withDefaults(), cached: m.GetCache(), direct: m.GetClient(), metrics: newMetrics(cfg.Registry), deduplicator: &eventDeduplicator{},
-		networks: &networkCache{metadata: m.GetCache(), direct: m.GetClient()}, staleBackoff: newRateLimiter(staleRetryDelay), tenantSubnets: &tenantSubnetCache{direct: m.GetClient()},
-	}
+	cfg = cfg.withDefaults()
+	r := newReconciler(cfg, m.GetCache(), m.GetClient(), newMetrics(cfg.Registry))
 	if err := addIndexes(ctx, m.GetCache()); err != nil {
 		return err
 	}
 	c, err := controller.New("services", m, controller.Options{
-		Reconciler: r, MaxConcurrentReconciles: r.cfg.Workers,
+		Reconciler: r, MaxConcurrentReconciles: cfg.Workers,
 		RateLimiter: newRateLimiter(minRetryDelay),
 	})
 	if err != nil {
 		return fmt.Errorf("make controller of Services: %w", err)
 	}
-	for _, s := range r.watchSources(m.GetCache()) {
+	watches := &watchHandlers{cached: m.GetCache(), ranges: cfg.Ranges, batchPeriod: cfg.BatchPeriod}
+	for _, s := range watches.sources(m.GetCache()) {
 		if err := c.Watch(s); err != nil {
 			return fmt.Errorf("watch for Services: %w", err)
 		}
@@ -98,12 +97,12 @@ func Add(ctx context.Context, m manager.Manager, cfg Config) error {
 	return nil
 }
 
-// newRateLimiter tries the same request after a delay that doubles each time.
+// newRateLimiter delays retries of a request by first, and then twice as long each time.
 func newRateLimiter(first time.Duration) workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](first, maxRetryDelay)
 }
 
-// metrics are those of the leader.
+// metrics are the values of the leader.
 type metrics struct {
 	writes *prometheus.CounterVec
 	stale  prometheus.Counter
@@ -113,11 +112,11 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	m := &metrics{
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "patchbay_service_writes_total",
-			Help: "Writes of what Services on networks have, by resource and verb.",
+			Help: "Writes of EndpointSlices and Endpoints of Services on networks, by resource and verb.",
 		}, []string{"resource", "verb"}),
 		stale: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "patchbay_service_write_conflicts_total",
-			Help: "Writes that the API server refused since they were planned from an older version; they are planned again.",
+			Help: "Reconciliations that the API server rejected because they were planned from an old version. They are retried.",
 		}),
 	}
 	r.MustRegister(m.writes, m.stale)

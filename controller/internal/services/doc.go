@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package services makes the EndpointSlices in an API server what package svcwatcher
-// says that they should be.
+// Package services makes the EndpointSlices of Services in the API server equal what package
+// svcwatcher computes.
 //
-// It keeps nothing: each look at a Service starts from the caches and ends with the
-// writes that are missing. A write names the version that it was planned from, so a
-// cache that lags costs a second look and no endpoint.
+// It keeps no state: each reconciliation starts from the caches and ends with the missing writes. A
+// write names the version that it was planned from, so a stale cache costs a retry, and no
+// endpoint.
 package services

@@ -20,26 +20,26 @@ import (
 
 // Indexes of the caches.
 const (
-	// byLabel of Pods: each of their labels, as key=value.
+	// byLabel indexes Pods by each of their labels, as key=value.
 	byLabel = "label"
-	// byIP of Pods: their addresses in the cluster's own network; of EndpointSlices: the
-	// addresses in them.
+	// byIP indexes Pods by their addresses in the Pod network, and EndpointSlices by the addresses
+	// in them.
 	byIP = "ip"
-	// byPod of DanmEps: the bucket of their Pod's name.
+	// byPod indexes DanmEps by the bucket of their Pod's name.
 	byPod = "pod"
-	// bySelector of Services: one label of their selector, the one that pick
-	// returns; brokenSelector for one whose annotations nobody can read.
+	// bySelector indexes Services by the one label of their selector that indexedLabel returns, and
+	// those with unreadable annotations by invalidSelector.
 	bySelector = "selector"
-	// byNetwork of Services: their networks.
+	// byNetwork indexes Services by their networks.
 	byNetwork = "network"
-	// byService of EndpointSlices: the name of their Service.
+	// byService indexes EndpointSlices by the name of their Service.
 	byService = "service"
 )
 
-// invalidSelector is no label's text.
+// invalidSelector is not the text of any label.
 const invalidSelector = "!"
 
-// addIndexes makes the indexes and starts the caches, whether this replica leads or not.
+// addIndexes adds the indexes and starts the informers, whether this replica leads or not.
 func addIndexes(ctx context.Context, all cache.Cache) error {
 	for _, i := range []struct {
 		obj  client.Object
@@ -58,7 +58,7 @@ func addIndexes(ctx context.Context, all cache.Cache) error {
 			return fmt.Errorf("index %T by %s: %w", i.obj, i.name, err)
 		}
 	}
-	for obj := range Cached() {
+	for obj := range CacheByObject() {
 		if _, err := all.GetInformer(ctx, obj, cache.BlockUntilSynced(false)); err != nil {
 			return fmt.Errorf("watch %T: %w", obj, err)
 		}
@@ -66,7 +66,7 @@ func addIndexes(ctx context.Context, all cache.Cache) error {
 	return nil
 }
 
-// typedIndexer makes an index function of one for a kind.
+// typedIndexer returns an index function of a function for one kind.
 func typedIndexer[T client.Object](keys func(T) []string) func(client.Object) []string {
 	return func(o client.Object) []string {
 		if obj, ok := o.(T); ok {
@@ -76,7 +76,7 @@ func typedIndexer[T client.Object](keys func(T) []string) func(client.Object) []
 	}
 }
 
-// podIPs are a Pod's addresses in the cluster's own network.
+// podIPs returns a Pod's addresses in the Pod network.
 func podIPs(pod *corev1.Pod) []string {
 	var ips []string
 	for _, ip := range pod.Status.PodIPs {
@@ -116,9 +116,9 @@ func networkKeys(svc *corev1.Service) []string {
 	return names
 }
 
-// indexedLabel names the one label by which Pods and Services find each other in the caches:
-// the longest, as a name that says much is seldom that of many. Who has it is then
-// asked for the others.
+// indexedLabel returns the one label that connects Services and Pods in the indexes: the longest of
+// the selector, because a long value is seldom shared by many Pods. The other labels are then
+// compared for each Pod.
 func indexedLabel(selector map[string]string) string {
 	best := ""
 	for key, value := range selector {
@@ -139,11 +139,11 @@ func labelTexts(labels map[string]string) []string {
 	return texts
 }
 
-// podBuckets bounds the index of DanmEps by Pod: each entry of an index costs more memory
-// than a slim DanmEp, and nearly each Pod would have one.
+// podBuckets bounds the index of DanmEps by Pod. An index entry needs more memory than a stripped
+// DanmEp, and nearly every Pod would have one.
 const podBuckets = 4096
 
-// podBucket is where a name is among a few others.
+// podBucket returns the bucket of a name, which it shares with a few others.
 func podBucket(name string) string {
 	return strconv.FormatUint(uint64(crc32.ChecksumIEEE([]byte(name))%podBuckets), 36)
 }

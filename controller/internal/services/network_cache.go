@@ -14,8 +14,8 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// networkCache knows which networks exist, from their metadata, and reads one when its spec
-// changed: once, not for each Service.
+// networkCache finds networks by their metadata in the cache, and reads a network once for each
+// version of its spec.
 type networkCache struct {
 	metadata client.Reader
 	direct   client.Reader
@@ -27,11 +27,11 @@ type networkCache struct {
 // networkState is what a network is to a namespace.
 type networkState struct {
 	exists, allowed bool
-	// Model's Network is nil when the network does not exist, or is invalid.
+	// Network is nil when the network does not exist or is invalid.
 	kube.ParsedNetwork
 }
 
-// stateFor tells what a network is to a namespace.
+// stateFor returns the state of a network for a namespace.
 func (n *networkCache) stateFor(ctx context.Context, ref network.Ref, namespace string) (networkState, error) {
 	meta := kube.PartialMetadata(ref.Kind)
 	err := n.metadata.Get(ctx, kube.ObjectKey(ref), meta)
@@ -49,7 +49,7 @@ func (n *networkCache) stateFor(ctx context.Context, ref network.Ref, namespace 
 	return networkState{exists: true, allowed: m.Network == nil || m.Network.Allows(namespace), ParsedNetwork: m}, nil
 }
 
-// read returns a network of that version or a later one.
+// read returns a network at that version or a later one.
 func (n *networkCache) read(ctx context.Context, ref network.Ref, version kube.SpecVersion) (kube.ParsedNetwork, error) {
 	n.mu.Lock()
 	m, ok := n.known[ref]

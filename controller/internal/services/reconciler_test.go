@@ -22,7 +22,7 @@ import (
 	"github.com/patchbay-cni/patchbay/svcwatcher"
 )
 
-// server is a cache or an API server that gives the same answers to whatever is asked.
+// server is a fake cache or API server that gives the same answers to all requests.
 type server struct {
 	client.Client
 
@@ -60,15 +60,13 @@ func (s *server) Delete(_ context.Context, obj client.Object, _ ...client.Delete
 	return nil
 }
 
-// events counts.
+// events counts Events.
 type events int
 
 func (e *events) Event(runtime.Object, string, string, string) { *e++ }
 
-func newTested(cached, direct *server, said *events) *Reconciler {
-	return &Reconciler{
-		cfg: Config{Events: said}, cached: cached, direct: direct, metrics: newMetrics(prometheus.NewRegistry()), deduplicator: &eventDeduplicator{}, staleBackoff: newRateLimiter(staleRetryDelay),
-	}
+func newTested(cached, direct *server, recorded *events) *Reconciler {
+	return newReconciler(Config{Events: recorded}, cached, direct, newMetrics(prometheus.NewRegistry()))
 }
 
 var (
@@ -76,14 +74,14 @@ var (
 	errConflict = apierrors.NewConflict(corev1.Resource("services"), "web", nil)
 )
 
-// What stays stale is not asked for at full speed for ever.
+// The delay of a Service that stays stale grows.
 func TestStaleIsRetriedLessAndLess(t *testing.T) {
 	t.Parallel()
 	cached := &server{get: errConflict}
 	r := newTested(cached, nil, nil)
 	req := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "web"}}
 	var got []time.Duration
-	look := func() {
+	reconcileOnce := func() {
 		t.Helper()
 		result, err := r.Reconcile(t.Context(), req)
 		if err != nil {
@@ -92,25 +90,25 @@ func TestStaleIsRetriedLessAndLess(t *testing.T) {
 		got = append(got, result.RequeueAfter)
 	}
 	for range 3 {
-		look()
+		reconcileOnce()
 	}
 	cached.get = errGone // nothing to do, which is good
-	look()
+	reconcileOnce()
 	cached.get = errConflict
-	look()
+	reconcileOnce()
 	if diff := cmp.Diff([]time.Duration{staleRetryDelay, 2 * staleRetryDelay, 4 * staleRetryDelay, 0, staleRetryDelay}, got); diff != "" {
 		t.Errorf("delays (-want +got):\n%s", diff)
 	}
 	for range 20 {
-		look()
+		reconcileOnce()
 	}
 	if last := got[len(got)-1]; last != maxRetryDelay {
 		t.Errorf("a delay of %s at last, want %s", last, maxRetryDelay)
 	}
 }
 
-// A slice of ours that names no Service is deleted: a Service without a name cannot be
-// asked for.
+// A slice of ours that names no Service is deleted, although a Service without a name cannot be
+// read.
 func TestOrphanIsDeleted(t *testing.T) {
 	t.Parallel()
 	slice := discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web-1"}}
@@ -124,7 +122,7 @@ func TestOrphanIsDeleted(t *testing.T) {
 	}
 }
 
-// The owner hears of a slice that lost its label.
+// A slice that lost its label queues its owner.
 func TestServiceOf(t *testing.T) {
 	t.Parallel()
 	svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "u"}}
@@ -134,10 +132,10 @@ func TestServiceOf(t *testing.T) {
 		owners        []metav1.OwnerReference
 		want          []string
 	}{
-		"Usual":   {reason: "once", label: "web", owners: []metav1.OwnerReference{owner}, want: []string{"ns/web"}},
-		"Moved":   {reason: "who has it now and who misses it", label: "db", owners: []metav1.OwnerReference{owner}, want: []string{"ns/db", "ns/web"}},
-		"Removed": {reason: "nobody's is deleted", owners: []metav1.OwnerReference{owner}, want: []string{"ns/", "ns/web"}},
-		"Orphan":  {reason: "no owner", label: "web", want: []string{"ns/web"}},
+		"Usual":   {reason: "The label names the owner.", label: "web", owners: []metav1.OwnerReference{owner}, want: []string{"ns/web"}},
+		"Moved":   {reason: "Both the Service in the label and the owner are queued.", label: "db", owners: []metav1.OwnerReference{owner}, want: []string{"ns/db", "ns/web"}},
+		"Removed": {reason: "A slice without the label is deleted.", owners: []metav1.OwnerReference{owner}, want: []string{"ns/", "ns/web"}},
+		"Orphan":  {reason: "The slice has no owner.", label: "web", want: []string{"ns/web"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -157,7 +155,7 @@ func TestServiceOf(t *testing.T) {
 	}
 }
 
-// Endpoints that exist are only others' if they are.
+// Endpoints that exist are another owner's only if they have no label of ours.
 func TestEndpointsThatExist(t *testing.T) {
 	t.Parallel()
 	exists := apierrors.NewAlreadyExists(corev1.Resource("endpoints"), "web")
@@ -167,24 +165,24 @@ func TestEndpointsThatExist(t *testing.T) {
 		events events
 		check  func(error) bool
 	}{
-		"Ours":   {reason: "the cache will show them", direct: &server{create: exists, labels: map[string]string{discoveryv1.LabelManagedBy: svcwatcher.ManagedBy}}, check: apierrors.IsConflict},
-		"Others": {reason: "they stay", direct: &server{create: exists}, events: 1, check: apierrors.IsAlreadyExists},
-		"Gone":   {reason: "made at the next look", direct: &server{create: exists, get: errGone}, check: apierrors.IsNotFound},
+		"Ours":   {reason: "The cache was behind.", direct: &server{create: exists, labels: map[string]string{discoveryv1.LabelManagedBy: svcwatcher.ManagedBy}}, check: apierrors.IsConflict},
+		"Others": {reason: "Endpoints of another owner stay.", direct: &server{create: exists}, events: 1, check: apierrors.IsAlreadyExists},
+		"Gone":   {reason: "They were deleted meanwhile, and are created by the next try.", direct: &server{create: exists, get: errGone}, check: apierrors.IsNotFound},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var said events
-			r := newTested(nil, tc.direct, &said)
+			var recorded events
+			r := newTested(nil, tc.direct, &recorded)
 			svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web"}}
-			if err := r.createLegacyEndpoints(t.Context(), svc, svcwatcher.LegacyEndpoints(svc, nil)); !tc.check(err) || said != tc.events {
-				t.Errorf("%s: %d Events, error %v", tc.reason, said, err)
+			if err := r.createLegacyEndpoints(t.Context(), svc, svcwatcher.LegacyEndpoints(svc, nil)); !tc.check(err) || recorded != tc.events {
+				t.Errorf("%s: %d Events, error %v", tc.reason, recorded, err)
 			}
 		})
 	}
 }
 
-// stored is a cache with one Service and nothing else.
+// stored is a fake cache with one Service and nothing else.
 type stored struct {
 	server
 
@@ -200,29 +198,29 @@ func (s *stored) Get(_ context.Context, _ client.ObjectKey, obj client.Object, _
 	return nil
 }
 
-// What was refused before a good write is said again after it; so is what is wrong with
-// a network that the Service did not name meanwhile.
-func TestGoodWriteEndsARefusal(t *testing.T) {
+// A rejected write is reported again after a successful one, and so is a network that the Service
+// did not name in between.
+func TestSuccessfulWriteEndsARejection(t *testing.T) {
 	t.Parallel()
 	svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: "web", Annotations: map[string]string{"danm.io/selector": `{"app":"a"}`, "danm.io/network": "net"},
 	}, Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}}
-	var said events
+	var recorded events
 	cached := &stored{svc: svc}
-	r := newTested(nil, nil, &said)
-	r.cached, r.networks = cached, &networkCache{metadata: cached}
+	r := newTested(nil, nil, &recorded)
+	r.reader.cached, r.reader.networks = cached, &networkCache{metadata: cached}
 	key := client.ObjectKeyFromObject(svc)
-	r.recordWarning(svc, subjectWrite, svcwatcher.ReasonEndpointsNotWritten, "refused")
-	r.recordWarning(svc, "net of former days", svcwatcher.ReasonNetworkNotFound, "missing")
+	r.reporter.warn(svc, subjectWrite, svcwatcher.ReasonEndpointsNotWritten, "rejected")
+	r.reporter.warn(svc, "earlier network", svcwatcher.ReasonNetworkNotFound, "missing")
 	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
 		t.Fatal(err)
 	}
-	if said != 3 {
-		t.Errorf("%d Events, want those two and one of the network that does not exist", said)
+	if recorded != 3 {
+		t.Errorf("%d Events, want those two and one of the network that does not exist", recorded)
 	}
-	r.recordWarning(svc, subjectWrite, svcwatcher.ReasonEndpointsNotWritten, "refused")
-	r.recordWarning(svc, "net of former days", svcwatcher.ReasonNetworkNotFound, "missing")
-	if said != 5 {
-		t.Errorf("%d Events, want both said anew", said)
+	r.reporter.warn(svc, subjectWrite, svcwatcher.ReasonEndpointsNotWritten, "rejected")
+	r.reporter.warn(svc, "earlier network", svcwatcher.ReasonNetworkNotFound, "missing")
+	if recorded != 5 {
+		t.Errorf("%d Events, want both reported again", recorded)
 	}
 }

@@ -19,12 +19,12 @@ import (
 	"github.com/patchbay-cni/patchbay/svcwatcher"
 )
 
-// tenantSubnetTTL is how long TenantConfigs that were read count: their status is large, and
-// few Services have addresses in the subnets of nodes.
+// tenantSubnetTTL is how long TenantConfigs are used again: their status is large, and few Services
+// have addresses in the subnets of nodes.
 const tenantSubnetTTL = 30 * time.Second
 
-// tenantSubnetCache are the allowedClusterSubnets of TenantConfigs for a namespace. It asks the API server
-// only for Services that have an address for which this matters.
+// tenantSubnetCache reads allowedClusterSubnets of TenantConfigs, but only for Services with an address
+// for which they matter.
 type tenantSubnetCache struct {
 	direct client.Reader
 
@@ -38,7 +38,7 @@ func (s *tenantSubnetCache) permittedFor(ctx context.Context, source *svcwatcher
 	if !source.NeedsPermittedSubnets() {
 		return nil, nil
 	}
-	all, err := s.tenancies(ctx)
+	all, err := s.tenantConfigs(ctx)
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}
@@ -55,16 +55,16 @@ func (s *tenantSubnetCache) permittedFor(ctx context.Context, source *svcwatcher
 	return found, nil
 }
 
-// tenancies are the TenantConfigs with allowedClusterSubnets. One that is not valid counts for
-// nothing, as in admission.
-func (s *tenantSubnetCache) tenancies(ctx context.Context) ([]*network.TenantConfig, error) {
+// tenantConfigs returns the TenantConfigs with allowedClusterSubnets. An invalid one permits nothing, as
+// in admission.
+func (s *tenantSubnetCache) tenantConfigs(ctx context.Context) ([]*network.TenantConfig, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.read.IsZero() && time.Since(s.read) < tenantSubnetTTL {
 		return s.known, nil
 	}
 	var list v1.TenantConfigList
-	// The watch cache will do: it is as fresh as any informer.
+	// The API server's watch cache is as fresh as any informer.
 	if err := s.direct.List(ctx, &list, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}); err != nil {
 		return nil, fmt.Errorf("list TenantConfigs: %w", err)
 	}

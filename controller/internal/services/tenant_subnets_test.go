@@ -18,7 +18,7 @@ import (
 	"github.com/patchbay-cni/patchbay/svcwatcher"
 )
 
-// tenancy is an API server with two TenantConfigs and a namespace.
+// tenancy is a fake API server with two TenantConfigs and a namespace.
 type tenancy struct {
 	client.Reader
 
@@ -47,7 +47,7 @@ func (a *tenancy) List(_ context.Context, list client.ObjectList, _ ...client.Li
 	return nil
 }
 
-// Only a tenant's address in the nodes' subnets costs requests, and TenantConfigs for other
+// Only a tenant's address in the nodes' subnets costs requests, and TenantConfigs of other
 // namespaces permit nothing.
 func TestPermissions(t *testing.T) {
 	t.Parallel()
@@ -56,9 +56,9 @@ func TestPermissions(t *testing.T) {
 		want                  []netip.Prefix
 		requests              int
 	}{
-		"LAN":     {"in a subnet of nodes", v1.KindTenantNetwork, "10.1.0.9/24", []netip.Prefix{netip.MustParsePrefix("10.1.0.0/25")}, 2},
-		"Cluster": {"a netadmin's network needs no permission", v1.KindClusterNetwork, "10.1.0.9/24", nil, 0},
-		"Apart":   {"nothing to permit", v1.KindTenantNetwork, "10.7.0.9/24", nil, 0},
+		"LAN":     {"The address is in a subnet of nodes.", v1.KindTenantNetwork, "10.1.0.9/24", []netip.Prefix{netip.MustParsePrefix("10.1.0.0/25")}, 2},
+		"Cluster": {"An administrator's network needs no permission.", v1.KindClusterNetwork, "10.1.0.9/24", nil, 0},
+		"Apart":   {"The address is in no subnet of nodes.", v1.KindTenantNetwork, "10.7.0.9/24", nil, 0},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -5,6 +5,7 @@ package services
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -23,29 +24,37 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/kube"
 )
 
-// watchSources are all that the endpoints of a Service depend on.
-func (r *Reconciler) watchSources(all cache.Cache) []source.Source {
+// watchHandlers queue the Services whose endpoints an event may change.
+type watchHandlers struct {
+	cached client.Reader
+	ranges Ranges // or nil
+	// batchPeriod is Config.BatchPeriod.
+	batchPeriod time.Duration
+}
+
+// sources returns sources of all events that the endpoints of a Service depend on.
+func (w *watchHandlers) sources(all cache.Cache) []source.Source {
 	sources := []source.Source{
 		source.Kind(all, &corev1.Service{}, &handler.TypedEnqueueRequestForObject[*corev1.Service]{}),
 		source.Kind(all, &discoveryv1.EndpointSlice{}, handler.TypedEnqueueRequestsFromMapFunc(serviceOf)),
 		source.Kind(all, &corev1.Endpoints{}, &handler.TypedEnqueueRequestForObject[*corev1.Endpoints]{}),
-		source.Kind(all, &corev1.Pod{}, changeHandler(r.onPod)),
-		source.Kind(all, &v1.DanmEp{}, changeHandler(r.onDanmEp)),
-		source.Kind(all, nodeMetadata(), changeHandler(r.onNode)),
+		source.Kind(all, &corev1.Pod{}, changeHandler(w.onPod)),
+		source.Kind(all, &v1.DanmEp{}, changeHandler(w.onDanmEp)),
+		source.Kind(all, nodeMetadata(), changeHandler(w.onNode)),
 	}
 	for _, kind := range kube.NetworkKinds() {
 		sources = append(sources, source.Kind(all, kube.PartialMetadata(kind), changeHandler(func(ctx context.Context, before, after *metav1.PartialObjectMetadata, q queue) {
-			r.onNetwork(ctx, kind, before, after, q)
+			w.onNetwork(ctx, kind, before, after, q)
 		})))
 	}
-	if r.cfg.Ranges != nil {
-		sources = append(sources, source.Func(r.onRanges))
+	if w.ranges != nil {
+		sources = append(sources, source.Func(w.onRanges))
 	}
 	return sources
 }
 
-// changeHandler calls on for each change: before is nil for what came, after for what went.
-// What was there at the start is no change, as all Services are looked at then.
+// changeHandler calls on for each change: before is nil for a new object, after for a deleted one.
+// Objects of the first list are no changes, because all Services are reconciled then.
 func changeHandler[T client.Object](on func(ctx context.Context, before, after T, q queue)) handler.TypedEventHandler[T, reconcile.Request] {
 	var none T
 	return handler.TypedFuncs[T, reconcile.Request]{
@@ -61,8 +70,8 @@ func changeHandler[T client.Object](on func(ctx context.Context, before, after T
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// onPod queues the Services that picked the Pod before or pick it now.
-func (r *Reconciler) onPod(ctx context.Context, before, after *corev1.Pod, q queue) {
+// onPod queues the Services that selected the Pod before, or select it now.
+func (w *watchHandlers) onPod(ctx context.Context, before, after *corev1.Pod, q queue) {
 	if before != nil && after != nil && equalPods(before, after) {
 		return
 	}
@@ -79,38 +88,38 @@ func (r *Reconciler) onPod(ctx context.Context, before, after *corev1.Pod, q que
 	}
 	labels[invalidSelector] = true
 	if after != nil && (before == nil || !slices.Equal(podIPs(before), podIPs(after))) {
-		r.enqueueServicesByPodIP(ctx, after, q)
+		w.enqueueServicesByPodIP(ctx, after, q)
 	}
 	for text := range labels {
-		r.enqueueServices(ctx, q, client.InNamespace(namespace), client.MatchingFields{bySelector: text})
+		w.enqueueServices(ctx, q, client.InNamespace(namespace), client.MatchingFields{bySelector: text})
 	}
 }
 
-// equalPods compares what is cached, but for the version.
+// equalPods compares cached Pods, apart from their versions.
 func equalPods(before, after *corev1.Pod) bool {
 	b, a := *before, *after
 	b.ResourceVersion, a.ResourceVersion = "", ""
 	return equality.Semantic.DeepEqual(b, a)
 }
 
-// enqueueServicesByPodIP queues the Services of any namespace that lead to an address which a Pod
-// has got.
-func (r *Reconciler) enqueueServicesByPodIP(ctx context.Context, pod *corev1.Pod, q queue) {
+// enqueueServicesByPodIP queues the Services of any namespace with an endpoint address that a Pod
+// now has.
+func (w *watchHandlers) enqueueServicesByPodIP(ctx context.Context, pod *corev1.Pod, q queue) {
 	for _, ip := range podIPs(pod) {
 		var list discoveryv1.EndpointSliceList
-		if err := r.cached.List(ctx, &list, client.MatchingFields{byIP: ip}, client.UnsafeDisableDeepCopy); err != nil {
+		if err := w.cached.List(ctx, &list, client.MatchingFields{byIP: ip}, client.UnsafeDisableDeepCopy); err != nil {
 			logr.FromContextOrDiscard(ctx).Error(err, "Failed to list cached EndpointSlices")
 		}
 		for i := range list.Items {
 			for _, req := range serviceOf(ctx, &list.Items[i]) {
-				q.AddAfter(req, r.cfg.BatchPeriod)
+				q.AddAfter(req, w.batchPeriod)
 			}
 		}
 	}
 }
 
-// serviceOf names the Service of a slice, and the one that owns it if somebody changed
-// the label: it misses the slice.
+// serviceOf returns the Service that a slice's label names, and its owner if that is another one
+// because someone changed the label.
 func serviceOf(_ context.Context, slice *discoveryv1.EndpointSlice) []reconcile.Request {
 	key := client.ObjectKey{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]}
 	all := []reconcile.Request{{NamespacedName: key}}
@@ -121,9 +130,9 @@ func serviceOf(_ context.Context, slice *discoveryv1.EndpointSlice) []reconcile.
 	return all
 }
 
-// onDanmEp queues the Services of the Pod, which may not be in the cache yet: it will
-// be a change then.
-func (r *Reconciler) onDanmEp(ctx context.Context, before, after *v1.DanmEp, q queue) {
+// onDanmEp queues the Services of a DanmEp's Pod. A Pod that is not in the cache yet queues them
+// when it arrives.
+func (w *watchHandlers) onDanmEp(ctx context.Context, before, after *v1.DanmEp, q queue) {
 	ep := after
 	if ep == nil {
 		ep = before
@@ -132,14 +141,14 @@ func (r *Reconciler) onDanmEp(ctx context.Context, before, after *v1.DanmEp, q q
 		return
 	}
 	pod := &corev1.Pod{}
-	if err := r.cached.Get(ctx, client.ObjectKey{Namespace: ep.Namespace, Name: ep.Spec.Pod}, pod, client.UnsafeDisableDeepCopy); err == nil {
-		r.onPod(ctx, nil, pod, q)
+	if err := w.cached.Get(ctx, client.ObjectKey{Namespace: ep.Namespace, Name: ep.Spec.Pod}, pod, client.UnsafeDisableDeepCopy); err == nil {
+		w.onPod(ctx, nil, pod, q)
 	}
 }
 
-// onNetwork queues the Services of a network that came, went, or has another spec.
-// Addresses that are claimed change its metadata all the time.
-func (r *Reconciler) onNetwork(ctx context.Context, kind string, before, after *metav1.PartialObjectMetadata, q queue) {
+// onNetwork queues the Services of a network that was created, deleted, or whose spec changed.
+// Claims change only its status.
+func (w *watchHandlers) onNetwork(ctx context.Context, kind string, before, after *metav1.PartialObjectMetadata, q queue) {
 	if before != nil && after != nil && kube.SpecVersionOf(before) == kube.SpecVersionOf(after) {
 		return
 	}
@@ -147,11 +156,11 @@ func (r *Reconciler) onNetwork(ctx context.Context, kind string, before, after *
 	if obj == nil {
 		obj = before
 	}
-	r.enqueueServices(ctx, q, client.MatchingFields{byNetwork: kube.NetworkRefOf(kind, obj).String()})
+	w.enqueueServices(ctx, q, client.MatchingFields{byNetwork: kube.NetworkRefOf(kind, obj).String()})
 }
 
-// onNode queues all Services when a Node has another zone.
-func (r *Reconciler) onNode(ctx context.Context, before, after *metav1.PartialObjectMetadata, q queue) {
+// onNode queues all Services when the zone of a Node changes.
+func (w *watchHandlers) onNode(ctx context.Context, before, after *metav1.PartialObjectMetadata, q queue) {
 	zone := func(node *metav1.PartialObjectMetadata) string {
 		if node == nil {
 			return ""
@@ -159,45 +168,45 @@ func (r *Reconciler) onNode(ctx context.Context, before, after *metav1.PartialOb
 		return node.Labels[corev1.LabelTopologyZone]
 	}
 	if after == nil || zone(before) == zone(after) {
-		return // what is said of a Node that went is said of its Pods, too
+		return // the Pods of a deleted Node have events of their own
 	}
-	for _, key := range r.listServices(ctx) {
+	for _, key := range w.listServices(ctx) {
 		q.AddAfter(reconcile.Request{NamespacedName: key}, zoneBatchPeriod)
 	}
 }
 
-// nodeMetadata is an empty Node as metadata.
+// nodeMetadata returns an empty Node as metadata.
 func nodeMetadata() *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}}
 }
 
-// onRanges queues all Services whenever the cluster uses other ranges.
-func (r *Reconciler) onRanges(ctx context.Context, q queue) error {
+// onRanges queues all Services whenever the cluster's ranges change.
+func (w *watchHandlers) onRanges(ctx context.Context, q queue) error {
 	go func() {
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case <-r.cfg.Ranges.Changed():
-				r.enqueueServices(ctx, q)
+			case <-w.ranges.Changed():
+				w.enqueueServices(ctx, q)
 			}
 		}
 	}()
 	return nil
 }
 
-func (r *Reconciler) enqueueServices(ctx context.Context, q queue, opts ...client.ListOption) {
-	for _, key := range r.listServices(ctx, opts...) {
-		q.AddAfter(reconcile.Request{NamespacedName: key}, r.cfg.BatchPeriod)
+func (w *watchHandlers) enqueueServices(ctx context.Context, q queue, opts ...client.ListOption) {
+	for _, key := range w.listServices(ctx, opts...) {
+		q.AddAfter(reconcile.Request{NamespacedName: key}, w.batchPeriod)
 	}
 }
 
 // listServices returns the cached Services that the options select.
-func (r *Reconciler) listServices(ctx context.Context, opts ...client.ListOption) []client.ObjectKey {
+func (w *watchHandlers) listServices(ctx context.Context, opts ...client.ListOption) []client.ObjectKey {
 	var list corev1.ServiceList
-	if err := r.cached.List(ctx, &list, append(opts, client.UnsafeDisableDeepCopy)...); err != nil {
-		// The caches have synced before any change comes, so this is a mistake of ours.
-		logr.FromContextOrDiscard(ctx).Error(err, "List cached Services")
+	if err := w.cached.List(ctx, &list, append(opts, client.UnsafeDisableDeepCopy)...); err != nil {
+		// The caches are filled before the first event, so this is a bug.
+		logr.FromContextOrDiscard(ctx).Error(err, "Failed to list cached Services")
 	}
 	keys := make([]client.ObjectKey, len(list.Items))
 	for i := range list.Items {

@@ -16,9 +16,9 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// More routes than a network may have are refused within the time of a request, 34 s.
-// With an owner for each of them in server-side apply, which it tracks before it counts
-// them, the API server takes longer.
+// More routes than a network may have are rejected within the time of a request, 34 s. When each
+// has an owner in server-side apply, the API server takes longer, because it tracks owners before
+// it counts the routes.
 func TestManyRoutesAreRefused(t *testing.T) {
 	const many = 100_000
 	env := start(t)

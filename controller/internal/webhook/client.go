@@ -17,8 +17,8 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
-// newClient reads from the API server: an answer from an old cache would refuse what
-// is right or let in what is wrong.
+// newClient returns a client without a cache: from an old cache, admission would reject valid
+// objects and admit invalid ones.
 func newClient(cfg *rest.Config) (client.Client, error) {
 	scheme, err := newScheme()
 	if err != nil {
@@ -31,7 +31,7 @@ func newClient(cfg *rest.Config) (client.Client, error) {
 	return c, nil
 }
 
-// newScheme has the kinds that admission reads or writes.
+// newScheme returns the kinds that admission reads or writes.
 func newScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -44,7 +44,7 @@ func newScheme() (*runtime.Scheme, error) {
 	return s, nil
 }
 
-// newMapper maps those kinds to resources without asking the API server.
+// newMapper maps those kinds to resources without discovery at the API server.
 func newMapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	core, ours, admission := corev1.SchemeGroupVersion, v1.SchemeGroupVersion(), admissionv1.SchemeGroupVersion
@@ -60,11 +60,11 @@ func newMapper() meta.RESTMapper {
 	return m
 }
 
-// pageSize is how many objects are in memory at a time; all pages are of one snapshot.
+// pageSize is the size of a list's pages. All pages are of one consistent snapshot.
 const pageSize = 500
 
-// eachListItem lists consistently, page by page, and calls f for each object. Each page
-// needs a list of its own: decoding into a used one can leave fields of before.
+// eachListItem lists consistently, page by page, and calls f for each object. Each page is decoded
+// into a new list, because decoding into a used one can leave old fields.
 func eachListItem(ctx context.Context, c client.Reader, fresh func() client.ObjectList, f func(client.Object), opts ...client.ListOption) error {
 	lo := client.ListOptions{Limit: pageSize}
 	lo.ApplyOptions(opts)
@@ -90,7 +90,8 @@ func eachListItem(ctx context.Context, c client.Reader, fresh func() client.Obje
 	}
 }
 
-// namespaceLabels reads a namespace's labels now: they decide which TenantConfigs apply.
+// namespaceLabels reads a namespace's labels, which decide which TenantConfigs apply, from the API
+// server.
 func namespaceLabels(ctx context.Context, from client.Reader, namespace string) (map[string]string, error) {
 	var ns corev1.Namespace
 	if err := from.Get(ctx, client.ObjectKey{Name: namespace}, &ns); err != nil {

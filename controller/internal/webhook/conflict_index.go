@@ -9,27 +9,27 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// conflictIndex finds the networks that could be in each other's way, without a look at all
-// of them: by where they are, by the name of their link, and by their device. A
-// tenant's own wish is in nobody's way, and not in here.
+// conflictIndex finds the networks that could conflict with a network, without a scan of all
+// networks: by their slot, by the name of their link, and by their device. It leaves out
+// TenantNetworks without a valid assignment, which conflict with none.
 type conflictIndex struct {
-	places  map[network.TenantSlot]networkSet
+	slots   map[network.TenantSlot]networkSet
 	links   map[string]networkSet
 	devices map[string]networkSet
 }
 
-// networkSet of networks; two readings of one network are two members.
+// networkSet is a set of networks. Two parsed versions of one network are two members.
 type networkSet map[*network.Network]struct{}
 
 func newConflictIndex() *conflictIndex {
-	return &conflictIndex{places: map[network.TenantSlot]networkSet{}, links: map[string]networkSet{}, devices: map[string]networkSet{}}
+	return &conflictIndex{slots: map[network.TenantSlot]networkSet{}, links: map[string]networkSet{}, devices: map[string]networkSet{}}
 }
 
 func (x *conflictIndex) add(n *network.Network) {
 	if !canConflict(n) {
 		return
 	}
-	addToSet(x.places, placeOf(n), n)
+	addToSet(x.slots, slotOf(n), n)
 	if link := createdLinkName(n); link != "" {
 		addToSet(x.links, link, n)
 	}
@@ -49,7 +49,7 @@ func (x *conflictIndex) remove(n *network.Network) {
 	if !canConflict(n) {
 		return
 	}
-	removeFromSet(x.places, placeOf(n), n)
+	removeFromSet(x.slots, slotOf(n), n)
 	removeFromSet(x.links, createdLinkName(n), n)
 	removeFromSet(x.devices, n.Device, n)
 }
@@ -61,35 +61,36 @@ func removeFromSet[K comparable](sets map[K]networkSet, key K, n *network.Networ
 	}
 }
 
-// canConflict reports whether a network can be in the way of another.
+// canConflict reports whether a network can conflict with another one.
 func canConflict(n *network.Network) bool {
-	return n != nil && n.Device+n.DevicePool != "" && n.CheckAssignment() == nil
+	return n != nil && n.Device+n.DevicePool != "" && network.CheckAssignment(n) == nil
 }
 
-// findConflict says which other network is in the way. Who is changed counts as the
-// youngest: by a change of its own, an older network would break a younger one. But
-// two that are in conflict already stay what they are by age.
+// findConflict returns an error if n conflicts with another network. A network that changes counts
+// as the youngest, since its change must not break a younger network. But two networks that are in
+// conflict already keep their order by age.
 func (x *conflictIndex) findConflict(before, n *network.Network) error {
-	rivals := x.contenders(n)
-	err := network.CheckConflict(withoutCreationTime(n), rivals)
+	contenders := x.contenders(n)
+	err := network.CheckConflict(withoutCreationTime(n), contenders)
 	if err == nil || before == nil {
 		return err
 	}
 	if network.CheckConflict(withoutCreationTime(before), x.contenders(before)) != nil {
-		return network.CheckConflict(n, rivals)
+		return network.CheckConflict(n, contenders)
 	}
 	return err
 }
 
-// withoutCreationTime returns n as if it had not been created yet.
+// withoutCreationTime returns n as the youngest network.
 func withoutCreationTime(n *network.Network) *network.Network {
 	young := *n
 	young.Created = time.Time{}
 	return &young
 }
 
-// contenders are the networks that n could be in conflict with, but for n itself. Those
-// on the same NIC are only there for a name: each network has its NIC's.
+// contenders returns the networks that n could conflict with, without n itself. It looks up the
+// names of links and devices only in each other: networks on one NIC share the NIC's name without a
+// conflict.
 func (x *conflictIndex) contenders(n *network.Network) []*network.Network {
 	found := networkSet{}
 	collect := func(s networkSet) {
@@ -99,7 +100,7 @@ func (x *conflictIndex) contenders(n *network.Network) []*network.Network {
 			}
 		}
 	}
-	collect(x.places[placeOf(n)])
+	collect(x.slots[slotOf(n)])
 	collect(x.links[n.Device])
 	if link := createdLinkName(n); link != "" {
 		collect(x.links[link])
@@ -112,12 +113,12 @@ func (x *conflictIndex) contenders(n *network.Network) []*network.Network {
 	return list
 }
 
-// isTaken reports whether a network is at the place, or has the name.
-func (x *conflictIndex) isTaken(p network.TenantSlot, name string) bool {
-	return len(x.places[p]) > 0 || name != "" && len(x.links[name])+len(x.devices[name]) > 0
+// isTaken reports whether a network has the slot, or the name as its link or device.
+func (x *conflictIndex) isTaken(slot network.TenantSlot, name string) bool {
+	return len(x.slots[slot]) > 0 || name != "" && len(x.links[name])+len(x.devices[name]) > 0
 }
 
-// createdLinkName is the name that the network would give a link of ours; "" when it uses a
+// createdLinkName returns the name of the link that nodes create for the network; "" when it uses a
 // NIC itself, or a virtual function.
 func createdLinkName(n *network.Network) string {
 	if n.Device == "" || n.Type == v1.TypeSRIOV || n.VLAN == 0 && n.VXLAN == 0 {
@@ -126,8 +127,9 @@ func createdLinkName(n *network.Network) string {
 	return n.LinkName()
 }
 
-// placeOf is where a network is. A VXLAN is one on the whole node, whatever its NIC.
-func placeOf(n *network.Network) network.TenantSlot {
+// slotOf returns the VLAN, VXLAN or NIC of a network. A VXLAN is unique on a node, so its slot has
+// no device.
+func slotOf(n *network.Network) network.TenantSlot {
 	device := n.Device + n.DevicePool // one of them is empty
 	switch {
 	case n.VXLAN != 0:

@@ -11,8 +11,6 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
@@ -20,35 +18,35 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// How often the referee looks: soon after a change, and again after a failure.
+// The reporter runs soon after a change, and again after a failure.
 const (
 	conflictReportInterval      = time.Second
 	conflictReportRetryInterval = 10 * time.Second
 )
 
-// conflictReporter says on networks which older one is in their way, in one replica at a time.
-// Few are let in like that: those that were created at the same moment through two
-// replicas, while admission was away, or before it was there. The node daemons judge
-// by the same function, so they refuse the same ones, with the same words.
+// conflictReporter maintains the condition Conflict of networks that conflict with an older one, in
+// one replica at a time. Few such networks exist: those created at the same moment through two
+// replicas, and those created while admission was not running. The node daemons detect conflicts
+// with the same function, so they reject the same networks with the same message.
 type conflictReporter struct {
 	client client.Client
 	index  *networkIndex
 	log    logr.Logger
-	// reported is what the networks' conditions say.
+	// reported are the messages of the networks' conditions; nil until they were read.
 	reported map[network.Ref]string
 }
 
-// NeedLeaderElection says that one replica writes conditions.
+// NeedLeaderElection implements manager.LeaderElectionRunnable: one replica writes conditions.
 func (r *conflictReporter) NeedLeaderElection() bool { return true }
 
-// Start judges until ctx ends.
+// Start maintains the conditions until ctx ends.
 func (r *conflictReporter) Start(ctx context.Context) error {
 	wait := conflictReportInterval
 	for sleep(ctx, wait) {
 		wait = conflictReportRetryInterval
 		switch err := r.updateConditions(ctx); {
 		case err != nil && ctx.Err() == nil:
-			r.log.Error(err, "Say which networks are in each other's way")
+			r.log.Error(err, "Failed to update Conflict conditions")
 			continue
 		case err == nil:
 			wait = conflictReportInterval
@@ -61,7 +59,7 @@ func (r *conflictReporter) Start(ctx context.Context) error {
 	return nil
 }
 
-// sleep waits, and reports whether ctx goes on.
+// sleep waits, and reports false when ctx ended.
 func sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -71,10 +69,10 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// updateConditions brings the conditions up to what the networks are now.
+// updateConditions writes the conditions that differ from the present conflicts.
 func (r *conflictReporter) updateConditions(ctx context.Context) error {
-	if ready := r.index.checkSynced() == nil; !ready {
-		return nil // it moves when it is
+	if r.index.checkSynced() != nil {
+		return nil // markSynced makes it run again
 	}
 	if r.reported == nil {
 		if err := r.readConditions(ctx); err != nil {
@@ -96,28 +94,28 @@ func (r *conflictReporter) updateConditions(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// readConditions reads what a former leader has told.
+// readConditions reads the conditions that an earlier leader wrote.
 func (r *conflictReporter) readConditions(ctx context.Context) error {
-	told := map[network.Ref]string{}
+	reported := map[network.Ref]string{}
 	for _, kind := range kube.NetworkKinds() {
 		fresh := func() client.ObjectList {
-			list, _ := kube.NewNetworkList(kind) // it is one of objects.Kinds
+			list, _ := kube.NewNetworkList(kind) // kind is one of kube.NetworkKinds
 			return list
 		}
 		err := eachListItem(ctx, r.client, fresh, func(obj client.Object) {
 			if c := meta.FindStatusCondition(kube.NetworkStatusOf(obj).Conditions, v1.ConditionConflict); c != nil {
-				told[kube.NetworkRefOf(kind, obj)] = c.Message
+				reported[kube.NetworkRefOf(kind, obj)] = c.Message
 			}
 		})
 		if err != nil {
 			return fmt.Errorf("list conditions of kind %s: %w", kind, err)
 		}
 	}
-	r.reported = told
+	r.reported = reported
 	return nil
 }
 
-// updateCondition writes the condition of one network, or takes it off.
+// updateCondition writes the condition of one network, or removes it when conflict is nil.
 func (r *conflictReporter) updateCondition(ctx context.Context, ref network.Ref, conflict error) error {
 	obj, err := kube.NewNetwork(ref.Kind)
 	if err != nil {
@@ -125,7 +123,11 @@ func (r *conflictReporter) updateCondition(ctx context.Context, ref network.Ref,
 	}
 	err = r.client.Get(ctx, kube.ObjectKey(ref), obj)
 	if err == nil {
-		err = r.applyCondition(ctx, ref, obj, conflict)
+		var conditions []metav1.Condition
+		if conflict != nil {
+			conditions = append(conditions, conflictCondition(obj, conflict))
+		}
+		err = kube.ApplyConditions(ctx, r.client, ref, obj.GetUID(), conflictFieldManager, conditions...)
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write condition of %s: %w", ref, err)
@@ -138,30 +140,10 @@ func (r *conflictReporter) updateCondition(ctx context.Context, ref network.Ref,
 	return nil
 }
 
-// conflictFieldManager owns the condition for server-side apply, and no other field.
+// conflictFieldManager owns the condition Conflict, and no other field.
 const conflictFieldManager = "patchbay-controller-referee"
 
-// applyCondition makes the condition the one that the network has, or takes it off. It names
-// the UID and no resourceVersion: it never fails because somebody claims addresses.
-func (r *conflictReporter) applyCondition(ctx context.Context, ref network.Ref, obj client.Object, conflict error) error {
-	all := []any{}
-	if conflict != nil {
-		c := conflictCondition(obj, conflict)
-		u, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&c)
-		if err != nil {
-			return fmt.Errorf("encode condition: %w", err)
-		}
-		all = append(all, u)
-	}
-	u := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": all}}}
-	u.SetGroupVersionKind(v1.SchemeGroupVersion().WithKind(ref.Kind))
-	u.SetNamespace(ref.Namespace)
-	u.SetName(ref.Name)
-	u.SetUID(obj.GetUID())
-	return r.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(conflictFieldManager), client.ForceOwnership)
-}
-
-// conflictCondition is what to say.
+// conflictCondition returns the condition of a network with a conflict.
 func conflictCondition(obj client.Object, conflict error) metav1.Condition {
 	c := metav1.Condition{
 		Type: v1.ConditionConflict, Status: metav1.ConditionTrue, Reason: v1.ReasonLinkTaken,

@@ -19,15 +19,14 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// on is a DanmNet on a VLAN of a device.
+// on returns a DanmNet on a VLAN of a device.
 func on(ns, name, kind, device string) *v1.DanmNet {
 	o := &v1.DanmNet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
 	o.Spec = v1.NetworkSpec{NetworkID: name[:1] + device[1:8], NetworkType: kind, Options: v1.NetworkOptions{Device: device, VLAN: 5}}
 	return o
 }
 
-// Of networks that are created at the same moment and do not go together, one is let
-// in.
+// Of conflicting networks that are created at the same moment, one is admitted.
 func TestConflictsAtTheSameMoment(t *testing.T) {
 	env := start(t)
 	ns := env.Namespace(t)
@@ -47,17 +46,17 @@ func TestConflictsAtTheSameMoment(t *testing.T) {
 			if err == nil {
 				let[i%2 == 0]++
 			} else if !strings.Contains(err.Error(), "parent cannot serve both") {
-				t.Errorf("refused: %v", err)
+				t.Errorf("rejected: %v", err)
 			}
 		}
 		if len(let) != 1 {
-			t.Errorf("IPVLAN and MACVLAN on one parent: let in %v of %v", let, errs)
+			t.Errorf("IPVLAN and MACVLAN on one parent: admitted %v of %v", let, errs)
 		}
 	}
 }
 
-// Two in conflict that came while nobody was asked: the younger one says so, in the
-// words of admission, until the older one is gone.
+// Two conflicting networks were created without admission: the younger one has the condition
+// Conflict with the message of admission, until the older one is deleted.
 func TestConflictCondition(t *testing.T) {
 	env := apitest.New(t)
 	ns := env.Namespace(t)
@@ -92,7 +91,7 @@ func TestConflictCondition(t *testing.T) {
 		}
 		return meta.FindStatusCondition(now.Status.Conditions, v1.ConditionConflict)
 	}
-	eventually(t, "the younger one says that it is in conflict", func() bool { return conflict(younger) != nil })
+	eventually(t, "the younger network has the condition Conflict", func() bool { return conflict(younger) != nil })
 	if c := conflict(younger); c.Reason != v1.ReasonParentShared || !strings.Contains(c.Message, "DanmNet/"+ns+"/a") {
 		t.Errorf("condition: %+v", c)
 	}
@@ -100,7 +99,7 @@ func TestConflictCondition(t *testing.T) {
 	third.Name = "c"
 	err = env.Client.Create(t.Context(), third)
 	if want := strings.ReplaceAll(conflict(younger).Message, ns+"/b", ns+"/c"); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("admission says %v, the condition %q", err, want)
+		t.Errorf("admission returns %v, the condition has %q", err, want)
 	}
 	if c := conflict(older); c != nil {
 		t.Errorf("the older one has a condition: %+v", c)

@@ -19,19 +19,20 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/kube"
 	"github.com/patchbay-cni/patchbay/internal/network"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/allocator"
+	"github.com/patchbay-cni/patchbay/ipam/gc"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// allocator claims addresses as the daemon of a node does.
-func allocator(t *testing.T, env *apitest.Env, node string, hold int) *claims.Allocator {
+// nodeAllocator claims addresses as a node daemon does.
+func nodeAllocator(t *testing.T, env *apitest.Env, node string, hold int) *allocator.Allocator {
 	t.Helper()
-	a := claims.New(kube.NewStore(env.Client), claims.Config{Node: node, NodeUID: node, Life: 1, Hold: hold, Cool: -1})
+	a := allocator.New(kube.NewStore(env.Client), allocator.Config{Node: node, NodeUID: node, Incarnation: 1, WarmPoolSize: hold, Cooldown: -1})
 	t.Cleanup(a.Close)
 	return a
 }
 
-// danmNet creates a DanmNet with a subnet, on a device that nobody else uses.
+// danmNet creates a DanmNet with a subnet, on a device of its own.
 func danmNet(t *testing.T, env *apitest.Env, ns, name string) (*v1.DanmNet, *network.Network) {
 	t.Helper()
 	o := &v1.DanmNet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
@@ -46,9 +47,9 @@ func danmNet(t *testing.T, env *apitest.Env, ns, name string) (*v1.DanmNet, *net
 	return o, n
 }
 
-// plug is what the daemon does at ADD: the address, then the DanmEp.
-func plug(ctx context.Context, env *apitest.Env, a *claims.Allocator, n *network.Network) (*v1.DanmEp, error) {
-	v4, _, err := a.Claim(ctx, n, claims.Want{Dynamic: true}, claims.Want{})
+// plug does what the daemon does at ADD: it claims the address, then creates the DanmEp.
+func plug(ctx context.Context, env *apitest.Env, a *allocator.Allocator, n *network.Network) (*v1.DanmEp, error) {
+	v4, _, err := a.Claim(ctx, n, allocator.AddressRequest{Dynamic: true}, allocator.AddressRequest{})
 	if err != nil {
 		return nil, err
 	}
@@ -60,18 +61,18 @@ func plug(ctx context.Context, env *apitest.Env, a *claims.Allocator, n *network
 	if err := env.Client.Create(ctx, ep); err != nil {
 		return nil, fmt.Errorf("create DanmEp: %w", err)
 	}
-	a.Published(claims.KeyOf(n), ep.Name, v4, netip.Addr{})
+	a.MarkPublished(network.KeyOf(n), ep.Name, v4, netip.Addr{})
 	return ep, nil
 }
 
-// unplug is what it does at DEL.
-func unplug(ctx context.Context, env *apitest.Env, a *claims.Allocator, n *network.Network, ep *v1.DanmEp) error {
+// unplug does what the daemon does at DEL.
+func unplug(ctx context.Context, env *apitest.Env, a *allocator.Allocator, n *network.Network, ep *v1.DanmEp) error {
 	p, err := netip.ParsePrefix(ep.Spec.Interface.Address)
 	if err != nil {
 		return err
 	}
-	key := claims.KeyOf(n)
-	if err := a.Return(ctx, key, ep.Name, p.Addr(), netip.Addr{}); err != nil {
+	key := network.KeyOf(n)
+	if err := a.ReturnToEntry(ctx, key, ep.Name, p.Addr(), netip.Addr{}); err != nil {
 		return err
 	}
 	if err := env.Client.Patch(ctx, ep, merge(`{"metadata": {"finalizers": null}}`)); err != nil {
@@ -83,18 +84,18 @@ func unplug(ctx context.Context, env *apitest.Env, a *claims.Allocator, n *netwo
 	return a.Free(ctx, key, ep.Name, p.Addr(), netip.Addr{})
 }
 
-// A network is deleted while a Pod attaches, again and again: either the deletion is
-// refused, or the Pod is, or the network stays until the Pod is gone. It never
-// disappears under a Pod, and never stays for good.
+// A network is deleted while a Pod attaches, again and again. Either the deletion is rejected, or
+// the Pod is, or the network stays until the Pod is gone. It never disappears under a Pod, and
+// never stays for good.
 func TestDeletionWhileAPodAttaches(t *testing.T) {
 	env := start(t)
 	ns := env.Namespace(t)
 	const rounds = 60
 	outcomes := map[string]int{}
-	controller := claims.NewSteward(kube.NewStore(env.Client), claims.StewardConfig{})
+	controller := gc.NewCollector(kube.NewStore(env.Client), gc.Config{})
 	for round := range rounds {
 		o, n := danmNet(t, env, ns, fmt.Sprintf("net%d", round))
-		a := allocator(t, env, "n1", -1)
+		a := nodeAllocator(t, env, "n1", -1)
 		if round%3 == 0 { // a Pod was here before, so that deletion has to ask
 			ep, err := plug(t.Context(), env, a, n)
 			if err == nil {
@@ -123,13 +124,13 @@ func TestDeletionWhileAPodAttaches(t *testing.T) {
 		case refused == nil && deleted == nil:
 			outcomes["both, and it stays for the Pod"]++
 		case refused == nil:
-			outcomes["deletion refused"]++
+			outcomes["deletion rejected"]++
 		default:
-			outcomes["Pod refused"]++
+			outcomes["Pod rejected"]++
 		}
 		if ep != nil {
 			if err := unplug(t.Context(), env, a, n, ep); err != nil {
-				t.Fatalf("round %d: give back: %v", round, err)
+				t.Fatalf("round %d: release: %v", round, err)
 			}
 		}
 		if deleted != nil {
@@ -138,18 +139,18 @@ func TestDeletionWhileAPodAttaches(t *testing.T) {
 			})
 		}
 		eventually(t, "the network goes when the Pod is gone", func() bool {
-			_, _ = controller.EndDeletion(t.Context(), claims.KeyOf(n)) // it looks when something has changed
+			_, _ = controller.RemoveFinalizer(t.Context(), network.KeyOf(n)) // the controller does so after a change
 			return apierrors.IsNotFound(env.Client.Get(t.Context(), client.ObjectKeyFromObject(o), &v1.DanmNet{}))
 		})
 	}
 	t.Logf("%d rounds: %v", rounds, outcomes)
 }
 
-// What a node only keeps for Pods to come is given back when a change asks for it.
+// Pre-allocated addresses are released when a change of the network needs that.
 func TestChangeWhileNodesHold(t *testing.T) {
 	env := start(t)
 	o, n := danmNet(t, env, env.Namespace(t), "net")
-	a := allocator(t, env, "n7", 8)
+	a := nodeAllocator(t, env, "n7", 8)
 	ep, err := plug(t.Context(), env, a, n)
 	if err != nil {
 		t.Fatal(err)
@@ -167,7 +168,7 @@ func TestChangeWhileNodesHold(t *testing.T) {
 		if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(o), now); err != nil {
 			t.Fatal(err)
 		}
-		a.Look(claims.KeyOf(n), now.ResourceVersion) // as the daemon's watch tells
+		a.ObserveVersion(network.KeyOf(n), now.ResourceVersion) // as the daemon's watch does
 		if now.Status.IPAM == nil {
 			return nil
 		}
@@ -179,5 +180,5 @@ func TestChangeWhileNodesHold(t *testing.T) {
 	}
 	checkAnswer(t, "a node holds addresses", change(), []string{"spec.Options.cidr", "node n7", "try again in"})
 	eventually(t, "the node is asked", func() bool { return pressure() != nil })
-	eventually(t, "the change is let in", func() bool { pressure(); return change() == nil })
+	eventually(t, "the change is admitted", func() bool { pressure(); return change() == nil })
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package webhook is admission, thin over packages network and tenant: it decodes,
-// looks up the other objects that a rule needs, and words the answer. What one object
-// decides is CEL in the API server and holds without it.
+// Package webhook serves the admission webhooks. They are thin over packages network and tenant:
+// they decode the object, read the other objects that a rule needs, and encode the answer. Rules
+// about a single object are CEL in the API server, and hold without this package.
 //
-// Register adds all of it to a manager: handlers, their server, certificates, and the
-// sweeper that frees reservations of networks that are gone.
+// Register adds all of it to a manager: the handlers, their server, its certificates, and the
+// garbage collector of reservations.
 package webhook

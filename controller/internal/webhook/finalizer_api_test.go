@@ -17,8 +17,8 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// A tenant whose Pods are attached can neither take the finalizer off its network nor,
-// so, delete it: its VLAN stays its own. Once the Pods are gone all goes its way.
+// A tenant whose Pods are attached cannot remove the finalizer from its network, and so cannot
+// delete it: its VLAN stays reserved. Once the Pods are gone, both work.
 func TestTenantKeepsWhatIsInUse(t *testing.T) {
 	t.Parallel()
 	env := start(t)
@@ -74,7 +74,7 @@ func TestTenantKeepsWhatIsInUse(t *testing.T) {
 	eventually(t, "the VLAN is free", func() bool { return len(reserved(t, env, config)) == 0 })
 }
 
-// kubectl's users read why.
+// kubectl prints the reason.
 func TestReplaceWithoutTheFinalizer(t *testing.T) {
 	t.Parallel()
 	env := start(t)
@@ -86,11 +86,11 @@ func TestReplaceWithoutTheFinalizer(t *testing.T) {
 	if err := env.Client.Create(t.Context(), cn); err != nil {
 		t.Fatal(err)
 	}
-	// A member of no group that may do all, with the rights of one.
+	// The user is in no group with all rights, and has the rights of a tenant.
 	const user = "replacing-netadmin"
 	env.Kubectl(t, "create", "clusterrolebinding", name, "--clusterrole=patchbay-netadmin", "--user="+user)
 	var out string
-	eventually(t, "kubectl replace is refused by the policy", func() bool {
+	eventually(t, "the policy rejects kubectl replace", func() bool {
 		out, _ = kubectl(t, env, manifest, "replace", "-f", "-", "--as="+user)
 		return !strings.Contains(out, "Forbidden")
 	})

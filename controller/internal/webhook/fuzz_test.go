@@ -20,20 +20,20 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/tenant"
 )
 
-// An entry in status.ipam.held is a node's: whatever it says costs no work.
+// A node writes its entry in status.ipam.held: any content must be cheap to read.
 func FuzzFirstAndLast(f *testing.F) {
 	for _, seed := range []string{"10.0.0.5-10.0.0.9,10.0.0.12", "fd00::-fdff::", "-", ",", "10.0.0.1-", "x"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		if found := firstAndLast(text); len(found) > 2 {
-			t.Errorf("ends(%q): %v", text, found)
+			t.Errorf("firstAndLast(%q): %v", text, found)
 		}
 	})
 }
 
-// What a tenant writes: a refusal, or a patch that the API server can apply. It never
-// takes the webhook down.
+// Any text of a tenant is rejected, or answered with a patch that the API server can apply. It
+// never makes the webhook panic.
 func FuzzTenantNetwork(f *testing.F) {
 	f.Add(`{"metadata": {"name": "a"}, "spec": {"NetworkID": "a", "Options": {"vlan": 5}}}`)
 	f.Add(`{"metadata": {"annotations": null}, "spec": {"Options": null}}`)
@@ -54,7 +54,7 @@ func FuzzTenantNetwork(f *testing.F) {
 		setAssignmentAnnotation(obj, "vlan/ens4/5 0123456789abcdef")
 		answer := patchResponse(r.Object.Raw, obj)
 		if answer.Allowed && json.Valid(r.Object.Raw) && len(answer.Patches) == 0 {
-			t.Errorf("%s: let in, and nothing was assigned", text)
+			t.Errorf("%s: admitted without an assignment", text)
 		}
 	})
 }
@@ -64,8 +64,8 @@ func wrong(obj *v1.TenantNetwork) bool {
 	return err != nil
 }
 
-// What a user writes, of any kind that admission sees: let in, or a mistake of the user's.
-// An error of ours would be answered with 500.
+// Any text of a user, in each kind that admission checks, is admitted or rejected as the user's
+// mistake. A server error would be answered with 500.
 func FuzzAdmission(f *testing.F) {
 	kinds := []string{v1.KindClusterNetwork, v1.KindTenantNetwork, v1.KindDanmNet, "TenantConfig", "Pod", "Service"}
 	for _, seed := range []string{
@@ -93,7 +93,7 @@ func FuzzAdmission(f *testing.F) {
 	})
 }
 
-// handleAlone is the answer as far as the object alone decides it.
+// handleAlone returns the answer as far as the object alone decides it.
 func handleAlone(r admission.Request) admission.Response {
 	switch r.Kind.Kind {
 	case "Service":

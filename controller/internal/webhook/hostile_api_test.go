@@ -24,7 +24,7 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// world is a tenant with a token for its own namespace, and a victim beside it.
+// world is a tenant with a token for its own namespace, and a victim.
 type world struct {
 	env            *apitest.Env
 	ns, victimNS   string
@@ -33,7 +33,7 @@ type world struct {
 	own, victim    *v1.TenantNetwork
 }
 
-// newWorld gives both namespaces one network each, of one TenantConfig.
+// newWorld creates one network in each of the two namespaces, from one TenantConfig.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	env := start(t)
@@ -62,7 +62,8 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// tenantClient has the token of an account with a tenant's rights in its namespace.
+// tenantClient returns a client with the token of an account that has a tenant's rights in its
+// namespace.
 func tenantClient(t *testing.T, env *apitest.Env, ns string) client.WithWatch {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "mallory"}}
@@ -89,17 +90,17 @@ func tenantClient(t *testing.T, env *apitest.Env, ns string) client.WithWatch {
 	return c
 }
 
-// attempt is one thing that a tenant tries.
+// attempt is one attack of a tenant.
 type attempt struct {
 	reason string
 	try    func(t *testing.T, w *world) error
-	// harmless says that it may be let in, as long as nothing of the victim changes.
+	// harmless attacks may be admitted, as long as nothing of the victim changes.
 	harmless bool
-	// refused are what the message may say, one of them.
+	// refused are texts of which the error must contain one.
 	refused []string
 }
 
-// forged is a TenantNetwork that says it was assigned what the victim has.
+// forged returns a TenantNetwork that claims the victim's assignment.
 func (w *world) forged(name string) *v1.TenantNetwork {
 	f := &v1.TenantNetwork{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name, Annotations: map[string]string{
 		v1.AssignedAnnotation: w.victim.Annotations[v1.AssignedAnnotation],
@@ -109,87 +110,87 @@ func (w *world) forged(name string) *v1.TenantNetwork {
 	return f
 }
 
-// Whatever a tenant tries with its token is refused, or harms nothing but its own.
+// Every attack of a tenant with its token is rejected, or harms only the tenant itself.
 func TestHostileTenant(t *testing.T) {
 	runAttempts(t, map[string]attempt{
-		"CreateVLAN": {reason: "The victim's VLAN.", refused: []string{"spec.Options.vlan", "leave it out"}, try: func(t *testing.T, w *world) error {
+		"CreateVLAN": {reason: "The tenant requests the victim's VLAN.", refused: []string{"spec.Options.vlan", "leave it out"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			return w.tenant.Create(t.Context(), w.forged("f"))
 		}},
-		"ForgedAnnotation": {reason: "An assignment made up.", harmless: true, try: func(t *testing.T, w *world) error {
+		"ForgedAnnotation": {reason: "The tenant forges an assignment.", harmless: true, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			f := w.forged("f")
 			f.Spec.Options = v1.NetworkOptions{}
 			return w.tenant.Create(t.Context(), f)
 		}},
-		"ForeignDevice": {reason: "The management NIC.", refused: []string{"spec.Options.host_device", "eth0"}, try: func(t *testing.T, w *world) error {
+		"ForeignDevice": {reason: "The tenant requests the management NIC.", refused: []string{"spec.Options.host_device", "eth0"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			f := w.forged("f")
 			f.Spec.Options = v1.NetworkOptions{Device: "eth0"}
 			return w.tenant.Create(t.Context(), f)
 		}},
-		"BadName": {reason: "A name that the API server refuses, but after admission: nobody could read the status with it.", refused: []string{"metadata.name"}, try: func(t *testing.T, w *world) error {
+		"BadName": {reason: "The API server rejects the name only after admission, and the status would become unreadable.", refused: []string{"metadata.name"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			return w.tenant.Create(t.Context(), tenantNetwork(t, w.ns, "Bad", `{}`))
 		}},
-		"InjectedName": {reason: "A name that reads as two reservations.", refused: []string{"metadata.name"}, try: func(t *testing.T, w *world) error {
+		"InjectedName": {reason: "The name reads as two reservations.", refused: []string{"metadata.name"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			return w.tenant.Create(t.Context(), tenantNetwork(t, w.ns, "x 0123456789abcdef, 105 "+w.ns+"/y", `{}`))
 		}},
-		"BadPrefix": {reason: "The same, by generateName.", refused: []string{"metadata.generateName", "X_"}, try: func(t *testing.T, w *world) error {
+		"BadPrefix": {reason: "The generateName gives an invalid name.", refused: []string{"metadata.generateName", "X_"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			tn := tenantNetwork(t, w.ns, "", `{}`)
 			tn.GenerateName = "X_"
 			return w.tenant.Create(t.Context(), tn)
 		}},
-		"BadLabel": {reason: "It would hold an ID for a minute, as often as it likes.", refused: []string{"metadata.labels", "a b"}, try: func(t *testing.T, w *world) error {
+		"BadLabel": {reason: "A rejection after the reservation would withhold an ID for a minute, any number of times.", refused: []string{"metadata.labels", "a b"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			tn := tenantNetwork(t, w.ns, "f", `{}`)
 			tn.Labels = map[string]string{"a b": "c"}
 			return w.tenant.Create(t.Context(), tn)
 		}},
-		"LongPrefix": {reason: "The API server cuts it: so does the reservation.", harmless: true, try: func(t *testing.T, w *world) error {
+		"LongPrefix": {reason: "The API server cuts the prefix, and so must the reservation.", harmless: true, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			tn := tenantNetwork(t, w.ns, "", `{}`)
 			tn.GenerateName = strings.Repeat("a", 200)
 			return w.tenant.Create(t.Context(), tn)
 		}},
-		"PatchVLAN": {reason: "By merge patch.", refused: []string{"spec.Options.vlan", "never changes"}, try: func(t *testing.T, w *world) error {
+		"PatchVLAN": {reason: "The tenant changes the VLAN by merge patch.", refused: []string{"spec.Options.vlan", "never changes"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			return w.tenant.Patch(t.Context(), w.own.DeepCopy(), merge(`{"spec": {"Options": {"vlan": %d}}}`, w.victim.Spec.Options.VLAN))
 		}},
-		"JSONPatch": {reason: "By JSON patch, the annotation too.", refused: []string{"spec.Options.vlan"}, try: func(t *testing.T, w *world) error {
+		"JSONPatch": {reason: "The tenant changes the VLAN and the annotation by JSON patch.", refused: []string{"spec.Options.vlan"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			p := fmt.Sprintf(`[{"op": "replace", "path": "/metadata/annotations/danm.io~1assigned", "value": %q},
 				{"op": "replace", "path": "/spec/Options/vlan", "value": %d}]`, w.victim.Annotations[v1.AssignedAnnotation], w.victim.Spec.Options.VLAN)
 			return w.tenant.Patch(t.Context(), w.own.DeepCopy(), client.RawPatch(types.JSONPatchType, []byte(p)))
 		}},
-		"Update": {reason: "By PUT.", refused: []string{"spec.Options.vlan"}, try: func(t *testing.T, w *world) error {
+		"Update": {reason: "The tenant changes the VLAN by PUT.", refused: []string{"spec.Options.vlan"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			o := w.own.DeepCopy()
 			o.Spec.Options.VLAN = w.victim.Spec.Options.VLAN
 			o.Annotations[v1.AssignedAnnotation] = w.victim.Annotations[v1.AssignedAnnotation]
 			return w.tenant.Update(t.Context(), o)
 		}},
-		"AnnotationOnly": {reason: "The annotation first, the VLAN later.", harmless: true, try: func(t *testing.T, w *world) error {
+		"AnnotationOnly": {reason: "The tenant changes the annotation first and the VLAN later.", harmless: true, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			return w.tenant.Patch(t.Context(), w.own.DeepCopy(), merge(`{"metadata": {"annotations": {"danm.io/assigned": %q}}}`, w.victim.Annotations[v1.AssignedAnnotation]))
 		}},
-		"DropVLAN": {reason: "On the bare NIC one sees all VLANs.", harmless: true, try: func(t *testing.T, w *world) error {
+		"DropVLAN": {reason: "The untagged NIC would receive all VLANs.", harmless: true, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			return w.tenant.Patch(t.Context(), w.own.DeepCopy(), merge(`{"spec": {"Options": {"vlan": null}}, "metadata": {"annotations": null}}`))
 		}},
-		"Apply": {reason: "Server-side apply with force.", refused: []string{"spec.Options.vlan"}, try: func(t *testing.T, w *world) error {
+		"Apply": {reason: "The tenant changes the VLAN by server-side apply with force.", refused: []string{"spec.Options.vlan"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			u := object(t, v1.KindTenantNetwork, w.ns, "own", fmt.Sprintf(`{spec: {NetworkID: %s, Options: {vlan: %d}}}`, w.own.Spec.NetworkID, w.victim.Spec.Options.VLAN))
 			return w.tenant.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(u), client.ForceOwnership, client.FieldOwner("mallory"))
 		}},
-		"ApplyNew": {reason: "Server-side apply creates too.", refused: []string{"spec.Options.vlan"}, try: func(t *testing.T, w *world) error {
+		"ApplyNew": {reason: "Server-side apply creates objects too.", refused: []string{"spec.Options.vlan"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			u := object(t, v1.KindTenantNetwork, w.ns, "new", fmt.Sprintf(`{spec: {NetworkID: x, Options: {vlan: %d}}}`, w.victim.Spec.Options.VLAN))
 			return w.tenant.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("mallory"))
 		}},
-		"Status": {reason: "Addresses are in the status.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
+		"Status": {reason: "The status contains the addresses in use.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			return w.tenant.Status().Patch(t.Context(), w.own.DeepCopy(), merge(`{"status": {"ipam": {"held": {"n1": {"uid": "u", "seq": 1}}}}}`))
 		}},
@@ -200,13 +201,13 @@ func TestHostileTenant(t *testing.T) {
 			o.Labels = map[string]string{"a": "b"}
 			return w.tenant.Update(t.Context(), o)
 		}},
-		"OtherVersion": {reason: "A version without webhooks.", refused: []string{"no matches", "not find", "v2"}, try: func(t *testing.T, w *world) error {
+		"OtherVersion": {reason: "The version has no webhooks.", refused: []string{"no matches", "not find", "v2"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			u := object(t, v1.KindTenantNetwork, w.ns, "v2", `{spec: {NetworkID: x, Options: {vlan: 5}}}`)
 			u.SetAPIVersion("danm.io/v2")
 			return w.tenant.Create(t.Context(), u)
 		}},
-		"DryRun": {reason: "To see what is free, or to reserve for nothing.", harmless: true, try: func(t *testing.T, w *world) error {
+		"DryRun": {reason: "A dry run must neither reveal what is free nor reserve.", harmless: true, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			for i := range 30 {
 				if err := w.tenant.Create(t.Context(), tenantNetwork(t, w.ns, fmt.Sprintf("dry%d", i), `{}`), client.DryRunAll); err != nil {
@@ -215,51 +216,51 @@ func TestHostileTenant(t *testing.T) {
 			}
 			return nil
 		}},
-		"Plugin": {reason: "Root would execute it.", refused: []string{"spec.NetworkType", "bridge"}, try: func(t *testing.T, w *world) error {
+		"Plugin": {reason: "The plugin would run as root.", refused: []string{"spec.NetworkType", "bridge"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			return w.tenant.Create(t.Context(), tenantNetwork(t, w.ns, "f", `{NetworkType: bridge}`))
 		}},
-		"Program": {reason: "A path to a program.", refused: []string{"spec.NetworkType"}, try: func(t *testing.T, w *world) error {
+		"Program": {reason: "The type is a path to a program.", refused: []string{"spec.NetworkType"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			return w.tenant.Create(t.Context(), tenantNetwork(t, w.ns, "f", `{NetworkType: ../../bin/sh}`))
 		}},
-		"File": {reason: "A path to a file.", refused: []string{"spec.NetworkID"}, try: func(t *testing.T, w *world) error {
+		"File": {reason: "The NetworkID is a path to a file.", refused: []string{"spec.NetworkID"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			return w.tenant.Create(t.Context(), tenantNetwork(t, w.ns, "f", `{NetworkID: ../../../etc/shadow}`))
 		}},
-		"LinkName": {reason: "A NIC's name, as NetworkID and VLAN.", harmless: true, try: func(t *testing.T, w *world) error {
+		"LinkName": {reason: "NetworkID and VLAN give the name of a NIC.", harmless: true, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			return w.tenant.Create(t.Context(), tenantNetwork(t, w.ns, "f", `{NetworkID: `+w.victim.Spec.NetworkID+`}`))
 		}},
-		"DanmNet": {reason: "Any attribute.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
+		"DanmNet": {reason: "A DanmNet may have any attribute.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			return w.tenant.Create(t.Context(), &v1.DanmNet{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "f"}, Spec: *w.victim.Spec.DeepCopy()})
 		}},
-		"ClusterNetwork": {reason: "A netadmin's.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
+		"ClusterNetwork": {reason: "ClusterNetworks belong to administrators.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			return w.tenant.Create(t.Context(), &v1.ClusterNetwork{ObjectMeta: metav1.ObjectMeta{Name: apitest.Name("f")}, Spec: *w.victim.Spec.DeepCopy()})
 		}},
-		"ReadConfig": {reason: "It names the other tenants and their tokens.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
+		"ReadConfig": {reason: "TenantConfigs name the other tenants and their tokens.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			return w.tenant.Get(t.Context(), client.ObjectKey{Name: w.config}, &v1.TenantConfig{})
 		}},
-		"WriteConfig": {reason: "A netadmin's.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
+		"WriteConfig": {reason: "TenantConfigs belong to administrators.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			return w.tenant.Status().Patch(t.Context(), &v1.TenantConfig{ObjectMeta: metav1.ObjectMeta{Name: w.config}}, merge(`{"status": {"reservations": null}}`))
 		}},
-		"OtherNamespace": {reason: "The victim's own.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
+		"OtherNamespace": {reason: "The tenant changes the victim's own network.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			return w.tenant.Delete(t.Context(), w.victim.DeepCopy())
 		}},
-		"ForgeDanmEp": {reason: "It would keep a network or an address.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
+		"ForgeDanmEp": {reason: "A DanmEp would keep a network or an address.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			return w.tenant.Create(t.Context(), &v1.DanmEp{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "f"}, Spec: v1.DanmEpSpec{NetworkName: "victim", Host: "n1"}})
 		}},
-		"Nodes": {reason: "The ends of VXLANs.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
+		"Nodes": {reason: "NodeNetworks contain the ends of VXLANs.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			return w.tenant.Create(t.Context(), &v1.NodeNetwork{ObjectMeta: metav1.ObjectMeta{Name: apitest.Name("n")}})
 		}},
-		"Pod": {reason: "A Pod on the victim's network.", refused: []string{"[0].tenantNetwork", w404}, try: func(t *testing.T, w *world) error {
+		"Pod": {reason: "The tenant creates a Pod on the victim's network.", refused: []string{"[0].tenantNetwork", w404}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			pod := &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "p", Annotations: map[string]string{v1.InterfacesAnnotation: `[{"tenantNetwork": "` + w.victimNS + `/victim"}]`}},
@@ -267,7 +268,7 @@ func TestHostileTenant(t *testing.T) {
 			}
 			var err error
 			eventually(t, "the Pod's account is there", func() bool {
-				err = w.env.Client.Create(t.Context(), pod.DeepCopy()) // as whoever may create Pods
+				err = w.env.Client.Create(t.Context(), pod.DeepCopy()) // with the right to create Pods
 				return err == nil || !strings.Contains(err.Error(), "serviceaccount")
 			})
 			return err
@@ -287,24 +288,24 @@ func runAttempts(t *testing.T, cases map[string]attempt) {
 			w := newWorld(t)
 			err := tc.try(t, w)
 			if !tc.harmless && err == nil || tc.harmless && err != nil {
-				t.Errorf("%s\ngot %v, want it let in: %v", tc.reason, err, tc.harmless)
+				t.Errorf("%s\ngot %v, want it admitted: %v", tc.reason, err, tc.harmless)
 			}
-			said := err == nil
+			found := err == nil
 			for _, part := range tc.refused {
-				said = said || strings.Contains(err.Error(), part)
+				found = found || strings.Contains(err.Error(), part)
 			}
-			if !said {
-				t.Errorf("%s\ngot %v, want it to say one of %q", tc.reason, err, tc.refused)
+			if !found {
+				t.Errorf("%s\ngot %v, want one of %q in it", tc.reason, err, tc.refused)
 			}
 			w.check(t)
 		})
 	}
 }
 
-// w404 is a part of the message about a name that is none.
+// w404 is a part of the message about an unknown network.
 const w404 = "RFC 1123"
 
-// check finds out whether the victim was harmed.
+// check checks that the victim was not harmed.
 func (w *world) check(t *testing.T) {
 	t.Helper()
 	victim := &v1.TenantNetwork{}
@@ -333,8 +334,7 @@ func (w *world) check(t *testing.T) {
 	}
 }
 
-// With the webhooks away a tenant gets nothing at all, and a Pod or a label waits for
-// nobody.
+// Without running webhooks a tenant gets nothing, and neither a Pod nor a label waits for them.
 func TestAway(t *testing.T) {
 	env := apitest.New(t)
 	stop, err := admissiontest.Serve(t.Context(), env, nil)
@@ -356,7 +356,7 @@ func TestAway(t *testing.T) {
 	}
 	for _, text := range []string{`{"spec": {"Options": {"vlan": 101}}}`, `{"metadata": {"annotations": {"danm.io/assigned": "x"}}}`} {
 		if err := patch(text); err == nil {
-			t.Errorf("patch %s: let in", text)
+			t.Errorf("patch %s: admitted", text)
 		}
 	}
 	for _, text := range []string{`{"metadata": {"labels": {"a": "b"}}}`, `{"metadata": {"finalizers": ["danm.io/in-use"]}}`, `{"metadata": {"finalizers": null}}`} {
@@ -372,10 +372,10 @@ func TestAway(t *testing.T) {
 		pod.SetNamespace(ns)
 		pod.SetName(name)
 		pod.SetAnnotations(annotations)
-		eventually(t, "Pod "+name+" is let in", func() bool { return env.Client.Create(t.Context(), pod.DeepCopy()) == nil })
+		eventually(t, "Pod "+name+" is admitted", func() bool { return env.Client.Create(t.Context(), pod.DeepCopy()) == nil })
 	}
 	if err := env.Client.Delete(t.Context(), tn); err != nil {
-		t.Errorf("delete a network that nobody has used: %v", err)
+		t.Errorf("delete an unused network: %v", err)
 	}
 	config := &v1.TenantConfigList{}
 	if err := env.Client.List(t.Context(), config); err != nil {

@@ -19,88 +19,88 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// More ways to the same ends: by subresource, by annotation, by what belongs to others.
+// Further attacks: by subresource, by annotation, and by objects of others.
 func TestHostileTenantByOtherWays(t *testing.T) {
 	endpoint := func(w *world) *v1.DanmEp {
 		return &v1.DanmEp{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: apitest.Name("ep")},
 			Spec: v1.DanmEpSpec{NetworkName: "own", APIType: v1.KindTenantNetwork, EndpointID: "e", CID: "c", Host: "n1", Pod: "p", Interface: v1.DanmEpInterface{Name: "eth1"}}}
 	}
 	runAttempts(t, map[string]attempt{
-		"StatusPut": {reason: "The whole status.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
+		"StatusPut": {reason: "The tenant replaces the whole status.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			o := w.own.DeepCopy()
 			o.Status.Allocated = 7
 			return w.tenant.Status().Update(t.Context(), o)
 		}},
-		"StatusApply": {reason: "By server-side apply, with the spec along.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
+		"StatusApply": {reason: "The tenant applies the status with the spec.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			u := object(t, v1.KindTenantNetwork, w.ns, "own", `{spec: {NetworkID: x, Options: {vlan: 5}}, status: {allocated: 7}}`)
 			return w.tenant.Status().Apply(t.Context(), client.ApplyConfigurationFromUnstructured(u), client.ForceOwnership, client.FieldOwner("mallory"))
 		}},
-		"StatusOfOther": {reason: "The victim's addresses.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
+		"StatusOfOther": {reason: "The tenant writes the victim's addresses.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			return w.tenant.Status().Patch(t.Context(), w.victim.DeepCopy(), merge(`{"status": {"ipam": null}}`))
 		}},
-		"DryRunVLAN": {reason: "What is refused is refused in a dry run too.", refused: []string{"spec.Options.vlan"}, try: func(t *testing.T, w *world) error {
+		"DryRunVLAN": {reason: "A dry run must be rejected like a creation.", refused: []string{"spec.Options.vlan"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			return w.tenant.Create(t.Context(), w.forged("dry"), client.DryRunAll)
 		}},
-		"Alpha": {reason: "A version of the same group that was never there.", refused: []string{"no matches", "not find"}, try: func(t *testing.T, w *world) error {
+		"Alpha": {reason: "The group never had this version.", refused: []string{"no matches", "not find"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			u := object(t, v1.KindTenantNetwork, w.ns, "alpha", `{spec: {NetworkID: x, Options: {vlan: 5}}}`)
 			u.SetAPIVersion("danm.io/v1alpha1")
 			return w.tenant.Create(t.Context(), u)
 		}},
-		"LegacyGroup": {reason: "DANM 4.3's group.", refused: []string{"no matches", "not find"}, try: func(t *testing.T, w *world) error {
+		"LegacyGroup": {reason: "The group is that of DANM 4.3.", refused: []string{"no matches", "not find"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			u := object(t, v1.KindTenantNetwork, w.ns, "old", `{spec: {NetworkID: x, Options: {vlan: 5}}}`)
 			u.SetAPIVersion("danm.k8s.io/v1")
 			return w.tenant.Create(t.Context(), u)
 		}},
-		"TakeOver": {reason: "A bitmap of its own, in its own network.", refused: []string{v1.TakeOverAnnotation}, try: func(t *testing.T, w *world) error {
+		"TakeOver": {reason: "The tenant brings a bitmap for its own network.", refused: []string{v1.TakeOverAnnotation}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			tn := tenantNetwork(t, w.ns, "f", `{Options: {cidr: 10.0.0.0/24, alloc: gAAB}}`)
 			tn.Annotations = map[string]string{v1.TakeOverAnnotation: "true"}
 			return w.tenant.Create(t.Context(), tn)
 		}},
-		"TakeOverVLAN": {reason: "A take-over is refused before what it asks for is read.", refused: []string{v1.TakeOverAnnotation}, try: func(t *testing.T, w *world) error {
+		"TakeOverVLAN": {reason: "A take-over is rejected before its request is read.", refused: []string{v1.TakeOverAnnotation}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			f := w.forged("f")
 			f.Annotations[v1.TakeOverAnnotation] = "true"
 			return w.tenant.Create(t.Context(), f)
 		}},
-		"ForgedToken": {reason: "The victim's token at another place.", harmless: true, try: func(t *testing.T, w *world) error {
+		"ForgedToken": {reason: "The tenant uses the victim's token for another slot.", harmless: true, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			_, token, _ := strings.Cut(w.victim.Annotations[v1.AssignedAnnotation], " ")
 			tn := tenantNetwork(t, w.ns, "f", `{}`)
 			tn.Annotations = map[string]string{v1.AssignedAnnotation: fmt.Sprintf("vlan/%s/109 %s", w.device, token)}
 			return w.tenant.Create(t.Context(), tn)
 		}},
-		"DropAnnotation": {reason: "To be assigned once more.", harmless: true, try: func(t *testing.T, w *world) error {
+		"DropAnnotation": {reason: "The tenant wants a second assignment.", harmless: true, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			return w.tenant.Patch(t.Context(), w.own.DeepCopy(), client.RawPatch(types.JSONPatchType, []byte(`[{"op": "remove", "path": "/metadata/annotations/danm.io~1assigned"}]`)))
 		}},
-		"Rebuild": {reason: "Its own bitmap, as often as it likes.", harmless: true, try: func(t *testing.T, w *world) error {
+		"Rebuild": {reason: "The tenant requests rebuilds of its own bitmap in a loop.", harmless: true, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			return w.tenant.Patch(t.Context(), w.own.DeepCopy(), merge(`{"metadata": {"annotations": {"danm.io/ipam-rebuild": "x", "danm.io/ipam-skip": "n1"}}}`))
 		}},
-		"RebuildOther": {reason: "The victim's.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
+		"RebuildOther": {reason: "The tenant requests a rebuild of the victim's bitmap.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			return w.tenant.Patch(t.Context(), w.victim.DeepCopy(), merge(`{"metadata": {"annotations": {"danm.io/ipam-skip": "n1"}}}`))
 		}},
-		"ReadOther": {reason: "What the victim was assigned.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
+		"ReadOther": {reason: "The tenant reads the victim's assignment.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			return w.tenant.Get(t.Context(), client.ObjectKeyFromObject(w.victim), &v1.TenantNetwork{})
 		}},
-		"ListAll": {reason: "All tenants' networks.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
+		"ListAll": {reason: "The tenant lists all tenants' networks.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			return w.tenant.List(t.Context(), &v1.TenantNetworkList{})
 		}},
-		"CreateThere": {reason: "In the victim's namespace.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
+		"CreateThere": {reason: "The tenant creates a network in the victim's namespace.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			return w.tenant.Create(t.Context(), tenantNetwork(t, w.victimNS, "f", `{}`))
 		}},
-		"DanmEpChange": {reason: "Another Pod's address.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
+		"DanmEpChange": {reason: "The tenant takes another Pod's address.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			ep := endpoint(w)
 			if err := w.env.Client.Create(t.Context(), ep); err != nil {
@@ -108,7 +108,7 @@ func TestHostileTenantByOtherWays(t *testing.T) {
 			}
 			return w.tenant.Patch(t.Context(), ep, merge(`{"spec": {"Interface": {"Address": "10.0.0.1/24"}}}`))
 		}},
-		"DanmEpDelete": {reason: "To take a network while a Pod is on it.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
+		"DanmEpDelete": {reason: "The tenant frees a network that a Pod uses.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			ep := endpoint(w)
 			if err := w.env.Client.Create(t.Context(), ep); err != nil {
@@ -116,20 +116,20 @@ func TestHostileTenantByOtherWays(t *testing.T) {
 			}
 			return w.tenant.Delete(t.Context(), ep)
 		}},
-		"PluginLater": {reason: "First ipvlan, then what root would execute.", refused: []string{"spec.NetworkType", "bridge"}, try: func(t *testing.T, w *world) error {
+		"PluginLater": {reason: "The tenant changes ipvlan into a plugin that would run as root.", refused: []string{"spec.NetworkType", "bridge"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			return w.tenant.Patch(t.Context(), w.own.DeepCopy(), merge(`{"spec": {"NetworkType": "bridge", "NetworkID": "10-containerd-net"}}`))
 		}},
-		"FileLater": {reason: "First a good name, then a path.", refused: []string{"spec.NetworkID"}, try: func(t *testing.T, w *world) error {
+		"FileLater": {reason: "The tenant changes a valid name into a path.", refused: []string{"spec.NetworkID"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			return w.tenant.Patch(t.Context(), w.own.DeepCopy(), merge(`{"spec": {"NetworkID": "../../root/.kube/config"}}`))
 		}},
-		"Mode": {reason: "An l3s slave switches all others on its parent: there is no such option.", refused: []string{"unknown field", "spec.Options.mode"}, try: func(t *testing.T, w *world) error {
+		"Mode": {reason: "An l3s slave would switch all others on its parent, so there is no such option.", refused: []string{"unknown field", "spec.Options.mode"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			u := object(t, v1.KindTenantNetwork, w.ns, "f", `{spec: {NetworkID: x, Options: {mode: l3s}}}`)
 			return w.tenant.Create(t.Context(), u, client.FieldValidation("Strict"))
 		}},
-		"ModeSilently": {reason: "Without a complaint it is not stored either.", harmless: true, try: func(t *testing.T, w *world) error {
+		"ModeSilently": {reason: "Without validation the option is dropped.", harmless: true, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			u := object(t, v1.KindTenantNetwork, w.ns, "f", `{spec: {NetworkID: "n`+w.ns[len(w.ns)-8:]+`", Options: {mode: l3s, passthru: true}}}`)
 			if err := w.tenant.Create(t.Context(), u, client.FieldValidation("Ignore")); err != nil {
@@ -143,9 +143,9 @@ func TestHostileTenantByOtherWays(t *testing.T) {
 	})
 }
 
-// A tenant finds no way onto a VLAN that somebody else is on, nor to the name of
-// somebody's NIC: it gets others, or nothing. A NetworkID that names a netadmin's link is in
-// its way nowhere.
+// A tenant gets neither a VLAN that another network uses nor the name of another network's NIC, but
+// others, or nothing. A NetworkID that equals the link of an administrator's network conflicts with
+// it nowhere.
 func TestTenantTakesNobodysLink(t *testing.T) {
 	w := newWorld(t)
 	const theirs, nic = 105, 107
@@ -171,7 +171,7 @@ func TestTenantTakesNobodysLink(t *testing.T) {
 		}
 		vlan := tn.Spec.Options.VLAN
 		if got[vlan] || vlan == theirs || vlan == nic {
-			t.Fatalf("network %d is on VLAN %d, and so is somebody else, or its link has the name of a NIC", i, vlan)
+			t.Fatalf("network %d is on VLAN %d, which another network uses, or its link has the name of a NIC", i, vlan)
 		}
 		got[vlan] = true
 	}
@@ -180,8 +180,8 @@ func TestTenantTakesNobodysLink(t *testing.T) {
 	}
 }
 
-// One tenant's NetworkID is no obstacle to another's, and tells nobody that it is there. On
-// VLANs both have the same ID, on one NIC each.
+// One tenant's NetworkID neither blocks another tenant's nor reveals that it exists. Both have the
+// same ID on VLANs of different NICs.
 func TestLinkNamesOfTwoTenants(t *testing.T) {
 	env := start(t)
 	for vniType, devices := range map[string]string{
@@ -195,7 +195,8 @@ func TestLinkNamesOfTwoTenants(t *testing.T) {
 		if err := env.Client.Create(t.Context(), first); err != nil {
 			t.Fatal(err)
 		}
-		// Dry run or not, at once and when the controller has read the first one.
+		// The result is the same for a dry run, at once, and after the controller has read the
+		// first one.
 		for i, opts := range [][]client.CreateOption{{client.DryRunAll}, nil, {client.DryRunAll}} {
 			tn := tenantNetwork(t, younger, "net"+strconv.Itoa(i), spec)
 			if err := env.Client.Create(t.Context(), tn, opts...); err != nil || tn.Annotations[v1.AssignedAnnotation] == first.Annotations[v1.AssignedAnnotation] {
@@ -205,7 +206,7 @@ func TestLinkNamesOfTwoTenants(t *testing.T) {
 	}
 }
 
-// What one tenant's network makes of a NIC that both share, the other's must go with.
+// Networks of two tenants on one NIC must use it in the same way.
 func TestSharedNICOfTwoTenants(t *testing.T) {
 	env := start(t)
 	older, younger := env.Namespace(t), env.Namespace(t)
@@ -218,9 +219,9 @@ func TestSharedNICOfTwoTenants(t *testing.T) {
 		reason, spec string
 		refused      []string
 	}{
-		"Backend": {"A MACVLAN on an IPVLAN's parent.", `{NetworkType: macvlan}`, []string{"parent cannot serve both", device, "on the same parent"}},
-		"Pool":    {"The other's addresses.", `{Options: {cidr: 10.0.0.0/16}}`, []string{"pools overlap", "allocation_pool", "disjoint"}},
-		"Beside":  {"Another range.", `{Options: {cidr: 10.9.0.0/24}}`, nil},
+		"Backend": {"MACVLAN and IPVLAN cannot share a parent.", `{NetworkType: macvlan}`, []string{"parent cannot serve both", device, "on the same parent"}},
+		"Pool":    {"The other network allocates these addresses.", `{Options: {cidr: 10.0.0.0/16}}`, []string{"pools overlap", "allocation_pool", "disjoint"}},
+		"Beside":  {"The range is another one.", `{Options: {cidr: 10.9.0.0/24}}`, nil},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -236,7 +237,7 @@ func TestSharedNICOfTwoTenants(t *testing.T) {
 	for _, patch := range []string{`{"spec": {"NetworkType": "macvlan"}}`, `{"spec": {"Options": {"cidr": "10.0.0.128/25"}}}`} {
 		tn := tenantNetwork(t, younger, "beside", `{}`)
 		if err := env.Client.Patch(t.Context(), tn, merge("%s", patch)); err == nil {
-			t.Errorf("patch %s: let in, in the older network's way", patch)
+			t.Errorf("patch %s: admitted in conflict with the older network", patch)
 		}
 	}
 }

@@ -30,14 +30,14 @@ func TestMain(m *testing.M) {
 	apitest.Main(m)
 }
 
-// shared is the API server with admission that most tests use.
+// shared is the API server with admission of most tests.
 var shared struct {
 	sync.Once
 	env *apitest.Env
 	err error
 }
 
-// start returns the shared API server with admission served in this process.
+// start returns the shared API server, with admission served by this process.
 func start(t *testing.T) *apitest.Env {
 	t.Helper()
 	shared.Do(func() {
@@ -50,7 +50,7 @@ func start(t *testing.T) *apitest.Env {
 	return shared.env
 }
 
-// kubectl runs kubectl with a manifest as somebody, and returns all that it prints.
+// kubectl runs kubectl with a manifest as a user, and returns its output.
 func kubectl(t *testing.T, env *apitest.Env, manifest string, args ...string) (string, error) {
 	t.Helper()
 	bin, err := source.Path("bin", "kubernetes", "kubectl")
@@ -67,7 +67,7 @@ func kubectl(t *testing.T, env *apitest.Env, manifest string, args ...string) (s
 	return strings.ReplaceAll(out.String(), filepath.Clean(home), "~"), err
 }
 
-// object reads one object from YAML.
+// object parses one object from YAML.
 func object(tb testing.TB, kind, namespace, name, text string) *unstructured.Unstructured {
 	tb.Helper()
 	u := &unstructured.Unstructured{}

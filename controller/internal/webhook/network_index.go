@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,209 +18,177 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// networkIndex is what all networks mean. It is a little behind the API server, so it also
-// remembers what it has let in (see admit). Another replica does not know of that: of
-// two networks that conflict and are created through two replicas at the same moment
-// both may be let in, and the younger one is an error on the nodes and says so in a
-// condition (see referee). It is safe for concurrent use.
+// networkIndex is the parsed form of all networks, with the networks that this replica has admitted
+// and that are not stored yet.
+//
+// It is a little behind the API server, and another replica does not know what this one has in
+// flight. So two networks that conflict may both be admitted when they are created through two
+// replicas at the same moment; the younger one then is an error on the nodes, and gets the
+// condition Conflict (see conflictReporter). It is safe for concurrent use.
 type networkIndex struct {
+	// synced is true when all networks have been read once.
+	synced atomic.Bool
+	// conflictsChanged holds a value when the conflicts between networks may have changed.
+	conflictsChanged chan struct{}
+
 	mu       sync.RWMutex
 	networks map[network.Ref]kube.ParsedNetwork
-	// stored are the networks of models; coming those that were let in since.
-	stored, inFlight *conflictIndex
-	admitted         map[network.Ref]inFlightNetwork
-	// synced says that all networks were read once.
-	synced bool
-	// conflictsChanged holds a value when there may be other conflicts than before.
-	conflictsChanged chan struct{}
+	// stored indexes networks.
+	stored   *conflictIndex
+	inFlight *inFlightNetworks
 }
 
-// errNotSynced says that the answer would be made up.
+// errNotSynced is the answer until all networks have been read.
 var errNotSynced = fmt.Errorf("the controller has just started and is reading the networks: %w", reserve.ErrUnavailable)
 
 func newNetworkIndex() *networkIndex {
 	return &networkIndex{
-		networks: map[network.Ref]kube.ParsedNetwork{}, stored: newConflictIndex(), inFlight: newConflictIndex(),
-		admitted: map[network.Ref]inFlightNetwork{}, conflictsChanged: make(chan struct{}, 1),
+		networks: map[network.Ref]kube.ParsedNetwork{}, stored: newConflictIndex(), inFlight: newInFlightNetworks(),
+		conflictsChanged: make(chan struct{}, 1),
 	}
 }
 
-// modelOf says what a network object means. The API server asks this package before it
-// stores one, so what stands there of an assignment is ours.
-func modelOf(obj client.Object) kube.ParsedNetwork {
+// parseStored parses a network object as it is stored. Its assignment is not checked again, because
+// only this package writes it.
+func parseStored(obj client.Object) kube.ParsedNetwork {
 	net, err := network.FromObject(obj)
 	return kube.ParsedNetwork{Version: kube.SpecVersionOf(obj), Network: net, Err: err}
 }
 
-// checkSynced returns an error until all networks were read once.
-func (c *networkIndex) checkSynced() error {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	if c.synced {
+// checkSynced returns an error until all networks have been read once.
+func (x *networkIndex) checkSynced() error {
+	if x.synced.Load() {
 		return nil
 	}
 	return errNotSynced
 }
 
-// markSynced notes that all networks were read.
-func (c *networkIndex) markSynced() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.synced = true
-	c.notifyConflictsChanged()
+// markSynced records that all networks have been read.
+func (x *networkIndex) markSynced() {
+	x.synced.Store(true)
+	x.notifyConflictsChanged()
 }
 
-// hasVersion reports whether the model of this version is there.
-func (c *networkIndex) hasVersion(ref network.Ref, v kube.SpecVersion) bool {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	m, ok := c.networks[ref]
+// hasVersion reports whether the index has this version of a network.
+func (x *networkIndex) hasVersion(ref network.Ref, v kube.SpecVersion) bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	m, ok := x.networks[ref]
 	return ok && m.Version == v
 }
 
-// confirmStored takes over a new network that was let in, now that it is there: nothing can
-// have changed it since, so it need not be read. It reports whether that is so.
-func (c *networkIndex) confirmStored(ref network.Ref, v kube.SpecVersion, created time.Time) bool {
-	c.mu.Lock()
-	a, ok := c.admitted[ref]
-	c.mu.Unlock()
-	if !ok || v.UID == "" || a.network.UID != string(v.UID) || a.network.Generation != 1 || v.Generation != 1 || v.Deleting {
+// confirmStored moves a new network from those in flight to the stored ones, now that a watch has
+// seen it. It reports false when the network may have been changed since it was admitted, and must
+// be read.
+func (x *networkIndex) confirmStored(ref network.Ref, v kube.SpecVersion, created time.Time) bool {
+	x.mu.Lock()
+	admitted := x.inFlight.get(ref)
+	x.mu.Unlock()
+	if admitted == nil || v.UID == "" || admitted.UID != string(v.UID) || admitted.Generation != 1 || v.Generation != 1 || v.Deleting {
 		return false
 	}
-	n := *a.network
+	n := *admitted
 	n.Created = created
-	c.put(ref, kube.ParsedNetwork{Version: v, Network: &n})
+	x.put(ref, kube.ParsedNetwork{Version: v, Network: &n})
 	return true
 }
 
-// put takes over a model; a later one of the same object stays.
-func (c *networkIndex) put(ref network.Ref, m kube.ParsedNetwork) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	old, known := c.networks[ref]
+// put stores a parsed network, unless the index has a later generation of it.
+func (x *networkIndex) put(ref network.Ref, m kube.ParsedNetwork) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	old, known := x.networks[ref]
 	if known && old.Version.UID == m.Version.UID && old.Version.Generation > m.Version.Generation {
 		return
 	}
-	c.stored.remove(old.Network)
-	c.networks[ref] = m
-	c.stored.add(m.Network)
-	if a, ok := c.admitted[ref]; ok && a.network.Generation <= m.Version.Generation {
-		c.forgetInFlight(ref)
+	x.stored.remove(old.Network)
+	x.networks[ref] = m
+	x.stored.add(m.Network)
+	if admitted := x.inFlight.get(ref); admitted != nil && admitted.Generation <= m.Version.Generation {
+		x.inFlight.remove(ref)
 	}
-	c.notifyConflictsChanged()
+	x.notifyConflictsChanged()
 }
 
-// remove forgets a network.
-func (c *networkIndex) remove(ref network.Ref) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.stored.remove(c.networks[ref].Network)
-	delete(c.networks, ref)
-	c.notifyConflictsChanged()
+// remove removes a network that was deleted.
+func (x *networkIndex) remove(ref network.Ref) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.stored.remove(x.networks[ref].Network)
+	delete(x.networks, ref)
+	x.notifyConflictsChanged()
 }
 
-func (c *networkIndex) notifyConflictsChanged() {
+func (x *networkIndex) notifyConflictsChanged() {
 	select {
-	case c.conflictsChanged <- struct{}{}:
+	case x.conflictsChanged <- struct{}{}:
 	default:
 	}
 }
 
-// inFlightTimeout is how long a network that was let in may take to be stored and to be
-// heard of. One that failed later in the chain is in the way for as long.
-const inFlightTimeout = 10 * time.Second
-
-// inFlightNetwork is a network that was let in and has not been read yet.
-type inFlightNetwork struct {
-	network *network.Network
-	expires time.Time
-}
-
-// admit checks n against all networks, and those that were let in and are not stored
-// yet. When it is let in, it is one of these itself: of two that are created at the
-// same moment the second is refused. Before is what n is changed from, nil for a new
-// one. A dry run is not remembered.
-func (c *networkIndex) admit(before, n *network.Network, dryRun bool, now time.Time) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.expireInFlight(now)
-	if err := c.stored.findConflict(before, n); err != nil {
+// admit checks n against all stored networks and those in flight, and makes it one in flight unless
+// this is a dry run: of two conflicting networks that are created at the same moment, the second is
+// rejected. Before is what n is changed from, nil for a new network.
+func (x *networkIndex) admit(before, n *network.Network, dryRun bool, now time.Time) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.inFlight.expire(now)
+	if err := x.stored.findConflict(before, n); err != nil {
 		return err
 	}
-	if err := network.CheckConflict(withoutCreationTime(n), c.inFlight.contenders(n)); err != nil {
-		return fmt.Errorf("%w (that network is being stored at this moment: if it fails, try again in %v)", err, inFlightTimeout)
+	if err := x.inFlight.checkConflict(n); err != nil {
+		return err
 	}
 	if !dryRun {
-		c.forgetInFlight(n.Ref)
-		came := *n
-		came.Created = now // older than who comes next, which has no time
-		c.admitted[n.Ref] = inFlightNetwork{&came, now.Add(inFlightTimeout)}
-		c.inFlight.add(&came)
+		x.inFlight.add(n, now)
 	}
 	return nil
 }
 
-// expireInFlight forgets what never came.
-func (c *networkIndex) expireInFlight(now time.Time) {
-	for ref, a := range c.admitted {
-		if !now.Before(a.expires) {
-			c.forgetInFlight(ref)
-		}
-	}
-}
-
-// forgetInFlight no longer awaits a network.
-func (c *networkIndex) forgetInFlight(ref network.Ref) {
-	if a, ok := c.admitted[ref]; ok {
-		c.inFlight.remove(a.network)
-		delete(c.admitted, ref)
-	}
-}
-
-// isTaken reports whether any network is on the VLAN or VXLAN of a place, or has the
-// name that a tenant's link would get there: a tenant then gets another one.
-func (c *networkIndex) isTaken(p network.TenantSlot) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.expireInFlight(time.Now())
-	parent := p.Parent()
+// isTaken reports whether a network uses the VLAN or VXLAN of a slot, or the link name that a tenant's
+// network would get there. A tenant gets another slot then.
+func (x *networkIndex) isTaken(slot network.TenantSlot) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.inFlight.expire(time.Now())
+	parent := slot.Parent()
 	name := createdLinkName(&network.Network{
 		Ref: network.Ref{Kind: v1.KindTenantNetwork}, Device: parent.Device, VLAN: parent.VLAN, VXLAN: parent.VXLAN,
 	})
-	if p.Kind == network.SlotVXLAN {
-		p.Device = ""
+	if slot.Kind == network.SlotVXLAN {
+		slot.Device = ""
 	}
-	return c.stored.isTaken(p, name) || c.inFlight.isTaken(p, name)
+	return x.stored.isTaken(slot, name) || x.inFlight.conflicts.isTaken(slot, name)
 }
 
-// get returns a network, nil when it is not there or not valid.
-func (c *networkIndex) get(ref network.Ref) (kube.ParsedNetwork, bool) {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	m, ok := c.networks[ref]
+// get returns a network, valid or not; false when there is none.
+func (x *networkIndex) get(ref network.Ref) (kube.ParsedNetwork, bool) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	m, ok := x.networks[ref]
 	return m, ok
 }
 
-// refs are all networks that are known, valid or not, in no order.
-func (c *networkIndex) refs() []network.Ref {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return slices.Collect(maps.Keys(c.networks))
+// refs returns all networks, valid or not, in no order.
+func (x *networkIndex) refs() []network.Ref {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return slices.Collect(maps.Keys(x.networks))
 }
 
-// contenders are the networks that n could be in conflict with.
-func (c *networkIndex) contenders(n *network.Network) []*network.Network {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return c.stored.contenders(n)
+// contenders returns the stored networks that n could conflict with.
+func (x *networkIndex) contenders(n *network.Network) []*network.Network {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.stored.contenders(n)
 }
 
-// conflictCandidates are all that can be in each other's way.
-func (c *networkIndex) conflictCandidates() []*network.Network {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
+// conflictCandidates returns all networks that can conflict with another one.
+func (x *networkIndex) conflictCandidates() []*network.Network {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
 	var all []*network.Network
-	for _, m := range c.networks {
+	for _, m := range x.networks {
 		if canConflict(m.Network) {
 			all = append(all, m.Network)
 		}

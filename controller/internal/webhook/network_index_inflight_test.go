@@ -21,8 +21,8 @@ func withName(name string, n network.Network) *network.Network {
 	return &n
 }
 
-// Of two that are created at the same moment, the second is refused: until the first
-// was read, or did not come.
+// Of two conflicting networks that are created at the same moment, the second one is rejected,
+// until the first one was read or was not stored in time.
 func TestAdmitAtOnce(t *testing.T) {
 	t.Parallel()
 	older := withName("older", network.Network{ID: "a", Type: "ipvlan", Device: "ens4", VLAN: 5})
@@ -38,20 +38,20 @@ func TestAdmitAtOnce(t *testing.T) {
 		between func(c *networkIndex) time.Duration
 		dryRun  bool
 		want    error
-		says    string
+		message string
 	}{
-		"AtOnce": {reason: "Neither is stored.", between: func(*networkIndex) time.Duration { return 0 }, want: network.ErrParentShared, says: "at this moment"},
+		"AtOnce": {reason: "Neither is stored.", between: func(*networkIndex) time.Duration { return 0 }, want: network.ErrParentShared, message: "at this moment"},
 		"Stored": {reason: "The first one was read.", between: func(c *networkIndex) time.Duration {
 			stored(c, older, kube.SpecVersion{UID: "older", Generation: 1})
 			return time.Hour
-		}, want: network.ErrParentShared, says: "DanmNet/ns/older"},
-		"Gone": {reason: "It was deleted again.", between: func(c *networkIndex) time.Duration {
+		}, want: network.ErrParentShared, message: "DanmNet/ns/older"},
+		"Gone": {reason: "The first one was deleted again.", between: func(c *networkIndex) time.Duration {
 			stored(c, older, kube.SpecVersion{UID: "older", Generation: 1})
 			c.remove(older.Ref)
 			return time.Second
 		}},
-		"NeverCame": {reason: "It failed later in the chain.", between: func(*networkIndex) time.Duration { return inFlightTimeout }},
-		"DryRun":    {reason: "It was never to come.", dryRun: true, between: func(*networkIndex) time.Duration { return 0 }},
+		"NotStored": {reason: "The creation failed after this webhook.", between: func(*networkIndex) time.Duration { return inFlightTimeout }},
+		"DryRun":    {reason: "A dry run stores nothing.", dryRun: true, between: func(*networkIndex) time.Duration { return 0 }},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -62,8 +62,8 @@ func TestAdmitAtOnce(t *testing.T) {
 			}
 			later := now.Add(tc.between(c))
 			err := c.admit(nil, younger, false, later)
-			if !errors.Is(err, tc.want) || err != nil && !strings.Contains(err.Error(), tc.says) {
-				t.Errorf("%s\nadmit: got %v, want %v that says %q", tc.reason, err, tc.want, tc.says)
+			if !errors.Is(err, tc.want) || err != nil && !strings.Contains(err.Error(), tc.message) {
+				t.Errorf("%s\nadmit: got %v, want %v with %q", tc.reason, err, tc.want, tc.message)
 			}
 			if err := c.admit(nil, older, false, later); (err == nil) != (tc.want != nil) {
 				t.Errorf("%s\nadmit the first again: got %v", tc.reason, err)
@@ -72,7 +72,7 @@ func TestAdmitAtOnce(t *testing.T) {
 	}
 }
 
-// A change that was let in stays awaited while what was there before is read again.
+// An admitted change stays in flight when the previous version is read again.
 func TestAdmitChange(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -85,19 +85,19 @@ func TestAdmitChange(t *testing.T) {
 	if err := c.admit(before, after, false, now); err != nil {
 		t.Fatal(err)
 	}
-	c.put(before.Ref, model) // an old reading
+	c.put(before.Ref, model) // an old version
 	other := withName("b", network.Network{ID: "b", Type: "macvlan", Device: "ens4", VLAN: 6})
 	if err := c.admit(nil, other, false, now); !errors.Is(err, network.ErrParentShared) {
-		t.Errorf("admit beside a change that is not stored: got %v", err)
+		t.Errorf("admit in conflict with a change that is not stored: got %v", err)
 	}
 	c.put(before.Ref, kube.ParsedNetwork{Version: kube.SpecVersion{UID: "a", Generation: 2}, Network: after})
-	if len(c.admitted) != 0 {
-		t.Errorf("awaited after it was read: %v", c.admitted)
+	if len(c.inFlight.byRef) != 0 {
+		t.Errorf("in flight after it was read: %v", c.inFlight.byRef)
 	}
 }
 
-// The rivals of a network are enough: what conflicts with all others conflicts with
-// them, whatever is there, and in the same words.
+// The contenders of a network suffice: a network conflicts with them exactly when it conflicts with
+// any network, and with the same message.
 func TestContendersAreEnough(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -120,7 +120,7 @@ func TestContendersAreEnough(t *testing.T) {
 		var all []*network.Network
 		for i := range rapid.IntRange(0, 6).Draw(t, "networks") {
 			n := draw(string(rune('a' + i)))
-			// Those in a conflict have no say, and are not let in.
+			// Networks in a conflict are not admitted.
 			if network.CheckConflict(withoutCreationTime(n), all) == nil {
 				all = append(all, n)
 				x.add(n)
@@ -129,19 +129,19 @@ func TestContendersAreEnough(t *testing.T) {
 		n := withoutCreationTime(draw("new"))
 		want, got := network.CheckConflict(n, all), network.CheckConflict(n, x.contenders(n))
 		if (want == nil) != (got == nil) {
-			t.Fatalf("conflict of %+v: with all %v, with its rivals %v", n, want, got)
+			t.Fatalf("conflict of %+v: with all %v, with its contenders %v", n, want, got)
 		}
 		for _, o := range all {
 			x.remove(o)
 		}
-		if len(x.places)+len(x.links)+len(x.devices) != 0 {
+		if len(x.slots)+len(x.links)+len(x.devices) != 0 {
 			t.Fatalf("left: %+v", x)
 		}
 	})
 }
 
-// A network that was let in is known when it is there, without being read: unless it
-// may be another one.
+// An admitted network is in the index once a watch has seen it, without a read, unless it may be
+// another one.
 func TestConfirmStored(t *testing.T) {
 	t.Parallel()
 	now, created := time.Date(2026, 1, 1, 0, 0, 1, 500, time.UTC), time.Date(2026, 1, 1, 0, 0, 1, 0, time.UTC)
@@ -150,10 +150,10 @@ func TestConfirmStored(t *testing.T) {
 		version kube.SpecVersion
 		want    bool
 	}{
-		"Same":     {"It is the one.", kube.SpecVersion{UID: "a", Generation: 1}, true},
-		"Other":    {"Another try of that name came first.", kube.SpecVersion{UID: "b", Generation: 1}, false},
-		"Changed":  {"Its spec was changed since.", kube.SpecVersion{UID: "a", Generation: 2}, false},
-		"Deleting": {"The model must say so.", kube.SpecVersion{UID: "a", Generation: 1, Deleting: true}, false},
+		"Same":     {"It is the admitted network.", kube.SpecVersion{UID: "a", Generation: 1}, true},
+		"Other":    {"Another creation of that name was stored first.", kube.SpecVersion{UID: "b", Generation: 1}, false},
+		"Changed":  {"Its spec has changed since.", kube.SpecVersion{UID: "a", Generation: 2}, false},
+		"Deleting": {"The parsed network must be in deletion too.", kube.SpecVersion{UID: "a", Generation: 1, Deleting: true}, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -164,11 +164,11 @@ func TestConfirmStored(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := c.confirmStored(n.Ref, tc.version, created); got != tc.want {
-				t.Errorf("%s\nsettle: got %v", tc.reason, got)
+				t.Errorf("%s\nconfirmStored: got %v", tc.reason, got)
 			}
 			m, known := c.get(n.Ref)
-			if known != tc.want || known && (!m.Network.Created.Equal(created) || len(c.admitted) != 0) {
-				t.Errorf("%s\nknown %v: %+v, awaited %v", tc.reason, known, m, c.admitted)
+			if known != tc.want || known && (!m.Network.Created.Equal(created) || len(c.inFlight.byRef) != 0) {
+				t.Errorf("%s\nknown %v: %+v, in flight %v", tc.reason, known, m, c.inFlight.byRef)
 			}
 		})
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// indexOf is a catalog of DanmNets by name.
+// indexOf returns an index of DanmNets by name.
 func indexOf(networks map[string]network.Network) *networkIndex {
 	c := newNetworkIndex()
 	for name, n := range networks {
@@ -37,29 +37,29 @@ func TestNetworkIndexTaken(t *testing.T) {
 	})
 	cases := map[string]struct {
 		reason string
-		place  network.TenantSlot
+		slot   network.TenantSlot
 		want   bool
 	}{
-		"VLAN":      {"somebody is on it", network.TenantSlot{Kind: network.SlotVLAN, Device: "ens4", ID: 5}, true},
-		"OtherNIC":  {"a VLAN ID is of one NIC", network.TenantSlot{Kind: network.SlotVLAN, Device: "ens5", ID: 5}, false},
-		"NICName":   {"its link would be named as a NIC", network.TenantSlot{Kind: network.SlotVLAN, Device: "ens5", ID: 7}, true},
-		"NICName2":  {"its link would be named as a NIC", network.TenantSlot{Kind: network.SlotVXLAN, Device: "ens5", ID: 502}, true},
-		"VXLAN":     {"one VNI is on the whole node", network.TenantSlot{Kind: network.SlotVXLAN, Device: "ens9", ID: 500}, true},
-		"VXLANFree": {"nobody has it", network.TenantSlot{Kind: network.SlotVXLAN, Device: "ens4", ID: 501}, false},
-		"PoolVLAN":  {"a device pool's", network.TenantSlot{Kind: network.SlotVLAN, Device: "x/y", ID: 6}, true},
-		"NotAVXLAN": {"VLANs are not VXLANs", network.TenantSlot{Kind: network.SlotVXLAN, Device: "ens4", ID: 5}, false},
+		"VLAN":      {"A network uses the VLAN.", network.TenantSlot{Kind: network.SlotVLAN, Device: "ens4", ID: 5}, true},
+		"OtherNIC":  {"A VLAN ID belongs to one NIC.", network.TenantSlot{Kind: network.SlotVLAN, Device: "ens5", ID: 5}, false},
+		"NICName":   {"The name of its link is that of a NIC.", network.TenantSlot{Kind: network.SlotVLAN, Device: "ens5", ID: 7}, true},
+		"NICName2":  {"The name of its link is that of a NIC.", network.TenantSlot{Kind: network.SlotVXLAN, Device: "ens5", ID: 502}, true},
+		"VXLAN":     {"A VNI is unique on a node.", network.TenantSlot{Kind: network.SlotVXLAN, Device: "ens9", ID: 500}, true},
+		"VXLANFree": {"No network uses the VNI.", network.TenantSlot{Kind: network.SlotVXLAN, Device: "ens4", ID: 501}, false},
+		"PoolVLAN":  {"A network of a device pool uses the VLAN.", network.TenantSlot{Kind: network.SlotVLAN, Device: "x/y", ID: 6}, true},
+		"NotAVXLAN": {"A VLAN ID is no VNI.", network.TenantSlot{Kind: network.SlotVXLAN, Device: "ens4", ID: 5}, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := c.isTaken(tc.place); got != tc.want {
-				t.Errorf("taken(%s): got %v: %s", tc.place, got, tc.reason)
+			if got := c.isTaken(tc.slot); got != tc.want {
+				t.Errorf("isTaken(%s): got %v: %s", tc.slot, got, tc.reason)
 			}
 		})
 	}
 }
 
-// What is forgotten leaves nothing, and an old reading does not replace a new one.
+// A removed network leaves nothing, and an old version does not replace a new one.
 func TestNetworkIndexForgets(t *testing.T) {
 	t.Parallel()
 	c := indexOf(map[string]network.Network{"a": {ID: "a", Type: "ipvlan", Device: "ens4", VLAN: 5}})
@@ -67,15 +67,15 @@ func TestNetworkIndexForgets(t *testing.T) {
 	old := &network.Network{Ref: ref, ID: "a", Device: "ens4", VLAN: 9}
 	c.put(ref, kube.ParsedNetwork{Version: kube.SpecVersion{UID: "u", Generation: 1}, Network: old})
 	if m, ok := c.get(ref); !ok || m.Network.VLAN != 5 {
-		t.Errorf("after an old reading: %+v", m.Network)
+		t.Errorf("after an old version: %+v", m.Network)
 	}
 	c.put(ref, kube.ParsedNetwork{Version: kube.SpecVersion{UID: "v", Generation: 1}, Err: network.ErrInvalid})
 	if c.isTaken(network.TenantSlot{Kind: network.SlotVLAN, Device: "ens4", ID: 5}) {
-		t.Error("an invalid network is on no VLAN")
+		t.Error("an invalid network uses a VLAN")
 	}
 	c.remove(ref)
 	c.remove(ref)
-	if x := c.stored; len(c.networks)+len(x.places)+len(x.links)+len(x.devices) != 0 {
+	if x := c.stored; len(c.networks)+len(x.slots)+len(x.links)+len(x.devices) != 0 {
 		t.Errorf("left: %v %v", c.networks, x)
 	}
 }
@@ -86,15 +86,15 @@ func TestContenders(t *testing.T) {
 		"same": {ID: "a", Type: "ipvlan", Device: "ens4", VLAN: 5}, "other": {ID: "b", Type: "ipvlan", Device: "ens4", VLAN: 6},
 		"named": {ID: "me", Type: "ipvlan", Device: "ens5", VLAN: 5}, "none": {ID: "c", Type: "flannel"},
 	})
-	wish := &network.Network{Ref: network.Ref{Kind: v1.KindTenantNetwork, Namespace: "ns", Name: "wish"}, Type: "ipvlan", Device: "ens4", VLAN: 5}
-	c.put(wish.Ref, kube.ParsedNetwork{Network: wish})
+	unassigned := &network.Network{Ref: network.Ref{Kind: v1.KindTenantNetwork, Namespace: "ns", Name: "unassigned"}, Type: "ipvlan", Device: "ens4", VLAN: 5}
+	c.put(unassigned.Ref, kube.ParsedNetwork{Network: unassigned})
 	var got []string
 	for _, n := range c.contenders(&network.Network{ID: "me", Type: "ipvlan", Device: "ens4", VLAN: 5}) {
 		got = append(got, n.Ref.Name)
 	}
 	less := func(a, b string) bool { return a < b }
 	if diff := cmp.Diff([]string{"named", "same"}, got, cmpopts.SortSlices(less)); diff != "" {
-		t.Errorf("rivals: -want +got\n%s", diff)
+		t.Errorf("contenders: -want +got\n%s", diff)
 	}
 }
 
@@ -125,9 +125,9 @@ func TestPreallocatedUses(t *testing.T) {
 		return a.Node+a.V4.String()+a.V6.String() < b.Node+b.V4.String()+b.V6.String()
 	}
 	if diff := cmp.Diff(want, preallocatedUses(status), cmpopts.SortSlices(less), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
-		t.Errorf("held: -want +got\n%s", diff)
+		t.Errorf("pre-allocated: -want +got\n%s", diff)
 	}
 	if got := preallocatedUses(&v1.NetworkStatus{}); got != nil {
-		t.Errorf("held of nothing: %v", got)
+		t.Errorf("pre-allocated without status.ipam: %v", got)
 	}
 }

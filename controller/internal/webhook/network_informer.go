@@ -20,11 +20,11 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// listRetryInterval is how long to wait for an API server that is away.
+// listRetryInterval is the delay between tries while the API server is unreachable.
 const listRetryInterval = time.Second
 
-// networkInformer keeps the catalog up to date. It watches metadata, so that address claims
-// cost it little, and reads a network whose spec changed.
+// networkInformer keeps the index of networks up to date. It watches metadata, so that address
+// claims cost little, and reads a network whose spec changed.
 type networkInformer struct {
 	cache  cache.Cache
 	reader client.Client
@@ -34,17 +34,17 @@ type networkInformer struct {
 	onTenantNetworkDelete func(client.Object)
 }
 
-func newNetworkInformer(c cache.Cache, reader client.Client, known *networkIndex, gone func(client.Object)) *networkInformer {
-	return &networkInformer{cache: c, reader: reader, index: known, onTenantNetworkDelete: gone, queue: workqueue.NewTypedRateLimitingQueue(
+func newNetworkInformer(c cache.Cache, reader client.Client, index *networkIndex, onTenantNetworkDelete func(client.Object)) *networkInformer {
+	return &networkInformer{cache: c, reader: reader, index: index, onTenantNetworkDelete: onTenantNetworkDelete, queue: workqueue.NewTypedRateLimitingQueue(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[network.Ref](100*time.Millisecond, 30*time.Second))}
 }
 
-// NeedLeaderElection says that every replica follows.
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica needs the index.
 func (f *networkInformer) NeedLeaderElection() bool { return false }
 
-// Start works until ctx ends.
+// Start runs until ctx ends.
 func (f *networkInformer) Start(ctx context.Context) error {
-	for f.listAll(ctx) != nil { // the API server may not be there yet
+	for f.listAll(ctx) != nil { // the API server may not be reachable yet
 		select {
 		case <-ctx.Done():
 			return nil
@@ -54,7 +54,7 @@ func (f *networkInformer) Start(ctx context.Context) error {
 	f.index.markSynced()
 	informers, err := f.addEventHandlers(ctx)
 	if ctx.Err() != nil {
-		return nil // whatever a cache that ends says
+		return nil // a cache that is stopped may return any error
 	}
 	if err != nil {
 		return err
@@ -78,15 +78,15 @@ func (f *networkInformer) Start(ctx context.Context) error {
 	}
 }
 
-// listAll reads all networks by lists: one by one would take minutes.
+// listAll reads all networks by lists, because single reads would take minutes.
 func (f *networkInformer) listAll(ctx context.Context) error {
 	for _, kind := range kube.NetworkKinds() {
 		fresh := func() client.ObjectList {
-			list, _ := kube.NewNetworkList(kind) // it is one of objects.Kinds
+			list, _ := kube.NewNetworkList(kind) // kind is one of kube.NetworkKinds
 			return list
 		}
 		err := eachListItem(ctx, f.reader, fresh, func(obj client.Object) {
-			f.index.put(kube.NetworkRefOf(kind, obj), modelOf(obj))
+			f.index.put(kube.NetworkRefOf(kind, obj), parseStored(obj))
 		})
 		if err != nil {
 			return fmt.Errorf("list networks of kind %s: %w", kind, err)
@@ -95,7 +95,7 @@ func (f *networkInformer) listAll(ctx context.Context) error {
 	return nil
 }
 
-// addEventHandlers registers for the metadata of networks.
+// addEventHandlers handles the events of networks' metadata.
 func (f *networkInformer) addEventHandlers(ctx context.Context) ([]cache.Informer, error) {
 	var informers []cache.Informer
 	for _, kind := range kube.NetworkKinds() {
@@ -103,9 +103,9 @@ func (f *networkInformer) addEventHandlers(ctx context.Context) ([]cache.Informe
 		if err != nil {
 			return nil, fmt.Errorf("watch %s: %w", kind, err)
 		}
-		see := func(obj any) { f.onUpdate(kind, obj) }
+		onUpdate := func(obj any) { f.onUpdate(kind, obj) }
 		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc: see, UpdateFunc: func(_, obj any) { see(obj) }, DeleteFunc: func(obj any) { f.onDelete(kind, obj) },
+			AddFunc: onUpdate, UpdateFunc: func(_, obj any) { onUpdate(obj) }, DeleteFunc: func(obj any) { f.onDelete(kind, obj) },
 		}); err != nil {
 			return nil, fmt.Errorf("watch %s: %w", kind, err)
 		}
@@ -139,9 +139,9 @@ func (f *networkInformer) onDelete(kind string, obj any) {
 	}
 }
 
-// requeueDeleted queues the networks that were deleted after prime had read them and before
-// the informers began, which are told of nothing that was gone by then: the ghost of a
-// network would keep its VLAN from others until this replica ends.
+// requeueDeleted queues the networks that were deleted between listAll and the start of the
+// informers, which do not report them. Without it, such a network would keep its VLAN in the index
+// until this replica restarts.
 func (f *networkInformer) requeueDeleted(ctx context.Context, informers []cache.Informer) {
 	for _, i := range informers {
 		if !toolscache.WaitForCacheSync(ctx.Done(), i.HasSynced) {
@@ -150,12 +150,12 @@ func (f *networkInformer) requeueDeleted(ctx context.Context, informers []cache.
 	}
 	for _, ref := range f.index.refs() {
 		if f.cache.Get(ctx, kube.ObjectKey(ref), kube.PartialMetadata(ref.Kind)) != nil {
-			f.queue.Add(ref) // not there, or nobody knows: it is read
+			f.queue.Add(ref) // sync reads whether it exists
 		}
 	}
 }
 
-// sync reads one network.
+// sync reads one network into the index.
 func (f *networkInformer) sync(ctx context.Context, ref network.Ref) error {
 	obj, err := kube.NewNetwork(ref.Kind)
 	if err != nil {
@@ -169,6 +169,6 @@ func (f *networkInformer) sync(ctx context.Context, ref network.Ref) error {
 	if err != nil {
 		return fmt.Errorf("get %s: %w", ref, err)
 	}
-	f.index.put(ref, modelOf(obj))
+	f.index.put(ref, parseStored(obj))
 	return nil
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// A network that was deleted after the list and before the watches is no ghost that
-// keeps its VLAN from others; one that was made meanwhile is seen.
+// A network that was deleted between the list and the start of the watches leaves the index and
+// frees its VLAN, and one that was created in between is seen.
 func TestInformerForgetsNetworksDeletedDuringStart(t *testing.T) {
 	t.Parallel()
 	env := apitest.Start(t)
@@ -75,7 +75,7 @@ func TestInformerForgetsNetworksDeletedDuringStart(t *testing.T) {
 	remove(late)
 }
 
-// startInformer is a follower whose watches have not begun.
+// startInformer returns an informer whose watches have not started.
 func startInformer(t *testing.T, env *apitest.Env) (*networkInformer, cache.Cache) {
 	t.Helper()
 	c, err := newClient(env.Config)

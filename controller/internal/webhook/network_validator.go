@@ -41,8 +41,8 @@ func (h *networkValidator) Handle(ctx context.Context, r admission.Request) admi
 	return admission.Allowed("")
 }
 
-// validate checks what needs other objects; what the object alone decides has been
-// checked by the API server, and is again, since both run the same rules.
+// validate checks the rules that need other objects. The API server has checked the rules about the
+// object alone; parsing checks them again, because both use one table of rules.
 func (h *networkValidator) validate(ctx context.Context, r admission.Request) admission.Response {
 	if err := h.index.checkSynced(); err != nil {
 		return responseFor(err)
@@ -56,13 +56,13 @@ func (h *networkValidator) validate(ctx context.Context, r admission.Request) ad
 		return responseFor(err)
 	}
 	if old != nil && apiequality.Semantic.DeepEqual(specOf(old), specOf(obj)) {
-		return admission.Allowed("") // labels and finalizers change whatever the spec is
+		return admission.Allowed("") // metadata may change even if an old spec breaks a new rule
 	}
 	n, err := network.FromObject(obj)
 	if err != nil {
 		return responseFor(err)
 	}
-	if err := n.CheckAssignment(); err != nil {
+	if err := network.CheckAssignment(n); err != nil {
 		return responseFor(err)
 	}
 	before := oldNetwork(old)
@@ -90,8 +90,8 @@ func specOf(obj client.Object) *v1.NetworkSpec {
 	return nil
 }
 
-// oldNetwork is what an object meant before its change; nil for a new one, and for one
-// that is invalid: it may become valid, whatever that takes.
+// oldNetwork parses an object as it was before the change; nil for a new one, and for an invalid
+// one, which may change in any way that makes it valid.
 func oldNetwork(old client.Object) *network.Network {
 	if old == nil {
 		return nil
@@ -100,9 +100,9 @@ func oldNetwork(old client.Object) *network.Network {
 	return n
 }
 
-// validateUpdate checks that an update cuts nobody off. Where only addresses are in the way
-// that nodes keep for Pods to come, the nodes are asked to give them back, and the next
-// try may do.
+// validateUpdate checks that an update disconnects no Pod. If only addresses that nodes have
+// pre-allocated forbid it, the nodes are asked to release them, so that a later attempt can
+// succeed.
 func (h *networkValidator) validateUpdate(ctx context.Context, old client.Object, before, n *network.Network, dryRun bool) error {
 	if before == nil {
 		return nil
@@ -111,43 +111,43 @@ func (h *networkValidator) validateUpdate(ctx context.Context, old client.Object
 	if err != nil {
 		return err
 	}
-	if err := before.CheckUpdate(n, uses); err != nil {
+	if err := network.CheckUpdate(before, n, uses); err != nil {
 		return err
 	}
-	err = before.CheckUpdate(n, preallocatedUses(kube.NetworkStatusOf(old)))
+	err = network.CheckUpdate(before, n, preallocatedUses(kube.NetworkStatusOf(old)))
 	if err != nil && !dryRun {
 		h.reclaims.enqueue(old)
 	}
 	return err
 }
 
-// segmentWarnings are for what works and may not be meant.
+// segmentWarnings returns warnings of settings that work, but may be a mistake.
 func (h *networkValidator) segmentWarnings(n *network.Network) []string {
 	if n.Ref.Kind == v1.KindTenantNetwork || n.VLAN == 0 && n.VXLAN == 0 {
 		return nil
 	}
 	for _, o := range h.index.contenders(n) {
-		if o.Ref.Kind == v1.KindTenantNetwork && placeOf(o) == placeOf(n) {
-			return []string{fmt.Sprintf("%s is on the same segment, %s, as %s, which a tenant was assigned: their Pods can reach each other",
-				n.Ref, placeOf(n), o.Ref)}
+		if o.Ref.Kind == v1.KindTenantNetwork && slotOf(o) == slotOf(n) {
+			return []string{fmt.Sprintf("%s is on the same segment, %s, as %s of a tenant: their Pods can reach each other",
+				n.Ref, slotOf(n), o.Ref)}
 		}
 	}
 	return nil
 }
 
-// untaggedWarnings warns of networks that reach what TenantConfigs give to tenants.
+// untaggedWarnings warns of networks that reach the VLANs which TenantConfigs give to tenants.
 func (h *networkValidator) untaggedWarnings(ctx context.Context, n *network.Network) (warnings []string) {
 	if id, ok := n.Link(); !ok || !id.IsNIC() || n.Ref.Kind == v1.KindTenantNetwork {
-		return nil // a tenant's device was chosen by a TenantConfig
+		return nil // a TenantConfig has chosen a tenant's device
 	}
 	var list v1.TenantConfigList
 	if err := h.reader.List(ctx, &list); err != nil {
-		return []string{fmt.Sprintf("whether tenants have VLANs on host_device %s is not known: list TenantConfigs: %v", n.Device, err)}
+		return []string{fmt.Sprintf("failed to check whether tenants have VLANs on host_device %s: list TenantConfigs: %v", n.Device, err)}
 	}
 	for i := range list.Items {
 		t, err := network.FromTenantConfig(&list.Items[i])
 		if err != nil {
-			continue // an object that is older than a rule gives nothing to tenants
+			continue // an invalid TenantConfig gives nothing to tenants
 		}
 		if w := t.UntaggedWarning(n); w != "" {
 			warnings = append(warnings, w)
@@ -156,9 +156,9 @@ func (h *networkValidator) untaggedWarnings(ctx context.Context, n *network.Netw
 	return warnings
 }
 
-// validateDelete checks that no Pod is attached. What nodes hold for Pods to come is given
-// back while the finalizer keeps the object: unless the finalizer is so young that the
-// API server may not have seen it.
+// validateDelete checks that no Pod is attached. Pre-allocated addresses do not forbid the
+// deletion, because the finalizer keeps the object until nodes have released them. They do while
+// the finalizer is so new that the API server may not have seen it.
 func (h *networkValidator) validateDelete(ctx context.Context, r admission.Request) error {
 	old, err := decodeNetwork(r, r.OldObject.Raw)
 	if err != nil || old == nil || old.GetDeletionTimestamp() != nil {
@@ -182,16 +182,15 @@ func (h *networkValidator) validateDelete(ctx context.Context, r admission.Reque
 	return err
 }
 
-// maxRequestDuration is longer than the API server works on one request (a minute), and than
-// its clock and ours differ.
+// maxRequestDuration is longer than the API server works on a request (a minute) plus the
+// difference between its clock and ours.
 const maxRequestDuration = 90 * time.Second
 
-// finalizerRecentlyAdded reports whether the finalizer may be younger than the request that
-// deletes the object. The API server looks for finalizers when a DELETE begins; one
-// that is set after that does not keep the object, which is removed at once as soon as
-// admission lets it. Admission is asked about the object as it is then, so only here
-// can a Pod be seen that attached meanwhile. Who set the finalizer when is in the
-// managed fields; without that it may have been now.
+// finalizerRecentlyAdded reports whether the finalizer may be newer than the start of the DELETE
+// request. The API server looks for finalizers when a DELETE begins: it ignores one that is set
+// later, and removes the object when admission allows it. Admission sees the object as it is at
+// that moment, so only this check sees a Pod that attached meanwhile. The managed fields contain
+// when the finalizer was set; without them it may have been now.
 func finalizerRecentlyAdded(obj client.Object, now time.Time) bool {
 	key := []byte(strconv.Quote("v:" + strconv.Quote(v1.InUseFinalizer)))
 	for _, m := range obj.GetManagedFields() {
@@ -202,7 +201,7 @@ func finalizerRecentlyAdded(obj client.Object, now time.Time) bool {
 	return true
 }
 
-// decodeNetwork reads a network object of a request; nil when the request has none.
+// decodeNetwork decodes a network object of a request; nil when the request has none.
 func decodeNetwork(r admission.Request, raw []byte) (client.Object, error) {
 	if len(raw) == 0 {
 		return nil, nil
@@ -221,9 +220,9 @@ func isDryRun(r admission.Request) bool { return r.DryRun != nil && *r.DryRun }
 
 // podUses lists the Pods on a network, by a consistent list of DanmEps.
 //
-// With what is held (see held) that is race-free: an address goes from the status to
-// the DanmEp, so a Pod that attaches after the object was read has changed it, and
-// the API server asks again about the changed one.
+// Together with preallocatedUses this is free of races: an address moves from the status to the
+// DanmEp, so a Pod that attaches after the object was read has changed the object, and the API
+// server calls admission again with the changed one.
 func podUses(ctx context.Context, c client.Reader, ref network.Ref, uid string) ([]network.Usage, error) {
 	var uses []network.Usage
 	fresh := func() client.ObjectList { return &v1.DanmEpList{} }
@@ -244,19 +243,19 @@ func podUses(ctx context.Context, c client.Reader, ref network.Ref, uid string) 
 
 func useByEndpoint(ep *v1.DanmEp) network.Usage {
 	u := network.Usage{Pod: ep.Namespace + "/" + ep.Spec.Pod, Node: ep.Spec.Host}
-	// An address that cannot be read is still a use.
+	// A DanmEp with an unreadable address still uses the network.
 	if found, err := kube.EndpointOf(ep); err == nil {
 		u.V4, u.V6 = found.V4, found.V6
 	}
 	return u
 }
 
-// quarantineEntry is the entry of addresses that answered on the wire: nobody's Pods.
+// quarantineEntry is the entry of addresses that another machine uses. No Pod has them.
 const quarantineEntry = "!quarantine"
 
-// preallocatedUses lists what nodes have taken of a network for Pods to come. One use stands for
-// all addresses of a node that lie outside of the DanmEps' ranges: the first and the
-// last of each range are enough for a pool, which is one range too.
+// preallocatedUses lists what nodes hold of a network for future Pods: the first and the last
+// address of each node's ranges. They decide for all of its addresses whether a subnet or pool,
+// which is one range too, contains them.
 func preallocatedUses(status *v1.NetworkStatus) []network.Usage {
 	if status == nil || status.IPAM == nil {
 		return nil
@@ -282,8 +281,8 @@ func preallocatedUses(status *v1.NetworkStatus) []network.Usage {
 	return uses
 }
 
-// firstAndLast are the first and the last address of a text of ranges. The text is a node's:
-// it may say "all of fd00::/8", so nothing is counted here.
+// firstAndLast returns the first and the last address in a text of ranges. A node writes the text,
+// which may be "all of fd00::/8", so the addresses are not enumerated.
 func firstAndLast(text string) []netip.Addr {
 	if text == "" {
 		return nil

@@ -17,34 +17,34 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// create stores an object of a kind; a "%" in the text becomes the device's name.
+// create creates an object of a kind; a "%" in the text is replaced by the device's name.
 func create(t *testing.T, env *apitest.Env, kind, ns, device, text string) error {
 	t.Helper()
 	u := object(t, kind, ns, apitest.Name("net"), strings.ReplaceAll(text, "%", device))
 	return env.Client.Create(t.Context(), u)
 }
 
-// Of two networks that do not go together, the younger one is refused.
+// Of two conflicting networks the younger one is rejected.
 func TestConflicts(t *testing.T) {
 	cases := map[string]struct {
 		reason, older, younger string
 		refused                []string
 	}{
-		"SharedLink": {reason: "Two networks on one VLAN.", older: `{spec: {NetworkID: "a%", Options: {host_device: "%", vlan: 5, cidr: 10.0.0.0/24}}}`,
+		"SharedLink": {reason: "Two networks share one VLAN link.", older: `{spec: {NetworkID: "a%", Options: {host_device: "%", vlan: 5, cidr: 10.0.0.0/24}}}`,
 			younger: `{spec: {NetworkID: "b%", Options: {host_device: "%", vlan: 5, cidr: 10.0.1.0/24}}}`},
-		"DisjointPools": {reason: "One subnet, two ranges.", older: `{spec: {NetworkID: "a%", Options: {host_device: "%", cidr: 10.0.0.0/24, allocation_pool: {start: 10.0.0.1, end: 10.0.0.9}}}}`,
+		"DisjointPools": {reason: "Two networks share a subnet with disjoint pools.", older: `{spec: {NetworkID: "a%", Options: {host_device: "%", cidr: 10.0.0.0/24, allocation_pool: {start: 10.0.0.1, end: 10.0.0.9}}}}`,
 			younger: `{spec: {NetworkID: "b%", Options: {host_device: "%", cidr: 10.0.0.0/24, allocation_pool: {start: 10.0.0.10, end: 10.0.0.19}}}}`},
-		"Pools": {reason: "One address twice.", older: `{spec: {NetworkID: "a%", Options: {host_device: "%", cidr: 10.0.0.0/24}}}`,
+		"Pools": {reason: "Both networks would allocate the same address.", older: `{spec: {NetworkID: "a%", Options: {host_device: "%", cidr: 10.0.0.0/24}}}`,
 			younger: `{spec: {NetworkID: "b%", Options: {host_device: "%", cidr: 10.0.0.0/16}}}`, refused: []string{"allocation_pool", "10.0.0.1-10.0.0.254", "disjoint"}},
-		"Pools6": {reason: "The same for IPv6.", older: `{spec: {NetworkID: "a%", Options: {host_device: "%", vlan: 7, net6: "fd00::/64"}}}`,
+		"Pools6": {reason: "Both networks would allocate the same IPv6 address.", older: `{spec: {NetworkID: "a%", Options: {host_device: "%", vlan: 7, net6: "fd00::/64"}}}`,
 			younger: `{spec: {NetworkID: "b%", Options: {host_device: "%", vlan: 7, net6: "fd00::/48"}}}`, refused: []string{"allocation_pool_v6", "fd00::", "disjoint"}},
-		"OtherSegment": {reason: "Another VLAN.", older: `{spec: {NetworkID: "a%", Options: {host_device: "%", vlan: 5, cidr: 10.0.0.0/24}}}`,
+		"OtherSegment": {reason: "The same subnet on another VLAN is another segment.", older: `{spec: {NetworkID: "a%", Options: {host_device: "%", vlan: 5, cidr: 10.0.0.0/24}}}`,
 			younger: `{spec: {NetworkID: "b%", Options: {host_device: "%", vlan: 6, cidr: 10.0.0.0/24}}}`},
-		"Name": {reason: "One name, two links.", older: `{spec: {NetworkID: "a%", Options: {host_device: "%", vlan: 5}}}`,
+		"Name": {reason: "One link name would mean two links.", older: `{spec: {NetworkID: "a%", Options: {host_device: "%", vlan: 5}}}`,
 			younger: `{spec: {NetworkID: "a%", Options: {host_device: "x%", vlan: 5}}}`, refused: []string{"link is taken", "use another NetworkID"}},
-		"NameOfNIC": {reason: "A link of ours named as a NIC.", older: `{spec: {NetworkID: a, Options: {host_device: "%.7"}}}`,
+		"NameOfNIC": {reason: "Our link would have the name of a NIC.", older: `{spec: {NetworkID: a, Options: {host_device: "%.7"}}}`,
 			younger: `{spec: {NetworkID: "%", Options: {host_device: "x%", vlan: 7}}}`, refused: []string{"link is taken", "another NetworkID"}},
-		"Backend": {reason: "One backend on a parent.", older: `{spec: {NetworkID: "a%", NetworkType: ipvlan, Options: {host_device: "%", vlan: 5}}}`,
+		"Backend": {reason: "A parent supports one backend only.", older: `{spec: {NetworkID: "a%", NetworkType: ipvlan, Options: {host_device: "%", vlan: 5}}}`,
 			younger: `{spec: {NetworkID: "b%", NetworkType: macvlan, Options: {host_device: "%", vlan: 5}}}`, refused: []string{"parent cannot serve both", "one NetworkType"}},
 	}
 	env := start(t)
@@ -61,8 +61,8 @@ func TestConflicts(t *testing.T) {
 					ns = ""
 				}
 				younger := func() error { return create(t, env, kind, ns, device, tc.younger) }
-				if tc.refused != nil { // admission hears of the older one a little later
-					eventually(t, "the younger one is refused", func() bool {
+				if tc.refused != nil { // admission sees the older one a little later
+					eventually(t, "the younger one is rejected", func() bool {
 						u := object(t, kind, ns, apitest.Name("net"), strings.ReplaceAll(tc.younger, "%", device))
 						err := env.Client.Create(t.Context(), u, client.DryRunAll)
 						return err != nil && strings.Contains(err.Error(), tc.refused[0])
@@ -74,7 +74,7 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
-// A change that would bring an older network into a younger one's way is refused.
+// A change of an older network that conflicts with a younger one is rejected.
 func TestConflictByChange(t *testing.T) {
 	env := start(t)
 	ns := env.Namespace(t)
@@ -87,13 +87,13 @@ func TestConflictByChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec": {"Options": {"vlan": 6}}}`))
-	eventually(t, "the change is refused", func() bool {
+	eventually(t, "the change is rejected", func() bool {
 		err := env.Client.Patch(t.Context(), older.DeepCopy(), patch, client.DryRunAll)
 		return err != nil && strings.Contains(err.Error(), "parent cannot serve both")
 	})
 }
 
-// attach makes the objects that stand for a Pod on a network.
+// attach creates the objects of a Pod on a network.
 func attach(t *testing.T, env *apitest.Env, o client.Object, kind, pod, address string) *v1.DanmEp {
 	t.Helper()
 	o.SetFinalizers([]string{v1.InUseFinalizer})
@@ -113,23 +113,23 @@ func attach(t *testing.T, env *apitest.Env, o client.Object, kind, pod, address 
 	return ep
 }
 
-// While Pods are attached, what would cut them is refused, and so is deletion.
+// While Pods are attached, changes that would disconnect them are rejected, and so is the deletion.
 func TestInUse(t *testing.T) {
 	const spec = `{NetworkID: "%", NetworkType: macvlan, Options: {host_device: "%", vlan: 5, mtu: 1400, cidr: 10.0.0.0/24, allocation_pool: {start: 10.0.0.10, end: 10.0.0.99}}}`
 	changes := map[string]struct {
 		reason, patch string
 		refused       []string
 	}{
-		"VLAN":     {"Another segment.", `{"spec": {"Options": {"vlan": 6}}}`, []string{"spec.Options.vlan", "Pod", "web", "node n1", "keep 5"}},
-		"Device":   {"Another parent.", `{"spec": {"Options": {"host_device": "other0"}}}`, []string{"spec.Options.host_device", "other0"}},
-		"Type":     {"Another backend.", `{"spec": {"NetworkType": "ipvlan"}}`, []string{"spec.NetworkType", "keep macvlan"}},
-		"MTU":      {"Lower.", `{"spec": {"Options": {"mtu": 1300}}}`, []string{"spec.Options.mtu", "use 1400 or more"}},
-		"CIDR":     {"Another subnet.", `{"spec": {"Options": {"cidr": "10.0.0.0/16"}}}`, []string{"spec.Options.cidr", "10.0.0.0/24"}},
-		"Pool":     {"An address in use is out.", `{"spec": {"Options": {"allocation_pool": {"end": "10.0.0.11"}}}}`, []string{"spec.Options.allocation_pool", "10.0.0.12"}},
-		"MorePMTU": {"Higher.", `{"spec": {"Options": {"mtu": 1500}}}`, nil},
-		"PoolEnd":  {"Addresses in use stay.", `{"spec": {"Options": {"allocation_pool": {"end": "10.0.0.20"}}}}`, nil},
-		"Routes":   {"For Pods to come.", `{"spec": {"Options": {"routes": {"10.9.0.0/16": "10.0.0.1"}}}}`, nil},
-		"Label":    {"Nobody's.", `{"metadata": {"labels": {"a": "b"}}}`, nil},
+		"VLAN":     {"The VLAN is another segment.", `{"spec": {"Options": {"vlan": 6}}}`, []string{"spec.Options.vlan", "Pod", "web", "node n1", "keep 5"}},
+		"Device":   {"The device is another parent.", `{"spec": {"Options": {"host_device": "other0"}}}`, []string{"spec.Options.host_device", "other0"}},
+		"Type":     {"The type is another backend.", `{"spec": {"NetworkType": "ipvlan"}}`, []string{"spec.NetworkType", "keep macvlan"}},
+		"MTU":      {"A Pod uses a higher MTU.", `{"spec": {"Options": {"mtu": 1300}}}`, []string{"spec.Options.mtu", "use 1400 or more"}},
+		"CIDR":     {"Pods have addresses of the old subnet.", `{"spec": {"Options": {"cidr": "10.0.0.0/16"}}}`, []string{"spec.Options.cidr", "10.0.0.0/24"}},
+		"Pool":     {"An address in use is outside the new pool.", `{"spec": {"Options": {"allocation_pool": {"end": "10.0.0.11"}}}}`, []string{"spec.Options.allocation_pool", "10.0.0.12"}},
+		"MorePMTU": {"A higher MTU disconnects no Pod.", `{"spec": {"Options": {"mtu": 1500}}}`, nil},
+		"PoolEnd":  {"All addresses in use are in the new pool.", `{"spec": {"Options": {"allocation_pool": {"end": "10.0.0.20"}}}}`, nil},
+		"Routes":   {"Routes apply to new Pods.", `{"spec": {"Options": {"routes": {"10.9.0.0/16": "10.0.0.1"}}}}`, nil},
+		"Label":    {"Labels do not affect Pods.", `{"metadata": {"labels": {"a": "b"}}}`, nil},
 	}
 	const assigned = `host_device: "%", vlan: 5, ` // to a TenantNetwork
 	env := start(t)
@@ -162,7 +162,7 @@ func TestInUse(t *testing.T) {
 				}
 				for _, part := range tc.refused {
 					if err != nil && !strings.Contains(err.Error(), part) {
-						t.Errorf("%s: %s\ngot %v, want it to say %q", name, tc.reason, err, part)
+						t.Errorf("%s: %s\ngot %v, want %q in it", name, tc.reason, err, part)
 					}
 				}
 			}
@@ -183,8 +183,8 @@ func TestInUse(t *testing.T) {
 	}
 }
 
-// What a node has taken for Pods to come is in the status: a change looks at the
-// status that it replaces, so none gets between.
+// Pre-allocated addresses are in the status: admission sees the status that a change replaces, so
+// that no concurrent claim is missed.
 func TestHeldAddressesCount(t *testing.T) {
 	env := start(t)
 	ns := env.Namespace(t)
@@ -215,16 +215,16 @@ func TestTenantConfigChanges(t *testing.T) {
 		reason, name, patch string
 		refused             []string
 	}{
-		"Shrink":  {reason: "Down to what is in use.", patch: `{hostDevices: [{name: "%", vniType: vlan, vniRange: "100"}, {name: "y%"}]}`},
+		"Shrink":  {reason: "The range still contains what is in use.", patch: `{hostDevices: [{name: "%", vniType: vlan, vniRange: "100"}, {name: "y%"}]}`},
 		"Range":   {reason: "VLAN 100 is in use.", patch: `{hostDevices: [{name: "%", vniType: vlan, vniRange: "101-110"}, {name: "y%"}]}`, refused: []string{"hostDevices", "vlan/%/100", ns + "/vlan", "delete the networks first"}},
-		"Device":  {reason: "In use.", patch: `{hostDevices: [{name: "y%"}]}`, refused: []string{"vlan/%/100"}},
-		"NIC":     {reason: "In use.", patch: `{hostDevices: [{name: "%", vniType: vlan, vniRange: "100-110"}]}`, refused: []string{"nic/y%/1", ns + "/nic"}},
-		"Plugin":  {reason: "In use.", patch: `{networkIds: null}`, refused: []string{"networkIds", "type/flannel/1", ns + "/plugin"}},
-		"Grow":    {reason: "More.", patch: `{hostDevices: [` + all + `, {name: "w%"}]}`},
-		"Overlap": {reason: "Another has it.", name: other, patch: `{hostDevices: [{name: "%", vniType: vlan, vniRange: "110-120"}]}`, refused: []string{"hostDevices[0].vniRange", "110-120", config, "disjoint"}},
-		"Operator": {reason: "No such operator.", patch: `{namespaceSelector: {matchLabels: null, matchExpressions: [{key: a, operator: Like, values: [b]}]}}`,
+		"Device":  {reason: "The device is in use.", patch: `{hostDevices: [{name: "y%"}]}`, refused: []string{"vlan/%/100"}},
+		"NIC":     {reason: "The NIC is in use.", patch: `{hostDevices: [{name: "%", vniType: vlan, vniRange: "100-110"}]}`, refused: []string{"nic/y%/1", ns + "/nic"}},
+		"Plugin":  {reason: "The plugin is in use.", patch: `{networkIds: null}`, refused: []string{"networkIds", "type/flannel/1", ns + "/plugin"}},
+		"Grow":    {reason: "A TenantConfig may grow.", patch: `{hostDevices: [` + all + `, {name: "w%"}]}`},
+		"Overlap": {reason: "Another TenantConfig offers these VLANs.", name: other, patch: `{hostDevices: [{name: "%", vniType: vlan, vniRange: "110-120"}]}`, refused: []string{"hostDevices[0].vniRange", "110-120", config, "disjoint"}},
+		"Operator": {reason: "The operator does not exist.", patch: `{namespaceSelector: {matchLabels: null, matchExpressions: [{key: a, operator: Like, values: [b]}]}}`,
 			refused: []string{"namespaceSelector", "NotIn"}},
-		"EmptyIn": {reason: "In what?", patch: `{namespaceSelector: {matchLabels: null, matchExpressions: [{key: a, operator: In}]}}`, refused: []string{"namespaceSelector", "values"}},
+		"EmptyIn": {reason: "Operator In needs values.", patch: `{namespaceSelector: {matchLabels: null, matchExpressions: [{key: a, operator: In}]}}`, refused: []string{"namespaceSelector", "values"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -246,10 +246,10 @@ func TestTenantConfigChanges(t *testing.T) {
 	tc := &v1.TenantConfig{ObjectMeta: metav1.ObjectMeta{Name: config}}
 	checkAnswer(t, "three networks draw from it", env.Client.Delete(t.Context(), tc), []string{config, "delete the networks first"})
 	tc.Name = other
-	checkAnswer(t, "nobody draws from it", env.Client.Delete(t.Context(), tc), nil)
+	checkAnswer(t, "No network draws from it.", env.Client.Delete(t.Context(), tc), nil)
 }
 
-// A Pod is refused when it is created, not when kubelet starts it.
+// A Pod is rejected when it is created, and not only when kubelet starts it.
 func TestPods(t *testing.T) {
 	env := start(t)
 	ns := env.Namespace(t)
@@ -266,16 +266,16 @@ func TestPods(t *testing.T) {
 		reason, key, value string
 		refused            []string
 	}{
-		"Good":    {"Two interfaces.", v1.InterfacesAnnotation, `[{"network": "blue", "ip": "dynamic"}, {"network": "blue", "ip": "10.0.0.7"}]`, nil},
-		"Legacy":  {"DANM 4.3's name.", v1.LegacyInterfacesAnnotation, `[{"network": "blue", "ip": "10.9.0.7"}]`, []string{"metadata.annotations[danm.k8s.io/interfaces][0].ip", "10.9.0.7", "10.0.0.0/24"}},
-		"ToCome":  {"May be created later.", v1.InterfacesAnnotation, `[{"network": "later"}]`, nil},
-		"None":    {"Not ours.", "example.com/a", `{`, nil},
-		"JSON":    {"Not JSON.", v1.InterfacesAnnotation, `[{"network": }]`, []string{"metadata.annotations[danm.io/interfaces]", "byte 13"}},
-		"Key":     {"A slip.", v1.InterfacesAnnotation, `[{"nwtwork": "blue"}]`, []string{"[danm.io/interfaces][0]", "nwtwork"}},
-		"Two":     {"One network each.", v1.InterfacesAnnotation, `[{"network": "blue", "clusterNetwork": "x"}]`, []string{"[0].clusterNetwork", "leave one out"}},
-		"Tenant":  {"Not allowed.", v1.InterfacesAnnotation, `[{"clusterNetwork": "` + closed + `"}]`, []string{"[danm.io/interfaces][0]", closed, "may not attach"}},
-		"Outside": {"Not in the subnet.", v1.InterfacesAnnotation, `[{"network": "blue", "ip": "10.0.1.7"}]`, []string{"[0].ip", "10.0.1.7", "10.0.0.0/24"}},
-		"OtherNS": {"No reference leaves the namespace.", v1.InterfacesAnnotation, `[{"network": "other/blue"}]`, []string{"[0].network", "other/blue"}},
+		"Good":    {"The Pod has two valid interfaces.", v1.InterfacesAnnotation, `[{"network": "blue", "ip": "dynamic"}, {"network": "blue", "ip": "10.0.0.7"}]`, nil},
+		"Legacy":  {"The annotation has the name of DANM 4.3.", v1.LegacyInterfacesAnnotation, `[{"network": "blue", "ip": "10.9.0.7"}]`, []string{"metadata.annotations[danm.k8s.io/interfaces][0].ip", "10.9.0.7", "10.0.0.0/24"}},
+		"ToCome":  {"The network may be created later.", v1.InterfacesAnnotation, `[{"network": "later"}]`, nil},
+		"None":    {"The annotation is not ours.", "example.com/a", `{`, nil},
+		"JSON":    {"The annotation must be JSON.", v1.InterfacesAnnotation, `[{"network": }]`, []string{"metadata.annotations[danm.io/interfaces]", "byte 13"}},
+		"Key":     {"The key is misspelt.", v1.InterfacesAnnotation, `[{"nwtwork": "blue"}]`, []string{"[danm.io/interfaces][0]", "nwtwork"}},
+		"Two":     {"An interface is on one network.", v1.InterfacesAnnotation, `[{"network": "blue", "clusterNetwork": "x"}]`, []string{"[0].clusterNetwork", "leave one out"}},
+		"Tenant":  {"The network does not allow the namespace.", v1.InterfacesAnnotation, `[{"clusterNetwork": "` + closed + `"}]`, []string{"[danm.io/interfaces][0]", closed, "must contain the Pod's namespace"}},
+		"Outside": {"The address must be in the subnet.", v1.InterfacesAnnotation, `[{"network": "blue", "ip": "10.0.1.7"}]`, []string{"[0].ip", "10.0.1.7", "10.0.0.0/24"}},
+		"OtherNS": {"A reference must stay in its namespace.", v1.InterfacesAnnotation, `[{"network": "other/blue"}]`, []string{"[0].network", "other/blue"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -303,12 +303,12 @@ func TestServices(t *testing.T) {
 		selector    map[string]string
 		refused     []string
 	}{
-		"Good":      {reason: "Complete.", annotations: map[string]string{"danm.io/selector": `{"app": "web"}`, "danm.io/network": "blue"}},
-		"Ordinary":  {reason: "Not ours.", selector: map[string]string{"app": "web"}},
-		"JSON":      {reason: "Not a map.", annotations: map[string]string{"danm.io/selector": `app=web`, "danm.io/network": "blue"}, refused: []string{"danm.io/selector", "app=web", "JSON map"}},
-		"NoNetwork": {reason: "Which?", annotations: map[string]string{"danm.io/selector": `{"app": "web"}`}, refused: []string{"danm.io/network", "clusterNetwork"}},
-		"Legacy":    {reason: "DANM 4.3's.", annotations: map[string]string{"danm.k8s.io/tenantNetwork": "blue"}, refused: []string{"danm.io/selector"}},
-		"Selecting": {reason: "Two would write endpoints.", annotations: map[string]string{"danm.io/selector": `{"app": "web"}`, "danm.io/network": "blue"}, selector: map[string]string{"app": "web"}, refused: []string{"spec.selector", "leave it out"}},
+		"Good":      {reason: "The annotations are complete.", annotations: map[string]string{"danm.io/selector": `{"app": "web"}`, "danm.io/network": "blue"}},
+		"Ordinary":  {reason: "The Service has no annotation of ours.", selector: map[string]string{"app": "web"}},
+		"JSON":      {reason: "The selector must be a map.", annotations: map[string]string{"danm.io/selector": `app=web`, "danm.io/network": "blue"}, refused: []string{"danm.io/selector", "app=web", "JSON map"}},
+		"NoNetwork": {reason: "The Service must name a network.", annotations: map[string]string{"danm.io/selector": `{"app": "web"}`}, refused: []string{"danm.io/network", "clusterNetwork"}},
+		"Legacy":    {reason: "The annotation is that of DANM 4.3.", annotations: map[string]string{"danm.k8s.io/tenantNetwork": "blue"}, refused: []string{"danm.io/selector"}},
+		"Selecting": {reason: "Kubernetes would write endpoints too.", annotations: map[string]string{"danm.io/selector": `{"app": "web"}`, "danm.io/network": "blue"}, selector: map[string]string{"app": "web"}, refused: []string{"spec.selector", "leave it out"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -24,10 +24,10 @@ func TestFinalizerRecentlyAdded(t *testing.T) {
 		fields []metav1.ManagedFieldsEntry
 		want   bool
 	}{
-		"Now":      {"The DELETE may have begun before.", []metav1.ManagedFieldsEntry{entry(others, time.Hour), entry(ours, time.Second)}, true},
+		"Now":      {"The DELETE may have begun before the finalizer was set.", []metav1.ManagedFieldsEntry{entry(others, time.Hour), entry(ours, time.Second)}, true},
 		"Ahead":    {"Clocks differ.", []metav1.ManagedFieldsEntry{entry(ours, -5*time.Second)}, true},
-		"LongAgo":  {"Every DELETE of now has seen it.", []metav1.ManagedFieldsEntry{entry(others, time.Second), entry(ours, time.Hour)}, false},
-		"Stripped": {"Nobody knows.", nil, true},
+		"LongAgo":  {"Every present DELETE has seen the finalizer.", []metav1.ManagedFieldsEntry{entry(others, time.Second), entry(ours, time.Hour)}, false},
+		"Stripped": {"Without managed fields the age is unknown.", nil, true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

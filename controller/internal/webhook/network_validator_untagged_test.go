@@ -14,7 +14,7 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// tenantConfigList is an API server with TenantConfigs.
+// tenantConfigList is a fake API server with TenantConfigs.
 type tenantConfigList struct {
 	client.Reader
 	items []v1.TenantConfig
@@ -28,7 +28,7 @@ func (c tenantConfigList) List(_ context.Context, into client.ObjectList, _ ...c
 	return c.err
 }
 
-// A network of the bare NIC is let in, with a word on what its Pods can reach.
+// A network on the untagged NIC is admitted, with a warning about what its Pods can reach.
 func TestUntaggedIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	vlans := v1.TenantConfig{HostDevices: []v1.HostDevice{{Name: "ens4", VNIType: "vlan", VNIRange: "1000-1099"}}}
@@ -42,11 +42,11 @@ func TestUntaggedIsWarnedOf(t *testing.T) {
 		reader tenantConfigList
 		want   string
 	}{
-		"Untagged":   {reason: "it reaches the tenants' VLANs", net: net(v1.KindClusterNetwork, 0), reader: tenantConfigList{items: []v1.TenantConfig{broken, vlans}}, want: "send frames with their tags"},
-		"Tagged":     {reason: "it has its own VLAN", net: net(v1.KindClusterNetwork, 7), reader: tenantConfigList{items: []v1.TenantConfig{vlans}}},
-		"Tenant":     {reason: "the TenantConfig chose the device", net: net(v1.KindTenantNetwork, 0), reader: tenantConfigList{items: []v1.TenantConfig{vlans}}},
-		"NoConfig":   {reason: "nobody has VLANs there", net: net(v1.KindClusterNetwork, 0)},
-		"Unreadable": {reason: "no warning would be a promise", net: net(v1.KindClusterNetwork, 0), reader: tenantConfigList{err: errors.New("away")}, want: "away"},
+		"Untagged":   {reason: "The network reaches the tenants' VLANs.", net: net(v1.KindClusterNetwork, 0), reader: tenantConfigList{items: []v1.TenantConfig{broken, vlans}}, want: "send frames with their tags"},
+		"Tagged":     {reason: "The network has a VLAN of its own.", net: net(v1.KindClusterNetwork, 7), reader: tenantConfigList{items: []v1.TenantConfig{vlans}}},
+		"Tenant":     {reason: "The TenantConfig has chosen the device.", net: net(v1.KindTenantNetwork, 0), reader: tenantConfigList{items: []v1.TenantConfig{vlans}}},
+		"NoConfig":   {reason: "No tenant has VLANs there.", net: net(v1.KindClusterNetwork, 0)},
+		"Unreadable": {reason: "Without a warning the user would rely on separation.", net: net(v1.KindClusterNetwork, 0), reader: tenantConfigList{err: errors.New("away")}, want: "away"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

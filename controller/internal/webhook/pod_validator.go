@@ -14,9 +14,8 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// podValidator validates the annotations of Pods that are created with one of ours. The API
-// server never asks about another Pod, and lets a Pod in when nobody answers: the
-// node daemon checks the same again.
+// podValidator validates our annotations on new Pods. The API server calls it for Pods with such an
+// annotation only, and admits a Pod when no replica answers: the node daemon checks the same again.
 type podValidator struct {
 	reader       client.Reader
 	index        *networkIndex
@@ -30,16 +29,16 @@ func (h *podValidator) Handle(ctx context.Context, r admission.Request) admissio
 	if err := decodeJSON(r.Object.Raw, &pod); err != nil {
 		return responseFor(fmt.Errorf("decode Pod %s/%s: %w", r.Namespace, r.Name, err))
 	}
-	look := func(ref network.Ref) *network.Network { return h.lookUpNetwork(ctx, ref) }
-	warnings, err := network.CheckPod(r.Namespace, h.namingScheme, pod.Annotations, look, h.subnets.isNodeAddress)
+	lookUp := func(ref network.Ref) *network.Network { return h.lookUpNetwork(ctx, ref) }
+	warnings, err := network.CheckPod(r.Namespace, h.namingScheme, pod.Annotations, lookUp, h.subnets.isNodeAddress)
 	if err != nil {
 		return responseFor(err)
 	}
 	return admission.Allowed("").WithWarnings(warnings...)
 }
 
-// lookUpNetwork asks the API server about a network that the catalog does not have: a Pod is
-// often created right after its network.
+// lookUpNetwork returns a network from the index, or from the API server: a Pod is often created
+// right after its network.
 func (h *podValidator) lookUpNetwork(ctx context.Context, ref network.Ref) *network.Network {
 	if m, ok := h.index.get(ref); ok {
 		return m.Network
@@ -51,10 +50,10 @@ func (h *podValidator) lookUpNetwork(ctx context.Context, ref network.Ref) *netw
 	if err := h.reader.Get(ctx, kube.ObjectKey(ref), obj); err != nil {
 		return nil
 	}
-	return modelOf(obj).Network
+	return parseStored(obj).Network
 }
 
-// serviceValidator validates Services with annotations of ours.
+// serviceValidator validates our annotations on Services.
 type serviceValidator struct{}
 
 // Handle implements admission.Handler.

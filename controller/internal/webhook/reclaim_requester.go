@@ -19,23 +19,24 @@ import (
 )
 
 const (
-	// reclaimInterval is how often the nodes are asked about one network.
+	// reclaimInterval is how often the nodes are asked to release addresses of one network.
 	reclaimInterval = 5 * time.Second
-	// reclaimDelay is how long the refusal has to reach the API server. A write before
-	// that would make it ask again, or tell a PUT of a conflict instead.
+	// reclaimDelay is how long the write waits, so that the rejection reaches the API server first.
+	// An earlier write would make the API server call admission again, or a PUT fail with a
+	// conflict instead.
 	reclaimDelay = 300 * time.Millisecond
 	// reclaimTimeout bounds one write.
 	reclaimTimeout = 5 * time.Second
-	// reclaimQueueSize bounds how many networks wait. A user who is refused tries again.
+	// reclaimQueueSize bounds the networks that wait. A rejected user tries again.
 	reclaimQueueSize = 100
 )
 
-// reclaimRequester asks nodes to give back what they hold of a network for Pods to come, as a
-// node does that finds its pool exhausted: they do within seconds, and hold nothing
-// for a minute. Status has no webhook and no generation, so nobody else is disturbed.
+// reclaimRequester requests that nodes release the pre-allocated addresses of a network, as a node
+// does that finds its pool exhausted: they release them within seconds, and pre-allocate none for a
+// minute. The status has no webhook and no generation, so the write disturbs no one else.
 //
-// It writes with the controller's rights, so it takes nothing from the request but which
-// network it is about: whoever made that up (see cert.Keeper.Guard) gets nothing else.
+// It writes with the controller's rights, so it uses nothing of the request but which network it is
+// about. A forged request (see cert.Rotator.RequireToken) can cause nothing else.
 type reclaimRequester struct {
 	client client.Client
 	log    logr.Logger
@@ -45,7 +46,7 @@ type reclaimRequester struct {
 	queued map[types.UID]struct{} // those in queue
 }
 
-// reclaimRequest is one life of a network.
+// reclaimRequest is a network and its UID.
 type reclaimRequest struct {
 	ref network.Ref
 	uid types.UID
@@ -55,8 +56,8 @@ func newReclaimRequester(c client.Client, log logr.Logger) *reclaimRequester {
 	return &reclaimRequester{client: c, log: log, queue: make(chan reclaimRequest, reclaimQueueSize), queued: map[types.UID]struct{}{}}
 }
 
-// enqueue notes a network whose change only such addresses are in the way of; it never
-// blocks. One that waits already, or has no UID, is not noted.
+// enqueue queues a network whose change only pre-allocated addresses forbid. It never blocks, and
+// drops a network that is queued already or has no UID.
 func (p *reclaimRequester) enqueue(obj client.Object) {
 	kind, ok := kube.NetworkKindOf(obj)
 	uid := obj.GetUID()
@@ -65,7 +66,7 @@ func (p *reclaimRequester) enqueue(obj client.Object) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, waits := p.queued[uid]; waits {
+	if _, queued := p.queued[uid]; queued {
 		return
 	}
 	select {
@@ -75,7 +76,8 @@ func (p *reclaimRequester) enqueue(obj client.Object) {
 	}
 }
 
-// reclaimDue reports whether nodes hold addresses of a network and were not asked just now.
+// reclaimDue reports whether nodes hold pre-allocated addresses of a network, and were not asked
+// just now.
 func reclaimDue(obj client.Object, now time.Time) bool {
 	status := kube.NetworkStatusOf(obj)
 	if len(preallocatedUses(status)) == 0 {
@@ -85,10 +87,11 @@ func reclaimDue(obj client.Object, now time.Time) bool {
 	return last == nil || now.Sub(last.Time).Abs() >= reclaimInterval
 }
 
-// NeedLeaderElection says that every replica asks for what it refused.
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica asks for the requests
+// that it rejected.
 func (p *reclaimRequester) NeedLeaderElection() bool { return false }
 
-// Start works until ctx ends.
+// Start runs until ctx ends.
 func (p *reclaimRequester) Start(ctx context.Context) error {
 	for {
 		select {
@@ -102,28 +105,29 @@ func (p *reclaimRequester) Start(ctx context.Context) error {
 			delete(p.queued, next.uid)
 			p.mu.Unlock()
 			if err := p.requestReclaim(ctx, next, time.Now()); err != nil && ctx.Err() == nil {
-				p.log.Error(err, "Ask the nodes to give back what they hold", "network", next.ref.String())
+				p.log.Error(err, "Failed to request that nodes release addresses", "network", next.ref.String())
 			}
 		}
 	}
 }
 
-// requestReclaim reads the network and asks, if that is still the one and there is a reason to.
-func (p *reclaimRequester) requestReclaim(ctx context.Context, which reclaimRequest, now time.Time) error {
+// requestReclaim reads the network, and writes the request if it still is the same object and the
+// request is due.
+func (p *reclaimRequester) requestReclaim(ctx context.Context, r reclaimRequest, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, reclaimTimeout)
 	defer cancel()
-	obj, err := kube.NewNetwork(which.ref.Kind)
+	obj, err := kube.NewNetwork(r.ref.Kind)
 	if err != nil {
 		return err
 	}
-	if err := p.client.Get(ctx, kube.ObjectKey(which.ref), obj); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("get %s: %w", which.ref, err)
+	if err := p.client.Get(ctx, kube.ObjectKey(r.ref), obj); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("get %s: %w", r.ref, err)
 	}
-	if which.uid == "" || obj.GetUID() != which.uid || !reclaimDue(obj, now) {
-		return nil // it is gone, or another of its name
+	if r.uid == "" || obj.GetUID() != r.uid || !reclaimDue(obj, now) {
+		return nil // it was deleted, or is another network of the same name
 	}
 	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": which.uid},
+		"metadata": map[string]any{"uid": r.uid},
 		"status":   map[string]any{"ipam": map[string]any{"reclaimRequestTime": metav1.NewMicroTime(now)}},
 	})
 	if err != nil {

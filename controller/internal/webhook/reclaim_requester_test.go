@@ -21,7 +21,7 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
-// fakeClient is an API server with one TenantNetwork, or none, that counts what is written.
+// fakeClient is a fake API server with one TenantNetwork, or none. It counts writes.
 type fakeClient struct {
 	client.Client
 
@@ -43,7 +43,7 @@ func (p *fakeClient) Get(_ context.Context, key client.ObjectKey, obj client.Obj
 // Status implements client.Client.
 func (p *fakeClient) Status() client.SubResourceWriter { return fakeStatusWriter{fakeClient: p} }
 
-// fakeStatusWriter is the network's status.
+// fakeStatusWriter writes the network's status.
 type fakeStatusWriter struct {
 	client.SubResourceWriter
 	fakeClient *fakeClient
@@ -59,28 +59,28 @@ func (s fakeStatusWriter) Patch(_ context.Context, obj client.Object, patch clie
 	return err
 }
 
-// written are the patches so far.
+// written returns the patches so far.
 func (p *fakeClient) written() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.patches)
 }
 
-// queuedRequests counts the networks that wait.
+// queuedRequests returns the number of networks in the queue.
 func queuedRequests(p *reclaimRequester) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.queued)
 }
 
-// withPreallocatedAddresses is a network that a node holds addresses of.
+// withPreallocatedAddresses returns a network of which a node holds addresses.
 func withPreallocatedAddresses(uid types.UID) *v1.TenantNetwork {
 	tn := &v1.TenantNetwork{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "net", UID: uid}}
 	tn.Status.IPAM = &v1.IPAMStatus{Held: map[string]v1.HeldAddresses{"node-1": {V4: "10.0.0.7"}}}
 	return tn
 }
 
-// What the request says of a network is not believed: it may be made up.
+// The content of the request is not trusted, because it may be forged.
 func TestRequestReclaim(t *testing.T) {
 	t.Parallel()
 	type made func() *v1.TenantNetwork // within the bubble, for its clock
@@ -101,15 +101,15 @@ func TestRequestReclaim(t *testing.T) {
 		asked, network made
 		want           int // writes
 	}{
-		"Held":      {reason: "A node holds addresses.", asked: with("u"), network: with("u"), want: 1},
-		"NoUID":     {reason: "It would be written to whatever has the name.", asked: with(""), network: with("u")},
-		"Other":     {reason: "It was made anew.", asked: with("u"), network: with("v")},
-		"Gone":      {reason: "It was deleted.", asked: with("u"), network: none},
-		"MadeUp":    {reason: "No node holds anything.", asked: with("u"), network: idle},
-		"JustNow":   {reason: "Another replica has asked.", asked: with("u"), network: pressed(time.Second)},
-		"Long":      {reason: "They have taken addresses again.", asked: pressed(time.Minute), network: pressed(time.Minute), want: 1},
-		"Unheld":    {reason: "Nothing is in the way.", asked: idle, network: with("u")},
-		"Refreshed": {reason: "The nodes were asked before this request.", asked: pressed(time.Second), network: with("u")},
+		"Held":      {reason: "A node holds pre-allocated addresses.", asked: with("u"), network: with("u"), want: 1},
+		"NoUID":     {reason: "Without a UID the write would go to any network of that name.", asked: with(""), network: with("u")},
+		"Other":     {reason: "The network was deleted and created again.", asked: with("u"), network: with("v")},
+		"Gone":      {reason: "The network was deleted.", asked: with("u"), network: none},
+		"MadeUp":    {reason: "No node holds addresses.", asked: with("u"), network: idle},
+		"JustNow":   {reason: "Another replica has just sent the request.", asked: with("u"), network: pressed(time.Second)},
+		"Long":      {reason: "The nodes have pre-allocated addresses again.", asked: pressed(time.Minute), network: pressed(time.Minute), want: 1},
+		"Unheld":    {reason: "No address forbids the change.", asked: idle, network: with("u")},
+		"Refreshed": {reason: "The nodes were asked before this change.", asked: pressed(time.Second), network: with("u")},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -146,7 +146,7 @@ func start(t *testing.T, api client.Client) *reclaimRequester {
 	return p
 }
 
-// A hundred refusals of one network are one write, and keep no other network waiting.
+// A hundred rejections of one network cause one write, and do not block other networks.
 func TestRequestReclaimOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -24,40 +24,41 @@ import (
 
 // Names in deployments/webhooks.
 const (
-	// ConfigurationName is that of both webhook configurations.
+	// ConfigurationName is the name of both webhook configurations.
 	ConfigurationName = "patchbay"
 	// ServiceName is the Service in front of the controller.
 	ServiceName = "patchbay-webhook"
-	// SecretName is the Secret of the certificates.
+	// SecretName is the Secret with the certificates.
 	SecretName = "patchbay-webhook-certificates"
 )
 
-// Options says how admission is served.
+// Options configure admission.
 type Options struct {
-	// Namespace is where Service and Secret are.
+	// Namespace contains the Service and the Secret.
 	Namespace string
-	// Port to listen on; 0 means 9443. Host is the address, all when empty.
+	// Port is the port to listen on, 9443 when zero. Host is the address, all addresses when empty.
 	Port int
 	Host string
-	// ExtraHosts are names or addresses of the server besides those of the Service.
+	// ExtraHosts are names or addresses of the server in addition to those of the Service.
 	ExtraHosts []string
-	// NamingScheme is that of the CNI configuration; see network.InterfaceNames.
+	// NamingScheme is the scheme of interface names in the CNI configuration; see
+	// network.InterfaceNames.
 	NamingScheme string
-	// Ranges are what the cluster itself uses, and no tenant; nil for nothing.
+	// Ranges are the addresses that the cluster itself uses, and no tenant may; nil for none.
 	Ranges ClusterRanges
-	// Clock is for the certificates' lives; nil is time.Now.
+	// Clock is the clock of the certificates; time.Now when nil.
 	Clock func() time.Time
 }
 
-// ClusterRanges know what the cluster itself uses.
+// ClusterRanges returns the addresses that the cluster itself uses.
 type ClusterRanges interface {
 	// Get returns the ranges; the error says why they are not known yet.
 	Get() (*network.ClusterRanges, error)
 }
 
-// Register adds admission to a manager: the server in every replica, and the sweeper
-// in the one that leads. The context is that of the manager's life. What it returns
-// says why this replica does not answer the API server yet, nil when it does.
+// Register adds admission to a manager: the server in every replica, and the garbage collector of
+// reservations in the leader. The context ends with the manager. Ready returns why this replica
+// does not answer the API server yet, nil when it does.
 func Register(ctx context.Context, mgr manager.Manager, o Options) (ready func() error, err error) {
 	c, err := newClient(mgr.GetConfig())
 	if err != nil {
@@ -68,32 +69,32 @@ func Register(ctx context.Context, mgr manager.Manager, o Options) (ready func()
 		return nil, err
 	}
 	log := mgr.GetLogger().WithName("admission")
-	keeper := newCertRotator(c, o, log)
-	known, desk := newNetworkIndex(), reserve.New(ctx, tenantConfigStore{c}, logIgnoredTenantConfig(log))
-	sweeper := &reservationGC{reader: c, allocator: desk, log: log, wake: make(chan struct{}, 1), controllerNamespace: o.Namespace}
-	press := newReclaimRequester(c, log)
-	chosen := &subnetValidator{reader: c, allocator: desk, ranges: o.Ranges}
-	server := newServer(o, keeper, handlersByName{
-		"assign.tenantnetworks.danm.io": &tenantNetworkAssigner{reader: c, index: known, allocator: desk, subnets: chosen},
-		"networks.danm.io":              &networkValidator{reader: c, index: known, reclaims: press, subnets: chosen},
+	rotator := newCertRotator(c, o, log)
+	index, allocator := newNetworkIndex(), reserve.New(ctx, tenantConfigStore{c}, logIgnoredTenantConfig(log))
+	gc := &reservationGC{reader: c, allocator: allocator, log: log, wake: make(chan struct{}, 1), controllerNamespace: o.Namespace}
+	reclaims := newReclaimRequester(c, log)
+	subnets := &subnetValidator{reader: c, allocator: allocator, ranges: o.Ranges}
+	server := newServer(o, rotator, handlersByName{
+		"assign.tenantnetworks.danm.io": &tenantNetworkAssigner{reader: c, index: index, allocator: allocator, subnets: subnets},
+		"networks.danm.io":              &networkValidator{reader: c, index: index, reclaims: reclaims, subnets: subnets},
 		"tenantconfigs.danm.io":         &tenantConfigValidator{reader: c},
-		"pods.danm.io":                  &podValidator{reader: c, index: known, namingScheme: o.NamingScheme, subnets: chosen},
+		"pods.danm.io":                  &podValidator{reader: c, index: index, namingScheme: o.NamingScheme, subnets: subnets},
 		"services.danm.io":              serviceValidator{},
 	})
-	judge := &conflictReporter{client: c, index: known, log: log}
-	follower := newNetworkInformer(watches, c, known, sweeper.onNetworkDeleted)
-	for _, part := range []manager.Runnable{keeper, server, watches, follower, sweeper, judge, press} {
+	conflicts := &conflictReporter{client: c, index: index, log: log}
+	informer := newNetworkInformer(watches, c, index, gc.onNetworkDeleted)
+	for _, part := range []manager.Runnable{rotator, server, watches, informer, gc, conflicts, reclaims} {
 		if err := mgr.Add(part); err != nil {
 			return nil, fmt.Errorf("add admission: %w", err)
 		}
 	}
 	return func() error {
-		_, err := chosen.clusterRanges()
-		return errors.Join(err, checkReady(keeper, known, server))
+		_, err := subnets.clusterRanges()
+		return errors.Join(err, checkReady(rotator, index, server))
 	}, nil
 }
 
-// newNetworkCache holds the metadata of networks, for the follower alone.
+// newNetworkCache returns a cache for the networkInformer, which watches the metadata of networks.
 func newNetworkCache(mgr manager.Manager) (cache.Cache, error) {
 	scheme, err := newScheme()
 	if err != nil {
@@ -116,26 +117,27 @@ func newCertRotator(c client.Client, o Options, log logr.Logger) *cert.Rotator {
 	})
 }
 
-// logIgnoredTenantConfig logs the TenantConfigs that nothing is given of.
+// logIgnoredTenantConfig logs an invalid TenantConfig, from which nothing is assigned.
 func logIgnoredTenantConfig(log logr.Logger) func(string, error) {
 	return func(config string, why error) {
-		log.Error(why, "Nothing is assigned from a TenantConfig until it is mended", "tenantConfig", config)
+		log.Error(why, "Ignored an invalid TenantConfig", "tenantConfig", config)
 	}
 }
 
-// handlersByName by the webhook's name, which is the first part of its path.
+// handlersByName are the handlers by the name of their webhook, which is the first part of its
+// path.
 type handlersByName map[string]admission.Handler
 
-func newServer(o Options, keeper *cert.Rotator, all handlersByName) crwebhook.Server {
+func newServer(o Options, rotator *cert.Rotator, all handlersByName) crwebhook.Server {
 	s := crwebhook.NewServer(crwebhook.Options{
 		Host: o.Host, Port: o.Port, WebhookMux: http.NewServeMux(),
 		TLSOpts: []func(*tls.Config){func(c *tls.Config) {
 			c.MinVersion = tls.VersionTLS13
-			c.GetCertificate = keeper.GetCertificate
+			c.GetCertificate = rotator.GetCertificate
 		}},
 	})
 	for name, h := range all {
-		s.Register("/"+name+"/", keeper.RequireToken(finishOnShutdown(&admission.Webhook{Handler: h})))
+		s.Register("/"+name+"/", rotator.RequireToken(finishOnShutdown(&admission.Webhook{Handler: h})))
 	}
 	return s
 }
@@ -143,9 +145,9 @@ func newServer(o Options, keeper *cert.Rotator, all handlersByName) crwebhook.Se
 // maxWebhookTimeout is the longest timeoutSeconds in deployments/webhooks.
 const maxWebhookTimeout = 10 * time.Second
 
-// finishOnShutdown lets requests that are under way at shutdown finish. controller-runtime
-// cancels their contexts together with the server's, and then waits for their answers: each
-// would be an error, which rejects the object.
+// finishOnShutdown lets requests in progress finish at shutdown. controller-runtime cancels their
+// contexts together with the server's, and then waits for their answers, which would all be errors
+// that reject the object.
 func finishOnShutdown(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), maxWebhookTimeout)
@@ -154,16 +156,16 @@ func finishOnShutdown(next http.Handler) http.Handler {
 	})
 }
 
-// errCANotInjected says what comes before the API server's first question.
-var errCANotInjected = errors.New("the webhook configurations do not have the certificate authority yet: are they installed, and RBAC in place?")
+// errCANotInjected is returned before the API server can call this webhook.
+var errCANotInjected = errors.New("the webhook configurations do not have the certificate authority yet: check that they and the RBAC rules are installed")
 
-// checkReady returns what an answer of this replica lacks.
-func checkReady(keeper *cert.Rotator, known *networkIndex, server crwebhook.Server) error {
-	if !keeper.CAInjected() {
+// checkReady returns why this replica cannot answer.
+func checkReady(rotator *cert.Rotator, index *networkIndex, server crwebhook.Server) error {
+	if !rotator.CAInjected() {
 		return errCANotInjected
 	}
-	if err := known.checkSynced(); err != nil {
+	if err := index.checkSynced(); err != nil {
 		return err
 	}
-	return server.StartedChecker()(nil) // it asks this very server, with TLS
+	return server.StartedChecker()(nil) // connects to this server by TLS
 }

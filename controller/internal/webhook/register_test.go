@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A request that is under way when the server stops is answered, within a limit.
+// A request in progress at shutdown is answered within a limit.
 func TestFinishOnShutdown(t *testing.T) {
 	t.Parallel()
 	server, stop := context.WithCancel(t.Context())

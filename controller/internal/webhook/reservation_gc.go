@@ -19,39 +19,40 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/tenant"
 )
 
-// How often the sweeper looks: soon after a deletion, never more often than it takes
-// to list all networks, and every minute without a reason: nothing tells of a creation
-// that failed after its reservation.
+// The collection runs soon after a deletion, not more often than it takes to list all networks, and
+// every minute, because no event reports a creation that failed after its reservation.
 const (
 	gcMinInterval = 2 * time.Second
 	gcInterval    = time.Minute
 )
 
-// reservationGC compares reservations with networks, in one replica at a time.
+// reservationGC releases the reservations of TenantNetworks that do not exist any more, in one
+// replica at a time.
 type reservationGC struct {
 	reader    client.Reader
 	allocator *reserve.Allocator
 	log       logr.Logger
 	wake      chan struct{}
-	// controllerNamespace is the namespace to which the controller moves DanmEps that outlive theirs.
+	// controllerNamespace is where package addresses moves DanmEps that block the deletion of their
+	// namespace.
 	controllerNamespace string
 
 	mu sync.Mutex
-	// deletedTokens are the tokens of networks that were deleted since the last look.
+	// deletedTokens are the tokens of networks that were deleted since the last collection.
 	deletedTokens []string
 	orphans       tenant.OrphanDetector
 	unconfirmed   unconfirmedAssignments
 }
 
-// unconfirmedAssignments are what was said of networks that nobody confirms, by token, so that it is
-// not said every minute.
+// unconfirmedAssignments are the logged reasons why networks' assignments are not confirmed, by
+// token, so that each is logged once.
 type unconfirmedAssignments map[string]string
 
-// maxDeletedTokens bounds what a replica that does not sweep remembers. What it forgets is
-// released a minute later.
+// maxDeletedTokens bounds the memory of a replica that does not lead. A token beyond it is released
+// a minute later.
 const maxDeletedTokens = 10000
 
-// onNetworkDeleted notes the deletion of a TenantNetwork and makes the sweeper look; it never
+// onNetworkDeleted records the deletion of a TenantNetwork and starts a collection. It never
 // blocks.
 func (s *reservationGC) onNetworkDeleted(obj client.Object) {
 	a, err := network.ParseAssignment(obj.GetAnnotations()[v1.AssignedAnnotation])
@@ -69,14 +70,14 @@ func (s *reservationGC) onNetworkDeleted(obj client.Object) {
 	}
 }
 
-// NeedLeaderElection says that one replica sweeps.
+// NeedLeaderElection implements manager.LeaderElectionRunnable: one replica collects.
 func (s *reservationGC) NeedLeaderElection() bool { return true }
 
-// Start sweeps until ctx ends.
+// Start collects until ctx ends.
 func (s *reservationGC) Start(ctx context.Context) error {
 	for {
 		if err := s.collect(ctx); err != nil && ctx.Err() == nil {
-			s.log.Error(err, "Compare reservations with networks")
+			s.log.Error(err, "Failed to compare reservations with networks")
 		}
 		if !s.wait(ctx) {
 			return nil
@@ -84,7 +85,7 @@ func (s *reservationGC) Start(ctx context.Context) error {
 	}
 }
 
-// wait waits for a reason to look again, and reports whether ctx goes on.
+// wait waits until the next collection, and reports false when ctx ended.
 func (s *reservationGC) wait(ctx context.Context) bool {
 	wait := gcInterval
 	if next, ok := s.orphans.NextCheck(time.Now()); ok {
@@ -105,14 +106,14 @@ func (s *reservationGC) wait(ctx context.Context) bool {
 	}
 }
 
-// collect first reads the reservations, then lists the networks: a reservation whose
-// network is not in that list either lost it or waits for it.
+// collect reads the reservations, and then lists the networks: a reservation whose network is not
+// in that list has lost it, or waits for it.
 func (s *reservationGC) collect(ctx context.Context) error {
 	reservations, err := s.allocator.List(ctx)
 	if err != nil {
 		return fmt.Errorf("read reservations: %w", err)
 	}
-	alive, uids, err := s.listAssignments(ctx)
+	assigned, uids, err := s.listAssignments(ctx)
 	if err != nil {
 		return err
 	}
@@ -122,7 +123,7 @@ func (s *reservationGC) collect(ctx context.Context) error {
 	}
 	living := map[string]bool{}
 	var unreserved []tenant.Reservation
-	for token, r := range alive {
+	for token, r := range assigned {
 		living[token] = true
 		if !reserved[token] {
 			unreserved = append(unreserved, r)
@@ -139,19 +140,19 @@ func (s *reservationGC) collect(ctx context.Context) error {
 	if err != nil || len(gone) == 0 {
 		return err
 	}
-	s.log.Info("Releasing reservations of TenantNetworks that are gone", "count", len(gone))
+	s.log.Info("Releasing reservations of deleted TenantNetworks", "count", len(gone))
 	return s.allocator.Release(ctx, gone...)
 }
 
-// listAssignments lists what the networks say that they were assigned, by token, and the UIDs of
-// all networks.
+// listAssignments lists the assignments in the networks' annotations, by token, and the UIDs of all
+// networks.
 func (s *reservationGC) listAssignments(ctx context.Context) (map[string]tenant.Reservation, map[client.ObjectKey]string, error) {
 	found, uids := map[string]tenant.Reservation{}, map[client.ObjectKey]string{}
 	err := eachListItem(ctx, s.reader, newTenantNetworkMetadata, func(obj client.Object) {
 		uids[client.ObjectKeyFromObject(obj)] = string(obj.GetUID())
 		a, err := network.ParseAssignment(obj.GetAnnotations()[v1.AssignedAnnotation])
 		if err != nil {
-			return // the daemon refuses it too
+			return // the node daemon rejects it too
 		}
 		owner := tenant.Owner{Namespace: obj.GetNamespace(), Name: obj.GetName(), Token: a.Token}
 		found[a.Token] = tenant.Reservation{Slot: a.Slot, Owner: owner}
@@ -162,9 +163,9 @@ func (s *reservationGC) listAssignments(ctx context.Context) (map[string]tenant.
 	return found, uids, nil
 }
 
-// adopt gives networks back their reservations, which a backup tool or another API
-// server did not restore, where a netadmin asks for it. An assignment that nobody
-// reserved may also be a forgery, of a time without admission.
+// adopt restores the reservations of networks that a backup tool or another API server did not
+// restore, where an administrator requests it. An assignment without a reservation may also be
+// forged at a time without admission.
 func (s *reservationGC) adopt(ctx context.Context, unreserved []tenant.Reservation) {
 	if len(unreserved) == 0 {
 		s.unconfirmed = nil
@@ -172,25 +173,25 @@ func (s *reservationGC) adopt(ctx context.Context, unreserved []tenant.Reservati
 	}
 	refused, err := s.allocator.Adopt(ctx, s.adoptionClaims(ctx, unreserved))
 	if err != nil {
-		s.log.Error(err, "Reserve again what TenantNetworks were assigned")
+		s.log.Error(err, "Failed to restore reservations of TenantNetworks")
 		return
 	}
-	said := unconfirmedAssignments{}
+	unconfirmed := unconfirmedAssignments{}
 	for _, r := range unreserved {
 		why, ok := refused[r.Owner.Token]
 		if !ok {
 			continue
 		}
-		said[r.Owner.Token] = why.Error()
+		unconfirmed[r.Owner.Token] = why.Error()
 		if s.unconfirmed[r.Owner.Token] != why.Error() {
 			s.log.Error(why, unconfirmedMessage(why), "network", r.Owner.String(), "place", r.Slot.String())
 		}
 	}
-	s.unconfirmed = said
+	s.unconfirmed = unconfirmed
 }
 
-// adoptionClaims adds the labels of the namespaces; a network whose namespace cannot be read is
-// left for the next look.
+// adoptionClaims adds the labels of the namespaces. A network whose namespace cannot be read waits
+// for the next collection.
 func (s *reservationGC) adoptionClaims(ctx context.Context, unreserved []tenant.Reservation) []reserve.AdoptionClaim {
 	labels := map[string]map[string]string{}
 	var claims []reserve.AdoptionClaim
@@ -209,20 +210,19 @@ func (s *reservationGC) adoptionClaims(ctx context.Context, unreserved []tenant.
 	return claims
 }
 
-// unconfirmedMessage says what to do about a network that nobody confirms.
+// unconfirmedMessage is the log message for a network whose assignment is not confirmed.
 func unconfirmedMessage(why error) string {
 	if errors.Is(why, tenant.ErrSlotTaken) {
-		return "A TenantNetwork says that it was assigned what another one has: delete it"
+		return "Found a TenantNetwork with the assignment of another one: delete it"
 	}
-	return "A TenantNetwork says that it was assigned what nobody reserved for it, so no node believes it: " +
+	return "Found a TenantNetwork with an assignment that is not reserved, which nodes reject: " +
 		"delete it, or after a restore annotate its TenantConfig with danm.io/take-over=true"
 }
 
-// withoutPods returns those of the tokens of networks that are gone to which no Pod is attached.
-// A network without its finalizer goes under Pods that run: they stay on its VLAN or VXLAN,
-// which must not be another tenant's before their DanmEps are gone. The list of networks is
-// older than that of DanmEps; a DanmEp of a network that came in between keeps an ID for a
-// minute.
+// withoutPods returns those tokens of deleted networks to which no Pod is attached. A network
+// without its finalizer can be deleted while Pods run: they stay on its VLAN or VXLAN, which must
+// not go to another tenant before their DanmEps are gone. The list of networks is older than that
+// of DanmEps; a DanmEp of a network that was created in between keeps an ID for a minute.
 func (s *reservationGC) withoutPods(ctx context.Context, gone []string, owners map[string]tenant.Owner, uids map[client.ObjectKey]string) ([]string, error) {
 	var free []string
 	for _, token := range gone {
@@ -236,14 +236,14 @@ func (s *reservationGC) withoutPods(ctx context.Context, gone []string, owners m
 			continue
 		}
 		s.orphans.Postpone(time.Now(), token)
-		s.log.Info("Keeping the reservation of a TenantNetwork that is gone: Pods are still attached to it", "network", owner.String())
+		s.log.Info("Kept the reservation of a deleted TenantNetwork that has Pods", "network", owner.String())
 	}
 	return free, nil
 }
 
-// hasEndpoints reports whether a DanmEp names a network of that name which is gone: another one
-// than that with the UID, if there is one again. One that moves is in its new namespace
-// before it leaves the old one, which is therefore listed first.
+// hasEndpoints reports whether a DanmEp is on a deleted network of that name, and not on the
+// present one with the UID. A DanmEp that is moved exists in its new namespace before it leaves the
+// old one, which is therefore listed first.
 func (s *reservationGC) hasEndpoints(ctx context.Context, name client.ObjectKey, uid string) (bool, error) {
 	used := false
 	fresh := func() client.ObjectList { return &v1.DanmEpList{} }

@@ -22,15 +22,15 @@ import (
 	"github.com/patchbay-cni/patchbay/test/lab/controlplane"
 )
 
-// tenantNetworks is the rule that matches their creation.
+// tenantNetworks is the rule for their creation.
 func tenantNetworks() admissionv1.RuleWithOperations {
 	return admissionv1.RuleWithOperations{Operations: []admissionv1.OperationType{admissionv1.Create}, Rule: admissionv1.Rule{
 		APIGroups: []string{"danm.io"}, APIVersions: []string{"v1"}, Resources: []string{"tenantnetworks"},
 	}}
 }
 
-// refuseLater installs a policy of somebody else that refuses networks with a label:
-// after ours has reserved for them.
+// refuseLater installs a policy that rejects networks with a label, after our webhook has reserved
+// for them.
 func refuseLater(t *testing.T, env *apitest.Env) {
 	t.Helper()
 	meta := metav1.ObjectMeta{Name: "later"}
@@ -73,9 +73,9 @@ func hang(t *testing.T, env *apitest.Env) (end func()) {
 	}
 }
 
-// Whatever ends a creation after its reservation, nothing stays reserved, and what
-// stays assigned stays reserved: somebody else's refusal, and the death of the API
-// server.
+// When a creation fails after its reservation, by another policy's rejection or because the API
+// server is killed, nothing stays reserved; and every assignment of a stored network stays
+// reserved.
 func TestNothingLeaks(t *testing.T) {
 	t.Parallel()
 	env := apitest.New(t)
@@ -100,13 +100,13 @@ func TestNothingLeaks(t *testing.T) {
 		return apierrors.IsInvalid(env.Client.Create(t.Context(), labelled("probe"), client.DryRunAll))
 	})
 	checkReserved(t, env, config, 1)
-	checkAnswer(t, "somebody else refuses", env.Client.Create(t.Context(), labelled("late")), []string{"no labels here"})
+	checkAnswer(t, "Another policy rejects the network.", env.Client.Create(t.Context(), labelled("late")), []string{"no labels here"})
 	if got := len(reserved(t, env, config)); got != 2 {
 		t.Errorf("%d reservations after a creation that failed, want 2 for now", got)
 	}
 	died(t, env, ns, config)
 	begin := time.Now()
-	eventuallyWithin(t, 2*tenant.GracePeriod+time.Minute, "what nobody came for is free", func() bool { return len(reserved(t, env, config)) == 1 })
+	eventuallyWithin(t, 2*tenant.GracePeriod+time.Minute, "the reservation without a network is released", func() bool { return len(reserved(t, env, config)) == 1 })
 	t.Logf("free %v after the API server was back", time.Since(begin).Round(time.Second))
 	next := tenantNetwork(t, ns, "next", `{}`)
 	if err := env.Client.Create(t.Context(), next); err != nil || next.Spec.Options.VLAN == kept.Spec.Options.VLAN {
@@ -114,7 +114,7 @@ func TestNothingLeaks(t *testing.T) {
 	}
 }
 
-// died kills the API server between a reservation and what it is for.
+// died kills the API server between a reservation and the creation.
 func died(t *testing.T, env *apitest.Env, ns, config string) {
 	t.Helper()
 	end := hang(t, env)

@@ -18,15 +18,15 @@ import (
 	"github.com/patchbay-cni/patchbay/controller/internal/reserve"
 )
 
-// cluster has one TenantConfig and TenantNetworks by their assignment.
+// cluster is a fake API server with one TenantConfig, and TenantNetworks by their assignment.
 type cluster struct {
 	client.Reader
 
 	config   v1.TenantConfig
 	networks map[string]string
-	// attached are DanmEps: the network's name and UID.
+	// attached are DanmEps, by the network's name, with its UID.
 	attached map[string]string
-	// home has them moved: there is none in the networks' namespace any more.
+	// home reports that they were moved: the networks' namespace has none any more.
 	home bool
 }
 
@@ -85,7 +85,7 @@ const (
 	second = "vlan/ens4/6 0000000000000002"
 )
 
-// Reservations follow the networks, whatever the controller missed.
+// Reservations follow the networks, even if the controller missed events.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	page := func(text string) map[string]string {
@@ -99,7 +99,7 @@ func TestSweep(t *testing.T) {
 		reason   string
 		reserved string
 		networks map[string]string
-		deleted  map[string]string // told by a watch
+		deleted  map[string]string // reported by a watch
 		attached map[string]string // DanmEps, by the network's name
 		home     bool              // they have moved
 		after    time.Duration
@@ -107,22 +107,22 @@ func TestSweep(t *testing.T) {
 		team     string // whom it is for; the namespace is red's
 		want     string
 	}{
-		"Same":      {reason: "All is well.", reserved: one, networks: map[string]string{"a": first}, want: one, after: time.Hour},
-		"Deleted":   {reason: "Free at once.", reserved: one + ", " + two, networks: map[string]string{"a": first}, deleted: map[string]string{"b": second}, want: one},
+		"Same":      {reason: "Every reservation has its network.", reserved: one, networks: map[string]string{"a": first}, want: one, after: time.Hour},
+		"Deleted":   {reason: "A deleted network's reservation is released at once.", reserved: one + ", " + two, networks: map[string]string{"a": first}, deleted: map[string]string{"b": second}, want: one},
 		"Attached":  {reason: "Pods are still on its VLAN.", reserved: one + ", " + two, networks: map[string]string{"a": first}, deleted: map[string]string{"b": second}, attached: map[string]string{"b": "uid-of-b"}, want: one + ", " + two, after: time.Hour},
-		"Moved":     {reason: "Its namespace is deleted, and the DanmEp of a sandbox that runs has moved.", reserved: one + ", " + two, networks: map[string]string{"a": first}, deleted: map[string]string{"b": second}, attached: map[string]string{"b": "uid-of-b"}, home: true, want: one + ", " + two, after: time.Hour},
-		"Again":     {reason: "It was made again, and its former Pods are still on the former VLAN.", reserved: one + ", " + two, networks: map[string]string{"b": first}, deleted: map[string]string{"b": second}, attached: map[string]string{"b": "former"}, want: one + ", " + two},
-		"AgainUsed": {reason: "It was made again, and has Pods: they are on its VLAN.", reserved: one + ", " + two, networks: map[string]string{"b": first}, deleted: map[string]string{"b": second}, attached: map[string]string{"b": "uid-of-b"}, want: one},
-		"Unknown":   {reason: "A DanmEp of DANM's names no UID.", reserved: one + ", " + two, networks: map[string]string{"a": first}, deleted: map[string]string{"b": second}, attached: map[string]string{"b": ""}, want: one + ", " + two},
-		"Creating":  {reason: "It may still come.", reserved: one, want: one, after: 50 * time.Second},
-		"NeverCame": {reason: "The API server died in between.", reserved: one + ", " + two, networks: map[string]string{"b": second}, after: 70 * time.Second, want: two},
+		"Moved":     {reason: "Its namespace was deleted, and the DanmEp of a running sandbox was moved.", reserved: one + ", " + two, networks: map[string]string{"a": first}, deleted: map[string]string{"b": second}, attached: map[string]string{"b": "uid-of-b"}, home: true, want: one + ", " + two, after: time.Hour},
+		"Again":     {reason: "It was created again, and its earlier Pods are still on the earlier VLAN.", reserved: one + ", " + two, networks: map[string]string{"b": first}, deleted: map[string]string{"b": second}, attached: map[string]string{"b": "former"}, want: one + ", " + two},
+		"AgainUsed": {reason: "It was created again, and its Pods are on the new VLAN.", reserved: one + ", " + two, networks: map[string]string{"b": first}, deleted: map[string]string{"b": second}, attached: map[string]string{"b": "uid-of-b"}, want: one},
+		"Unknown":   {reason: "A DanmEp that DANM wrote has no network UID.", reserved: one + ", " + two, networks: map[string]string{"a": first}, deleted: map[string]string{"b": second}, attached: map[string]string{"b": ""}, want: one + ", " + two},
+		"Creating":  {reason: "The network may still be stored.", reserved: one, want: one, after: 50 * time.Second},
+		"NeverCame": {reason: "The API server died before it stored the network.", reserved: one + ", " + two, networks: map[string]string{"b": second}, after: 70 * time.Second, want: two},
 		"Restored":  {reason: "The TenantConfig was restored without its status.", networks: map[string]string{"a": first, "b": second}, takeOver: "true", team: "red", want: one + ", " + two},
-		"MadeUp":    {reason: "Admission was away, and the place is free: nobody asks for it.", reserved: one, networks: map[string]string{"a": first, "b": second}, want: one},
-		"NotServed": {reason: "The netadmin asks for what others were assigned.", reserved: one, networks: map[string]string{"a": first, "b": second}, takeOver: "true", team: "blue", want: one},
+		"MadeUp":    {reason: "The network was created without admission, and no administrator requests its adoption.", reserved: one, networks: map[string]string{"a": first, "b": second}, want: one},
+		"NotServed": {reason: "The annotation is on a TenantConfig for other namespaces.", reserved: one, networks: map[string]string{"a": first, "b": second}, takeOver: "true", team: "blue", want: one},
 		"Plugin":    {reason: "Root would execute it.", reserved: one, networks: map[string]string{"a": first, "b": "type/bridge/1 0000000000000002"}, takeOver: "true", want: one},
-		"Forged":    {reason: "Another network has it: it stays the other's.", reserved: one, networks: map[string]string{"a": first, "c": "vlan/ens4/5 0000000000000003"}, want: one},
-		"Outside":   {reason: "No TenantConfig offers it.", networks: map[string]string{"c": "vlan/ens9/5 0000000000000003"}, want: ""},
-		"Garbage":   {reason: "Written by hand.", reserved: one, networks: map[string]string{"a": first, "c": "x"}, want: one},
+		"Forged":    {reason: "The slot belongs to another network, and stays with it.", reserved: one, networks: map[string]string{"a": first, "c": "vlan/ens4/5 0000000000000003"}, want: one},
+		"Outside":   {reason: "No TenantConfig offers the slot.", networks: map[string]string{"c": "vlan/ens9/5 0000000000000003"}, want: ""},
+		"Garbage":   {reason: "The annotation was written by hand.", reserved: one, networks: map[string]string{"a": first, "c": "x"}, want: one},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -20,9 +20,9 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/tenant"
 )
 
-// responseFor lets in when err is nil. What is wrong with the object is Invalid, as the
-// API server says for a CEL rule, with a cause for each field; all else is ours, and
-// the client may try again.
+// responseFor allows when err is nil. An invalid object is answered as the API server answers for a
+// CEL rule, with a cause for each field. Any other error is the server's, and the client may try
+// again.
 func responseFor(err error) admission.Response {
 	invalid, ok := errors.AsType[*network.InvalidError](err)
 	switch {
@@ -51,7 +51,7 @@ func responseFor(err error) admission.Response {
 	return denied(http.StatusInternalServerError, metav1.StatusReasonInternalError, err)
 }
 
-// isNetworkConflict reports whether an older network is in the way.
+// isNetworkConflict reports whether an older network conflicts.
 func isNetworkConflict(err error) bool {
 	return errors.Is(err, network.ErrLinkTaken) || errors.Is(err, network.ErrParentShared) || errors.Is(err, network.ErrPoolOverlap)
 }
@@ -63,7 +63,7 @@ func denied(code int32, reason metav1.StatusReason, err error) admission.Respons
 	return r
 }
 
-// withSubject says which object an error is about, if it does not say so itself.
+// withSubject adds the object's name to an error without one.
 func withSubject(ref network.Ref, err error) error {
 	if invalid, ok := errors.AsType[*network.InvalidError](err); ok && invalid.Subject == "" {
 		return &network.InvalidError{Subject: ref.String(), Faults: invalid.Faults, Err: invalid.Err}
@@ -71,9 +71,9 @@ func withSubject(ref network.Ref, err error) error {
 	return err
 }
 
-// decodeJSON reads a part of a request. The API server checks types after it has asked
-// the mutating webhook, so that a value of the wrong type is the user's mistake, and
-// told by its field as the API server would.
+// decodeJSON decodes a part of a request. The API server checks types only after it has called the
+// mutating webhook, so a value of the wrong type is the user's mistake. It is reported with its
+// field, as the API server would.
 func decodeJSON(raw []byte, into any) error {
 	err := json.Unmarshal(raw, into)
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
@@ -87,8 +87,8 @@ func decodeJSON(raw []byte, into any) error {
 	return nil
 }
 
-// fieldPath is a path in encoding/json's notation, which names the struct that IPPoolV6
-// embeds; nil is the object itself.
+// fieldPath converts a path of encoding/json, which contains the name of the struct that IPPoolV6
+// embeds; nil for the object itself.
 func fieldPath(dotted string) *field.Path {
 	if dotted == "" {
 		return nil
@@ -96,7 +96,7 @@ func fieldPath(dotted string) *field.Path {
 	return field.NewPath(strings.Replace(dotted, ".IPPool.", ".", 1))
 }
 
-// openAPIType names a Go type as OpenAPI does.
+// openAPIType returns the OpenAPI name of a Go type.
 func openAPIType(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Bool:

@@ -17,7 +17,8 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/tenant"
 )
 
-// A value of the wrong type is the user's mistake: 422 with its field, without Go's words.
+// A value of the wrong type is the user's mistake: 422 with its field, in the terms of the API and
+// not of Go.
 func TestWrongTypesAnswer422(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct{ object, field, want string }{
@@ -50,14 +51,14 @@ func TestWrongTypesAnswer422(t *testing.T) {
 					t.Errorf("%s %s: got the cause %+v, want %s and %s", kind, tc.object, cause, tc.field, tc.want)
 				}
 				if strings.Contains(got.Message, "Go ") {
-					t.Errorf("%s %s: %q tells of Go", kind, tc.object, got.Message)
+					t.Errorf("%s %s: %q contains terms of Go", kind, tc.object, got.Message)
 				}
 			}
 		})
 	}
 }
 
-// A client with client-go repeats a request by itself if the answer says when.
+// client-go retries a request by itself if the answer contains when.
 func TestPendingReservationsSayWhenToRetry(t *testing.T) {
 	t.Parallel()
 	got := responseFor(fmt.Errorf("reserve: %w", tenant.ErrReservationsPending)).Result

@@ -18,8 +18,8 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// A value of the wrong type is answered as a mistake in its field, whatever asks first:
-// the schema, or the webhook that sees a TenantNetwork before the schema does.
+// A value of the wrong type is reported with its field, whether the schema sees it first, or the
+// webhook, which sees a TenantNetwork before the schema does.
 func TestWrongTypes(t *testing.T) {
 	t.Parallel()
 	env := start(t)
@@ -61,7 +61,7 @@ type schemaField struct {
 	kind string
 }
 
-// fieldsOf lists what a user writes in a kind, from its definition.
+// fieldsOf returns the fields of a kind that a user writes, from its definition.
 func fieldsOf(t *testing.T, env *apitest.Env, kind string) []schemaField {
 	t.Helper()
 	crd := &unstructured.Unstructured{}
@@ -93,7 +93,8 @@ func fieldsOf(t *testing.T, env *apitest.Env, kind string) []schemaField {
 	return found
 }
 
-// wrongValues have any type but the field's; a number may also be too large for it.
+// wrongValues returns values of other types than the field's; a number may also be too large for
+// it.
 func wrongValues(kind string) []any {
 	values := map[string]any{
 		"string": "x", "integer": int64(7), "boolean": true,

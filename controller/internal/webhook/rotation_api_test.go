@@ -22,12 +22,12 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// While the certificate is renewed nothing is refused that is right, nothing is let
-// in that is wrong, and nothing restarts.
+// While the certificate is renewed, no valid object is rejected, no invalid one is admitted, and
+// nothing restarts.
 func TestRotationUnderLoad(t *testing.T) {
 	env := apitest.New(t)
 	var offset atomic.Int64
-	const past = 61 * 24 * time.Hour // two thirds of a certificate's life are over
+	const past = 61 * 24 * time.Hour // two thirds of a certificate's lifetime are over
 	offset.Store(int64(-past))
 	stop, err := admissiontest.Serve(t.Context(), env, func() time.Time { return time.Now().Add(time.Duration(offset.Load())) })
 	if err != nil {
@@ -60,8 +60,8 @@ func TestRotationUnderLoad(t *testing.T) {
 	end()
 }
 
-// While the certificate has expired, a tenant gets nothing, whoever else asks for
-// nothing of ours waits for nobody, and once it is renewed all is well, without a restart.
+// While the certificate has expired, a tenant gets nothing, and Pods without our annotations do not
+// wait. After the renewal everything works, without a restart.
 func TestExpiredUnderLoad(t *testing.T) {
 	env := apitest.New(t)
 	ns := env.Namespace(t)
@@ -83,7 +83,7 @@ func TestExpiredUnderLoad(t *testing.T) {
 	network := func() error {
 		return env.Client.Create(t.Context(), tenantNetwork(t, ns, "net", `{}`), client.DryRunAll)
 	}
-	eventually(t, "networks are refused for the certificate", func() bool {
+	eventually(t, "networks are rejected for the certificate", func() bool {
 		err := network()
 		return err != nil && strings.Contains(err.Error(), "expired")
 	})
@@ -95,7 +95,7 @@ func TestExpiredUnderLoad(t *testing.T) {
 	for range 20 {
 		wrong := env.Client.Create(t.Context(), tenantNetwork(t, ns, "net", `{Options: {vlan: 5}}`))
 		if wrong == nil || network() == nil {
-			t.Fatal("a network was let in with nobody who answers")
+			t.Fatal("a network was admitted without an answer of the webhook")
 		}
 	}
 	offset.Store(0)
@@ -108,8 +108,8 @@ func TestExpiredUnderLoad(t *testing.T) {
 	t.Logf("%d Pods without annotations: p50 %v, most %v", len(took), took[len(took)/2], took[len(took)-1])
 }
 
-// plainPods creates Pods that ask for nothing of ours until over, and returns how long
-// each took.
+// plainPods creates Pods without our annotations until over is set, and returns how long each
+// creation took.
 func plainPods(t *testing.T, env *apitest.Env, ns string, over *atomic.Bool) []time.Duration {
 	t.Helper()
 	var took []time.Duration
@@ -128,7 +128,7 @@ func plainPods(t *testing.T, env *apitest.Env, ns string, over *atomic.Bool) []t
 	return took
 }
 
-// certificate is what the replicas share.
+// certificate returns the certificate that the replicas share.
 func certificate(t *testing.T, env *apitest.Env) string {
 	t.Helper()
 	var secret corev1.Secret

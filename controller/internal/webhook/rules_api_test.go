@@ -15,8 +15,8 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network/networktest"
 )
 
-// Every rule that one object decides, through an API server with admission on, in the
-// words that kubectl prints. What a tenant may not write at all is in TestTenantRules.
+// Every rule about a single object, checked through an API server with admission, in the text that
+// kubectl prints. Fields that a tenant may not write at all are in TestTenantRules.
 func TestSingleObjectRules(t *testing.T) {
 	env := start(t)
 	ns := env.Namespace(t)
@@ -32,7 +32,7 @@ func TestSingleObjectRules(t *testing.T) {
 			}
 		}
 	}
-	// One kubectl for all: it goes on after a refusal and names each object.
+	// One kubectl serves all cases: it continues after a rejection, and names each object.
 	out, _ := kubectl(t, env, strings.Join(manifests, "\n---\n"), "create", "--dry-run=server", "--validate=false", "-f", "-")
 	if len(cases) < 150 {
 		t.Errorf("%d cases, want 150", len(cases))
@@ -42,7 +42,7 @@ func TestSingleObjectRules(t *testing.T) {
 	}
 }
 
-// checkPrinted finds what kubectl printed about an object.
+// checkPrinted checks what kubectl printed about an object.
 func checkPrinted(t *testing.T, out, name string, tc networktest.RuleCase) {
 	t.Helper()
 	var lines []string
@@ -57,25 +57,25 @@ func checkPrinted(t *testing.T, out, name string, tc networktest.RuleCase) {
 			break
 		}
 	}
-	said := strings.Join(lines, "\n")
+	printed := strings.Join(lines, "\n")
 	if len(tc.Refused) == 0 {
 		if !accepted {
-			t.Errorf("%s: %s\nkubectl: not created: %s", name, tc.Reason, said)
+			t.Errorf("%s: %s\nkubectl: not created: %s", name, tc.Reason, printed)
 		}
 		return
 	}
 	if accepted {
-		t.Errorf("%s: %s\nkubectl: created, want a refusal that says %q", name, tc.Reason, tc.Refused)
+		t.Errorf("%s: %s\nkubectl: created, want a rejection with %q", name, tc.Reason, tc.Refused)
 	}
 	for _, part := range tc.Refused {
 		// kubectl quotes with backslashes where the API server puts a message in quotes.
-		if !strings.Contains(strings.ReplaceAll(said, `\"`, `"`), part) {
-			t.Errorf("%s: %s\nkubectl says %q, want %q", name, tc.Reason, said, part)
+		if !strings.Contains(strings.ReplaceAll(printed, `\"`, `"`), part) {
+			t.Errorf("%s: %s\nkubectl printed %q, want %q in it", name, tc.Reason, printed, part)
 		}
 	}
 }
 
-// objectName makes a name that stands for the case.
+// objectName returns a valid name for a case.
 func objectName(name, kind string) string {
 	return strings.ToLower(strings.ReplaceAll(name, "/", ".") + "." + kind)
 }
@@ -102,14 +102,14 @@ func manifest(t *testing.T, kind, namespace, name, spec string) string {
 	return string(text)
 }
 
-// The same for TenantConfigs.
+// The same holds for TenantConfigs.
 func TestTenantConfigRules(t *testing.T) {
 	env := start(t)
 	cases, manifests := map[string]networktest.RuleCase{}, []string{}
 	for name, tc := range networktest.TenantConfigRules() {
 		full := objectName("rule."+name, "tenantconfig")
 		u := object(t, "TenantConfig", "", full, tc.Spec)
-		// For nobody, so that it is in no other test's way.
+		// The TenantConfig is for no namespace, so that it does not affect other tests.
 		u.Object["namespaceSelector"] = map[string]any{"matchLabels": map[string]any{"rule": full}}
 		text, err := yaml.Marshal(u.Object)
 		if err != nil {

@@ -21,11 +21,11 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// A controller that takes requests and never answers delays no Pod without our
-// annotations, an annotated one by three seconds, and lets no network in.
+// A controller that accepts requests and never answers delays no Pod without our annotations,
+// delays an annotated one by three seconds, and admits no network.
 func TestSlow(t *testing.T) {
 	env := apitest.New(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, nobody reads
+	l, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts connections, and the test never reads
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestSlow(t *testing.T) {
 		t.Fatal(err)
 	}
 	ns := env.Namespace(t)
-	eventually(t, "networks are refused", func() bool {
+	eventually(t, "networks are rejected", func() bool {
 		return env.Client.Create(t.Context(), tenantNetwork(t, ns, "net", `{}`), client.DryRunAll) != nil
 	})
 	pod := func(annotations map[string]string) time.Duration {
@@ -47,7 +47,7 @@ func TestSlow(t *testing.T) {
 			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "b"}}, ServiceAccountName: "default"},
 		}
 		begin := time.Now()
-		eventually(t, "the Pod is let in", func() bool {
+		eventually(t, "the Pod is admitted", func() bool {
 			begin = time.Now()
 			return env.Client.Create(t.Context(), p.DeepCopy()) == nil
 		})
@@ -57,7 +57,7 @@ func TestSlow(t *testing.T) {
 	if n := asked(t, env); n != 0 {
 		t.Errorf("a Pod without annotations took %v: the API server has asked %d times", took, n)
 	}
-	// A busy machine adds to it and takes nothing away.
+	// A busy machine makes it longer, never shorter.
 	least := time.Hour
 	for tries := 0; tries < 5 && least > 8*time.Second; tries++ {
 		least = min(least, pod(map[string]string{v1.InterfacesAnnotation: `[{"tenantNetwork": "net"}]`}))
@@ -69,11 +69,11 @@ func TestSlow(t *testing.T) {
 		t.Error("the API server counts no question about an annotated Pod")
 	}
 	if err := env.Client.Create(t.Context(), tenantNetwork(t, ns, "net", `{}`)); err == nil {
-		t.Error("a network was let in")
+		t.Error("a network was admitted")
 	}
 }
 
-// asked is how often the API server has asked about Pods, in its own count.
+// asked returns how often the API server has called the webhook of Pods, by its own metric.
 func asked(t *testing.T, env *apitest.Env) int {
 	t.Helper()
 	cs, err := kubernetes.NewForConfig(env.Config)

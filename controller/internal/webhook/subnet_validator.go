@@ -16,15 +16,15 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/tenant"
 )
 
-// subnetValidator checks which subnets tenants choose.
+// subnetValidator checks the subnets that tenants choose.
 type subnetValidator struct {
 	reader    client.Reader
 	allocator *reserve.Allocator
 	ranges    ClusterRanges // or nil
 }
 
-// validate refuses a new or changed subnet of a TenantNetwork that its tenant may not have.
-// The other kinds are a netadmin's.
+// validate rejects a new or changed subnet of a TenantNetwork that its tenant may not use. Networks
+// of other kinds belong to administrators.
 func (s *subnetValidator) validate(ctx context.Context, n, before *network.Network) error {
 	if n.Ref.Kind != v1.KindTenantNetwork || n.V4 == nil && n.V6 == nil {
 		return nil
@@ -42,7 +42,7 @@ func (s *subnetValidator) validate(ctx context.Context, n, before *network.Netwo
 	})
 }
 
-// clusterRanges returns what the cluster itself uses; nil when nobody looks.
+// clusterRanges returns the addresses that the cluster itself uses; nil when they are not watched.
 func (s *subnetValidator) clusterRanges() (*network.ClusterRanges, error) {
 	if s.ranges == nil {
 		return nil, nil
@@ -54,8 +54,8 @@ func (s *subnetValidator) clusterRanges() (*network.ClusterRanges, error) {
 	return used, nil
 }
 
-// isNodeAddress reports whether a node has an address, as far as is known: the node daemon looks,
-// too.
+// isNodeAddress reports whether a node has an address, as far as is known. The node daemon checks
+// again.
 func (s *subnetValidator) isNodeAddress(a netip.Addr) bool {
 	used, err := s.clusterRanges()
 	return err == nil && used != nil && slices.ContainsFunc(used.Containing(a), func(r network.ClusterRange) bool {
@@ -63,8 +63,8 @@ func (s *subnetValidator) isNodeAddress(a netip.Addr) bool {
 	})
 }
 
-// warnings are for a netadmin's network in the cluster's own ranges: it works, but for
-// Services.
+// warnings returns warnings for an administrator's network in the cluster's own ranges, which works
+// except for Services.
 func (s *subnetValidator) warnings(n *network.Network) []string {
 	used, err := s.clusterRanges()
 	if err != nil || used == nil || n.Ref.Kind == v1.KindTenantNetwork || n.Delegates() {
@@ -79,7 +79,7 @@ func (s *subnetValidator) warnings(n *network.Network) []string {
 			continue
 		}
 		if r, overlaps := used.Overlapping(f.subnet.CIDR); overlaps && r.Purpose != network.RangeNodes && r.Purpose != network.RangeNodeSubnets {
-			all = append(all, fmt.Sprintf("%s: spec.Options.%s %s overlaps %s: no Service leads to the addresses in both",
+			all = append(all, fmt.Sprintf("%s: spec.Options.%s %s overlaps %s: Services do not publish the addresses in both",
 				n.Ref, f.field, f.subnet.CIDR, r))
 		}
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// offer creates a TenantConfig for one namespace. A "%" in the text becomes a name
-// that no other test has, for devices.
+// offer creates a TenantConfig for one namespace. A "%" in the text is replaced by a unique device
+// name.
 func offer(tb testing.TB, env *apitest.Env, ns, text string) (name, device string) {
 	tb.Helper()
 	name = apitest.Name("tc")
@@ -35,7 +35,7 @@ func offer(tb testing.TB, env *apitest.Env, ns, text string) (name, device strin
 	return name, device
 }
 
-// tenantNetwork is a TenantNetwork with this spec.
+// tenantNetwork returns a TenantNetwork with this spec.
 func tenantNetwork(tb testing.TB, ns, name, spec string) *v1.TenantNetwork {
 	tb.Helper()
 	tn := &v1.TenantNetwork{}
@@ -49,16 +49,16 @@ func tenantNetwork(tb testing.TB, ns, name, spec string) *v1.TenantNetwork {
 func checkAnswer(t *testing.T, reason string, err error, refused []string) {
 	t.Helper()
 	if (err != nil) != (refused != nil) {
-		t.Fatalf("%s\ngot %v, want a refusal that says %q", reason, err, refused)
+		t.Fatalf("%s\ngot %v, want a rejection with %q", reason, err, refused)
 	}
 	for _, part := range refused {
 		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%s\ngot %q, want it to say %q", reason, err, part)
+			t.Errorf("%s\ngot %q, want %q in it", reason, err, part)
 		}
 	}
 }
 
-// What a tenant gets, and what it may not ask for.
+// The cases check what a tenant gets, and what it must not request.
 func TestTenantRules(t *testing.T) {
 	const (
 		both   = `{hostDevices: [{name: "%", vniType: vlan, vniRange: "100-110"}]}`
@@ -70,27 +70,27 @@ func TestTenantRules(t *testing.T) {
 		reason, config, spec, want string
 		refused                    []string
 	}{
-		"VLAN":         {reason: "Assigned.", config: both, spec: `{}`, want: `host_device=% vlan=100`},
-		"Asked":        {reason: "A device of the TenantConfig.", config: both, spec: `{Options: {host_device: "%"}}`, want: `host_device=% vlan=100`},
-		"NIC":          {reason: "A device without IDs.", config: nics, spec: `{}`, want: `host_device=%`},
-		"Pool":         {reason: "A virtual function's VLAN.", config: pools, spec: `{NetworkType: sriov}`, want: `device_pool=a.b/% vlan=7`},
-		"AskedPool":    {reason: "The same.", config: pools, spec: `{NetworkType: SRIOV, Options: {device_pool: "a.b/%"}}`, want: `device_pool=a.b/% vlan=7`},
-		"Plugin":       {reason: "networkIds permits it and names the file.", config: plugin, spec: `{NetworkType: flannel, NetworkID: mine}`, want: `id=flan`},
-		"NetworkID":    {reason: "networkIds overwrites.", config: plugin, spec: `{NetworkType: MACVLAN, NetworkID: mine}`, want: `id=shared host_device=%`},
-		"Logical":      {reason: "Tenants choose addresses.", config: nics, spec: `{Options: {cidr: 10.0.0.0/24, container_prefix: blue, mtu: 1400, rt_tables: 7}}`, want: `host_device=%`},
-		"SetVLAN":      {reason: "Physical.", config: both, spec: `{Options: {vlan: 105}}`, refused: []string{"spec.Options.vlan", "105", "reserved", "leave it out"}},
-		"SetVXLAN":     {reason: "Physical.", config: both, spec: `{Options: {vxlan: 5000}}`, refused: []string{"spec.Options.vxlan", "5000", "leave it out"}},
-		"OtherDevice":  {reason: "Not the tenant's.", config: both, spec: `{Options: {host_device: eth0}}`, refused: []string{"spec.Options.host_device", "eth0", "use %"}},
-		"OtherPool":    {reason: "Not the tenant's.", config: pools, spec: `{NetworkType: sriov, Options: {device_pool: c.d/e}}`, refused: []string{"spec.Options.device_pool", "c.d/e", "use a.b/%"}},
-		"OtherPlugin":  {reason: "Root would execute it.", config: plugin, spec: `{NetworkType: bridge}`, refused: []string{"spec.NetworkType", "bridge", "networkIds"}},
-		"Path":         {reason: "It becomes a file's name.", config: plugin, spec: `{NetworkType: flannel, NetworkID: ../../etc/passwd}`, refused: []string{"spec.NetworkID", "letters, digits"}},
-		"TypePath":     {reason: "It becomes a program's name.", config: plugin, spec: `{NetworkType: ../sh}`, refused: []string{"spec.NetworkType", "letters, digits"}},
-		"Tenants":      {reason: "Not shared.", config: both, spec: `{AllowedTenants: [other]}`, refused: []string{"spec.AllowedTenants", "ClusterNetwork"}},
-		"LongID":       {reason: "The link bears it.", config: both, spec: `{NetworkID: elevenchars}`, refused: []string{"spec.NetworkID", "10 characters"}},
-		"LongIDOnNIC":  {reason: "No link is made.", config: nics, spec: `{NetworkID: elevenchars}`, want: `id=elevenchars host_device=%`},
-		"BadSubnet":    {reason: "Nothing is reserved for it.", config: both, spec: `{Options: {cidr: 10.0.0.0}}`, refused: []string{"spec.Options.cidr"}},
-		"SRIOVWithout": {reason: "No pool.", config: nics, spec: `{NetworkType: sriov}`, refused: []string{"spec.NetworkType", "device pool"}},
-		"DeviceAndPool": {reason: "One parent.", config: nics, spec: `{Options: {host_device: "%", device_pool: a/b}}`,
+		"VLAN":         {reason: "A device and a VLAN are assigned.", config: both, spec: `{}`, want: `host_device=% vlan=100`},
+		"Asked":        {reason: "The tenant requests a device of the TenantConfig.", config: both, spec: `{Options: {host_device: "%"}}`, want: `host_device=% vlan=100`},
+		"NIC":          {reason: "The device has no IDs.", config: nics, spec: `{}`, want: `host_device=%`},
+		"Pool":         {reason: "A virtual function gets a VLAN.", config: pools, spec: `{NetworkType: sriov}`, want: `device_pool=a.b/% vlan=7`},
+		"AskedPool":    {reason: "The tenant requests a pool of the TenantConfig.", config: pools, spec: `{NetworkType: SRIOV, Options: {device_pool: "a.b/%"}}`, want: `device_pool=a.b/% vlan=7`},
+		"Plugin":       {reason: "networkIds permits the plugin and names its file.", config: plugin, spec: `{NetworkType: flannel, NetworkID: mine}`, want: `id=flan`},
+		"NetworkID":    {reason: "networkIds overwrites the NetworkID.", config: plugin, spec: `{NetworkType: MACVLAN, NetworkID: mine}`, want: `id=shared host_device=%`},
+		"Logical":      {reason: "Tenants choose logical attributes.", config: nics, spec: `{Options: {cidr: 10.0.0.0/24, container_prefix: blue, mtu: 1400, rt_tables: 7}}`, want: `host_device=%`},
+		"SetVLAN":      {reason: "A tenant must not choose a VLAN.", config: both, spec: `{Options: {vlan: 105}}`, refused: []string{"spec.Options.vlan", "105", "reserved", "leave it out"}},
+		"SetVXLAN":     {reason: "A tenant must not choose a VXLAN.", config: both, spec: `{Options: {vxlan: 5000}}`, refused: []string{"spec.Options.vxlan", "5000", "leave it out"}},
+		"OtherDevice":  {reason: "No TenantConfig offers the device to the tenant.", config: both, spec: `{Options: {host_device: eth0}}`, refused: []string{"spec.Options.host_device", "eth0", "use %"}},
+		"OtherPool":    {reason: "No TenantConfig offers the pool to the tenant.", config: pools, spec: `{NetworkType: sriov, Options: {device_pool: c.d/e}}`, refused: []string{"spec.Options.device_pool", "c.d/e", "use a.b/%"}},
+		"OtherPlugin":  {reason: "The plugin would run as root.", config: plugin, spec: `{NetworkType: bridge}`, refused: []string{"spec.NetworkType", "bridge", "networkIds"}},
+		"Path":         {reason: "The NetworkID becomes a file name.", config: plugin, spec: `{NetworkType: flannel, NetworkID: ../../etc/passwd}`, refused: []string{"spec.NetworkID", "letters, digits"}},
+		"TypePath":     {reason: "The type becomes a program name.", config: plugin, spec: `{NetworkType: ../sh}`, refused: []string{"spec.NetworkType", "letters, digits"}},
+		"Tenants":      {reason: "A TenantNetwork cannot be shared.", config: both, spec: `{AllowedTenants: [other]}`, refused: []string{"spec.AllowedTenants", "ClusterNetwork"}},
+		"LongID":       {reason: "The link name contains the NetworkID.", config: both, spec: `{NetworkID: elevenchars}`, refused: []string{"spec.NetworkID", "10 characters"}},
+		"LongIDOnNIC":  {reason: "No link is created for a NIC.", config: nics, spec: `{NetworkID: elevenchars}`, want: `id=elevenchars host_device=%`},
+		"BadSubnet":    {reason: "Nothing is reserved for an invalid network.", config: both, spec: `{Options: {cidr: 10.0.0.0}}`, refused: []string{"spec.Options.cidr"}},
+		"SRIOVWithout": {reason: "The TenantConfig has no pool.", config: nics, spec: `{NetworkType: sriov}`, refused: []string{"spec.NetworkType", "device pool"}},
+		"DeviceAndPool": {reason: "A network has one parent.", config: nics, spec: `{Options: {host_device: "%", device_pool: a/b}}`,
 			refused: []string{"spec.Options.host_device", "leave"}},
 	}
 	env := start(t)
@@ -118,7 +118,7 @@ func TestTenantRules(t *testing.T) {
 	}
 }
 
-// attributes are the physical ones and the NetworkID.
+// attributes returns the physical attributes and the NetworkID.
 func attributes(tn *v1.TenantNetwork) string {
 	o := tn.Spec.Options
 	parts := []string{"id=" + tn.Spec.NetworkID}
@@ -134,7 +134,7 @@ func attributes(tn *v1.TenantNetwork) string {
 	return strings.Join(parts, " ")
 }
 
-// checkReserved counts what a TenantConfig has given away.
+// checkReserved checks how many reservations a TenantConfig has.
 func checkReserved(t *testing.T, env *apitest.Env, config string, want int) {
 	t.Helper()
 	if got := reserved(t, env, config); len(got) != want {
@@ -170,16 +170,16 @@ func TestTenantChanges(t *testing.T) {
 		reason, patch string
 		refused       []string
 	}{
-		"LeftOut":    {reason: "It gets them back.", patch: `{"spec": {"Options": {"vlan": null, "host_device": null, "mtu": 1400}}}`},
+		"LeftOut":    {reason: "An update that leaves the attributes out keeps them.", patch: `{"spec": {"Options": {"vlan": null, "host_device": null, "mtu": 1400}}}`},
 		"Empty":      {reason: "DANM's clients write empty strings.", patch: `{"spec": {"Options": {"host_device": "", "mtu": 1401}}}`},
-		"VLAN":       {reason: "Another's.", patch: `{"spec": {"Options": {"vlan": 101}}}`, refused: []string{"spec.Options.vlan", "101", "vlan/" + device + "/100", "never changes"}},
-		"VXLAN":      {reason: "Another's.", patch: `{"spec": {"Options": {"vlan": null, "vxlan": 101}}}`, refused: []string{"spec.Options.vxlan", "never changes"}},
-		"Device":     {reason: "Another's.", patch: `{"spec": {"Options": {"host_device": "eth0"}}}`, refused: []string{"spec.Options.host_device", "eth0"}},
-		"Pool":       {reason: "Another's.", patch: `{"spec": {"Options": {"device_pool": "a/b"}}}`, refused: []string{"spec.Options"}},
-		"Plugin":     {reason: "Root would execute it.", patch: `{"spec": {"NetworkType": "bridge"}}`, refused: []string{"spec.NetworkType", "bridge"}},
-		"Annotation": {reason: "Made up: it is put back.", patch: `{"metadata": {"annotations": {"danm.io/assigned": "vlan/x/5 0123456789abcdef"}}}`},
-		"NoneLeft":   {reason: "Taken away: it is put back.", patch: `{"metadata": {"annotations": null}}`},
-		"Labels":     {reason: "Free.", patch: `{"metadata": {"labels": {"a": "b"}}}`},
+		"VLAN":       {reason: "The VLAN may be another tenant's.", patch: `{"spec": {"Options": {"vlan": 101}}}`, refused: []string{"spec.Options.vlan", "101", "vlan/" + device + "/100", "never changes"}},
+		"VXLAN":      {reason: "The VXLAN may be another tenant's.", patch: `{"spec": {"Options": {"vlan": null, "vxlan": 101}}}`, refused: []string{"spec.Options.vxlan", "never changes"}},
+		"Device":     {reason: "The device may be another tenant's.", patch: `{"spec": {"Options": {"host_device": "eth0"}}}`, refused: []string{"spec.Options.host_device", "eth0"}},
+		"Pool":       {reason: "The pool may be another tenant's.", patch: `{"spec": {"Options": {"device_pool": "a/b"}}}`, refused: []string{"spec.Options"}},
+		"Plugin":     {reason: "The plugin would run as root.", patch: `{"spec": {"NetworkType": "bridge"}}`, refused: []string{"spec.NetworkType", "bridge"}},
+		"Annotation": {reason: "A forged annotation is replaced.", patch: `{"metadata": {"annotations": {"danm.io/assigned": "vlan/x/5 0123456789abcdef"}}}`},
+		"NoneLeft":   {reason: "A removed annotation is restored.", patch: `{"metadata": {"annotations": null}}`},
+		"Labels":     {reason: "Labels are free.", patch: `{"metadata": {"labels": {"a": "b"}}}`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -198,7 +198,7 @@ func TestTenantChanges(t *testing.T) {
 	checkReserved(t, env, config, 1)
 }
 
-// A reservation outlives neither its network nor a dry run.
+// A reservation ends with its network, and a dry run leaves none.
 func TestReservationsDoNotLeak(t *testing.T) {
 	env := start(t)
 	ns := env.Namespace(t)
@@ -226,7 +226,7 @@ func TestReservationsDoNotLeak(t *testing.T) {
 	if err := env.Client.Delete(t.Context(), &list.Items[0]); err != nil {
 		t.Fatal(err)
 	}
-	// At once, or if nobody saw the deletion when it has been nobody's for a while.
+	// The release is immediate, or follows later when no replica saw the deletion.
 	eventuallyWithin(t, 2*tenant.GracePeriod+time.Minute, "the deleted network's VLAN is free", func() bool { return len(reserved(t, env, config)) == 1 })
 	if err := env.Client.Create(t.Context(), tenantNetwork(t, ns, "third", `{}`)); err != nil {
 		t.Errorf("create after a deletion: %v", err)

@@ -22,8 +22,8 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// tenantOf is a user with the rights of deployments/roles/tenant.yaml in one namespace,
-// and no others.
+// tenantOf returns the client of a user with only the rights of deployments/roles/tenant.yaml, in
+// one namespace.
 func tenantOf(t *testing.T, env *apitest.Env, ns string) client.Client {
 	t.Helper()
 	name := "tenant-of-" + ns
@@ -42,8 +42,8 @@ func tenantOf(t *testing.T, env *apitest.Env, ns string) client.Client {
 	return c
 }
 
-// uses gives the cluster a Node with these Pods and addresses, and a node with a NIC, and
-// waits until admission knows.
+// uses creates a Node with these Pod ranges and addresses and the NodeNetwork of a NIC, and waits
+// until admission has seen them.
 func uses(t *testing.T, env *apitest.Env, tenant client.Client, ns string) {
 	t.Helper()
 	name := apitest.Name("node")
@@ -73,8 +73,8 @@ func uses(t *testing.T, env *apitest.Env, tenant client.Client, ns string) {
 	}
 }
 
-// A tenant gets no subnet of the cluster's own: its Services would lead clients to other
-// Pods, nodes or the API server (CVE-2021-25740).
+// A tenant gets no subnet of the cluster's own: its Services would lead clients to other Pods,
+// nodes or the API server (CVE-2021-25740).
 func TestTenantSubnets(t *testing.T) {
 	t.Parallel()
 	env := start(t)
@@ -91,21 +91,21 @@ func TestTenantSubnets(t *testing.T) {
 		reason, ns, options string
 		refused             []string
 	}{
-		"Pods":         {reason: "A node's Pods.", ns: ns, options: `{cidr: 10.211.0.0/24}`, refused: []string{"spec.Options.cidr", "10.211.0.0/24", "for Pods", "allowedClusterSubnets"}},
-		"OnePod":       {reason: "One of them.", ns: ns, options: `{cidr: 10.211.0.7/32}`, refused: []string{"spec.Options.cidr", "for Pods"}},
-		"AllPods":      {reason: "A supernet.", ns: ns, options: `{cidr: 10.0.0.0/8, allocation_pool: {start: 10.1.0.1, end: 10.1.0.9}}`, refused: []string{"spec.Options.cidr", "10.0.0.0/8", "overlaps"}},
-		"PodsV6":       {reason: "The other family, behind a harmless one.", ns: ns, options: `{cidr: 10.9.0.0/24, net6: "fd00:211::/48"}`, refused: []string{"spec.Options.net6", "fd00:211::/64", "for Pods"}},
-		"Services":     {reason: "Cluster IPs.", ns: ns, options: `{cidr: 10.96.0.0/24}`, refused: []string{"spec.Options.cidr", "10.96.0.0/16", "for Services"}},
-		"HostBits":     {reason: "Written with host bits.", ns: ns, options: `{cidr: 10.96.7.7/24}`, refused: []string{"spec.Options.cidr", "for Services"}},
-		"Node":         {reason: "A node's address.", ns: ns, options: `{cidr: 198.18.7.0/29}`, refused: []string{"spec.Options.cidr", "198.18.7.7/32", "for nodes"}},
-		"NIC":          {reason: "The segment of a node's NIC.", ns: ns, options: `{cidr: 198.19.0.128/25}`, refused: []string{"spec.Options.cidr", "198.19.0.0/24", "subnets of its nodes"}},
-		"Own":          {reason: "Anything else.", ns: ns, options: `{cidr: 10.9.0.0/24, net6: "fd00:9::/64"}`},
-		"Outside":      {reason: "The netadmin says where.", ns: limited, options: `{cidr: 10.51.0.0/24}`, refused: []string{"spec.Options.cidr", "10.51.0.0/24", "use a part of 10.50.0.0/16"}},
-		"Larger":       {reason: "Not all of it.", ns: limited, options: `{cidr: 10.48.0.0/14}`, refused: []string{"spec.Options.cidr", "10.50.0.0/16"}},
-		"Inside":       {reason: "A part of each.", ns: limited, options: `{cidr: 10.50.3.0/24, net6: "fd00:50:1::/64"}`},
-		"NeverCluster": {reason: "A range that has the cluster's is no permit.", ns: limited, options: `{cidr: 10.96.0.0/24}`, refused: []string{"spec.Options.cidr", "for Services"}},
-		"Permitted":    {reason: "A netadmin says so.", ns: trusted, options: `{cidr: 10.211.0.0/25}`},
-		"MoreThanThat": {reason: "And no more.", ns: trusted, options: `{cidr: 10.210.0.0/15}`, refused: []string{"spec.Options.cidr", "for Pods"}},
+		"Pods":         {reason: "The subnet is that of a node's Pods.", ns: ns, options: `{cidr: 10.211.0.0/24}`, refused: []string{"spec.Options.cidr", "10.211.0.0/24", "for Pods", "allowedClusterSubnets"}},
+		"OnePod":       {reason: "The address is in a node's Pod range.", ns: ns, options: `{cidr: 10.211.0.7/32}`, refused: []string{"spec.Options.cidr", "for Pods"}},
+		"AllPods":      {reason: "The subnet contains a Pod range.", ns: ns, options: `{cidr: 10.0.0.0/8, allocation_pool: {start: 10.1.0.1, end: 10.1.0.9}}`, refused: []string{"spec.Options.cidr", "10.0.0.0/8", "overlaps"}},
+		"PodsV6":       {reason: "The IPv6 subnet is in a Pod range, beside a harmless IPv4 subnet.", ns: ns, options: `{cidr: 10.9.0.0/24, net6: "fd00:211::/48"}`, refused: []string{"spec.Options.net6", "fd00:211::/64", "for Pods"}},
+		"Services":     {reason: "The subnet is in the range of cluster IPs.", ns: ns, options: `{cidr: 10.96.0.0/24}`, refused: []string{"spec.Options.cidr", "10.96.0.0/16", "for Services"}},
+		"HostBits":     {reason: "The subnet is written with host bits.", ns: ns, options: `{cidr: 10.96.7.7/24}`, refused: []string{"spec.Options.cidr", "for Services"}},
+		"Node":         {reason: "The subnet contains a node's address.", ns: ns, options: `{cidr: 198.18.7.0/29}`, refused: []string{"spec.Options.cidr", "198.18.7.7/32", "for nodes"}},
+		"NIC":          {reason: "The subnet is on the segment of a node's NIC.", ns: ns, options: `{cidr: 198.19.0.128/25}`, refused: []string{"spec.Options.cidr", "198.19.0.0/24", "subnets of its nodes"}},
+		"Own":          {reason: "Any other subnet is free.", ns: ns, options: `{cidr: 10.9.0.0/24, net6: "fd00:9::/64"}`},
+		"Outside":      {reason: "An administrator limits the subnets.", ns: limited, options: `{cidr: 10.51.0.0/24}`, refused: []string{"spec.Options.cidr", "10.51.0.0/24", "use a part of 10.50.0.0/16"}},
+		"Larger":       {reason: "The subnet is larger than the limit.", ns: limited, options: `{cidr: 10.48.0.0/14}`, refused: []string{"spec.Options.cidr", "10.50.0.0/16"}},
+		"Inside":       {reason: "The subnets are inside the limits.", ns: limited, options: `{cidr: 10.50.3.0/24, net6: "fd00:50:1::/64"}`},
+		"NeverCluster": {reason: "A limit that contains a range of the cluster is no permit.", ns: limited, options: `{cidr: 10.96.0.0/24}`, refused: []string{"spec.Options.cidr", "for Services"}},
+		"Permitted":    {reason: "An administrator permits the range.", ns: trusted, options: `{cidr: 10.211.0.0/25}`},
+		"MoreThanThat": {reason: "The permit is for a smaller range.", ns: trusted, options: `{cidr: 10.210.0.0/15}`, refused: []string{"spec.Options.cidr", "for Pods"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestTenantSubnets(t *testing.T) {
 			}
 		})
 	}
-	checkReserved(t, env, config, 1) // nothing is reserved for what is refused
+	checkReserved(t, env, config, 1) // a rejected network has no reservation
 	tn := tenantNetwork(t, ns, "later", `{Options: {cidr: 10.9.1.0/24}}`)
 	if err := tenants[ns].Create(t.Context(), tn); err != nil {
 		t.Fatal(err)
@@ -133,8 +133,8 @@ func TestTenantSubnets(t *testing.T) {
 	}
 }
 
-// A tenant that creates what is refused after admission, by its name or by quota, keeps at
-// most two IDs from others, however many creations it sends, and however many at once.
+// A tenant whose creations are rejected after admission, for the name or a quota, withholds at most
+// two IDs from others, with any number of concurrent creations.
 func TestTenantCannotEmptyARange(t *testing.T) {
 	t.Parallel()
 	env := start(t)
@@ -190,7 +190,7 @@ func TestTenantCannotEmptyARange(t *testing.T) {
 	if err := env.Client.Delete(t.Context(), quota); err != nil {
 		t.Fatal(err)
 	}
-	// When they are released, the budget is what counts. A usual client waits by itself.
+	// After the release the budget decides. A usual client waits by itself.
 	eventuallyWithin(t, 4*time.Minute, "the tenant creates again", func() bool {
 		return patient.Create(t.Context(), tenantNetwork(t, ns, "second", `{}`)) == nil
 	})
@@ -200,7 +200,7 @@ func TestTenantCannotEmptyARange(t *testing.T) {
 	for _, opts := range [][]client.CreateOption{nil, {client.DryRunAll}} {
 		eventually(t, "the budget is spent", func() bool {
 			err := create("fifth", opts...)
-			return apierrors.IsInvalid(err) && strings.Contains(err.Error(), "budgets.ids") && strings.Contains(err.Error(), "may have 4")
+			return apierrors.IsInvalid(err) && strings.Contains(err.Error(), "budgets.ids") && strings.Contains(err.Error(), "at most 4")
 		})
 	}
 }

@@ -17,8 +17,7 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// A TenantConfig whose status cannot be read is in the way of its own tenants only, and
-// can be mended.
+// A TenantConfig with an unreadable status affects only its own tenants, and can be corrected.
 func TestUnreadableTenantConfig(t *testing.T) {
 	t.Parallel() // it waits for the sweeper
 	env := start(t)
@@ -47,26 +46,26 @@ func TestUnreadableTenantConfig(t *testing.T) {
 	if err := env.Client.Patch(t.Context(), tc.DeepCopy(), merge("%s", grow)); err != nil {
 		t.Errorf("change it: %v", err)
 	}
-	mended := fmt.Sprintf(`{"status": {"reservations": {"vlan/%s/1": null}}}`, device)
-	if err := env.Client.Status().Patch(t.Context(), tc.DeepCopy(), merge("%s", mended)); err != nil {
+	corrected := fmt.Sprintf(`{"status": {"reservations": {"vlan/%s/1": null}}}`, device)
+	if err := env.Client.Status().Patch(t.Context(), tc.DeepCopy(), merge("%s", corrected)); err != nil {
 		t.Fatal(err)
 	}
 	tn := tenantNetwork(t, ns, "net", `{}`)
-	eventually(t, "mended, it gives again", func() bool { return env.Client.Create(t.Context(), tn) == nil })
+	eventually(t, "the corrected TenantConfig assigns again", func() bool { return env.Client.Create(t.Context(), tn) == nil })
 	if tn.Spec.Options.VLAN == kept.Spec.Options.VLAN {
 		t.Errorf("a network got VLAN %d, which another one is on", tn.Spec.Options.VLAN)
 	}
 	forbiddenOnCreate(t, env, tc, kept)
 }
 
-// forbiddenOnCreate asks for what a network says that it was assigned to be reserved again.
+// The annotation requests the adoption of the networks' assignments.
 func forbiddenOnCreate(t *testing.T, env *apitest.Env, tc *v1.TenantConfig, kept *v1.TenantNetwork) {
 	t.Helper()
 	has := func() bool {
 		return strings.Contains(strings.Join(reserved(t, env, tc.Name), ", "), kept.Namespace+"/"+kept.Name+" ")
 	}
 	if has() {
-		t.Error("reserved again, and nobody asked for it")
+		t.Error("adopted without a request")
 	}
 	if err := env.Client.Patch(t.Context(), tc.DeepCopy(), merge(`{"metadata": {"annotations": {"danm.io/take-over": "true"}}}`)); err != nil {
 		t.Fatal(err)
@@ -74,8 +73,8 @@ func forbiddenOnCreate(t *testing.T, env *apitest.Env, tc *v1.TenantConfig, kept
 	eventuallyWithin(t, 3*time.Minute, "it is reserved again", has)
 }
 
-// A namespace that no TenantConfig is for any longer keeps what its networks were
-// assigned, and may not choose what root would execute.
+// A namespace without a TenantConfig any more keeps the assignments of its networks, and may not
+// choose plugins, which run as root.
 func TestNamespaceLosesItsLabel(t *testing.T) {
 	env := start(t)
 	ns := env.Namespace(t)

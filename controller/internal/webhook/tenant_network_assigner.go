@@ -28,8 +28,8 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/tenant"
 )
 
-// tenantNetworkAssigner gives TenantNetworks what they draw from TenantConfigs. It is the only one
-// to see what the tenant wrote.
+// tenantNetworkAssigner assigns to TenantNetworks what they draw from TenantConfigs. Being a
+// mutating webhook, it sees the object as the tenant wrote it.
 type tenantNetworkAssigner struct {
 	reader    client.Reader
 	index     *networkIndex
@@ -72,7 +72,7 @@ func decodeTenantNetwork(r admission.Request, raw []byte) (*v1.TenantNetwork, er
 	return obj, nil
 }
 
-// displayName is the object's name; one that is to be generated ends in "*".
+// displayName returns the object's name; for a name that is to be generated, the prefix and "*".
 func displayName(obj *v1.TenantNetwork) string {
 	if obj.Name == "" {
 		return truncateGenerateName(obj.GenerateName) + "*"
@@ -80,8 +80,8 @@ func displayName(obj *v1.TenantNetwork) string {
 	return obj.Name
 }
 
-// patchResponse answers with the assigned attributes only. The Go type would add empty
-// fields that the user did not write, and drop those that it does not know.
+// patchResponse returns a patch of the assigned attributes only. A patch from the Go type would add
+// empty fields that the user did not write, and drop unknown ones.
 func patchResponse(raw []byte, obj *v1.TenantNetwork) admission.Response {
 	var u unstructured.Unstructured
 	if err := json.Unmarshal(raw, &u.Object); err != nil {
@@ -110,7 +110,7 @@ func patchResponse(raw []byte, obj *v1.TenantNetwork) admission.Response {
 		{int64(o.VXLAN), o.VXLAN == 0, []string{"spec", "Options", "vxlan"}},
 	} {
 		if set.unset {
-			continue // it was not set either, or empty
+			continue // the tenant has not set it
 		}
 		if err := unstructured.SetNestedField(u.Object, set.value, set.path...); err != nil {
 			return denied(http.StatusBadRequest, metav1.StatusReasonBadRequest, err)
@@ -123,8 +123,8 @@ func patchResponse(raw []byte, obj *v1.TenantNetwork) admission.Response {
 	return admission.PatchResponseFromRaw(raw, changed)
 }
 
-// assign changes obj. What an update leaves out it gets back; a network that was
-// stored without an assignment is assigned like a new one when its spec changes.
+// assign changes obj. An update keeps the assigned attributes that it leaves out. A network that
+// was stored without an assignment is assigned like a new one when its spec changes.
 func (h *tenantNetworkAssigner) assign(ctx context.Context, obj, old *v1.TenantNetwork, ref network.Ref, dryRun bool) error {
 	if old == nil {
 		return h.assignNew(ctx, obj, true, ref, dryRun)
@@ -138,11 +138,11 @@ func (h *tenantNetworkAssigner) assign(ctx context.Context, obj, old *v1.TenantN
 	if err != nil {
 		return h.assignNew(ctx, obj, false, ref, dryRun)
 	}
-	wish, err := h.networkRequest(ctx, obj)
+	request, err := h.networkRequest(ctx, obj)
 	if err != nil {
 		return err
 	}
-	id, err := h.allocator.NetworkID(ctx, wish)
+	id, err := h.allocator.NetworkID(ctx, request)
 	if err != nil {
 		return err
 	}
@@ -152,8 +152,8 @@ func (h *tenantNetworkAssigner) assign(ctx context.Context, obj, old *v1.TenantN
 
 func specEqual(a, b *v1.NetworkSpec) bool { return apiequality.Semantic.DeepEqual(a, b) }
 
-// assignNew reserves a place. Whatever else is wrong is told first: a reservation for a
-// network that never comes stays for a minute.
+// assignNew reserves a slot. It checks everything else first, because a reservation for a network
+// that is rejected afterwards lasts for a minute.
 func (h *tenantNetworkAssigner) assignNew(ctx context.Context, obj *v1.TenantNetwork, isNew bool, ref network.Ref, dryRun bool) error {
 	if err := validateObjectMeta(obj, isNew); err != nil {
 		return err
@@ -168,7 +168,7 @@ func (h *tenantNetworkAssigner) assignNew(ctx context.Context, obj *v1.TenantNet
 	if err := h.subnets.validate(ctx, trial, nil); err != nil {
 		return err
 	}
-	wish, err := h.networkRequest(ctx, obj)
+	request, err := h.networkRequest(ctx, obj)
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func (h *tenantNetworkAssigner) assignNew(ctx context.Context, obj *v1.TenantNet
 		return err
 	}
 	owner := tenant.Owner{Namespace: ref.Namespace, Name: ref.Name, Token: token}
-	choice, err := h.reservePlace(ctx, obj, isNew, reserve.Request{Network: wish, Owner: owner, Taken: h.index.isTaken, DryRun: dryRun})
+	choice, err := h.reserveSlot(ctx, obj, isNew, reserve.Request{Network: request, Owner: owner, Taken: h.index.isTaken, DryRun: dryRun})
 	if err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func (h *tenantNetworkAssigner) assignNew(ctx context.Context, obj *v1.TenantNet
 	setAssignmentAnnotation(obj, network.Assignment{Slot: choice.Slot, Token: token}.String())
 	n, err := network.FromTenantNetwork(obj)
 	if err == nil {
-		err = h.index.admit(nil, n, true, time.Now()) // it is let in when it is validated
+		err = h.index.admit(nil, n, true, time.Now()) // networkValidator makes it one in flight
 	}
 	if err != nil && !dryRun {
 		err = errors.Join(err, h.allocator.Release(ctx, token))
@@ -193,19 +193,19 @@ func (h *tenantNetworkAssigner) assignNew(ctx context.Context, obj *v1.TenantNet
 	return err
 }
 
-// validateObjectMeta refuses metadata that the API server would refuse: it looks only after
-// admission, so until then the name may be anything, and would stand in the status of a
-// TenantConfig beside the names of others.
+// validateObjectMeta rejects metadata that the API server would reject: it checks metadata only
+// after admission. Until then the name may be any text, which would be written into the status of a
+// TenantConfig next to the names of others.
 func validateObjectMeta(obj *v1.TenantNetwork, isNew bool) error {
 	trial := obj.ObjectMeta.DeepCopy()
-	trial.ManagedFields, trial.Generation = nil, 1 // the API server's own
+	trial.ManagedFields, trial.Generation = nil, 1 // the API server sets them
 	if trial.Name == "" && trial.GenerateName != "" {
 		trial.Name = truncateGenerateName(trial.GenerateName) + generatedSuffix
 	}
 	path := field.NewPath("metadata")
 	faults := validation.ValidateObjectMeta(trial, true, validation.NameIsDNSSubdomain, path)
 	if v := trial.ResourceVersion; isNew && v != "" && v != "0" {
-		faults = append(faults, field.Invalid(path.Child("resourceVersion"), v, "is the API server's to set: leave it out of a new object"))
+		faults = append(faults, field.Invalid(path.Child("resourceVersion"), v, "must not be set in a new object: the API server sets it"))
 	}
 	if isNew {
 		faults = append(faults, forbiddenOnCreate(obj)...)
@@ -216,40 +216,40 @@ func validateObjectMeta(obj *v1.TenantNetwork, isNew bool) error {
 	return &network.InvalidError{Faults: faults}
 }
 
-// forbiddenOnCreate returns what the policy networks.danm.io refuses in a new network. The API server
-// asks that policy after this webhook has reserved.
+// forbiddenOnCreate returns the errors of the admission policy networks.danm.io for a new network,
+// which the API server evaluates after this webhook has reserved a slot.
 func forbiddenOnCreate(obj *v1.TenantNetwork) field.ErrorList {
 	var faults field.ErrorList
 	if obj.Annotations[v1.TakeOverAnnotation] == "true" {
-		faults = append(faults, field.Invalid(field.NewPath("metadata", "annotations").Key(v1.TakeOverAnnotation), "true", "must not be set on a network: taking over a live DANM network is not built yet"))
+		faults = append(faults, field.Invalid(field.NewPath("metadata", "annotations").Key(v1.TakeOverAnnotation), "true", "must not be set on a network: taking over a live DANM network is not supported"))
 	}
 	opts, path := obj.Spec.Options, field.NewPath("spec", "Options")
-	refuse := func(path *field.Path, set bool) {
+	reject := func(path *field.Path, set bool) {
 		if set {
 			faults = append(faults, field.Forbidden(path, "must be empty: it is DANM's record of addresses in use, and nothing reads it"))
 		}
 	}
-	refuse(path.Child("alloc"), opts.Alloc != "")
-	refuse(path.Child("alloc6"), opts.Alloc6 != "")
-	refuse(path.Child("allocation_pool", "lastIp"), opts.Pool != nil && opts.Pool.LastIP != "")
-	refuse(path.Child("allocation_pool_v6", "lastIp"), opts.Pool6 != nil && opts.Pool6.LastIP != "")
+	reject(path.Child("alloc"), opts.Alloc != "")
+	reject(path.Child("alloc6"), opts.Alloc6 != "")
+	reject(path.Child("allocation_pool", "lastIp"), opts.Pool != nil && opts.Pool.LastIP != "")
+	reject(path.Child("allocation_pool_v6", "lastIp"), opts.Pool6 != nil && opts.Pool6.LastIP != "")
 	return faults
 }
 
-// What the API server makes of generateName (k8s.io/apiserver/pkg/storage/names): it
-// cuts it, and appends random letters and digits, so that a name is 63 at most.
+// The API server turns a generateName into a name by cutting it and appending random characters, so
+// that the name has at most 63 (k8s.io/apiserver/pkg/storage/names).
 const (
 	maxGenerateNameLength = 58
 	generatedSuffix       = "xxxxx"
 )
 
-// truncateGenerateName is what of a generateName is in the name.
+// truncateGenerateName returns the part of a generateName that will be in the name.
 func truncateGenerateName(prefix string) string {
 	return prefix[:min(len(prefix), maxGenerateNameLength)]
 }
 
-// validateUnassigned finds what is wrong whatever is assigned: sriov needs a device pool, and
-// gets one.
+// validateUnassigned finds errors that do not depend on the assignment. Type sriov requires a
+// device pool, which is still to be assigned.
 func validateUnassigned(obj *v1.TenantNetwork) (*network.Network, error) {
 	trial := obj.DeepCopy()
 	if o := &trial.Spec.Options; network.BackendTypeOf(&trial.Spec) == v1.TypeSRIOV && o.DevicePool == "" {
@@ -258,7 +258,8 @@ func validateUnassigned(obj *v1.TenantNetwork) (*network.Network, error) {
 	return network.FromTenantNetwork(trial)
 }
 
-// newReservationToken is unguessable, so that nobody can name another's reservation.
+// newReservationToken returns an unguessable token, so that a tenant cannot name another tenant's
+// reservation.
 func newReservationToken() (string, error) {
 	var b [8]byte
 	if _, err := rand.Read(b[:]); err != nil {
@@ -267,26 +268,26 @@ func newReservationToken() (string, error) {
 	return hex.EncodeToString(b[:]), nil
 }
 
-// How long a creation waits for others of its namespace to be stored, and how often it
-// looks. Most take milliseconds; one that failed after its reservation takes a minute.
+// A creation waits until other networks of its namespace are stored. Most are stored within
+// milliseconds; a reservation whose creation failed lasts for a minute.
 const (
 	pendingTimeout      = 3 * time.Second
 	pendingPollInterval = 100 * time.Millisecond
-	// pendingRetrySeconds is when the client is to try again. client-go does so by itself,
-	// ten times: longer than a reservation waits for its network.
+	// pendingRetrySeconds is when the client should try again. client-go does so ten times, which
+	// is longer than a reservation waits for its network.
 	pendingRetrySeconds = 10
 )
 
-// reservePlace finds a place for a network whose name is new: the API server looks whether it is
-// only after admission, and after quota, and tells nobody that it refused. So few
+// reserveSlot reserves a slot for a network whose name is new. The API server checks the name and
+// the quota only after admission, and does not report a rejection here. Therefore only few
 // reservations of a namespace may be without a network at any time.
-func (h *tenantNetworkAssigner) reservePlace(ctx context.Context, obj *v1.TenantNetwork, isNew bool, r reserve.Request) (tenant.Choice, error) {
+func (h *tenantNetworkAssigner) reserveSlot(ctx context.Context, obj *v1.TenantNetwork, isNew bool, r reserve.Request) (tenant.Choice, error) {
 	for deadline := time.Now().Add(pendingTimeout); ; {
-		alive, err := h.assignedTokens(ctx, obj, isNew)
+		tokens, err := h.assignedTokens(ctx, obj, isNew)
 		if err != nil {
 			return tenant.Choice{}, err
 		}
-		r.LiveTokens = alive
+		r.LiveTokens = tokens
 		choice, err := h.allocator.Reserve(ctx, r)
 		if !errors.Is(err, tenant.ErrReservationsPending) || time.Now().After(deadline) || !sleep(ctx, pendingPollInterval) {
 			return choice, err
@@ -294,14 +295,14 @@ func (h *tenantNetworkAssigner) reservePlace(ctx context.Context, obj *v1.Tenant
 	}
 }
 
-// assignedTokens lists those of the namespace's networks, consistently. The error is the API
-// server's own when a new network has the name of one.
+// assignedTokens lists the tokens of the namespace's networks, consistently. It returns the API
+// server's AlreadyExists when a new network has the name of one.
 func (h *tenantNetworkAssigner) assignedTokens(ctx context.Context, obj *v1.TenantNetwork, isNew bool) (map[string]bool, error) {
-	alive, exists := map[string]bool{}, false
+	tokens, exists := map[string]bool{}, false
 	err := eachListItem(ctx, h.reader, newTenantNetworkMetadata, func(other client.Object) {
 		exists = exists || other.GetName() == obj.Name
 		if a, err := network.ParseAssignment(other.GetAnnotations()[v1.AssignedAnnotation]); err == nil {
-			alive[a.Token] = true
+			tokens[a.Token] = true
 		}
 	}, client.InNamespace(obj.Namespace))
 	if err != nil {
@@ -310,17 +311,18 @@ func (h *tenantNetworkAssigner) assignedTokens(ctx context.Context, obj *v1.Tena
 	if exists && isNew {
 		return nil, apierrors.NewAlreadyExists(v1.SchemeGroupVersion().WithResource("tenantnetworks").GroupResource(), obj.Name)
 	}
-	return alive, nil
+	return tokens, nil
 }
 
-// newTenantNetworkMetadata is an empty list of TenantNetworks' metadata.
+// newTenantNetworkMetadata returns an empty list of TenantNetworks' metadata.
 func newTenantNetworkMetadata() client.ObjectList {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(v1.SchemeGroupVersion().WithKind("TenantNetworkList"))
 	return list
 }
 
-// networkRequest reads the namespace's labels now: they decide which TenantConfigs apply.
+// networkRequest returns what the tenant requests, with the present labels of its namespace, which
+// decide which TenantConfigs apply.
 func (h *tenantNetworkAssigner) networkRequest(ctx context.Context, obj *v1.TenantNetwork) (tenant.NetworkRequest, error) {
 	labels, err := namespaceLabels(ctx, h.reader, obj.Namespace)
 	if err != nil {
@@ -332,7 +334,7 @@ func (h *tenantNetworkAssigner) networkRequest(ctx context.Context, obj *v1.Tena
 	}, nil
 }
 
-// setAssignmentAnnotation writes the annotation, or takes away one that the tenant made up.
+// setAssignmentAnnotation writes the annotation, or removes one that the tenant wrote.
 func setAssignmentAnnotation(obj *v1.TenantNetwork, text string) {
 	if text == "" {
 		delete(obj.Annotations, v1.AssignedAnnotation)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package acd writes and reads the Ethernet frames of address conflict detection: the
-// ARP probe of RFC 5227 and the neighbour solicitation of RFC 4862 (5.4), which say
-// nothing about who asks, so that no neighbour's table changes. It is pure.
+// Package acd encodes and decodes the Ethernet frames of address conflict detection: the
+// ARP probe of RFC 5227 and the neighbour solicitation of RFC 4862 (5.4). Neither has an
+// address of the sender, so no neighbour's table changes. The package opens no socket.
 package acd
 
 import (
@@ -22,14 +22,14 @@ const (
 	neighbourLen = 24 // of a solicitation or an advertisement, without options
 
 	protocolICMPv6   = 58
-	hopLimit         = 255 // no router lowered it: the sender is on the link
+	hopLimit         = 255 // the sender is on the link: a router would have lowered it
 	typeSolicitation = 135
 )
 
 // TypeAdvertisement is the ICMPv6 type of a neighbour advertisement.
 const TypeAdvertisement = 136
 
-// ProbeFrame is the frame that asks from mac whether something has the address.
+// ProbeFrame returns the frame that asks from mac whether another host has the address.
 func ProbeFrame(mac net.HardwareAddr, a netip.Addr) []byte {
 	if a.Is4() {
 		return arpProbe(mac, a.As4())
@@ -41,11 +41,11 @@ func ethernetHeader(to, from net.HardwareAddr, kind uint16) []byte {
 	return binary.BigEndian.AppendUint16(slices.Concat(to, from), kind)
 }
 
-// minFrameLen is Ethernet's. Linux cannot tell the header of a shorter frame of a packet
-// socket on some links, and a source guard drops what it cannot read.
+// minFrameLen is Ethernet's minimum in bytes. On some links Linux does not find the header of
+// a shorter frame that a packet socket sends, and a source guard drops the frame then.
 const minFrameLen = 60
 
-// arpProbe is a request whose sender has no address (RFC 5227, 2.1.1).
+// arpProbe is an ARP request without a sender address (RFC 5227, 2.1.1).
 func arpProbe(mac net.HardwareAddr, target [4]byte) []byte {
 	f := ethernetHeader(net.HardwareAddr{255, 255, 255, 255, 255, 255}, mac, typeARP)
 	f = append(f, 0, 1, typeIPv4>>8, typeIPv4&255, 6, 4, 0, 1)
@@ -56,7 +56,7 @@ func arpProbe(mac net.HardwareAddr, target [4]byte) []byte {
 	return append(f, make([]byte, minFrameLen-len(f))...)
 }
 
-// solicitation comes from the unspecified address, and so has no options.
+// solicitation is a neighbour solicitation from the unspecified address, which has no options.
 func solicitation(mac net.HardwareAddr, target [16]byte) []byte {
 	to := [16]byte{0: 0xff, 1: 2, 11: 1, 12: 0xff, 13: target[13], 14: target[14], 15: target[15]}
 	icmp := append([]byte{typeSolicitation, 0, 0, 0, 0, 0, 0, 0}, target[:]...)
@@ -69,10 +69,10 @@ func solicitation(mac net.HardwareAddr, target [16]byte) []byte {
 	return append(f, icmp...)
 }
 
-// ParseClaim returns the address that the sender of a frame says is its own, and the
-// sender's MAC. Any ARP packet says so by its sender address, as RFC 5227 (2.1.1) has
-// it, a neighbour advertisement by its target; false is any other frame. A probe of
-// another host is none: it has no address yet, and will see us use ours.
+// ParseClaim returns the address that the sender of a frame claims, and the sender's MAC. An
+// ARP packet claims its sender address (RFC 5227, 2.1.1), a neighbour advertisement its
+// target. It returns false for any other frame, also for another host's probe: that host has
+// no address yet, and detects the use of ours.
 func ParseClaim(frame []byte) (netip.Addr, net.HardwareAddr, bool) {
 	if len(frame) < ethernetLen {
 		return netip.Addr{}, nil, false
@@ -96,7 +96,7 @@ func parseARPClaim(p []byte) (netip.Addr, net.HardwareAddr, bool) {
 	return a, slices.Clone(net.HardwareAddr(p[8:14])), !a.IsUnspecified()
 }
 
-// parseAdvertisement checks what RFC 4861 (7.1.2) asks of an advertisement.
+// parseAdvertisement validates an advertisement by RFC 4861 (7.1.2) and returns its target.
 func parseAdvertisement(p []byte) (netip.Addr, bool) {
 	if len(p) < ipv6Len+neighbourLen || p[0]>>4 != 6 || p[6] != protocolICMPv6 || p[7] != hopLimit {
 		return netip.Addr{}, false
@@ -113,8 +113,8 @@ func parseAdvertisement(p []byte) (netip.Addr, bool) {
 	return target, true
 }
 
-// checksum is the checksum of an ICMPv6 message with its pseudo header (RFC 8200, 8.1),
-// before it is inverted: all ones if the message has the right one.
+// checksum returns the checksum of an ICMPv6 message with its pseudo header (RFC 8200, 8.1)
+// before it is inverted: all ones if the message contains the correct checksum.
 func checksum(from, to [16]byte, icmp []byte) uint16 {
 	total := uint32(len(icmp)) + protocolICMPv6
 	for _, part := range [][]byte{from[:], to[:], icmp} {

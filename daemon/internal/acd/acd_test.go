@@ -14,7 +14,7 @@ import (
 
 var own = net.HardwareAddr{2, 0, 0, 0, 0, 1}
 
-// frame is hexadecimal digits, with white space for the reader.
+// frame decodes hexadecimal digits; white space is ignored.
 func frame(tb testing.TB, digits ...string) []byte {
 	tb.Helper()
 	b, err := hex.DecodeString(strings.Join(strings.Fields(strings.Join(digits, "")), ""))
@@ -24,7 +24,7 @@ func frame(tb testing.TB, digits ...string) []byte {
 	return b
 }
 
-// Neither names an address of who asks: sender 0.0.0.0, source ::.
+// A probe has no address of its sender: 0.0.0.0 in ARP, :: in IPv6.
 func TestProbe(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string][]byte{
@@ -53,38 +53,38 @@ func TestClaim(t *testing.T) {
 		reason, frame string
 		addr          string
 	}{
-		"Reply":          {"something answers", reply, "10.0.0.5"},
-		"Request":        {"something asks for another address, and names its own", change(reply, "04 0002", "04 0001"), "10.0.0.5"},
-		"Padded":         {"Ethernet frames have 60 bytes at least", reply + strings.Repeat("00", 18), "10.0.0.5"},
-		"Advertisement":  {"something answers", advertised, "fd00::5"},
-		"PaddedSix":      {"a switch may add bytes", advertised + "0000", "fd00::5"},
-		"Probe":          {"it has no address yet", change(reply, "0a000005", "00000000"), ""},
-		"TokenRing":      {"not Ethernet's", change(reply, "0806 0001", "0806 0006"), ""},
-		"ARPOfIPv6":      {"not IPv4's", change(reply, "0800 06", "86dd 06"), ""},
-		"LongMAC":        {"lengths are not believed", change(reply, "06 04", "ff 04"), ""},
-		"LongAddress":    {"lengths are not believed", change(reply, "06 04", "06 ff"), ""},
-		"OtherProtocol":  {"IPv4 itself", change(reply, "0806", "0800"), ""},
-		"NoICMP":         {"UDP", change(advertised, "3a ff", "11 ff"), ""},
-		"NotIPv6":        {"version 4 under IPv6's type", change(advertised, "60000000", "40000000"), ""},
-		"FromAfar":       {"a router has lowered the hop limit", change(advertised, "3a ff", "3a fe"), ""},
-		"BadSum":         {"damaged on the way", change(advertised, "5a8b", "5a8c"), ""},
-		"OtherType":      {"a solicitation asks", change(advertised, "88 00 ", "87 00 "), ""},
-		"OtherCode":      {"advertisements have code 0", change(advertised, "88 00 ", "88 01 "), ""},
-		"PayloadTooLong": {"lengths are not believed", change(advertised, "0020 3a", "ffff 3a"), ""},
-		"PayloadShort":   {"too short for a target", change(advertised, "0020 3a", "0010 3a"), ""},
-		"Empty":          {"nothing", "", ""},
+		"Reply":          {"A reply claims its sender address.", reply, "10.0.0.5"},
+		"Request":        {"A request for another address claims its sender address.", change(reply, "04 0002", "04 0001"), "10.0.0.5"},
+		"Padded":         {"Ethernet frames have at least 60 bytes.", reply + strings.Repeat("00", 18), "10.0.0.5"},
+		"Advertisement":  {"An advertisement claims its target.", advertised, "fd00::5"},
+		"PaddedIPv6":     {"A switch may add bytes.", advertised + "0000", "fd00::5"},
+		"Probe":          {"The sender has no address yet.", change(reply, "0a000005", "00000000"), ""},
+		"TokenRing":      {"The hardware type is not Ethernet.", change(reply, "0806 0001", "0806 0006"), ""},
+		"ARPOfIPv6":      {"The protocol type is not IPv4.", change(reply, "0800 06", "86dd 06"), ""},
+		"LongMAC":        {"A length in the packet is not trusted.", change(reply, "06 04", "ff 04"), ""},
+		"LongAddress":    {"A length in the packet is not trusted.", change(reply, "06 04", "06 ff"), ""},
+		"OtherProtocol":  {"The frame has IPv4.", change(reply, "0806", "0800"), ""},
+		"NoICMP":         {"The packet has UDP.", change(advertised, "3a ff", "11 ff"), ""},
+		"NotIPv6":        {"The packet has version 4 with the EtherType of IPv6.", change(advertised, "60000000", "40000000"), ""},
+		"Routed":         {"A router has lowered the hop limit.", change(advertised, "3a ff", "3a fe"), ""},
+		"BadChecksum":    {"The packet is damaged.", change(advertised, "5a8b", "5a8c"), ""},
+		"OtherType":      {"A solicitation claims no address.", change(advertised, "88 00 ", "87 00 "), ""},
+		"OtherCode":      {"Advertisements have code 0.", change(advertised, "88 00 ", "88 01 "), ""},
+		"PayloadTooLong": {"A length in the packet is not trusted.", change(advertised, "0020 3a", "ffff 3a"), ""},
+		"PayloadShort":   {"The packet is too short for a target.", change(advertised, "0020 3a", "0010 3a"), ""},
+		"Empty":          {"The frame is empty.", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a, mac, ok := acd.ParseClaim(frame(t, tc.frame))
 			if ok != (tc.addr != "") || ok && (a.String() != tc.addr || mac.String() != "02:00:00:00:00:09") {
-				t.Errorf("%s: got %v from %v, %t; want %q", tc.reason, a, mac, ok, tc.addr)
+				t.Errorf("%s got %v from %v, %t; want %q", tc.reason, a, mac, ok, tc.addr)
 			}
 		})
 	}
 }
 
-// A frame that is cut off anywhere is no claim.
+// A truncated frame is no claim, at whatever byte it ends.
 func TestClaimCutOff(t *testing.T) {
 	t.Parallel()
 	for _, whole := range []string{reply, advertised} {

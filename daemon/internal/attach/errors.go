@@ -8,43 +8,44 @@ import (
 	"fmt"
 )
 
-// Reasons of the Events that a refused Pod gets: one word, for people to search
-// and programs to match.
+// Reasons of a failed ADD.
 const (
-	// ReasonInterfaces: the annotation is wrong, or does not go with a network.
+	// ReasonInterfaces means that the annotation is invalid, or does not match a network.
 	ReasonInterfaces = "InvalidInterfaces"
-	// ReasonNetwork: a network is missing, invalid or being deleted.
+	// ReasonNetwork means that a network is missing, invalid or being deleted.
 	ReasonNetwork = "NetworkNotReady"
-	// ReasonTenant: the network is not for this namespace.
+	// ReasonTenant means that the network does not allow the namespace.
 	ReasonTenant = "TenantNotAllowed"
-	// ReasonAddress: an address could not be claimed.
+	// ReasonAddress means that an address could not be claimed.
 	ReasonAddress = "AddressNotAvailable"
-	// ReasonAttach: an interface could not be made.
+	// ReasonAttach means that an interface could not be attached.
 	ReasonAttach = "AttachFailed"
 )
 
-// reasonError is an error with a reason for the Pod's Event.
+// reasonError is an error with one of the reasons above.
 type reasonError struct {
 	reason string
 	err    error
 }
 
+// withReason returns err with a reason.
 func withReason(reason string, err error) error { return &reasonError{reason: reason, err: err} }
 
+// withReasonf returns a formatted error with a reason.
 func withReasonf(reason, format string, args ...any) error {
 	return &reasonError{reason: reason, err: fmt.Errorf(format, args...)}
 }
 
-// Error is the cause's message.
+// Error returns the message of the cause.
 func (r *reasonError) Error() string { return r.err.Error() }
 
 // Unwrap returns the cause.
 func (r *reasonError) Unwrap() error { return r.err }
 
-// Reason is for the Event.
+// Reason returns the reason.
 func (r *reasonError) Reason() string { return r.reason }
 
-// retryableDeadline says of an error by a deadline that trying again helps.
+// retryableDeadline adds ErrTryAgain to the error of a deadline.
 func retryableDeadline(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrTryAgain) {
 		return fmt.Errorf("%w: %w", ErrTryAgain, err)
@@ -52,7 +53,7 @@ func retryableDeadline(err error) error {
 	return err
 }
 
-// addError is what ADD answers: an end by DEL is told from failures.
+// addError returns the error of ADD. It adds ErrDeleted if a DEL canceled the ADD.
 func addError(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); errors.Is(cause, ErrDeleted) && !errors.Is(err, ErrDeleted) {
 		return fmt.Errorf("%w: %w", ErrDeleted, err)

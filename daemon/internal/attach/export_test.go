@@ -2,12 +2,12 @@
 
 package attach
 
-// Waiting is how many requests have or wait for a sandbox.
+// Waiting returns the number of requests that run or wait for a sandbox.
 func (s *Service) Waiting(id string) int {
 	s.locks.mu.Lock()
 	defer s.locks.mu.Unlock()
-	if box := s.locks.byID[id]; box != nil {
-		return box.users
+	if lock := s.locks.byID[id]; lock != nil {
+		return len(lock.users)
 	}
 	return 0
 }

@@ -16,10 +16,10 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// Pod implements attach.Cluster.
-func (l *life) Pod(ctx context.Context, namespace, name, uid string) (pod *corev1.Pod, err error) {
-	err = l.call(ctx, "Pod", func() error {
-		pod = l.w.pods[namespace+"/"+name]
+// Pod implements attach.KubeClient.
+func (d *testDaemon) Pod(ctx context.Context, namespace, name, uid string) (pod *corev1.Pod, err error) {
+	err = d.call(ctx, "Pod", func() error {
+		pod = d.env.pods[namespace+"/"+name]
 		if pod == nil || string(pod.UID) != uid {
 			return fmt.Errorf("get Pod %s/%s: %w", namespace, name, attach.ErrNotFound)
 		}
@@ -28,13 +28,13 @@ func (l *life) Pod(ctx context.Context, namespace, name, uid string) (pod *corev
 	return pod, err
 }
 
-// Network implements attach.Cluster.
-func (l *life) Network(ctx context.Context, ref network.Ref) (n *network.Network, err error) {
-	err = l.call(ctx, "Network "+ref.String(), func() error {
-		if l.w.invalid[ref] {
+// Network implements attach.KubeClient.
+func (d *testDaemon) Network(ctx context.Context, ref network.Ref) (n *network.Network, err error) {
+	err = d.call(ctx, "Network "+ref.String(), func() error {
+		if d.env.invalid[ref] {
 			return fmt.Errorf("get network %s: %w", ref, network.ErrInvalid)
 		}
-		if n = l.w.networks[ref]; n == nil {
+		if n = d.env.networks[ref]; n == nil {
 			return fmt.Errorf("get network %s: %w", ref, attach.ErrNotFound)
 		}
 		return nil
@@ -42,41 +42,41 @@ func (l *life) Network(ctx context.Context, ref network.Ref) (n *network.Network
 	return n, err
 }
 
-// ReportFailure implements attach.Cluster.
-func (l *life) ReportFailure(pod *corev1.Pod, err error) {
-	l.w.mu.Lock()
-	defer l.w.mu.Unlock()
+// ReportFailure implements attach.KubeClient.
+func (d *testDaemon) ReportFailure(pod *corev1.Pod, err error) {
+	d.env.mu.Lock()
+	defer d.env.mu.Unlock()
 	var why interface{ Reason() string }
 	reason := ""
 	if errors.As(err, &why) {
 		reason = why.Reason()
 	}
-	l.w.events = append(l.w.events, fmt.Sprintf("%s/%s %s: %v", pod.Namespace, pod.Name, reason, err))
+	d.env.events = append(d.env.events, fmt.Sprintf("%s/%s %s: %v", pod.Namespace, pod.Name, reason, err))
 }
 
 // Claim implements attach.Addresses.
-func (l *life) Claim(ctx context.Context, n *network.Network, v4, v6 attach.AddressRequest) (a4, a6 netip.Addr, err error) {
-	err = l.call(ctx, "Claim", func() error {
-		if a4, err = l.pick(n.V4, v4); err != nil {
+func (d *testDaemon) Claim(ctx context.Context, n *network.Network, v4, v6 attach.AddressRequest) (a4, a6 netip.Addr, err error) {
+	err = d.call(ctx, "Claim", func() error {
+		if a4, err = d.allocate(n.V4, v4); err != nil {
 			return err
 		}
-		if a6, err = l.pick(n.V6, v6); err != nil {
+		if a6, err = d.allocate(n.V6, v6); err != nil {
 			return err
 		}
-		l.w.hold(a4, a6)
+		d.env.markClaimed(a4, a6)
 		return nil
 	})
-	if err != nil && !l.dead {
-		// A claim whose answer is lost is given back by claims itself.
-		l.free(a4, a6)
+	if err != nil && !d.killed {
+		// The allocator gives back a claim whose answer was lost.
+		d.free(a4, a6)
 	}
 	return a4, a6, err
 }
 
-// pick takes the lowest free address, so that wrong releases show at once.
-func (l *life) pick(s *network.Subnet, want attach.AddressRequest) (netip.Addr, error) {
+// allocate returns the lowest free address, so that a wrong release causes a conflict at once.
+func (d *testDaemon) allocate(s *network.Subnet, want attach.AddressRequest) (netip.Addr, error) {
 	switch {
-	case want.Static.IsValid() && l.w.held[want.Static]:
+	case want.Static.IsValid() && d.env.claimed[want.Static]:
 		return netip.Addr{}, fmt.Errorf("address %s is taken", want.Static)
 	case want.Static.IsValid():
 		return want.Static, nil
@@ -84,38 +84,39 @@ func (l *life) pick(s *network.Subnet, want attach.AddressRequest) (netip.Addr, 
 		return netip.Addr{}, nil
 	}
 	for a := s.Start; a.Compare(s.End) <= 0; a = a.Next() {
-		if !l.w.held[a] {
+		if !d.env.claimed[a] {
 			return a, nil
 		}
 	}
 	return netip.Addr{}, fmt.Errorf("no free address in %s", s.CIDR)
 }
 
-func (l *life) free(addresses ...netip.Addr) {
-	l.w.mu.Lock()
-	defer l.w.mu.Unlock()
+// free frees addresses.
+func (d *testDaemon) free(addresses ...netip.Addr) {
+	d.env.mu.Lock()
+	defer d.env.mu.Unlock()
 	for _, a := range addresses {
-		delete(l.w.held, a)
+		delete(d.env.claimed, a)
 	}
 }
 
 // Discard implements attach.Addresses.
-func (l *life) Discard(_ *network.Network, a4, a6 netip.Addr) {
-	_ = l.call(context.Background(), "Discard", func() error {
-		delete(l.w.held, a4)
-		delete(l.w.held, a6)
+func (d *testDaemon) Discard(_ *network.Network, a4, a6 netip.Addr) {
+	_ = d.call(context.Background(), "Discard", func() error {
+		delete(d.env.claimed, a4)
+		delete(d.env.claimed, a6)
 		return nil
 	})
 }
 
 // Parent implements attach.HostLinks.
-func (l *life) Parent(ctx context.Context, n *network.Network) (string, error) {
-	return n.Device, l.call(ctx, "Parent", func() error { return nil })
+func (d *testDaemon) Parent(ctx context.Context, n *network.Network) (string, error) {
+	return n.Device, d.call(ctx, "Parent", func() error { return nil })
 }
 
 // Check implements attach.HostLinks.
-func (l *life) Check(ctx context.Context, n *network.Network) error {
-	return l.call(ctx, "Check", func() error {
+func (d *testDaemon) Check(ctx context.Context, n *network.Network) error {
+	return d.call(ctx, "Check", func() error {
 		if n.Device == missingNIC {
 			return fmt.Errorf("%s: %w", n.Device, errMissing)
 		}
@@ -123,22 +124,22 @@ func (l *life) Check(ctx context.Context, n *network.Network) error {
 	})
 }
 
-// missingNIC is on no node.
+// missingNIC is a NIC that no node has.
 const missingNIC = "missing"
 
 var errMissing = errors.New("NIC not found on this node")
 
-// Exists implements attach.Namespaces.
-func (l *life) Exists(path string) (there bool, err error) {
-	err = l.call(context.Background(), "Exists", func() error {
-		_, there = l.w.namespaces[path]
+// Exists implements attach.NetworkNamespaces.
+func (d *testDaemon) Exists(path string) (exists bool, err error) {
+	err = d.call(context.Background(), "Exists", func() error {
+		_, exists = d.env.namespaces[path]
 		return nil
 	})
-	return there, err
+	return exists, err
 }
 
-// journal implements attach.Journal with the world's disk.
-type journal struct{ *life }
+// journal implements attach.Journal with the records of the environment.
+type journal struct{ *testDaemon }
 
 func key(containerID, ifName string) string { return containerID + "/" + ifName }
 
@@ -152,7 +153,7 @@ func decode(data []byte) *attach.Record {
 
 func (j journal) Get(containerID, ifName string) (rec *attach.Record, err error) {
 	err = j.call(context.Background(), "Journal.Get", func() error {
-		data := j.w.records[key(containerID, ifName)]
+		data := j.env.records[key(containerID, ifName)]
 		if data == nil {
 			return attach.ErrNotFound
 		}
@@ -165,21 +166,21 @@ func (j journal) Get(containerID, ifName string) (rec *attach.Record, err error)
 func (j journal) Put(rec *attach.Record) error {
 	return j.call(context.Background(), "Journal.Put "+string(rec.State), func() error {
 		data, err := json.Marshal(rec)
-		j.w.records[key(rec.ContainerID, rec.IfName)] = data
+		j.env.records[key(rec.ContainerID, rec.IfName)] = data
 		return err
 	})
 }
 
 func (j journal) Delete(containerID, ifName string) error {
 	return j.call(context.Background(), "Journal.Delete", func() error {
-		delete(j.w.records, key(containerID, ifName))
+		delete(j.env.records, key(containerID, ifName))
 		return nil
 	})
 }
 
 func (j journal) List() (recs []*attach.Record, err error) {
 	err = j.call(context.Background(), "Journal.List", func() error {
-		for _, data := range j.w.records {
+		for _, data := range j.env.records {
 			recs = append(recs, decode(data))
 		}
 		return nil
@@ -187,20 +188,20 @@ func (j journal) List() (recs []*attach.Record, err error) {
 	return recs, err
 }
 
-// backend implements attach.Backend with the world's namespaces.
-type backend struct{ *life }
+// backend implements attach.Backend with the network namespaces of the environment.
+type backend struct{ *testDaemon }
 
 func (b backend) Attach(ctx context.Context, rec *attach.Record, ifc *attach.Interface) error {
 	err := b.call(ctx, "Attach "+ifc.Name, func() error { return b.make(rec, ifc) })
-	if err != nil && !b.dead {
-		_ = b.remove(rec, ifc) // the contract: nothing is left on error
+	if err != nil && !b.killed {
+		_ = b.remove(rec, ifc) // on error, Attach must leave nothing behind
 	}
 	return err
 }
 
 func (b backend) make(rec *attach.Record, ifc *attach.Interface) error {
-	links, there := b.w.namespaces[rec.Netns]
-	if !there {
+	links, exists := b.env.namespaces[rec.Netns]
+	if !exists {
 		return fmt.Errorf("open %s: %w", rec.Netns, attach.ErrNotFound)
 	}
 	if _, taken := links[ifc.Name]; taken {
@@ -213,21 +214,21 @@ func (b backend) make(rec *attach.Record, ifc *attach.Interface) error {
 }
 
 func (b backend) remove(rec *attach.Record, ifc *attach.Interface) error {
-	b.w.mu.Lock()
-	defer b.w.mu.Unlock()
-	delete(b.w.namespaces[rec.Netns], ifc.Name)
+	b.env.mu.Lock()
+	defer b.env.mu.Unlock()
+	delete(b.env.namespaces[rec.Netns], ifc.Name)
 	return nil
 }
 
 func (b backend) Detach(ctx context.Context, rec *attach.Record, ifc *attach.Interface) error {
 	return b.call(ctx, "Detach "+ifc.Name, func() error {
-		delete(b.w.namespaces[rec.Netns], ifc.Name)
+		delete(b.env.namespaces[rec.Netns], ifc.Name)
 		return nil
 	})
 }
 
-// delegate is a backend that also keeps something on the host, which goes only
-// when DEL has the configuration that ADD had.
+// delegate is a backend with state on the host, which a DEL only removes with the configuration of the
+// ADD.
 type delegate struct{ backend }
 
 func (d delegate) Prepare(ctx context.Context, _ *attach.Request, ifc *attach.Interface) error {
@@ -242,18 +243,18 @@ func (d delegate) Attach(ctx context.Context, rec *attach.Record, ifc *attach.In
 		if err := d.make(rec, ifc); err != nil {
 			return err
 		}
-		d.w.delegated[key(rec.ContainerID, ifc.Name)] = string(ifc.DelegateConfig)
+		d.env.delegated[key(rec.ContainerID, ifc.Name)] = string(ifc.DelegateConfig)
 		return nil
 	})
-	if err != nil && !d.dead {
+	if err != nil && !d.killed {
 		_ = d.remove(rec, ifc)
-		d.w.mu.Lock()
-		defer d.w.mu.Unlock()
-		delete(d.w.delegated, key(rec.ContainerID, ifc.Name))
+		d.env.mu.Lock()
+		defer d.env.mu.Unlock()
+		delete(d.env.delegated, key(rec.ContainerID, ifc.Name))
 		return err
 	}
 	ifc.Result = fmt.Appendf(nil, `{"cniVersion":"1.0.0","interfaces":[{"name":"veth0"},{"name":%q,"sandbox":%q}]}`, ifc.Name, rec.Netns)
-	if d.broken {
+	if d.invalidResult {
 		ifc.Result = json.RawMessage(`{"ips":[{"address":"x"}]}`)
 	}
 	return err
@@ -261,12 +262,12 @@ func (d delegate) Attach(ctx context.Context, rec *attach.Record, ifc *attach.In
 
 func (d delegate) Detach(ctx context.Context, rec *attach.Record, ifc *attach.Interface) error {
 	return d.call(ctx, "Detach "+ifc.Name, func() error {
-		if _, there := d.w.namespaces[rec.Netns]; rec.Netns != "" && !there {
-			return fmt.Errorf("open %s: no such namespace", rec.Netns) // as many plugins do
+		if _, exists := d.env.namespaces[rec.Netns]; rec.Netns != "" && !exists {
+			return fmt.Errorf("open %s: no such namespace", rec.Netns) // like many plugins
 		}
-		delete(d.w.namespaces[rec.Netns], ifc.Name)
-		if k := key(rec.ContainerID, ifc.Name); d.w.delegated[k] == string(ifc.DelegateConfig) {
-			delete(d.w.delegated, k)
+		delete(d.env.namespaces[rec.Netns], ifc.Name)
+		if k := key(rec.ContainerID, ifc.Name); d.env.delegated[k] == string(ifc.DelegateConfig) {
+			delete(d.env.delegated, k)
 		}
 		return nil
 	})

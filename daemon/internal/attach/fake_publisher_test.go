@@ -12,49 +12,50 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
 )
 
-// Publish implements attach.Publisher: it keeps the key, and reads the record
-// when it works.
-func (l *life) Publish(rec *attach.Record) { l.enqueue("Publish", rec) }
+// Publish implements attach.Publisher. It queues the key; runPublisher reads the record.
+func (d *testDaemon) Publish(rec *attach.Record) { d.enqueue("Publish", rec) }
 
 // Release implements attach.Publisher.
-func (l *life) Release(rec *attach.Record) { l.enqueue("Release", rec) }
+func (d *testDaemon) Release(rec *attach.Record) { d.enqueue("Release", rec) }
 
-func (l *life) enqueue(name string, rec *attach.Record) {
-	_ = l.call(context.Background(), name, func() error {
-		l.queue = append(l.queue, key(rec.ContainerID, rec.IfName))
+// enqueue queues the key of a record.
+func (d *testDaemon) enqueue(name string, rec *attach.Record) {
+	_ = d.call(context.Background(), name, func() error {
+		d.queue = append(d.queue, key(rec.ContainerID, rec.IfName))
 		return nil
 	})
 }
 
-// drain does what the Publisher has to do, with a call per write.
-func (l *life) drain() {
+// runPublisher processes the queue, with one call per write.
+func (d *testDaemon) runPublisher() {
 	for {
-		l.w.mu.Lock()
-		if l.dead || len(l.queue) == 0 {
-			l.w.mu.Unlock()
+		d.env.mu.Lock()
+		if d.killed || len(d.queue) == 0 {
+			d.env.mu.Unlock()
 			return
 		}
-		k := l.queue[0]
-		l.queue = l.queue[1:]
-		data := l.w.records[k]
-		l.w.mu.Unlock()
+		k := d.queue[0]
+		d.queue = d.queue[1:]
+		data := d.env.records[k]
+		d.env.mu.Unlock()
 		if data == nil {
 			continue
 		}
 		switch rec := decode(data); rec.State {
 		case attach.Attached:
-			l.publish(k, rec)
+			d.publish(k, rec)
 		case attach.Released:
-			l.release(k, rec)
+			d.release(k, rec)
 		}
 	}
 }
 
-func (l *life) publish(k string, rec *attach.Record) {
+// publish creates the DanmEps of a record.
+func (d *testDaemon) publish(k string, rec *attach.Record) {
 	for i := range rec.Interfaces {
 		ifc := &rec.Interfaces[i]
-		err := l.call(context.Background(), "create DanmEp", func() error {
-			l.w.endpoints[ifc.EndpointName] = []netip.Addr{ifc.V4.Addr(), ifc.V6.Addr()}
+		err := d.call(context.Background(), "create DanmEp", func() error {
+			d.env.endpoints[ifc.EndpointName] = []netip.Addr{ifc.V4.Addr(), ifc.V6.Addr()}
 			ifc.EndpointUID = "uid"
 			return nil
 		})
@@ -62,53 +63,54 @@ func (l *life) publish(k string, rec *attach.Record) {
 			return // until the next start
 		}
 	}
-	_ = l.call(context.Background(), "Journal.Update", func() error {
-		if now := decode(l.w.records[k]); now.State == attach.Attached {
-			l.w.records[k], _ = json.Marshal(rec)
+	_ = d.call(context.Background(), "Journal.Update", func() error {
+		if now := decode(d.env.records[k]); now.State == attach.Attached {
+			d.env.records[k], _ = json.Marshal(rec)
 		}
 		return nil
 	})
 }
 
-func (l *life) release(k string, rec *attach.Record) {
+// release deletes the DanmEps, the addresses and the record of a sandbox.
+func (d *testDaemon) release(k string, rec *attach.Record) {
 	for i := range rec.Interfaces {
 		ifc := &rec.Interfaces[i]
-		err := l.call(context.Background(), "delete DanmEp", func() error {
-			delete(l.w.endpoints, ifc.EndpointName)
+		err := d.call(context.Background(), "delete DanmEp", func() error {
+			delete(d.env.endpoints, ifc.EndpointName)
 			return nil
 		})
 		if err != nil {
 			return // until the next start
 		}
 	}
-	_ = l.call(context.Background(), "forget", func() error {
+	_ = d.call(context.Background(), "forget", func() error {
 		for i := range rec.Interfaces {
-			delete(l.w.held, rec.Interfaces[i].V4.Addr())
-			delete(l.w.held, rec.Interfaces[i].V6.Addr())
+			delete(d.env.claimed, rec.Interfaces[i].V4.Addr())
+			delete(d.env.claimed, rec.Interfaces[i].V6.Addr())
 		}
-		delete(l.w.records, k)
+		delete(d.env.records, k)
 		return nil
 	})
 }
 
-// published are the names of the DanmEps.
-func (w *world) published() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// published returns the names of the DanmEps.
+func (env *environment) published() []string {
+	env.mu.Lock()
+	defer env.mu.Unlock()
 	var names []string
-	for name := range w.endpoints {
+	for name := range env.endpoints {
 		names = append(names, name)
 	}
 	slices.Sort(names)
 	return names
 }
 
-// mustStart starts a daemon without faults.
-func (w *world) mustStart(tb testing.TB) *life {
+// mustStart starts a daemon without faults, and fails the test on an error.
+func (env *environment) mustStart(tb testing.TB) *testDaemon {
 	tb.Helper()
-	l, err := w.start(nil)
+	d, err := env.start(nil)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return l
+	return d
 }

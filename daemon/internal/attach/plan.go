@@ -3,27 +3,68 @@
 package attach
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// requestedInterface is one interface that a Pod asks for, with its network.
+// requestedInterface is one interface that a Pod requests, with its network.
 type requestedInterface struct {
 	request network.InterfaceRequest
 	network *network.Network
 }
 
-// newRecord is the plan for a Pod's sandbox, one interface per want, in their
-// order. It is pure.
-func newRecord(req *Request, pod *corev1.Pod, asked []requestedInterface) (*Record, error) {
-	names, err := network.InterfaceNames(req.NamingScheme, req.IfName, interfacePrefixes(asked))
+// lookupNetworks returns the interfaces that a Pod requests, with their networks.
+func lookupNetworks(ctx context.Context, kube KubeClient, pod *corev1.Pod) ([]requestedInterface, error) {
+	requests, err := network.ParseInterfaces(pod.Annotations)
+	if err != nil {
+		return nil, withReason(ReasonInterfaces, err)
+	}
+	if len(requests) == 0 {
+		r, err := lookupDefaultNetwork(ctx, kube, pod.Namespace)
+		return []requestedInterface{r}, err
+	}
+	requested := make([]requestedInterface, len(requests))
+	for i, r := range requests {
+		n, err := kube.Network(ctx, r.Ref(pod.Namespace))
+		if err != nil {
+			return nil, withReason(ReasonNetwork, fmt.Errorf("interface %d, network %s: %w", i, r.Ref(pod.Namespace), err))
+		}
+		requested[i] = requestedInterface{request: r, network: n}
+	}
+	return requested, nil
+}
+
+// lookupDefaultNetwork returns the interface of a Pod that requests none. An invalid default network
+// is an error: its owner does not mean the Pod to get the next one.
+func lookupDefaultNetwork(ctx context.Context, kube KubeClient, namespace string) (requestedInterface, error) {
+	for _, ref := range network.DefaultRefs(namespace) {
+		n, err := kube.Network(ctx, ref)
+		switch {
+		case err == nil:
+			return requestedInterface{request: network.DefaultRequest(n), network: n}, nil
+		case !errors.Is(err, ErrNotFound):
+			return requestedInterface{}, withReason(ReasonNetwork, fmt.Errorf("default network %s: %w", ref, err))
+		}
+	}
+	return requestedInterface{}, withReasonf(ReasonNetwork,
+		"default network: %w: the Pod has no annotation %s, and there is no DanmNet or TenantNetwork %q in namespace %q and no ClusterNetwork %q: create one of them",
+		ErrNotFound, v1.InterfacesAnnotation, v1.DefaultNetworkName, namespace, v1.DefaultNetworkName)
+}
+
+// newRecord returns the record of a Pod's sandbox, with the requested interfaces in their order. It
+// has no side effect.
+func newRecord(req *Request, pod *corev1.Pod, requested []requestedInterface) (*Record, error) {
+	names, err := network.InterfaceNames(req.NamingScheme, req.IfName, interfacePrefixes(requested))
 	if err != nil {
 		return nil, withReason(ReasonInterfaces, fmt.Errorf("name the Pod's interfaces: %w", err))
 	}
@@ -32,69 +73,69 @@ func newRecord(req *Request, pod *corev1.Pod, asked []requestedInterface) (*Reco
 		PodNamespace: pod.Namespace, PodName: pod.Name, PodUID: string(pod.UID), Labels: withoutReservedLabels(pod.Labels),
 		State: Attaching,
 	}
-	for i, w := range asked {
-		if err := w.admit(pod.Namespace); err != nil {
+	for i, r := range requested {
+		if err := r.admit(pod.Namespace); err != nil {
 			return nil, fmt.Errorf("interface %d (%s): %w", i, names[i], err)
 		}
-		v4, v6 := w.addressRequests()
+		v4, v6 := r.addressRequests()
 		rec.Interfaces = append(rec.Interfaces, Interface{
 			Name:         names[i],
-			Network:      *w.network,
+			Network:      *r.network,
 			StaticV4:     v4.Static.IsValid(),
 			StaticV6:     v6.Static.IsValid(),
-			Proutes:      slices.Concat(w.request.Proutes, w.request.Proutes6),
+			Proutes:      slices.Concat(r.request.Proutes, r.request.Proutes6),
 			EndpointName: endpointName(pod.Name, req.ContainerID, names[i]),
 		})
 	}
 	return rec, nil
 }
 
-func interfacePrefixes(asked []requestedInterface) []string {
-	list := make([]string, len(asked))
-	for i, w := range asked {
-		list[i] = w.network.Prefix
+// interfacePrefixes returns the prefixes of the interfaces' names.
+func interfacePrefixes(requested []requestedInterface) []string {
+	prefixes := make([]string, len(requested))
+	for i, r := range requested {
+		prefixes[i] = r.network.Prefix
 	}
-	return list
+	return prefixes
 }
 
-// admit reports whether a Pod of the namespace may have what it asks for now.
-func (w requestedInterface) admit(namespace string) error {
-	n := w.network
+// admit returns an error if a Pod of the namespace may not get the interface.
+func (r requestedInterface) admit(namespace string) error {
+	n := r.network
 	if n.Deleting {
 		return withReasonf(ReasonNetwork, "network %s is being deleted and takes no new Pods", n.Ref)
 	}
 	if !n.Allows(namespace) {
-		return withReason(ReasonTenant, n.CheckRequest(namespace, w.request))
+		return withReason(ReasonTenant, network.CheckRequest(n, namespace, r.request))
 	}
-	if err := n.CheckAssignment(); err != nil {
+	if err := network.CheckAssignment(n); err != nil {
 		return withReason(ReasonNetwork, err)
 	}
-	if err := n.CheckRequest(namespace, w.request); err != nil {
+	if err := network.CheckRequest(n, namespace, r.request); err != nil {
 		return withReason(ReasonInterfaces, err)
 	}
 	return nil
 }
 
-// addressRequests are what is to be claimed: nothing for a delegate, which has an
-// address management of its own.
-func (w requestedInterface) addressRequests() (v4, v6 AddressRequest) {
-	if w.network.Delegates() {
+// addressRequests returns the addresses to claim. A delegate manages its addresses itself, so that
+// nothing is claimed for it.
+func (r requestedInterface) addressRequests() (v4, v6 AddressRequest) {
+	if r.network.Delegates() {
 		return AddressRequest{}, AddressRequest{}
 	}
-	return AddressRequest(w.request.V4), AddressRequest(w.request.V6)
+	return AddressRequest(r.request.V4), AddressRequest(r.request.V6)
 }
 
-// Lengths of an endpoint's name in bytes: 57 in all, so that it also fits where
-// a DNS label is wanted (RFC 1123: 63).
+// Lengths of the parts of an endpoint's name in bytes. The whole name has at most 57, so that it is
+// also a valid DNS label (RFC 1123: 63).
 const (
 	maxEndpointPodLen = 40
 	endpointHashLen   = 8
 )
 
-// endpointName names the DanmEp of one interface: "<Pod>-<hash of sandbox and
-// interface>". A repeated or replayed ADD finds the same object by it, and a
-// Pod's next sandbox does not. The result is a DNS subdomain (RFC 1123), as a
-// Pod's name is.
+// endpointName returns the name of an interface's DanmEp: "<Pod>-<hash of sandbox and interface>". A
+// repeated ADD gets the same name, and the Pod's next sandbox another one. Like a Pod's name, it is a
+// DNS subdomain (RFC 1123).
 func endpointName(pod, containerID, ifName string) string {
 	sum := sha256.Sum256([]byte(containerID + "\x00" + ifName))
 	if len(pod) > maxEndpointPodLen {
@@ -103,8 +144,8 @@ func endpointName(pod, containerID, ifName string) string {
 	return strings.TrimRight(pod, "-.") + "-" + hex.EncodeToString(sum[:endpointHashLen])
 }
 
-// withoutReservedLabels returns the labels without those of our own domains: a user must not
-// be able to label a DanmEp as one of our programs would.
+// withoutReservedLabels returns the labels without those of Patchbay's domains, because only
+// Patchbay's programs may set these on a DanmEp.
 func withoutReservedLabels(labels map[string]string) map[string]string {
 	kept := make(map[string]string, len(labels))
 	for key, value := range labels {
@@ -115,7 +156,7 @@ func withoutReservedLabels(labels map[string]string) map[string]string {
 	return kept
 }
 
-// isReservedDomain reports whether a label's prefix is one of our domains or below one.
+// isReservedDomain reports whether the domain of a label is one of Patchbay's domains or a subdomain.
 func isReservedDomain(domain string) bool {
 	for _, d := range []string{"danm.io", "danm.k8s.io", "patchbay.io"} {
 		if domain == d || strings.HasSuffix(domain, "."+d) {

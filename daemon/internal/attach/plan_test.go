@@ -11,12 +11,13 @@ import (
 	"pgregory.net/rapid"
 )
 
+// A DanmEp's name begins with the Pod's name and is a DNS label.
 func TestEndpointName(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct{ reason, pod, want string }{
-		"Short": {"a person finds the Pod by it", "web-0", "web-0-12bd48352574611f"},
-		"Long":  {"still a DNS label", strings.Repeat("p", 253), strings.Repeat("p", 40) + "-12bd48352574611f"},
-		"Cut":   {"a part ends with a letter or digit", strings.Repeat("p", 38) + "-.x", strings.Repeat("p", 38) + "-12bd48352574611f"},
+		"Short": {"The name shows the Pod.", "web-0", "web-0-12bd48352574611f"},
+		"Long":  {"A long name is truncated to a DNS label.", strings.Repeat("p", 253), strings.Repeat("p", 40) + "-12bd48352574611f"},
+		"Cut":   {"The truncated part must end with a letter or digit.", strings.Repeat("p", 38) + "-.x", strings.Repeat("p", 38) + "-12bd48352574611f"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -28,6 +29,7 @@ func TestEndpointName(t *testing.T) {
 	}
 }
 
+// Each interface of each sandbox has another name.
 func TestEndpointNameIsUnique(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -44,12 +46,13 @@ func TestEndpointNameIsUnique(t *testing.T) {
 			t.Fatalf("sandboxes %q and %q: %q and %q", a, b, name, other)
 		}
 		if other := endpointName(pod, a, "eth1"); name == other {
-			t.Fatalf("two interfaces are %q", name)
+			t.Fatalf("two interfaces have the name %q", name)
 		}
 	})
 }
 
-func TestForeign(t *testing.T) {
+// Labels of Patchbay's domains are removed.
+func TestWithoutReservedLabels(t *testing.T) {
 	t.Parallel()
 	got := withoutReservedLabels(map[string]string{
 		"app": "web", "example.org/danm.io": "x", "notdanm.io/a": "x", "danm.io": "a key without a domain",

@@ -9,39 +9,39 @@ import (
 	"strings"
 )
 
-// ErrInvalidRequest says that a request is not one that a runtime may send
-// (CNI error 4). The message names the field and what would be accepted.
+// ErrInvalidRequest means that a field of a request is invalid (CNI error 4). The message names the
+// field and the rule.
 var ErrInvalidRequest = errors.New("invalid request")
 
-// Request is one ADD or DEL as the daemon's socket server understood it.
+// Request is one ADD or DEL, as parsed by the daemon's server.
 type Request struct {
-	// ContainerID is CNI_CONTAINERID: the sandbox.
+	// ContainerID is CNI_CONTAINERID, the ID of the sandbox.
 	ContainerID string
 	// IfName is CNI_IFNAME, the name of the Pod's first interface.
 	IfName string
-	// Netns is the absolute path of the Pod's network namespace; may be empty on DEL.
+	// Netns is the absolute path of the Pod's network namespace. It may be empty on DEL.
 	Netns string
-	// Path is CNI_PATH: absolute folders of other plugins, colon-separated.
+	// Path is CNI_PATH: the absolute folders of CNI plugins, separated by colons.
 	Path string
 	// NetName is the name of the CNI network configuration.
 	NetName string
-	// NamingScheme is that of the configuration, see network.InterfaceNames.
+	// NamingScheme is the naming scheme of the configuration, see network.InterfaceNames.
 	NamingScheme string
 	// CNIDir is the absolute folder of the delegates' configurations.
 	CNIDir string
-	// PodNamespace, PodName and PodUID name the Pod; needed on ADD. An older
-	// runtime gives no UID.
+	// PodNamespace, PodName and PodUID name the Pod. ADD requires them, except for the UID, which older
+	// runtimes do not pass.
 	PodNamespace, PodName, PodUID string
 }
 
-// Lengths that the kernel or Kubernetes put on names, in bytes.
+// Limits of the kernel and of Kubernetes, in bytes.
 const (
 	maxIfName = 15 // IFNAMSIZ less the closing zero
 	maxName   = 253
 	maxPath   = 4095 // PATH_MAX less the closing zero
 )
 
-// validateKey holds what both verbs need: the journal's key.
+// validateKey validates the journal's key, which ADD and DEL require.
 func (r *Request) validateKey() error {
 	if !validName(r.ContainerID) {
 		return invalidField("container ID", r.ContainerID, "at most 253 letters, digits, '_', '.' or '-', a letter or digit first")
@@ -52,16 +52,16 @@ func (r *Request) validateKey() error {
 	return nil
 }
 
-// validateAdd holds what ADD needs besides.
+// validateAdd validates what ADD requires.
 func (r *Request) validateAdd() error {
 	if err := r.validateKey(); err != nil {
 		return err
 	}
-	for _, f := range []struct{ what, value string }{
+	for _, f := range []struct{ field, value string }{
 		{"Pod namespace", r.PodNamespace}, {"Pod name", r.PodName}, {"network name", r.NetName},
 	} {
 		if !validName(f.value) {
-			return invalidField(f.what, f.value, "at most 253 letters, digits, '_', '.' or '-', a letter or digit first")
+			return invalidField(f.field, f.value, "at most 253 letters, digits, '_', '.' or '-', a letter or digit first")
 		}
 	}
 	if r.PodUID != "" && !validName(r.PodUID) {
@@ -73,15 +73,16 @@ func (r *Request) validateAdd() error {
 	return nil
 }
 
-func invalidField(what, value, want string) error {
+// invalidField returns an error about a field that breaks a rule.
+func invalidField(field, value, rule string) error {
 	if len(value) > maxName {
 		value = value[:maxName]
 	}
-	return fmt.Errorf("%w: %s %q, want %s", ErrInvalidRequest, what, value, want)
+	return fmt.Errorf("%w: %s %q: must be %s", ErrInvalidRequest, field, value, rule)
 }
 
-// validName is the character set of container IDs in the CNI specification,
-// which has Kubernetes' names in it. Such a name is safe in a path and a log line.
+// validName reports whether s has only characters of container IDs in the CNI specification, which
+// include those of Kubernetes names. Such a name is safe in a path and a log line.
 func validName(s string) bool {
 	for i, r := range s {
 		alnum := r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z'
@@ -92,7 +93,7 @@ func validName(s string) bool {
 	return s != "" && len(s) <= maxName
 }
 
-// validIfName follows the kernel's dev_valid_name, in ASCII.
+// validIfName applies the rules of the kernel's dev_valid_name, and allows only ASCII.
 func validIfName(s string) bool {
 	if s == "" || len(s) > maxIfName || s == "." || s == ".." {
 		return false
@@ -105,7 +106,7 @@ func validIfName(s string) bool {
 	return true
 }
 
-// validPath reports whether p means the same whatever the working directory is.
+// validPath reports whether p is an absolute and clean path.
 func validPath(p string) bool {
 	return path.IsAbs(p) && path.Clean(p) == p && len(p) <= maxPath && !strings.ContainsFunc(p, func(r rune) bool {
 		return r < ' ' || r == 0x7f

@@ -14,10 +14,10 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// mergeResults is the CNI result (CNI 1.1, section 5, "ADD Success") of an attached
-// record. Runtimes take the Pod's addresses from the first interface, so the
-// record's order is kept. DNS is the first interface's. It is a function of the
-// record alone: a repeated ADD gets the same result.
+// mergeResults returns the CNI result (CNI 1.1, section 5, "ADD Success") of an attached record. It
+// keeps the order of interfaces, because runtimes use the addresses of the first one. DNS is that of
+// the first interface. The result depends on the record alone, so that a repeated ADD gets the same
+// one.
 func mergeResults(rec *Record) (*types100.Result, error) {
 	all := &types100.Result{CNIVersion: types100.ImplementedSpecVersion}
 	for i := range rec.Interfaces {
@@ -34,8 +34,8 @@ func mergeResults(rec *Record) (*types100.Result, error) {
 	return all, nil
 }
 
-// appendResult adds a part's interfaces, addresses and routes; the addresses' indexes
-// move with the interfaces.
+// appendResult appends the interfaces, addresses and routes of a part. It adjusts the indexes of
+// interfaces in the addresses.
 func appendResult(all, part *types100.Result) {
 	offset := len(all.Interfaces)
 	all.Interfaces = append(all.Interfaces, part.Interfaces...)
@@ -48,7 +48,7 @@ func appendResult(all, part *types100.Result) {
 	all.Routes = append(all.Routes, part.Routes...)
 }
 
-// result is what one interface adds to the Pod's.
+// result returns the result of one interface.
 func (ifc *Interface) result(netns string) (*types100.Result, error) {
 	if len(ifc.Result) > 0 {
 		return ifc.delegateResult(netns)
@@ -67,9 +67,9 @@ func (ifc *Interface) result(netns string) (*types100.Result, error) {
 	return r, nil
 }
 
-// routes are the subnet's, when the interface has an address of its family.
-// Policy routes are left out: before CNI 1.1 a result cannot name a table, and
-// a reader would take them for routes of the main one.
+// routes returns the routes of a subnet if the interface has an address of its family. It omits policy
+// routes: before CNI 1.1 a result cannot name a table, so that they would seem to be in the main
+// table.
 func (ifc *Interface) routes(subnet *network.Subnet) []*types.Route {
 	if subnet == nil || subnet.CIDR.Addr().Is4() && !ifc.V4.IsValid() || subnet.CIDR.Addr().Is6() && !ifc.V6.IsValid() {
 		return nil
@@ -81,8 +81,8 @@ func (ifc *Interface) routes(subnet *network.Subnet) []*types.Route {
 	return routes
 }
 
-// delegateResult is the other plugin's own result. It may have interfaces on the
-// host, and addresses without an index, which are then the Pod's interface's.
+// delegateResult returns the delegate's result. An address without an interface index gets that of the
+// Pod's interface.
 func (ifc *Interface) delegateResult(netns string) (*types100.Result, error) {
 	r := &types100.Result{}
 	if err := json.Unmarshal(ifc.Result, r); err != nil {
@@ -95,7 +95,7 @@ func (ifc *Interface) delegateResult(netns string) (*types100.Result, error) {
 		}
 	}
 	if own < 0 {
-		// Results before CNI 0.3.0 have no interfaces, some plugins none at all.
+		// Results before CNI 0.3.0 have no interfaces, and neither have those of some plugins.
 		own = len(r.Interfaces)
 		r.Interfaces = append(r.Interfaces, &types100.Interface{Name: ifc.Name, Mac: ifc.MAC, Mtu: ifc.MTU, Sandbox: netns})
 	}
@@ -107,7 +107,7 @@ func (ifc *Interface) delegateResult(netns string) (*types100.Result, error) {
 	return r, nil
 }
 
-// ipNet is p with the address's host bits kept.
+// ipNet converts p and keeps the host bits of the address.
 func ipNet(p netip.Prefix) net.IPNet {
 	return net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }

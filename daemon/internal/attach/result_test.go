@@ -13,7 +13,7 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// bridged is what Debian's bridge plugin prints for CNI 1.0.0.
+// bridged is the output of Debian's bridge plugin for CNI 1.0.0.
 const bridged = `{
 	"cniVersion": "1.0.0",
 	"interfaces": [
@@ -26,7 +26,7 @@ const bridged = `{
 	"dns": {"nameservers": ["10.1.0.1"]}
 }`
 
-// sample has a delegate's interface and one of our own.
+// sample returns a record with an interface of a delegate and one of Patchbay.
 func sample() *Record {
 	return &Record{
 		Netns: "/run/netns/a",
@@ -46,6 +46,7 @@ func sample() *Record {
 	}
 }
 
+// sampleSubnet returns a subnet with a route.
 func sampleSubnet(cidr, dst, gateway string) *network.Subnet {
 	return &network.Subnet{
 		CIDR:   netip.MustParsePrefix(cidr),
@@ -53,8 +54,7 @@ func sampleSubnet(cidr, dst, gateway string) *network.Subnet {
 	}
 }
 
-// Every version of the specification is a row: what a runtime of that version
-// prints is what it reads back.
+// The result has the keys of each version of the specification, and the CNI library reads it.
 func TestMergeVersions(t *testing.T) {
 	t.Parallel()
 	const (
@@ -99,13 +99,13 @@ func TestMergeVersions(t *testing.T) {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 			if _, err := create.Create(version, data); err != nil {
-				t.Errorf("a runtime cannot read it: %v", err)
+				t.Errorf("the CNI library rejects it: %v", err)
 			}
 		})
 	}
 }
 
-// canonical sorts the keys of all objects.
+// canonical returns JSON with sorted keys.
 func canonical(t *testing.T, in map[string]json.RawMessage) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -123,21 +123,22 @@ func canonical(t *testing.T, in map[string]json.RawMessage) map[string]string {
 	return out
 }
 
+// A delegate's result gets the Pod's interface and the missing indexes.
 func TestMergeDelegates(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct{ reason, result, want string }{
 		"OldResult": {
-			"a result of CNI 0.2.0 has no interfaces and no indexes",
+			"A result of CNI 0.2.0 has neither interfaces nor indexes.",
 			`{"cniVersion":"1.0.0","ips":[{"address":"10.1.0.5/24"}]}`,
 			`{"cniVersion":"1.1.0","interfaces":[{"mac":"m","mtu":9,"name":"eth0","sandbox":"/run/netns/a"}],"ips":[{"address":"10.1.0.5/24","interface":0}]}`,
 		},
 		"NoIndex": {
-			"an address without an index is the Pod's",
+			"An address without an index belongs to the Pod's interface.",
 			`{"cniVersion":"1.0.0","interfaces":[{"name":"v"},{"name":"eth0","sandbox":"s"}],"ips":[{"address":"10.1.0.5/24"}]}`,
 			`{"cniVersion":"1.1.0","interfaces":[{"name":"v"},{"name":"eth0","sandbox":"s"}],"ips":[{"address":"10.1.0.5/24","interface":1}]}`,
 		},
 		"Nothing": {
-			"the Pod's interface is in the result in any case",
+			"The result always has the Pod's interface.",
 			`{"cniVersion":"1.0.0"}`,
 			`{"cniVersion":"1.1.0","interfaces":[{"mac":"m","mtu":9,"name":"eth0","sandbox":"/run/netns/a"}]}`,
 		},

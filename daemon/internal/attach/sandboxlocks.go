@@ -5,122 +5,113 @@ package attach
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 )
 
-// ErrDeleted says that an ADD was ended because DEL came for its sandbox.
+// ErrDeleted means that a DEL of the same sandbox canceled the ADD.
 var ErrDeleted = errors.New("the sandbox is being deleted")
 
-// sandboxLocks lets one request at a time work on a sandbox. A DEL ends the ADDs
-// that run or wait: kubelet gives up on a sandbox while its ADD still runs, and
-// what that would attach afterwards nobody would ever take away. The zero value
-// is ready.
+// sandboxLocks runs one request per sandbox at a time. A DEL cancels the ADDs of its sandbox that
+// run or wait. Kubelet may give up on a sandbox while its ADD runs, and no DEL would follow an ADD
+// that continued. The zero value is ready for use.
 type sandboxLocks struct {
-	mu   sync.Mutex
+	mu   sync.Mutex // guards byID and the users of each lock
 	byID map[string]*sandboxLock
 }
 
-// sandboxLock is the queue of one sandbox.
+// sandboxLock is the lock of one sandbox.
 type sandboxLock struct {
-	// token holds one token; who takes it works.
+	// token has one element. The request that takes it runs.
 	token chan struct{}
-	// users counts who has or waits for the turn; guarded by sandboxes.mu.
-	users int
-	// adds end the ADDs that run or wait; guarded by sandboxes.mu.
-	adds    map[int]context.CancelCauseFunc
-	nextAdd int
+	// users has the requests that run or wait.
+	users map[*sandboxUser]bool
 }
 
-// lockForAdd waits for the sandbox's turn. The context that it returns ends with
-// ErrDeleted when a DEL comes. The function gives the turn back.
-func (s *sandboxLocks) lockForAdd(ctx context.Context, id string) (context.Context, func(), error) {
+// sandboxUser is a request that runs or waits.
+type sandboxUser struct {
+	// cancelAdd cancels an ADD. It is nil for other requests.
+	cancelAdd context.CancelCauseFunc
+}
+
+// runAdd waits for the sandbox and calls add. A DEL cancels the wait and the context of add with
+// ErrDeleted.
+func (s *sandboxLocks) runAdd(ctx context.Context, id string, add func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	user := &sandboxUser{cancelAdd: cancel}
+	lock := s.join(id, user, false)
+	defer s.leave(id, user)
+	return lock.run(ctx, id, func() error { return add(ctx) })
+}
+
+// runDel cancels the ADDs of the sandbox, waits for it and calls del.
+func (s *sandboxLocks) runDel(ctx context.Context, id string, del func() error) error {
+	user := &sandboxUser{}
+	lock := s.join(id, user, true)
+	defer s.leave(id, user)
+	return lock.run(ctx, id, del)
+}
+
+// run waits for the sandbox and calls f. It cancels no request.
+func (s *sandboxLocks) run(ctx context.Context, id string, f func() error) error {
+	user := &sandboxUser{}
+	lock := s.join(id, user, false)
+	defer s.leave(id, user)
+	return lock.run(ctx, id, f)
+}
+
+// join adds a user to the sandbox's lock, which it creates for the first user. With cancelAdds it
+// cancels the ADDs among the users.
+func (s *sandboxLocks) join(id string, user *sandboxUser, cancelAdds bool) *sandboxLock {
 	s.mu.Lock()
-	box := s.addUser(id)
-	n := box.nextAdd
-	box.nextAdd++
-	box.adds[n] = cancel
-	s.mu.Unlock()
-	part := func() {
-		s.mu.Lock()
-		delete(box.adds, n)
-		s.dropUser(id, box)
-		s.mu.Unlock()
-		cancel(nil)
-	}
-	if err := box.takeToken(ctx); err != nil {
-		part()
-		return nil, nil, err
-	}
-	return ctx, func() { box.token <- struct{}{}; part() }, nil
-}
-
-// lockForDel ends the ADDs of the sandbox and waits for its turn, which
-// the function gives back.
-func (s *sandboxLocks) lockForDel(ctx context.Context, id string) (func(), error) {
-	s.mu.Lock()
-	box := s.addUser(id)
-	for _, cancel := range box.adds {
-		cancel(ErrDeleted)
-	}
-	s.mu.Unlock()
-	return s.acquire(ctx, id, box)
-}
-
-// lock waits for the sandbox's turn and ends nobody's work.
-func (s *sandboxLocks) lock(ctx context.Context, id string) (func(), error) {
-	s.mu.Lock()
-	box := s.addUser(id)
-	s.mu.Unlock()
-	return s.acquire(ctx, id, box)
-}
-
-// acquire waits in a queue that was joined; the function gives the turn back.
-func (s *sandboxLocks) acquire(ctx context.Context, id string, box *sandboxLock) (func(), error) {
-	part := func() {
-		s.mu.Lock()
-		s.dropUser(id, box)
-		s.mu.Unlock()
-	}
-	if err := box.takeToken(ctx); err != nil {
-		part()
-		return nil, err
-	}
-	return func() { box.token <- struct{}{}; part() }, nil
-}
-
-// takeToken takes the turn; a context that has ended is never served.
-func (b *sandboxLock) takeToken(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-b.token:
-	}
-	if ctx.Err() != nil {
-		b.token <- struct{}{}
-		return context.Cause(ctx)
-	}
-	return nil
-}
-
-// addUser finds or makes the sandbox's queue; s.mu is held.
-func (s *sandboxLocks) addUser(id string) *sandboxLock {
-	box := s.byID[id]
-	if box == nil {
-		box = &sandboxLock{token: make(chan struct{}, 1), adds: map[int]context.CancelCauseFunc{}}
-		box.token <- struct{}{}
+	defer s.mu.Unlock()
+	lock := s.byID[id]
+	if lock == nil {
+		lock = &sandboxLock{token: make(chan struct{}, 1), users: map[*sandboxUser]bool{}}
+		lock.token <- struct{}{}
 		if s.byID == nil {
 			s.byID = map[string]*sandboxLock{}
 		}
-		s.byID[id] = box
+		s.byID[id] = lock
 	}
-	box.users++
-	return box
+	if cancelAdds {
+		for u := range lock.users {
+			if u.cancelAdd != nil {
+				u.cancelAdd(ErrDeleted)
+			}
+		}
+	}
+	lock.users[user] = true
+	return lock
 }
 
-// dropUser forgets a queue that nobody is in; s.mu is held.
-func (s *sandboxLocks) dropUser(id string, box *sandboxLock) {
-	if box.users--; box.users == 0 {
+// leave removes a user from the sandbox's lock, and deletes the lock after the last user.
+func (s *sandboxLocks) leave(id string, user *sandboxUser) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lock := s.byID[id]
+	delete(lock.users, user)
+	if len(lock.users) == 0 {
 		delete(s.byID, id)
 	}
+}
+
+// run waits for the token and calls f. It does not call f if ctx has ended.
+func (l *sandboxLock) run(ctx context.Context, id string, f func() error) error {
+	select {
+	case <-ctx.Done():
+		return waitError(ctx, id)
+	case <-l.token:
+	}
+	defer func() { l.token <- struct{}{} }()
+	if ctx.Err() != nil { // both channels were ready
+		return waitError(ctx, id)
+	}
+	return f()
+}
+
+// waitError returns the error of a request whose context ended while it waited.
+func waitError(ctx context.Context, id string) error {
+	return fmt.Errorf("wait for sandbox %s: %w", id, retryableDeadline(context.Cause(ctx)))
 }

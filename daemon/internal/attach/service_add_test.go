@@ -13,7 +13,7 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
 )
 
-// lines is a result in short: interfaces, then addresses.
+// lines returns a result in short form: interfaces, then addresses.
 func lines(r *types100.Result) []string {
 	var list []string
 	for _, i := range r.Interfaces {
@@ -25,11 +25,12 @@ func lines(r *types100.Result) []string {
 	return list
 }
 
+// An ADD returns the merged result, a repeated one the same result, and a DEL removes all.
 func TestAdd(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
-	l := w.mustStart(t)
-	result, err := l.Add(context.Background(), w.sandbox("a"))
+	env := newEnvironment()
+	d := env.mustStart(t)
+	result, err := d.Add(context.Background(), env.sandbox("a"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,51 +41,51 @@ func TestAdd(t *testing.T) {
 	if diff := cmp.Diff(want, lines(result)); diff != "" {
 		t.Errorf("result: -want +got:\n%s", diff)
 	}
-	again, err := l.Add(context.Background(), w.sandbox("a"))
+	again, err := d.Add(context.Background(), env.sandbox("a"))
 	if err != nil {
 		t.Fatalf("repeated ADD: %v", err)
 	}
 	if diff := cmp.Diff(result, again); diff != "" {
 		t.Errorf("repeated ADD: -first +second:\n%s", diff)
 	}
-	rec := decode(w.records["a/eth0"])
+	rec := decode(env.records["a/eth0"])
 	if diff := cmp.Diff(map[string]string{"app": "web"}, rec.Labels); diff != "" {
 		t.Errorf("labels: -want +got:\n%s", diff)
 	}
 	if rec.Interfaces[1].Parent != "ens4" || rec.Interfaces[0].Parent != "" {
-		t.Errorf("parents: %q and %q, want none for a delegate and ens4", rec.Interfaces[0].Parent, rec.Interfaces[1].Parent)
+		t.Errorf("got parents %q and %q, want none for a delegate and ens4", rec.Interfaces[0].Parent, rec.Interfaces[1].Parent)
 	}
-	if err := l.Del(context.Background(), request("a")); err != nil {
+	if err := d.Del(context.Background(), request("a")); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"Detach net2", "Detach eth1", "Detach eth0"}, l.made("Detach")); diff != "" {
-		t.Errorf("DEL is not in reverse order: -want +got:\n%s", diff)
+	if diff := cmp.Diff([]string{"Detach net2", "Detach eth1", "Detach eth0"}, d.callsWithPrefix("Detach")); diff != "" {
+		t.Errorf("order of DEL: -want +got:\n%s", diff)
 	}
-	l.drain()
-	w.mustBeEmpty(t, "after DEL")
+	d.runPublisher()
+	env.mustBeEmpty(t, "after DEL")
 }
 
-// The record is on disk before the first side effect, with the delegate's
-// configuration, and again before ADD answers.
+// The record is on disk before the first side effect, with the delegate's configuration, and again
+// before ADD returns.
 func TestAddJournalsFirst(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
-	l := w.mustStart(t)
-	l.hook = func(_ context.Context, call string) {
+	env := newEnvironment()
+	d := env.mustStart(t)
+	d.hook = func(_ context.Context, call string) {
 		if !strings.HasPrefix(call, "Attach") {
 			return
 		}
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if data := w.records["a/eth0"]; data == nil || decode(data).Interfaces[0].DelegateConfig == nil {
-			t.Errorf("%s before its record with the delegate's configuration: %s", call, data)
+		env.mu.Lock()
+		defer env.mu.Unlock()
+		if data := env.records["a/eth0"]; data == nil || decode(data).Interfaces[0].DelegateConfig == nil {
+			t.Errorf("%s: got record %s, want one with the delegate's configuration", call, data)
 		}
 	}
-	if _, err := l.Add(context.Background(), w.sandbox("a")); err != nil {
+	if _, err := d.Add(context.Background(), env.sandbox("a")); err != nil {
 		t.Fatal(err)
 	}
-	rec := decode(w.records["a/eth0"])
+	rec := decode(env.records["a/eth0"])
 	if rec.State != attach.Attached || rec.Interfaces[0].Result == nil || rec.Interfaces[1].MAC == "" {
-		t.Errorf("the record lacks the outcome: %+v", rec)
+		t.Errorf("got record %+v, want state, result and MAC address of the attached interfaces", rec)
 	}
 }

@@ -14,114 +14,114 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
 )
 
-// afterwards are the ways in which the world goes on once a daemon was killed.
-// Each ends with the sandbox gone.
-func afterwards() map[string]func(*world) error {
-	return map[string]func(*world) error{
-		"DEL": func(w *world) error { return w.nextLife(deleteIt) },
-		"DELWithoutNamespace": func(w *world) error {
-			w.end("a")
-			return w.nextLife(deleteIt)
+// continuations returns what may happen after a daemon was killed. Each ends without the sandbox.
+func continuations() map[string]func(*environment) error {
+	return map[string]func(*environment) error{
+		"DEL": func(env *environment) error { return env.nextDaemon(deleteSandbox) },
+		"DELWithoutNamespace": func(env *environment) error {
+			env.end("a")
+			return env.nextDaemon(deleteSandbox)
 		},
-		"ADDAgain": func(w *world) error {
-			return w.nextLife(func(l *life) error {
-				if _, err := l.Add(context.Background(), w.sandbox("a")); err != nil {
+		"ADDAgain": func(env *environment) error {
+			return env.nextDaemon(func(d *testDaemon) error {
+				if _, err := d.Add(context.Background(), env.sandbox("a")); err != nil {
 					return fmt.Errorf("repeated ADD: %w", err)
 				}
-				l.drain()
-				if len(w.published()) != 3 {
-					return fmt.Errorf("DanmEps after repeated ADD: %q", w.published())
+				d.runPublisher()
+				if len(env.published()) != 3 {
+					return fmt.Errorf("DanmEps after repeated ADD: %q", env.published())
 				}
-				return deleteIt(l)
+				return deleteSandbox(d)
 			})
 		},
-		"PowerCut": func(w *world) error {
-			w.powerCut()
-			return w.nextLife(func(*life) error { return nil })
+		"PowerCut": func(env *environment) error {
+			env.powerCut()
+			return env.nextDaemon(func(*testDaemon) error { return nil })
 		},
 	}
 }
 
-// nextLife starts a daemon, lets it work, and publishes before and after.
-func (w *world) nextLife(work func(*life) error) error {
-	l, err := w.start(nil)
+// nextDaemon starts a daemon, calls work, and runs the Publisher before and after.
+func (env *environment) nextDaemon(work func(*testDaemon) error) error {
+	d, err := env.start(nil)
 	if err != nil {
 		return err
 	}
-	l.drain()
-	defer l.drain()
-	return work(l)
+	d.runPublisher()
+	defer d.runPublisher()
+	return work(d)
 }
 
-func deleteIt(l *life) error { return l.Del(context.Background(), request("a")) }
+// deleteSandbox sends a DEL.
+func deleteSandbox(d *testDaemon) error { return d.Del(context.Background(), request("a")) }
 
-// A daemon killed at any call of ADD, or while DanmEps are created, leaves
-// nothing that the next life does not bring to its end.
+// After a kill at any call of ADD, or during the creation of DanmEps, the next daemon leaves nothing
+// behind.
 func TestKilledInAdd(t *testing.T) {
 	t.Parallel()
-	eachKill(t, func(w *world, l *life) bool {
-		req := w.sandbox("a")
-		_, err := l.Add(context.Background(), req)
-		l.drain()
+	killAtEachCall(t, func(env *environment, d *testDaemon) bool {
+		req := env.sandbox("a")
+		_, err := d.Add(context.Background(), req)
+		d.runPublisher()
 		return err == nil
 	})
 }
 
-// The same for DEL, and while DanmEps and addresses are given back.
+// The same applies to a kill during DEL, and during the release of DanmEps and addresses.
 func TestKilledInDel(t *testing.T) {
 	t.Parallel()
-	eachKill(t, func(w *world, l *life) bool {
-		faults := l.faults
-		l.faults = nil
-		_, err := l.Add(context.Background(), w.sandbox("a"))
-		l.drain()
-		l.calls, l.faults = nil, faults
+	killAtEachCall(t, func(env *environment, d *testDaemon) bool {
+		faults := d.faults
+		d.faults = nil
+		_, err := d.Add(context.Background(), env.sandbox("a"))
+		d.runPublisher()
+		d.calls, d.faults = nil, faults
 		if err == nil {
-			err = l.Del(context.Background(), request("a"))
+			err = d.Del(context.Background(), request("a"))
 		}
-		l.drain()
+		d.runPublisher()
 		return err == nil
 	})
 }
 
-// eachKill kills a daemon at each call of work in turn, and lets the world go on
-// in each way.
-func eachKill(t *testing.T, work func(*world, *life) bool) {
+// killAtEachCall kills a daemon at each call of work in turn, and then runs each continuation.
+func killAtEachCall(t *testing.T, work func(*environment, *testDaemon) bool) {
 	t.Helper()
-	for name, goOn := range afterwards() {
-		for kind, f := range kinds(true) {
+	for name, resume := range continuations() {
+		for kind, f := range faultKinds(true) {
 			t.Run(name+kind, func(t *testing.T) {
 				t.Parallel()
 				for k := 1; ; k++ {
-					w := newWorld()
-					l := w.mustStart(t)
-					l.calls, l.faults = nil, map[int]fault{k: f}
-					done := work(w, l)
-					if len(l.calls) < k {
+					env := newEnvironment()
+					d := env.mustStart(t)
+					d.calls, d.faults = nil, map[int]fault{k: f}
+					done := work(env, d)
+					if len(d.calls) < k {
 						if !done || k < 8 {
-							t.Fatalf("after %d kills: calls %q", k-1, l.calls)
+							t.Fatalf("after %d kills: calls %q", k-1, d.calls)
 						}
 						return
 					}
-					if err := w.check(); err != nil {
-						t.Fatalf("killed in %s: %v", l.calls[k-1], err)
+					if err := env.check(); err != nil {
+						t.Fatalf("killed in %s: %v", d.calls[k-1], err)
 					}
-					if err := goOn(w); err != nil && !finished(w, l) {
-						t.Fatalf("killed in %s: %v", l.calls[k-1], err)
+					if err := resume(env); err != nil && !released(env, d) {
+						t.Fatalf("killed in %s: %v", d.calls[k-1], err)
 					}
-					w.mustBeEmpty(t, "after a kill in "+l.calls[k-1])
+					env.mustBeEmpty(t, "after a kill in "+d.calls[k-1])
 				}
 			})
 		}
 	}
 }
 
-// finished reports whether the sandbox was released before the daemon's end: a
-// repeated ADD is then told to come back later, or starts anew.
-func finished(w *world, l *life) bool {
-	return slices.Contains(l.calls, "Journal.Put released") && len(w.records) == 0
+// released reports whether the sandbox was released before the kill. A repeated ADD then fails with
+// ErrTryAgain, or attaches the sandbox again.
+func released(env *environment, d *testDaemon) bool {
+	return slices.Contains(d.calls, "Journal.Put released") && len(env.records) == 0
 }
 
+// Resume detaches what is gone, and passes unfinished records to the Publisher.
 func TestResume(t *testing.T) {
 	t.Parallel()
 	rec := func(state attach.State, boot, uid string) *attach.Record {
@@ -137,38 +137,38 @@ func TestResume(t *testing.T) {
 		want   []string
 	}{
 		"Unpublished": {
-			reason: "the DanmEp may be missing", rec: rec(attach.Attached, "boot-0", ""),
+			reason: "The DanmEp may be missing.", rec: rec(attach.Attached, "boot-0", ""),
 			want: []string{"Publish"},
 		},
-		"Published": {reason: "nothing to do", rec: rec(attach.Attached, "boot-0", "u")},
+		"Published": {reason: "The record is complete.", rec: rec(attach.Attached, "boot-0", "u")},
 		"PublishedWithoutNamespace": {
-			reason: "the runtime sends DEL, or has it among the pending ones", rec: rec(attach.Attached, "boot-0", "u"), gone: true,
+			reason: "The runtime sends a DEL, or the DEL is pending.", rec: rec(attach.Attached, "boot-0", "u"), gone: true,
 		},
-		"Released":  {reason: "addresses are still to be given back", rec: rec(attach.Released, "boot-0", "u"), want: []string{"Release"}},
-		"Attaching": {reason: "the runtime asks again, or sends DEL", rec: rec(attach.Attaching, "boot-0", "")},
+		"Released":  {reason: "The addresses are not released yet.", rec: rec(attach.Released, "boot-0", "u"), want: []string{"Release"}},
+		"Attaching": {reason: "The runtime repeats the ADD or sends a DEL.", rec: rec(attach.Attaching, "boot-0", "")},
 		"AttachingWithoutNamespace": {
-			reason: "nobody will ask again", rec: rec(attach.Attaching, "boot-0", ""), gone: true,
+			reason: "The runtime does not repeat the ADD.", rec: rec(attach.Attaching, "boot-0", ""), gone: true,
 			want: []string{"Detach eth0", "Journal.Delete", "Discard"},
 		},
 		"Detaching": {
-			reason: "a DEL has been asked for", rec: rec(attach.Detaching, "boot-0", "u"),
+			reason: "A DEL has begun.", rec: rec(attach.Detaching, "boot-0", "u"),
 			want: []string{"Detach eth0", "Journal.Put released", "Release"},
 		},
 		"Rebooted": {
-			reason: "no namespace outlives its kernel", rec: rec(attach.Attached, "boot-x", "u"),
+			reason: "The network namespace is gone after a reboot.", rec: rec(attach.Attached, "boot-x", "u"),
 			want: []string{"Detach eth0", "Journal.Put released", "Release"},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld()
-			w.put(tc.rec)
+			env := newEnvironment()
+			env.put(tc.rec)
 			if !tc.gone {
-				w.sandbox("a")
+				env.sandbox("a")
 			}
-			l := w.mustStart(t)
-			got := slices.DeleteFunc(l.made(""), func(c string) bool { return c == "Journal.List" || c == "Journal.Get" || c == "Exists" })
+			d := env.mustStart(t)
+			got := slices.DeleteFunc(d.callsWithPrefix(""), func(c string) bool { return c == "Journal.List" || c == "Journal.Get" || c == "Exists" })
 			if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
 			}
@@ -176,38 +176,39 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// listed is a journal as it was when the daemon started.
-type listed struct {
+// staleJournal is a journal whose List returns old records.
+type staleJournal struct {
 	attach.Journal
 	records []*attach.Record
 }
 
-func (j listed) List() ([]*attach.Record, error) { return j.records, nil }
+// List implements attach.Journal.
+func (j staleJournal) List() ([]*attach.Record, error) { return j.records, nil }
 
-// While a daemon takes up its journal, DELs come. What one of them has ended is not
-// taken up from an old copy: its addresses may be another Pod's by now.
+// A DEL during Resume releases a listed record. Resume must not use the old copy, whose addresses may
+// belong to another Pod.
 func TestResumeReadsAgain(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
-	l := w.mustStart(t)
-	if _, err := l.Add(context.Background(), w.sandbox("a")); err != nil {
+	env := newEnvironment()
+	d := env.mustStart(t)
+	if _, err := d.Add(context.Background(), env.sandbox("a")); err != nil {
 		t.Fatal(err)
 	}
-	records, err := journal{l}.List()
+	records, err := journal{d}.List()
 	if err != nil || len(records) != 1 {
 		t.Fatalf("journal: %d records, %v", len(records), err)
 	}
-	l.drain()
-	w.powerCut()
-	if err := w.nextLife(func(*life) error { return nil }); err != nil {
+	d.runPublisher()
+	env.powerCut()
+	if err := env.nextDaemon(func(*testDaemon) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	w.mustBeEmpty(t, "after the DEL")
-	l = w.mustStart(t)
-	again := l.Config
-	again.Journal = listed{journal{l}, records}
-	if err := attach.New(again).Resume(context.Background()); err != nil {
+	env.mustBeEmpty(t, "after the DEL")
+	d = env.mustStart(t)
+	config := d.config
+	config.Journal = staleJournal{journal{d}, records}
+	if err := attach.New(config).Resume(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	w.mustBeEmpty(t, "after the old copy's turn")
+	env.mustBeEmpty(t, "after Resume with the old record")
 }

@@ -7,37 +7,37 @@ import (
 	"testing"
 )
 
-// When an ADD and its roll-back fail, another sandbox may be attached before the
-// DEL: what the DEL gives back must not be the other one's by then.
+// When an ADD and its roll-back fail, another sandbox may be attached before the DEL. The DEL must not
+// free the addresses of the other one.
 func TestDelAfterFailedRollBackFreesNobodyElse(t *testing.T) {
 	t.Parallel()
 	pairs := 0
 	for first := 2; first < 40; first++ {
 		for second := first + 1; second < 40; second++ {
-			w := newWorld()
-			l, err := w.start(map[int]fault{first: {}, second: {}})
+			env := newEnvironment()
+			d, err := env.start(map[int]fault{first: {}, second: {}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			req := w.sandbox("a")
-			if _, err = l.Add(context.Background(), req); err == nil || len(l.calls) < second {
+			req := env.sandbox("a")
+			if _, err = d.Add(context.Background(), req); err == nil || len(d.calls) < second {
 				break
 			}
 			pairs++
-			failed := []string{l.calls[first-1], l.calls[second-1]}
-			l.faults = nil
-			if _, err := l.Add(context.Background(), w.sandbox("b")); err != nil {
+			failed := []string{d.calls[first-1], d.calls[second-1]}
+			d.faults = nil
+			if _, err := d.Add(context.Background(), env.sandbox("b")); err != nil {
 				t.Fatalf("%q failed, then ADD of another sandbox: %v", failed, err)
 			}
-			if err := l.Del(context.Background(), req); err != nil {
+			if err := d.Del(context.Background(), req); err != nil {
 				t.Fatalf("%q failed, then DEL: %v", failed, err)
 			}
-			if err := w.check(); err != nil {
+			if err := env.check(); err != nil {
 				t.Fatalf("%q failed, then DEL: %v", failed, err)
 			}
 		}
 	}
 	if pairs < 20 {
-		t.Fatalf("only %d pairs of faults were tried", pairs)
+		t.Fatalf("tried %d pairs of faults, want more", pairs)
 	}
 }

@@ -10,109 +10,114 @@ import (
 	"pgregory.net/rapid"
 )
 
-// machine is a node in which anything may happen at any time.
-type machine struct {
-	w *world
-	l *life
-	// torn are sandboxes whose DEL failed or was cut off: a runtime goes on with DEL.
-	torn map[string]bool
+// stateMachine is a node on which the events of the property test happen.
+type stateMachine struct {
+	env *environment
+	d   *testDaemon
+	// incompleteDels has the sandboxes whose DEL failed or was interrupted. A runtime repeats the DEL.
+	incompleteDels map[string]bool
 }
 
-func (m *machine) sandbox(t *rapid.T) string {
+// sandbox draws the ID of a sandbox.
+func (m *stateMachine) sandbox(t *rapid.T) string {
 	return fmt.Sprintf("s%d", rapid.IntRange(0, 3).Draw(t, "sandbox"))
 }
 
-// trouble is armed before a request: a fault, or the daemon's end, some calls on.
-func (m *machine) trouble(t *rapid.T) {
-	m.l.calls, m.l.faults = nil, nil
-	if rapid.Bool().Draw(t, "trouble") {
+// injectFault injects a fault or a kill into one of the next calls.
+func (m *stateMachine) injectFault(t *rapid.T) {
+	m.d.calls, m.d.faults = nil, nil
+	if rapid.Bool().Draw(t, "fault") {
 		k := rapid.IntRange(1, 25).Draw(t, "call")
-		m.l.faults = map[int]fault{k: {after: rapid.Bool().Draw(t, "after"), kill: rapid.Bool().Draw(t, "kill")}}
+		m.d.faults = map[int]fault{k: {after: rapid.Bool().Draw(t, "after"), kill: rapid.Bool().Draw(t, "kill")}}
 	}
 }
 
-// recover starts a daemon when there is none.
-func (m *machine) recover(t *rapid.T) {
-	if !m.l.dead {
-		m.l.calls, m.l.faults = nil, nil
+// restart starts a daemon after a kill.
+func (m *stateMachine) restart(t *rapid.T) {
+	if !m.d.killed {
+		m.d.calls, m.d.faults = nil, nil
 		return
 	}
-	l, err := m.w.start(nil)
+	d, err := m.env.start(nil)
 	if err != nil {
 		t.Fatalf("start: %v", err)
 	}
-	m.l = l
+	m.d = d
 }
 
-func (m *machine) add(t *rapid.T) {
+// add sends an ADD.
+func (m *stateMachine) add(t *rapid.T) {
 	id := m.sandbox(t)
-	m.trouble(t)
+	m.injectFault(t)
 	req := request(id)
-	if m.w.records[key(id, req.IfName)] == nil {
-		m.w.sandbox(id) // a runtime makes no second namespace for a sandbox
-		delete(m.torn, id)
+	if m.env.records[key(id, req.IfName)] == nil {
+		m.env.sandbox(id) // a runtime creates one network namespace per sandbox
+		delete(m.incompleteDels, id)
 	}
-	_, err := m.l.Add(context.Background(), req)
-	if err == nil && m.l.faults == nil && !m.torn[id] && len(m.w.namespaces[req.Netns]) != 3 {
-		t.Fatalf("ADD answered without its interfaces")
+	_, err := m.d.Add(context.Background(), req)
+	if err == nil && m.d.faults == nil && !m.incompleteDels[id] && len(m.env.namespaces[req.Netns]) != 3 {
+		t.Fatalf("ADD succeeded without its interfaces")
 	}
-	m.recover(t)
+	m.restart(t)
 }
 
-func (m *machine) del(t *rapid.T) {
+// del sends a DEL.
+func (m *stateMachine) del(t *rapid.T) {
 	id := m.sandbox(t)
-	m.trouble(t)
-	err := m.l.Del(context.Background(), request(id))
-	m.torn[id] = err != nil || m.l.dead
-	if err == nil && len(m.w.namespaces[request(id).Netns]) != 0 {
-		t.Fatalf("DEL answered and left interfaces")
+	m.injectFault(t)
+	err := m.d.Del(context.Background(), request(id))
+	m.incompleteDels[id] = err != nil || m.d.killed
+	if err == nil && len(m.env.namespaces[request(id).Netns]) != 0 {
+		t.Fatalf("DEL succeeded and left interfaces")
 	}
-	m.recover(t)
+	m.restart(t)
 }
 
-func (m *machine) publish(t *rapid.T) {
-	m.trouble(t)
-	m.l.drain()
-	m.l.dead = m.l.dead || m.l.faults != nil // the model retries at its start only
-	m.recover(t)
+// publish runs the Publisher.
+func (m *stateMachine) publish(t *rapid.T) {
+	m.injectFault(t)
+	m.d.runPublisher()
+	m.d.killed = m.d.killed || m.d.faults != nil // the fake Publisher only retries at a start
+	m.restart(t)
 }
 
-// namespaceGone is a sandbox whose namespace goes before its DEL.
-func (m *machine) namespaceGone(t *rapid.T) { m.w.end(m.sandbox(t)) }
+// namespaceGone removes the network namespace of a sandbox before its DEL.
+func (m *stateMachine) namespaceGone(t *rapid.T) { m.env.end(m.sandbox(t)) }
 
-func (m *machine) powerCut(t *rapid.T) {
-	m.w.powerCut()
-	m.l.dead = true
-	m.recover(t)
+// powerCut cuts the power of the node.
+func (m *stateMachine) powerCut(t *rapid.T) {
+	m.env.powerCut()
+	m.d.killed = true
+	m.restart(t)
 }
 
-// Whatever happens, no address is on two links and none that is used is free;
-// after the last DEL nothing is left.
+// In any sequence of events, no address is on two links and no address in use is free. After the last
+// DEL nothing remains.
 func TestAnySequence(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld()
-		l, err := w.start(nil)
+		env := newEnvironment()
+		d, err := env.start(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := &machine{w: w, l: l, torn: map[string]bool{}}
+		m := &stateMachine{env: env, d: d, incompleteDels: map[string]bool{}}
 		t.Repeat(map[string]func(*rapid.T){
 			"add": m.add, "del": m.del, "publish": m.publish, "namespaceGone": m.namespaceGone, "powerCut": m.powerCut,
 			"": func(t *rapid.T) {
-				if err := w.check(); err != nil {
+				if err := env.check(); err != nil {
 					t.Fatal(err)
 				}
 			},
 		})
 		for i := range 4 {
-			if err := m.l.Del(context.Background(), request(fmt.Sprintf("s%d", i))); err != nil {
+			if err := m.d.Del(context.Background(), request(fmt.Sprintf("s%d", i))); err != nil {
 				t.Fatalf("last DEL: %v", err)
 			}
 		}
-		m.l.drain()
-		for _, line := range w.left() {
-			t.Errorf("left: %s", line)
+		m.d.runPublisher()
+		for _, line := range env.remaining() {
+			t.Errorf("remaining: %s", line)
 		}
 	})
 }

@@ -12,96 +12,95 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
 )
 
-// A sandbox is one Pod's: another ADD with its ID is a mistake, and harmless.
+// A sandbox belongs to one Pod. An ADD of another Pod with its ID fails and changes nothing.
 func TestAddOfAnotherPodToSandbox(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
-	l := w.mustStart(t)
-	req := w.sandbox("a")
-	if _, err := l.Add(context.Background(), req); err != nil {
+	env := newEnvironment()
+	d := env.mustStart(t)
+	req := env.sandbox("a")
+	if _, err := d.Add(context.Background(), req); err != nil {
 		t.Fatal(err)
 	}
-	before := w.left()
-	for what, change := range map[string]func(*attach.Request){
-		"namespace":     func(r *attach.Request) { r.Netns = w.sandbox("b").Netns },
+	before := env.remaining()
+	for field, change := range map[string]func(*attach.Request){
+		"namespace":     func(r *attach.Request) { r.Netns = env.sandbox("b").Netns },
 		"Pod":           func(r *attach.Request) { r.PodName = "db" },
 		"Pod namespace": func(r *attach.Request) { r.PodNamespace = "other" },
 	} {
 		other := req
 		change(&other)
-		if _, err := l.Add(context.Background(), other); !errors.Is(err, attach.ErrInvalidRequest) {
-			t.Errorf("ADD with another %s: %v, want ErrInvalidRequest", what, err)
+		if _, err := d.Add(context.Background(), other); !errors.Is(err, attach.ErrInvalidRequest) {
+			t.Errorf("ADD with another %s: got %v, want ErrInvalidRequest", field, err)
 		}
 	}
-	if diff := cmp.Diff(before, w.left()); diff != "" {
-		t.Errorf("it changed something: -before +after:\n%s", diff)
+	if diff := cmp.Diff(before, env.remaining()); diff != "" {
+		t.Errorf("state: -before +after:\n%s", diff)
 	}
 }
 
-// Its former record is still being given back.
+// An ADD after a DEL waits until the Publisher has released the earlier record.
 func TestAddAfterDel(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
-	l := w.mustStart(t)
-	if _, err := l.Add(context.Background(), w.sandbox("a")); err != nil {
+	env := newEnvironment()
+	d := env.mustStart(t)
+	if _, err := d.Add(context.Background(), env.sandbox("a")); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Del(context.Background(), request("a")); err != nil {
+	if err := d.Del(context.Background(), request("a")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.Add(context.Background(), request("a")); !errors.Is(err, attach.ErrTryAgain) {
-		t.Errorf("ADD while the former is given back: %v, want ErrTryAgain", err)
+	if _, err := d.Add(context.Background(), request("a")); !errors.Is(err, attach.ErrTryAgain) {
+		t.Errorf("ADD before the release: got %v, want ErrTryAgain", err)
 	}
-	l.drain()
-	if _, err := l.Add(context.Background(), request("a")); err != nil {
-		t.Errorf("ADD afterwards: %v", err)
+	d.runPublisher()
+	if _, err := d.Add(context.Background(), request("a")); err != nil {
+		t.Errorf("ADD after the release: %v", err)
 	}
 }
 
-// A DEL that stopped half-way has taken interfaces: a repeated ADD must not
-// answer with them.
+// A failed DEL has detached some interfaces. A repeated ADD must not return them.
 func TestAddAfterHalfDel(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
-	l := w.mustStart(t)
-	if _, err := l.Add(context.Background(), w.sandbox("a")); err != nil {
+	env := newEnvironment()
+	d := env.mustStart(t)
+	if _, err := d.Add(context.Background(), env.sandbox("a")); err != nil {
 		t.Fatal(err)
 	}
-	l.drain()
-	l.calls, l.faults = nil, map[int]fault{5: {}} // Get, Exists, Detach net2, eth1, eth0
-	if err := l.Del(context.Background(), request("a")); !errors.Is(err, errInjected) {
-		t.Fatalf("DEL: %v, want the injected fault; calls %q", err, l.calls)
+	d.runPublisher()
+	d.calls, d.faults = nil, map[int]fault{5: {}} // Get, Exists, Detach net2, eth1, eth0
+	if err := d.Del(context.Background(), request("a")); !errors.Is(err, errInjected) {
+		t.Fatalf("DEL: %v, want the injected fault; calls %q", err, d.calls)
 	}
-	if _, err := l.Add(context.Background(), request("a")); !errors.Is(err, attach.ErrTryAgain) {
+	if _, err := d.Add(context.Background(), request("a")); !errors.Is(err, attach.ErrTryAgain) {
 		t.Errorf("ADD: %v, want ErrTryAgain", err)
 	}
-	l.drain()
-	w.mustBeEmpty(t, "after ADD has ended the DEL")
+	d.runPublisher()
+	env.mustBeEmpty(t, "after the ADD has completed the DEL")
 }
 
-// A static Pod's UID at the API server is its mirror's, not kubelet's.
+// A static Pod has one UID in the API server, that of its mirror Pod, and another one in kubelet.
 func TestAddOfStaticPodIsRepeated(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
-	l := w.mustStart(t)
-	if _, err := l.Add(context.Background(), w.sandbox("a")); err != nil {
+	env := newEnvironment()
+	d := env.mustStart(t)
+	if _, err := d.Add(context.Background(), env.sandbox("a")); err != nil {
 		t.Fatal(err)
 	}
 	req := request("a")
 	req.PodUID = "hash-of-the-manifest"
-	if _, err := l.Add(context.Background(), req); err != nil {
+	if _, err := d.Add(context.Background(), req); err != nil {
 		t.Errorf("repeated ADD: %v", err)
 	}
 }
 
-// A result that cannot be handed on fails the ADD while it can be undone.
-func TestAddWithBrokenResult(t *testing.T) {
+// An invalid result fails the ADD, which is rolled back.
+func TestAddWithInvalidResult(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
-	l := w.mustStart(t)
-	l.broken = true
-	if _, err := l.Add(context.Background(), w.sandbox("a")); err == nil {
-		t.Error("ADD answered with a result that is none")
+	env := newEnvironment()
+	d := env.mustStart(t)
+	d.invalidResult = true
+	if _, err := d.Add(context.Background(), env.sandbox("a")); err == nil {
+		t.Error("ADD with an invalid result: got no error, want one")
 	}
-	w.mustBeEmpty(t, "after a broken result")
+	env.mustBeEmpty(t, "after an invalid result")
 }

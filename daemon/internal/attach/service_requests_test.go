@@ -17,14 +17,14 @@ import (
 // Policy routes of both families and static addresses come from the annotation.
 func TestAddRequests(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
-	w.pod(`[{"network":"blue","ip":"10.0.0.4/8","ip6":"fd00::5",
+	env := newEnvironment()
+	env.pod(`[{"network":"blue","ip":"10.0.0.4/8","ip6":"fd00::5",
 		"proutes":{"10.5.0.0/16":"10.0.0.1"},"proutes6":{"fd05::/64":"fd00::1"}}]`)
-	l := w.mustStart(t)
-	if _, err := l.Add(context.Background(), w.sandbox("a")); err != nil {
+	d := env.mustStart(t)
+	if _, err := d.Add(context.Background(), env.sandbox("a")); err != nil {
 		t.Fatal(err)
 	}
-	got := decode(w.records["a/eth0"]).Interfaces[0]
+	got := decode(env.records["a/eth0"]).Interfaces[0]
 	want := attach.Interface{
 		V4: netip.MustParsePrefix("10.0.0.4/29"), V6: netip.MustParsePrefix("fd00::5/125"),
 		Proutes: []network.Route{
@@ -33,67 +33,68 @@ func TestAddRequests(t *testing.T) {
 		},
 	}
 	if got.V4 != want.V4 || got.V6 != want.V6 {
-		t.Errorf("addresses %v and %v, want %v and %v: the network's mask is used", got.V4, got.V6, want.V4, want.V6)
+		t.Errorf("got addresses %v and %v, want %v and %v with the prefix length of the network", got.V4, got.V6, want.V4, want.V6)
 	}
 	if !got.StaticV4 || !got.StaticV6 {
-		t.Error("the record does not say that the addresses were asked for by name: they would be kept for other Pods")
+		t.Error("got dynamic addresses in the record, want static ones, which must not enter the warm pool")
 	}
-	if a, b := mustJSON(t, got.Proutes), mustJSON(t, want.Proutes); a != b {
-		t.Errorf("policy routes %s, want %s", a, b)
+	if a, b := encodeJSON(t, got.Proutes), encodeJSON(t, want.Proutes); a != b {
+		t.Errorf("got policy routes %s, want %s", a, b)
 	}
 }
 
-// Only what was asked for by name is static.
-func TestAddTellsStaticFromDynamic(t *testing.T) {
+// Only a requested address is static.
+func TestAddMarksStaticAddresses(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
-	w.pod(`[{"network":"blue","ip":"dynamic","ip6":"fd00::5"}]`)
-	l := w.mustStart(t)
-	if _, err := l.Add(context.Background(), w.sandbox("a")); err != nil {
+	env := newEnvironment()
+	env.pod(`[{"network":"blue","ip":"dynamic","ip6":"fd00::5"}]`)
+	d := env.mustStart(t)
+	if _, err := d.Add(context.Background(), env.sandbox("a")); err != nil {
 		t.Fatal(err)
 	}
-	if got := decode(w.records["a/eth0"]).Interfaces[0]; got.StaticV4 || !got.StaticV6 {
-		t.Errorf("IPv4 is static: %t, IPv6: %t, want only the latter", got.StaticV4, got.StaticV6)
+	if got := decode(env.records["a/eth0"]).Interfaces[0]; got.StaticV4 || !got.StaticV6 {
+		t.Errorf("got static IPv4 %t and IPv6 %t, want only IPv6", got.StaticV4, got.StaticV6)
 	}
 }
 
-// A dynamic address that the Pod's own policy routes lead to is given back, and the next
-// try gets another.
-func TestAddIsNotItsOwnGateway(t *testing.T) {
+// A dynamic address that is a gateway of the Pod's own policy routes is given back. A retry gets
+// another one.
+func TestAddRejectsOwnGateway(t *testing.T) {
 	t.Parallel()
 	for family, entry := range map[string]string{
 		"IPv4": `"ip":"dynamic","proutes":{"10.5.0.0/16":"10.0.0.1"}`,
 		"IPv6": `"ip6":"dynamic","proutes6":{"fd05::/64":"fd00::1"}`,
 	} {
-		w := newWorld()
-		w.pod(`[{"network":"blue",` + entry + `}]`)
-		l := w.mustStart(t)
-		_, err := l.Add(context.Background(), w.sandbox("a"))
+		env := newEnvironment()
+		env.pod(`[{"network":"blue",` + entry + `}]`)
+		d := env.mustStart(t)
+		_, err := d.Add(context.Background(), env.sandbox("a"))
 		if !errors.Is(err, attach.ErrTryAgain) || !strings.Contains(err.Error(), "gateway") {
 			t.Errorf("%s: got %v, want an error about the gateway", family, err)
 		}
-		if len(w.held) > 0 || len(l.made("Attach")) > 0 {
-			t.Errorf("%s: holds %v after %v", family, w.held, l.made("Attach"))
+		if len(env.claimed) > 0 || len(d.callsWithPrefix("Attach")) > 0 {
+			t.Errorf("%s: got claimed addresses %v and calls %v, want neither", family, env.claimed, d.callsWithPrefix("Attach"))
 		}
 	}
 }
 
-// A delegate manages its addresses itself, also when its network has a subnet.
+// A delegate manages its addresses itself, even if its network has a subnet.
 func TestAddClaimsNothingForDelegates(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
-	w.addOdd()
-	w.pod(`[{"clusterNetwork":"flat6","ip":"dynamic"}]`)
-	l := w.mustStart(t)
-	if _, err := l.Add(context.Background(), w.sandbox("a")); err != nil {
+	env := newEnvironment()
+	env.addUnusableNetworks()
+	env.pod(`[{"clusterNetwork":"flat6","ip":"dynamic"}]`)
+	d := env.mustStart(t)
+	if _, err := d.Add(context.Background(), env.sandbox("a")); err != nil {
 		t.Fatal(err)
 	}
-	if len(w.held) > 0 || len(l.made("Claim")) != 1 {
-		t.Errorf("held %v after %d claims, want none after one: the entry tells of the use", w.held, len(l.made("Claim")))
+	if len(env.claimed) > 0 || len(d.callsWithPrefix("Claim")) != 1 {
+		t.Errorf("got addresses %v after %d claims, want none after 1, which creates the entry", env.claimed, len(d.callsWithPrefix("Claim")))
 	}
 }
 
-func mustJSON(t *testing.T, v any) string {
+// encodeJSON returns a value as JSON.
+func encodeJSON(t *testing.T, v any) string {
 	t.Helper()
 	data, err := json.Marshal(v)
 	if err != nil {

@@ -9,123 +9,122 @@ import (
 	"testing"
 )
 
-// kinds are the ways in which one call of a port can fail.
-func kinds(kill bool) map[string]fault {
+// faultKinds returns the ways in which one call can fail.
+func faultKinds(kill bool) map[string]fault {
 	return map[string]fault{
-		"Refused":    {kill: kill},
-		"AnswerLost": {kill: kill, after: true},
+		"BeforeEffect": {kill: kill},
+		"AfterEffect":  {kill: kill, after: true},
 	}
 }
 
-// Whatever call of an ADD fails, the ADD fails and leaves nothing, without DEL.
-func TestAddLeavesNothing(t *testing.T) {
+// When any call of an ADD fails, the ADD fails and leaves nothing behind, also without a DEL.
+func TestFailedAddLeavesNothing(t *testing.T) {
 	t.Parallel()
-	for kind, f := range kinds(false) {
+	for kind, f := range faultKinds(false) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			for k := 1; ; k++ {
-				w := newWorld()
-				l, err := w.start(map[int]fault{k: f})
+				env := newEnvironment()
+				d, err := env.start(map[int]fault{k: f})
 				if err != nil {
 					continue // the fault hit Resume
 				}
-				req := w.sandbox("a")
-				_, err = l.Add(context.Background(), req)
-				if len(l.calls) < k {
+				req := env.sandbox("a")
+				_, err = d.Add(context.Background(), req)
+				if len(d.calls) < k {
 					if err != nil || k < 12 {
-						t.Fatalf("after %d faults: %v, calls %q", k, err, l.calls)
+						t.Fatalf("after %d faults: got error %v and calls %q", k, err, d.calls)
 					}
-					return // no call is left to fail
+					return // all calls have failed once
 				}
-				if call := l.calls[k-1]; err == nil && !silent(call) && call != "Exists" {
-					t.Fatalf("%s failed and ADD did not", call)
+				if call := d.calls[k-1]; err == nil && !returnsNoError(call) && call != "Exists" {
+					t.Fatalf("%s failed: got no error of ADD, want one", call)
 				}
 				if err != nil {
 					if !errors.Is(err, errInjected) {
-						t.Fatalf("%s failed and ADD said %v", l.calls[k-1], err)
+						t.Fatalf("%s failed: got error %v of ADD, want the injected one", d.calls[k-1], err)
 					}
-					w.mustBeEmpty(t, "after "+l.calls[k-1])
+					env.mustBeEmpty(t, "after "+d.calls[k-1])
 				}
 			}
 		})
 	}
 }
 
-// When the roll-back fails too, the record stays until DEL, and DEL brings
-// everything to its end.
+// When the roll-back fails as well, the record stays for DEL, and DEL removes all.
 func TestDelAfterFailedRollBack(t *testing.T) {
 	t.Parallel()
-	for kind, f := range kinds(false) {
+	for kind, f := range faultKinds(false) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			pairs := 0
 			for first := 2; first < 40; first++ {
 				for second := first + 1; second < 40; second++ {
-					w := newWorld()
-					l, err := w.start(map[int]fault{first: f, second: f})
+					env := newEnvironment()
+					d, err := env.start(map[int]fault{first: f, second: f})
 					if err != nil {
 						t.Fatal(err)
 					}
-					req := w.sandbox("a")
-					_, err = l.Add(context.Background(), req)
-					if len(l.calls) < second {
+					req := env.sandbox("a")
+					_, err = d.Add(context.Background(), req)
+					if len(d.calls) < second {
 						break
 					}
 					pairs++
-					l.faults = nil
-					if err := w.check(); err != nil {
+					d.faults = nil
+					if err := env.check(); err != nil {
 						t.Fatalf("faults %d and %d: %v", first, second, err)
 					}
-					if err := l.Del(context.Background(), req); err != nil {
+					if err := d.Del(context.Background(), req); err != nil {
 						t.Fatalf("faults %d and %d: DEL: %v", first, second, err)
 					}
-					l.drain()
-					w.mustBeEmpty(t, fmt.Sprintf("after faults %d and %d (%v) in %q", first, second, err, l.calls))
+					d.runPublisher()
+					env.mustBeEmpty(t, fmt.Sprintf("after faults %d and %d (%v) in %q", first, second, err, d.calls))
 				}
 			}
 			if pairs < 50 {
-				t.Fatalf("only %d pairs of faults were tried", pairs)
+				t.Fatalf("tried %d pairs of faults, want more", pairs)
 			}
 		})
 	}
 }
 
-// Whatever call of a DEL fails, the next DEL finds what is left.
+// When any call of a DEL fails, the next DEL removes the rest.
 func TestDelIsRepeated(t *testing.T) {
 	t.Parallel()
-	for kind, f := range kinds(false) {
+	for kind, f := range faultKinds(false) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			for k := 1; ; k++ {
-				w := newWorld()
-				l := w.mustStart(t)
-				req := w.sandbox("a")
-				if _, err := l.Add(context.Background(), req); err != nil {
+				env := newEnvironment()
+				d := env.mustStart(t)
+				req := env.sandbox("a")
+				if _, err := d.Add(context.Background(), req); err != nil {
 					t.Fatal(err)
 				}
-				l.drain()
-				before := len(l.calls)
-				l.faults = map[int]fault{before + k: f}
-				err := l.Del(context.Background(), req)
-				if len(l.calls) < before+k {
+				d.runPublisher()
+				before := len(d.calls)
+				d.faults = map[int]fault{before + k: f}
+				err := d.Del(context.Background(), req)
+				if len(d.calls) < before+k {
 					if err != nil || k < 5 {
 						t.Fatalf("after %d faults: %v", k, err)
 					}
 					return
 				}
-				if call := l.calls[before+k-1]; err == nil && !silent(call) && call != "Exists" {
-					t.Fatalf("%s failed and DEL did not", call)
+				if call := d.calls[before+k-1]; err == nil && !returnsNoError(call) && call != "Exists" {
+					t.Fatalf("%s failed: got no error of DEL, want one", call)
 				}
-				if err := w.check(); err != nil {
+				if err := env.check(); err != nil {
 					t.Fatal(err)
 				}
-				for range 2 { // the second finds nothing
-					if err := l.Del(context.Background(), req); err != nil {
+				for range 2 { // the second one has nothing to do
+					if err := d.Del(context.Background(), req); err != nil {
 						t.Fatal(err)
 					}
 				}
-				l.drain()
-				w.mustBeEmpty(t, fmt.Sprintf("after fault %d of DEL", k))
+				d.runPublisher()
+				env.mustBeEmpty(t, fmt.Sprintf("after fault %d of DEL", k))
 			}
 		})
 	}

@@ -20,22 +20,22 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/kube"
 	"github.com/patchbay-cni/patchbay/internal/network"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/gc"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 	"github.com/patchbay-cni/patchbay/test/lab/controlplane"
 	"github.com/patchbay-cni/patchbay/test/random"
 )
 
-// churn is many nodes that claim, use and give back addresses of one network.
+// churn has nodes that claim, use and free addresses of one network.
 type churn struct {
 	env          *apitest.Env
 	net          *network.Network
 	nodes        []*node
-	rounds, each int // each node has this many addresses in each round
+	rounds, each int // each node claims this many addresses in each round
 	registry     *addressRegistry
 }
 
-// run returns when all is given back.
+// run returns when all addresses are freed.
 func (c *churn) run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 6*time.Minute)
 	defer cancel()
@@ -55,6 +55,7 @@ func (c *churn) run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// round runs one round of a node.
 func (c *churn) round(ctx context.Context, n *node) error {
 	errs := make([]error, c.each)
 	var all sync.WaitGroup
@@ -65,8 +66,7 @@ func (c *churn) round(ctx context.Context, n *node) error {
 	return errors.Join(errs...)
 }
 
-// useAddress is the life of one interface. A claim that meets a fault is tried again, as
-// kubelet does.
+// useAddress claims, publishes and releases one address. It repeats a failed claim, as kubelet does.
 func (c *churn) useAddress(ctx context.Context, n *node) error {
 	var a netip.Addr
 	err := retryUntilDone(ctx, func() (err error) {
@@ -76,7 +76,7 @@ func (c *churn) useAddress(ctx context.Context, n *node) error {
 	if err != nil {
 		return err
 	}
-	if err := c.registry.acquire(claims.KeyOf(c.net), a, n.name); err != nil {
+	if err := c.registry.acquire(network.KeyOf(c.net), a, n.name); err != nil {
 		return err
 	}
 	name := apitest.Name("ep")
@@ -88,15 +88,14 @@ func (c *churn) useAddress(ctx context.Context, n *node) error {
 	if err != nil {
 		return err
 	}
-	c.registry.release(claims.KeyOf(c.net), a, n.name)
+	c.registry.release(network.KeyOf(c.net), a, n.name)
 	return retryUntilDone(ctx, func() error { return n.release(ctx, c.net, a, ep) })
 }
 
-// retryUntilDone tries until success, as the journal and kubelet do, or until ctx ends, or the law
-// is broken.
-func retryUntilDone(ctx context.Context, try func() error) error {
+// retryUntilDone repeats attempt until it succeeds, ctx ends, or an address is in use twice.
+func retryUntilDone(ctx context.Context, attempt func() error) error {
 	for {
-		err := try()
+		err := attempt()
 		if err == nil || errors.Is(err, errDuplicateAddress) {
 			return err
 		}
@@ -108,6 +107,7 @@ func retryUntilDone(ctx context.Context, try func() error) error {
 	}
 }
 
+// newChurn starts the nodes. config returns the connection of a node.
 func newChurn(t *testing.T, env *apitest.Env, nodes, rounds, each int, config func(i int) *rest.Config) *churn {
 	t.Helper()
 	ns := env.Namespace(t)
@@ -118,6 +118,7 @@ func newChurn(t *testing.T, env *apitest.Env, nodes, rounds, each int, config fu
 	return c
 }
 
+// Ten nodes claim from one network at once, while the garbage collector runs.
 func TestManyNodes(t *testing.T) {
 	t.Parallel()
 	env := apitest.Start(t)
@@ -127,35 +128,35 @@ func TestManyNodes(t *testing.T) {
 		t.Error(err)
 	}
 	end()
-	eventually(t, "nothing is left", func() error { return checkUsed(t, env, c.net, 0) })
+	eventually(t, "no address is in use", func() error { return checkUsed(t, env, c.net, 0) })
 }
 
-// collectGarbageUntil audits a network all the time until the function that it returns is called. No
-// step of a node looks like damage, and none like a second owner.
+// collectGarbageUntil runs the garbage collector on a network until the returned function is called. It
+// fails the test if the collector finds a leaked address or a conflict.
 func collectGarbageUntil(t *testing.T, env *apitest.Env, net *network.Network) (end func()) {
 	t.Helper()
-	steward := claims.NewSteward(kube.NewStore(env.Client), claims.StewardConfig{Timeout: time.Minute})
+	collector := gc.NewCollector(kube.NewStore(env.Client), gc.Config{Timeout: time.Minute})
 	over, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
 		for audits := 1; ; audits++ {
-			found, err := steward.Audit(t.Context(), claims.KeyOf(net))
-			if err != nil || len(found.Conflicts) > 0 || found.Drift != (claims.Drift{}) {
-				t.Errorf("audit %d found %+v, %v", audits, found, err)
+			found, err := collector.RepairBitmap(t.Context(), network.KeyOf(net))
+			if err != nil || len(found.Conflicts) > 0 || found.Drift != (gc.Drift{}) {
+				t.Errorf("collection %d: got %+v and error %v, want neither", audits, found, err)
 				return
 			}
 			select {
 			case <-over:
-				t.Logf("%d audits found nothing", audits)
+				t.Logf("%d collections", audits)
 				return
-			case <-time.After(5 * time.Millisecond): // leaves the API server to the nodes
+			case <-time.After(5 * time.Millisecond): // leaves time for requests of the nodes
 			}
 		}
 	}()
 	return func() { close(over); <-done }
 }
 
-// Every tenth write is lost, before or after the API server did it.
+// Each tenth write is lost, before or after the API server applied it.
 func TestManyNodesLosingWrites(t *testing.T) {
 	t.Parallel()
 	env, seed := apitest.Start(t), random.Seed(t)
@@ -175,10 +176,10 @@ func TestManyNodesLosingWrites(t *testing.T) {
 	if err := c.run(t.Context()); err != nil {
 		t.Error(err)
 	}
-	eventually(t, "nothing is left", func() error { return checkUsed(t, env, c.net, 0) })
+	eventually(t, "no address is in use", func() error { return checkUsed(t, env, c.net, 0) })
 }
 
-// The API server is killed in the middle and comes back.
+// The API server is killed during claims, and restarted.
 func TestManyNodesWhileAPIServerDies(t *testing.T) {
 	t.Parallel()
 	env := apitest.New(t)
@@ -186,7 +187,7 @@ func TestManyNodesWhileAPIServerDies(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- c.run(t.Context()) }()
 	for range 2 {
-		eventually(t, "claims are under way", func() error {
+		eventually(t, "addresses are claimed", func() error {
 			o, err := readNetwork(t, env, c.net)
 			if err == nil && o.Allocated == 0 && len(done) == 0 {
 				err = errors.New("none yet")
@@ -203,5 +204,5 @@ func TestManyNodesWhileAPIServerDies(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	eventually(t, "nothing is left", func() error { return checkUsed(t, env, c.net, 0) })
+	eventually(t, "no address is in use", func() error { return checkUsed(t, env, c.net, 0) })
 }

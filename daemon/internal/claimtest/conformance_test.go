@@ -13,19 +13,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
-	"github.com/patchbay-cni/patchbay/daemon/internal/cluster"
+	"github.com/patchbay-cni/patchbay/daemon/internal/kubeclient"
 	"github.com/patchbay-cni/patchbay/internal/kube"
 	"github.com/patchbay-cni/patchbay/internal/network"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/allocator"
 	"github.com/patchbay-cni/patchbay/ipam/ipamtest"
+	"github.com/patchbay-cni/patchbay/ipam/status"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// The product's store passes the suite that the fake of all other tests passes.
+// The product's store passes the conformance suite, which the fake of the other tests passes as well.
 func TestStoreConforms(t *testing.T) {
 	t.Parallel()
 	env := apitest.Start(t)
-	c, err := cluster.Connect(env.Config, "any")
+	c, err := kubeclient.Connect(env.Config, "any")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,14 +38,14 @@ func TestStoreConforms(t *testing.T) {
 	}
 }
 
-// storeHarness is the other end of the store: users and node daemons.
+// storeHarness changes objects as users and node daemons do.
 type storeHarness struct {
 	env   *apitest.Env
-	store claims.Store
+	store allocator.Store
 }
 
 // Store implements ipamtest.Harness.
-func (h storeHarness) Store() claims.Store { return h.store }
+func (h storeHarness) Store() allocator.Store { return h.store }
 
 // Create implements ipamtest.Harness.
 func (h storeHarness) Create(t *testing.T, ref network.Ref, cidr string) *network.Network {
@@ -76,7 +77,7 @@ func (h storeHarness) Delete(t *testing.T, ref network.Ref) {
 }
 
 // AddEndpoint implements ipamtest.Harness.
-func (h storeHarness) AddEndpoint(t *testing.T, ref network.Ref, ep claims.Endpoint) {
+func (h storeHarness) AddEndpoint(t *testing.T, ref network.Ref, ep status.Endpoint) {
 	t.Helper()
 	h.create(t, &v1.DanmEp{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ep.Namespace, Name: ep.Name},
@@ -88,7 +89,7 @@ func (h storeHarness) AddEndpoint(t *testing.T, ref network.Ref, ep claims.Endpo
 	})
 }
 
-// withPrefixLength is an address as a DanmEp has it; empty when there is none.
+// withPrefixLength returns an address in the form of a DanmEp, and an empty text without an address.
 func withPrefixLength(a netip.Addr, bits int) string {
 	if !a.IsValid() {
 		return ""
@@ -96,7 +97,7 @@ func withPrefixLength(a netip.Addr, bits int) string {
 	return netip.PrefixFrom(a, bits).String()
 }
 
-// create stores an object, and takes it away when the test is over.
+// create creates an object, and deletes it at the end of the test.
 func (h storeHarness) create(t *testing.T, o client.Object) {
 	t.Helper()
 	if err := h.env.Client.Create(t.Context(), o); err != nil {
@@ -104,8 +105,8 @@ func (h storeHarness) create(t *testing.T, o client.Object) {
 	}
 	t.Cleanup(func() {
 		ctx := context.Background()
-		free := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
-		for _, err := range []error{h.env.Client.Patch(ctx, o, free), h.env.Client.Delete(ctx, o)} {
+		removeFinalizers := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
+		for _, err := range []error{h.env.Client.Patch(ctx, o, removeFinalizers), h.env.Client.Delete(ctx, o)} {
 			if client.IgnoreNotFound(err) != nil {
 				t.Error(err)
 			}
@@ -113,6 +114,7 @@ func (h storeHarness) create(t *testing.T, o client.Object) {
 	})
 }
 
+// emptyNetwork returns an empty network object.
 func emptyNetwork(t *testing.T, ref network.Ref) client.Object {
 	t.Helper()
 	meta := metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name}
@@ -124,6 +126,6 @@ func emptyNetwork(t *testing.T, ref network.Ref) client.Object {
 	case v1.KindTenantNetwork:
 		return &v1.TenantNetwork{ObjectMeta: meta}
 	}
-	t.Fatalf("%s is no network", ref)
+	t.Fatalf("%s: kind must be a network", ref)
 	return nil
 }

@@ -17,46 +17,46 @@ import (
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/network"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/allocator"
 )
 
-// daemon is one life of a node's daemon. It does with addresses what daemon/internal/attach and
-// daemon/internal/cluster do, and in their order.
+// daemon is one incarnation of a node's daemon. It calls the allocator in the order of the packages
+// daemon/internal/attach and daemon/internal/danmep.
 type daemon struct {
-	*claims.Allocator
+	*allocator.Allocator
 	machine     *machine
 	incarnation int64
 	api         client.Client
-	ns          string // of its Pods
+	ns          string // the namespace of its Pods
 	registry    *addressRegistry
 }
 
-// attach claims an address for an attachment: address, journal, interface.
+// attach claims an address, journals it and creates the interface.
 func (d *daemon) attach(ctx context.Context, net *network.Network, owner string) error {
-	a, _, err := d.Claim(ctx, net, claims.Want{Dynamic: true}, claims.Want{})
+	a, _, err := d.Claim(ctx, net, allocator.AddressRequest{Dynamic: true}, allocator.AddressRequest{})
 	if err != nil {
 		return fmt.Errorf("claim on %s: %w", d.machine.name, err)
 	}
-	key := claims.KeyOf(net)
+	key := network.KeyOf(net)
 	if err := d.machine.update(d.incarnation, func() {
-		d.machine.records[owner] = record{net: net, Use: claims.Use{Key: key, Owner: owner, V4: a, Phase: claims.Claimed}}
+		d.machine.records[owner] = record{net: net, Use: allocator.Use{Key: key, Owner: owner, V4: a, Phase: allocator.Claimed}}
 	}); err != nil {
 		return err
 	}
-	var twice error
+	var duplicate error
 	if err := d.machine.update(d.incarnation, func() {
-		twice = d.registry.acquire(key, a, owner)
+		duplicate = d.registry.acquire(key, a, owner)
 		d.machine.interfaces[a] = true
 	}); err != nil {
 		return err
 	}
-	return twice
+	return duplicate
 }
 
-// publish makes the DanmEp of an attachment, in the background and after a restart, too.
+// publish creates the DanmEp of an attachment, also after a restart.
 func (d *daemon) publish(ctx context.Context, owner string) error {
 	rec, ok := d.machine.record(owner)
-	if !ok || rec.Phase != claims.Claimed {
+	if !ok || rec.Phase != allocator.Claimed {
 		return nil
 	}
 	ep := d.endpoint(rec)
@@ -67,14 +67,15 @@ func (d *daemon) publish(ctx context.Context, owner string) error {
 	if err != nil {
 		return fmt.Errorf("publish %s: %w", owner, err)
 	}
-	rec.Phase, rec.uid = claims.Published, string(ep.UID)
+	rec.Phase, rec.uid = allocator.Published, string(ep.UID)
 	if err := d.machine.update(d.incarnation, func() { d.machine.records[owner] = rec }); err != nil {
 		return err
 	}
-	d.Published(rec.Key, owner, rec.V4, netip.Addr{})
+	d.MarkPublished(rec.Key, owner, rec.V4, netip.Addr{})
 	return nil
 }
 
+// endpoint returns the DanmEp of an attachment.
 func (d *daemon) endpoint(rec record) *v1.DanmEp {
 	return &v1.DanmEp{
 		ObjectMeta: metav1.ObjectMeta{Name: rec.Owner, Namespace: d.ns, Finalizers: []string{v1.NodeFinalizer}},
@@ -86,7 +87,7 @@ func (d *daemon) endpoint(rec record) *v1.DanmEp {
 	}
 }
 
-// detach detaches: interface, journal, then address and DanmEp as far as they are there.
+// detach removes the interface, journals that, and releases the address and the DanmEp.
 func (d *daemon) detach(ctx context.Context, owner string) error {
 	rec, ok := d.machine.record(owner)
 	if !ok {
@@ -96,7 +97,7 @@ func (d *daemon) detach(ctx context.Context, owner string) error {
 		if d.machine.interfaces[rec.V4] && d.registry.release(rec.Key, rec.V4, owner) {
 			delete(d.machine.interfaces, rec.V4)
 		}
-		rec.Phase = claims.Releasing
+		rec.Phase = allocator.Releasing
 		d.machine.records[owner] = rec
 	}); err != nil {
 		return err
@@ -111,42 +112,42 @@ func (d *daemon) detach(ctx context.Context, owner string) error {
 	return nil
 }
 
-// release gives an address back in the order of the design.
+// release returns the address to the entry, deletes the DanmEp and frees the address.
 func (d *daemon) release(ctx context.Context, rec record) error {
 	ep := &v1.DanmEp{}
 	err := d.api.Get(ctx, client.ObjectKey{Namespace: d.ns, Name: rec.Owner}, ep)
 	switch {
 	case err == nil:
-		if err := d.Return(ctx, rec.Key, rec.Owner, rec.V4, netip.Addr{}); err != nil {
+		if err := d.ReturnToEntry(ctx, rec.Key, rec.Owner, rec.V4, netip.Addr{}); err != nil {
 			return err
 		}
 		if err := removeEndpoint(ctx, d.api, ep); err != nil {
 			return err
 		}
 	case !apierrors.IsNotFound(err):
-		return fmt.Errorf("find DanmEp %s: %w", rec.Owner, err)
+		return fmt.Errorf("get DanmEp %s: %w", rec.Owner, err)
 	}
 	return d.Free(ctx, rec.Key, rec.Owner, rec.V4, netip.Addr{})
 }
 
-// removeEndpoint takes the finalizer off a DanmEp and deletes it, that one only.
+// removeEndpoint removes the finalizers of a DanmEp and deletes it.
 func removeEndpoint(ctx context.Context, api client.Client, ep *v1.DanmEp) error {
-	free := fmt.Sprintf(`{"metadata":{"uid":%q,"finalizers":null}}`, ep.UID)
-	err := api.Patch(ctx, ep, client.RawPatch(types.MergePatchType, []byte(free)))
+	patch := fmt.Sprintf(`{"metadata":{"uid":%q,"finalizers":null}}`, ep.UID)
+	err := api.Patch(ctx, ep, client.RawPatch(types.MergePatchType, []byte(patch)))
 	if err == nil {
 		err = api.Delete(ctx, ep, client.Preconditions{UID: &ep.UID})
 	}
 	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // gone, or another one of that name
+		return nil // it is gone, or another DanmEp has its name
 	}
 	return fmt.Errorf("remove DanmEp %s: %w", ep.Name, err)
 }
 
-// recreateLost makes the DanmEps again that are gone though this node has not removed them.
+// recreateLost creates the missing DanmEps again.
 func (d *daemon) recreateLost(ctx context.Context) error {
 	var errs []error
 	for _, rec := range d.machine.allRecords() {
-		if rec.Phase != claims.Published {
+		if rec.Phase != allocator.Published {
 			continue
 		}
 		err := d.api.Get(ctx, client.ObjectKey{Namespace: d.ns, Name: rec.Owner}, &v1.DanmEp{})
@@ -154,18 +155,18 @@ func (d *daemon) recreateLost(ctx context.Context) error {
 			errs = append(errs, err)
 			continue
 		}
-		rec.Phase, rec.uid = claims.Claimed, ""
+		rec.Phase, rec.uid = allocator.Claimed, ""
 		if err := d.machine.update(d.incarnation, func() { d.machine.records[rec.Owner] = rec }); err != nil {
 			return err
 		}
-		d.Missing(rec.Key, rec.Owner, rec.V4, netip.Addr{})
+		d.DanmEpMissing(rec.Key, rec.Owner, rec.V4, netip.Addr{})
 		errs = append(errs, d.publish(ctx, rec.Owner))
 	}
 	return errors.Join(errs...)
 }
 
-// removeUnknown removes DanmEps of this node that its journal does not know: the API server made
-// them after their creation was given up.
+// removeUnknown deletes the DanmEps of this node that are not in its journal. The API server created them
+// after the request had timed out.
 func (d *daemon) removeUnknown(ctx context.Context) error {
 	list := &v1.DanmEpList{}
 	if err := d.api.List(ctx, list, client.InNamespace(d.ns), client.MatchingFields{"spec.Host": d.machine.name}); err != nil {
@@ -178,7 +179,7 @@ func (d *daemon) removeUnknown(ctx context.Context) error {
 			continue
 		}
 		a := netip.MustParsePrefix(ep.Spec.Interface.Address).Addr()
-		key := claims.Key{Ref: network.Ref{Kind: ep.Spec.APIType, Name: ep.Spec.NetworkName}, UID: ep.Spec.NetworkUID}
+		key := network.Key{Ref: network.Ref{Kind: ep.Spec.APIType, Name: ep.Spec.NetworkName}, UID: ep.Spec.NetworkUID}
 		errs = append(errs, removeEndpoint(ctx, d.api, ep), d.Free(ctx, key, ep.Name, a, netip.Addr{}))
 		d.Forget(key, ep.Name, a, netip.Addr{})
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package claimtest tests the claiming of addresses, with the product's own store, against
-// a real API server: many nodes at once, lost requests and replies, an API server that
-// dies meanwhile, nodes that come back. It has no code of its own.
+// Package claimtest has tests that claim addresses from a real API server through the product's own
+// store: from many nodes at once, with lost requests and responses, with an API server that is killed,
+// and with restarted daemons and deleted nodes. It has only tests.
 package claimtest

@@ -18,41 +18,40 @@ import (
 
 	"github.com/patchbay-cni/patchbay/internal/kube"
 	"github.com/patchbay-cni/patchbay/internal/network"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/allocator"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// host is a machine with the daemon of the moment.
+// host is a machine with its current daemon.
 type host struct {
 	*machine
 	fleet *fleet
-	store claims.Store
+	store allocator.Store
 	api   client.Client
 
 	restartMu sync.Mutex // one restart at a time
 	daemon    atomic.Pointer[daemon]
 }
 
-// fleet is all nodes of a cluster.
+// fleet has all nodes of a cluster.
 type fleet struct {
 	env      *apitest.Env
 	ns       string
-	keys     []claims.Key
+	keys     []network.Key
 	registry *addressRegistry
-	change   func(*claims.Config)
+	change   func(*allocator.Config)
 	hosts    []*host
 }
 
-// newFleet starts n nodes that share the networks. Each of their requests takes the way
-// that config has.
-func newFleet(t *testing.T, env *apitest.Env, n int, config *rest.Config, change func(*claims.Config), nets ...*network.Network) *fleet {
+// newFleet starts n nodes that share the networks. They connect with config.
+func newFleet(t *testing.T, env *apitest.Env, n int, config *rest.Config, change func(*allocator.Config), nets ...*network.Network) *fleet {
 	t.Helper()
-	f := &fleet{env: env, ns: env.Namespace(t), registry: newRegistry(), change: func(cfg *claims.Config) {
-		cfg.Nodes = func() int { return n }
+	f := &fleet{env: env, ns: env.Namespace(t), registry: newRegistry(), change: func(cfg *allocator.Config) {
+		cfg.NodeCount = func() int { return n }
 		change(cfg)
 	}}
 	for _, net := range nets {
-		f.keys = append(f.keys, claims.KeyOf(net))
+		f.keys = append(f.keys, network.KeyOf(net))
 	}
 	for i := range n {
 		h := &host{machine: newMachine(fmt.Sprintf("node-%d", i)), fleet: f}
@@ -66,7 +65,7 @@ func newFleet(t *testing.T, env *apitest.Env, n int, config *rest.Config, change
 	return f
 }
 
-// names are those of all nodes.
+// names returns the names of all nodes.
 func (f *fleet) names() []string {
 	var names []string
 	for _, h := range f.hosts {
@@ -75,7 +74,7 @@ func (f *fleet) names() []string {
 	return names
 }
 
-// index is the place of a node in the fleet.
+// index returns the index of a node.
 func (f *fleet) index(h *host) int {
 	for i := range f.hosts {
 		if f.hosts[i] == h {
@@ -85,64 +84,64 @@ func (f *fleet) index(h *host) int {
 	return -1
 }
 
-// stats adds up what the daemons of the moment count.
-func (f *fleet) stats() claims.Stats {
-	var sum claims.Stats
+// stats returns the sums of the current daemons' statistics.
+func (f *fleet) stats() allocator.Stats {
+	var sum allocator.Stats
 	for _, h := range f.hosts {
 		one := h.daemon.Load().Stats()
-		sum.FromHold += one.FromHold
+		sum.FromWarmPool += one.FromWarmPool
 		sum.Committed += one.Committed
 		sum.Exhausted += one.Exhausted
 	}
 	return sum
 }
 
-// start begins a life: it takes over the journal, and compares it with the cluster in
-// the background.
+// start starts a daemon, which resumes from the journal.
 func (h *host) start() *daemon {
-	life := h.nextIncarnation()
+	incarnation := h.nextIncarnation()
 	d := &daemon{
-		Allocator: claims.New(h.store, h.config(life, h.fleet.change)),
-		machine:   h.machine, incarnation: life, api: h.api, ns: h.fleet.ns, registry: h.fleet.registry,
+		Allocator: allocator.New(h.store, h.config(incarnation, h.fleet.change)),
+		machine:   h.machine, incarnation: incarnation, api: h.api, ns: h.fleet.ns, registry: h.fleet.registry,
 	}
 	d.Resume(h.previousState())
 	h.daemon.Store(d)
 	return d
 }
 
-// kill ends the daemon at whatever it does, and starts another.
+// kill kills the daemon and starts another one.
 func (h *host) kill(ctx context.Context) error {
 	h.restartMu.Lock()
 	defer h.restartMu.Unlock()
-	former := h.daemon.Load()
+	previous := h.daemon.Load()
 	h.nextIncarnation()
-	former.Close()
+	previous.Close()
 	return h.reconcile(ctx, h.start())
 }
 
-// restart ends the daemon in an orderly way, and starts another.
+// restart stops the daemon and starts another one.
 func (h *host) restart(ctx context.Context) error {
 	h.restartMu.Lock()
 	defer h.restartMu.Unlock()
-	former := h.daemon.Load()
-	bound, cancel := context.WithTimeout(ctx, time.Second)
+	previous := h.daemon.Load()
+	releaseCtx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	_ = former.GiveBack(bound) // what it did not reach stays in the entry
+	_ = previous.ReleaseWarmPool(releaseCtx) // the rest stays in the entry
 	h.nextIncarnation()
-	former.Close()
+	previous.Close()
 	return h.reconcile(ctx, h.start())
 }
 
+// reconcile settles the entries of the node.
 func (h *host) reconcile(ctx context.Context, d *daemon) error {
-	return retryUntilDone(ctx, func() error { return d.Settle(ctx, h.fleet.keys...) })
+	return retryUntilDone(ctx, func() error { return d.ReconcileEntries(ctx, h.fleet.keys...) })
 }
 
-// retry does something with the daemon of the moment, until it succeeds.
-func (h *host) retry(ctx context.Context, what func(*daemon) error) error {
-	return retryUntilDone(ctx, func() error { return what(h.daemon.Load()) })
+// retry calls do with the current daemon until it succeeds.
+func (h *host) retry(ctx context.Context, do func(*daemon) error) error {
+	return retryUntilDone(ctx, func() error { return do(h.daemon.Load()) })
 }
 
-// powerDown ends the daemon, and its node is off.
+// powerDown kills the daemon and starts no other one.
 func (h *host) powerDown() {
 	h.restartMu.Lock()
 	defer h.restartMu.Unlock()
@@ -150,9 +149,8 @@ func (h *host) powerDown() {
 	h.daemon.Load().Close()
 }
 
-// runPod attaches and detaches one Pod, as kubelet does: an ADD that fails is followed by
-// a DEL of its sandbox, and by another sandbox.
-func (h *host) runPod(ctx context.Context, net *network.Network, stay time.Duration, published bool) error {
+// runPod attaches and detaches one Pod, as kubelet does. A DEL and a new sandbox follow a failed ADD.
+func (h *host) runPod(ctx context.Context, net *network.Network, lifetime time.Duration, published bool) error {
 	owner, err := h.attach(ctx, net)
 	if err != nil {
 		return err
@@ -161,12 +159,13 @@ func (h *host) runPod(ctx context.Context, net *network.Network, stay time.Durat
 		err = h.retry(ctx, func(d *daemon) error { return d.publish(ctx, owner) })
 	}
 	select {
-	case <-time.After(stay):
+	case <-time.After(lifetime):
 	case <-ctx.Done():
 	}
 	return errors.Join(err, h.retry(ctx, func(d *daemon) error { return d.detach(ctx, owner) }))
 }
 
+// attach repeats the attachment with new sandboxes until it succeeds.
 func (h *host) attach(ctx context.Context, net *network.Network) (owner string, err error) {
 	err = retryUntilDone(ctx, func() error {
 		owner = apitest.Name("ep")

@@ -9,17 +9,19 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/internal/network"
+	"github.com/patchbay-cni/patchbay/ipam/allocator"
+	"github.com/patchbay-cni/patchbay/ipam/status"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// A daemon that comes back frees what its journal does not know, keeps the rest, and no
-// delayed write of its former life counts.
+// A restarted daemon frees the addresses that are not in its journal and keeps the others. A delayed write
+// of the earlier daemon fails.
 func TestDaemonRestart(t *testing.T) {
 	t.Parallel()
 	env := apitest.Start(t)
 	ns, net := env.Namespace(t), create(t, env, "10.0.0.0/24")
-	key := claims.KeyOf(net)
+	key := network.KeyOf(net)
 	first := start(t, env, ns, "node-0", 1, env.Config)
 	var addresses []netip.Addr
 	for range 3 {
@@ -32,22 +34,22 @@ func TestDaemonRestart(t *testing.T) {
 	if _, err := first.publish(t.Context(), net, addresses[0], apitest.Name("ep")); err != nil {
 		t.Fatal(err)
 	}
-	stale, err := newStore(t, env.Config, "node-0").Get(t.Context(), net.Ref) // what a delayed write was planned on
+	stale, err := newStore(t, env.Config, "node-0").Get(t.Context(), net.Ref) // the base of a delayed write
 	if err != nil {
 		t.Fatal(err)
 	}
 	first.Close()
 
 	second := start(t, env, ns, "node-0", 2, env.Config)
-	second.Resume([]claims.Use{
-		{Key: key, V4: addresses[0], Phase: claims.Published},
-		{Key: key, V4: addresses[1], Phase: claims.Claimed},
+	second.Resume([]allocator.Use{
+		{Key: key, V4: addresses[0], Phase: allocator.Published},
+		{Key: key, V4: addresses[1], Phase: allocator.Claimed},
 	}, nil)
-	if err := second.Settle(t.Context(), key); err != nil {
+	if err := second.ReconcileEntries(t.Context(), key); err != nil {
 		t.Fatalf("Settle: %v", err)
 	}
-	eventually(t, "two of three are left", func() error { return checkUsed(t, env, net, 2) })
-	if _, err := newStore(t, env.Config, "node-0").Update(t.Context(), stale); !errors.Is(err, claims.ErrConflict) {
-		t.Errorf("a write of the former life: got %v, want ErrConflict", err)
+	eventually(t, "two of three addresses are in use", func() error { return checkUsed(t, env, net, 2) })
+	if _, err := newStore(t, env.Config, "node-0").Update(t.Context(), stale); !errors.Is(err, status.ErrConflict) {
+		t.Errorf("write of the earlier daemon: got %v, want ErrConflict", err)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
-// runInformer tells all daemons of changes of the networks, as their informers do, and looks
-// anew whenever the API server was away.
+// runInformer passes changes of the networks to all daemons, as their informers do. It lists the networks
+// again after the watch has ended.
 func (f *fleet) runInformer(ctx context.Context) {
 	for ctx.Err() == nil {
 		f.relist(ctx)
@@ -28,16 +28,18 @@ func (f *fleet) runInformer(ctx context.Context) {
 	}
 }
 
+// relist passes all networks to the daemons.
 func (f *fleet) relist(ctx context.Context) {
 	list := &v1.ClusterNetworkList{}
 	if err := f.env.Client.List(ctx, list); err != nil {
-		return // the watch fails, too, and it is tried again
+		return // the watch fails as well, and runInformer tries again
 	}
 	for i := range list.Items {
 		f.notifyDaemons(&list.Items[i])
 	}
 }
 
+// consumeEvents passes the networks of a watch to the daemons.
 func (f *fleet) consumeEvents(w watch.Interface) {
 	defer w.Stop()
 	for event := range w.ResultChan() {
@@ -47,6 +49,7 @@ func (f *fleet) consumeEvents(w watch.Interface) {
 	}
 }
 
+// notifyDaemons passes a network to the daemons.
 func (f *fleet) notifyDaemons(o *v1.ClusterNetwork) {
 	for _, key := range f.keys {
 		if key.UID != string(o.UID) {
@@ -54,9 +57,9 @@ func (f *fleet) notifyDaemons(o *v1.ClusterNetwork) {
 		}
 		for _, h := range f.hosts {
 			d := h.daemon.Load()
-			d.Look(key, o.ResourceVersion)
+			d.ObserveVersion(key, o.ResourceVersion)
 			if o.Status.IPAM != nil && o.Status.IPAM.Recovering != nil {
-				d.Reassert(key)
+				d.ReportToRecovery(key)
 			}
 		}
 	}

@@ -13,49 +13,50 @@ import (
 	"sync"
 
 	"github.com/patchbay-cni/patchbay/internal/network"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/allocator"
 )
 
-// errKilled ends what a daemon was doing when it was killed.
+// errKilled is the error of a killed daemon's calls.
 var errKilled = errors.New("the daemon was killed")
 
 // record is an attachment in the journal.
 type record struct {
-	claims.Use
+	allocator.Use
 	net *network.Network
-	uid string // of the DanmEp, once it was made
+	uid string // the UID of the DanmEp, empty before its creation
 }
 
-// machine is what outlives a node's daemon: journal and interfaces.
+// machine has what remains after the daemon's end: journal and interfaces.
 type machine struct {
 	name, uid string
 
 	mu          sync.Mutex
-	incarnation int64 // how often the daemon was started; all of another life are killed
+	incarnation int64 // the number of daemon starts; earlier daemons are killed
 	records     map[string]record
-	seqs        map[claims.Key]int64
+	seqs        map[network.Key]int64
 	interfaces  map[netip.Addr]bool
 }
 
+// newMachine returns a machine with an empty journal.
 func newMachine(name string) *machine {
 	return &machine{
 		name: name, uid: "uid-of-" + name,
-		records: map[string]record{}, seqs: map[claims.Key]int64{}, interfaces: map[netip.Addr]bool{},
+		records: map[string]record{}, seqs: map[network.Key]int64{}, interfaces: map[netip.Addr]bool{},
 	}
 }
 
-// update changes journal or interfaces, unless the daemon of that life was killed.
-func (m *machine) update(life int64, change func()) error {
+// update changes journal or interfaces, unless the daemon of that incarnation was killed.
+func (m *machine) update(incarnation int64, change func()) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.incarnation != life {
+	if m.incarnation != incarnation {
 		return errKilled
 	}
 	change()
 	return nil
 }
 
-// nextIncarnation begins another life, which ends the former one.
+// nextIncarnation starts another incarnation, which kills the earlier one.
 func (m *machine) nextIncarnation() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -78,28 +79,28 @@ func (m *machine) allRecords() []record {
 	return slices.Collect(maps.Values(m.records))
 }
 
-// previousState is what the journal tells the allocator of the lives before.
-func (m *machine) previousState() ([]claims.Use, map[claims.Key]int64) {
+// previousState returns the uses and sequence numbers of the journal.
+func (m *machine) previousState() ([]allocator.Use, map[network.Key]int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var uses []claims.Use
+	var uses []allocator.Use
 	for _, rec := range m.records {
 		uses = append(uses, rec.Use)
 	}
 	return uses, maps.Clone(m.seqs)
 }
 
-// config is the node daemon's, with times that suit a test.
-func (m *machine) config(life int64, change func(*claims.Config)) claims.Config {
-	cfg := claims.Config{
-		Node: m.name, NodeUID: m.uid, Life: life,
-		Live: func(context.Context) (map[netip.Addr]bool, error) {
+// config returns the configuration of an allocator, changed by change.
+func (m *machine) config(incarnation int64, change func(*allocator.Config)) allocator.Config {
+	cfg := allocator.Config{
+		Node: m.name, NodeUID: m.uid, Incarnation: incarnation,
+		LiveAddresses: func(context.Context) (map[netip.Addr]bool, error) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			return maps.Clone(m.interfaces), nil
 		},
-		Remember: func(key claims.Key, seq int64) error {
-			return m.update(life, func() { m.seqs[key] = seq })
+		JournalSeq: func(key network.Key, seq int64) error {
+			return m.update(incarnation, func() { m.seqs[key] = seq })
 		},
 	}
 	if change != nil {

@@ -8,30 +8,31 @@ import (
 	"testing"
 	"time"
 
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/internal/network"
+	"github.com/patchbay-cni/patchbay/ipam/allocator"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// A node's power goes, its Node is deleted, others get all of its addresses; then it is
-// back, with another Node UID, and releases what it had: nothing of others' goes.
+// A node loses its power, its Node is deleted, and other nodes get all its addresses. It then returns with
+// another Node UID and releases its old addresses, which must not free those of other nodes.
 func TestDeletedNodeReturns(t *testing.T) {
 	t.Parallel()
 	env := apitest.Start(t)
-	l := newTrio(t, env, "10.0.0.0/25", func(cfg *claims.Config) {
-		cfg.Cool, cfg.Patience = 50*time.Millisecond, time.Minute
+	l := newTrio(t, env, "10.0.0.0/25", func(cfg *allocator.Config) {
+		cfg.Cooldown, cfg.ReclaimTimeout = 50*time.Millisecond, time.Minute
 	})
 	l.attach(t, 5, 0, 1, 2)
-	off, key := l.hosts[2], claims.KeyOf(l.net)
-	claimed, err := off.attach(t.Context(), l.net) // and no DanmEp
+	off, key := l.hosts[2], network.KeyOf(l.net)
+	claimed, err := off.attach(t.Context(), l.net) // without a DanmEp
 	if err != nil {
 		t.Fatal(err)
 	}
 	off.powerDown()
-	if _, err := l.collector.Evict(t.Context(), key, map[string]string{off.name: "another node's"}); err != nil {
+	if _, err := l.collector.FreeGoneNodes(t.Context(), key, map[string]string{off.name: "other-uid"}); err != nil {
 		t.Fatal(err)
 	}
 	if o, err := readNetwork(t, env, l.net); err != nil || o.IPAM.Held[off.name].UID == "" {
-		t.Fatalf("evicted by another UID: %+v, %v", o, err)
+		t.Fatalf("eviction with another UID: got %+v and error %v, want the entry unchanged", o, err)
 	}
 	off.dropInterfaces()
 	l.reclaimNode(t, off)
@@ -61,14 +62,14 @@ func TestDeletedNodeReturns(t *testing.T) {
 	l.detachAll(t)
 }
 
-// dropInterfaces takes the machine's interfaces away; its journal stays, of a former Node.
+// dropInterfaces removes the machine's interfaces and keeps its journal, like a reboot.
 func (h *host) dropInterfaces() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	clear(h.seqs) // they are of that Node UID only
+	clear(h.seqs) // they belong to the old Node UID
 	for owner, rec := range h.records {
 		h.fleet.registry.release(rec.Key, rec.V4, owner)
-		rec.Phase = claims.Releasing
+		rec.Phase = allocator.Releasing
 		h.records[owner] = rec
 	}
 	clear(h.interfaces)

@@ -20,34 +20,36 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
-	"github.com/patchbay-cni/patchbay/daemon/internal/cluster"
+	"github.com/patchbay-cni/patchbay/daemon/internal/kubeclient"
 	"github.com/patchbay-cni/patchbay/internal/kube"
 	"github.com/patchbay-cni/patchbay/internal/network"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/allocator"
+	"github.com/patchbay-cni/patchbay/ipam/status"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
 func TestMain(m *testing.M) { apitest.Main(m) }
 
-// node is one node's daemon, as far as addresses go.
+// node is a node with an allocator.
 type node struct {
-	*claims.Allocator
+	*allocator.Allocator
 	name string
 	env  *apitest.Env
-	ns   string // of its DanmEps
+	ns   string // the namespace of its DanmEps
 }
 
-// start starts a life of a node's allocator. It ends with the test.
-func start(t *testing.T, env *apitest.Env, ns, name string, life int64, config *rest.Config) *node {
+// start starts an incarnation of a node's allocator until the end of the test.
+func start(t *testing.T, env *apitest.Env, ns, name string, incarnation int64, config *rest.Config) *node {
 	t.Helper()
-	n := &node{newAllocator(t, config, name, life), name, env, ns}
+	n := &node{newAllocator(t, config, name, incarnation), name, env, ns}
 	t.Cleanup(n.Close)
 	return n
 }
 
-func newAllocator(t *testing.T, config *rest.Config, name string, life int64) *claims.Allocator {
+// newAllocator returns an allocator without a warm pool.
+func newAllocator(t *testing.T, config *rest.Config, name string, incarnation int64) *allocator.Allocator {
 	t.Helper()
-	return claims.New(newStore(t, config, name), claims.Config{Node: name, NodeUID: "uid-of-" + name, Life: life, Hold: -1, Cool: -1})
+	return allocator.New(newStore(t, config, name), allocator.Config{Node: name, NodeUID: "uid-of-" + name, Incarnation: incarnation, WarmPoolSize: -1, Cooldown: -1})
 }
 
 // newStore returns the product's store over a connection of its own.
@@ -56,43 +58,41 @@ func newStore(t *testing.T, config *rest.Config, name string) *kube.Store {
 	return kube.NewStore(connect(t, config, name))
 }
 
-// connect returns a connection of its own, with the rights that deployments/ gives a
-// node daemon.
+// connect returns a new connection with the rights that deployments/ gives a node daemon.
 func connect(t *testing.T, config *rest.Config, name string) client.Client {
 	t.Helper()
 	config = rest.CopyConfig(config)
 	config.Impersonate = apitest.NodeDaemon(name)
-	config.Dial = (&net.Dialer{}).DialContext // keeps it out of client-go's cache of connections
-	c, err := cluster.Connect(config, name)
+	config.Dial = (&net.Dialer{}).DialContext // a new function, so that client-go shares no connection
+	c, err := kubeclient.Connect(config, name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c.Direct
 }
 
-// claim takes one dynamic IPv4 address.
+// claim claims one dynamic IPv4 address.
 func (n *node) claim(ctx context.Context, net *network.Network) (netip.Addr, error) {
-	a, _, err := n.Claim(ctx, net, claims.Want{Dynamic: true}, claims.Want{})
+	a, _, err := n.Claim(ctx, net, allocator.AddressRequest{Dynamic: true}, allocator.AddressRequest{})
 	if err != nil {
 		return a, fmt.Errorf("claim on %s: %w", n.name, err)
 	}
 	return a, nil
 }
 
-// claimWithRetry is claim by somebody who comes back as long as that may help.
+// claimWithRetry repeats claim while the error is ErrTryAgain.
 func (n *node) claimWithRetry(ctx context.Context, net *network.Network) (a netip.Addr, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	for {
 		a, err = n.claim(ctx, net)
-		if !errors.Is(err, claims.ErrTryAgain) || ctx.Err() != nil {
+		if !errors.Is(err, status.ErrTryAgain) || ctx.Err() != nil {
 			return a, err
 		}
 	}
 }
 
-// publish makes the DanmEp of a claim. It may be repeated under its name: an answer may
-// have been lost.
+// publish creates the DanmEp of a claim. It may be repeated with the same name after a lost response.
 func (n *node) publish(ctx context.Context, net *network.Network, a netip.Addr, name string) (*v1.DanmEp, error) {
 	ep := &v1.DanmEp{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: n.ns},
@@ -105,14 +105,14 @@ func (n *node) publish(ctx context.Context, net *network.Network, a netip.Addr, 
 	if err := n.env.Client.Create(ctx, ep); err != nil && !apierrors.IsAlreadyExists(err) {
 		return nil, fmt.Errorf("publish on %s: %w", n.name, err)
 	}
-	n.Published(claims.KeyOf(net), ep.Name, a, netip.Addr{})
+	n.MarkPublished(network.KeyOf(net), ep.Name, a, netip.Addr{})
 	return ep, nil
 }
 
-// release gives a published address back, in the order of the design.
+// release returns the address to the entry, deletes the DanmEp and frees the address.
 func (n *node) release(ctx context.Context, net *network.Network, a netip.Addr, ep *v1.DanmEp) error {
-	key := claims.KeyOf(net)
-	if err := n.Return(ctx, key, ep.Name, a, netip.Addr{}); err != nil {
+	key := network.KeyOf(net)
+	if err := n.ReturnToEntry(ctx, key, ep.Name, a, netip.Addr{}); err != nil {
 		return fmt.Errorf("return on %s: %w", n.name, err)
 	}
 	if err := client.IgnoreNotFound(n.env.Client.Delete(ctx, ep)); err != nil {
@@ -124,36 +124,38 @@ func (n *node) release(ctx context.Context, net *network.Network, a netip.Addr, 
 	return nil
 }
 
-// addressRegistry finds out when an address is in use twice.
+// addressRegistry detects an address that is in use twice.
 type addressRegistry struct {
 	mu    sync.Mutex
 	users map[networkAddress]string
 }
 
-// networkAddress is an address in a network.
+// networkAddress is an address of a network.
 type networkAddress struct {
-	claims.Key
+	network.Key
 	netip.Addr
 }
 
+// newRegistry returns an empty registry.
 func newRegistry() *addressRegistry { return &addressRegistry{users: map[networkAddress]string{}} }
 
-func (r *addressRegistry) acquire(key claims.Key, a netip.Addr, user string) error {
+// acquire sets the user of an address. It returns errDuplicateAddress if the address has another user.
+func (r *addressRegistry) acquire(key network.Key, a netip.Addr, user string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if other := r.users[networkAddress{key, a}]; other != "" {
-		return fmt.Errorf("%w: %s got %s of %v, which %s has", errDuplicateAddress, user, a, key.Ref, other)
+		return fmt.Errorf("%w: %s got %s of %v, which %s uses", errDuplicateAddress, user, a, key.Ref, other)
 	}
 	r.users[networkAddress{key, a}] = user
 	return nil
 }
 
-// errDuplicateAddress is never retried.
+// errDuplicateAddress is a violation that no retry may hide.
 var errDuplicateAddress = errors.New("an address is in use twice")
 
-// release is called before the address is freed, so that its next user is no surprise. It
-// reports whether it was the user's.
-func (r *addressRegistry) release(key claims.Key, a netip.Addr, user string) bool {
+// release removes the user of an address. It must be called before the address is freed. It returns false
+// if the address has another user.
+func (r *addressRegistry) release(key network.Key, a netip.Addr, user string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.users[networkAddress{key, a}] != user {
@@ -163,7 +165,7 @@ func (r *addressRegistry) release(key claims.Key, a netip.Addr, user string) boo
 	return true
 }
 
-// create stores a network with this subnet.
+// create creates a network with this subnet.
 func create(t *testing.T, env *apitest.Env, cidr string) *network.Network {
 	t.Helper()
 	o := &v1.ClusterNetwork{

@@ -13,15 +13,15 @@ import (
 
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/allocator"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// A pool of exactly as many addresses as Pods serves them all, and no more.
+// A pool with exactly as many addresses as Pods serves all of them, and no further one.
 func TestExactPool(t *testing.T) {
 	t.Parallel()
 	env := apitest.Start(t)
-	const size = 30 // of a /27
+	const size = 30 // addresses of a /27
 	net, r := create(t, env, "10.0.0.0/27"), newRegistry()
 	ns := env.Namespace(t)
 	var nodes []*node
@@ -34,7 +34,7 @@ func TestExactPool(t *testing.T) {
 		all.Go(func() {
 			a, err := nodes[i%len(nodes)].claimWithRetry(t.Context(), net)
 			if err == nil {
-				err = r.acquire(claims.KeyOf(net), a, "pod")
+				err = r.acquire(network.KeyOf(net), a, "pod")
 			}
 			errs[i] = err
 		})
@@ -46,14 +46,14 @@ func TestExactPool(t *testing.T) {
 	if err := checkUsed(t, env, net, size); err != nil {
 		t.Error(err)
 	}
-	if a, err := nodes[0].claim(t.Context(), net); !errors.Is(err, claims.ErrExhausted) {
-		t.Errorf("claim on a full network: got %v, %v; want ErrExhausted", a, err)
+	if a, err := nodes[0].claim(t.Context(), net); !errors.Is(err, allocator.ErrExhausted) {
+		t.Errorf("claim on a full network: got %v and error %v, want ErrExhausted", a, err)
 	}
 
-	// Whatever comes free, another node can have.
-	freed := firstHeldAddress(t, env, net, nodes[1].name)
+	// Another node can claim a freed address.
+	freed := firstEntryAddress(t, env, net, nodes[1].name)
 	nodes[1].Discard(net, freed, netip.Addr{})
-	eventually(t, "the freed address serves another node", func() error {
+	eventually(t, "another node claims the freed address", func() error {
 		a, err := nodes[2].claim(t.Context(), net)
 		if err == nil && a != freed {
 			t.Errorf("claim after discard: got %s, want %s", a, freed)
@@ -62,8 +62,8 @@ func TestExactPool(t *testing.T) {
 	})
 }
 
-// firstHeldAddress returns the first address that this node holds.
-func firstHeldAddress(t *testing.T, env *apitest.Env, n *network.Network, name string) netip.Addr {
+// firstEntryAddress returns the first address of the node's entry.
+func firstEntryAddress(t *testing.T, env *apitest.Env, n *network.Network, name string) netip.Addr {
 	t.Helper()
 	o, err := readNetwork(t, env, n)
 	if err != nil {
@@ -76,6 +76,6 @@ func firstHeldAddress(t *testing.T, env *apitest.Env, n *network.Network, name s
 	for a := range ranges.All() {
 		return a
 	}
-	t.Fatalf("%s holds nothing", name)
+	t.Fatalf("%s has no address in its entry", name)
 	return netip.Addr{}
 }

@@ -15,19 +15,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/internal/network"
+	"github.com/patchbay-cni/patchbay/ipam/allocator"
+	"github.com/patchbay-cni/patchbay/ipam/status"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// checkRecovery checks that nobody claims before each node has reported, and that all goes on
-// then. The last node is off at first.
+// checkRecovery checks that no claim succeeds before all nodes have reported, and that the recovery ends
+// then. The last node reports later than the others.
 func (l *trio) checkRecovery(t *testing.T) {
 	t.Helper()
 	down := l.hosts[len(l.hosts)-1]
 	names := l.names()
-	eventually(t, "the two that are there have reported", func() error {
-		if _, err := l.collector.Recover(t.Context(), claims.KeyOf(l.net), names, nil); err != nil {
-			return err // it starts the recovery, too
+	eventually(t, "two nodes have reported", func() error {
+		if _, err := l.collector.Recover(t.Context(), network.KeyOf(l.net), names, nil); err != nil {
+			return err // Recover also starts the recovery
 		}
 		o, err := readNetwork(t, l.env, l.net)
 		if err != nil && o == nil {
@@ -42,13 +44,13 @@ func (l *trio) checkRecovery(t *testing.T) {
 		return nil
 	})
 	for _, h := range l.hosts[:2] {
-		if _, _, err := h.daemon.Load().Claim(t.Context(), l.net, claims.Want{Dynamic: true}, claims.Want{}); !errors.Is(err, claims.ErrTryAgain) {
+		if _, _, err := h.daemon.Load().Claim(t.Context(), l.net, allocator.AddressRequest{Dynamic: true}, allocator.AddressRequest{}); !errors.Is(err, status.ErrTryAgain) {
 			t.Errorf("claim on %s while %s is awaited: got %v, want ErrTryAgain", h.name, down.name, err)
 		}
 	}
-	awaited, err := l.collector.Recover(t.Context(), claims.KeyOf(l.net), names, nil)
+	awaited, err := l.collector.Recover(t.Context(), network.KeyOf(l.net), names, nil)
 	if err != nil || !slices.Equal(awaited, []string{down.name}) {
-		t.Errorf("Recover: got %v, %v; want %s", awaited, err, down.name)
+		t.Errorf("Recover: got %v and error %v, want %s", awaited, err, down.name)
 	}
 	if err := l.hosts[2].reconcile(t.Context(), down.start()); err != nil {
 		t.Fatal(err)
@@ -56,7 +58,7 @@ func (l *trio) checkRecovery(t *testing.T) {
 	l.awaitRecoveryOver(t)
 }
 
-// Etcd is put back to a backup while nodes hold and use addresses that it does not know.
+// Etcd is restored from a backup that lacks addresses in use and warm addresses.
 func TestEtcdRollback(t *testing.T) {
 	env := apitest.New(t)
 	l := newTrioWithPods(t, env)
@@ -76,17 +78,17 @@ func TestEtcdRollback(t *testing.T) {
 	if err := l.hosts[2].retry(t.Context(), func(d *daemon) error { return d.recreateLost(t.Context()) }); err != nil {
 		t.Fatal(err)
 	}
-	l.awaitRecoveryOver(t) // what the last one misses begins another
+	l.awaitRecoveryOver(t) // the missing DanmEps of the last node start another recovery
 	l.attach(t, 5, 0, 1, 2)
 	end()
 	l.detachAll(t)
 }
 
-// awaitRecoveryOver waits until all have reported, and the recovery is over.
+// awaitRecoveryOver waits until all nodes have reported and the recovery has ended.
 func (l *trio) awaitRecoveryOver(t *testing.T) {
 	t.Helper()
-	eventually(t, "all have reported", func() error {
-		awaited, err := l.collector.Recover(t.Context(), claims.KeyOf(l.net), l.names(), nil)
+	eventually(t, "all nodes have reported", func() error {
+		awaited, err := l.collector.Recover(t.Context(), network.KeyOf(l.net), l.names(), nil)
 		if err == nil && len(awaited) > 0 {
 			err = errors.New("awaited: " + awaited[0])
 		}
@@ -94,17 +96,17 @@ func (l *trio) awaitRecoveryOver(t *testing.T) {
 	})
 }
 
-// Only the network's status goes back: to what it was, or to nothing.
+// Only the status of the network is lost or replaced by an older copy.
 func TestStatusRollback(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
 		status func(before *v1.IPAMStatus) *v1.IPAMStatus
-		// churn: Pods come and go meanwhile. Of an older copy with a new
-		// resourceVersion, a node knows only by what its own entry lacks.
+		// churn attaches and detaches Pods meanwhile. A node recognizes an older copy with a new
+		// resourceVersion only by its own entry.
 		churn bool
 	}{
-		"Copy":    {reason: "Somebody wrote an older copy back.", status: func(before *v1.IPAMStatus) *v1.IPAMStatus { return before }},
-		"Dropped": {reason: "A backup tool leaves status out.", status: func(*v1.IPAMStatus) *v1.IPAMStatus { return nil }, churn: true},
+		"Copy":    {reason: "An older copy is written.", status: func(before *v1.IPAMStatus) *v1.IPAMStatus { return before }},
+		"Dropped": {reason: "A backup tool omits the status.", status: func(*v1.IPAMStatus) *v1.IPAMStatus { return nil }, churn: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Log(tc.reason)
@@ -130,7 +132,7 @@ func TestStatusRollback(t *testing.T) {
 	}
 }
 
-// replaceStatus writes status.ipam as the admin.
+// replaceStatus writes status.ipam as an admin.
 func (l *trio) replaceStatus(t *testing.T, ipam *v1.IPAMStatus) {
 	t.Helper()
 	err := conflicts.RetryOnConflict(conflicts.DefaultBackoff, func() error {

@@ -16,39 +16,40 @@ import (
 
 	"github.com/patchbay-cni/patchbay/internal/kube"
 	"github.com/patchbay-cni/patchbay/internal/network"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/allocator"
+	"github.com/patchbay-cni/patchbay/ipam/gc"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 	"github.com/patchbay-cni/patchbay/test/random"
 )
 
-// stallTimeout is how long no Pod may come or go: however busy the machine is, the storm goes on.
+// stallTimeout is the longest time without the end of a Pod.
 const stallTimeout = 3 * time.Minute
 
-// podsPerRestart is how many Pods are gone when the next daemon ends.
+// podsPerRestart is the number of ended Pods between two restarts of daemons.
 const podsPerRestart = 25
 
-// storm is Pods that come and go on all nodes while daemons are restarted and killed.
+// storm runs Pods on all nodes while daemons are restarted and killed.
 type storm struct {
 	*fleet
 	seed       uint64
-	nets       []*network.Network // the first is the usual one
-	pods, each int                // each node has this many Pods in all, and at a time
-	podGone    chan struct{}      // a Pod each; closed when all are
-	podsDone   atomic.Int64       // Pods that are gone
-	watchdog   *time.Timer        // ends the storm when none goes
+	nets       []*network.Network // most Pods use the first one
+	pods, each int                // the Pods per node, in total and at a time
+	podGone    chan struct{}      // one value per ended Pod; closed at the end
+	podsDone   atomic.Int64       // the number of ended Pods
+	watchdog   *time.Timer        // ends the storm after stallTimeout
 	restarts   atomic.Int64
 }
 
-// run returns when all Pods are gone, or none has gone for too long.
+// run returns when all Pods have ended, or after stallTimeout.
 func (s *storm) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	s.podGone = make(chan struct{}, s.pods*len(s.hosts))
 	s.watchdog = time.AfterFunc(stallTimeout, func() {
-		cancel(fmt.Errorf("no Pod has gone for %s, after %d of them", stallTimeout, s.podsDone.Load()))
+		cancel(fmt.Errorf("no Pod has ended for %s, after %d Pods", stallTimeout, s.podsDone.Load()))
 	})
-	var fate sync.WaitGroup
-	fate.Go(func() { s.restartDaemons(ctx) })
+	var restarter sync.WaitGroup
+	restarter.Go(func() { s.restartDaemons(ctx) })
 	errs := make([]error, len(s.hosts))
 	var all sync.WaitGroup
 	for i, h := range s.hosts {
@@ -57,7 +58,7 @@ func (s *storm) run(ctx context.Context) error {
 	all.Wait()
 	s.watchdog.Stop()
 	close(s.podGone)
-	fate.Wait()
+	restarter.Wait()
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
@@ -74,11 +75,11 @@ func (s *storm) runNode(ctx context.Context, h *host, dice *rand.Rand) error {
 		if dice.IntN(4) == 0 {
 			net = s.nets[dice.IntN(len(s.nets))]
 		}
-		stay, published := time.Duration(dice.Int64N(int64(300*time.Millisecond))), dice.IntN(10) > 0
+		lifetime, published := time.Duration(dice.Int64N(int64(300*time.Millisecond))), dice.IntN(10) > 0
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
-			errs[i] = h.runPod(ctx, net, stay, published)
+			errs[i] = h.runPod(ctx, net, lifetime, published)
 			s.podsDone.Add(1)
 			s.watchdog.Reset(stallTimeout)
 			s.podGone <- struct{}{}
@@ -88,36 +89,36 @@ func (s *storm) runNode(ctx context.Context, h *host, dice *rand.Rand) error {
 	return errors.Join(errs...)
 }
 
-// restartDaemons ends daemons of one node after the other, half of them without warning, as Pods
-// go. On a busy machine a daemon may have settled only when its node's Pods are gone.
+// restartDaemons restarts daemons of random nodes as Pods end, and kills half of them. On a busy machine a
+// daemon may only settle after the Pods of its node have ended.
 func (s *storm) restartDaemons(ctx context.Context) {
 	dice := rand.New(rand.NewPCG(s.seed, 1<<32))
-	over := 0
+	ended := 0
 	for range s.podGone {
-		if over++; over%podsPerRestart > 0 {
+		if ended++; ended%podsPerRestart > 0 {
 			continue
 		}
 		h := s.hosts[dice.IntN(len(s.hosts))]
-		end := h.restart
+		restart := h.restart
 		if dice.IntN(2) == 0 {
-			end = h.kill
+			restart = h.kill
 		}
-		if end(ctx) == nil {
+		if restart(ctx) == nil {
 			s.restarts.Add(1)
 		}
 	}
 }
 
-// 2,000 claims and releases on 50 nodes, through a network that drops, delays and
-// duplicates: no address is in use twice, and nothing is left.
+// 2,000 claims and releases on 50 nodes, through a proxy that drops, delays and duplicates requests. No
+// address is in use twice, and none remains in use.
 func TestStorm(t *testing.T) {
 	env := apitest.New(t)
 	seed := random.Seed(t)
 	proxy := env.Proxy(t, apitest.RandomFaults(seed, 2, 500*time.Millisecond))
 	wide, narrow := create(t, env, "10.0.0.0/22"), create(t, env, "10.1.0.0/26")
-	quick := func(cfg *claims.Config) {
-		cfg.Hold, cfg.Cool, cfg.Rest = 8, 50*time.Millisecond, 500*time.Millisecond
-		cfg.Idle, cfg.Report = 500*time.Millisecond, func(err error) { t.Log(err) }
+	quick := func(cfg *allocator.Config) {
+		cfg.WarmPoolSize, cfg.Cooldown, cfg.WarmPoolIdleTimeout = 8, 50*time.Millisecond, 500*time.Millisecond
+		cfg.FlushDelay, cfg.Report = 500*time.Millisecond, func(err error) { t.Log(err) }
 	}
 	s := &storm{
 		fleet: newFleet(t, env, 50, proxy.Config(), quick, wide, narrow),
@@ -130,9 +131,9 @@ func TestStorm(t *testing.T) {
 	}
 	t.Logf("%d Pods on %d nodes in %s", s.pods*len(s.hosts), len(s.hosts), time.Since(begin).Round(time.Second))
 	if s.restarts.Load() < 5 {
-		t.Errorf("%d daemons were restarted, want at least 5", s.restarts.Load())
+		t.Errorf("got %d restarts, want at least 5", s.restarts.Load())
 	}
-	proxy.WaitDelayed() // from now on no write is under way but those of living daemons
+	proxy.WaitDelayed() // from now on, only running daemons have writes in flight
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	s.finalSweep(ctx, t)
@@ -140,7 +141,7 @@ func TestStorm(t *testing.T) {
 	s.awaitNothingLeft(t)
 }
 
-// logState prints what may have kept the nodes from going on.
+// logState logs the state of the networks after a failure.
 func (s *storm) logState(t *testing.T) {
 	t.Helper()
 	for _, net := range s.nets {
@@ -153,8 +154,8 @@ func (s *storm) logState(t *testing.T) {
 	}
 }
 
-// finalSweep has every daemon do what it does in time: look for DanmEps that nobody knows, and
-// a second time into its entries.
+// finalSweep runs what each daemon does at intervals: the garbage collection of DanmEps, and a collection
+// of unused addresses.
 func (s *storm) finalSweep(ctx context.Context, t *testing.T) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -168,18 +169,18 @@ func (s *storm) finalSweep(ctx context.Context, t *testing.T) {
 	all.Wait()
 }
 
-// awaitNothingLeft waits until holds were given back, and collects what nobody covers.
+// awaitNothingLeft runs the garbage collector until no address is in use and no node has an entry.
 func (s *storm) awaitNothingLeft(t *testing.T) {
 	t.Helper()
 	store := kube.NewStore(s.env.Client)
-	steward := claims.NewSteward(store, claims.StewardConfig{})
+	collector := gc.NewCollector(store, gc.Config{})
 	freed := int64(0)
 	for _, net := range s.nets {
-		eventually(t, "nothing is left of "+net.Ref.Name, func() error {
-			drift, err := steward.Audit(t.Context(), claims.KeyOf(net))
+		eventually(t, "no address of "+net.Ref.Name+" is in use", func() error {
+			drift, err := collector.RepairBitmap(t.Context(), network.KeyOf(net))
 			freed += drift.Freed
 			return errors.Join(err, checkUsed(t, s.env, net, 0), checkNoEntries(t, s.env, net))
 		})
 	}
-	t.Logf("%d bits were collected that nobody covered", freed)
+	t.Logf("%d leaked addresses were collected", freed)
 }

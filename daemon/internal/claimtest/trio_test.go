@@ -15,37 +15,40 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/kube"
 	"github.com/patchbay-cni/patchbay/internal/network"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/allocator"
+	"github.com/patchbay-cni/patchbay/ipam/gc"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// trio is three nodes that hold and use addresses of one network.
+// trio has three nodes with warm addresses and Pods in one network.
 type trio struct {
 	*fleet
 	net       *network.Network
-	collector *claims.Steward
-	owners    [][]string // the attachments of each node that stay
+	collector *gc.Collector
+	owners    [][]string // the lasting attachments of each node
 }
 
+// newTrioWithPods returns a trio with a large network.
 func newTrioWithPods(t *testing.T, env *apitest.Env) *trio {
 	t.Helper()
-	return newTrio(t, env, "10.0.0.0/23", func(cfg *claims.Config) {
-		cfg.Cool, cfg.Rest = 50*time.Millisecond, 5*time.Second
+	return newTrio(t, env, "10.0.0.0/23", func(cfg *allocator.Config) {
+		cfg.Cooldown, cfg.WarmPoolIdleTimeout = 50*time.Millisecond, 5*time.Second
 	})
 }
 
-func newTrio(t *testing.T, env *apitest.Env, cidr string, change func(*claims.Config)) *trio {
+// newTrio starts three nodes.
+func newTrio(t *testing.T, env *apitest.Env, cidr string, change func(*allocator.Config)) *trio {
 	t.Helper()
 	net := create(t, env, cidr)
-	f := newFleet(t, env, 3, env.Config, func(cfg *claims.Config) {
-		cfg.Idle, cfg.Report = 200*time.Millisecond, func(err error) { t.Log(err) }
+	f := newFleet(t, env, 3, env.Config, func(cfg *allocator.Config) {
+		cfg.FlushDelay, cfg.Report = 200*time.Millisecond, func(err error) { t.Log(err) }
 		change(cfg)
 	}, net)
-	steward := claims.NewSteward(kube.NewStore(env.Client), claims.StewardConfig{})
-	return &trio{fleet: f, net: net, collector: steward, owners: make([][]string, len(f.hosts))}
+	collector := gc.NewCollector(kube.NewStore(env.Client), gc.Config{})
+	return &trio{fleet: f, net: net, collector: collector, owners: make([][]string, len(f.hosts))}
 }
 
-// attach gives some nodes Pods that stay, with DanmEps.
+// attach attaches lasting Pods with DanmEps on some nodes.
 func (l *trio) attach(t *testing.T, each int, nodes ...int) {
 	t.Helper()
 	for _, i := range nodes {
@@ -63,17 +66,17 @@ func (l *trio) attach(t *testing.T, each int, nodes ...int) {
 	}
 }
 
-// startChurn has Pods come and go on nodes until the function that it returns is called.
+// startChurn attaches and detaches Pods on nodes until the returned function is called.
 func (l *trio) startChurn(t *testing.T, hosts ...*host) (end func()) {
 	t.Helper()
-	over := make(chan struct{})
+	stop := make(chan struct{})
 	var all sync.WaitGroup
 	for _, h := range hosts {
 		for range 3 {
 			all.Go(func() {
 				for {
 					select {
-					case <-over:
+					case <-stop:
 						return
 					default:
 					}
@@ -85,10 +88,10 @@ func (l *trio) startChurn(t *testing.T, hosts ...*host) (end func()) {
 			})
 		}
 	}
-	return sync.OnceFunc(func() { close(over); all.Wait() })
+	return sync.OnceFunc(func() { close(stop); all.Wait() })
 }
 
-// detachAll detaches all and checks that nothing is left.
+// detachAll detaches all Pods and checks that no address is in use.
 func (l *trio) detachAll(t *testing.T) {
 	t.Helper()
 	ctx := t.Context()
@@ -99,18 +102,18 @@ func (l *trio) detachAll(t *testing.T) {
 			}
 		}
 		err := errors.Join(h.retry(ctx, func(d *daemon) error { return d.removeUnknown(ctx) }), h.reconcile(ctx, h.daemon.Load()),
-			h.daemon.Load().GiveBack(ctx))
+			h.daemon.Load().ReleaseWarmPool(ctx))
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "nothing is left", func() error {
-		_, err := l.collector.Audit(t.Context(), claims.KeyOf(l.net))
+	eventually(t, "no address is in use", func() error {
+		_, err := l.collector.RepairBitmap(t.Context(), network.KeyOf(l.net))
 		return errors.Join(err, checkUsed(t, l.env, l.net, 0), checkNoEntries(t, l.env, l.net))
 	})
 }
 
-// reclaimNode does what the controller does some time after a Node was deleted.
+// reclaimNode frees the addresses of a deleted Node, as the controller does.
 func (l *trio) reclaimNode(t *testing.T, h *host) {
 	t.Helper()
 	list := &v1.DanmEpList{}
@@ -122,10 +125,10 @@ func (l *trio) reclaimNode(t *testing.T, h *host) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the node is evicted", func() error {
-		_, err := l.collector.Evict(t.Context(), claims.KeyOf(l.net), map[string]string{h.name: h.uid})
+	eventually(t, "the addresses of the node are freed", func() error {
+		_, err := l.collector.FreeGoneNodes(t.Context(), network.KeyOf(l.net), map[string]string{h.name: h.uid})
 		if err == nil && len(list.Items) == 0 {
-			err = errors.New("it had no DanmEps")
+			err = errors.New("the node has no DanmEps")
 		}
 		return err
 	})

@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package firewall keeps strangers out of the host's VXLANs with an nftables table of
-// its own, inet patchbay. It reads and writes no other table.
+// Package firewall filters VXLAN packets and the source addresses of Pods with nftables. It
+// reads and writes the tables inet patchbay and netdev patchbay, and no others.
 //
-// The kernel gives a VXLAN every UDP packet with its port and ID, whoever sent it: an
-// ordinary Pod through its eth0 is enough to put frames on any network and, as the link
-// learns from them, to have the answers sent to it. The table lets in what another node's
-// VTEP sent and what arrived on the VTEP's NIC. It also drops what is forwarded to a VTEP:
-// the node's masquerading would give a Pod's packet the source address of a VTEP.
+// Firewall writes the table inet patchbay, which lets only other nodes send into the host's
+// VXLANs. The kernel delivers every UDP packet with a VXLAN's port and ID to it, from any
+// sender: without the filter, an ordinary Pod could put frames on any network through its
+// eth0 and, as the link learns from them, receive the answers. The table accepts packets
+// that another node's VTEP sent and that arrived on the VTEP's NIC. It also drops packets
+// that are forwarded to a VTEP: the node's masquerading would give a Pod's packet the source
+// address of a VTEP.
 //
-// A program in the node's own network namespace, such as a Pod with hostNetwork, has the
-// node's address and is not kept out. Nor is one that can send with any source address on
-// the underlay itself: VXLAN has no authentication.
+// The table does not keep out a program in the node's own network namespace, such as a Pod
+// with hostNetwork, which has the node's address. Neither does it keep out a host that sends
+// with a forged source address on the underlay: VXLAN has no authentication.
+//
+// SourceGuard writes the table netdev patchbay, which drops frames that Pods send with the
+// MAC or address of another.
 package firewall
 
 import (
@@ -32,18 +37,18 @@ import (
 	"github.com/patchbay-cni/patchbay/netwatcher"
 )
 
-// Firewall writes the table of one network namespace. It is safe for concurrent use.
+// Firewall writes the table inet patchbay of one network namespace. It is safe for concurrent use.
 type Firewall struct {
 	ns *os.File
 
 	mu sync.Mutex // guards what follows, and the table
-	// applied is what was written last; nil before.
+	// applied is the filter that was written last; nil before the first.
 	applied *netwatcher.VXLANFilter
-	// lastDescription is the table as the kernel described it then.
+	// lastDescription is the kernel's description of the table after that write.
 	lastDescription string
 }
 
-// Open takes the network namespace at path; "" is the process's own.
+// Open opens the network namespace at path; "" is the process's own.
 func Open(path string) (*Firewall, error) {
 	ns, err := openNamespace(path)
 	if err != nil {
@@ -52,11 +57,11 @@ func Open(path string) (*Firewall, error) {
 	return &Firewall{ns: ns}, nil
 }
 
-// Close releases the file descriptor; the table stays.
+// Close closes the file descriptor; the table stays.
 func (f *Firewall) Close() error { return f.ns.Close() }
 
-// Apply implements netwatcher.Firewall. The table is replaced as a whole, so no packet
-// sees a part of it; a table that something else changed or removed is written again.
+// Apply implements netwatcher.Firewall. It replaces the table in one transaction, so that no
+// packet meets a part of it, and restores a table that another program changed or removed.
 func (f *Firewall) Apply(ctx context.Context, want netwatcher.VXLANFilter) (changed bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -83,7 +88,7 @@ func (f *Firewall) Apply(ctx context.Context, want netwatcher.VXLANFilter) (chan
 		return err
 	})
 	if want.Empty() && errors.Is(err, netwatcher.ErrFilterUnsupported) {
-		err = nil // there is no table, and none is needed
+		err = nil // no table exists, and none is needed
 	}
 	if err != nil {
 		f.applied = nil
@@ -93,11 +98,11 @@ func (f *Firewall) Apply(ctx context.Context, want netwatcher.VXLANFilter) (chan
 	return changed, nil
 }
 
-// maxDescriptions is how often the table is listed at most until two lists are the same.
+// maxDescriptions bounds how often the table is listed until two lists are equal.
 const maxDescriptions = 5
 
-// stableDescription describes the table when its description is that of before, or has become stable:
-// while the kernel resizes a large set after a write, a list names elements twice, or not.
+// stableDescription describes the table until the description equals the one before: while
+// the kernel resizes a large set after a write, a list can miss elements or name them twice.
 func (f *Firewall) stableDescription(c *nftables.Conn, before string) (string, error) {
 	for range maxDescriptions {
 		now, err := f.describe(c)
@@ -109,8 +114,8 @@ func (f *Firewall) stableDescription(c *nftables.Conn, before string) (string, e
 	return before, nil
 }
 
-// describe says what the table is in the kernel, counts aside. Chains and rules are what
-// the kernel answers, byte by byte, which need not be understood to be compared.
+// describe returns a text that is equal for equal tables. It has chains and rules as the bytes of the
+// kernel's answer and sets as sorted keys, and no counters.
 func (f *Firewall) describe(c *nftables.Conn) (string, error) {
 	raw, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: int(f.ns.Fd())})
 	if err != nil {
@@ -129,7 +134,7 @@ func (f *Firewall) describe(c *nftables.Conn) (string, error) {
 	return b.String(), nil
 }
 
-// describeChains adds what the kernel says of all chains or rules of the table.
+// describeChains appends the kernel's bytes of all chains or rules of the table.
 func describeChains(c *netlink.Conn, kind int, b *strings.Builder) error {
 	return forEachInTable(c, unix.NFPROTO_INET, kind, func(attrs []byte) error {
 		fmt.Fprintf(b, "%d %x\n", kind, attrs)
@@ -137,7 +142,7 @@ func describeChains(c *netlink.Conn, kind int, b *strings.Builder) error {
 	})
 }
 
-// describeSets adds the sets; the kernel lists elements in any order.
+// describeSets appends the sets. The kernel lists elements in any order.
 func describeSets(c *nftables.Conn, b *strings.Builder) error {
 	sets, err := c.GetSets(&nftables.Table{Family: nftables.TableFamilyINet, Name: tableName})
 	if err != nil {
@@ -161,10 +166,10 @@ func describeSets(c *nftables.Conn, b *strings.Builder) error {
 // writeTable replaces the table.
 func writeTable(c *nftables.Conn, want *netwatcher.VXLANFilter, counts map[string]expr.Counter) error {
 	t := &nftables.Table{Family: nftables.TableFamilyINet, Name: tableName}
-	c.AddTable(t) // so that there is one to delete
+	c.AddTable(t) // DelTable requires that the table exists
 	c.DelTable(t)
 	c.AddTable(t)
-	r := &ruleset{conn: c, table: t}
+	r := &vxlanRules{tableWriter: tableWriter{conn: c, table: t}}
 	if err := r.build(want, counts); err != nil {
 		return fmt.Errorf("write the nftables table inet %s: %w", tableName, err)
 	}
@@ -179,7 +184,7 @@ func removeVXLANTable(c *nftables.Conn) error {
 	return removeTable(c, &nftables.Table{Family: nftables.TableFamilyINet, Name: tableName})
 }
 
-// Remove takes the table away, for a node that Patchbay leaves.
+// Remove deletes the table, for a node that Patchbay leaves.
 func (f *Firewall) Remove() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -191,8 +196,8 @@ func (f *Firewall) Remove() error {
 	return err
 }
 
-// Dropped returns how many packets were dropped, by the name of the counter: Received
-// and Forwarded. Counts survive restarts of the daemon and changes of the table.
+// Dropped returns how many packets the table dropped, by CounterReceived and
+// CounterForwarded. Counts survive restarts of the daemon and changes of the table.
 func (f *Firewall) Dropped() map[string]uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -206,7 +211,7 @@ func (f *Firewall) Dropped() map[string]uint64 {
 	return counts
 }
 
-// readCounters reads the counters; nothing when there is no table.
+// readCounters reads the counters by name; the result is empty without a table.
 func readCounters(c *nftables.Conn) map[string]expr.Counter {
 	objects, err := c.GetNamedObjects(&nftables.Table{Family: nftables.TableFamilyINet, Name: tableName})
 	if err != nil {
@@ -227,18 +232,7 @@ func readCounters(c *nftables.Conn) map[string]expr.Counter {
 
 // withConn runs fn with a socket in the namespace.
 func (f *Firewall) withConn(fn func(*nftables.Conn) error) error {
-	return explainUnsupported(withConn(f.ns, fn))
-}
-
-// explainUnsupported marks what a kernel answers that cannot filter: without NETLINK_NETFILTER,
-// without nf_tables, without its family inet.
-func explainUnsupported(err error) error {
-	for _, e := range []error{unix.EPROTONOSUPPORT, unix.EAFNOSUPPORT, unix.EOPNOTSUPP} {
-		if errors.Is(err, e) {
-			return fmt.Errorf("%w: %w", netwatcher.ErrFilterUnsupported, err)
-		}
-	}
-	return err
+	return withConn(f.ns, netwatcher.ErrFilterUnsupported, fn)
 }
 
 var _ netwatcher.Firewall = (*Firewall)(nil)

@@ -21,7 +21,7 @@ import (
 	"github.com/patchbay-cni/patchbay/netwatcher"
 )
 
-// newHost is a network namespace.
+// newHost creates a network namespace.
 func newHost(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "net")
@@ -30,7 +30,7 @@ func newHost(t *testing.T) string {
 	}
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // the thread dies with the goroutine
+		runtime.LockOSThread() // the thread ends with the goroutine
 		err := unix.Unshare(unix.CLONE_NEWNET)
 		if err == nil {
 			err = unix.Mount("/proc/thread-self/ns/net", path, "", unix.MS_BIND, "")
@@ -38,7 +38,7 @@ func newHost(t *testing.T) string {
 		done <- err
 	}()
 	if err := <-done; err != nil {
-		t.Fatalf("make a network namespace (the test needs root): %v", err)
+		t.Fatalf("create a network namespace (the test requires root): %v", err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(path, unix.MNT_DETACH) })
 	return path
@@ -55,7 +55,7 @@ func nft(t *testing.T, host string, args ...string) string {
 	var out []byte
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // the thread dies with the goroutine
+		runtime.LockOSThread() // the thread ends with the goroutine
 		err := netns.Set(ns)
 		if err == nil {
 			out, err = exec.Command("nft", args...).CombinedOutput()
@@ -111,7 +111,7 @@ table inet kube-proxy {
 }
 `
 
-// The table is right for nft too, and others' stay as they are.
+// Nft can list the table, and other tables do not change.
 func TestTable(t *testing.T) {
 	host := newHost(t)
 	file := filepath.Join(t.TempDir(), "rules")
@@ -119,7 +119,7 @@ func TestTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	nft(t, host, "-f", file)
-	foreign := nft(t, host, "list", "ruleset")
+	before := nft(t, host, "list", "ruleset")
 	f := open(t, host)
 	if !apply(t, f, small()) {
 		t.Error("the first table is a change")
@@ -135,25 +135,25 @@ func TestTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := f.Remove(); err != nil {
-		t.Errorf("remove what is gone: %v", err)
+		t.Errorf("remove a missing table: %v", err)
 	}
-	if diff := cmp.Diff(foreign, nft(t, host, "list", "ruleset")); diff != "" {
-		t.Errorf("others' tables: -before +after\n%s", diff)
+	if diff := cmp.Diff(before, nft(t, host, "list", "ruleset")); diff != "" {
+		t.Errorf("other tables: -before +after\n%s", diff)
 	}
 }
 
-// Whatever is done to the table, the next call writes it again, and only then.
+// Apply restores a changed table, and writes an unchanged one only once.
 func TestRepair(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		do     [][]string
 	}{
-		"Flushed":  {"another program, or a person, flushes everything", [][]string{{"flush", "ruleset"}}},
-		"Rules":    {"rules are gone, the table is there", [][]string{{"flush", "chain", "inet", tableName, "vxlan-input"}}},
-		"Accepted": {"a rule before ours", [][]string{{"insert", "rule", "inet", tableName, "vxlan-input", "accept"}}},
-		"Element":  {"one VXLAN less", [][]string{{"delete", "element", "inet", tableName, "vnis", "{ 700 }"}}},
-		"Sender":   {"one VTEP more", [][]string{{"add", "element", "inet", tableName, "senders4", `{ "ens4" . 192.0.2.66 }`}}},
-		"Unhooked": {"a base chain without its jump", [][]string{{"flush", "chain", "inet", tableName, "input"}}},
+		"Flushed":  {"Another program flushed all tables.", [][]string{{"flush", "ruleset"}}},
+		"Rules":    {"Another program flushed a chain.", [][]string{{"flush", "chain", "inet", tableName, "vxlan-input"}}},
+		"Accepted": {"Another program inserted a rule.", [][]string{{"insert", "rule", "inet", tableName, "vxlan-input", "accept"}}},
+		"Element":  {"Another program deleted a VNI.", [][]string{{"delete", "element", "inet", tableName, "vnis", "{ 700 }"}}},
+		"Sender":   {"Another program added a VTEP.", [][]string{{"add", "element", "inet", tableName, "senders4", `{ "ens4" . 192.0.2.66 }`}}},
+		"Unhooked": {"Another program deleted the jump of a base chain.", [][]string{{"flush", "chain", "inet", tableName, "input"}}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -162,28 +162,28 @@ func TestRepair(t *testing.T) {
 			apply(t, f, small())
 			before := nft(t, host, "list", "ruleset")
 			if apply(t, f, small()) {
-				t.Error("nothing had changed")
+				t.Error("an unchanged table was written again")
 			}
 			for _, args := range tc.do {
 				nft(t, host, args...)
 			}
 			if !apply(t, f, small()) {
-				t.Errorf("%s: nothing was repaired", tc.reason)
+				t.Errorf("%s The table was not restored.", tc.reason)
 			}
 			if diff := cmp.Diff(before, nft(t, host, "list", "ruleset")); diff != "" {
-				t.Errorf("%s: -before +after\n%s", tc.reason, diff)
+				t.Errorf("%s -before +after\n%s", tc.reason, diff)
 			}
 		})
 	}
 }
 
-// A table of a former life is replaced, and goes when no network has a VXLAN.
+// A table of the previous daemon is replaced, and deleted when no network has a VXLAN.
 func TestRestart(t *testing.T) {
 	host := newHost(t)
 	apply(t, open(t, host), small())
 	f := open(t, host)
 	if !apply(t, f, small()) {
-		t.Error("what a former life wrote is not known: it is written again")
+		t.Error("a table of the previous daemon must be written again")
 	}
 	apply(t, open(t, host), netwatcher.VXLANFilter{})
 	if rules := nft(t, host, "list", "ruleset"); rules != "" {
@@ -191,7 +191,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// A thousand networks on five thousand nodes are one write.
+// The table of a thousand networks on five thousand nodes is one write.
 func TestLarge(t *testing.T) {
 	const networks, nodes = 1000, 5000
 	var want netwatcher.VXLANFilter
@@ -208,7 +208,7 @@ func TestLarge(t *testing.T) {
 	apply(t, f, want)
 	written := time.Now()
 	if apply(t, f, want) {
-		t.Error("the table is not what was written")
+		t.Error("the table differs from the written one")
 	}
 	t.Logf("%d networks on %d nodes: written in %v, compared in %v", networks, nodes, written.Sub(start).Round(time.Millisecond), time.Since(written).Round(time.Millisecond))
 }

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// The kernel's message about a chain or rule: a message of any form is one of ours or not,
-// and one of ours names the table.
-func FuzzAttributesOfOurs(f *testing.F) {
+// patchbayAttributes accepts messages of any form. If it returns true, the message names the
+// table.
+func FuzzPatchbayAttributes(f *testing.F) {
 	header := []byte{1, 0, 0, 0}
 	named := append([]byte{13, 0, 1, 0}, tableName+"\x00\x00\x00\x00"...)
 	f.Add(append(header, named...))
@@ -18,9 +18,9 @@ func FuzzAttributesOfOurs(f *testing.F) {
 	f.Add(append(header, 0, 0, 1, 0))
 	f.Add(header[:2])
 	f.Fuzz(func(t *testing.T, message []byte) {
-		attrs, ours, err := patchbayAttributes(message)
-		if err == nil && ours && (!bytes.Contains(attrs, []byte(tableName)) || !bytes.HasSuffix(message, attrs)) {
-			t.Errorf("%x is ours with the attributes %x", message, attrs)
+		attrs, matches, err := patchbayAttributes(message)
+		if err == nil && matches && (!bytes.Contains(attrs, []byte(tableName)) || !bytes.HasSuffix(message, attrs)) {
+			t.Errorf("%x is matches with the attributes %x", message, attrs)
 		}
 	})
 }

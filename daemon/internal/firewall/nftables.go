@@ -16,17 +16,18 @@ import (
 
 const (
 	tableName = "patchbay"
-	// CounterReceived counts packets that were for a VXLAN of this node and came from a stranger.
+	// CounterReceived counts packets that were addressed to a VXLAN of this node and did not come
+	// from another node's VTEP.
 	CounterReceived = "received"
-	// CounterForwarded counts packets that this node was to forward to a VTEP, or whose VXLAN ID
-	// could not be read.
+	// CounterForwarded counts packets that this node should have forwarded to a VTEP, or whose VXLAN
+	// ID could not be read.
 	CounterForwarded = "forwarded"
-	// priority is before that of other programs' filters, so that they need not be asked,
-	// and after address translation, as every input and forward hook is.
+	// priority runs the chains before those of other programs. Address translation has run by
+	// then, as for every input and forward hook.
 	priority = -10
 	// vxlanPort is VXLAN's UDP port (RFC 7348, 8).
 	vxlanPort = 4789
-	// elementsPerMessage keeps a list of elements below a netlink attribute's 64 KiB.
+	// elementsPerMessage keeps a list of elements below 64 KiB, the limit of a netlink attribute.
 	elementsPerMessage = 500
 )
 
@@ -42,13 +43,26 @@ func openNamespace(path string) (*os.File, error) {
 }
 
 const (
-	// sendBuffer takes the largest table in one message, which the kernel wants it in.
+	// sendBuffer is large enough for the largest table: the kernel requires it in one message.
 	sendBuffer = 32 << 20
-	// receiveBuffer takes an acknowledgement for each part of it.
+	// receiveBuffer is large enough for one acknowledgement per part of that message.
 	receiveBuffer = 4 << 20
 )
 
-func withConn(ns *os.File, fn func(*nftables.Conn) error) error {
+// withConn runs fn with a socket in the namespace. Errors of a kernel that cannot filter
+// wrap unsupported.
+func withConn(ns *os.File, unsupported error, fn func(*nftables.Conn) error) error {
+	err := dialAndRun(ns, fn)
+	// A kernel without NETLINK_NETFILTER, without nf_tables, or without the family.
+	for _, e := range []error{unix.EPROTONOSUPPORT, unix.EAFNOSUPPORT, unix.EOPNOTSUPP} {
+		if errors.Is(err, e) {
+			return fmt.Errorf("%w: %w", unsupported, err)
+		}
+	}
+	return err
+}
+
+func dialAndRun(ns *os.File, fn func(*nftables.Conn) error) error {
 	c, err := nftables.New(nftables.WithNetNSFd(int(ns.Fd())), nftables.AsLasting(),
 		nftables.WithSockOptions(func(s *netlink.Conn) error {
 			return errors.Join(s.SetWriteBuffer(sendBuffer), s.SetReadBuffer(receiveBuffer))
@@ -59,7 +73,7 @@ func withConn(ns *os.File, fn func(*nftables.Conn) error) error {
 	return errors.Join(fn(c), c.CloseLasting())
 }
 
-// removeTable deletes a table; none is no error, as it is made first.
+// removeTable deletes a table. It adds the table first, so that a missing one is not an error.
 func removeTable(c *nftables.Conn, t *nftables.Table) error {
 	c.DelTable(c.AddTable(t))
 	if err := c.Flush(); err != nil {
@@ -69,13 +83,14 @@ func removeTable(c *nftables.Conn, t *nftables.Table) error {
 }
 
 const (
-	// headerLength is that of struct nfgenmsg.
+	// headerLength is the length of struct nfgenmsg.
 	headerLength = 4
 	// tableAttribute is NFTA_CHAIN_TABLE and NFTA_RULE_TABLE.
 	tableAttribute = unix.NFTA_RULE_TABLE
 )
 
-// forEachInTable visits the attributes of all chains or rules of the table patchbay of a family.
+// forEachInTable calls visit with the attributes of each chain or rule of the family's table
+// patchbay.
 func forEachInTable(c *netlink.Conn, family byte, kind int, visit func(attrs []byte) error) error {
 	msgs, err := c.Execute(netlink.Message{
 		Header: netlink.Header{
@@ -88,8 +103,8 @@ func forEachInTable(c *netlink.Conn, family byte, kind int, visit func(attrs []b
 		return err
 	}
 	for _, m := range msgs {
-		attrs, ours, err := patchbayAttributes(m.Data)
-		if err == nil && ours {
+		attrs, matches, err := patchbayAttributes(m.Data)
+		if err == nil && matches {
 			err = visit(attrs)
 		}
 		if err != nil {
@@ -99,9 +114,9 @@ func forEachInTable(c *netlink.Conn, family byte, kind int, visit func(attrs []b
 	return nil
 }
 
-// patchbayAttributes takes the attributes out of a message and reports whether it is about
-// the table. Its header counts all changes of the namespace.
-func patchbayAttributes(message []byte) (attrs []byte, ours bool, err error) {
+// patchbayAttributes returns the attributes of a message, and whether it is about the table
+// patchbay. The header is left out: it has a counter of all changes in the namespace.
+func patchbayAttributes(message []byte) (attrs []byte, matches bool, err error) {
 	if len(message) < headerLength {
 		return nil, false, nil
 	}
@@ -111,12 +126,46 @@ func patchbayAttributes(message []byte) (attrs []byte, ours bool, err error) {
 		return nil, false, err
 	}
 	for d.Next() {
-		ours = ours || d.Type() == tableAttribute && d.String() == tableName
+		matches = matches || d.Type() == tableAttribute && d.String() == tableName
 	}
-	return attrs, ours, d.Err()
+	return attrs, matches, d.Err()
 }
 
-// exprs are some expressions of a rule.
+// tableWriter adds sets and rules to a table.
+type tableWriter struct {
+	conn  *nftables.Conn
+	table *nftables.Table
+}
+
+// addSet adds a set and its elements.
+func (w *tableWriter) addSet(s *nftables.Set, keys [][]byte) error {
+	if err := w.conn.AddSet(s, nil); err != nil {
+		return err
+	}
+	for len(keys) > 0 {
+		n := min(len(keys), elementsPerMessage)
+		elements := make([]nftables.SetElement, n)
+		for i := range elements {
+			elements[i].Key = keys[i]
+		}
+		if err := w.conn.SetAddElements(s, elements); err != nil {
+			return err
+		}
+		keys = keys[n:]
+	}
+	return nil
+}
+
+// addRule appends a rule of these expressions to the chain.
+func (w *tableWriter) addRule(chain *nftables.Chain, parts ...exprs) {
+	rule := &nftables.Rule{Table: w.table, Chain: chain}
+	for _, p := range parts {
+		rule.Exprs = append(rule.Exprs, p...)
+	}
+	w.conn.AddRule(rule)
+}
+
+// exprs are expressions of a rule.
 type exprs []expr.Any
 
 // register is the n-th of the kernel's registers of 4 bytes, from 1.
@@ -126,17 +175,17 @@ func matchRegister(reg uint32, value ...byte) expr.Any {
 	return &expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: value}
 }
 
-// matchSet goes on if the set has the key in the first registers.
+// matchSet matches if the set contains the key in the first registers.
 func matchSet(s *nftables.Set) exprs {
 	return exprs{&expr.Lookup{SourceRegister: register(1), SetName: s.Name, SetID: s.ID}}
 }
 
-// loadBytes reads bytes of the frame.
+// loadBytes loads bytes of the frame.
 func loadBytes(n, offset, length uint32) exprs {
 	return exprs{&expr.Payload{DestRegister: register(n), Base: expr.PayloadBaseLLHeader, Offset: offset, Len: length}}
 }
 
-// matchBytes goes on if the frame has the bytes at the offset.
+// matchBytes matches if the frame has the bytes at the offset.
 func matchBytes(offset uint32, want ...byte) exprs {
 	return concat(loadBytes(1, offset, uint32(len(want))), exprs{matchRegister(register(1), want...)})
 }
@@ -160,7 +209,7 @@ func dropWithCounter(counter string) exprs {
 
 func dropCounted() exprs { return exprs{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictDrop}} }
 
-// linkKey is a link's name as linkInto reads it.
+// linkKey is a link's name as loadInputLink loads it.
 func linkKey(link string) []byte {
 	name := make([]byte, unix.IFNAMSIZ)
 	copy(name[:unix.IFNAMSIZ-1], link)

@@ -6,23 +6,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
-	"os"
+	"slices"
 	"sync"
 
 	"github.com/google/nftables"
-	"golang.org/x/sys/unix"
 
 	"github.com/patchbay-cni/patchbay/netwatcher"
 )
 
-// Source is an interface of a Pod, with what its frames may name as their sender.
+// Source is an interface of a Pod, with the addresses that its frames may have as their source.
 type Source struct {
 	// Link is the name of the host link below.
 	Link string
-	// Pod is whose it is: its interfaces on the link may send with each other's addresses,
-	// as the kernel chooses the interface by the destination. Empty for none.
+	// Pod identifies the interface's Pod: its interfaces on the link may send with each other's
+	// addresses, as the kernel chooses the interface by the destination. Empty for none.
 	Pod string
 	// MAC of the interface; nil is the link's.
 	MAC net.HardwareAddr
@@ -30,67 +30,54 @@ type Source struct {
 	V4, V6 netip.Addr
 }
 
-// SourceGuard keeps Pods from sending with the MAC or address of another into the network: the
-// nftables table netdev patchbay drops what leaves the host by a guarded link and is not
-// from an interface on it. It works on the host's link, where a Pod reaches it neither
-// with CAP_NET_ADMIN nor by sockets that leave out the filters of its own interface.
-// Frames between Pods of one link do not pass there.
+// SourceGuard keeps Pods from sending into the network with the MAC or address of another. The
+// nftables table netdev patchbay drops frames that leave the host by a guarded link and do not
+// have the source of an interface on it. It filters on the host's link, where a Pod can bypass
+// it neither with CAP_NET_ADMIN nor with sockets that skip the filters of its own interface.
+// Frames between Pods of one link do not leave by the link, and are not filtered.
 //
-// All frames are read as bytes from the MAC header on. What the kernel says of a frame, its
-// protocol first of all, is what the sender's socket said.
+// The rules read all fields from the frame's bytes. The kernel's own metadata of a frame, such
+// as its protocol, is set by the sender's socket.
 //
 // It is safe for concurrent use.
 type SourceGuard struct {
-	ns *os.File
-
-	mu sync.Mutex // guards what follows, and the table
-	// sources are the interfaces by link and by the name that Permit got, also on links
-	// that are not guarded.
-	sources map[string]map[string]Source
-	// guardedLinks are the MACs of links that are to be guarded; nil before the first Apply.
+	mu    sync.Mutex // guards what follows
+	index sourceIndex
+	table guardTable
+	// guardedLinks are the MACs of the links that should be guarded; nil before the first Apply.
 	guardedLinks map[string]net.HardwareAddr
-	// lastError is the error of the last change of the table; nil when it succeeded.
+	// lastError is the error of the last change of the table; nil if it succeeded.
 	lastError error
-	// lastChains are the chains as the kernel described them after the last change; nil before,
-	// and empty when there is no table.
-	lastChains map[string]string
 }
 
-// OpenSourceGuard takes the network namespace at path; "" is the process's own.
+// OpenSourceGuard opens the network namespace at path; "" is the process's own.
 func OpenSourceGuard(path string) (*SourceGuard, error) {
 	ns, err := openNamespace(path)
 	if err != nil {
 		return nil, err
 	}
-	return &SourceGuard{ns: ns, sources: map[string]map[string]Source{}}, nil
+	return &SourceGuard{index: sourceIndex{}, table: guardTable{ns: ns}}, nil
 }
 
-// Close releases the file descriptor; the table stays.
-func (g *SourceGuard) Close() error { return g.ns.Close() }
+// Close closes the file descriptor; the table stays.
+func (g *SourceGuard) Close() error { return g.table.ns.Close() }
 
-// Restore takes in the sources that a daemon before this one permitted, by name. It is for the
-// start, before Apply.
+// Restore records the sources that the daemon before this one permitted, by name. Call it at
+// startup, before Apply.
 func (g *SourceGuard) Restore(sources map[string]Source) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for name, s := range sources {
-		g.recordSource(name, s)
+		g.index.record(name, s)
 	}
 }
 
-func (g *SourceGuard) recordSource(name string, s Source) {
-	if g.sources[s.Link] == nil {
-		g.sources[s.Link] = map[string]Source{}
-	}
-	g.sources[s.Link][name] = s
-}
-
-// Permit lets frames of an interface pass. It is to be called after Apply got the link, and
-// before the interface is made. With strict it fails where the kernel cannot guard.
+// Permit lets frames of an interface pass. Call it after Apply got the link, and before the
+// interface is created. With strict it fails if the kernel cannot guard.
 func (g *SourceGuard) Permit(name string, s Source, strict bool) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.recordSource(name, s)
+	g.index.record(name, s)
 	parent, guarded := g.guardedLinks[s.Link]
 	if !guarded {
 		return nil
@@ -100,9 +87,9 @@ func (g *SourceGuard) Permit(name string, s Source, strict bool) error {
 	}
 	err := g.lastError
 	if err == nil {
-		err = g.changeElements(g.podElements(parent, s), (*nftables.Conn).SetAddElements)
+		err = g.changeElements(g.index.podElements(parent, s), (*nftables.Conn).SetAddElements)
 	}
-	if err != nil { // something else may have removed the table
+	if err != nil { // another program may have removed the table
 		g.lastError = g.withConn(func(c *nftables.Conn) error {
 			_, err := g.applyTable(c, nil)
 			return err
@@ -110,34 +97,31 @@ func (g *SourceGuard) Permit(name string, s Source, strict bool) error {
 		err = g.lastError
 	}
 	if err != nil {
-		delete(g.sources[s.Link], name)
+		g.index.remove(s.Link, name)
 		return fmt.Errorf("permit frames of a Pod on link %s: %w", s.Link, err)
 	}
 	return nil
 }
 
-// Revoke takes back what Permit did under the name. What cannot be removed from the table
-// now is removed by the next Apply.
+// Revoke undoes Permit for the name. If the table cannot be changed now, the next Apply
+// removes the elements.
 func (g *SourceGuard) Revoke(link, name string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	s, ok := g.sources[link][name]
+	s, ok := g.index[link][name]
 	if !ok {
 		return
 	}
 	parent, guarded := g.guardedLinks[link]
 	before := elements{}
-	if guarded { // else, as before the first Apply, the link's MAC is not known
-		before = g.podElements(parent, s)
+	if guarded { // otherwise, as before the first Apply, the link's MAC is not known
+		before = g.index.podElements(parent, s)
 	}
-	delete(g.sources[link], name)
-	if len(g.sources[link]) == 0 {
-		delete(g.sources, link)
-	}
+	g.index.remove(link, name)
 	if !guarded || g.lastError != nil {
 		return
 	}
-	gone := before.subtract(g.linkElements(link, parent)) // slaves of an IPVLAN share some
+	gone := before.subtract(g.index.linkElements(link, parent)) // IPVLAN slaves of a link share elements
 	_ = g.changeElements(gone, (*nftables.Conn).SetDeleteElements)
 }
 
@@ -155,41 +139,9 @@ func (g *SourceGuard) changeElements(e elements, do func(*nftables.Conn, *nftabl
 	})
 }
 
-// podElements are those of a source and of the others of its Pod on the link.
-func (g *SourceGuard) podElements(parent net.HardwareAddr, s Source) elements {
-	e := elements{}
-	list := []Source{s}
-	for _, other := range g.sources[s.Link] {
-		if s.Pod != "" && other.Pod == s.Pod {
-			list = append(list, other)
-		}
-	}
-	e.addPod(parent, list)
-	return e
-}
-
-// linkElements are those of a link.
-func (g *SourceGuard) linkElements(link string, parent net.HardwareAddr) elements {
-	e := elements{}
-	e.add(setMACs, link, parent)
-	e.add(setProbers, link, parent)
-	pods := map[string][]Source{}
-	for name, s := range g.sources[link] {
-		key := "pod " + s.Pod
-		if s.Pod == "" {
-			key = "source " + name
-		}
-		pods[key] = append(pods[key], s)
-	}
-	for _, list := range pods {
-		e.addPod(parent, list)
-	}
-	return e
-}
-
-// Apply implements netwatcher.SourceGuard. A table that something else changed or removed is
-// written again. Each change is one transaction: no frame meets a link that is guarded and
-// whose Pods are not permitted.
+// Apply implements netwatcher.SourceGuard. It restores a table that another program changed or
+// removed. Each change is one transaction: no frame meets a guarded link whose Pods are not
+// permitted yet.
 func (g *SourceGuard) Apply(ctx context.Context, links []netwatcher.GuardedLink) (changed bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -197,28 +149,44 @@ func (g *SourceGuard) Apply(ctx context.Context, links []netwatcher.GuardedLink)
 		return false, err
 	}
 	g.guardedLinks = map[string]net.HardwareAddr{}
-	var kept []netwatcher.GuardedLink
+	var onlyIfGuarded []netwatcher.GuardedLink
 	for _, l := range links {
 		if l.OnlyIfGuarded {
-			kept = append(kept, l)
+			onlyIfGuarded = append(onlyIfGuarded, l)
 		} else {
 			g.guardedLinks[l.Name] = l.MAC
 		}
 	}
-	if len(g.guardedLinks) == 0 && g.lastChains != nil && len(g.lastChains) == 0 {
+	if len(g.guardedLinks) == 0 && g.table.knownMissing() {
 		return false, nil
 	}
 	g.lastError = g.withConn(func(c *nftables.Conn) error {
-		changed, err = g.applyTable(c, kept)
+		changed, err = g.applyTable(c, onlyIfGuarded)
 		return err
 	})
 	if errors.Is(g.lastError, netwatcher.ErrSourceGuardUnsupported) && len(g.guardedLinks) == 0 {
-		g.lastError, g.lastChains = nil, map[string]string{} // there is no table, and none is needed
+		g.lastError = nil // no table exists, and none is needed
+		g.table.lastChains = map[string]string{}
 	}
 	return changed, g.lastError
 }
 
-// Remove takes the table away, for a node that Patchbay leaves.
+// applyTable brings the table to the guarded links and their sources. It keeps guarding those of
+// onlyIfGuarded that the table guards now. The caller holds g.mu.
+func (g *SourceGuard) applyTable(c *nftables.Conn, onlyIfGuarded []netwatcher.GuardedLink) (changed bool, err error) {
+	chains, err := g.table.chains()
+	if err != nil {
+		return false, err
+	}
+	for _, l := range onlyIfGuarded {
+		if _, guarded := chains[linkChainPrefix+l.Name]; guarded {
+			g.guardedLinks[l.Name] = l.MAC
+		}
+	}
+	return g.table.apply(c, chains, slices.Sorted(maps.Keys(g.guardedLinks)), g.index.allElements(g.guardedLinks))
+}
+
+// Remove deletes the table, for a node that Patchbay leaves.
 func (g *SourceGuard) Remove(ctx context.Context) error {
 	_, err := g.Apply(ctx, nil)
 	return err
@@ -226,13 +194,7 @@ func (g *SourceGuard) Remove(ctx context.Context) error {
 
 // withConn runs fn with a socket in the namespace.
 func (g *SourceGuard) withConn(fn func(*nftables.Conn) error) error {
-	err := withConn(g.ns, fn)
-	for _, e := range []error{unix.EPROTONOSUPPORT, unix.EAFNOSUPPORT, unix.EOPNOTSUPP} {
-		if errors.Is(err, e) {
-			return fmt.Errorf("%w: %w", netwatcher.ErrSourceGuardUnsupported, err)
-		}
-	}
-	return err
+	return withConn(g.table.ns, netwatcher.ErrSourceGuardUnsupported, fn)
 }
 
 var _ netwatcher.SourceGuard = (*SourceGuard)(nil)

@@ -3,6 +3,7 @@
 package firewall
 
 import (
+	"maps"
 	"net"
 	"slices"
 
@@ -13,20 +14,19 @@ import (
 const (
 	// setMACs are the MACs that may send from :: and 0.0.0.0.
 	setMACs = "macs"
-	// setProbers are the MACs of links: the node itself probes for address conflicts with
-	// any address.
+	// setProbers are the MACs of links: the node itself probes for conflicts of any address.
 	setProbers = "probers"
-	// setV4 and setV6 are the addresses.
+	// setV4 and setV6 are the addresses that a MAC may send from.
 	setV4 = "addresses4"
 	setV6 = "addresses6"
-	// setLinkLocal6 are link-local addresses of IPVLAN, which writes the number of the slave
-	// into the middle of the interface identifier: two bytes that are 0 here.
+	// setLinkLocal6 are link-local addresses of IPVLAN slaves. IPVLAN writes the slave's number into
+	// two bytes in the middle of the interface identifier, which are 0 in the set.
 	setLinkLocal6 = "locals6"
 )
 
-// guardSets describes the sets, in the order in which the table has them.
+// guardSets are the sets, in the table's order.
 func guardSets() []*nftables.Set {
-	t := guardTable()
+	t := netdevTable()
 	set := func(name string, types ...nftables.SetDatatype) *nftables.Set {
 		types = append([]nftables.SetDatatype{nftables.TypeIFName, nftables.TypeEtherAddr}, types...)
 		return &nftables.Set{Table: t, Name: name, KeyType: nftables.MustConcatSetType(types...), Concatenation: true}
@@ -37,14 +37,80 @@ func guardSets() []*nftables.Set {
 	}
 }
 
-func guardTable() *nftables.Table {
+func netdevTable() *nftables.Table {
 	return &nftables.Table{Family: nftables.TableFamilyNetdev, Name: tableName}
 }
 
-// elements are keys by the name of their set.
+// sourceIndex has the permitted interfaces by link and by the name that Permit got, also those of
+// links that are not guarded.
+type sourceIndex map[string]map[string]Source
+
+func (x sourceIndex) record(name string, s Source) {
+	if x[s.Link] == nil {
+		x[s.Link] = map[string]Source{}
+	}
+	x[s.Link][name] = s
+}
+
+func (x sourceIndex) remove(link, name string) {
+	delete(x[link], name)
+	if len(x[link]) == 0 {
+		delete(x, link)
+	}
+}
+
+// podElements are the elements of a source and of its Pod's other sources on the link. Parent is
+// the link's MAC.
+func (x sourceIndex) podElements(parent net.HardwareAddr, s Source) elements {
+	e := elements{}
+	list := []Source{s}
+	for _, other := range x[s.Link] {
+		if s.Pod != "" && other.Pod == s.Pod {
+			list = append(list, other)
+		}
+	}
+	e.addPod(parent, list)
+	return e
+}
+
+// linkElements are the elements of all sources of a link with the MAC parent.
+func (x sourceIndex) linkElements(link string, parent net.HardwareAddr) elements {
+	e := elements{}
+	e.add(setMACs, link, parent)
+	e.add(setProbers, link, parent)
+	pods := map[string][]Source{}
+	for name, s := range x[link] {
+		key := "pod " + s.Pod
+		if s.Pod == "" {
+			key = "source " + name
+		}
+		pods[key] = append(pods[key], s)
+	}
+	for _, list := range pods {
+		e.addPod(parent, list)
+	}
+	return e
+}
+
+// allElements are the elements of the guarded links.
+func (x sourceIndex) allElements(guardedLinks map[string]net.HardwareAddr) elements {
+	all := elements{}
+	for link, mac := range guardedLinks {
+		for set, keys := range x.linkElements(link, mac) {
+			if all[set] == nil {
+				all[set] = map[string]bool{}
+			}
+			maps.Copy(all[set], keys)
+		}
+	}
+	return all
+}
+
+// elements are the keys of sets, by the name of the set.
 type elements map[string]map[string]bool
 
-// addPod adds what interfaces of a Pod on one link may name: each other's addresses, too.
+// addPod adds the sources of a Pod's interfaces on one link: each may send with the addresses of
+// the others, too.
 func (e elements) addPod(parent net.HardwareAddr, sources []Source) {
 	for _, s := range sources {
 		e.addSource(parent, s)
@@ -59,13 +125,13 @@ func (e elements) addPod(parent net.HardwareAddr, sources []Source) {
 	}
 }
 
-// addSource adds what frames of a source may name; parent is the link's MAC.
+// addSource adds the MACs and addresses of one source; parent is the link's MAC.
 func (e elements) addSource(parent net.HardwareAddr, s Source) {
 	mac := s.MAC
 	if mac == nil {
 		mac = parent
 	}
-	if len(mac) != macLen { // of no Ethernet link: nothing can be permitted
+	if len(mac) != macLen { // not an Ethernet link: no source can be permitted
 		return
 	}
 	e.add(setMACs, s.Link, mac)
@@ -73,7 +139,7 @@ func (e elements) addSource(parent net.HardwareAddr, s Source) {
 		e.add(setV4, s.Link, mac, s.V4.AsSlice()...)
 	}
 	if !s.V6.IsValid() {
-		return // its slave has no IPv6 at all
+		return // the slave has IPv6 disabled
 	}
 	e.add(setV6, s.Link, mac, s.V6.AsSlice()...)
 	if s.MAC == nil {
@@ -83,10 +149,10 @@ func (e elements) addSource(parent net.HardwareAddr, s Source) {
 	}
 }
 
-// macLen is how long the MAC of an Ethernet link is.
+// macLen is the length of an Ethernet MAC in bytes.
 const macLen = 6
 
-// linkLocalAddress is fe80::/64 with an interface identifier that is made from a MAC.
+// linkLocalAddress is fe80::/64 with an interface identifier that is derived from a MAC.
 func linkLocalAddress(mac net.HardwareAddr, first, fourth, fifth byte) []byte {
 	return []byte{0: 0xfe, 1: 0x80, 8: first, 9: mac[1], 10: mac[2], 11: fourth, 12: fifth, 13: mac[3], 14: mac[4], 15: mac[5]}
 }
@@ -98,7 +164,7 @@ func (e elements) add(set, link string, mac net.HardwareAddr, a ...byte) {
 	e[set][string(slices.Concat(linkKey(link), mac, []byte{0, 0}, a))] = true // a MAC fills two registers
 }
 
-// inSet lists those of a set, in order.
+// inSet lists the elements of a set, in order.
 func (e elements) inSet(set string) []nftables.SetElement {
 	var list []nftables.SetElement
 	for key := range e[set] {
@@ -108,7 +174,7 @@ func (e elements) inSet(set string) []nftables.SetElement {
 	return list
 }
 
-// subtract are those that o lacks.
+// subtract returns the elements that o does not have.
 func (e elements) subtract(o elements) elements {
 	left := elements{}
 	for set, keys := range e {

@@ -4,66 +4,68 @@ package firewall
 
 import (
 	"fmt"
-	"maps"
+	"os"
 	"slices"
+	"strings"
 
 	"github.com/google/nftables"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
-
-	"github.com/patchbay-cni/patchbay/netwatcher"
 )
 
-// linkChainPrefix begins the names of the base chains, which end in the link's.
+// linkChainPrefix is before the link's name in the names of base chains.
 const linkChainPrefix = "link "
 
-// applyTable makes the table what links and sources say; g.mu is held.
-func (g *SourceGuard) applyTable(c *nftables.Conn, kept []netwatcher.GuardedLink) (changed bool, err error) {
-	now, err := g.describeTable()
-	if err != nil {
-		return false, err
-	}
-	for _, l := range kept {
-		if _, ok := now[linkChainPrefix+l.Name]; ok {
-			g.guardedLinks[l.Name] = l.MAC
-		}
-	}
-	if len(g.guardedLinks) == 0 {
-		if len(now) > 0 {
-			err = removeTable(c, guardTable())
+// guardTable is the table netdev patchbay of one network namespace.
+type guardTable struct {
+	ns *os.File
+	// lastChains are the chains as the kernel described them after the last change; nil before the
+	// first, and empty if the table does not exist.
+	lastChains map[string]string
+}
+
+// knownMissing reports whether the last change left no table.
+func (t *guardTable) knownMissing() bool { return t.lastChains != nil && len(t.lastChains) == 0 }
+
+// apply brings the table from its present chains to the guarded links, in order, and to the
+// wanted elements.
+func (t *guardTable) apply(c *nftables.Conn, chains map[string]string, links []string, want elements) (changed bool, err error) {
+	if len(links) == 0 {
+		if len(chains) > 0 {
+			err = removeTable(c, netdevTable())
 		}
 		if err == nil {
-			g.lastChains = map[string]string{}
+			t.lastChains = map[string]string{}
 		}
-		return len(now) > 0, err
+		return len(chains) > 0, err
 	}
-	if g.sharedChainsChanged(now) {
-		g.lastChains = nil
-		err = g.replaceTable(c)
+	if t.sharedChainsChanged(chains) {
+		t.lastChains = nil
+		err = replaceTable(c, links, want)
 		changed = true
 	} else {
-		changed, err = g.updateTable(c, now)
+		changed, err = t.update(c, chains, links, want)
 	}
 	if err != nil || !changed {
 		return changed, err
 	}
-	g.lastChains, err = g.describeTable()
+	t.lastChains, err = t.chains()
 	return true, err
 }
 
-// sharedChainsChanged reports whether chains are not as they were written: another version of the
-// daemon, or another program, made them.
-func (g *SourceGuard) sharedChainsChanged(now map[string]string) bool {
-	if len(g.lastChains) == 0 {
+// sharedChainsChanged reports whether chains other than the links' differ from those that were
+// written: another version of the daemon or another program wrote them.
+func (t *guardTable) sharedChainsChanged(now map[string]string) bool {
+	if len(t.lastChains) == 0 {
 		return true
 	}
-	for name, was := range g.lastChains {
+	for name, was := range t.lastChains {
 		if !isLinkChain(name) && now[name] != was {
 			return true
 		}
 	}
 	for name := range now {
-		if _, ok := g.lastChains[name]; !ok {
+		if _, ok := t.lastChains[name]; !ok {
 			return true
 		}
 	}
@@ -71,20 +73,19 @@ func (g *SourceGuard) sharedChainsChanged(now map[string]string) bool {
 }
 
 func isLinkChain(chain string) bool {
-	return len(chain) > len(linkChainPrefix) && chain[:len(linkChainPrefix)] == linkChainPrefix
+	return len(chain) > len(linkChainPrefix) && strings.HasPrefix(chain, linkChainPrefix)
 }
 
-// replaceTable replaces the table as a whole. The old chains drop until the new ones do.
-func (g *SourceGuard) replaceTable(c *nftables.Conn) error {
-	t := guardTable()
-	c.AddTable(t) // so that there is one to delete
+// replaceTable replaces the table in one transaction: the old chains filter until the new ones do.
+func replaceTable(c *nftables.Conn, links []string, want elements) error {
+	t := netdevTable()
+	c.AddTable(t) // DelTable requires that the table exists
 	c.DelTable(t)
 	c.AddTable(t)
-	r := &sourceGuardRules{ruleset{conn: c, table: t}}
-	all := g.allElements()
+	r := &sourceGuardRules{tableWriter{conn: c, table: t}}
 	for _, s := range guardSets() {
 		var keys [][]byte
-		for _, e := range all.inSet(s.Name) {
+		for _, e := range want.inSet(s.Name) {
 			keys = append(keys, e.Key)
 		}
 		if err := r.addSet(s, keys); err != nil {
@@ -92,16 +93,15 @@ func (g *SourceGuard) replaceTable(c *nftables.Conn) error {
 		}
 	}
 	r.build()
-	for _, link := range slices.Sorted(maps.Keys(g.guardedLinks)) {
+	for _, link := range links {
 		r.addLinkChain(link)
 	}
 	return flush(c)
 }
 
-// updateTable brings links and elements up to date in one transaction. Elements that are new come
-// before the chains that need them.
-func (g *SourceGuard) updateTable(c *nftables.Conn, now map[string]string) (changed bool, err error) {
-	want := g.allElements()
+// update brings links and elements up to date in one transaction. New elements are added before
+// the chains that need them.
+func (t *guardTable) update(c *nftables.Conn, now map[string]string, links []string, want elements) (changed bool, err error) {
 	for _, s := range guardSets() {
 		there, err := c.GetSetElements(s)
 		if err != nil {
@@ -125,16 +125,16 @@ func (g *SourceGuard) updateTable(c *nftables.Conn, now map[string]string) (chan
 			}
 		}
 	}
-	r := &sourceGuardRules{ruleset{conn: c, table: guardTable()}}
+	r := &sourceGuardRules{tableWriter{conn: c, table: netdevTable()}}
 	for name, was := range now {
-		_, wanted := g.guardedLinks[name[min(len(name), len(linkChainPrefix)):]]
-		if isLinkChain(name) && (!wanted || was != g.lastChains[name]) {
+		guarded := slices.Contains(links, strings.TrimPrefix(name, linkChainPrefix))
+		if isLinkChain(name) && (!guarded || was != t.lastChains[name]) {
 			changed = true
 			c.DelChain(&nftables.Chain{Table: r.table, Name: name})
 		}
 	}
-	for _, link := range slices.Sorted(maps.Keys(g.guardedLinks)) {
-		if was, ok := now[linkChainPrefix+link]; !ok || was != g.lastChains[linkChainPrefix+link] {
+	for _, link := range links {
+		if was, ok := now[linkChainPrefix+link]; !ok || was != t.lastChains[linkChainPrefix+link] {
 			changed = true
 			r.addLinkChain(link)
 		}
@@ -145,20 +145,6 @@ func (g *SourceGuard) updateTable(c *nftables.Conn, now map[string]string) (chan
 	return true, flush(c)
 }
 
-// allElements are the elements of all links.
-func (g *SourceGuard) allElements() elements {
-	all := elements{}
-	for link, mac := range g.guardedLinks {
-		for set, keys := range g.linkElements(link, mac) {
-			if all[set] == nil {
-				all[set] = map[string]bool{}
-			}
-			maps.Copy(all[set], keys)
-		}
-	}
-	return all
-}
-
 func flush(c *nftables.Conn) error {
 	if err := c.Flush(); err != nil {
 		return fmt.Errorf("write the nftables table netdev %s: %w", tableName, err)
@@ -166,10 +152,10 @@ func flush(c *nftables.Conn) error {
 	return nil
 }
 
-// describeTable returns the table's chains, each with its rules, as the kernel says them. Neither
-// counts nor how many rules lead to a chain are part of it.
-func (g *SourceGuard) describeTable() (map[string]string, error) {
-	raw, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: int(g.ns.Fd())})
+// chains returns a description of each chain and its rules by the chain's name, from the bytes of
+// the kernel's answer. Packet counts and the number of rules that lead to a chain are left out.
+func (t *guardTable) chains() (map[string]string, error) {
+	raw, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: int(t.ns.Fd())})
 	if err != nil {
 		return nil, fmt.Errorf("open an nftables socket: %w", err)
 	}
@@ -188,7 +174,7 @@ func (g *SourceGuard) describeTable() (map[string]string, error) {
 	return chains, nil
 }
 
-// describeChain takes a chain's name and the rest out of the attributes of a chain or rule.
+// describeChain returns the chain's name and a description from the attributes of a chain or rule.
 func describeChain(attrs []byte, kind int) (chain, text string, err error) {
 	name := uint16(unix.NFTA_CHAIN_NAME)
 	if kind == unix.NFT_MSG_GETRULE {
@@ -203,7 +189,7 @@ func describeChain(attrs []byte, kind int) (chain, text string, err error) {
 		case d.Type() == name:
 			chain = d.String()
 		case kind == unix.NFT_MSG_GETRULE && d.Type() == unix.NFTA_RULE_EXPRESSIONS:
-			text += fmt.Sprintf("%d expressions\n", len(d.Bytes())) // they have counts; the handle tells rules apart
+			text += fmt.Sprintf("%d expressions\n", len(d.Bytes())) // expressions contain packet counts; the handle identifies the rule
 		case kind == unix.NFT_MSG_GETCHAIN && d.Type() == unix.NFTA_CHAIN_USE:
 		default:
 			text += fmt.Sprintf("%d %d %x\n", kind, d.Type(), d.Bytes())

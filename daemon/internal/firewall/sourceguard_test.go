@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A daemon that starts loads what the one before permitted, and carries out DELs that wait,
-// before netwatcher has named the links that are guarded.
+// At startup the daemon restores the sources that the previous one permitted, and handles pending
+// DELs, before netwatcher has named the links to guard.
 func TestGuardBeforeTheFirstApply(t *testing.T) {
 	t.Parallel()
 	addresses := Source{Link: "vlan7", Pod: "pod", V4: netip.MustParseAddr("10.0.0.2"), V6: netip.MustParseAddr("fd00::2")}
@@ -28,7 +28,7 @@ func TestGuardBeforeTheFirstApply(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g := &SourceGuard{sources: map[string]map[string]Source{}}
+			g := &SourceGuard{index: sourceIndex{}}
 			g.Restore(tc.sources)
 			for name, s := range tc.sources {
 				if err := g.Permit(name+"-new", s, true); err != nil {
@@ -37,8 +37,8 @@ func TestGuardBeforeTheFirstApply(t *testing.T) {
 				g.Revoke("vlan7", name)
 				g.Revoke("vlan7", name+"-new")
 			}
-			if len(g.sources) != 0 {
-				t.Errorf("%s got %v, want nothing left", tc.reason, g.sources)
+			if len(g.index) != 0 {
+				t.Errorf("%s got %v, want nothing left", tc.reason, g.index)
 			}
 		})
 	}

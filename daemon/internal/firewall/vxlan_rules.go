@@ -13,7 +13,7 @@ import (
 	"github.com/patchbay-cni/patchbay/netwatcher"
 )
 
-// Offsets of what the rules load.
+// Offsets of the fields that the rules load.
 const (
 	udpDestination = 2
 	beforeVNI      = 8 + 3 // after the UDP header and most of the flags
@@ -23,17 +23,16 @@ const (
 	destination6   = 24
 )
 
-// ruleset collects the table's messages.
-type ruleset struct {
-	conn  *nftables.Conn
-	table *nftables.Table
-	// vnis, receivers: see netwatcher.Filter. senders and vteps are by family.
+// vxlanRules writes the sets, chains and rules of the VXLAN filter.
+type vxlanRules struct {
+	tableWriter
+	// The fields of netwatcher.VXLANFilter; senders and VTEPs by family.
 	vnis, receivers  *nftables.Set
 	senders4, vteps4 *nftables.Set
 	senders6, vteps6 *nftables.Set
 }
 
-// build makes the table, as nft would list it:
+// build adds the table's content, as nft would list it:
 //
 //	chain input {
 //		type filter hook input priority -10; policy accept;
@@ -46,11 +45,11 @@ type ruleset struct {
 //		counter name "received" drop
 //	}
 //
-// and the like for forward. All other traffic pays for two comparisons. A rule that reads
-// past a packet's end does not match: a fragment that is too short for the ID reaches the
-// last rule. The kernel puts IPv4 fragments together before input, and IPv6 ones after it;
-// so the first one decides, and the others are nothing without it.
-func (r *ruleset) build(want *netwatcher.VXLANFilter, counts map[string]expr.Counter) error {
+// and likewise for forward. All other traffic costs two comparisons. A rule that loads
+// bytes past a packet's end does not match: a fragment that is too short for the ID reaches
+// the last rule. The kernel reassembles IPv4 fragments before input and IPv6 fragments after
+// it: for IPv6 the first fragment decides, and the kernel discards the others without it.
+func (r *vxlanRules) build(want *netwatcher.VXLANFilter, counts map[string]expr.Counter) error {
 	if err := r.addSets(want); err != nil {
 		return err
 	}
@@ -64,7 +63,7 @@ func (r *ruleset) build(want *netwatcher.VXLANFilter, counts map[string]expr.Cou
 	r.addRule(input, dropWithCounter(CounterReceived))
 
 	forward := r.addHook("forward", nftables.ChainHookForward)
-	// A router between nodes: the other end looks at the sender, as this one does.
+	// This node is a router between nodes: the receiving node checks the sender.
 	r.addRule(forward, matchIPv4(), loadInputLink(1), loadAddress(5, source4, 4), matchSet(r.senders4), verdictReturn())
 	r.addRule(forward, matchIPv6(), loadInputLink(1), loadAddress(5, source6, 16), matchSet(r.senders6), verdictReturn())
 	r.addRule(forward, matchIPv4(), loadAddress(1, destination4, 4), matchSet(r.vteps4), dropWithCounter(CounterForwarded))
@@ -72,9 +71,9 @@ func (r *ruleset) build(want *netwatcher.VXLANFilter, counts map[string]expr.Cou
 	return nil
 }
 
-// addHook makes a base chain that sends packets to VXLAN's port to a chain of their own, and
-// returns that one. It leaves IDs that are not ours alone.
-func (r *ruleset) addHook(name string, hook *nftables.ChainHook) *nftables.Chain {
+// addHook adds a base chain for the hook, and a second chain for packets to VXLAN's port. It
+// returns the second, whose first rule lets IDs pass that are not Patchbay's.
+func (r *vxlanRules) addHook(name string, hook *nftables.ChainHook) *nftables.Chain {
 	accept := nftables.ChainPolicyAccept
 	base := r.conn.AddChain(&nftables.Chain{
 		Name: name, Table: r.table, Type: nftables.ChainTypeFilter,
@@ -86,15 +85,15 @@ func (r *ruleset) addHook(name string, hook *nftables.ChainHook) *nftables.Chain
 		exprs{&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: udpDestination, Len: 2}, matchRegister(1, vxlanPort>>8, vxlanPort&0xff)},
 		exprs{&expr.Verdict{Kind: expr.VerdictJump, Chain: vxlan.Name}})
 	other := matchSet(r.vnis)
-	other[0].(*expr.Lookup).Invert = true //nolint:forcetypeassert // made in the line above
+	other[0].(*expr.Lookup).Invert = true //nolint:forcetypeassert // created in the line above
 	r.addRule(vxlan, loadVNI(1), other, verdictReturn())
 	return vxlan
 }
 
-// addSets makes the sets and their elements.
-func (r *ruleset) addSets(want *netwatcher.VXLANFilter) error {
+// addSets adds the sets and their elements.
+func (r *vxlanRules) addSets(want *netwatcher.VXLANFilter) error {
 	link := nftables.TypeIFName
-	var err error
+	var err error // of the first set that failed
 	set := func(name string, keys [][]byte, types ...nftables.SetDatatype) *nftables.Set {
 		s := &nftables.Set{
 			Table: r.table, Name: name, KeyType: nftables.MustConcatSetType(types...),
@@ -129,39 +128,12 @@ func (r *ruleset) addSets(want *netwatcher.VXLANFilter) error {
 	return err
 }
 
-// keyByteOrder is for nft, which prints numbers of the machine and addresses.
+// keyByteOrder is the byte order in which nft prints keys of the type.
 func keyByteOrder(t nftables.SetDatatype) binaryutil.ByteOrder {
 	if t == nftables.TypeMark {
 		return binaryutil.NativeEndian
 	}
 	return binaryutil.BigEndian
-}
-
-// addSet makes a set.
-func (r *ruleset) addSet(s *nftables.Set, keys [][]byte) error {
-	if err := r.conn.AddSet(s, nil); err != nil {
-		return err
-	}
-	for len(keys) > 0 {
-		n := min(len(keys), elementsPerMessage)
-		elements := make([]nftables.SetElement, n)
-		for i := range elements {
-			elements[i].Key = keys[i]
-		}
-		if err := r.conn.SetAddElements(s, elements); err != nil {
-			return err
-		}
-		keys = keys[n:]
-	}
-	return nil
-}
-
-func (r *ruleset) addRule(chain *nftables.Chain, parts ...exprs) {
-	rule := &nftables.Rule{Table: r.table, Chain: chain}
-	for _, p := range parts {
-		rule.Exprs = append(rule.Exprs, p...)
-	}
-	r.conn.AddRule(rule)
 }
 
 func matchIPv4() exprs { return matchFamily(unix.NFPROTO_IPV4) }
@@ -172,7 +144,7 @@ func matchFamily(nfproto byte) exprs {
 	return exprs{&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: register(1)}, matchRegister(register(1), nfproto)}
 }
 
-// loadVNI reads the 24 bits of the ID with the byte before, as a number of the machine.
+// loadVNI loads the 24 bits of the ID into register n, in host byte order.
 func loadVNI(n uint32) exprs {
 	reg := register(n)
 	return exprs{
@@ -182,12 +154,12 @@ func loadVNI(n uint32) exprs {
 	}
 }
 
-// vniKey is an ID as loadVNI reads it.
+// vniKey is an ID as loadVNI loads it.
 func vniKey(id int) []byte {
 	return binary.NativeEndian.AppendUint32(nil, uint32(id))
 }
 
-// loadInputLink reads the name of the link that the packet arrived on, which takes four registers.
+// loadInputLink loads the name of the link that the packet arrived on into four registers from n.
 func loadInputLink(n uint32) exprs {
 	return exprs{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: register(n)}}
 }

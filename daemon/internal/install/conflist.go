@@ -6,20 +6,18 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/patchbay-cni/patchbay/cni/conf"
+	"github.com/patchbay-cni/patchbay/cni/config"
 )
 
-// DefaultCNIVersion is spoken by every containerd and CRI-O that is in use:
-// containerd before 2.0 refuses results in 1.1.0. With 1.1.0 newer runtimes ask
-// for STATUS as well.
+// DefaultCNIVersion is supported by all containerd and CRI-O releases in use. containerd before 2.0
+// rejects results in 1.1.0. With 1.1.0, newer runtimes also send STATUS.
 const DefaultCNIVersion = "1.0.0"
 
-// Settings are the keys of our configuration that an installation chooses;
-// empty ones are left out and have their defaults.
+// Settings has the configurable keys of the configuration. An empty one has its default.
 type Settings struct {
-	// CNIVersion is one of conf.Versions; empty is DefaultCNIVersion.
+	// CNIVersion is one of config.Versions. Empty means DefaultCNIVersion.
 	CNIVersion string
-	// NamingScheme, CNIDir and Socket are conf.Config's.
+	// NamingScheme, CNIDir and Socket are those of config.Config.
 	NamingScheme, CNIDir, Socket string
 }
 
@@ -27,12 +25,12 @@ type Settings struct {
 type configList struct {
 	CNIVersion string `json:"cniVersion"`
 	Name       string `json:"name"`
-	// DisableCheck keeps runtimes from CHECK, which we do not have yet.
+	// DisableCheck keeps runtimes from sending CHECK, which the plugin does not implement.
 	DisableCheck bool          `json:"disableCheck"`
 	Plugins      []pluginEntry `json:"plugins"`
 }
 
-// pluginEntry is our plugin in the list.
+// pluginEntry is the entry of the plugin in the list.
 type pluginEntry struct {
 	Type         string `json:"type"`
 	NamingScheme string `json:"namingScheme,omitempty"`
@@ -40,18 +38,17 @@ type pluginEntry struct {
 	Socket       string `json:"socket,omitempty"`
 }
 
-// Conflist writes the configuration list for the runtime, or says which setting
-// the plugin would refuse.
+// Conflist returns the configuration list for the runtime. The error names an invalid setting.
 func Conflist(s Settings) ([]byte, error) {
 	if s.CNIVersion == "" {
 		s.CNIVersion = DefaultCNIVersion
 	}
-	e := pluginEntry{Type: conf.PluginType, NamingScheme: s.NamingScheme, CNIDir: s.CNIDir, Socket: s.Socket}
+	e := pluginEntry{Type: config.PluginType, NamingScheme: s.NamingScheme, CNIDir: s.CNIDir, Socket: s.Socket}
 	if err := validate(s.CNIVersion, e); err != nil {
 		return nil, err
 	}
 	doc, err := json.MarshalIndent(configList{
-		CNIVersion: s.CNIVersion, Name: conf.PluginType, DisableCheck: true, Plugins: []pluginEntry{e},
+		CNIVersion: s.CNIVersion, Name: config.PluginType, DisableCheck: true, Plugins: []pluginEntry{e},
 	}, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("encode configuration list: %w", err)
@@ -59,17 +56,17 @@ func Conflist(s Settings) ([]byte, error) {
 	return append(doc, '\n'), nil
 }
 
-// validate runs the plugin's own check on what a runtime derives from the list.
+// validate parses the configuration that a runtime derives from the list, as the plugin does.
 func validate(cniVersion string, e pluginEntry) error {
 	derived, err := json.Marshal(struct {
 		pluginEntry
 		CNIVersion string `json:"cniVersion"`
 		Name       string `json:"name"`
-	}{e, cniVersion, conf.PluginType})
+	}{e, cniVersion, config.PluginType})
 	if err != nil {
 		return fmt.Errorf("encode configuration: %w", err)
 	}
-	if _, err := conf.ParseConfig(derived); err != nil {
+	if _, err := config.ParseConfig(derived); err != nil {
 		return fmt.Errorf("check configuration: %w", err)
 	}
 	return nil

@@ -11,12 +11,12 @@ import (
 	"path/filepath"
 )
 
-// partialPrefix begins the names of files that are still being written. Runtimes read
-// only names that end in .conf, .conflist or .json.
+// partialPrefix is the prefix of files that are being written. Runtimes only read files whose names
+// end in .conf, .conflist or .json.
 const partialPrefix = ".patchbay-partial-"
 
-// writeFile writes the file unless it is there already, byte for byte: a runtime
-// reloads its network on every change in its folder.
+// writeFile writes the file unless it has this content already. A runtime reloads its network on each
+// change in its folder.
 func writeFile(path string, content []byte, mode fs.FileMode) error {
 	same, err := hasContent(path, content, mode)
 	if same || err != nil {
@@ -44,8 +44,8 @@ func writeFile(path string, content []byte, mode fs.FileMode) error {
 	return syncDir(dir)
 }
 
-// hasContent reports whether the file has this content and mode. A link does not: the
-// file behind it is somebody else's.
+// hasContent reports whether the file has this content and mode. It returns false for a symbolic link,
+// whose target is not Patchbay's file.
 func hasContent(path string, content []byte, mode fs.FileMode) (bool, error) {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -55,7 +55,7 @@ func hasContent(path string, content []byte, mode fs.FileMode) (bool, error) {
 		return false, err
 	}
 	if info.IsDir() {
-		return false, fmt.Errorf("%s: %w: it is a folder", path, fs.ErrExist)
+		return false, fmt.Errorf("%s: %w: must not be a folder", path, fs.ErrExist)
 	}
 	if info.Mode() != mode || info.Size() != int64(len(content)) {
 		return false, nil
@@ -64,7 +64,7 @@ func hasContent(path string, content []byte, mode fs.FileMode) (bool, error) {
 	return bytes.Equal(old, content), err
 }
 
-// removeFile takes a file away, on disk when it returns; a missing one is no error.
+// removeFile removes a file from disk. A missing file is no error.
 func removeFile(path string) error {
 	err := os.Remove(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -76,7 +76,7 @@ func removeFile(path string) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// removePartialFiles removes what a killed daemon was writing.
+// removePartialFiles removes the files that a killed daemon was writing.
 func removePartialFiles(dir string) error {
 	left, err := filepath.Glob(filepath.Join(dir, partialPrefix+"*"))
 	for _, path := range left {
@@ -85,6 +85,7 @@ func removePartialFiles(dir string) error {
 	return err
 }
 
+// syncDir writes a folder's entries to disk.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -10,40 +10,39 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/patchbay-cni/patchbay/cni/conf"
+	"github.com/patchbay-cni/patchbay/cni/config"
 )
 
-// Names on the host. Runtimes take the configuration that sorts first.
+// Names on the host. Runtimes use the configuration that sorts first.
 const (
-	// PluginName is the plugin's file in the runtime's plugin folder.
-	PluginName = conf.PluginType
-	// ConfigName is the configuration's file in the runtime's folder.
+	// PluginName is the name of the plugin's file.
+	PluginName = config.PluginType
+	// ConfigName is the name of the configuration's file.
 	ConfigName = "00-patchbay.conflist"
 )
 
-// daemonSetTimeout bounds the question whether the DaemonSet is gone.
+// daemonSetTimeout bounds the check whether the DaemonSet is gone.
 const daemonSetTimeout = 5 * time.Second
 
-// Installer knows where the files come from and where they go.
+// Installer installs and uninstalls the plugin and its configuration.
 type Installer struct {
-	// PluginSource is the plugin in the daemon's image.
+	// PluginSource is the path of the plugin in the daemon's image.
 	PluginSource string
-	// BinDir is the runtime's folder for plugins.
+	// BinDir is the runtime's folder of plugins.
 	BinDir string
-	// ConfDir is the runtime's folder for configurations.
+	// ConfDir is the runtime's folder of configurations.
 	ConfDir string
-	// Config is the configuration list, see Conflist.
+	// Config is the configuration list that Conflist returns.
 	Config []byte
-	// DaemonSetGone reports whether the daemon's own DaemonSet is deleted or being
-	// deleted. When it cannot be told, both files stay.
+	// DaemonSetGone reports whether the daemon's DaemonSet is deleted or being deleted. On error both
+	// files stay.
 	DaemonSetGone func(ctx context.Context) (bool, error)
-	// SandboxesAttached reports whether sandboxes are still attached; nil means no. Their
-	// runtime needs the plugin for DEL: without it Pods could not go, with it
-	// DELs are recorded on disk for a later daemon.
+	// SandboxesAttached reports whether sandboxes are attached. Nil means that none are. The runtime
+	// needs the plugin for their DELs, which the plugin stores on disk for a later daemon.
 	SandboxesAttached func() (bool, error)
 }
 
-// InstallPlugin places the plugin.
+// InstallPlugin installs the plugin.
 func (i *Installer) InstallPlugin() error {
 	binary, err := os.ReadFile(i.PluginSource)
 	if err != nil {
@@ -55,7 +54,7 @@ func (i *Installer) InstallPlugin() error {
 	return nil
 }
 
-// InstallConfig places the configuration: from then on new sandboxes come.
+// InstallConfig installs the configuration. The runtime then sends new sandboxes to the plugin.
 func (i *Installer) InstallConfig() error {
 	if err := writeFile(filepath.Join(i.ConfDir, ConfigName), i.Config, 0o600); err != nil {
 		return fmt.Errorf("install configuration: %w", err)
@@ -63,31 +62,30 @@ func (i *Installer) InstallConfig() error {
 	return nil
 }
 
-// ErrUninstallUnknown says that it cannot be told whether Patchbay is being uninstalled.
-var ErrUninstallUnknown = errors.New("it is not known whether Patchbay is to stay")
+// ErrUninstallUnknown means that it is unknown whether Patchbay is being uninstalled.
+var ErrUninstallUnknown = errors.New("it is unknown whether Patchbay is being uninstalled")
 
-// Outcome is what Leave did.
+// Outcome is the outcome of CleanUp.
 type Outcome string
 
-// What Leave can have done.
+// Outcomes of CleanUp.
 const (
-	// Kept: the daemon comes back, nothing was removed.
+	// Kept means that both files stay.
 	Kept Outcome = "stayed"
-	// PluginKept: the configuration was removed, the plugin still serves DELs.
+	// PluginKept means that the configuration was removed and the plugin stays for DELs.
 	PluginKept Outcome = "plugin stayed"
-	// Removed: both files are gone.
+	// Removed means that both files were removed.
 	Removed Outcome = "removed"
 )
 
-// CleanUp is called when the daemon stops, with the journal still open. It removes
-// what was installed if Patchbay is being uninstalled; the error answers to ErrUnknown
-// when nobody says whether it is.
+// CleanUp uninstalls the files if the DaemonSet is gone. The daemon calls it when it stops, while it
+// still has the journal's lock. The error wraps ErrUninstallUnknown when DaemonSetGone fails.
 func (i *Installer) CleanUp(ctx context.Context) (Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, daemonSetTimeout)
 	defer cancel()
 	gone, err := i.DaemonSetGone(ctx)
 	if err != nil {
-		return Kept, fmt.Errorf("uninstall: ask for the DaemonSet: %w: %w", ErrUninstallUnknown, err)
+		return Kept, fmt.Errorf("uninstall: check the DaemonSet: %w: %w", ErrUninstallUnknown, err)
 	}
 	if !gone {
 		return Kept, nil
@@ -95,7 +93,7 @@ func (i *Installer) CleanUp(ctx context.Context) (Outcome, error) {
 	if err := removeFile(filepath.Join(i.ConfDir, ConfigName)); err != nil {
 		return Kept, fmt.Errorf("uninstall: %w", err)
 	}
-	if busy, err := i.sandboxesAttached(); busy || err != nil {
+	if attached, err := i.sandboxesAttached(); attached || err != nil {
 		return PluginKept, err
 	}
 	if err := removeFile(filepath.Join(i.BinDir, PluginName)); err != nil {
@@ -104,13 +102,14 @@ func (i *Installer) CleanUp(ctx context.Context) (Outcome, error) {
 	return Removed, nil
 }
 
+// sandboxesAttached reports whether sandboxes are attached, and true if this is unknown.
 func (i *Installer) sandboxesAttached() (bool, error) {
 	if i.SandboxesAttached == nil {
 		return false, nil
 	}
-	busy, err := i.SandboxesAttached()
+	attached, err := i.SandboxesAttached()
 	if err != nil {
-		return true, fmt.Errorf("uninstall: look for sandboxes: %w", err)
+		return true, fmt.Errorf("uninstall: check for attached sandboxes: %w", err)
 	}
-	return busy, nil
+	return attached, nil
 }

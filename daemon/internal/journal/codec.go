@@ -12,33 +12,32 @@ import (
 
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
 	"github.com/patchbay-cni/patchbay/internal/network"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
 )
 
-// separator stands between container ID and interface name; neither has a NUL.
+// separator separates the parts of a key. No part contains a NUL.
 const separator = "\x00"
 
-// maxKeySize keeps keys well below bbolt's limit: one key that is too long would
-// fail the commit of all that share it.
+// maxKeySize is well below bbolt's limit. A longer key would fail all changes of its commit.
 const maxKeySize = 1024
 
-// checksumSize is the length of the checksum in front of a record, in bytes. bbolt
-// has none on data pages, and a flipped bit is often still good JSON.
+// checksumSize is the length of the checksum before a record, in bytes. bbolt has no checksum of
+// data pages, and JSON with a flipped bit is often valid.
 const checksumSize = crc32.Size
 
+// recordKey returns the key of a record.
 func recordKey(containerID, ifName string) ([]byte, error) {
 	k := containerID + separator + ifName
 	if containerID == "" || ifName == "" || strings.Count(k, separator) != 1 || len(k) > maxKeySize {
-		return nil, fmt.Errorf("journal key: container %q, interface %q: both must be set, without NUL, at most %d bytes",
+		return nil, fmt.Errorf("journal key: container %q, interface %q: both must be set, without NUL, and at most %d bytes",
 			containerID, ifName, maxKeySize)
 	}
 	return []byte(k), nil
 }
 
-// formatKey writes a key for a person.
+// formatKey returns a key in the form of messages.
 func formatKey(k []byte) string { return strings.ReplaceAll(string(k), separator, "/") }
 
-// encodeRecord is the record's checksum (CRC-32C, big endian) and its JSON.
+// encodeRecord returns the record as JSON after its checksum (CRC-32C, big endian).
 func encodeRecord(rec *attach.Record) ([]byte, error) {
 	doc, err := json.Marshal(rec)
 	if err != nil {
@@ -48,58 +47,58 @@ func encodeRecord(rec *attach.Record) ([]byte, error) {
 	return append(value, doc...), nil
 }
 
-// decodeRecord reads what encode wrote under this key.
+// decodeRecord decodes the value that encodeRecord returned for the record with this key.
 func decodeRecord(k, value []byte) (*attach.Record, error) {
 	if len(value) < checksumSize {
 		return nil, fmt.Errorf("%w: record %q: %d bytes", ErrCorrupt, formatKey(k), len(value))
 	}
 	if doc := value[checksumSize:]; binary.BigEndian.Uint32(value) != crc32c(doc) {
-		return nil, fmt.Errorf("%w: record %q: the checksum does not fit", ErrCorrupt, formatKey(k))
+		return nil, fmt.Errorf("%w: record %q: the checksum does not match", ErrCorrupt, formatKey(k))
 	}
 	rec := &attach.Record{}
 	if err := json.Unmarshal(value[checksumSize:], rec); err != nil {
 		return nil, fmt.Errorf("%w: record %q: %w", ErrCorrupt, formatKey(k), err)
 	}
 	if own := rec.ContainerID + separator + rec.IfName; own != string(k) {
-		return nil, fmt.Errorf("%w: record %q: it belongs to %q", ErrCorrupt, formatKey(k), formatKey([]byte(own)))
+		return nil, fmt.Errorf("%w: record %q: it has the content of record %q", ErrCorrupt, formatKey(k), formatKey([]byte(own)))
 	}
 	return rec, nil
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// crc32c returns the CRC-32C of a document.
 func crc32c(doc []byte) uint32 { return crc32.Checksum(doc, castagnoli) }
 
-// seqSize is the length of a seq on disk, in bytes, big endian.
+// seqSize is the length of a sequence number on disk, in bytes, big endian.
 const seqSize = 8
 
-// seqKey is a network's key in the bucket of a Node UID: kind, namespace, name
-// and UID.
-func seqKey(nodeUID string, key claims.Key) ([]byte, error) {
+// seqKey returns the key of a network in the bucket of a Node UID: kind, namespace, name and UID.
+func seqKey(nodeUID string, key network.Key) ([]byte, error) {
 	k := strings.Join([]string{key.Ref.Kind, key.Ref.Namespace, key.Ref.Name, key.UID}, separator)
 	if nodeUID == "" || key.UID == "" || strings.Count(k, separator) != 3 || len(nodeUID)+len(k) > maxKeySize {
-		return nil, fmt.Errorf("journal key: Node UID %q, network %v with UID %q: both UIDs must be set, without NUL, at most %d bytes",
+		return nil, fmt.Errorf("journal key: Node UID %q, network %v with UID %q: both UIDs must be set, without NUL, and at most %d bytes",
 			nodeUID, key.Ref, key.UID, maxKeySize)
 	}
 	return []byte(k), nil
 }
 
-// encodeSeq is a checksum over key and seq (CRC-32C, big endian) and the seq.
+// encodeSeq returns the sequence number after the checksum of key and number (CRC-32C, big endian).
 func encodeSeq(k []byte, seq int64) []byte {
 	n := binary.BigEndian.AppendUint64(nil, uint64(seq))
 	return append(binary.BigEndian.AppendUint32(nil, crc32c(slices.Concat(k, n))), n...)
 }
 
-// decodeSeq reads what encodeSeq wrote under this key.
-func decodeSeq(k, value []byte) (claims.Key, int64, error) {
+// decodeSeq decodes a key and the value that encodeSeq returned for it.
+func decodeSeq(k, value []byte) (network.Key, int64, error) {
 	parts := strings.Split(string(k), separator)
 	if len(parts) != 4 || len(value) != checksumSize+seqSize {
-		return claims.Key{}, 0, fmt.Errorf("%w: seq %q: %d bytes", ErrCorrupt, formatKey(k), len(value))
+		return network.Key{}, 0, fmt.Errorf("%w: seq %q: %d bytes", ErrCorrupt, formatKey(k), len(value))
 	}
 	n := value[checksumSize:]
 	if binary.BigEndian.Uint32(value) != crc32c(slices.Concat(k, n)) {
-		return claims.Key{}, 0, fmt.Errorf("%w: seq %q: the checksum does not fit", ErrCorrupt, formatKey(k))
+		return network.Key{}, 0, fmt.Errorf("%w: seq %q: the checksum does not match", ErrCorrupt, formatKey(k))
 	}
-	key := claims.Key{Ref: network.Ref{Kind: parts[0], Namespace: parts[1], Name: parts[2]}, UID: parts[3]}
+	key := network.Key{Ref: network.Ref{Kind: parts[0], Namespace: parts[1], Name: parts[2]}, UID: parts[3]}
 	return key, int64(binary.BigEndian.Uint64(n)), nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
 )
 
-// Whatever is on disk, decode returns the record of that key or ErrCorrupt.
+// For any value on disk, decodeRecord returns the record of the key or ErrCorrupt.
 func FuzzDecode(f *testing.F) {
 	good, err := encodeRecord(&attach.Record{ContainerID: "c", IfName: "eth0", Interfaces: []attach.Interface{{Name: "eth0"}}})
 	if err != nil {
@@ -37,9 +37,9 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// A damaged page may have anything under a seq's key.
+// A corrupt page may have any value of a sequence number.
 func FuzzDecodeSeq(f *testing.F) {
-	k, err := seqKey("node", net("a"))
+	k, err := seqKey("node", networkKey("a"))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func FuzzDecodeSeq(f *testing.F) {
 			return
 		}
 		if back, err := seqKey("node", key); err == nil && !bytes.Equal(encodeSeq(back, seq), value) {
-			t.Errorf("seq %d of %v has another value, %x, when it is written again", seq, key, value)
+			t.Errorf("sequence number %d of %v: got value %x, want the one that encodeSeq returns", seq, key, value)
 		}
 	})
 }

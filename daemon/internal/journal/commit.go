@@ -11,43 +11,45 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// change is one write: a nil value deletes. With edit set, the value is what
-// edit makes of the stored one (nil when there is none), and nil leaves that as
-// it is. Edit must not keep the stored one, and must not fail: the commit is
-// shared. With a node set it is about the seqs of that Node UID instead of the
-// records.
+// change is one write to the records, or to the sequence numbers of a Node UID.
 type change struct {
-	nodeUID, key, value []byte
-	edit                func(stored []byte) []byte
+	// nodeUID selects the sequence numbers of that Node; nil selects the records.
+	nodeUID []byte
+	// key and value are what is written. A nil value deletes the key.
+	key, value []byte
+	// edit, if set, returns the new value for the stored one, which is nil when there is none. It
+	// returns nil to change nothing. It must not keep the stored value.
+	edit func(stored []byte) []byte
 }
 
-// batch is the changes of one commit. err is set before done is closed.
+// batch has the changes of one commit. err is set before done is closed.
 type batch struct {
 	changes []change
 	done    chan struct{}
 	err     error
 }
 
-// committer groups changes without a timer: whoever finds no commit running
-// commits at once, and all who come meanwhile share the next one. bbolt's own
-// Batch makes a lone writer wait for company.
+// committer groups concurrent changes into commits (group commit). A writer that finds no commit in
+// progress commits at once. The changes that come during a commit share the next one. bbolt's own
+// Batch delays a single writer by a timer instead.
 type committer struct {
 	db *bbolt.DB
-	// token has one token; who takes it commits.
+	// token has one element. The writer that takes it commits.
 	token chan struct{}
 	mu    sync.Mutex
-	// open is the batch that the next commit will take; guarded by mu.
+	// open is the batch of the next commit. mu guards it.
 	open *batch
 }
 
+// newCommitter returns a committer for a database.
 func newCommitter(db *bbolt.DB) *committer {
 	c := &committer{db: db, token: make(chan struct{}, 1)}
 	c.token <- struct{}{}
 	return c
 }
 
-// apply returns when the change is on disk. The order of changes by one caller
-// is kept; an error is every caller's of that batch.
+// apply returns when the change is on disk. It keeps the order of one caller's changes. All callers
+// of a batch get its error.
 func (c *committer) apply(ch change) error {
 	b := c.enqueue(ch)
 	select {
@@ -56,7 +58,7 @@ func (c *committer) apply(ch change) error {
 	case <-c.token:
 	}
 	defer func() { c.token <- struct{}{} }()
-	// Both may have been ready: the batch was taken by whoever had the turn.
+	// Both channels may have been ready. The previous holder of the token has then written the batch.
 	if c.seal(b) {
 		b.err = catchPanic(func() error { return c.write(b.changes) })
 		close(b.done)
@@ -77,7 +79,7 @@ func (c *committer) enqueue(ch change) *batch {
 	return b
 }
 
-// seal closes the batch for others; false when somebody has done so before.
+// seal closes the batch for further changes. It returns false if it was closed before.
 func (c *committer) seal(b *batch) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,27 +90,28 @@ func (c *committer) seal(b *batch) bool {
 	return true
 }
 
-// write is one transaction with all changes, in their order.
+// write writes all changes in one transaction, in their order.
 func (c *committer) write(changes []change) error {
 	return c.db.Update(func(tx *bbolt.Tx) error {
-		all, err := readDigest(tx)
+		digest, err := readDigest(tx)
 		if err != nil {
 			return err
 		}
-		before := *all
+		before := *digest
 		for _, ch := range changes {
-			if err := ch.write(tx, all); err != nil {
+			if err := ch.write(tx, digest); err != nil {
 				return err
 			}
 		}
-		if *all == before {
+		if *digest == before {
 			return nil
 		}
-		return all.store(tx)
+		return digest.store(tx)
 	})
 }
 
-func (ch change) write(tx *bbolt.Tx, all *digest) error {
+// write writes the change and updates the digest of all records.
+func (ch change) write(tx *bbolt.Tx, d *digest) error {
 	if ch.nodeUID != nil {
 		bucket, err := keepOnlyNodeBucket(tx, ch.nodeUID)
 		if err != nil {
@@ -124,15 +127,15 @@ func (ch change) write(tx *bbolt.Tx, all *digest) error {
 		}
 	}
 	if stored != nil {
-		all.remove(ch.key, stored)
+		d.remove(ch.key, stored)
 	}
 	if value != nil {
-		all.add(ch.key, value)
+		d.add(ch.key, value)
 	}
 	return putOrDelete(bucket, ch.key, value)
 }
 
-// keepOnlyNodeBucket returns the bucket of a Node UID and removes those of others.
+// keepOnlyNodeBucket returns the bucket of a Node UID and deletes those of other UIDs.
 func keepOnlyNodeBucket(tx *bbolt.Tx, nodeUID []byte) (*bbolt.Bucket, error) {
 	all, err := tx.CreateBucketIfNotExists(bucketSeqs)
 	if err != nil {
@@ -149,12 +152,12 @@ func keepOnlyNodeBucket(tx *bbolt.Tx, nodeUID []byte) (*bbolt.Bucket, error) {
 		err = errors.Join(err, all.DeleteBucket(uid))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("forget the seqs of another Node: %w", err)
+		return nil, fmt.Errorf("delete the seqs of another Node: %w", err)
 	}
 	return all.CreateBucketIfNotExists(nodeUID)
 }
 
-// putOrDelete writes a value, or deletes the key when there is none.
+// putOrDelete writes the value, or deletes the key if the value is nil.
 func putOrDelete(bucket *bbolt.Bucket, key, value []byte) error {
 	if value == nil {
 		return bucket.Delete(key)

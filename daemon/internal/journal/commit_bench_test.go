@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// BenchmarkPut shows what a record costs alone and when others write too: the
-// time per Put falls with company, since a commit is shared.
+// BenchmarkPut measures the time per Put with one and with several writers. It is shorter with several,
+// because they share commits.
 func BenchmarkPut(b *testing.B) {
 	for _, writers := range []int{1, 16} {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {

@@ -15,7 +15,7 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
 )
 
-// commits is how many transactions the file has seen.
+// commits returns the number of transactions of the file.
 func commits(t *testing.T, j *Journal) int {
 	t.Helper()
 	id := 0
@@ -25,21 +25,21 @@ func commits(t *testing.T, j *Journal) int {
 	return id
 }
 
-// waiting polls until n changes are in the open batch.
-func waiting(c *committer, n int) {
+// awaitQueued polls until the open batch has n changes.
+func awaitQueued(c *committer, n int) {
 	for {
 		c.mu.Lock()
-		there := c.open != nil && len(c.open.changes) == n
+		queued := c.open != nil && len(c.open.changes) == n
 		c.mu.Unlock()
-		if there {
+		if queued {
 			return
 		}
 		runtime.Gosched()
 	}
 }
 
-// held makes n Puts while another commit is running and lets them go.
-func held(t *testing.T, j *Journal, n int) []error {
+// putDuringCommit calls Put n times in parallel during another commit, and returns their errors.
+func putDuringCommit(t *testing.T, j *Journal, n int) []error {
 	t.Helper()
 	<-j.commit.token
 	errs := make([]error, n)
@@ -47,13 +47,14 @@ func held(t *testing.T, j *Journal, n int) []error {
 	for i := range n {
 		wg.Go(func() { errs[i] = j.Put(&attach.Record{ContainerID: fmt.Sprint("c", i), IfName: "eth0"}) })
 	}
-	waiting(j.commit, n)
+	awaitQueued(j.commit, n)
 	j.commit.token <- struct{}{}
 	wg.Wait()
 	return errs
 }
 
-func TestSixteenShareACommit(t *testing.T) {
+// Puts that come during a commit share the next one.
+func TestPutsShareACommit(t *testing.T) {
 	t.Parallel()
 	j, err := Open(filepath.Join(t.TempDir(), "j"), Options{})
 	if err != nil {
@@ -61,19 +62,19 @@ func TestSixteenShareACommit(t *testing.T) {
 	}
 	defer func() { _ = j.Close() }()
 	before := commits(t, j)
-	if err := errors.Join(held(t, j, 16)...); err != nil {
+	if err := errors.Join(putDuringCommit(t, j, 16)...); err != nil {
 		t.Fatal(err)
 	}
 	if got := commits(t, j) - before; got != 1 {
-		t.Errorf("16 Puts that waited together: got %d commits, want 1", got)
+		t.Errorf("16 Puts during a commit: got %d further commits, want 1", got)
 	}
 	if recs, err := j.List(); err != nil || len(recs) != 16 {
 		t.Errorf("List: got %d records and %v, want 16", len(recs), err)
 	}
 }
 
-// When the commit fails nobody is told that the record is on disk.
-func TestAllHearOfAFailedCommit(t *testing.T) {
+// A failed commit fails all its Puts.
+func TestFailedCommitFailsAllPuts(t *testing.T) {
 	t.Parallel()
 	j, err := Open(filepath.Join(t.TempDir(), "j"), Options{})
 	if err != nil {
@@ -82,7 +83,7 @@ func TestAllHearOfAFailedCommit(t *testing.T) {
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for i, err := range held(t, j, 8) {
+	for i, err := range putDuringCommit(t, j, 8) {
 		if err == nil {
 			t.Errorf("Put %d of a failed commit: got no error", i)
 		}

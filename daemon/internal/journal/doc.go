@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package journal keeps the node daemon's records on disk. A record is written
-// before the first side effect of an ADD and goes after the last one of a DEL,
-// so that a daemon that was killed, or a node that lost power, can undo what it
-// began. The file is a bbolt database with an exclusive lock: two daemons never
-// work on one node. Every change is on disk when its call returns; changes that
-// are waiting at the same time share one commit. The file is checked when it is opened,
-// and a digest of all records when they are listed: a flipped bit is reported, and no
-// record is lost to it in silence.
+// Package journal stores the node daemon's records on disk. A record is written before the first
+// side effect of an ADD, and deleted after the last side effect of a DEL. After a crash of the
+// daemon or of the node, the next daemon can therefore complete or roll back each sandbox.
+//
+// The file is a bbolt database with an exclusive lock, so that at most one daemon works on a
+// node. Each change is on disk when its call returns, and concurrent changes share one commit.
+// Open verifies the pages of the file, and List verifies a digest of all records, so that a
+// flipped bit is reported instead of losing a record.
 package journal

@@ -12,16 +12,17 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// bootIDFile changes with every boot of the kernel (random(4)).
+// bootIDFile has another content after each boot of the kernel (random(4)).
 const bootIDFile = "/proc/sys/kernel/random/boot_id"
 
-// BootID returns the kernel's boot ID. Records of another one have outlived
-// their network namespaces.
+// BootID returns the kernel's boot ID. The network namespaces of records with another boot ID are
+// gone.
 func BootID() (string, error) { return readBootID(bootIDFile) }
 
+// readBootID reads the boot ID from a file.
 func readBootID(path string) (string, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -34,32 +35,32 @@ func readBootID(path string) (string, error) {
 	return id, nil
 }
 
-// keyIncarnation counts the daemon's starts: 8 bytes big endian, behind their checksum
-// since schema 2.
+// keyIncarnation has the number of daemon starts: 8 bytes, big endian, after their checksum since
+// schema 2.
 var keyIncarnation = []byte("life")
 
-// NextIncarnation counts this start of the daemon and returns its number, from 1. What
-// a daemon writes elsewhere under that number is told from its former lives'.
+// NextIncarnation increments the number of daemon starts and returns it, from 1. The number
+// distinguishes what this daemon writes to the API server from the writes of earlier ones.
 func (j *Journal) NextIncarnation() (int64, error) {
-	var life uint64
+	var incarnation uint64
 	err := catchPanic(func() error {
 		return j.db.Update(func(tx *bbolt.Tx) (err error) {
 			meta := tx.Bucket(bucketMeta)
-			if life, err = decodeIncarnation(meta.Get(keyIncarnation)); err != nil {
+			if incarnation, err = decodeIncarnation(meta.Get(keyIncarnation)); err != nil {
 				return err
 			}
-			life++
-			n := binary.BigEndian.AppendUint64(nil, life)
+			incarnation++
+			n := binary.BigEndian.AppendUint64(nil, incarnation)
 			return meta.Put(keyIncarnation, append(binary.BigEndian.AppendUint32(nil, crc32c(n)), n...))
 		})
 	})
 	if err != nil {
-		return 0, fmt.Errorf("count the daemon's start: %w", err)
+		return 0, fmt.Errorf("increment the number of daemon starts: %w", err)
 	}
-	return int64(life), nil
+	return int64(incarnation), nil
 }
 
-// decodeIncarnation is 0 in a new journal.
+// decodeIncarnation returns the stored number, which is 0 in a new journal.
 func decodeIncarnation(stored []byte) (uint64, error) {
 	switch len(stored) {
 	case 0:
@@ -71,15 +72,14 @@ func decodeIncarnation(stored []byte) (uint64, error) {
 			return binary.BigEndian.Uint64(n), nil
 		}
 	}
-	return 0, fmt.Errorf("%w: the number of the daemon's starts cannot be read", ErrCorrupt)
+	return 0, fmt.Errorf("%w: the number of daemon starts is unreadable", ErrCorrupt)
 }
 
-// PutSeq notes the seq of the node's entry in a network's status; it is on
-// disk when RememberSeq returns, and 0 forgets it. Who later reads a smaller one
-// from the API server has met an older state of it. The Node's UID goes along: a
-// Node that was deleted and made again starts over, so that the seqs of another
-// UID are forgotten by this.
-func (j *Journal) PutSeq(nodeUID string, key claims.Key, seq int64) error {
+// PutSeq stores the sequence number of the node's entry in a network's status. It is on disk when
+// PutSeq returns; 0 deletes it. A smaller number in a later read means that the API server was
+// restored to an older state. PutSeq deletes the numbers of other Node UIDs, because a Node that
+// was deleted and created again starts from 1.
+func (j *Journal) PutSeq(nodeUID string, key network.Key, seq int64) error {
 	k, err := seqKey(nodeUID, key)
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func (j *Journal) PutSeq(nodeUID string, key claims.Key, seq int64) error {
 	if seq != 0 {
 		value = encodeSeq(k, seq)
 	}
-	same := value == nil // where none of this UID is noted, nothing is to be forgotten
+	same := value == nil // without a number of this UID, there is nothing to delete
 	err = j.viewSeqs(nodeUID, func(seqs *bbolt.Bucket) error {
 		same = bytes.Equal(seqs.Get(k), value)
 		return nil
@@ -97,34 +97,34 @@ func (j *Journal) PutSeq(nodeUID string, key claims.Key, seq int64) error {
 		err = j.commit.apply(change{nodeUID: []byte(nodeUID), key: k, value: value})
 	}
 	if err != nil {
-		return fmt.Errorf("remember seq %d of %s: %w", seq, formatKey(k), err)
+		return fmt.Errorf("put seq %d of %s: %w", seq, formatKey(k), err)
 	}
 	return nil
 }
 
-// Seqs returns what RememberSeq noted under this UID of the Node, as far as it
-// can be read, and an error that names every network whose seq cannot.
-func (j *Journal) Seqs(nodeUID string) (map[claims.Key]int64, error) {
-	found := map[claims.Key]int64{}
-	var bad []error
+// Seqs returns the readable sequence numbers of this Node UID, and an error that names each
+// network whose number is unreadable.
+func (j *Journal) Seqs(nodeUID string) (map[network.Key]int64, error) {
+	found := map[network.Key]int64{}
+	var corrupt []error
 	err := j.viewSeqs(nodeUID, func(seqs *bbolt.Bucket) error {
 		return seqs.ForEach(func(k, value []byte) error {
 			key, seq, err := decodeSeq(k, value)
 			if err != nil {
-				bad = append(bad, err)
+				corrupt = append(corrupt, err)
 				return nil
 			}
 			found[key] = seq
 			return nil
 		})
 	})
-	if err = errors.Join(append(bad, err)...); err != nil {
+	if err = errors.Join(append(corrupt, err)...); err != nil {
 		return found, fmt.Errorf("list seqs: %w", err)
 	}
 	return found, nil
 }
 
-// viewSeqs reads the seqs of a Node UID; it does not call read when there are none.
+// viewSeqs reads the sequence numbers of a Node UID. It does not call read when there are none.
 func (j *Journal) viewSeqs(nodeUID string, read func(seqs *bbolt.Bucket) error) error {
 	return catchPanic(func() error {
 		return j.db.View(func(tx *bbolt.Tx) error {

@@ -16,15 +16,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/patchbay-cni/patchbay/internal/network"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
 )
 
-// net is the key of a network; its name is its UID, too.
-func net(name string) claims.Key {
-	return claims.Key{Ref: network.Ref{Kind: "DanmNet", Namespace: "ns", Name: name}, UID: name}
+// networkKey returns the key of a network whose UID is its name.
+func networkKey(name string) network.Key {
+	return network.Key{Ref: network.Ref{Kind: "DanmNet", Namespace: "ns", Name: name}, UID: name}
 }
 
-// openAt opens a journal that the test closes.
+// openAt opens a journal. The test closes it.
 func openAt(t *testing.T, path string) *Journal {
 	t.Helper()
 	j, err := Open(path, Options{})
@@ -34,8 +33,8 @@ func openAt(t *testing.T, path string) *Journal {
 	return j
 }
 
-// Whatever the order of writes, the seqs are what a map would hold, also after the
-// journal was opened again, and only one Node UID's at a time.
+// In any order of writes, the sequence numbers have the content of a map, also after the journal was
+// opened again. They belong to one Node UID at a time.
 func TestSeqsAreAMapOfOneNode(t *testing.T) {
 	t.Parallel()
 	dir, run := t.TempDir(), 0
@@ -44,14 +43,14 @@ func TestSeqsAreAMapOfOneNode(t *testing.T) {
 		path := filepath.Join(dir, fmt.Sprint(run))
 		j := openAt(t, path)
 		defer func() { _ = j.Close() }()
-		model := map[string]map[claims.Key]int64{}
+		model := map[string]map[network.Key]int64{}
 		uid := rapid.SampledFrom([]string{"n1", "n2"})
 		rt.Repeat(map[string]func(*rapid.T){
 			"": func(rt *rapid.T) {
 				for _, node := range []string{"n1", "n2"} {
 					want := model[node]
 					if want == nil {
-						want = map[claims.Key]int64{}
+						want = map[network.Key]int64{}
 					}
 					got, err := j.Seqs(node)
 					if diff := cmp.Diff(want, got); diff != "" || err != nil {
@@ -59,19 +58,19 @@ func TestSeqsAreAMapOfOneNode(t *testing.T) {
 					}
 				}
 			},
-			"remember": func(rt *rapid.T) {
-				node, key := uid.Draw(rt, "node"), net(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "net"))
+			"put": func(rt *rapid.T) {
+				node, key := uid.Draw(rt, "node"), networkKey(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "net"))
 				seq := rapid.Int64Range(0, 3).Draw(rt, "seq")
 				if err := j.PutSeq(node, key, seq); err != nil {
 					rt.Fatal(err)
 				}
 				if seq == 0 && model[node][key] == 0 {
-					return // nothing to write, so nothing is dropped either
+					return // no write, so that nothing is deleted
 				}
 				if model[node] == nil {
-					model = map[string]map[claims.Key]int64{node: {}}
+					model = map[string]map[network.Key]int64{node: {}}
 				}
-				model = map[string]map[claims.Key]int64{node: model[node]}
+				model = map[string]map[network.Key]int64{node: model[node]}
 				if model[node][key] = seq; seq == 0 {
 					delete(model[node], key)
 				}
@@ -86,73 +85,74 @@ func TestSeqsAreAMapOfOneNode(t *testing.T) {
 	})
 }
 
-// Seqs that are noted while a commit runs share the next one, with records, too.
+// Sequence numbers that are put during a commit share the next one.
 func TestSeqsShareCommits(t *testing.T) {
 	t.Parallel()
 	j := openAt(t, filepath.Join(t.TempDir(), "j"))
 	defer func() { _ = j.Close() }()
 	const n = 64
 	before := commits(t, j)
-	<-j.commit.token // as a commit that runs
+	<-j.commit.token // like a running commit
 	var wg sync.WaitGroup
 	for i := range n {
 		wg.Go(func() {
-			if err := j.PutSeq("node", net(fmt.Sprint(i)), int64(i+1)); err != nil {
+			if err := j.PutSeq("node", networkKey(fmt.Sprint(i)), int64(i+1)); err != nil {
 				t.Error(err)
 			}
 		})
 	}
-	waiting(j.commit, n)
+	awaitQueued(j.commit, n)
 	j.commit.token <- struct{}{}
 	wg.Wait()
 	if got := commits(t, j) - before; got != 1 {
-		t.Errorf("%d seqs took %d commits, want 1", n, got)
+		t.Errorf("%d sequence numbers: got %d commits, want 1", n, got)
 	}
 	if got, err := j.Seqs("node"); err != nil || len(got) != n {
-		t.Errorf("%d seqs, %v, want %d", len(got), err, n)
+		t.Errorf("got %d sequence numbers and error %v, want %d", len(got), err, n)
 	}
 }
 
-// A seq that is known costs no write: it is noted before each claim.
+// Putting an unchanged sequence number costs no write, because it happens before each claim.
 func TestSameSeqCostsNoCommit(t *testing.T) {
 	t.Parallel()
 	j := openAt(t, filepath.Join(t.TempDir(), "j"))
 	defer func() { _ = j.Close() }()
-	if err := j.PutSeq("node", net("a"), 7); err != nil {
+	if err := j.PutSeq("node", networkKey("a"), 7); err != nil {
 		t.Fatal(err)
 	}
 	before := commits(t, j)
-	if err := errors.Join(j.PutSeq("node", net("a"), 7), j.PutSeq("node", net("b"), 0)); err != nil {
+	if err := errors.Join(j.PutSeq("node", networkKey("a"), 7), j.PutSeq("node", networkKey("b"), 0)); err != nil {
 		t.Fatal(err)
 	}
 	if got := commits(t, j) - before; got != 0 {
-		t.Errorf("%d commits for what was known, want none", got)
+		t.Errorf("unchanged sequence numbers: got %d commits, want none", got)
 	}
 }
 
-func TestDamagedSeq(t *testing.T) {
+// A corrupt sequence number is reported with its network, and the others are readable.
+func TestCorruptSeq(t *testing.T) {
 	t.Parallel()
-	k, err := seqKey("node", net("a"))
+	k, err := seqKey("node", networkKey("a"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	good := encodeSeq(k, 7)
-	other, _ := seqKey("node", net("other"))
+	other, _ := seqKey("node", networkKey("other"))
 	cases := map[string]struct {
 		reason string
 		value  []byte
 	}{
-		"Empty":   {"nothing is left", []byte{}},
-		"Short":   {"a byte is missing", good[:len(good)-1]},
-		"Flipped": {"a smaller seq would hide an older state", append(bytes.Clone(good[:len(good)-1]), 6)},
-		"Moved":   {"another network's seq under this key", encodeSeq(other, 7)},
+		"Empty":   {"The value is empty.", []byte{}},
+		"Short":   {"A byte is missing.", good[:len(good)-1]},
+		"Flipped": {"A smaller number would hide a rollback.", append(bytes.Clone(good[:len(good)-1]), 6)},
+		"Moved":   {"The value belongs to another network.", encodeSeq(other, 7)},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			j := openAt(t, filepath.Join(t.TempDir(), "j"))
 			defer func() { _ = j.Close() }()
-			if err := errors.Join(j.PutSeq("node", net("a"), 7), j.PutSeq("node", net("b"), 8)); err != nil {
+			if err := errors.Join(j.PutSeq("node", networkKey("a"), 7), j.PutSeq("node", networkKey("b"), 8)); err != nil {
 				t.Fatal(err)
 			}
 			err := j.db.Update(func(tx *bbolt.Tx) error {
@@ -165,34 +165,35 @@ func TestDamagedSeq(t *testing.T) {
 			if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "DanmNet/ns/a/a") {
 				t.Errorf("%s: got error %v, want ErrCorrupt that names DanmNet/ns/a/a", tc.reason, err)
 			}
-			if diff := cmp.Diff(map[claims.Key]int64{net("b"): 8}, got); diff != "" {
-				t.Errorf("%s: the others (-want +got):\n%s", tc.reason, diff)
+			if diff := cmp.Diff(map[network.Key]int64{networkKey("b"): 8}, got); diff != "" {
+				t.Errorf("%s: other sequence numbers (-want +got):\n%s", tc.reason, diff)
 			}
-			if err := j.PutSeq("node", net("a"), 9); err != nil {
-				t.Errorf("%s: a damaged seq must be replaceable: %v", tc.reason, err)
+			if err := j.PutSeq("node", networkKey("a"), 9); err != nil {
+				t.Errorf("%s: PutSeq over the corrupt value: %v", tc.reason, err)
 			}
 		})
 	}
 }
 
+// PutSeq rejects an invalid key.
 func TestSeqKeysAreChecked(t *testing.T) {
 	t.Parallel()
 	j := openAt(t, filepath.Join(t.TempDir(), "j"))
 	defer func() { _ = j.Close() }()
 	cases := map[string]struct {
 		reason, node string
-		key          claims.Key
+		key          network.Key
 	}{
-		"NoNode":    {"a seq is of one life of the Node", "", net("a")},
-		"NoUID":     {"and of one life of the network", "node", claims.Key{Ref: net("a").Ref}},
-		"Separator": {"a NUL would make it another network's", "node", net("a\x00b")},
-		"Long":      {"it would fail the commit of others", "node", net(strings.Repeat("a", 1024))},
+		"NoNode":    {"A number belongs to one Node UID.", "", networkKey("a")},
+		"NoUID":     {"A number belongs to one UID of the network.", "node", network.Key{Ref: networkKey("a").Ref}},
+		"Separator": {"NUL would make it the key of another network.", "node", networkKey("a\x00b")},
+		"Long":      {"bbolt would fail the commit of all changes.", "node", networkKey(strings.Repeat("a", 1024))},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if err := j.PutSeq(tc.node, tc.key, 1); err == nil {
-				t.Errorf("%s: got no error", tc.reason)
+				t.Errorf("%s: got no error, want one", tc.reason)
 			}
 		})
 	}

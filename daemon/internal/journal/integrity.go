@@ -14,11 +14,10 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 )
 
-// keyRollback is set in the bucket meta from when a commit was found missing.
+// keyRollback is set in the bucket meta after a commit was found missing.
 var keyRollback = []byte("rollback")
 
-// Where bbolt's meta pages have what is read here: behind the page's header, in
-// the machine's byte order.
+// Offsets in bbolt's meta pages, in the machine's byte order.
 const (
 	metaStart    = pageHeaderSize
 	metaRoot     = metaStart + 16
@@ -28,11 +27,10 @@ const (
 	metaChecksum = metaStart + 56
 )
 
-// verifyFile reads the file behind bbolt's back and checks its pages. It reports whether
-// bbolt fell back to the state before the last commit: it has two meta pages and writes
-// them in turn, and when the newer one is damaged it opens the older one, which is whole
-// and says nothing of a record written since. A damaged older one is harmless: the next
-// commit replaces it.
+// verifyFile reads the file without bbolt and checks its pages. It reports whether bbolt fell back to
+// the state before the last commit. bbolt has two meta pages and writes them in turn. When the newer
+// one is corrupt it opens the older one, which lacks the records of the last commit. A corrupt older
+// one is harmless, because the next commit overwrites it.
 func verifyFile(db *bbolt.DB) (rolledBack bool, err error) {
 	var txID uint64
 	if err := db.View(func(tx *bbolt.Tx) error { txID = uint64(tx.ID()); return nil }); err != nil {
@@ -59,30 +57,29 @@ func verifyFile(db *bbolt.DB) (rolledBack bool, err error) {
 	return checksum != metaPageChecksum(other), nil
 }
 
-// metaPageChecksum is the checksum that bbolt gives a meta page.
+// metaPageChecksum returns the checksum that bbolt writes into a meta page.
 func metaPageChecksum(page []byte) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write(page[metaStart:metaChecksum])
 	return h.Sum64()
 }
 
-// markRollback makes List report the missing commit from now on: the next one
-// replaces the damaged page, and with it all signs.
+// markRollback makes List report the missing commit from now on. The next commit overwrites the
+// corrupt meta page, so that it cannot be detected afterwards.
 func markRollback(db *bbolt.DB) error {
 	return db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(bucketMeta).Put(keyRollback, []byte{1}) })
 }
 
-// checkRollback returns an error where markRollback has been called.
+// checkRollback returns an error after markRollback was called.
 func checkRollback(tx *bbolt.Tx) error {
 	if tx.Bucket(bucketMeta).Get(keyRollback) == nil {
 		return nil
 	}
-	return fmt.Errorf("%w: the page that led to the last commit was damaged, and a record of it may be missing", ErrCorrupt)
+	return fmt.Errorf("%w: the meta page of the last commit was corrupt, so that a record may be missing", ErrCorrupt)
 }
 
-// catchPanic runs f and turns a panic into ErrCorrupt. bbolt trusts the pages that
-// it maps: damaged ones make it panic, and a file that was cut short faults.
-// Either would end the daemon again at every start, without a word on why.
+// catchPanic calls f and turns a panic into ErrCorrupt. bbolt panics on corrupt pages, and a truncated
+// file causes a memory fault. Either would end the daemon at each start without a message.
 func catchPanic(f func() error) (err error) {
 	old := debug.SetPanicOnFault(true)
 	defer func() {
@@ -98,10 +95,10 @@ func catchPanic(f func() error) (err error) {
 	return f()
 }
 
-// asCorrupt tells bbolt's opinions on the file's content from errors of reading it.
+// asCorrupt adds ErrCorrupt to the errors of bbolt about the file's content, and not to I/O errors.
 func asCorrupt(err error) error {
-	for _, sign := range []error{berrors.ErrInvalid, berrors.ErrVersionMismatch, berrors.ErrChecksum} {
-		if errors.Is(err, sign) {
+	for _, target := range []error{berrors.ErrInvalid, berrors.ErrVersionMismatch, berrors.ErrChecksum} {
+		if errors.Is(err, target) {
 			return fmt.Errorf("%w: %w", ErrCorrupt, err)
 		}
 	}

@@ -17,9 +17,9 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
 )
 
-// journalOf makes a journal with n records, the first of which was deleted again, and
-// returns the file and the sandboxes that it must have.
-func journalOf(t *testing.T, n int) (file []byte, want []string) {
+// createJournalFile creates a journal with n records, of which it deletes the first. It returns the file
+// and the sandboxes of the remaining records.
+func createJournalFile(t *testing.T, n int) (file []byte, want []string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "j")
 	j := openAt(t, path)
@@ -27,7 +27,7 @@ func journalOf(t *testing.T, n int) (file []byte, want []string) {
 	for i := range n {
 		id := fmt.Sprint("c", i)
 		rec := &attach.Record{ContainerID: id, IfName: "eth0", PodName: strings.Repeat("web", 100)}
-		err = errors.Join(err, j.Put(rec), j.PutSeq("node", net(id), int64(i+1)))
+		err = errors.Join(err, j.Put(rec), j.PutSeq("node", networkKey(id), int64(i+1)))
 		want = append(want, id)
 	}
 	if err := errors.Join(err, j.Delete("c0", "eth0"), j.Close()); err != nil {
@@ -40,17 +40,17 @@ func journalOf(t *testing.T, n int) (file []byte, want []string) {
 	return file, want[1:]
 }
 
-// A flipped bit anywhere in the file is reported, or the daemon finds all records, at
-// this start and after a few more writes at the next one.
+// After any flipped bit in the file, the daemon reports corruption or finds all records, at its start and,
+// after some writes, at the next start.
 func TestFlippedBits(t *testing.T) {
 	t.Parallel()
 	for n, everyBit := range map[int]bool{4: true, 30: false} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			t.Parallel()
-			file, want := journalOf(t, n)
+			file, want := createJournalFile(t, n)
 			dir, flips := t.TempDir(), 0
 			for at, b := range file {
-				// The first bytes of pages, where zeros mean something, and a sample of the rest.
+				// The headers of pages, in which zeros have a meaning, and a sample of the rest.
 				if offset := at % os.Getpagesize(); offset >= 64 && (b == 0 || offset%41 != 0) {
 					continue
 				}
@@ -68,13 +68,13 @@ func TestFlippedBits(t *testing.T) {
 					flips++
 				}
 			}
-			t.Logf("%d bits", flips)
+			t.Logf("%d bits were flipped", flips)
 		})
 	}
 }
 
-// readAll opens a file twice, with a few writes in between, and returns an error when
-// neither the first nor the second time damage is reported and records are missing.
+// readAll opens a file twice, with some writes between. It returns an error when records are missing
+// without a report of corruption.
 func readAll(t *testing.T, path string, file []byte, want []string) error {
 	t.Helper()
 	if err := os.WriteFile(path, file, 0o600); err != nil {
@@ -90,7 +90,7 @@ func readAll(t *testing.T, path string, file []byte, want []string) error {
 		case errors.Is(err, ErrCorrupt), errors.Is(err, ErrSchema):
 			return nil
 		case err != nil:
-			return fmt.Errorf("an error that is not one of damage: %w", err)
+			return fmt.Errorf("an error that does not report corruption: %w", err)
 		case missing != nil:
 			return missing
 		}
@@ -98,7 +98,7 @@ func readAll(t *testing.T, path string, file []byte, want []string) error {
 	return nil
 }
 
-// readOnce is a daemon's start, without what makes it durable and slow.
+// readOnce opens a journal as a daemon does, without syncs.
 func readOnce(path string, want []string) (missing, err error) {
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{NoSync: true, NoGrowSync: true, FreelistType: bbolt.FreelistMapType})
 	if err != nil {
@@ -127,10 +127,10 @@ func readOnce(path string, want []string) (missing, err error) {
 	return missing, errors.Join(err, j.Delete("d1", "eth0"), catchPanic(j.Close))
 }
 
-// A journal of schema 1 has no digest: it gets one, and what is lost later is noticed.
+// A journal of schema 1 has no digest. Open adds one, which reports records that are lost later.
 func TestJournalOfSchema1(t *testing.T) {
 	t.Parallel()
-	path := two(t)
+	path := createJournal(t)
 	db, err := bbolt.Open(path, 0o600, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -144,29 +144,29 @@ func TestJournalOfSchema1(t *testing.T) {
 	}
 	j := openAt(t, path)
 	defer func() { _ = j.Close() }()
-	life, err := j.NextIncarnation()
+	incarnation, err := j.NextIncarnation()
 	recs, list := j.List()
-	if err := errors.Join(err, list); err != nil || life != 8 || len(recs) != 2 {
-		t.Fatalf("got life %d, %d records, %v; want 8, 2, no error", life, len(recs), err)
+	if err := errors.Join(err, list); err != nil || incarnation != 8 || len(recs) != 2 {
+		t.Fatalf("got incarnation %d, %d records and error %v, want 8, 2 and none", incarnation, len(recs), err)
 	}
 	if err := j.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(bucketRecords).Delete([]byte("c1\x00eth0")) }); err != nil {
 		t.Fatal(err)
 	}
-	if recs, err := j.List(); !errors.Is(err, ErrCorrupt) || len(recs) != 1 || !strings.Contains(err.Error(), "1 records can be found, 2 were written") {
-		t.Errorf("a record vanished: got %d records and %v, want the other one and ErrCorrupt", len(recs), err)
+	if recs, err := j.List(); !errors.Is(err, ErrCorrupt) || len(recs) != 1 || !strings.Contains(err.Error(), "found 1 records, must be 2") {
+		t.Errorf("after a lost record: got %d records and error %v, want the other one and ErrCorrupt", len(recs), err)
 	}
 }
 
-// The last commit's damaged meta page stays reported when a later commit has replaced it.
+// A corrupt meta page of the last commit is still reported after a later commit has overwritten it.
 func TestLostCommitStaysReported(t *testing.T) {
 	t.Parallel()
-	file, _ := journalOf(t, 2)
+	file, _ := createJournalFile(t, 2)
 	lost := 0
 	for page := range 2 {
-		damaged := bytes.Clone(file)
-		damaged[page*os.Getpagesize()+metaTxID-8] ^= 1
+		corrupt := bytes.Clone(file)
+		corrupt[page*os.Getpagesize()+metaTxID-8] ^= 1
 		path := filepath.Join(t.TempDir(), "j")
-		if err := os.WriteFile(path, damaged, 0o600); err != nil {
+		if err := os.WriteFile(path, corrupt, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		var errs []error
@@ -183,10 +183,10 @@ func TestLostCommitStaysReported(t *testing.T) {
 			lost++
 		}
 		if errors.Is(errs[0], ErrCorrupt) != errors.Is(errs[2], ErrCorrupt) {
-			t.Errorf("page %d: the first start reports %v, the third %v", page, errs[0], errs[2])
+			t.Errorf("page %d: got %v at the first start and %v at the third, want the same", page, errs[0], errs[2])
 		}
 	}
 	if lost != 1 {
-		t.Errorf("damage of %d meta pages is reported, want that of the newer one only", lost)
+		t.Errorf("got reports of %d corrupt meta pages, want only that of the newer one", lost)
 	}
 }

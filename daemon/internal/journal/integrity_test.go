@@ -15,8 +15,8 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
 )
 
-// edit writes a bucket's key behind the journal's back.
-func edit(t *testing.T, path string, bucket, key, value []byte) {
+// writeKey writes a key of a bucket without the journal.
+func writeKey(t *testing.T, path string, bucket, key, value []byte) {
 	t.Helper()
 	db, err := bbolt.Open(path, 0o600, nil)
 	if err != nil {
@@ -28,8 +28,8 @@ func edit(t *testing.T, path string, bucket, key, value []byte) {
 	}
 }
 
-// two makes a journal with the records c1 and c2 and closes it.
-func two(t *testing.T) string {
+// createJournal creates a journal with the records c1 and c2, and returns its path.
+func createJournal(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "j")
 	j, err := Open(path, Options{})
@@ -47,7 +47,8 @@ func two(t *testing.T) string {
 	return path
 }
 
-func TestDamagedRecord(t *testing.T) {
+// A corrupt record is reported with its key, and the other records are readable.
+func TestCorruptRecord(t *testing.T) {
 	t.Parallel()
 	good, err := encodeRecord(&attach.Record{ContainerID: "c2", IfName: "eth0", PodName: "web"})
 	if err != nil {
@@ -58,17 +59,17 @@ func TestDamagedRecord(t *testing.T) {
 		reason string
 		value  []byte
 	}{
-		"Empty":   {"no checksum", []byte{}},
-		"Short":   {"half a checksum", []byte{1, 2}},
-		"Flipped": {"a flipped bit is still JSON", bytes.Replace(good, []byte("web"), []byte("wec"), 1)},
-		"NotJSON": {"cut off", notJSON},
-		"Moved":   {"another sandbox's record under this key", good},
+		"Empty":   {"The value has no checksum.", []byte{}},
+		"Short":   {"The value has a part of a checksum.", []byte{1, 2}},
+		"Flipped": {"A flipped bit can leave valid JSON.", bytes.Replace(good, []byte("web"), []byte("wec"), 1)},
+		"NotJSON": {"The value has no complete JSON.", notJSON},
+		"Moved":   {"The value is the record of another sandbox.", good},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			path := two(t)
-			edit(t, path, bucketRecords, []byte("c1\x00eth0"), tc.value)
+			path := createJournal(t)
+			writeKey(t, path, bucketRecords, []byte("c1\x00eth0"), tc.value)
 			j, err := Open(path, Options{})
 			if err != nil {
 				t.Fatal(err)
@@ -82,55 +83,55 @@ func TestDamagedRecord(t *testing.T) {
 				t.Errorf("%s: List: got %v, want ErrCorrupt that names c1/eth0", tc.reason, err)
 			}
 			if len(recs) != 1 || recs[0].ContainerID != "c2" {
-				t.Errorf("%s: List: got %v, want the record that can be read", tc.reason, recs)
+				t.Errorf("%s: List: got %v, want the readable record", tc.reason, recs)
 			}
 			if err := j.Delete("c1", "eth0"); err != nil {
-				t.Errorf("%s: a damaged record must be removable: %v", tc.reason, err)
+				t.Errorf("%s: Delete of the corrupt record: %v", tc.reason, err)
 			}
 		})
 	}
 }
 
+// Open rejects a journal of a newer schema.
 func TestOtherSchema(t *testing.T) {
 	t.Parallel()
-	path := two(t)
-	edit(t, path, bucketMeta, keySchema, []byte("3"))
+	path := createJournal(t)
+	writeKey(t, path, bucketMeta, keySchema, []byte("3"))
 	_, err := Open(path, Options{})
 	if !errors.Is(err, ErrSchema) || !strings.Contains(err.Error(), `"3"`) || !strings.Contains(err.Error(), `"2"`) {
 		t.Errorf("Open of a newer journal: got %v, want ErrSchema with both versions", err)
 	}
 }
 
-// Whatever happens to the file, the daemon says so and lives: each page is
-// overwritten, and each length cut, in turn.
-func TestDamagedFile(t *testing.T) {
+// The journal returns errors and does not panic when pages are overwritten, removed or truncated.
+func TestCorruptFile(t *testing.T) {
 	t.Parallel()
-	whole, err := os.ReadFile(two(t))
+	intact, err := os.ReadFile(createJournal(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	page := os.Getpagesize()
 	dir := t.TempDir()
-	for at := 0; at < len(whole); at += page {
+	for at := 0; at < len(intact); at += page {
 		for name, content := range map[string][]byte{
-			"cut":     whole[:at+page/2],
-			"zeroed":  overwrite(whole, at, page, 0),
-			"ones":    overwrite(whole, at, page, 0xff),
-			"shifted": append(bytes.Clone(whole[:at]), whole[min(at+page, len(whole)):]...),
+			"truncated": intact[:at+page/2],
+			"zeroed":    overwrite(intact, at, page, 0),
+			"ones":      overwrite(intact, at, page, 0xff),
+			"shifted":   append(bytes.Clone(intact[:at]), intact[min(at+page, len(intact)):]...),
 		} {
 			path := filepath.Join(dir, "j")
 			if err := os.WriteFile(path, content, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if err := use(path); err != nil && strings.Contains(err.Error(), "goroutine") {
-				t.Errorf("page %d %s: a stack trace is not an error message: %v", at/page, name, err)
+			if err := useJournal(path); err != nil && strings.Contains(err.Error(), "goroutine") {
+				t.Errorf("page %d %s: got a stack trace in the error: %v", at/page, name, err)
 			}
 		}
 	}
 }
 
-// use opens a journal and does one of everything.
-func use(path string) error {
+// useJournal opens a journal, lists records and puts one.
+func useJournal(path string) error {
 	j, err := Open(path, Options{})
 	if err != nil {
 		return err
@@ -140,12 +141,14 @@ func use(path string) error {
 	return errors.Join(list, put, j.Close())
 }
 
-func overwrite(whole []byte, at, n int, b byte) []byte {
-	out := bytes.Clone(whole)
+// overwrite returns a copy with n bytes at an offset set to b.
+func overwrite(intact []byte, at, n int, b byte) []byte {
+	out := bytes.Clone(intact)
 	copy(out[at:], bytes.Repeat([]byte{b}, n))
 	return out
 }
 
+// Open rejects a file that is no journal.
 func TestNotAJournal(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "j")
@@ -157,13 +160,15 @@ func TestNotAJournal(t *testing.T) {
 	}
 }
 
-func TestHolderOfNobody(t *testing.T) {
+// A lock without a holder file has an unknown holder.
+func TestUnknownHolder(t *testing.T) {
 	t.Parallel()
 	if got := readHolder(filepath.Join(t.TempDir(), "none")); got == "" {
-		t.Error("readHolder without a file: got nothing to print")
+		t.Error("readHolder without a file: got an empty text, want one")
 	}
 }
 
+// BootID returns the same ID until the next boot.
 func TestBootID(t *testing.T) {
 	t.Parallel()
 	first, err := BootID()
@@ -171,7 +176,7 @@ func TestBootID(t *testing.T) {
 		t.Fatalf("BootID: got %q, %v", first, err)
 	}
 	if second, err := BootID(); err != nil || second != first {
-		t.Errorf("BootID again: got %q, %v, want %q", second, err, first)
+		t.Errorf("second BootID: got %q and error %v, want %q", second, err, first)
 	}
 	empty := filepath.Join(t.TempDir(), "empty")
 	if err := os.WriteFile(empty, []byte("\n"), 0o600); err != nil {
@@ -179,7 +184,7 @@ func TestBootID(t *testing.T) {
 	}
 	for _, path := range []string{empty, empty + ".none"} {
 		if id, err := readBootID(path); err == nil {
-			t.Errorf("readBootID(%s): got %q, want an error: records of all boots would look alike", path, id)
+			t.Errorf("readBootID(%s): got %q, want an error", path, id)
 		}
 	}
 }

@@ -19,17 +19,17 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
 )
 
-// DefaultPath is where the daemon's journal is on the host.
+// DefaultPath is the path of the daemon's journal on the host.
 const DefaultPath = "/var/lib/patchbay/journal.db"
 
-// DefaultWait is how long Open waits for the lock: during a rollout the Pod
-// before ours ends its requests first, at most its grace period of 30 s.
+// DefaultWait is how long Open waits for the lock. During a rollout, the old Pod first completes
+// its requests, within its grace period of 30 s.
 const DefaultWait = 30 * time.Second
 
-// ErrLocked says that another daemon has the journal open.
+// ErrLocked means that another daemon has the journal open.
 var ErrLocked = errors.New("journal is locked")
 
-// ErrCorrupt says that the file, or a record in it, is not what was written.
+// ErrCorrupt means that the file or a record in it differs from what was written.
 var ErrCorrupt = errors.New("journal is damaged")
 
 // Journal is an open journal. It is safe for concurrent use.
@@ -39,22 +39,22 @@ type Journal struct {
 	commit *committer
 }
 
-// Options are the choices of Open; the zero value is for tests.
+// Options configures Open. The zero value is for tests.
 type Options struct {
-	// Holder tells a person who has the lock, for example the Pod's name.
+	// Holder names the holder of the lock in error messages, for example the Pod's name.
 	Holder string
-	// Wait bounds the wait for the lock; 0 tries once.
+	// Wait bounds the wait for the lock. With 0, Open tries once.
 	Wait time.Duration
 }
 
-// Open is OpenContext for whoever cannot be told to stop.
+// Open is OpenContext with a context that never ends.
 func Open(path string, o Options) (*Journal, error) {
 	return OpenContext(context.Background(), path, o)
 }
 
-// OpenContext opens the journal at path, or makes an empty one, and keeps its lock
-// until Close. Errors answer to ErrLocked, ErrSchema or ErrCorrupt, or to that of ctx
-// when it ends while the lock is waited for.
+// OpenContext opens the journal at path, or creates an empty one, and locks it until Close. The
+// error wraps ErrLocked, ErrSchema or ErrCorrupt, or the error of ctx when ctx ends during the
+// wait for the lock.
 func OpenContext(ctx context.Context, path string, o Options) (*Journal, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
@@ -67,6 +67,7 @@ func OpenContext(ctx context.Context, path string, o Options) (*Journal, error) 
 	return j, nil
 }
 
+// open opens the file and takes its lock.
 func (j *Journal) open(ctx context.Context, path string, o Options) error {
 	db, err := openLocked(ctx, path, o.Wait)
 	if errors.Is(err, berrors.ErrTimeout) {
@@ -83,18 +84,18 @@ func (j *Journal) open(ctx context.Context, path string, o Options) error {
 	return nil
 }
 
-// lockRetryInterval is the time between two tries to get the lock.
+// lockRetryInterval is the time between two attempts to take the lock.
 const lockRetryInterval = 50 * time.Millisecond
 
-// openLocked opens the file, as soon as nobody else has it open.
+// openLocked opens the file as soon as no other process has it open.
 func openLocked(ctx context.Context, path string, wait time.Duration) (*bbolt.DB, error) {
 	for end := time.Now().Add(wait); ; {
 		db, err := bbolt.Open(path, 0o600, &bbolt.Options{
-			// One try: bbolt itself would wait whatever becomes of ctx.
+			// bbolt would not stop waiting when ctx ends.
 			Timeout: time.Millisecond,
-			// Synced, although it is a page more per commit: else bbolt walks all
-			// pages at start in a goroutine of its own, where a damaged one would
-			// end the process.
+			// A synced freelist costs one more page per commit. Without it, bbolt reads all
+			// pages at start in a goroutine of its own, where a corrupt page would end the
+			// process.
 			NoFreelistSync: false,
 			FreelistType:   bbolt.FreelistMapType,
 		})
@@ -109,36 +110,36 @@ func openLocked(ctx context.Context, path string, wait time.Duration) (*bbolt.DB
 	}
 }
 
-// prepareFile prepares the file, and keeps in mind what its last commit lost.
+// prepareFile verifies the file, prepares its schema, and marks a lost commit.
 func prepareFile(db *bbolt.DB) error {
-	lost, err := verifyFile(db)
+	rolledBack, err := verifyFile(db)
 	if err != nil {
 		return err
 	}
-	if err := prepareSchema(db); err != nil || !lost {
+	if err := prepareSchema(db); err != nil || !rolledBack {
 		return err
 	}
 	return markRollback(db)
 }
 
-// writeHolder leaves a line on who has the lock. The kernel knows a pid, which
-// says nothing in another container's pid namespace.
+// writeHolder writes a line about the holder of the lock. The kernel only knows its PID, which has
+// no meaning in the PID namespace of another container.
 func writeHolder(path, name string) error {
 	line := fmt.Sprintf("%s (pid %d) since %s\n",
 		cmp.Or(name, "another daemon"), os.Getpid(), time.Now().UTC().Format(time.RFC3339))
 	return os.WriteFile(path, []byte(line), 0o600)
 }
 
-// readHolder is the line of the holder, or that there is none.
+// readHolder returns the line about the holder.
 func readHolder(path string) string {
 	line, err := os.ReadFile(path)
 	if err != nil {
-		return "a process that does not say who it is"
+		return "an unknown process"
 	}
 	return strings.TrimSpace(string(line))
 }
 
-// syncDir puts a new file's name on disk.
+// syncDir writes the name of a new file to disk.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -147,9 +148,9 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// Close gives the lock back. No other method may be running.
+// Close releases the lock. No other method may run.
 func (j *Journal) Close() error {
-	// While the lock is still ours, so that the next holder's is not removed.
+	// Before the lock is released: afterwards, the file would be that of the next holder.
 	_ = os.Remove(j.holder)
 	if err := j.db.Close(); err != nil {
 		return fmt.Errorf("close journal: %w", err)
@@ -157,7 +158,7 @@ func (j *Journal) Close() error {
 	return nil
 }
 
-// Get returns the record, attach.ErrNotFound, or ErrCorrupt with its key.
+// Get returns the record. The error wraps attach.ErrNotFound, or ErrCorrupt with the key.
 func (j *Journal) Get(containerID, ifName string) (*attach.Record, error) {
 	k, err := recordKey(containerID, ifName)
 	if err != nil {
@@ -178,7 +179,7 @@ func (j *Journal) Get(containerID, ifName string) (*attach.Record, error) {
 	return rec, nil
 }
 
-// Put writes the record; it is on disk when Put returns.
+// Put writes the record. It is on disk when Put returns.
 func (j *Journal) Put(rec *attach.Record) error {
 	k, err := recordKey(rec.ContainerID, rec.IfName)
 	if err != nil {
@@ -194,23 +195,22 @@ func (j *Journal) Put(rec *attach.Record) error {
 	return nil
 }
 
-// Update changes a record in the transaction that reads it, so that two writers
-// who each know a part of it lose nothing of each other's. It returns what edit
-// returns and leaves the record as it was then; attach.ErrNotFound when there is
-// none. Edit must not change the record's key.
+// Update reads a record and writes what edit makes of it in one transaction, so that no concurrent
+// change is lost. When edit returns an error, Update returns it and leaves the record unchanged. It
+// returns attach.ErrNotFound when there is no record. edit must not change the record's key.
 func (j *Journal) Update(containerID, ifName string, edit func(*attach.Record) error) error {
 	k, err := recordKey(containerID, ifName)
 	if err != nil {
 		return err
 	}
-	var own error
+	var editErr error
 	err = j.commit.apply(change{key: k, edit: func(stored []byte) []byte {
 		var value []byte
-		value, own = applyEdit(k, stored, edit)
+		value, editErr = applyEdit(k, stored, edit)
 		return value
 	}})
 	if err == nil {
-		err = own
+		err = editErr
 	}
 	if err != nil {
 		return fmt.Errorf("update record %q: %w", formatKey(k), err)
@@ -218,7 +218,7 @@ func (j *Journal) Update(containerID, ifName string, edit func(*attach.Record) e
 	return nil
 }
 
-// applyEdit is the stored value of a record after edit.
+// applyEdit returns the stored value of a record after edit.
 func applyEdit(k, stored []byte, edit func(*attach.Record) error) ([]byte, error) {
 	if stored == nil {
 		return nil, attach.ErrNotFound
@@ -233,19 +233,18 @@ func applyEdit(k, stored []byte, edit func(*attach.Record) error) ([]byte, error
 	return encodeRecord(rec)
 }
 
-// Delete removes the record, on disk when Delete returns. A record that is not
-// there costs no write.
+// Delete removes the record from disk. A missing record costs no write.
 func (j *Journal) Delete(containerID, ifName string) error {
 	k, err := recordKey(containerID, ifName)
 	if err != nil {
 		return err
 	}
-	there := false
+	exists := false
 	err = j.view(func(records *bbolt.Bucket) error {
-		there = records.Get(k) != nil
+		exists = records.Get(k) != nil
 		return nil
 	})
-	if err == nil && there {
+	if err == nil && exists {
 		err = j.commit.apply(change{key: k})
 	}
 	if err != nil {
@@ -254,21 +253,21 @@ func (j *Journal) Delete(containerID, ifName string) error {
 	return nil
 }
 
-// List returns the records that can be read, in the order of their keys, and
-// an error that names every one that cannot, or how many are missing.
+// List returns the readable records in the order of their keys, and an error that names each
+// unreadable record, or reports how many are missing.
 func (j *Journal) List() ([]*attach.Record, error) {
 	var recs []*attach.Record
-	var bad []error
+	var corrupt []error
 	err := j.view(func(records *bbolt.Bucket) error {
 		found := &digest{}
 		err := records.ForEach(func(k, value []byte) error {
 			found.add(k, value)
 			rec, err := decodeRecord(k, value)
 			if err == nil && !bytes.Equal(records.Get(k), value) {
-				err = fmt.Errorf("%w: record %q: it cannot be found by its key", ErrCorrupt, formatKey(k))
+				err = fmt.Errorf("%w: record %q: it is not found by its key", ErrCorrupt, formatKey(k))
 			}
 			if err != nil {
-				bad = append(bad, err)
+				corrupt = append(corrupt, err)
 				return nil
 			}
 			recs = append(recs, rec)
@@ -276,12 +275,13 @@ func (j *Journal) List() ([]*attach.Record, error) {
 		})
 		return errors.Join(err, checkRollback(records.Tx()), checkDigest(records.Tx(), found))
 	})
-	if err = errors.Join(append(bad, err)...); err != nil {
+	if err = errors.Join(append(corrupt, err)...); err != nil {
 		return recs, fmt.Errorf("list records: %w", err)
 	}
 	return recs, nil
 }
 
+// view reads the bucket of records.
 func (j *Journal) view(read func(records *bbolt.Bucket) error) error {
 	return catchPanic(func() error {
 		return j.db.View(func(tx *bbolt.Tx) error { return read(tx.Bucket(bucketRecords)) })

@@ -21,9 +21,10 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// comparePrefixes lets cmp look at netip's types.
+// comparePrefixes compares netip.Prefix values.
 var comparePrefixes = cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })
 
+// open opens a journal until the end of the test.
 func open(tb testing.TB, path string) *journal.Journal {
 	tb.Helper()
 	j, err := journal.Open(path, journal.Options{})
@@ -34,7 +35,7 @@ func open(tb testing.TB, path string) *journal.Journal {
 	return j
 }
 
-// record has every kind of field that a record can have.
+// record returns a record with all kinds of fields.
 func record(id, ifName string) *attach.Record {
 	return &attach.Record{
 		ContainerID: id, IfName: ifName, NetName: "patchbay", Netns: "/run/netns/cni-1", BootID: "boot",
@@ -48,6 +49,7 @@ func record(id, ifName string) *attach.Record {
 	}
 }
 
+// A record remains after the daemon's end until it is deleted.
 func TestRecordOutlivesTheDaemon(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "sub", "journal.db")
@@ -78,6 +80,7 @@ func TestRecordOutlivesTheDaemon(t *testing.T) {
 	}
 }
 
+// Get returns ErrNotFound for a missing record, and Delete succeeds.
 func TestMissingRecord(t *testing.T) {
 	t.Parallel()
 	j := open(t, filepath.Join(t.TempDir(), "j"))
@@ -85,18 +88,19 @@ func TestMissingRecord(t *testing.T) {
 		t.Errorf("Get: got %v, want ErrNotFound", err)
 	}
 	if err := j.Delete("c", "eth0"); err != nil {
-		t.Errorf("Delete: got %v, want nothing", err)
+		t.Errorf("Delete: got %v, want no error", err)
 	}
 }
 
+// Each method rejects an invalid key.
 func TestKeysAreChecked(t *testing.T) {
 	t.Parallel()
 	j := open(t, filepath.Join(t.TempDir(), "j"))
 	cases := map[string]struct{ reason, id, ifName string }{
-		"NoContainer": {"a key names a container", "", "eth0"},
-		"NoInterface": {"and an interface", "c", ""},
-		"Separator":   {"c + NUL + eth0 must be one pair only", "c\x00eth0", "x"},
-		"Long":        {"it would fail the commit of others", strings.Repeat("c", 1024), "eth0"},
+		"NoContainer": {"A key must have a container ID.", "", "eth0"},
+		"NoInterface": {"A key must have an interface name.", "c", ""},
+		"Separator":   {"NUL would make two pairs the same key.", "c\x00eth0", "x"},
+		"Long":        {"bbolt would fail the commit of all changes.", strings.Repeat("c", 1024), "eth0"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -106,15 +110,14 @@ func TestKeysAreChecked(t *testing.T) {
 				"Get": get, "Put": j.Put(record(tc.id, tc.ifName)), "Delete": j.Delete(tc.id, tc.ifName),
 			} {
 				if err == nil || errors.Is(err, attach.ErrNotFound) {
-					t.Errorf("%s: %s: got %v, want an error on the key", tc.reason, method, err)
+					t.Errorf("%s: %s: got %v, want an error about the key", tc.reason, method, err)
 				}
 			}
 		})
 	}
 }
 
-// Whatever the order of writes, the journal holds what a map would, now and
-// after it was opened again.
+// In any order of writes, the journal has the content of a map, also after it was opened again.
 func TestJournalIsAMap(t *testing.T) {
 	t.Parallel()
 	dir, run := t.TempDir(), 0
@@ -167,7 +170,7 @@ func TestJournalIsAMap(t *testing.T) {
 	})
 }
 
-// Writers that come together all find their record, and no commit mixes them up.
+// Concurrent writers find their records.
 func TestConcurrentPuts(t *testing.T) {
 	t.Parallel()
 	j := open(t, filepath.Join(t.TempDir(), "j"))
@@ -182,7 +185,7 @@ func TestConcurrentPuts(t *testing.T) {
 				}
 				got, err := j.Get(rec.ContainerID, rec.IfName)
 				if err != nil || got.State != s {
-					t.Errorf("Get after Put of %s %s: got %v, %v", rec.ContainerID, s, got, err)
+					t.Errorf("Get after Put of %s %s: got %v and error %v", rec.ContainerID, s, got, err)
 				}
 			}
 			if i%2 == 0 {
@@ -198,6 +201,7 @@ func TestConcurrentPuts(t *testing.T) {
 	}
 }
 
+// Put fails after Close, because the record is not on disk.
 func TestPutAfterClose(t *testing.T) {
 	t.Parallel()
 	j := open(t, filepath.Join(t.TempDir(), "j"))
@@ -205,10 +209,11 @@ func TestPutAfterClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := j.Put(record("c", "eth0")); err == nil {
-		t.Error("Put after Close: got no error, so a caller would believe that the record is on disk")
+		t.Error("Put after Close: got no error, want one")
 	}
 }
 
+// A second Open fails with the holder's name, or waits for the lock.
 func TestLock(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "j")
@@ -218,7 +223,7 @@ func TestLock(t *testing.T) {
 	}
 	_, err = journal.Open(path, journal.Options{Wait: 60 * time.Millisecond})
 	if !errors.Is(err, journal.ErrLocked) || !strings.Contains(err.Error(), "patchbayd-abc") {
-		t.Errorf("second Open: got %v, want ErrLocked and the holder's name", err)
+		t.Errorf("second Open: got %v, want ErrLocked with the holder's name", err)
 	}
 	opened := make(chan error, 1)
 	go func() {
@@ -232,11 +237,11 @@ func TestLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-opened; err != nil {
-		t.Errorf("Open that waited for the first to close: %v", err)
+		t.Errorf("Open that waits for Close: %v", err)
 	}
 }
 
-// A daemon that waits for the one before it is told to end, too.
+// The wait for the lock ends with the context.
 func TestWaitForTheLockEndsWithTheContext(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "journal.db")
@@ -249,6 +254,6 @@ func TestWaitForTheLockEndsWithTheContext(t *testing.T) {
 	}()
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) || errors.Is(err, journal.ErrLocked) {
-		t.Errorf("got %v, want that of the context", err)
+		t.Errorf("got %v, want the error of the context", err)
 	}
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
 )
 
-func TestUpdatesLoseNothingOfEachOther(t *testing.T) {
+// Concurrent updates of a record are all applied.
+func TestConcurrentUpdates(t *testing.T) {
 	t.Parallel()
 	j := open(t, filepath.Join(t.TempDir(), "j"))
 	if err := j.Put(record("c", "eth0")); err != nil {
@@ -39,11 +40,12 @@ func TestUpdatesLoseNothingOfEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := n + len(record("c", "eth0").Labels); len(got.Labels) != want {
-		t.Errorf("%d labels after %d updates, want %d: an update was lost", len(got.Labels), n, want)
+		t.Errorf("got %d labels after %d updates, want %d", len(got.Labels), n, want)
 	}
 }
 
-func TestUpdateThatFailsChangesNothing(t *testing.T) {
+// An update whose edit fails leaves the record unchanged.
+func TestFailedUpdateChangesNothing(t *testing.T) {
 	t.Parallel()
 	j := open(t, filepath.Join(t.TempDir(), "j"))
 	want := record("c", "eth0")
@@ -53,14 +55,14 @@ func TestUpdateThatFailsChangesNothing(t *testing.T) {
 	stop := errors.New("stop")
 	err := j.Update("c", "eth0", func(r *attach.Record) error { r.State = attach.Released; return stop })
 	if !errors.Is(err, stop) {
-		t.Errorf("got error %v, want the edit's", err)
+		t.Errorf("got error %v, want that of the edit", err)
 	}
 	got, err := j.Get("c", "eth0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, got, comparePrefixes); diff != "" {
-		t.Errorf("a failed update changed the record (-want +got):\n%s", diff)
+		t.Errorf("record after a failed update (-want +got):\n%s", diff)
 	}
 	err = j.Update("none", "eth0", func(*attach.Record) error { return nil })
 	if !errors.Is(err, attach.ErrNotFound) {
@@ -68,6 +70,7 @@ func TestUpdateThatFailsChangesNothing(t *testing.T) {
 	}
 }
 
+// The number of daemon starts is kept across starts.
 func TestLivesAreCountedAcrossStarts(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "j")
@@ -78,7 +81,7 @@ func TestLivesAreCountedAcrossStarts(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got != want {
-			t.Errorf("start %d has number %d", want, got)
+			t.Errorf("start %d: got number %d", want, got)
 		}
 		if err := j.Close(); err != nil {
 			t.Fatal(err)

@@ -9,17 +9,16 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// schema is the version of what this package writes. It is raised by a change
-// that an older daemon would misread. The bucket of seqs did not raise it: it is
-// made by the first seq, a journal without one is as good, and a daemon that does
-// not know it leaves it alone.
+// schema is the version of the file's content. A change that an older daemon would misread must
+// increment it. The bucket of sequence numbers did not: the first number creates it, a journal
+// without it is valid, and an older daemon ignores it.
 const schema = "2"
 
-// schemaNoDigest is what daemons wrote that kept no digest of all records. Such a
-// journal gets one when it is opened; these daemons would let it go stale.
+// schemaNoDigest is the version without a digest of all records. Open adds the digest, and
+// increments the version because older daemons would not update it.
 const schemaNoDigest = "1"
 
-// ErrSchema says that another version of the daemon wrote the journal.
+// ErrSchema means that another version of the daemon wrote the journal.
 var ErrSchema = errors.New("journal has another schema")
 
 // bucket names and the schema's key.
@@ -30,12 +29,12 @@ var (
 	keySchema     = []byte("schema")
 )
 
-// firstTxID is the transaction ID of a file that has seen no commit. One without
-// buckets is damaged when it has seen some.
+// firstTxID is the transaction ID of a file without a commit. A file with commits and without
+// buckets is corrupt.
 const firstTxID = 1
 
-// prepareSchema makes the buckets of a new journal and checks the schema of an old
-// one before anything is changed in it.
+// prepareSchema checks the schema of an existing journal, and then creates the buckets of a new one
+// or updates an older one.
 func prepareSchema(db *bbolt.DB) error {
 	fresh, old := false, false
 	err := db.View(func(tx *bbolt.Tx) error {
@@ -48,7 +47,7 @@ func prepareSchema(db *bbolt.DB) error {
 		}
 		got := string(meta.Get(keySchema))
 		if old = got == schemaNoDigest; !old && got != schema {
-			return fmt.Errorf("%w: it has %q, this daemon writes %q", ErrSchema, got, schema)
+			return fmt.Errorf("%w: it is %q, must be %q", ErrSchema, got, schema)
 		}
 		if tx.Bucket(bucketRecords) == nil {
 			return fmt.Errorf("%w: no bucket %q", ErrCorrupt, bucketRecords)

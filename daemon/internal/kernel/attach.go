@@ -16,64 +16,71 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attach makes the slave in the Pod's namespace and configures it. On error
-// nothing is left. A link of that name that carries our mark is one that an
-// earlier attempt left behind: it is replaced.
-func (k *Kernel) Attach(ctx context.Context, s *Slave) (AttachResult, error) {
-	out, err := k.attach(ctx, s)
+// Slaves creates and deletes the interfaces of Pods on links of the host.
+type Slaves struct {
+	conn  *conn
+	locks *keyedMutex
+}
+
+// Attach creates the slave in the Pod's namespace and configures it. On error nothing is
+// left behind. A link of the same name that Patchbay manages was left by an earlier
+// attempt: it is replaced.
+func (s *Slaves) Attach(ctx context.Context, slave *Slave) (AttachResult, error) {
+	out, err := s.attach(ctx, slave)
 	if err != nil {
-		return AttachResult{}, fmt.Errorf("attach %s %s on %s: %w", s.Kind, s.Name, s.Parent, err)
+		return AttachResult{}, fmt.Errorf("attach %s %s on %s: %w", slave.Kind, slave.Name, slave.Parent, err)
 	}
 	return out, nil
 }
 
-func (k *Kernel) attach(ctx context.Context, s *Slave) (out AttachResult, err error) {
-	if err := errors.Join(s.validate(), ctx.Err()); err != nil {
+func (s *Slaves) attach(ctx context.Context, slave *Slave) (out AttachResult, err error) {
+	if err := errors.Join(slave.validate(), ctx.Err()); err != nil {
 		return AttachResult{}, err
 	}
-	err = inPodNamespace(s.Netns, func(pod *podNamespace) error {
-		name, err := k.createSlave(pod, s, &out)
+	err = inPodNamespace(slave.Netns, func(pod *podNamespace) error {
+		name, created, err := s.create(pod, slave)
 		if err != nil {
 			return err
 		}
-		if err := pod.configure(ctx, s, name, out.Index); err != nil {
-			return errors.Join(err, pod.removeSlave(s, out.Index))
+		out = created
+		if err := pod.configure(ctx, slave, name, out.Index); err != nil {
+			return errors.Join(err, pod.removeSlave(slave, out.Index))
 		}
 		return nil
 	})
 	return out, err
 }
 
-// createSlave makes the link in the Pod's namespace and returns the name that it has
-// there for now.
-func (k *Kernel) createSlave(pod *podNamespace, s *Slave, out *AttachResult) (string, error) {
-	unlock := k.linkLocks.lock(s.Parent)
+// create creates the link in the Pod's namespace and returns its present name there, which
+// may be a temporary one.
+func (s *Slaves) create(pod *podNamespace, slave *Slave) (name string, out AttachResult, err error) {
+	unlock := s.locks.lock(slave.Parent)
 	defer unlock()
 
-	parent, err := k.lookUpParent(s)
+	parent, err := s.parent(slave)
 	if err != nil {
-		return "", err
+		return "", out, err
 	}
-	b := &createRequest{slave: s, name: s.Name, parent: parent.Index, mtu: s.MTU}
-	if b.mtu == 0 {
-		b.mtu = parent.MTU
+	r := &createRequest{slave: slave, name: slave.Name, parent: parent.Index, mtu: slave.MTU}
+	if r.mtu == 0 {
+		r.mtu = parent.MTU
 	}
-	out.MTU, out.MAC = b.mtu, parent.HardwareAddr.String()
-	if s.Kind == MACVLAN {
-		// Ours rather than the kernel's choice, so that it need not be asked for.
-		if b.mac = s.MAC; b.mac == nil {
-			b.mac = RandomMAC()
+	out.MTU, out.MAC = r.mtu, parent.HardwareAddr.String()
+	if slave.Kind == MACVLAN {
+		// A MAC that the kernel chose would take another request to read.
+		if r.mac = slave.MAC; r.mac == nil {
+			r.mac = RandomMAC()
 		}
-		out.MAC = b.mac.String()
+		out.MAC = r.mac.String()
 	}
-	if err := k.createOrReplace(pod, b); err != nil {
-		return "", err
+	if err := s.createOrReplace(pod, r); err != nil {
+		return "", out, err
 	}
-	out.Index, err = pod.linkIndex(b.name)
-	return b.name, err
+	out.Index, err = pod.linkIndex(r.name)
+	return r.name, out, err
 }
 
-// createRequest is what the message that makes a slave says.
+// createRequest is the content of the message that creates a slave.
 type createRequest struct {
 	slave       *Slave
 	name        string
@@ -81,62 +88,63 @@ type createRequest struct {
 	mac         net.HardwareAddr
 }
 
-// lookUpParent finds the host link and checks what the kernel would not explain.
-func (k *Kernel) lookUpParent(s *Slave) (*netlink.LinkAttrs, error) {
-	link, err := k.hostConn.linkByName(s.Parent)
+// parent returns the host link below the slave, after the checks that the kernel answers
+// without an explanation.
+func (s *Slaves) parent(slave *Slave) (*netlink.LinkAttrs, error) {
+	link, err := s.conn.linkByName(slave.Parent)
 	if errors.Is(err, errLinkNotFound) {
-		return nil, fmt.Errorf("%s: %w", s.Parent, ErrParentMissing)
+		return nil, fmt.Errorf("%s: %w", slave.Parent, ErrParentMissing)
 	}
 	if err != nil {
 		return nil, err
 	}
 	parent := link.Attrs()
-	if s.MTU > parent.MTU {
-		return nil, fmt.Errorf("%w: mtu %d is over the %d of %s", ErrInvalid, s.MTU, parent.MTU, s.Parent)
+	if slave.MTU > parent.MTU {
+		return nil, fmt.Errorf("%w: mtu %d must be at most the %d of %s", ErrInvalid, slave.MTU, parent.MTU, slave.Parent)
 	}
 	return parent, nil
 }
 
-// createOrReplace makes the link with its final name. Where a kernel before 6.15
-// takes the host's link of the same name for a conflict, or an earlier attempt
-// left a link in the Pod, it clears the way first.
-func (k *Kernel) createOrReplace(pod *podNamespace, b *createRequest) error {
-	err := k.sendCreateSlave(pod, b)
+// createOrReplace creates the link with its final name. EEXIST has two causes: an earlier
+// attempt left a link in the Pod, or a kernel before 6.15 takes a host link of the same
+// name for a conflict. In both cases it removes leftovers and uses a temporary name.
+func (s *Slaves) createOrReplace(pod *podNamespace, r *createRequest) error {
+	err := s.sendCreate(pod, r)
 	if !errors.Is(err, unix.EEXIST) {
 		return err
 	}
-	b.name = temporaryName(b.slave.Name)
-	for _, name := range []string{b.slave.Name, b.name} {
-		if err := pod.removeLeftover(b.slave, name); err != nil {
+	r.name = temporaryName(r.slave.Name)
+	for _, name := range []string{r.slave.Name, r.name} {
+		if err := pod.removeLeftover(r.slave, name); err != nil {
 			return err
 		}
 	}
-	return k.sendCreateSlave(pod, b)
+	return s.sendCreate(pod, r)
 }
 
 // sendCreateSlave is the one message that makes the link in the Pod's namespace.
-func (k *Kernel) sendCreateSlave(pod *podNamespace, b *createRequest) error {
-	info, err := b.slave.linkInfo()
+func (s *Slaves) sendCreate(pod *podNamespace, r *createRequest) error {
+	info, err := r.slave.linkInfo()
 	if err != nil {
 		return err
 	}
 	data := []nl.NetlinkRequestData{
 		nl.NewIfInfomsg(unix.AF_UNSPEC),
-		nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(b.name)),
-		nl.NewRtAttr(unix.IFLA_LINK, nl.Uint32Attr(uint32(b.parent))),
+		nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(r.name)),
+		nl.NewRtAttr(unix.IFLA_LINK, nl.Uint32Attr(uint32(r.parent))),
 		nl.NewRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(pod.ns.fd))),
-		nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(b.mtu))),
+		nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(r.mtu))),
 		nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(unfinishedGroup)),
 		info,
 	}
-	if b.mac != nil {
-		data = append(data, nl.NewRtAttr(unix.IFLA_ADDRESS, b.mac))
+	if r.mac != nil {
+		data = append(data, nl.NewRtAttr(unix.IFLA_ADDRESS, r.mac))
 	}
-	err = k.hostConn.send(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, data...)
+	err = s.conn.send(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, data...)
 	switch {
-	// EINVAL is the kernel's answer to passthru beside other slaves.
-	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EINVAL) && b.slave.Kind == MACVLAN:
-		return fmt.Errorf("create the link: %w (a bridge or bond has it, or slaves of another kind): %w", ErrParentBusy, err)
+	// The kernel answers EINVAL to passthru beside other slaves.
+	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EINVAL) && r.slave.Kind == MACVLAN:
+		return fmt.Errorf("create the link: %w (it is a port of a bridge or bond, or has slaves of another kind): %w", ErrParentBusy, err)
 	case errors.Is(err, unix.ENODEV):
 		return fmt.Errorf("create the link: %w: %w", ErrParentMissing, err)
 	case err != nil:
@@ -145,8 +153,8 @@ func (k *Kernel) sendCreateSlave(pod *podNamespace, b *createRequest) error {
 	return nil
 }
 
-// temporaryName is one that nobody else chooses, and always the same for an
-// interface: what a crash leaves under it can be found.
+// temporaryName derives a name that no one else chooses. It is always the same for an
+// interface name, so that a link that a crash left under it can be found.
 func temporaryName(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return "pb" + hex.EncodeToString(sum[:6])
@@ -160,78 +168,16 @@ func RandomMAC() net.HardwareAddr {
 	return mac
 }
 
-// Detach removes the slave. A link or a namespace that is gone is no error. A
-// link of that name which is not a slave of the right kind on a link of another
-// namespace was not made here, and stays.
-func (k *Kernel) Detach(_ context.Context, s *Slave) error {
-	if s.Netns == "" {
-		return nil // the runtime says so when the namespace is gone
+// Detach deletes the slave. A missing link or namespace is not an error. A link of that
+// name stays if it is not of the slave's kind, or its parent is not in another namespace:
+// Patchbay did not create it.
+func (s *Slaves) Detach(_ context.Context, slave *Slave) error {
+	if slave.Netns == "" {
+		return nil // CNI: the runtime leaves it empty when the namespace is gone
 	}
-	err := inPodNamespace(s.Netns, func(pod *podNamespace) error { return pod.detach(s) })
+	err := inPodNamespace(slave.Netns, func(pod *podNamespace) error { return pod.detach(slave) })
 	if err != nil && !errors.Is(err, ErrNamespaceGone) {
-		return fmt.Errorf("detach %s %s: %w", s.Kind, s.Name, err)
+		return fmt.Errorf("detach %s %s: %w", slave.Kind, slave.Name, err)
 	}
 	return nil
-}
-
-// podNamespace is a Pod's namespace that the current thread is in, with a socket there.
-type podNamespace struct {
-	*conn
-	ns *netNamespace
-}
-
-// inPodNamespace runs fn in the namespace at path.
-func inPodNamespace(path string, fn func(*podNamespace) error) error {
-	ns, err := openNamespace(path)
-	if err != nil {
-		return err
-	}
-	defer ns.Close()
-	return ns.do(func() error {
-		c, err := dial()
-		if err != nil {
-			return err
-		}
-		defer c.close()
-		return fn(&podNamespace{conn: c, ns: ns})
-	})
-}
-
-// removeLeftover removes what an earlier attempt left in the Pod under a name; somebody
-// else's link there is ErrNameTaken.
-func (p *podNamespace) removeLeftover(s *Slave, name string) error {
-	link, err := p.linkByName(name)
-	switch {
-	case errors.Is(err, errLinkNotFound):
-		return nil // it is the host that has a link of this name
-	case err != nil:
-		return err
-	case link.Type() != s.Kind || !isManaged(link.Attrs()):
-		return fmt.Errorf("%s is a %s link in the Pod: %w", name, link.Type(), ErrNameTaken)
-	}
-	return p.removeSlave(s, link.Attrs().Index)
-}
-
-func (p *podNamespace) detach(s *Slave) error {
-	link, err := p.linkByName(s.Name)
-	if errors.Is(err, errLinkNotFound) {
-		link, err = p.linkByName(temporaryName(s.Name))
-	}
-	switch {
-	case errors.Is(err, errLinkNotFound):
-		return p.deleteRules(s)
-	case err != nil:
-		return err
-	case link.Type() != s.Kind || link.Attrs().NetNsID < 0:
-		return nil
-	}
-	return p.removeSlave(s, link.Attrs().Index)
-}
-
-// removeSlave takes away the link and what the kernel does not remove with it.
-func (p *podNamespace) removeSlave(s *Slave, index int) error {
-	if err := p.deleteLink(index); err != nil {
-		return fmt.Errorf("delete link %s: %w", s.Name, err)
-	}
-	return p.deleteRules(s)
 }

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// New owners of an address say so on the wire: peers forget the one before.
+// A new slave announces its addresses, which updates the neighbour tables of peers.
 func TestAnnouncements(t *testing.T) {
 	for _, kind := range []string{MACVLAN, IPVLAN} {
 		t.Run(kind, func(t *testing.T) {
@@ -24,7 +24,7 @@ func TestAnnouncements(t *testing.T) {
 			k := openKernel(t, host)
 			frames := capture(t, wire, "port1")
 			s := withDefaults(Slave{Kind: kind, V4: prefix("10.0.0.5/24"), V6: prefix("fd00::5/64")}, newNamespace(t))
-			out, err := k.Attach(context.Background(), s)
+			out, err := k.Slaves().Attach(context.Background(), s)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -32,36 +32,37 @@ func TestAnnouncements(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			wants := map[string]func(frame []byte) bool{
+			missing := map[string]func(frame []byte) bool{
 				"gratuitous ARP":                      func(f []byte) bool { return gratuitousARP(f, m, s.V4.Addr()) },
 				"unsolicited neighbour advertisement": func(f []byte) bool { return unsolicitedNA(f, m, s.V6.Addr()) },
 			}
 			deadline := time.After(time.Minute)
-			for len(wants) > 0 {
+			for len(missing) > 0 {
 				select {
 				case f := <-frames:
-					for name, is := range wants {
-						if is(f) {
-							delete(wants, name)
+					for name, matches := range missing {
+						if matches(f) {
+							delete(missing, name)
 						}
 					}
 				case <-deadline:
-					t.Fatalf("not seen on the wire: %v", wants)
+					t.Fatalf("not seen on the wire: %v", missing)
 				}
 			}
 		})
 	}
 }
 
-// gratuitousARP is a broadcast request in which sender and target are the same
-// (RFC 5227, 3).
+// gratuitousARP reports whether the frame is a broadcast request with equal sender and target
+// addresses (RFC 5227, 3).
 func gratuitousARP(f []byte, mac net.HardwareAddr, a netip.Addr) bool {
 	ip := a.AsSlice()
 	return len(f) >= 42 && bytes.Equal(f[:6], []byte{255, 255, 255, 255, 255, 255}) && f[12] == 0x08 && f[13] == 0x06 &&
 		bytes.Equal(f[22:28], mac) && bytes.Equal(f[28:32], ip) && bytes.Equal(f[38:42], ip)
 }
 
-// unsolicitedNA goes to all nodes, with the address and its MAC (RFC 4861, 7.2.6).
+// unsolicitedNA reports whether the frame is an advertisement to all nodes with the address and its
+// MAC (RFC 4861, 7.2.6).
 func unsolicitedNA(f []byte, mac net.HardwareAddr, a netip.Addr) bool {
 	const icmp = 14 + 40
 	return len(f) >= icmp+32 && f[12] == 0x86 && f[13] == 0xdd && f[20] == unix.IPPROTO_ICMPV6 && f[icmp] == 136 &&
@@ -69,7 +70,7 @@ func unsolicitedNA(f []byte, mac net.HardwareAddr, a netip.Addr) bool {
 		bytes.Equal(f[icmp+26:icmp+32], mac)
 }
 
-// capture hands over what comes in at a link.
+// capture returns the frames that a link receives.
 func capture(t *testing.T, path, name string) <-chan []byte {
 	t.Helper()
 	fd := -1

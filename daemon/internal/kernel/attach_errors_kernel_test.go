@@ -20,35 +20,35 @@ import (
 // A failed attachment names its cause and leaves the Pod's namespace as it was.
 func TestAttachErrors(t *testing.T) {
 	cases := map[string]struct {
-		reason string
-		slave  Slave
-		pod    func(t *testing.T, h *netlink.Handle)
-		host   func(t *testing.T, h *netlink.Handle)
-		is     error
-		says   string
+		reason   string
+		slave    Slave
+		pod      func(t *testing.T, h *netlink.Handle)
+		host     func(t *testing.T, h *netlink.Handle)
+		is       error
+		contains string
 	}{
 		"ParentMissing": {
-			reason: "a NIC was pulled, or the network's author mistyped it",
+			reason: "The NIC was removed, or the network has a typo.",
 			slave:  Slave{Parent: "ens9"},
-			is:     ErrParentMissing, says: "ens9",
+			is:     ErrParentMissing, contains: "ens9",
 		},
 		"NameTaken": {
-			reason: "another plugin's link in the Pod is not ours to remove",
+			reason: "Another plugin's link in the Pod must not be deleted.",
 			slave:  Slave{Name: "net0"},
 			pod:    addBridge("net0"),
-			is:     ErrNameTaken, says: "net0 is a bridge link",
+			is:     ErrNameTaken, contains: "net0 is a bridge link",
 		},
 		"ParentIsBridgePort": {
-			reason: "the bridge gets the NIC's frames",
+			reason: "The bridge gets the NIC's frames.",
 			host: func(t *testing.T, h *netlink.Handle) {
 				t.Helper()
 				addBridge("br0")(t, h)
 				must(t, h.LinkSetMaster(find(t, h, "ens4"), find(t, h, "br0")))
 			},
-			is: ErrParentBusy, says: "bridge",
+			is: ErrParentBusy, contains: "bridge",
 		},
 		"PassthruBesideOthers": {
-			reason: "passthru has the parent to itself",
+			reason: "Mode passthru allows no other slave on the parent.",
 			slave:  Slave{Mode: "passthru"},
 			host: func(t *testing.T, h *netlink.Handle) {
 				t.Helper()
@@ -57,13 +57,13 @@ func TestAttachErrors(t *testing.T) {
 			},
 			is: ErrParentBusy,
 		},
-		"MTUOverTheParents": {
-			reason: "frames would be lost on the way",
+		"LargeMTU": {
+			reason: "The parent would drop large frames.",
 			slave:  Slave{MTU: 9000},
-			is:     ErrInvalid, says: "mtu 9000 is over the 1500 of ens4",
+			is:     ErrInvalid, contains: "mtu 9000 must be at most the 1500 of ens4",
 		},
 		"RouteTaken": {
-			reason: "another interface's default route is not replaced",
+			reason: "Another interface's route must not be replaced.",
 			slave:  Slave{V4: prefix("10.0.0.5/24"), Routes: routes("10.9.0.0/16", "10.0.0.1")},
 			pod: func(t *testing.T, h *netlink.Handle) {
 				t.Helper()
@@ -72,31 +72,31 @@ func TestAttachErrors(t *testing.T) {
 				dst.Mask = []byte{255, 255, 0, 0}
 				must(t, h.RouteAdd(&netlink.Route{LinkIndex: lo, Dst: dst, Scope: netlink.SCOPE_LINK}))
 			},
-			is: unix.EEXIST, says: "10.9.0.0/16 via 10.0.0.1",
+			is: unix.EEXIST, contains: "10.9.0.0/16 via 10.0.0.1",
 		},
 		"GatewayUnreachable": {
-			reason: "fails after the first route, when address and link are there",
+			reason: "The second route fails after link and address were added.",
 			slave: Slave{
 				V4: prefix("10.0.0.5/24"), V6: prefix("fd00::5/64"),
 				Routes: routes("10.8.0.0/16", "10.0.0.1", "10.9.0.0/16", "10.77.0.1"),
 			},
-			is: unix.ENETUNREACH, says: "10.9.0.0/16 via 10.77.0.1",
+			is: unix.ENETUNREACH, contains: "10.9.0.0/16 via 10.77.0.1",
 		},
 		"PolicyRouteUnreachable": {
-			reason: "fails in the network's own table",
+			reason: "The second route of the network's table fails.",
 			slave:  Slave{V4: prefix("10.0.0.5/24"), Table: 100, PolicyRoutes: routes("10.8.0.0/16", "10.0.0.1", "10.9.0.0/16", "10.77.0.1")},
 			is:     unix.ENETUNREACH,
 		},
 		"NoTable": {
-			reason: "policy routes must not fall into the main table",
+			reason: "Policy routes must not be added to the main table.",
 			slave:  Slave{V4: prefix("10.0.0.5/24"), PolicyRoutes: routes("10.8.0.0/16", "10.0.0.1")},
-			is:     ErrInvalid, says: "rt_tables",
+			is:     ErrInvalid, contains: "rt_tables",
 		},
-		"NameTooLong":  {reason: "16 bytes", slave: Slave{Name: strings.Repeat("x", 16)}, is: ErrInvalid, says: "15 bytes"},
-		"NameIsPath":   {reason: "sysctls are paths", slave: Slave{Name: "../x"}, is: ErrInvalid},
-		"NameTemplate": {reason: "the kernel would count %d up", slave: Slave{Name: "eth%d"}, is: ErrInvalid},
-		"Mode":         {reason: "not of this kind", slave: Slave{Mode: "l2"}, is: ErrInvalid, says: "bridge, private"},
-		"Kind":         {reason: "not ours to make", slave: Slave{Kind: "veth"}, is: ErrInvalid},
+		"NameTooLong":  {reason: "A name must have at most 15 bytes.", slave: Slave{Name: strings.Repeat("x", 16)}, is: ErrInvalid, contains: "15 bytes"},
+		"NameIsPath":   {reason: "The name becomes part of the paths of sysctls.", slave: Slave{Name: "../x"}, is: ErrInvalid},
+		"NameTemplate": {reason: "The kernel would replace %d.", slave: Slave{Name: "eth%d"}, is: ErrInvalid},
+		"Mode":         {reason: "The mode is one of the other kind.", slave: Slave{Mode: "l2"}, is: ErrInvalid, contains: "bridge, private"},
+		"Kind":         {reason: "The kind is not supported.", slave: Slave{Kind: "veth"}, is: ErrInvalid},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -110,9 +110,9 @@ func TestAttachErrors(t *testing.T) {
 			k := openKernel(t, host)
 			s := withDefaults(tc.slave, pod)
 			before := dump(t, pod)
-			_, err := k.Attach(context.Background(), s)
-			if !errors.Is(err, tc.is) || !strings.Contains(err.Error(), tc.says) {
-				t.Errorf("%s: got %v, want %v that says %q", tc.reason, err, tc.is, tc.says)
+			_, err := k.Slaves().Attach(context.Background(), s)
+			if !errors.Is(err, tc.is) || !strings.Contains(err.Error(), tc.contains) {
+				t.Errorf("%s got %v, want %v that contains %q", tc.reason, err, tc.is, tc.contains)
 			}
 			if diff := cmp.Diff(before, dump(t, pod)); diff != "" {
 				t.Errorf("left behind: -before +after\n%s", diff)
@@ -152,15 +152,15 @@ func TestNamespaceGone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := withDefaults(Slave{}, path)
-			if _, err := k.Attach(context.Background(), s); !errors.Is(err, ErrNamespaceGone) {
+			if _, err := k.Slaves().Attach(context.Background(), s); !errors.Is(err, ErrNamespaceGone) {
 				t.Errorf("Attach: got %v, want %v", err, ErrNamespaceGone)
 			}
-			if err := k.Detach(context.Background(), s); err != nil {
-				t.Errorf("Detach: the links went with the namespace, got %v", err)
+			if err := k.Slaves().Detach(context.Background(), s); err != nil {
+				t.Errorf("Detach: the kernel deleted the link with the namespace, got %v", err)
 			}
 		})
 	}
-	if err := k.Detach(context.Background(), withDefaults(Slave{}, "")); err != nil {
+	if err := k.Slaves().Detach(context.Background(), withDefaults(Slave{}, "")); err != nil {
 		t.Errorf("Detach without a namespace (CNI_NETNS may be empty): %v", err)
 	}
 }
@@ -170,10 +170,10 @@ func TestOtherKindOnParent(t *testing.T) {
 	host, _ := newHost(t, 1500)
 	k := openKernel(t, host)
 	pod := newNamespace(t)
-	if _, err := k.Attach(context.Background(), withDefaults(Slave{Name: "eth1", Kind: IPVLAN}, pod)); err != nil {
+	if _, err := k.Slaves().Attach(context.Background(), withDefaults(Slave{Name: "eth1", Kind: IPVLAN}, pod)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := k.Attach(context.Background(), withDefaults(Slave{Name: "eth2", Kind: MACVLAN}, pod)); !errors.Is(err, ErrParentBusy) {
+	if _, err := k.Slaves().Attach(context.Background(), withDefaults(Slave{Name: "eth2", Kind: MACVLAN}, pod)); !errors.Is(err, ErrParentBusy) {
 		t.Errorf("MACVLAN beside IPVLAN: got %v, want %v", err, ErrParentBusy)
 	}
 }
@@ -187,11 +187,11 @@ func TestAddressTakenOnSameParent(t *testing.T) {
 	} {
 		t.Run(family, func(t *testing.T) {
 			one, two := newNamespace(t), newNamespace(t)
-			if _, err := k.Attach(context.Background(), withDefaults(s, one)); err != nil {
+			if _, err := k.Slaves().Attach(context.Background(), withDefaults(s, one)); err != nil {
 				t.Fatal(err)
 			}
 			before := dump(t, two)
-			if _, err := k.Attach(context.Background(), withDefaults(s, two)); !errors.Is(err, ErrAddressTaken) {
+			if _, err := k.Slaves().Attach(context.Background(), withDefaults(s, two)); !errors.Is(err, ErrAddressTaken) {
 				t.Errorf("the second slave with the address: got %v, want %v", err, ErrAddressTaken)
 			}
 			if diff := cmp.Diff(before, dump(t, two)); diff != "" {
@@ -201,7 +201,7 @@ func TestAddressTakenOnSameParent(t *testing.T) {
 	}
 }
 
-// Duplicate address detection finds a stranger who has the IPv6 address.
+// Duplicate address detection finds another host that has the IPv6 address.
 func TestDuplicateIPv6(t *testing.T) {
 	host, wire := newHost(t, 1500)
 	within(t, wire, func(h *netlink.Handle) {
@@ -215,7 +215,7 @@ func TestDuplicateIPv6(t *testing.T) {
 	k := openKernel(t, host)
 	pod := newNamespace(t)
 	before := dump(t, pod)
-	_, err := k.Attach(context.Background(), withDefaults(Slave{V6: prefix("fd00::5/64")}, pod))
+	_, err := k.Slaves().Attach(context.Background(), withDefaults(Slave{V6: prefix("fd00::5/64")}, pod))
 	if !errors.Is(err, ErrAddressTaken) {
 		t.Errorf("got %v, want %v", err, ErrAddressTaken)
 	}
@@ -224,7 +224,7 @@ func TestDuplicateIPv6(t *testing.T) {
 	}
 }
 
-// A runtime that gives up does not wait for duplicate address detection.
+// A cancelled Attach does not wait for duplicate address detection.
 func TestAttachCancelled(t *testing.T) {
 	host, _ := newHost(t, 1500)
 	k := openKernel(t, host)
@@ -232,7 +232,7 @@ func TestAttachCancelled(t *testing.T) {
 	before := dump(t, pod)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := k.Attach(ctx, withDefaults(Slave{V6: prefix("fd00::5/64")}, pod)); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := k.Slaves().Attach(ctx, withDefaults(Slave{V6: prefix("fd00::5/64")}, pod)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
 	}
 	if diff := cmp.Diff(before, dump(t, pod)); diff != "" {

@@ -20,16 +20,16 @@ import (
 	"github.com/patchbay-cni/patchbay/netwatcher"
 )
 
-// counted counts what a Kernel asks the kernel for.
-type counted struct {
+// requestCounter counts the requests of a Host.
+type requestCounter struct {
 	// all requests, and those that change something.
 	all, changing atomic.Int64
 }
 
-// count makes a Kernel count.
-func count(k *Kernel) *counted {
-	c := &counted{}
-	k.hostConn.observe = func(kind int) {
+// countRequests counts the requests of a Host.
+func countRequests(k *Host) *requestCounter {
+	c := &requestCounter{}
+	k.conn.observe = func(kind int) {
 		c.all.Add(1)
 		switch kind {
 		case unix.RTM_GETLINK, unix.RTM_GETADDR, unix.RTM_GETNEIGH, unix.RTM_GETQDISC, unix.RTM_GETTFILTER:
@@ -41,10 +41,10 @@ func count(k *Kernel) *counted {
 }
 
 // take returns the numbers since the last take.
-func (c *counted) take() (all, changing int64) { return c.all.Swap(0), c.changing.Swap(0) }
+func (c *requestCounter) take() (all, changing int64) { return c.all.Swap(0), c.changing.Swap(0) }
 
-// netOn is a network on a NIC, a VLAN when id is positive, a VXLAN when negative, the
-// NIC itself when 0; age orders networks.
+// netOn returns a network on a NIC: a VLAN if id is positive, a VXLAN if it is negative, and the NIC
+// itself if it is 0. Networks are ordered by age; 1 is the oldest.
 func netOn(age int, name, nic string, id int, more ...func(*network.Network)) *network.Network {
 	n := &network.Network{
 		Ref: network.Ref{Kind: "ClusterNetwork", Name: name}, UID: name, ID: name, Type: "macvlan", Device: nic,
@@ -56,7 +56,7 @@ func netOn(age int, name, nic string, id int, more ...func(*network.Network)) *n
 	return n
 }
 
-// links is the part of a dump that is about links whose name has one of the prefixes.
+// links returns the part of a dump for links whose name has one of the prefixes.
 func links(dump string, prefixes ...string) string {
 	var b strings.Builder
 	keep := false
@@ -74,17 +74,17 @@ func links(dump string, prefixes ...string) string {
 	return b.String()
 }
 
-// step is one input and what `ip -d link` and `bridge fdb` say after it.
+// step is a change of the input, and the dump of the links after it.
 type step struct {
 	reason string
-	// do changes what is wanted or what is there; nil is nothing.
+	// do changes networks, nodes or links; nil changes nothing.
 	do   func(t *testing.T, h *netlink.Handle, c *cluster)
 	want string
-	// says is in the status of a link or a refused network.
-	says string
+	// contains is part of the error of a link or a refused network.
+	contains string
 }
 
-// Every input twice: the second time nothing is asked of the kernel but how it is.
+// Every input is reconciled twice: the second time nothing is changed.
 func TestLinksGolden(t *testing.T) {
 	needs(t, "vlan")
 	nets := func(all ...*network.Network) func(*testing.T, *netlink.Handle, *cluster) {
@@ -105,21 +105,21 @@ func TestLinksGolden(t *testing.T) {
 	)
 	cases := map[string][]step{
 		"VLAN": {
-			{reason: "made", do: nets(netOn(1, "storage", "ens4", 500)), want: storage},
-			{reason: "the second network of a VLAN rides", do: nets(netOn(1, "storage", "ens4", 500), netOn(2, "other", "ens4", 500)), want: storage},
-			{reason: "the next oldest names it once its namesake is gone", do: nets(netOn(2, "other", "ens4", 500)), want: strings.Replace(storage, "storage.500", "other.500", 1)},
-			{reason: "another VLAN is another link", do: nets(netOn(2, "other", "ens4", 501)), want: "link other.501 vlan 501 on ens4 mtu 1500 up alias patchbay:vlan/ens4/501" + sealed},
-			{reason: "removed with the last network", do: nets()},
+			{reason: "The link is created.", do: nets(netOn(1, "storage", "ens4", 500)), want: storage},
+			{reason: "The second network shares the link.", do: nets(netOn(1, "storage", "ens4", 500), netOn(2, "other", "ens4", 500)), want: storage},
+			{reason: "After the oldest network was deleted, the next one names the link.", do: nets(netOn(2, "other", "ens4", 500)), want: strings.Replace(storage, "storage.500", "other.500", 1)},
+			{reason: "Another VLAN is another link.", do: nets(netOn(2, "other", "ens4", 501)), want: "link other.501 vlan 501 on ens4 mtu 1500 up alias patchbay:vlan/ens4/501" + sealed},
+			{reason: "The link is deleted with the last network.", do: nets()},
 		},
 		"VXLAN": {
-			{reason: "one other node", do: func(_ *testing.T, _ *netlink.Handle, c *cluster) {
+			{reason: "There is one other node.", do: func(_ *testing.T, _ *netlink.Handle, c *cluster) {
 				c.nets, c.nodes = []*network.Network{netOn(1, "backend", "ens4", -700)}, []v1.NodeNetwork{otherNode("b", "192.0.2.2")}
 			}, want: backend + peer2},
-			{reason: "a node joins", do: func(_ *testing.T, _ *netlink.Handle, c *cluster) {
+			{reason: "A node joins.", do: func(_ *testing.T, _ *netlink.Handle, c *cluster) {
 				c.nodes = append(c.nodes, otherNode("c", "192.0.2.3"))
 			}, want: backend + peer2 + peer3},
-			{reason: "a node leaves", do: func(_ *testing.T, _ *netlink.Handle, c *cluster) { c.nodes = c.nodes[1:] }, want: backend + peer3},
-			{reason: "the NIC's first address is another", do: func(t *testing.T, h *netlink.Handle, _ *cluster) {
+			{reason: "A node leaves.", do: func(_ *testing.T, _ *netlink.Handle, c *cluster) { c.nodes = c.nodes[1:] }, want: backend + peer3},
+			{reason: "The NIC's first address changes.", do: func(t *testing.T, h *netlink.Handle, _ *cluster) {
 				t.Helper()
 				nic := find(t, h, "ens4")
 				for _, op := range []func(netlink.Link, *netlink.Addr) error{h.AddrDel, h.AddrAdd} {
@@ -128,50 +128,50 @@ func TestLinksGolden(t *testing.T) {
 					must(t, op(nic, a))
 				}
 			}, want: strings.Replace(backend, "192.0.2.1", "192.0.2.44", 1) + peer3},
-			{reason: "it has none any more: what is there stays, and says so", do: func(t *testing.T, h *netlink.Handle, _ *cluster) {
+			{reason: "The NIC has no address any more: the link stays with an error.", do: func(t *testing.T, h *netlink.Handle, _ *cluster) {
 				t.Helper()
 				a, err := netlink.ParseAddr("192.0.2.44/24")
 				must(t, err)
 				must(t, h.AddrDel(find(t, h, "ens4"), a))
-			}, want: strings.Replace(backend, "192.0.2.1", "192.0.2.44", 1) + peer3, says: "no global address"},
+			}, want: strings.Replace(backend, "192.0.2.1", "192.0.2.44", 1) + peer3, contains: "no global address"},
 		},
 		"MTU": {
-			{reason: "a VLAN has its NIC's, a VXLAN 50 bytes less", do: nets(netOn(1, "storage", "ens4", 500), netOn(2, "backend", "ens4", -700)), want: storage + backend},
-			{reason: "the NIC's was raised", do: mtu("ens4", 9000), want: strings.ReplaceAll(strings.ReplaceAll(storage+backend, "mtu 1500", "mtu 9000"), "mtu 1450", "mtu 8950")},
-			{reason: "and lowered", do: mtu("ens4", 1400), want: strings.ReplaceAll(strings.ReplaceAll(storage+backend, "mtu 1500", "mtu 1400"), "mtu 1450", "mtu 1350")},
-			{reason: "a network asks for more than there is: it is refused, the link stays", do: nets(netOn(1, "storage", "ens4", 500), netOn(2, "jumbo", "ens4", 500, func(n *network.Network) { n.MTU = 9000 })), want: strings.ReplaceAll(storage, "mtu 1500", "mtu 1400"), says: "mtu too large"},
+			{reason: "A VLAN has the MTU of its NIC, a VXLAN 50 bytes less.", do: nets(netOn(1, "storage", "ens4", 500), netOn(2, "backend", "ens4", -700)), want: storage + backend},
+			{reason: "The NIC's MTU is increased.", do: mtu("ens4", 9000), want: strings.ReplaceAll(strings.ReplaceAll(storage+backend, "mtu 1500", "mtu 9000"), "mtu 1450", "mtu 8950")},
+			{reason: "The NIC's MTU is decreased.", do: mtu("ens4", 1400), want: strings.ReplaceAll(strings.ReplaceAll(storage+backend, "mtu 1500", "mtu 1400"), "mtu 1450", "mtu 1350")},
+			{reason: "A network requests a larger MTU: it is refused, and the link stays.", do: nets(netOn(1, "storage", "ens4", 500), netOn(2, "jumbo", "ens4", 500, func(n *network.Network) { n.MTU = 9000 })), want: strings.ReplaceAll(storage, "mtu 1500", "mtu 1400"), contains: "mtu too large"},
 		},
 		"Taken": {
-			{reason: "the younger is refused where a VNI is on another NIC", do: nets(netOn(1, "backend", "ens4", -700), netOn(2, "young", "ens5", -700)), want: backend, says: "link is taken"},
-			{reason: "or where the name is", do: nets(netOn(1, "storage", "ens4", 500), netOn(2, "young", "ens5", 500, func(n *network.Network) { n.ID = "storage" })), want: storage, says: "link is taken"},
+			{reason: "The younger network of a VNI on another NIC is refused.", do: nets(netOn(1, "backend", "ens4", -700), netOn(2, "young", "ens5", -700)), want: backend, contains: "link is taken"},
+			{reason: "The younger network with the same link name is refused.", do: nets(netOn(1, "storage", "ens4", 500), netOn(2, "young", "ens5", 500, func(n *network.Network) { n.ID = "storage" })), want: storage, contains: "link is taken"},
 		},
 		"NIC": {
-			{reason: "it is not there", do: nets(netOn(1, "far", "ens9", 5)), says: "ens9: NIC not found on this node"},
-			{reason: "it is plugged in, and set up", do: func(t *testing.T, h *netlink.Handle, _ *cluster) {
+			{reason: "The NIC does not exist.", do: nets(netOn(1, "far", "ens9", 5)), contains: "ens9: NIC not found on this node"},
+			{reason: "The NIC is added, and set up.", do: func(t *testing.T, h *netlink.Handle, _ *cluster) {
 				t.Helper()
 				must(t, h.LinkAdd(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: "ens9", MTU: 1500, TxQLen: -1}}))
 				quiet(t, "ens9")
 			}, want: "link far.5 vlan 5 on ens9 mtu 1500 up alias patchbay:vlan/ens9/5" + sealed},
-			{reason: "it is renamed: its link goes", do: func(t *testing.T, h *netlink.Handle, _ *cluster) {
+			{reason: "The NIC is renamed: its link is deleted.", do: func(t *testing.T, h *netlink.Handle, _ *cluster) {
 				t.Helper()
 				nic := find(t, h, "ens9")
 				must(t, h.LinkSetDown(nic))
 				must(t, h.LinkSetName(nic, "ens9old"))
-			}, says: "ens9: NIC not found on this node"},
-			{reason: "another one of the name is put in", do: func(t *testing.T, h *netlink.Handle, _ *cluster) {
+			}, contains: "ens9: NIC not found on this node"},
+			{reason: "Another NIC of the name is added.", do: func(t *testing.T, h *netlink.Handle, _ *cluster) {
 				t.Helper()
 				must(t, h.LinkAdd(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: "ens9", MTU: 9000, TxQLen: -1}}))
 				quiet(t, "ens9")
 			}, want: "link far.5 vlan 5 on ens9 mtu 9000 up alias patchbay:vlan/ens9/5" + sealed},
-			{reason: "it becomes a bridge's port: what is there stays, nothing new is made", do: func(t *testing.T, h *netlink.Handle, c *cluster) {
+			{reason: "The NIC becomes a bridge's port: the link stays, and no link is created.", do: func(t *testing.T, h *netlink.Handle, c *cluster) {
 				t.Helper()
 				addBridge("br9")(t, h)
 				must(t, h.LinkSetMaster(find(t, h, "ens9"), find(t, h, "br9")))
 				c.nets = append(c.nets, netOn(2, "more", "ens9", 6))
-			}, want: "link far.5 vlan 5 on ens9 mtu 9000 up alias patchbay:vlan/ens9/5" + sealed, says: "NIC is a port of another link, the bridge br9"},
+			}, want: "link far.5 vlan 5 on ens9 mtu 9000 up alias patchbay:vlan/ens9/5" + sealed, contains: "NIC is a port of another link, the bridge br9"},
 		},
 		"Bond": {
-			{reason: "a link on the bond, none on its port", do: func(t *testing.T, h *netlink.Handle, c *cluster) {
+			{reason: "A bond can have links, and its port cannot.", do: func(t *testing.T, h *netlink.Handle, c *cluster) {
 				t.Helper()
 				bond := netlink.NewLinkBond(netlink.LinkAttrs{Name: "bond0", TxQLen: -1})
 				bond.Mode = netlink.BOND_MODE_ACTIVE_BACKUP
@@ -180,7 +180,7 @@ func TestLinksGolden(t *testing.T) {
 				must(t, h.LinkAdd(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: "port0", TxQLen: -1}}))
 				must(t, h.LinkSetMaster(find(t, h, "port0"), find(t, h, "bond0")))
 				c.nets = []*network.Network{netOn(1, "both", "bond0", 7), netOn(2, "port", "port0", 7)}
-			}, want: "link both.7 vlan 7 on bond0 mtu 1500 up alias patchbay:vlan/bond0/7" + sealed, says: "the bond bond0"},
+			}, want: "link both.7 vlan 7 on bond0 mtu 1500 up alias patchbay:vlan/bond0/7" + sealed, contains: "the bond bond0"},
 		},
 	}
 	for name, steps := range cases {
@@ -194,9 +194,9 @@ func TestLinksGolden(t *testing.T) {
 				must(t, h.AddrAdd(find(t, h, "ens5"), a))
 			})
 			c, k := &cluster{}, openKernel(t, host)
-			requests := count(k)
-			now := &latest{}
-			r := netwatcher.New(netwatcher.Config{Node: "self", Kernel: k, Firewall: openFirewall(t, host), SourceGuard: openGuard(t, host), KubeClient: c, Pods: c, Log: logr.Discard(), Observer: now})
+			requests := countRequests(k)
+			observer := &statusObserver{}
+			r := netwatcher.New(netwatcher.Config{Node: "self", Kernel: k.Links(), Firewall: openFirewall(t, host), SourceGuard: openGuard(t, host), KubeClient: c, Pods: c, Log: logr.Discard(), Observer: observer})
 			for _, s := range steps {
 				if s.do != nil {
 					within(t, host, func(h *netlink.Handle) { s.do(t, h, c) })
@@ -204,18 +204,18 @@ func TestLinksGolden(t *testing.T) {
 				for _, again := range []bool{false, true} {
 					requests.take()
 					if err := r.Reconcile(t.Context()); err != nil {
-						t.Fatalf("%s: %v", s.reason, err)
+						t.Fatalf("%s %v", s.reason, err)
 					}
 					if all, changing := requests.take(); again && (changing > 0 || all > 7) {
-						t.Errorf("%s: the second time it sent %d requests, %d of them changes", s.reason, all, changing)
+						t.Errorf("%s The second time it sent %d requests, %d of them changes", s.reason, all, changing)
 					}
 					got := links(dump(t, host), "storage.", "other.", "vx_", "far.", "more.", "both.", "port.", "young.")
 					if diff := cmp.Diff(s.want, got); diff != "" {
 						t.Fatalf("%s (again: %v) -want +got\n%s", s.reason, again, diff)
 					}
 				}
-				if said := now.wrong(); !strings.Contains(said, s.says) || (said == "") != (s.says == "") {
-					t.Errorf("%s: the status says %q, want %q", s.reason, said, s.says)
+				if text := observer.errors(); !strings.Contains(text, s.contains) || (text == "") != (s.contains == "") {
+					t.Errorf("%s The status has the error %q, want %q", s.reason, text, s.contains)
 				}
 			}
 		})
@@ -229,24 +229,24 @@ func hasAddress(t *testing.T, h *netlink.Handle, l netlink.Link) bool {
 	return len(list) > 0
 }
 
-// latest is an observer that keeps the last round's status, written or not.
-type latest struct{ status *v1.NodeNetworkStatus }
+// statusObserver keeps the status of the last reconciliation, written or not.
+type statusObserver struct{ status *v1.NodeNetworkStatus }
 
-func (*latest) ObserveStep(netwatcher.Op, error) {}
-func (*latest) RecordEvent(netwatcher.LinkEvent) {}
-func (l *latest) ObserveReconcile(_ time.Duration, _ error, s *v1.NodeNetworkStatus) {
-	l.status = s
+func (*statusObserver) ObserveStep(netwatcher.Op, error) {}
+func (*statusObserver) RecordEvent(netwatcher.LinkEvent) {}
+func (o *statusObserver) ObserveReconcile(_ time.Duration, _ error, s *v1.NodeNetworkStatus) {
+	o.status = s
 }
 
-// wrong is what the status says is wrong.
-func (l *latest) wrong() string {
+// errors returns the errors of the status.
+func (o *statusObserver) errors() string {
 	var all []string
-	for _, l := range l.status.Links {
+	for _, l := range o.status.Links {
 		if l.Error != "" {
 			all = append(all, l.Error)
 		}
 	}
-	for _, r := range l.status.Refused {
+	for _, r := range o.status.Refused {
 		all = append(all, r.Error)
 	}
 	return strings.Join(all, "\n")

@@ -17,7 +17,7 @@ import (
 
 const owner = "ClusterNetwork/test"
 
-// routes makes pairs of destination and gateway into routes.
+// routes returns routes of pairs of destination and gateway.
 func routes(pairs ...string) []network.Route {
 	var rs []network.Route
 	for i := 0; i < len(pairs); i += 2 {
@@ -33,7 +33,7 @@ func TestAttachGolden(t *testing.T) {
 		want   string
 	}{
 		"V4": {
-			reason: "one address: no IPv6 at all, no broadcast address, announced when it comes up",
+			reason: "An IPv4 slave has IPv6 disabled and no broadcast address, and announces its address.",
 			slave:  Slave{Name: "eth1", Kind: MACVLAN, V4: prefix("10.0.0.5/24")},
 			want: `
 link eth1 macvlan bridge on another namespace mtu 1600 up alias patchbay:ClusterNetwork/test arp_notify=1 disable_ipv6=1
@@ -42,7 +42,7 @@ link eth1 macvlan bridge on another namespace mtu 1600 up alias patchbay:Cluster
 `,
 		},
 		"V6": {
-			reason: "one IPv6 address: checked for duplicates, no router's word counts",
+			reason: "An IPv6 slave detects duplicates and ignores router advertisements.",
 			slave:  Slave{Name: "eth1", Kind: MACVLAN, V6: prefix("fd00::5/64")},
 			want: `
 link eth1 macvlan bridge on another namespace mtu 1600 up alias patchbay:ClusterNetwork/test accept_ra=0 ndisc_notify=1
@@ -52,14 +52,14 @@ link eth1 macvlan bridge on another namespace mtu 1600 up alias patchbay:Cluster
 `,
 		},
 		"None": {
-			reason: "a network without addresses is layer 2 only",
+			reason: "A network without addresses is layer 2 only.",
 			slave:  Slave{Name: "eth1", Kind: MACVLAN},
 			want: `
 link eth1 macvlan bridge on another namespace mtu 1600 up alias patchbay:ClusterNetwork/test disable_ipv6=1
 `,
 		},
 		"DualStackRoutes": {
-			reason: "routes of both families, a default route too",
+			reason: "Routes of both families include default routes.",
 			slave: Slave{
 				Name: "eth0", Kind: MACVLAN, V4: prefix("10.0.0.5/24"), V6: prefix("fd00::5/64"),
 				Routes: routes("0.0.0.0/0", "10.0.0.1", "10.9.0.0/16", "10.0.0.1", "::/0", "fd00::1", "fd09::/48", "fd00::1"),
@@ -77,8 +77,8 @@ link eth0 macvlan bridge on another namespace mtu 1600 up alias patchbay:Cluster
   route fd09::/48 table 254 proto static via fd00::1
 `,
 		},
-		"RoutesOfAFamilyWithoutAddress": {
-			reason: "a gateway that the Pod cannot reach gets no route",
+		"RoutesWithoutAddress": {
+			reason: "A family without an address has no routes.",
 			slave: Slave{
 				Name: "eth1", Kind: MACVLAN, V4: prefix("10.0.0.5/24"),
 				Routes: routes("fd09::/48", "fd00::1"), Table: 100, PolicyRoutes: routes("fd09::/48", "fd00::1"),
@@ -90,7 +90,7 @@ link eth1 macvlan bridge on another namespace mtu 1600 up alias patchbay:Cluster
 `,
 		},
 		"PolicyRoutes": {
-			reason: "asked for packets from the Pod's own addresses only, tables beyond 255 too",
+			reason: "Policy routes apply to packets from the Pod's addresses, and tables may be above 255.",
 			slave: Slave{
 				Name: "eth1", Kind: MACVLAN, V4: prefix("10.0.0.5/24"), V6: prefix("fd00::5/64"),
 				Table: 1000, PolicyRoutes: routes("10.9.0.0/16", "10.0.0.1", "fd09::/48", "fd00::1"),
@@ -109,7 +109,7 @@ rule from fd00::5/128 table 1000
 `,
 		},
 		"HostRoute": {
-			reason: "a /32 and a lower MTU than the parent's",
+			reason: "A slave can have a /32 and a smaller MTU than the parent's.",
 			slave:  Slave{Name: "eth1", Kind: MACVLAN, MTU: 1400, V4: prefix("10.0.0.5/32")},
 			want: `
 link eth1 macvlan bridge on another namespace mtu 1400 up alias patchbay:ClusterNetwork/test arp_notify=1 disable_ipv6=1
@@ -117,7 +117,7 @@ link eth1 macvlan bridge on another namespace mtu 1400 up alias patchbay:Cluster
 `,
 		},
 		"NameOfTheParent": {
-			reason: "kernels before 6.15 look for the new name in the host as well",
+			reason: "Kernels before 6.15 reject a name that exists in the host.",
 			slave:  Slave{Name: "ens4", Kind: MACVLAN, V4: prefix("10.0.0.5/24")},
 			want: `
 link ens4 macvlan bridge on another namespace mtu 1600 up alias patchbay:ClusterNetwork/test arp_notify=1 disable_ipv6=1
@@ -126,14 +126,14 @@ link ens4 macvlan bridge on another namespace mtu 1600 up alias patchbay:Cluster
 `,
 		},
 		"MACVLANPrivate": {
-			reason: "a mode by its name",
+			reason: "The network sets the mode.",
 			slave:  Slave{Name: "eth1", Kind: MACVLAN, Mode: "private"},
 			want: `
 link eth1 macvlan private on another namespace mtu 1600 up alias patchbay:ClusterNetwork/test disable_ipv6=1
 `,
 		},
 		"IPVLAN": {
-			reason: "dual stack on the parent's own MAC",
+			reason: "IPVLAN supports both families with the parent's MAC.",
 			slave:  Slave{Name: "eth1", Kind: IPVLAN, V4: prefix("10.0.0.5/24"), V6: prefix("fd00::5/64")},
 			want: `
 link eth1 ipvlan l2 on another namespace mtu 1600 up alias patchbay:ClusterNetwork/test arp_notify=1 accept_ra=0 ndisc_notify=1
@@ -145,7 +145,7 @@ link eth1 ipvlan l2 on another namespace mtu 1600 up alias patchbay:ClusterNetwo
 `,
 		},
 		"IPVLANL3": {
-			reason: "a mode by its name; it has no ARP",
+			reason: "The network sets the mode, which has no ARP.",
 			slave:  Slave{Name: "eth1", Kind: IPVLAN, Mode: "l3", V4: prefix("10.0.0.5/24")},
 			want: `
 link eth1 ipvlan l3 on another namespace mtu 1600 up alias patchbay:ClusterNetwork/test arp_notify=1 disable_ipv6=1
@@ -163,15 +163,15 @@ link eth1 ipvlan l3 on another namespace mtu 1600 up alias patchbay:ClusterNetwo
 			s := tc.slave
 			s.Netns, s.Parent, s.Owner = pod, "ens4", owner
 			before := dump(t, pod)
-			out, err := k.Attach(context.Background(), &s)
+			out, err := k.Slaves().Attach(context.Background(), &s)
 			if err != nil {
-				t.Fatalf("%s: %v", tc.reason, err)
+				t.Fatalf("%s %v", tc.reason, err)
 			}
 			if diff := cmp.Diff(tc.want, "\n"+dump(t, pod)); diff != "" {
-				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
+				t.Errorf("%s -want +got\n%s", tc.reason, diff)
 			}
 			sameOutcome(t, pod, s.Name, out)
-			if err := k.Detach(context.Background(), &s); err != nil {
+			if err := k.Slaves().Detach(context.Background(), &s); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(before, dump(t, pod)); diff != "" {
@@ -181,9 +181,8 @@ link eth1 ipvlan l3 on another namespace mtu 1600 up alias patchbay:ClusterNetwo
 	}
 }
 
-// A runtime may have switched IPv6 off for the sandbox; an interface that was
-// given an address has it all the same.
-func TestIPv6WhereItWasOff(t *testing.T) {
+// If a runtime has disabled IPv6 for the sandbox, an interface with an IPv6 address enables it.
+func TestIPv6WhereDisabled(t *testing.T) {
 	host, _ := newHost(t, 1500)
 	k := openKernel(t, host)
 	pod := newNamespace(t)
@@ -191,7 +190,7 @@ func TestIPv6WhereItWasOff(t *testing.T) {
 		must(t, sysctl{"ipv6/conf/all/disable_ipv6", "1"}.write())
 		must(t, sysctl{"ipv6/conf/default/disable_ipv6", "1"}.write())
 	})
-	if _, err := k.Attach(context.Background(), withDefaults(Slave{V6: prefix("fd00::5/64")}, pod)); err != nil {
+	if _, err := k.Slaves().Attach(context.Background(), withDefaults(Slave{V6: prefix("fd00::5/64")}, pod)); err != nil {
 		t.Fatal(err)
 	}
 	if d := dump(t, pod); !strings.Contains(d, "address fd00::5/64") {

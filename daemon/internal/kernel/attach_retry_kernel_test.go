@@ -15,28 +15,28 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// What a killed daemon leaves is replaced by the next ADD, whatever it was.
+// The next ADD replaces whatever a killed daemon left.
 func TestAttachAgain(t *testing.T) {
 	left := map[string]struct {
 		reason string
-		leave  func(t *testing.T, k *Kernel, path string)
+		leave  func(t *testing.T, k *Host, path string)
 	}{
-		"Whole": {"died before it answered", func(t *testing.T, k *Kernel, pod string) {
+		"Finished": {"The daemon ended before it answered.", func(t *testing.T, k *Host, pod string) {
 			t.Helper()
 			s := withDefaults(Slave{V4: prefix("10.0.0.99/24"), Table: 100, PolicyRoutes: routes("10.9.0.0/16", "10.0.0.1")}, pod)
-			if _, err := k.Attach(context.Background(), s); err != nil {
+			if _, err := k.Slaves().Attach(context.Background(), s); err != nil {
 				t.Fatal(err)
 			}
 		}},
-		"Born": {"died before the link was marked", func(t *testing.T, k *Kernel, path string) {
+		"Unfinished": {"The daemon ended before it set the alias.", func(t *testing.T, k *Host, path string) {
 			t.Helper()
-			if err := bornAs(k, path, "eth1"); err != nil {
+			if err := createUnfinished(k, path, "eth1"); err != nil {
 				t.Fatal(err)
 			}
 		}},
-		"AddedTwice": {"the same request again", func(t *testing.T, k *Kernel, pod string) {
+		"AddedTwice": {"The runtime repeats the request.", func(t *testing.T, k *Host, pod string) {
 			t.Helper()
-			if _, err := k.Attach(context.Background(), again(pod)); err != nil {
+			if _, err := k.Slaves().Attach(context.Background(), exampleSlave(pod)); err != nil {
 				t.Fatal(err)
 			}
 		}},
@@ -49,33 +49,33 @@ func TestAttachAgain(t *testing.T) {
 			want := attachDumpDetach(t, k, fresh)
 			tc.leave(t, k, used)
 			got := attachDumpDetach(t, k, used)
-			// A rule from another address is the only thing that the kernel
-			// keeps and that the new request does not know of.
+			// The kernel keeps the rule of another address, which the new request does
+			// not have.
 			if diff := cmp.Diff(want, dropLine(got, "rule from 10.0.0.99/32 table 100")); diff != "" {
-				t.Errorf("%s: -fresh +used\n%s", tc.reason, diff)
+				t.Errorf("%s -new +used\n%s", tc.reason, diff)
 			}
 		})
 	}
 }
 
-// bornAs leaves a link of ours that was never finished.
-func bornAs(k *Kernel, path, name string) error {
+// createUnfinished creates an unfinished link.
+func createUnfinished(k *Host, path, name string) error {
 	return inPodNamespace(path, func(p *podNamespace) error {
-		_, err := k.createSlave(p, withDefaults(Slave{Name: name}, path), &AttachResult{})
+		_, _, err := k.Slaves().create(p, withDefaults(Slave{Name: name}, path))
 		return err
 	})
 }
 
-// DEL also finds what died under the temporary name.
+// DEL deletes a link with the temporary name.
 func TestDetachTemporaryName(t *testing.T) {
 	host, _ := newHost(t, 1500)
 	k := openKernel(t, host)
 	pod := newNamespace(t)
 	before := dump(t, pod)
-	if err := bornAs(k, pod, temporaryName("eth1")); err != nil {
+	if err := createUnfinished(k, pod, temporaryName("eth1")); err != nil {
 		t.Fatal(err)
 	}
-	if err := k.Detach(context.Background(), withDefaults(Slave{}, pod)); err != nil {
+	if err := k.Slaves().Detach(context.Background(), withDefaults(Slave{}, pod)); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(before, dump(t, pod)); diff != "" {
@@ -83,21 +83,21 @@ func TestDetachTemporaryName(t *testing.T) {
 	}
 }
 
-func attachDumpDetach(t *testing.T, k *Kernel, pod string) string {
+func attachDumpDetach(t *testing.T, k *Host, pod string) string {
 	t.Helper()
-	out, err := k.Attach(context.Background(), again(pod))
+	out, err := k.Slaves().Attach(context.Background(), exampleSlave(pod))
 	if err != nil {
 		t.Fatal(err)
 	}
 	sameOutcome(t, pod, "eth1", out)
 	d := dump(t, pod)
-	if err := k.Detach(context.Background(), again(pod)); err != nil {
+	if err := k.Slaves().Detach(context.Background(), exampleSlave(pod)); err != nil {
 		t.Fatal(err)
 	}
 	return d
 }
 
-func again(pod string) *Slave {
+func exampleSlave(pod string) *Slave {
 	return withDefaults(Slave{
 		V4: prefix("10.0.0.5/24"), V6: prefix("fd00::5/64"), Routes: routes("0.0.0.0/0", "10.0.0.1"),
 		Table: 100, PolicyRoutes: routes("10.9.0.0/16", "10.0.0.1"),
@@ -109,11 +109,11 @@ func TestDetachTwice(t *testing.T) {
 	k := openKernel(t, host)
 	pod := newNamespace(t)
 	before := dump(t, pod)
-	if _, err := k.Attach(context.Background(), again(pod)); err != nil {
+	if _, err := k.Slaves().Attach(context.Background(), exampleSlave(pod)); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := k.Detach(context.Background(), again(pod)); err != nil {
+		if err := k.Slaves().Detach(context.Background(), exampleSlave(pod)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -122,23 +122,23 @@ func TestDetachTwice(t *testing.T) {
 	}
 }
 
-// DEL names a link that another plugin has made since: it stays.
-func TestDetachLeavesOthers(t *testing.T) {
+// A link of the name that another plugin created stays on DEL.
+func TestDetachKeepsUnmanagedLink(t *testing.T) {
 	host, _ := newHost(t, 1500)
 	k := openKernel(t, host)
 	pod := newNamespace(t)
 	within(t, pod, func(h *netlink.Handle) { addBridge("eth1")(t, h) })
 	before := dump(t, pod)
-	if err := k.Detach(context.Background(), withDefaults(Slave{}, pod)); err != nil {
+	if err := k.Slaves().Detach(context.Background(), withDefaults(Slave{}, pod)); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(before, dump(t, pod)); diff != "" {
-		t.Errorf("somebody else's link: -before +after\n%s", diff)
+		t.Errorf("another plugin's link: -before +after\n%s", diff)
 	}
 }
 
-// Many Pods at once on one parent; nothing is left, no descriptor leaks, and the
-// machine's own namespace never sees a link.
+// Many Pods attach at once to one parent. Nothing is left in the namespaces of Pods and host, and no
+// descriptor stays open.
 func TestManyAtOnce(t *testing.T) {
 	host, _ := newHost(t, 1500)
 	k := openKernel(t, host)
@@ -154,8 +154,8 @@ func TestManyAtOnce(t *testing.T) {
 		for i, path := range paths {
 			wg.Go(func() {
 				s := withDefaults(Slave{V4: prefix(fmt.Sprintf("10.0.0.%d/24", i+1))}, path)
-				_, err := k.Attach(context.Background(), s)
-				errs[i] = errors.Join(err, k.Detach(context.Background(), s))
+				_, err := k.Slaves().Attach(context.Background(), s)
+				errs[i] = errors.Join(err, k.Slaves().Detach(context.Background(), s))
 			})
 		}
 		wg.Wait()

@@ -22,22 +22,22 @@ import (
 	"github.com/patchbay-cni/patchbay/netwatcher"
 )
 
-// The chaos test's daemon is a process of its own, which is killed with SIGKILL: this
-// test binary, run with chaosDir set. It reads what is wanted and used from files of
-// that folder, as the real one reads its cache and its journal.
+// The chaos test runs its daemon as a process, to kill it with SIGKILL: this test binary with
+// chaosDir set. The daemon reads networks and records from a file of that directory, as the real
+// one reads its cache and its journal.
 const (
 	chaosDir  = "PATCHBAY_CHAOS_DIR"
 	chaosHost = "PATCHBAY_CHAOS_HOST"
 )
 
-// wishes are the networks and the links that Pods use.
-type wishes struct {
+// input has the networks, and the links that Pods use.
+type input struct {
 	Networks []*network.Network
 	Nodes    []string // VTEPs of other nodes, on ens4
 	Used     []network.Link
 }
 
-// files are the chaos test's wishes on disk. Each method reads them anew.
+// files reads the chaos test's input from disk, on each call.
 type files struct {
 	dir string
 
@@ -45,17 +45,17 @@ type files struct {
 	status *v1.NodeNetworkStatus
 }
 
-func (f *files) read() (wishes, error) {
-	var w wishes
-	text, err := os.ReadFile(filepath.Join(f.dir, "wishes"))
+func (f *files) read() (input, error) {
+	var w input
+	text, err := os.ReadFile(filepath.Join(f.dir, "input"))
 	if err == nil {
 		err = json.Unmarshal(text, &w)
 	}
 	return w, err
 }
 
-// write replaces the file in one step, as a journal's record is.
-func (f *files) write(w wishes) error {
+// write replaces the file atomically.
+func (f *files) write(w input) error {
 	text, err := json.Marshal(w)
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func (f *files) write(w wishes) error {
 	if err := os.WriteFile(filepath.Join(f.dir, "new"), text, 0o600); err != nil {
 		return err
 	}
-	return os.Rename(filepath.Join(f.dir, "new"), filepath.Join(f.dir, "wishes"))
+	return os.Rename(filepath.Join(f.dir, "new"), filepath.Join(f.dir, "input"))
 }
 
 func (f *files) Networks(context.Context) ([]*network.Network, error) {
@@ -112,7 +112,7 @@ func (f *files) Links() (map[network.Link]bool, error) {
 	return used, nil
 }
 
-// TestChaosDaemon is the daemon that TestLinkChaos starts; without a folder nobody has.
+// TestChaosDaemon is the daemon that TestLinkChaos starts with chaosDir set; it is no test.
 func TestChaosDaemon(t *testing.T) {
 	dir := os.Getenv(chaosDir)
 	if dir == "" {
@@ -120,12 +120,12 @@ func TestChaosDaemon(t *testing.T) {
 	}
 	f := &files{dir: dir}
 	r := netwatcher.New(netwatcher.Config{
-		Node: "self", Kernel: openKernel(t, os.Getenv(chaosHost)), Firewall: openFirewall(t, os.Getenv(chaosHost)), SourceGuard: openGuard(t, os.Getenv(chaosHost)), KubeClient: f, Pods: f, Log: logr.Discard(),
+		Node: "self", Kernel: openKernel(t, os.Getenv(chaosHost)).Links(), Firewall: openFirewall(t, os.Getenv(chaosHost)), SourceGuard: openGuard(t, os.Getenv(chaosHost)), KubeClient: f, Pods: f, Log: logr.Discard(),
 	})
-	go func() { // a watch of the API server
+	go func() { // like a watch of the API server
 		var last time.Time
 		for ; ; time.Sleep(20 * time.Millisecond) {
-			if info, err := os.Stat(filepath.Join(dir, "wishes")); err == nil && !info.ModTime().Equal(last) {
+			if info, err := os.Stat(filepath.Join(dir, "input")); err == nil && !info.ModTime().Equal(last) {
 				last = info.ModTime()
 				r.Trigger()
 			}
@@ -134,7 +134,7 @@ func TestChaosDaemon(t *testing.T) {
 	t.Fatal(r.Run(context.Background()))
 }
 
-// daemon is the process.
+// daemon is the process of the chaos test's daemon.
 type daemon struct {
 	t         *testing.T
 	dir, host string

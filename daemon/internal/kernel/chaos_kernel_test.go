@@ -25,24 +25,24 @@ import (
 )
 
 const (
-	// chaosTime is how long the chaos lasts; PATCHBAY_SOAK says another time, such as
-	// 5m (make soak).
+	// chaosTime is the duration of the test; PATCHBAY_SOAK sets another one, such as 5m (make
+	// soak).
 	chaosTime = 15 * time.Second
-	// chaosRest is how long the daemon may take to make everything right after it.
-	chaosRest = 4 * time.Minute
-	// chaosNetworks are on four NICs.
+	// convergeTimeout is how long the daemon may take to converge after the last change.
+	convergeTimeout = 4 * time.Minute
+	// chaosNetworks is the number of networks, on four NICs.
 	chaosNetworks = 200
 )
 
-// chaos is a host on which everything changes.
+// chaos is a host with random changes.
 type chaos struct {
 	*testing.T
 	random *rand.Rand
 	host   string
-	k      *Kernel
+	k      *Host
 	files  *files
 	daemon *daemon
-	wishes wishes
+	input  input
 	pods   []*chaosPod
 	age    int
 	did    map[string]int
@@ -55,16 +55,16 @@ type chaosPod struct {
 	slave *Slave
 }
 
-// Random networks come, change and go; links are removed and changed by hand, NICs'
-// MTUs change, nodes come and go, the daemon is killed, the node boots anew. No Pod
-// loses its link meanwhile; and at rest the kernel is what the pure function says, and
-// what others made is as it was.
+// Random networks are created, changed and deleted; links are deleted and changed by hand; MTUs of
+// NICs change; nodes join and leave; the daemon is killed; the node reboots. No Pod loses its
+// link. Afterwards the links converge to the plan, and links that Patchbay does not manage are
+// unchanged.
 func TestLinkChaos(t *testing.T) {
 	needs(t, "vlan")
 	c := newChaos(t)
-	foreign := c.others()
-	if len(strings.Split(foreign, "\n")) < 3 {
-		t.Fatalf("others' links:\n%s", foreign)
+	unmanaged := c.unmanagedLinks()
+	if len(strings.Split(unmanaged, "\n")) < 3 {
+		t.Fatalf("unmanaged links:\n%s", unmanaged)
 	}
 	long := chaosTime
 	if text := os.Getenv("PATCHBAY_SOAK"); text != "" {
@@ -74,20 +74,20 @@ func TestLinkChaos(t *testing.T) {
 		}
 	}
 	c.daemon.start()
-	rests := 0
-	for end := time.Now().Add(long); time.Now().Before(end); rests++ {
+	converged := 0
+	for end := time.Now().Add(long); time.Now().Before(end); converged++ {
 		for pause := time.Now().Add(min(long/2, 30*time.Second)); time.Now().Before(pause); {
 			for range 5 {
 				c.act()
 			}
 			c.podsHaveLinks()
 		}
-		c.rest()
-		if diff := cmp.Diff(foreign, c.others()); diff != "" {
-			t.Fatalf("others' links (-before +after):\n%s", diff)
+		c.checkConverged()
+		if diff := cmp.Diff(unmanaged, c.unmanagedLinks()); diff != "" {
+			t.Fatalf("unmanaged links (-before +after):\n%s", diff)
 		}
 	}
-	t.Logf("%v of chaos, %d times at rest: %v", long, rests, c.did)
+	t.Logf("%v, converged %d times: %v", long, converged, c.did)
 }
 
 func newChaos(t *testing.T) *chaos {
@@ -109,34 +109,34 @@ func newChaos(t *testing.T) *chaos {
 		must(t, h.LinkAdd(&netlink.Vlan{LinkAttrs: netlink.LinkAttrs{Name: "mine.77", ParentIndex: parent, TxQLen: -1}, VlanId: 77}))
 		quiet(t, "mine.77")
 		must(t, h.LinkSetUp(find(t, h, "ens5")))
-		eventually(t, "mine.77 up with its NIC, which Linux 7.2 does in a work queue", func() bool {
+		eventually(t, "mine.77 set up with its NIC, which Linux 7.2 does in a work queue", func() bool {
 			return find(t, h, "mine.77").Attrs().Flags&net.FlagUp != 0
 		})
 		must(t, h.LinkAdd(&netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "mine.vx", TxQLen: -1}, VxlanId: 77, Port: vxlanPort, VtepDevIndex: parent}))
 		must(t, h.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "mine.br", TxQLen: -1}}))
 	})
 	for range chaosNetworks {
-		c.wishes.Networks = append(c.wishes.Networks, c.draw())
+		c.input.Networks = append(c.input.Networks, c.draw())
 	}
 	c.save()
 	return c
 }
 
-// others are the links that others made, but for their MTU: the kernel lowers a
-// VLAN's with its NIC's.
-func (c *chaos) others() string {
+// unmanagedLinks returns the dump of the links that Patchbay does not manage, without their MTU: the
+// kernel decreases a VLAN's MTU with its NIC's.
+func (c *chaos) unmanagedLinks() string {
 	c.Helper()
 	return regexp.MustCompile(` mtu \d+`).ReplaceAllString(links(dump(c.T, c.host), "mine."), "")
 }
 
 func (c *chaos) save() {
 	c.Helper()
-	if err := c.files.write(c.wishes); err != nil {
+	if err := c.files.write(c.input); err != nil {
 		c.Fatal(err)
 	}
 }
 
-// act does one thing.
+// act makes one random change.
 func (c *chaos) act() {
 	c.Helper()
 	type action struct {
@@ -146,7 +146,7 @@ func (c *chaos) act() {
 	}
 	actions := []action{
 		{"create", 20, c.create}, {"update", 20, c.update}, {"delete", 15, c.delete},
-		{"remove a link", 8, c.damage(func(h *netlink.Handle, l netlink.Link) error { return h.LinkDel(l) })},
+		{"delete a link", 8, c.damage(func(h *netlink.Handle, l netlink.Link) error { return h.LinkDel(l) })},
 		{"link down", 4, c.damage(func(h *netlink.Handle, l netlink.Link) error { return h.LinkSetDown(l) })},
 		{"link MTU", 4, c.damage(func(h *netlink.Handle, l netlink.Link) error { return h.LinkSetMTU(l, 1280) })},
 		{"NIC MTU", 4, c.nicMTU}, {"attach", 10, c.attach}, {"detach", 6, c.detach}, {"nodes", 4, c.nodes},
@@ -173,38 +173,38 @@ func (c *chaos) draw() *network.Network {
 		id = -id
 	}
 	n := netOn(c.age, fmt.Sprint("net-", c.age), nic, id)
-	n.ID = fmt.Sprint("n", c.random.IntN(chaosNetworks)) // now and then somebody else's
+	n.ID = fmt.Sprint("n", c.random.IntN(chaosNetworks)) // sometimes another network's
 	n.Type = []string{"macvlan", "macvlan", "macvlan", "ipvlan", "bridge"}[c.random.IntN(5)]
 	n.MTU = []int{0, 0, 1300, 1450, 9000}[c.random.IntN(5)]
 	return n
 }
 
 func (c *chaos) create() {
-	if len(c.wishes.Networks) < chaosNetworks {
-		c.wishes.Networks = append(c.wishes.Networks, c.draw())
+	if len(c.input.Networks) < chaosNetworks {
+		c.input.Networks = append(c.input.Networks, c.draw())
 		c.save()
 	}
 }
 
 func (c *chaos) update() {
-	if n := len(c.wishes.Networks); n > 0 {
+	if n := len(c.input.Networks); n > 0 {
 		i := c.random.IntN(n)
-		old, now := c.wishes.Networks[i], c.draw()
-		now.Ref, now.UID, now.Created, now.Generation = old.Ref, old.UID, old.Created, old.Generation+1
-		c.wishes.Networks[i] = now
+		old, changed := c.input.Networks[i], c.draw()
+		changed.Ref, changed.UID, changed.Created, changed.Generation = old.Ref, old.UID, old.Created, old.Generation+1
+		c.input.Networks[i] = changed
 		c.save()
 	}
 }
 
 func (c *chaos) delete() {
-	if n := len(c.wishes.Networks); n > 0 {
+	if n := len(c.input.Networks); n > 0 {
 		i := c.random.IntN(n)
-		c.wishes.Networks = slices.Delete(slices.Clone(c.wishes.Networks), i, i+1)
+		c.input.Networks = slices.Delete(slices.Clone(c.input.Networks), i, i+1)
 		c.save()
 	}
 }
 
-// damage does something to a link of ours, of those without Pods.
+// damage calls do with a random managed link without Pods.
 func (c *chaos) damage(do func(*netlink.Handle, netlink.Link) error) func() {
 	return func() {
 		state := c.state()
@@ -212,12 +212,12 @@ func (c *chaos) damage(do func(*netlink.Handle, netlink.Link) error) func() {
 			return
 		}
 		f := state.Links[c.random.IntN(len(state.Links))]
-		if !f.Managed || slices.Contains(c.wishes.Used, f.Identity) {
+		if !f.Managed || slices.Contains(c.input.Used, f.Identity) {
 			return
 		}
 		within(c.T, c.host, func(h *netlink.Handle) {
 			if l, err := h.LinkByName(f.Name); err == nil {
-				_ = do(h, l) // the daemon may be faster
+				_ = do(h, l) // the daemon may have deleted the link
 			}
 		})
 	}
@@ -231,24 +231,24 @@ func (c *chaos) nicMTU() {
 }
 
 func (c *chaos) nodes() {
-	c.wishes.Nodes = nil
+	c.input.Nodes = nil
 	for i := range 1 + c.random.IntN(5) {
-		c.wishes.Nodes = append(c.wishes.Nodes, vtep(i+1).String())
+		c.input.Nodes = append(c.input.Nodes, vtep(i+1).String())
 	}
 	c.save()
 }
 
-// attach is an ADD: the record comes first, then the link is there or it fails.
+// attach is an ADD: it writes the record, then waits for the link.
 func (c *chaos) attach() {
-	if len(c.pods) > 20 || len(c.wishes.Networks) == 0 {
+	if len(c.pods) > 20 || len(c.input.Networks) == 0 {
 		return
 	}
-	n := c.wishes.Networks[c.random.IntN(len(c.wishes.Networks))]
+	n := c.input.Networks[c.random.IntN(len(c.input.Networks))]
 	id, _ := n.Link()
-	c.wishes.Used = append(c.wishes.Used, id)
+	c.input.Used = append(c.input.Used, id)
 	c.save()
 	p := &chaosPod{id: id, netns: newNamespace(c.T)}
-	// As in the daemon, a link may go for which it decided before the record was there.
+	// As in the daemon, a link may be deleted if that was decided before the record was written.
 	for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		state := c.state()
 		i := slices.IndexFunc(state.Links, func(f netwatcher.ObservedLink) bool { return f.Managed && !f.Unfinished && f.Up && f.Identity == id })
@@ -256,20 +256,20 @@ func (c *chaos) attach() {
 			continue
 		}
 		p.slave = withDefaults(Slave{Parent: state.Links[i].Name}, p.netns)
-		if _, err := c.k.Attach(c.Context(), p.slave); err == nil {
+		if _, err := c.k.Slaves().Attach(c.Context(), p.slave); err == nil {
 			c.pods = append(c.pods, p)
 			return
 		} else if errors.Is(err, ErrParentBusy) {
 			break
 		}
 	}
-	c.forget(id)
+	c.deleteRecord(id)
 }
 
-// forget takes one record away.
-func (c *chaos) forget(id network.Link) {
-	if i := slices.Index(c.wishes.Used, id); i >= 0 {
-		c.wishes.Used = slices.Delete(slices.Clone(c.wishes.Used), i, i+1)
+// deleteRecord deletes one record.
+func (c *chaos) deleteRecord(id network.Link) {
+	if i := slices.Index(c.input.Used, id); i >= 0 {
+		c.input.Used = slices.Delete(slices.Clone(c.input.Used), i, i+1)
 	}
 	c.save()
 }
@@ -280,24 +280,24 @@ func (c *chaos) detach() {
 	}
 	i := c.random.IntN(len(c.pods))
 	p := c.pods[i]
-	if err := c.k.Detach(c.Context(), p.slave); err != nil {
+	if err := c.k.Slaves().Detach(c.Context(), p.slave); err != nil {
 		c.Fatal(err)
 	}
 	c.pods = slices.Delete(c.pods, i, i+1)
-	c.forget(p.id)
+	c.deleteRecord(p.id)
 }
 
-// podsHaveLinks looks for each Pod's slave.
+// podsHaveLinks checks that each Pod has its slave.
 func (c *chaos) podsHaveLinks() {
 	c.Helper()
 	for _, p := range c.pods {
 		if !hasLink(c.T, p.netns, p.slave.Name) {
-			c.Fatalf("a Pod on %s lost its link; what was done: %v", p.id, c.did)
+			c.Fatalf("a Pod on %s lost its link; changes: %v", p.id, c.did)
 		}
 	}
 }
 
-// reboot is what a node has after it: neither daemon, Pods nor links of ours.
+// reboot restarts the daemon without Pods and managed links.
 func (c *chaos) reboot() {
 	c.daemon.kill()
 	for len(c.pods) > 0 {
@@ -313,23 +313,22 @@ func (c *chaos) reboot() {
 
 func (c *chaos) state() *netwatcher.State {
 	c.Helper()
-	state, err := c.k.State(c.Context())
+	state, err := c.k.Links().State(c.Context())
 	if err != nil {
 		c.Fatal(err)
 	}
 	return state
 }
 
-// rest waits until the kernel is what the pure function says, first with Pods on
-// links, then without.
-func (c *chaos) rest() {
+// checkConverged waits until the links are as planned, first with Pods on links, then without.
+func (c *chaos) checkConverged() {
 	c.Helper()
-	c.settles("with Pods")
+	c.converge("with Pods")
 	c.podsHaveLinks()
 	for len(c.pods) > 0 {
 		c.detach()
 	}
-	plan, state := c.settles("without Pods")
+	plan, state := c.converge("without Pods")
 	got, want := map[string]netwatcher.Spec{}, map[string]netwatcher.Spec{}
 	for _, f := range state.Links {
 		if f.Managed {
@@ -346,28 +345,28 @@ func (c *chaos) rest() {
 		want[w.Name] = w.Spec
 	}
 	if diff := cmp.Diff(want, got, ips); diff != "" {
-		c.Fatalf("at rest: -pure function +kernel\n%s", diff)
+		c.Fatalf("links: -plan +kernel\n%s", diff)
 	}
 }
 
-// settles waits until there is nothing to do.
-func (c *chaos) settles(when string) (*netwatcher.Plan, *netwatcher.State) {
+// converge waits until there is nothing to change.
+func (c *chaos) converge(when string) (*netwatcher.Plan, *netwatcher.State) {
 	c.Helper()
 	var changes []netwatcher.Change
-	for end := time.Now().Add(chaosRest); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(convergeTimeout); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		state := c.state()
-		plan := netwatcher.Desired(c.wishes.Networks, state, netwatcher.PeerVTEPs(nodesAt(c.wishes.Nodes), "self"))
-		changes = netwatcher.Diff(plan, state, func(f *netwatcher.ObservedLink) bool { return slices.Contains(c.wishes.Used, f.Identity) })
-		// A link may wait for a name that Pods keep from it.
+		plan := netwatcher.Desired(c.input.Networks, state, netwatcher.PeerVTEPs(nodesAt(c.input.Nodes), "self"))
+		changes = netwatcher.Diff(plan, state, func(f *netwatcher.ObservedLink) bool { return slices.Contains(c.input.Used, f.Identity) })
+		// The name of a new link may be in use by a link with Pods.
 		changes = slices.DeleteFunc(changes, func(ch netwatcher.Change) bool {
 			return ch.Op == netwatcher.OpCreate && slices.ContainsFunc(state.Links, func(f netwatcher.ObservedLink) bool {
-				return f.Name == ch.Link.Name && slices.Contains(c.wishes.Used, f.Identity)
+				return f.Name == ch.Link.Name && slices.Contains(c.input.Used, f.Identity)
 			})
 		})
 		if len(changes) == 0 {
 			return plan, state
 		}
 	}
-	c.Fatalf("%s: not at rest after %v: %+v", when, chaosRest, changes)
+	c.Fatalf("%s: not converged after %v: %+v", when, convergeTimeout, changes)
 	return nil, nil
 }

@@ -15,19 +15,19 @@ import (
 )
 
 const (
-	// replyTimeout is far above what a kernel under load takes for one message;
-	// without it a lost reply would hold the parent's lock for ever.
+	// replyTimeout is far longer than a kernel under load needs for one message. Without it, a
+	// lost reply would hold the parent's lock forever.
 	replyTimeout = 60 * time.Second
-	// maxDumpAttempts bounds how often an interrupted list is read again.
+	// maxDumpAttempts bounds how often an interrupted dump is repeated.
 	maxDumpAttempts = 10
 )
 
-// conn is one route netlink socket. Requests on it wait for each other, as they
-// would for the kernel's RTNL lock.
+// conn is one route netlink socket. Requests on it wait for each other, as they would for the
+// kernel's RTNL lock.
 type conn struct {
 	sock    *nl.NetlinkSocket
 	sockets map[int]*nl.SocketHandle
-	// observe, when not nil, is told of the type of each request.
+	// observe, if not nil, is called with the type of each request.
 	observe func(kind int)
 }
 
@@ -38,7 +38,7 @@ func dial() (*conn, error) {
 		return nil, fmt.Errorf("open a netlink socket: %w", err)
 	}
 	timeout := unix.NsecToTimeval(replyTimeout.Nanoseconds())
-	// Extended acknowledgements carry the kernel's own words in errors.
+	// Extended acknowledgements add the kernel's message to errors.
 	if err := errors.Join(sock.SetReceiveTimeout(&timeout), sock.SetExtAck(true)); err != nil {
 		sock.Close()
 		return nil, fmt.Errorf("set up a netlink socket: %w", err)
@@ -48,13 +48,13 @@ func dial() (*conn, error) {
 
 func (c *conn) close() { c.sock.Close() }
 
-// send waits for the kernel's acknowledgement.
+// send sends a message and waits for the kernel's acknowledgement.
 func (c *conn) send(kind, flags int, data ...nl.NetlinkRequestData) error {
 	_, err := c.request(kind, flags|unix.NLM_F_ACK, data...)
 	return err
 }
 
-// request returns the messages that the kernel answers with.
+// request sends a message and returns the kernel's answer.
 func (c *conn) request(kind, flags int, data ...nl.NetlinkRequestData) ([][]byte, error) {
 	req := nl.NewNetlinkRequest(kind, flags)
 	req.Sockets = c.sockets
@@ -67,8 +67,8 @@ func (c *conn) request(kind, flags int, data ...nl.NetlinkRequestData) ([][]byte
 	return req.Execute(unix.NETLINK_ROUTE, 0)
 }
 
-// dump dumps, and dumps again when a change in between made the list
-// inconsistent (NLM_F_DUMP_INTR) or a signal came.
+// dump returns a list of the kernel's objects. It repeats the request if a change made the
+// list inconsistent (NLM_F_DUMP_INTR) or a signal interrupted it.
 func (c *conn) dump(kind int, data ...nl.NetlinkRequestData) ([][]byte, error) {
 	var err error
 	for range maxDumpAttempts {
@@ -81,13 +81,13 @@ func (c *conn) dump(kind int, data ...nl.NetlinkRequestData) ([][]byte, error) {
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("list was interrupted %d times: %w", maxDumpAttempts, err)
+	return nil, fmt.Errorf("dump was interrupted %d times: %w", maxDumpAttempts, err)
 }
 
-// errLinkNotFound says that a look-up found nothing.
+// errLinkNotFound means that no link has the name.
 var errLinkNotFound = errors.New("no such link")
 
-// linkByName asks for one link, without statistics and virtual functions.
+// linkByName returns one link, without statistics and virtual functions.
 func (c *conn) linkByName(name string) (netlink.Link, error) {
 	msgs, err := c.request(unix.RTM_GETLINK, unix.NLM_F_ACK, nl.NewIfInfomsg(unix.AF_UNSPEC),
 		nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(skipStats)),
@@ -105,7 +105,7 @@ func (c *conn) linkByName(name string) (netlink.Link, error) {
 	return link, nil
 }
 
-// listLinks asks for all links, without statistics and virtual functions.
+// listLinks returns the messages of all links, without statistics and virtual functions.
 func (c *conn) listLinks() ([][]byte, error) {
 	msgs, err := c.dump(unix.RTM_GETLINK, nl.NewIfInfomsg(unix.AF_UNSPEC),
 		nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(skipStats)))
@@ -115,7 +115,7 @@ func (c *conn) listLinks() ([][]byte, error) {
 	return msgs, nil
 }
 
-// linkIndex asks with an ioctl, which needs no RTNL lock.
+// linkIndex returns a link's index. It uses an ioctl, which needs no RTNL lock.
 func (c *conn) linkIndex(name string) (int, error) {
 	req, err := unix.NewIfreq(name)
 	if err != nil {
@@ -127,7 +127,7 @@ func (c *conn) linkIndex(name string) (int, error) {
 	return int(req.Uint32()), nil
 }
 
-// setLink changes the link; up also sets it up, in the same message.
+// setLink changes a link's attributes; with up it also sets the link up, in the same message.
 func (c *conn) setLink(index int, up bool, attrs ...nl.NetlinkRequestData) error {
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
 	msg.Index = int32(index)
@@ -137,7 +137,7 @@ func (c *conn) setLink(index int, up bool, attrs ...nl.NetlinkRequestData) error
 	return c.send(unix.RTM_NEWLINK, 0, append([]nl.NetlinkRequestData{msg}, attrs...)...)
 }
 
-// deleteLink removes a link; a missing one is no error.
+// deleteLink deletes a link; a missing link is not an error.
 func (c *conn) deleteLink(index int) error {
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
 	msg.Index = int32(index)
@@ -148,8 +148,8 @@ func (c *conn) deleteLink(index int) error {
 	return err
 }
 
-// addAddress adds a; the zero Prefix is none. No broadcast address is set: the
-// kernel needs none, and a /31 has none.
+// addAddress adds an address; it ignores the zero Prefix. It sets no broadcast address: the
+// kernel does not need one, and a /31 has none.
 func (c *conn) addAddress(index int, a netip.Prefix) error {
 	if !a.IsValid() {
 		return nil
@@ -171,7 +171,7 @@ func (c *conn) deleteAddress(index int, a netip.Prefix) error {
 	return nil
 }
 
-// updatePeers adds and removes default entries.
+// updatePeers adds and deletes default forwarding entries of a VXLAN.
 func (c *conn) updatePeers(index int, add, drop []netip.Addr) error {
 	for _, a := range add {
 		err := c.send(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_APPEND, fdbMessage(index, zeroMAC, a)...)
@@ -188,7 +188,7 @@ func (c *conn) updatePeers(index int, add, drop []netip.Addr) error {
 	return nil
 }
 
-// flushLearned removes the entries of single addresses that were learned from the VTEPs.
+// flushLearned deletes the forwarding entries of single MACs that were learned from the VTEPs.
 func (c *conn) flushLearned(index int, vteps []netip.Addr) error {
 	msgs, err := c.dump(unix.RTM_GETNEIGH, nl.NewIfInfomsg(unix.AF_BRIDGE))
 	if err != nil {
@@ -205,14 +205,4 @@ func (c *conn) flushLearned(index int, vteps []netip.Addr) error {
 		}
 	}
 	return nil
-}
-
-// hasTagFilters reports whether all of them are there.
-func (c *conn) hasTagFilters(index int, hooks ...tagFilter) (bool, error) {
-	for _, h := range hooks {
-		if there, err := h.installed(c, index); err != nil || !there {
-			return false, err
-		}
-	}
-	return true, nil
 }

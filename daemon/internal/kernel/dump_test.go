@@ -17,9 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dump writes down a namespace as `ip -d link`, `ip address`, `ip route`, `ip
-// rule` and `bridge fdb` would, one fact per line, without what differs from run
-// to run (indexes, MACs that the kernel draws) and without loopback.
+// dump describes a namespace like `ip -d link`, `ip address`, `ip route`, `ip rule` and `bridge fdb`,
+// without loopback and without values that differ between runs (indexes, random MACs).
 func dump(tb testing.TB, path string) string {
 	tb.Helper()
 	var b strings.Builder
@@ -37,7 +36,7 @@ func dump(tb testing.TB, path string) string {
 	return b.String()
 }
 
-// listed lists again while what is listed changes meanwhile.
+// listed repeats a list that a change interrupted.
 func listed[T any](tb testing.TB, list func() ([]T, error)) []T {
 	tb.Helper()
 	const tries = 100
@@ -94,7 +93,7 @@ var (
 	}
 )
 
-// kindOf is the link's kind with its own settings.
+// kindOf returns the link's kind with its settings.
 func kindOf(h *netlink.Handle, l netlink.Link) string {
 	parent := "another namespace"
 	if l.Attrs().NetNsID < 0 {
@@ -130,7 +129,7 @@ func dumpFlags(flags int) string {
 	return s
 }
 
-// dumpSysctls tells the settings that differ from the kernel's defaults.
+// dumpSysctls returns the settings that differ from the kernel's defaults.
 func dumpSysctls(name string) string {
 	var s string
 	for _, c := range []struct{ short, path, usual string }{
@@ -179,7 +178,7 @@ func dumpRules(tb testing.TB, b *strings.Builder, h *netlink.Handle) {
 	}
 }
 
-// dumpFDB lists what a VXLAN knows of other VTEPs.
+// dumpFDB returns a VXLAN's forwarding entries.
 func dumpFDB(tb testing.TB, h *netlink.Handle, l netlink.Link) []string {
 	tb.Helper()
 	if l.Type() != "vxlan" {
@@ -194,5 +193,5 @@ func dumpFDB(tb testing.TB, h *netlink.Handle, l netlink.Link) []string {
 	return lines
 }
 
-// dropLine takes one line out of a dump.
+// dropLine removes one line from a dump.
 func dropLine(dump, line string) string { return strings.Replace(dump, line+"\n", "", 1) }

@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Messages of the kernel that our own code takes apart: cut short, or with lengths that are
-// wrong, they are errors or say nothing, and never end the daemon.
+// The parsers of kernel messages return errors or nothing for truncated messages and invalid lengths,
+// and do not panic.
 func FuzzDecode(f *testing.F) {
 	address := append(make([]byte, unix.SizeofIfAddrmsg), 8, 0, unix.IFA_LOCAL, 0, 192, 0, 2, 1)
 	f.Add(address)
 	f.Add(address[:len(address)-1])
 	f.Add(address[:5])
-	// An attribute whose length is no multiple of 4, at the end.
+	// The last attribute's length is not a multiple of 4.
 	f.Add(append(make([]byte, unix.SizeofIfAddrmsg), 5, 0, unix.IFA_LOCAL, 0, 1))
 	f.Add(append(make([]byte, unix.SizeofIfInfomsg), 5, 0, unix.IFLA_AF_SPEC, 0, 1))
 	f.Add(append(make([]byte, unix.SizeofIfInfomsg), 12, 0, unix.IFLA_AF_SPEC, 0, 8, 0, unix.AF_INET6, 0, 5, 0, unix.IFLA_INET6_ADDR_GEN_MODE, 0))

@@ -21,7 +21,7 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/internal/firewall"
 )
 
-// newNamespace makes a network namespace with a path and loopback up.
+// newNamespace creates a network namespace with loopback up, and returns its path.
 func newNamespace(tb testing.TB) string {
 	tb.Helper()
 	path := filepath.Join(tb.TempDir(), "net")
@@ -30,7 +30,7 @@ func newNamespace(tb testing.TB) string {
 	}
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // the thread dies with the goroutine
+		runtime.LockOSThread() // the thread ends with the goroutine
 		err := unix.Unshare(unix.CLONE_NEWNET)
 		if err == nil {
 			err = unix.Mount("/proc/thread-self/ns/net", path, "", unix.MS_BIND, "")
@@ -38,7 +38,7 @@ func newNamespace(tb testing.TB) string {
 		done <- err
 	}()
 	if err := <-done; err != nil {
-		tb.Fatalf("make a network namespace (the test needs root): %v", err)
+		tb.Fatalf("create a network namespace (the test requires root): %v", err)
 	}
 	tb.Cleanup(func() { dropNamespace(tb, path) })
 	within(tb, path, func(h *netlink.Handle) {
@@ -55,7 +55,7 @@ func dropNamespace(tb testing.TB, path string) {
 	}
 }
 
-// within hands over a netlink handle of the namespace, and enters it too.
+// within runs fn in the namespace, with a netlink handle of it.
 func within(tb testing.TB, path string, fn func(h *netlink.Handle)) {
 	tb.Helper()
 	inside(tb, path, func() {
@@ -80,7 +80,7 @@ func inside(tb testing.TB, path string, fn func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // the thread dies with the goroutine
+		runtime.LockOSThread() // the thread ends with the goroutine
 		if err := netns.Set(ns); err != nil {
 			tb.Errorf("enter %s: %v", path, err)
 			return
@@ -93,8 +93,8 @@ func inside(tb testing.TB, path string, fn func()) {
 	}
 }
 
-// openKernel takes the namespace for a host's.
-func openKernel(tb testing.TB, host string) *Kernel {
+// openKernel opens the namespace as a host's.
+func openKernel(tb testing.TB, host string) *Host {
 	tb.Helper()
 	k, err := Open(host)
 	if err != nil {
@@ -115,8 +115,8 @@ func openFirewall(tb testing.TB, host string) *firewall.Firewall {
 	return f
 }
 
-// newHost is a host with one NIC, ens4 of the given MTU, that is up; the other
-// end of the cable is in the namespace at the second path.
+// newHost creates a host with one NIC, ens4, that is up and has the MTU. The other end of its cable
+// is port1 in the namespace wire.
 func newHost(tb testing.TB, mtu int) (host, wire string) {
 	tb.Helper()
 	host, wire = newNamespace(tb), newNamespace(tb)
@@ -124,7 +124,7 @@ func newHost(tb testing.TB, mtu int) (host, wire string) {
 	return host, wire
 }
 
-// cable joins two namespaces.
+// cable connects two namespaces with a veth.
 func cable(tb testing.TB, a, aName, b, bName string, mtu int) {
 	tb.Helper()
 	far, err := netns.GetFromPath(b)
@@ -146,7 +146,7 @@ func cable(tb testing.TB, a, aName, b, bName string, mtu int) {
 	})
 }
 
-// quiet keeps the kernel from adding addresses of its own.
+// quiet disables IPv6, so that the kernel adds no address.
 func quiet(tb testing.TB, name string) {
 	tb.Helper()
 	must(tb, sysctl{"ipv6/conf/" + name + "/disable_ipv6", "1"}.write())
@@ -191,12 +191,12 @@ func descriptors(tb testing.TB) int {
 	return len(open)
 }
 
-// needs skips on a kernel that proves that it has no driver for the kind.
+// needs skips the test if the kernel has no driver for the kind.
 func needs(tb testing.TB, kind string) {
 	tb.Helper()
 	missing := false
 	within(tb, newNamespace(tb), func(h *netlink.Handle) {
-		// Loopback takes no VLAN, whatever the kernel has.
+		// Loopback cannot have a VLAN.
 		must(tb, h.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "parent", TxQLen: -1}}))
 		attrs := netlink.LinkAttrs{Name: "probe", ParentIndex: find(tb, h, "parent").Attrs().Index, TxQLen: -1}
 		var l netlink.Link
@@ -211,18 +211,18 @@ func needs(tb testing.TB, kind string) {
 		missing = errors.Is(h.LinkAdd(l), unix.EOPNOTSUPP)
 	})
 	if missing {
-		tb.Skipf("the kernel has no driver for %s (make test-kernel brings one that has)", kind)
+		tb.Skipf("the kernel has no driver for %s (make test-kernel runs a kernel with it)", kind)
 	}
 }
 
-// sameOutcome compares what Attach says with what the kernel says.
+// sameOutcome compares the result of Attach with the link.
 func sameOutcome(tb testing.TB, pod, name string, out AttachResult) {
 	tb.Helper()
 	within(tb, pod, func(h *netlink.Handle) {
 		a := find(tb, h, name).Attrs()
 		want := AttachResult{Index: a.Index, MAC: a.HardwareAddr.String(), MTU: a.MTU}
 		if out != want {
-			tb.Errorf("Attach said %+v, the kernel says %+v", out, want)
+			tb.Errorf("Attach returned %+v, the link has %+v", out, want)
 		}
 	})
 }

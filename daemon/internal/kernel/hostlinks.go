@@ -16,73 +16,82 @@ import (
 	"github.com/patchbay-cni/patchbay/netwatcher"
 )
 
-// Apply takes one step of netwatcher's. It holds the link's lock, so that no
-// slave is made on a link that goes.
-func (k *Kernel) Apply(_ context.Context, c netwatcher.Change) error {
-	unlock := k.linkLocks.lock(c.Link.Name)
+// HostLinks are the links of the host: those that Patchbay makes, and the NICs below them.
+type HostLinks struct {
+	ns        *netNamespace
+	conn      *conn
+	locks     *keyedMutex
+	tags      tagFilters
+	sandboxes *Sandboxes
+}
+
+// Apply implements netwatcher.Kernel. It holds the link's lock, so that no slave is created on
+// a link that is being deleted.
+func (h *HostLinks) Apply(_ context.Context, c netwatcher.Change) error {
+	unlock := h.locks.lock(c.Link.Name)
 	defer unlock()
 	switch c.Op {
 	case netwatcher.OpSetUp:
-		return k.setNICUp(c.Link.Device)
+		return h.setNICUp(c.Link.Device)
 	case netwatcher.OpDelete:
-		return k.deleteHostLink(c.Link.Name, c.OnlyUnfinished)
+		return h.deleteHostLink(c.Link.Name, c.OnlyUnfinished)
 	case netwatcher.OpCreate:
-		return k.createHostLink(&c.Link)
+		return h.createHostLink(&c.Link)
 	case netwatcher.OpUpdate:
-		return k.updateHostLink(&c.Link)
+		return h.updateHostLink(&c.Link)
 	case netwatcher.OpFilterTags:
-		return k.installTagFilter(&c.Link)
+		return h.tags.install(&c.Link)
 	case netwatcher.OpAllowTags:
-		return k.removeTagFilter(&c.Link)
+		return h.tags.remove(&c.Link)
 	case netwatcher.OpUpdatePeers, netwatcher.OpFlushLearned:
-		link, err := k.managedLink(c.Link.Name)
+		link, err := h.managedLink(c.Link.Name)
 		if err != nil {
 			return err
 		}
 		if c.Op == netwatcher.OpFlushLearned {
-			return k.hostConn.flushLearned(link.Attrs().Index, c.Drop)
+			return h.conn.flushLearned(link.Attrs().Index, c.Drop)
 		}
-		return k.hostConn.updatePeers(link.Attrs().Index, c.Add, c.Drop)
+		return h.conn.updatePeers(link.Attrs().Index, c.Add, c.Drop)
 	}
-	return fmt.Errorf("%w: step %q", ErrInvalid, c.Op)
+	return fmt.Errorf("%w: operation %q is unknown", ErrInvalid, c.Op)
 }
 
-func (k *Kernel) setNICUp(name string) error {
-	link, err := k.hostConn.linkByName(name)
+func (h *HostLinks) setNICUp(name string) error {
+	link, err := h.conn.linkByName(name)
 	if err != nil {
 		return err
 	}
-	if err := k.hostConn.setLink(link.Attrs().Index, true); err != nil {
+	if err := h.conn.setLink(link.Attrs().Index, true); err != nil {
 		return fmt.Errorf("set up: %w", err)
 	}
 	return nil
 }
 
-// deleteHostLink removes a link; with onlyHalf only one that was not finished meanwhile.
-func (k *Kernel) deleteHostLink(name string, onlyHalf bool) error {
-	link, err := k.managedLink(name)
+// deleteHostLink deletes a link; with onlyUnfinished, only if it is still unfinished.
+func (h *HostLinks) deleteHostLink(name string, onlyUnfinished bool) error {
+	link, err := h.managedLink(name)
 	if errors.Is(err, errLinkNotFound) {
 		return nil
 	}
-	if err != nil || onlyHalf && !isUnfinished(link.Attrs()) {
+	if err != nil || onlyUnfinished && !isUnfinished(link.Attrs()) {
 		return err
 	}
-	return k.hostConn.deleteLink(link.Attrs().Index)
+	return h.conn.deleteLink(link.Attrs().Index)
 }
 
-// createHostLink makes the link and removes it again when it cannot be finished.
-func (k *Kernel) createHostLink(s *netwatcher.Spec) error {
+// createHostLink creates the link, and deletes it again if it cannot be finished.
+func (h *HostLinks) createHostLink(s *netwatcher.Spec) error {
 	if !isValidLinkName(s.Name) {
-		return fmt.Errorf("%w: link name %q", ErrInvalid, s.Name)
+		return fmt.Errorf("%w: link name %q: %s", ErrInvalid, s.Name, linkNameRule)
 	}
-	parent, err := k.hostConn.linkIndex(s.Device)
+	parent, err := h.conn.linkIndex(s.Device)
 	if errors.Is(err, unix.ENODEV) {
 		return fmt.Errorf("%s: %w", s.Device, ErrParentMissing)
 	}
 	if err != nil {
 		return err
 	}
-	err = k.hostConn.send(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL,
+	err = h.conn.send(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL,
 		nl.NewIfInfomsg(unix.AF_UNSPEC),
 		nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(s.Name)),
 		nl.NewRtAttr(unix.IFLA_LINK, nl.Uint32Attr(uint32(parent))),
@@ -95,30 +104,30 @@ func (k *Kernel) createHostLink(s *netwatcher.Spec) error {
 	if err != nil {
 		return err
 	}
-	index, err := k.hostConn.linkIndex(s.Name)
+	index, err := h.conn.linkIndex(s.Name)
 	if err != nil {
 		return err
 	}
-	if err := k.finishHostLink(s, index); err != nil {
-		return errors.Join(err, k.hostConn.deleteLink(index))
+	if err := h.finishHostLink(s, index); err != nil {
+		return errors.Join(err, h.conn.deleteLink(index))
 	}
 	return nil
 }
 
-// finishHostLink marks and seals the link before it is set up: not one packet is
-// to come from the node itself.
-func (k *Kernel) finishHostLink(s *netwatcher.Spec, index int) error {
+// finishHostLink sets the alias and disables IPv6 before it sets the link up: the node itself must
+// not send a packet on it.
+func (h *HostLinks) finishHostLink(s *netwatcher.Spec, index int) error {
 	attrs := append(finishAttributes(s.Identity.String()), addrGenModeNone())
-	if err := k.hostConn.setLink(index, false, attrs...); err != nil {
-		return fmt.Errorf("mark: %w", err)
+	if err := h.conn.setLink(index, false, attrs...); err != nil {
+		return fmt.Errorf("set the alias: %w", err)
 	}
-	if err := k.hostNS.do(disableIPv6(s.Name).write); err != nil {
+	if err := h.ns.do(disableIPv6(s.Name).write); err != nil {
 		return err
 	}
-	if err := k.hostConn.updatePeers(index, s.Peers, nil); err != nil {
+	if err := h.conn.updatePeers(index, s.Peers, nil); err != nil {
 		return err
 	}
-	if err := k.hostConn.setLink(index, true); err != nil {
+	if err := h.conn.setLink(index, true); err != nil {
 		return fmt.Errorf("set up: %w", explainVXLANUpError(err))
 	}
 	return nil
@@ -141,20 +150,20 @@ func hostLinkInfo(s *netwatcher.Spec, parent int) *nl.RtAttr {
 	data.AddRtAttr(nl.IFLA_VXLAN_ID, nl.Uint32Attr(uint32(s.Identity.VXLAN)))
 	data.AddRtAttr(nl.IFLA_VXLAN_LINK, nl.Uint32Attr(uint32(parent)))
 	data.AddRtAttr(nl.IFLA_VXLAN_PORT, binary.BigEndian.AppendUint16(nil, vxlanPort))
-	// Unicast finds its node by learning from what the others send.
+	// The link learns the VTEPs of MACs from the frames that it receives.
 	data.AddRtAttr(nl.IFLA_VXLAN_LEARNING, nl.Uint8Attr(1))
 	data.AddRtAttr(vxlanLocalAttribute(s.Local), s.Local.AsSlice())
 	return info
 }
 
-// updateHostLink brings a link of ours back to what it was made as.
-func (k *Kernel) updateHostLink(s *netwatcher.Spec) error {
-	link, err := k.managedLink(s.Name)
+// updateHostLink restores MTU, VTEP and settings of a managed link, and sets it up.
+func (h *HostLinks) updateHostLink(s *netwatcher.Spec) error {
+	link, err := h.managedLink(s.Name)
 	if err != nil {
 		return err
 	}
 	index := link.Attrs().Index
-	if err := k.deleteAddresses(index); err != nil {
+	if err := h.deleteAddresses(index); err != nil {
 		return err
 	}
 	attrs := []nl.NetlinkRequestData{addrGenModeNone()}
@@ -164,21 +173,21 @@ func (k *Kernel) updateHostLink(s *netwatcher.Spec) error {
 	if link.Attrs().MTU != s.MTU {
 		attrs = append(attrs, nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(s.MTU))))
 	}
-	if err := k.hostConn.setLink(index, false, attrs...); err != nil {
+	if err := h.conn.setLink(index, false, attrs...); err != nil {
 		return fmt.Errorf("set mtu %d: %w", s.MTU, err)
 	}
-	if err := k.hostNS.do(disableIPv6(s.Name).write); err != nil {
+	if err := h.ns.do(disableIPv6(s.Name).write); err != nil {
 		return err
 	}
-	if err := k.hostConn.setLink(index, true); err != nil {
+	if err := h.conn.setLink(index, true); err != nil {
 		return fmt.Errorf("set up: %w", explainVXLANUpError(err))
 	}
 	return nil
 }
 
-// deleteAddresses takes off what somebody put on a link of ours.
-func (k *Kernel) deleteAddresses(index int) error {
-	msgs, err := k.hostConn.dump(unix.RTM_GETADDR, nl.NewIfAddrmsg(unix.AF_UNSPEC))
+// deleteAddresses deletes all addresses of a managed link, which has none by itself.
+func (h *HostLinks) deleteAddresses(index int) error {
+	msgs, err := h.conn.dump(unix.RTM_GETADDR, nl.NewIfAddrmsg(unix.AF_UNSPEC))
 	if err != nil {
 		return fmt.Errorf("list addresses: %w", err)
 	}
@@ -190,26 +199,25 @@ func (k *Kernel) deleteAddresses(index int) error {
 		if err != nil {
 			return err
 		}
-		if err := k.hostConn.deleteAddress(index, a); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+		if err := h.conn.deleteAddress(index, a); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
 			return err
 		}
 	}
 	return nil
 }
 
-// vtepChanged reports whether a VXLAN sends from another address of the same family
-// than it should: its NIC has another one now. The kernel changes that in place, and
-// nothing that worked is cut.
+// vtepChanged reports whether a VXLAN should send from another address of the same family, as
+// its NIC's address changed. The kernel changes it in place.
 func vtepChanged(link netlink.Link, local netip.Addr) bool {
 	v, ok := link.(*netlink.Vxlan)
 	if !ok || !local.IsValid() {
 		return false
 	}
-	now, _ := netip.AddrFromSlice(v.SrcAddr)
-	return now.Unmap() != local && now.Unmap().Is4() == local.Is4()
+	current, _ := netip.AddrFromSlice(v.SrcAddr)
+	return current.Unmap() != local && current.Unmap().Is4() == local.Is4()
 }
 
-// vtepLinkInfo is the IFLA_LINKINFO that changes a VXLAN's own address.
+// vtepLinkInfo is the IFLA_LINKINFO that changes a VXLAN's local address.
 func vtepLinkInfo(local netip.Addr) *nl.RtAttr {
 	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
 	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("vxlan"))
@@ -224,7 +232,7 @@ func vxlanLocalAttribute(local netip.Addr) int {
 	return nl.IFLA_VXLAN_LOCAL6
 }
 
-// addrGenModeNone is addrgenmode none.
+// addrGenModeNone is the attribute of "addrgenmode none": the kernel adds no link-local address.
 func addrGenModeNone() *nl.RtAttr {
 	spec := nl.NewRtAttr(unix.IFLA_AF_SPEC, nil)
 	inet6 := spec.AddRtAttr(unix.AF_INET6, nil)
@@ -232,7 +240,7 @@ func addrGenModeNone() *nl.RtAttr {
 	return spec
 }
 
-// explainVXLANUpError explains why a VXLAN does not come up.
+// explainVXLANUpError explains why a VXLAN cannot be set up.
 func explainVXLANUpError(err error) error {
 	if errors.Is(err, unix.EADDRINUSE) {
 		return fmt.Errorf("UDP port %d is another program's, or that of a VXLAN without an ID of its own (external): give that one another port: %w",
@@ -241,14 +249,44 @@ func explainVXLANUpError(err error) error {
 	return err
 }
 
-// managedLink looks a link up and checks its mark.
-func (k *Kernel) managedLink(name string) (netlink.Link, error) {
-	link, err := k.hostConn.linkByName(name)
+// State implements netwatcher.Kernel.
+func (h *HostLinks) State(context.Context) (*netwatcher.State, error) {
+	s, err := readSnapshot(h.conn)
+	if err != nil {
+		return nil, err
+	}
+	return s.toState(), nil
+}
+
+// LinksInUse implements netwatcher.Kernel.
+func (h *HostLinks) LinksInUse(ctx context.Context) (map[string]bool, error) {
+	return h.sandboxes.LinksInUse(ctx)
+}
+
+// Watch implements netwatcher.Kernel; see watchLinks.
+func (h *HostLinks) Watch(ctx context.Context, changed func(link string)) error {
+	return watchLinks(ctx, h.ns, changed)
+}
+
+// RemoveTagFilters removes the tag filters of all NICs, for a node that Patchbay leaves.
+func (h *HostLinks) RemoveTagFilters(ctx context.Context) error {
+	state, err := h.State(ctx)
+	if err != nil {
+		return err
+	}
+	return h.tags.removeAll(state.NICs)
+}
+
+// managedLink returns a link, if Patchbay manages it.
+func (h *HostLinks) managedLink(name string) (netlink.Link, error) {
+	link, err := h.conn.linkByName(name)
 	if err != nil {
 		return nil, err
 	}
 	if !isManaged(link.Attrs()) {
-		return nil, fmt.Errorf("%s has no mark of ours: %w", name, ErrNameTaken)
+		return nil, fmt.Errorf("%s is not a link of Patchbay's: %w", name, ErrNameTaken)
 	}
 	return link, nil
 }
+
+var _ netwatcher.Kernel = (*HostLinks)(nil)

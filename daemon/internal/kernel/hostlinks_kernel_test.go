@@ -46,7 +46,7 @@ func TestHostLinkGolden(t *testing.T) {
 		want   string
 	}{
 		"VLAN": {
-			reason: "marked, up, no IPv6 at all",
+			reason: "A VLAN link has the alias, is up and has IPv6 disabled.",
 			kind:   "vlan",
 			spec:   vlanSpec("storage.500", 500),
 			want: `
@@ -54,7 +54,7 @@ link storage.500 vlan 500 on ens4 mtu 1500 up alias patchbay:vlan/ens4/500 disab
 `,
 		},
 		"VXLAN": {
-			reason: "learns, and sends what it has not learned to every other node",
+			reason: "A VXLAN link learns, and has a default entry for each other node.",
 			spec:   vxlanSpec("vx_backend", 700, "192.0.2.1", "192.0.2.2", "192.0.2.3"),
 			want: `
 link vx_backend vxlan 700 port 4789 local 192.0.2.1 on ens4 learning true mtu 1450 up alias patchbay:vxlan/700 disable_ipv6=1 addr_gen_mode=1
@@ -63,7 +63,7 @@ link vx_backend vxlan 700 port 4789 local 192.0.2.1 on ens4 learning true mtu 14
 `,
 		},
 		"VXLANOverIPv6": {
-			reason: "20 bytes less",
+			reason: "VXLAN over IPv6 has 20 more bytes of overhead.",
 			spec:   vxlanSpec("vx_six", 16777214, "2001:db8::1", "2001:db8::2"),
 			want: `
 link vx_six vxlan 16777214 port 4789 local 2001:db8::1 on ens4 learning true mtu 1430 up alias patchbay:vxlan/16777214 disable_ipv6=1 addr_gen_mode=1
@@ -78,20 +78,20 @@ link vx_six vxlan 16777214 port 4789 local 2001:db8::1 on ens4 learning true mtu
 			k := openKernel(t, host)
 			if tc.spec.Local.Is6() {
 				inside(t, host, func() {
-					// No link-local address: it would come when the carrier does.
+					// Without a link-local address, which the kernel would add with the carrier.
 					must(t, sysctl{"ipv6/conf/ens4/addr_gen_mode", "1"}.write())
 					must(t, sysctl{"ipv6/conf/ens4/disable_ipv6", "0"}.write())
 				})
 			}
 			before := dump(t, host)
-			if err := k.Apply(t.Context(), netwatcher.Change{Op: netwatcher.OpCreate, Link: tc.spec}); err != nil {
-				t.Fatalf("%s: %v", tc.reason, err)
+			if err := k.Links().Apply(t.Context(), netwatcher.Change{Op: netwatcher.OpCreate, Link: tc.spec}); err != nil {
+				t.Fatalf("%s %v", tc.reason, err)
 			}
 			if diff := cmp.Diff(before+tc.want[1:], dump(t, host)); diff != "" {
-				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
+				t.Errorf("%s -want +got\n%s", tc.reason, diff)
 			}
 			found(t, k, netwatcher.ObservedLink{Spec: tc.spec, Managed: true, Up: true, HostUnreachable: true})
-			if err := k.Apply(t.Context(), netwatcher.Change{Op: netwatcher.OpDelete, Link: tc.spec}); err != nil {
+			if err := k.Links().Apply(t.Context(), netwatcher.Change{Op: netwatcher.OpDelete, Link: tc.spec}); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(before, dump(t, host)); diff != "" {
@@ -106,10 +106,10 @@ var ips = cmp.Options{
 	cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
 }
 
-// found compares what State says of VLAN and VXLAN links.
-func found(t *testing.T, k *Kernel, want ...netwatcher.ObservedLink) {
+// found checks the links of State.
+func found(t *testing.T, k *Host, want ...netwatcher.ObservedLink) {
 	t.Helper()
-	state, err := k.State(t.Context())
+	state, err := k.Links().State(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestStateNICs(t *testing.T) {
 		must(t, h.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0", TxQLen: -1, HardwareAddr: mac(t, "02:00:00:00:00:05")}}))
 		must(t, h.LinkSetMaster(nic, find(t, h, "br0")))
 	})
-	state, err := k.State(t.Context())
+	state, err := k.Links().State(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,6 +163,6 @@ func TestStateNICs(t *testing.T) {
 		return m
 	})
 	if diff := cmp.Diff(want, state.NICs, ips, sortNICs); diff != "" {
-		t.Errorf("no loopback, no link-local address, the bridge's port told: -want +got\n%s", diff)
+		t.Errorf("NICs without loopback and link-local addresses: -want +got\n%s", diff)
 	}
 }

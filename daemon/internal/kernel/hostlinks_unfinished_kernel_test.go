@@ -13,25 +13,25 @@ import (
 	"github.com/patchbay-cni/patchbay/netwatcher"
 )
 
-// What a round read as half made may be whole by the time of the step.
+// OnlyUnfinished deletes no link that was finished after it was read.
 func TestDeleteUnfinishedLink(t *testing.T) {
 	needs(t, "vlan")
 	host, _ := newHost(t, 1500)
 	k := openKernel(t, host)
 	link := vlanSpec("storage.500", 500)
-	must(t, k.Apply(t.Context(), netwatcher.Change{Op: netwatcher.OpCreate, Link: link}))
-	remove := netwatcher.Change{Op: netwatcher.OpDelete, Link: link, OnlyUnfinished: true}
-	must(t, k.Apply(t.Context(), remove))
+	must(t, k.Links().Apply(t.Context(), netwatcher.Change{Op: netwatcher.OpCreate, Link: link}))
+	deletion := netwatcher.Change{Op: netwatcher.OpDelete, Link: link, OnlyUnfinished: true}
+	must(t, k.Links().Apply(t.Context(), deletion))
 	if !strings.Contains(dump(t, host), "link storage.500") {
-		t.Fatal("a link that was finished meanwhile was removed")
+		t.Fatal("a finished link was deleted")
 	}
 	within(t, host, func(h *netlink.Handle) {
-		made := find(t, h, "storage.500")
-		must(t, h.LinkSetAlias(made, ""))
-		must(t, h.LinkSetGroup(made, unfinishedGroup))
+		link := find(t, h, "storage.500")
+		must(t, h.LinkSetAlias(link, ""))
+		must(t, h.LinkSetGroup(link, unfinishedGroup))
 	})
-	must(t, k.Apply(t.Context(), remove))
+	must(t, k.Links().Apply(t.Context(), deletion))
 	if strings.Contains(dump(t, host), "link storage.500") {
-		t.Error("a half-made link is still there")
+		t.Error("an unfinished link was not deleted")
 	}
 }

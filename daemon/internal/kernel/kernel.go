@@ -10,53 +10,56 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kernel acts on the namespace that it was opened in (the host's) and on the
-// namespaces of Pods. It is safe for concurrent use.
-type Kernel struct {
-	hostNS    *netNamespace
-	hostConn  *conn
-	linkLocks keyedMutex
+// Host is the network namespace of a node, with one netlink socket in it. Its parts
+// share that socket: their requests wait for each other as they would for the
+// kernel's RTNL lock. It is safe for concurrent use.
+type Host struct {
+	ns   *netNamespace
+	conn *conn
+	// locks are by link name: no slave is created on a link that is being deleted.
+	locks keyedMutex
 }
 
-// Open takes the namespace at path for the host's; "" is the process's own.
-func Open(path string) (*Kernel, error) {
+// Open opens the network namespace at path as the host's; "" is the process's own.
+func Open(path string) (*Host, error) {
 	if path == "" {
 		path = "/proc/self/ns/net"
 	}
-	home, err := openNamespace(path)
+	ns, err := openNamespace(path)
 	if err != nil {
 		return nil, fmt.Errorf("open the host's namespace: %w", err)
 	}
-	host, err := home.dial()
+	c, err := ns.dial()
 	if err != nil {
-		return nil, fmt.Errorf("open netlink in the host's namespace: %w", errClose(err, home))
+		return nil, fmt.Errorf("open netlink in the host's namespace: %w", errClose(err, ns))
 	}
-	return &Kernel{hostNS: home, hostConn: host}, nil
+	return &Host{ns: ns, conn: c}, nil
 }
 
-// Close releases the file descriptors; links stay.
-func (k *Kernel) Close() error {
-	k.hostConn.close()
-	return k.hostNS.Close()
+// Close closes the file descriptors; the links stay.
+func (h *Host) Close() error {
+	h.conn.close()
+	return h.ns.Close()
 }
 
-// Exists reports whether path is a network namespace now.
-func (k *Kernel) Exists(path string) (bool, error) {
-	ns, err := openNamespace(path)
-	if errors.Is(err, ErrNamespaceGone) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	return true, ns.Close()
+// Links are the host's links.
+func (h *Host) Links() *HostLinks {
+	return &HostLinks{ns: h.ns, conn: h.conn, locks: &h.locks, tags: tagFilters{h.conn}, sandboxes: h.Sandboxes()}
 }
 
-// keyedMutex is one mutex per name. Parents are few and their names come back,
-// so entries stay.
+// Slaves are the Pods' interfaces on links of the host.
+func (h *Host) Slaves() *Slaves { return &Slaves{conn: h.conn, locks: &h.locks} }
+
+// Prober probes for address conflicts on links of the host.
+func (h *Host) Prober() *Prober { return &Prober{ns: h.ns, conn: h.conn} }
+
+// Sandboxes are the network namespaces that container runtimes mount.
+func (h *Host) Sandboxes() *Sandboxes { return &Sandboxes{host: h.conn, dirs: sandboxNamespaceDirs()} }
+
+// keyedMutex is one mutex per key. Entries stay: a node has few link names, and they recur.
 type keyedMutex struct{ byKey sync.Map }
 
-// lock returns the function that unlocks.
+// lock locks the key's mutex and returns the function that unlocks it.
 func (m *keyedMutex) lock(key string) func() {
 	v, _ := m.byKey.LoadOrStore(key, new(sync.Mutex))
 	mu, _ := v.(*sync.Mutex)
@@ -64,26 +67,25 @@ func (m *keyedMutex) lock(key string) func() {
 	return mu.Unlock
 }
 
-// Errors that callers tell apart with errors.Is; the text around them names the
-// link, the namespace and the cause.
+// Errors for errors.Is. The errors that wrap them name the link, the namespace and the cause.
 var (
-	// ErrNamespaceGone says that a path is no network namespace (any more).
+	// ErrNamespaceGone means that a path is not a network namespace, or not any more.
 	ErrNamespaceGone = errors.New("network namespace is gone")
-	// ErrParentMissing says that the host link below a slave does not exist.
+	// ErrParentMissing means that the host link below a slave does not exist.
 	ErrParentMissing = errors.New("parent link not found")
-	// ErrParentBusy says that the parent carries something that a slave of this
-	// kind cannot share it with: a bridge or bond has it, or slaves of another kind.
+	// ErrParentBusy means that the parent cannot have a slave of this kind: it is a port of a
+	// bridge or bond, or has slaves of another kind.
 	ErrParentBusy = errors.New("parent link is used for something else")
-	// ErrNameTaken says that a link of somebody else has the name.
+	// ErrNameTaken means that a link that Patchbay does not manage has the name.
 	ErrNameTaken = errors.New("link name is taken")
-	// ErrAddressTaken says that another host answers to the address, or that
-	// another slave of the same parent has it.
+	// ErrAddressTaken means that another host or another slave of the same parent has the
+	// address.
 	ErrAddressTaken = errors.New("address is in use on the network")
-	// ErrInvalid says that a request can never succeed as it is.
+	// ErrInvalid means that a request can never succeed.
 	ErrInvalid = errors.New("invalid request")
 )
 
-// OSRelease is that of the running kernel, as uname -r says it.
+// OSRelease returns the release of the running kernel, as uname -r prints it.
 func OSRelease() (string, error) {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// addressFamily is AF_INET or AF_INET6.
+// addressFamily returns AF_INET or AF_INET6.
 func addressFamily(a netip.Addr) int {
 	if a.Is4() {
 		return unix.AF_INET
@@ -33,8 +33,8 @@ func addressMessage(index int, a netip.Prefix) []nl.NetlinkRequestData {
 	}
 }
 
-// parseAddress takes the local address of an RTM_NEWADDR; of a point-to-point
-// link IFA_ADDRESS is the other end.
+// parseAddress returns the local address of an RTM_NEWADDR message. On a point-to-point link,
+// IFA_ADDRESS is the address of the other end.
 func parseAddress(m []byte) (netip.Prefix, error) {
 	attrs, err := parseAttributes(m, unix.SizeofIfAddrmsg)
 	if err != nil {
@@ -56,11 +56,11 @@ func parseAddress(m []byte) (netip.Prefix, error) {
 	return netip.PrefixFrom(local, int(head.Prefixlen)), nil
 }
 
-// zeroMAC is the address of a VXLAN's default entries: what has no entry of its
-// own, broadcasts above all, goes to each of them (head-end replication).
+// zeroMAC is the MAC of a VXLAN's default entries: a frame without an entry of its own, such as a
+// broadcast, is sent to all of them (head-end replication).
 var zeroMAC = make(net.HardwareAddr, 6)
 
-// fdbEntry is a forwarding entry of a VXLAN.
+// fdbEntry is a forwarding entry of a VXLAN: frames to the MAC are sent to the VTEP.
 type fdbEntry struct {
 	index int
 	mac   net.HardwareAddr
@@ -81,7 +81,7 @@ func fdbMessage(index int, mac net.HardwareAddr, vtep netip.Addr) []nl.NetlinkRe
 	}
 }
 
-// parseFDBEntry reads a forwarding entry; false is one that names no VTEP.
+// parseFDBEntry parses a forwarding entry; it returns false for one without a VTEP.
 func parseFDBEntry(m []byte) (e fdbEntry, ok bool) {
 	n, err := netlink.NeighDeserialize(m)
 	if err != nil {
@@ -91,7 +91,7 @@ func parseFDBEntry(m []byte) (e fdbEntry, ok bool) {
 	return fdbEntry{index: n.LinkIndex, mac: n.HardwareAddr, vtep: vtep.Unmap()}, ok
 }
 
-// nestedAttribute finds an attribute inside of another.
+// nestedAttribute returns the value of an attribute at the path of nested attributes, or nil.
 func nestedAttribute(data []byte, path ...uint16) []byte {
 	for _, kind := range path {
 		attrs, err := parseAttributes(data, 0)
@@ -107,8 +107,8 @@ func nestedAttribute(data []byte, path ...uint16) []byte {
 	return data
 }
 
-// parseAttributes reads what follows a message's header. The library takes for granted that the
-// last attribute is padded and the header whole.
+// parseAttributes parses the attributes after a message's header. The library requires that the
+// last attribute is padded and the header is complete.
 func parseAttributes(m []byte, header int) ([]syscall.NetlinkRouteAttr, error) {
 	if len(m) < header {
 		return nil, unix.EINVAL

@@ -19,9 +19,8 @@ type netNamespace struct {
 	path string
 }
 
-// openNamespace opens path. A missing file, or one whose mount is gone (the
-// file of a deleted namespace stays behind where the deletion did not
-// propagate), is ErrNamespaceGone.
+// openNamespace opens path. It returns ErrNamespaceGone for a missing file, and for one that is
+// not a namespace: the file of a deleted namespace can stay without the mount.
 func openNamespace(path string) (*netNamespace, error) {
 	fd, err := openNamespaceFile(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -33,7 +32,7 @@ func openNamespace(path string) (*netNamespace, error) {
 	ns := &netNamespace{fd: netns.NsHandle(fd), path: path}
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(fd, &fs); err != nil {
-		return nil, fmt.Errorf("look at %s: %w", path, errClose(err, ns))
+		return nil, fmt.Errorf("stat %s: %w", path, errClose(err, ns))
 	}
 	if fs.Type != unix.NSFS_MAGIC {
 		return nil, fmt.Errorf("open %s: %w", path, errClose(ErrNamespaceGone, ns))
@@ -41,7 +40,7 @@ func openNamespace(path string) (*netNamespace, error) {
 	return ns, nil
 }
 
-// openNamespaceFile opens path as it is, or where it is in this process's file system.
+// openNamespaceFile opens path, or the path without /var if path does not exist.
 func openNamespaceFile(path string) (int, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if other, ok := trimVar(path); ok && errors.Is(err, unix.ENOENT) {
@@ -50,8 +49,8 @@ func openNamespaceFile(path string) (int, error) {
 	return fd, err
 }
 
-// trimVar turns /var/run/x into /run/x: runtimes write the old name, and an
-// image without files has no link from it.
+// trimVar turns /var/run/x into /run/x: runtimes use the old name, and the daemon's image has no
+// link for it.
 func trimVar(path string) (string, bool) {
 	rest, old := strings.CutPrefix(path, "/var/run/")
 	return "/run/" + rest, old
@@ -60,7 +59,7 @@ func trimVar(path string) (string, bool) {
 // Close closes the descriptor; the namespace stays.
 func (ns *netNamespace) Close() error { return ns.fd.Close() }
 
-// dial opens a socket in ns, whichever namespace the caller is in.
+// dial opens a socket in ns. The caller may be in any namespace.
 func (ns *netNamespace) dial() (c *conn, err error) {
 	err = ns.do(func() error {
 		c, err = dial()
@@ -69,8 +68,8 @@ func (ns *netNamespace) dial() (c *conn, err error) {
 	return c, err
 }
 
-// do runs fn on a thread that is in ns, and brings the thread back to where
-// it was. A thread that cannot come back dies: it stays locked to its goroutine.
+// do runs fn on a thread that is in ns, and returns the thread to its own namespace. A thread that
+// cannot return stays locked to its goroutine, and ends with it.
 func (ns *netNamespace) do(fn func() error) error {
 	done := make(chan error)
 	go func() { done <- ns.doOnThread(fn) }()
@@ -81,12 +80,12 @@ func (ns *netNamespace) doOnThread(fn func() error) error {
 	runtime.LockOSThread()
 	home, err := netns.Get()
 	if err != nil {
-		runtime.UnlockOSThread() // never left
+		runtime.UnlockOSThread() // it did not leave its namespace
 		return fmt.Errorf("open the thread's own namespace: %w", err)
 	}
 	defer home.Close()
 	if err := netns.Set(ns.fd); err != nil {
-		runtime.UnlockOSThread() // never left
+		runtime.UnlockOSThread() // it did not leave its namespace
 		return fmt.Errorf("enter %s: %w", ns.path, err)
 	}
 	err = fn()
@@ -96,7 +95,7 @@ func (ns *netNamespace) doOnThread(fn func() error) error {
 	return err
 }
 
-// errClose closes c and returns err, joined with what closing says.
+// errClose closes c and returns err, joined with the error of closing.
 func errClose(err error, c interface{ Close() error }) error {
 	return errors.Join(err, c.Close())
 }

@@ -29,7 +29,7 @@ type fleet struct {
 	watchers map[string]*netwatcher.Reconciler
 }
 
-// member is the fleet as one node sees it.
+// member is the KubeClient and PodLinks of one node of the fleet.
 type member struct {
 	*fleet
 	name string
@@ -52,9 +52,9 @@ func (m member) NodeNetworks(context.Context) ([]v1.NodeNetwork, error) {
 func (m member) WriteStatus(_ context.Context, s v1.NodeNetworkStatus) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	// The ends of cables are veths here, which a node does not list by itself.
+	// NICs are veths here, which a node reports because a network names them.
 	m.status[m.name] = s
-	m.tell()
+	m.triggerAll()
 	return nil
 }
 
@@ -63,18 +63,18 @@ func (m member) Links() (map[network.Link]bool, error) {
 	return map[network.Link]bool{id: true}, nil
 }
 
-// tell wakes all nodes; the lock is held.
-func (f *fleet) tell() {
+// triggerAll triggers a reconciliation of all nodes; the caller holds the lock.
+func (f *fleet) triggerAll() {
 	for _, r := range f.watchers {
 		r.Trigger()
 	}
 }
 
-// join starts a node's netwatcher, which runs until leave.
+// join starts a node's Reconciler, which runs until leave.
 func (f *fleet) join(t *testing.T, name, host string) (leave func()) {
 	t.Helper()
 	r := netwatcher.New(netwatcher.Config{
-		Node: name, Kernel: openKernel(t, host), Firewall: openFirewall(t, host), SourceGuard: openGuard(t, host), KubeClient: member{f, name}, Pods: member{f, name}, Log: logr.Discard(),
+		Node: name, Kernel: openKernel(t, host).Links(), Firewall: openFirewall(t, host), SourceGuard: openGuard(t, host), KubeClient: member{f, name}, Pods: member{f, name}, Log: logr.Discard(),
 	})
 	f.mu.Lock()
 	f.watchers[name] = r
@@ -90,11 +90,11 @@ func (f *fleet) join(t *testing.T, name, host string) (leave func()) {
 		defer f.mu.Unlock()
 		delete(f.watchers, name)
 		delete(f.status, name)
-		f.tell()
+		f.triggerAll()
 	}
 }
 
-// noMulticast makes the switch drop what is for a group.
+// noMulticast makes the switch drop multicast frames.
 func noMulticast(t *testing.T, host string, ports int) {
 	t.Helper()
 	inside(t, host, func() {
@@ -106,9 +106,8 @@ func noMulticast(t *testing.T, host string, ports int) {
 	})
 }
 
-// Three nodes on VXLAN over a switch without multicast, each with netwatcher as it
-// is: every Pod reaches every other, those of a node that joins too, and nobody sends
-// to a node that has left.
+// On three nodes with VXLAN over a switch without multicast, every Pod reaches every other, also
+// those of a node that joins, and no node sends to a node that has left.
 func TestNodesJoinAndLeave(t *testing.T) {
 	const nodes = 4
 	hosts, sw := newSwitch(t, nodes, true)
@@ -120,7 +119,7 @@ func TestNodesJoinAndLeave(t *testing.T) {
 		eventually(t, "the link on a node", func() bool { return hasLink(t, hosts[i], "vx_backend") })
 		pods = append(pods, newNamespace(t))
 		s := withDefaults(Slave{V4: podAddress(i), Parent: "vx_backend"}, pods[i])
-		if _, err := openKernel(t, hosts[i]).Attach(t.Context(), s); err != nil {
+		if _, err := openKernel(t, hosts[i]).Slaves().Attach(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
 		return leave
@@ -145,7 +144,7 @@ func TestNodesJoinAndLeave(t *testing.T) {
 	allReach("a fourth has joined")
 	leave()
 	start := time.Now()
-	eventually(t, "nobody sends to the node that left", func() bool {
+	eventually(t, "no entries of the node that left", func() bool {
 		for i := range nodes - 1 {
 			if entries(t, hosts[i])[vtep(nodes-1).String()] {
 				return false
@@ -167,10 +166,10 @@ func hasLink(t *testing.T, host, name string) (found bool) {
 	return found
 }
 
-// entries are the VTEPs that broadcasts go to.
+// entries returns the VTEPs of default entries.
 func entries(t *testing.T, host string) map[string]bool {
 	t.Helper()
-	state, err := openKernel(t, host).State(t.Context())
+	state, err := openKernel(t, host).Links().State(t.Context())
 	must(t, err)
 	found := map[string]bool{}
 	for _, l := range state.Links {

@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	// aliasPrefix opens the alias of every link that this program made.
+	// aliasPrefix is the prefix of the alias of every managed link.
 	aliasPrefix = "patchbay:"
 	// maxAlias is IFALIASZ without the final zero.
 	maxAlias = 255
-	// unfinishedGroup is the link group of a link that has no alias yet ("pb").
+	// unfinishedGroup is the link group of a managed link that has no alias yet ("pb").
 	unfinishedGroup = 0x7062
-	// skipStats is RTEXT_FILTER_SKIP_STATS: counters are most of an answer.
+	// skipStats is RTEXT_FILTER_SKIP_STATS: counters are most of the size of an answer.
 	skipStats = 1 << 3
 )
 
-// ownerAlias marks a link as ours and says whose it is.
+// ownerAlias is the alias of a managed link, with its owner.
 func ownerAlias(owner string) string {
 	a := aliasPrefix + owner
 	if len(a) > maxAlias {
@@ -28,17 +28,17 @@ func ownerAlias(owner string) string {
 	return a
 }
 
-// isManaged tells links that this program made, finished or not.
+// isManaged reports whether Patchbay created the link, finished or not.
 func isManaged(l *netlink.LinkAttrs) bool {
 	return len(l.Alias) >= len(aliasPrefix) && l.Alias[:len(aliasPrefix)] == aliasPrefix || isUnfinished(l)
 }
 
-// isUnfinished tells links of ours whose making was interrupted.
+// isUnfinished reports whether the creation of a managed link was interrupted.
 func isUnfinished(l *netlink.LinkAttrs) bool {
 	return l.Alias == "" && l.Group == unfinishedGroup
 }
 
-// finishAttributes gives a half-made link its alias and takes it out of the birth group.
+// finishAttributes give an unfinished link its alias, and remove it from unfinishedGroup.
 func finishAttributes(owner string) []nl.NetlinkRequestData {
 	return []nl.NetlinkRequestData{
 		nl.NewRtAttr(unix.IFLA_IFALIAS, []byte(ownerAlias(owner))),

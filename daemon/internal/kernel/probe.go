@@ -17,52 +17,58 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/internal/acd"
 )
 
-// A probe is sent three times, as one may be lost, and takes 120 ms in all unless
-// everything is answered before. RFC 5227 (2.1.1) waits for 4 to 7 s, for links where an
-// answer takes a second; on a data centre's it takes a millisecond.
+// A probe is sent three times, as a frame may be lost, and takes 120 ms in all unless every
+// address is answered before. RFC 5227 (2.1.1) waits for 4 to 7 s, for links on which an answer
+// takes a second; in a data centre it takes a millisecond.
 const (
 	probeCount    = 3
 	probeInterval = 40 * time.Millisecond
 )
 
-// Probe asks on a link of the host whether something else has the addresses, and returns
-// the MAC of each that answers. The link stands below the Pods' slaves: what is asked
-// here reaches other machines, and no slave of this node. So it tells for IPVLAN, too,
-// whose slaves have the link's own MAC. On a link that is down nothing answers.
-func (k *Kernel) Probe(ctx context.Context, parent string, addrs []netip.Addr) (map[netip.Addr]net.HardwareAddr, error) {
-	link, err := k.hostConn.linkByName(parent)
+// Prober probes for address conflicts on links of the host.
+type Prober struct {
+	ns   *netNamespace
+	conn *conn
+}
+
+// Probe asks on a link of the host whether another host has one of the addresses, and returns
+// the MACs of those that answer. The link is below the Pods' slaves, so the probes reach other
+// machines and no slave of this node. It therefore works for IPVLAN, too, whose slaves have the
+// link's own MAC. On a link that is down nothing answers.
+func (p *Prober) Probe(ctx context.Context, parent string, addrs []netip.Addr) (map[netip.Addr]net.HardwareAddr, error) {
+	link, err := p.conn.linkByName(parent)
 	if errors.Is(err, errLinkNotFound) {
 		err = fmt.Errorf("%s: %w", parent, ErrParentMissing)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("probe for address conflicts: %w", err)
 	}
-	p := &conflictProbe{index: link.Attrs().Index, mac: link.Attrs().HardwareAddr, addrs: addrs, conflicts: map[netip.Addr]net.HardwareAddr{}}
-	if len(p.mac) != 6 {
-		return nil, fmt.Errorf("probe for address conflicts on %s: %w: its MAC %q is not Ethernet's", parent, ErrInvalid, p.mac)
+	probe := &conflictProbe{index: link.Attrs().Index, mac: link.Attrs().HardwareAddr, addrs: addrs, conflicts: map[netip.Addr]net.HardwareAddr{}}
+	if len(probe.mac) != 6 {
+		return nil, fmt.Errorf("probe for address conflicts on %s: %w: its MAC %q is not Ethernet's", parent, ErrInvalid, probe.mac)
 	}
-	defer p.close()
-	err = k.hostNS.do(p.open)
+	defer probe.close()
+	err = p.ns.do(probe.open)
 	if err == nil {
-		err = p.run(ctx)
+		err = probe.run(ctx)
 	}
 	if err != nil && !errors.Is(err, unix.ENETDOWN) {
 		return nil, fmt.Errorf("probe for address conflicts on %s: %w", parent, err)
 	}
-	return p.conflicts, nil
+	return probe.conflicts, nil
 }
 
-// conflictProbe is one look for conflicts.
+// conflictProbe is one probe for conflicts.
 type conflictProbe struct {
 	index     int
 	mac       net.HardwareAddr
 	addrs     []netip.Addr
 	conflicts map[netip.Addr]net.HardwareAddr
 	sockets   []unix.PollFd
-	is4       []bool // of each socket
+	is4       []bool // per socket
 }
 
-// open opens a packet socket per family that is asked about.
+// open opens a packet socket for each family of the addresses.
 func (p *conflictProbe) open() error {
 	for _, a := range p.addrs {
 		if len(p.is4) > 0 && p.is4[0] == a.Is4() {
@@ -80,13 +86,13 @@ func (p *conflictProbe) open() error {
 	return nil
 }
 
-// bind lets a socket receive the answers of one family.
+// bind makes a socket receive the answers of one family.
 func (p *conflictProbe) bind(fd int, is4 bool) error {
 	protocol := htons(unix.ETH_P_ARP)
 	if !is4 {
 		protocol = htons(unix.ETH_P_IPV6)
 		program := advertisementFilter()
-		// Answers go to all nodes, which a link without IPv6 does not listen to.
+		// Answers are sent to all nodes (ff02::1), a group that a link without IPv6 has not joined.
 		group := unix.PacketMreq{Ifindex: int32(p.index), Type: unix.PACKET_MR_MULTICAST, Alen: 6, Address: [8]uint8{0x33, 0x33, 0, 0, 0, 1}}
 		if err := errors.Join(
 			unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}),
@@ -98,8 +104,8 @@ func (p *conflictProbe) bind(fd int, is4 bool) error {
 	return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: protocol, Ifindex: p.index})
 }
 
-// advertisementFilter lets neighbour advertisements through, so that a NIC's other IPv6
-// traffic is not copied; acd checks them.
+// advertisementFilter accepts neighbour advertisements only, so that the kernel does not copy a
+// NIC's other IPv6 traffic. Package acd validates them.
 func advertisementFilter() []unix.SockFilter {
 	const load, equal, answer = unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, unix.BPF_RET | unix.BPF_K
 	return []unix.SockFilter{
@@ -112,7 +118,7 @@ func advertisementFilter() []unix.SockFilter {
 	}
 }
 
-// run sends the probes and listens.
+// run sends the probes and receives the answers.
 func (p *conflictProbe) run(ctx context.Context) error {
 	for range probeCount {
 		for _, a := range p.addrs {
@@ -138,7 +144,7 @@ func (p *conflictProbe) send(a netip.Addr) error {
 		if p.is4[i] != a.Is4() {
 			continue
 		}
-		// A full queue loses a frame, as any switch may.
+		// A full queue loses a frame, as a switch may.
 		if _, err := unix.Write(int(s.Fd), acd.ProbeFrame(p.mac, a)); err != nil && !errors.Is(err, unix.ENOBUFS) && !errors.Is(err, unix.EAGAIN) {
 			return fmt.Errorf("send probe for %v: %w", a, err)
 		}
@@ -146,10 +152,10 @@ func (p *conflictProbe) send(a netip.Addr) error {
 	return nil
 }
 
-// awaitReplies reads answers until all are there or the time is over.
-func (p *conflictProbe) awaitReplies(until time.Time) error {
+// awaitReplies reads answers until each address has one, or the deadline.
+func (p *conflictProbe) awaitReplies(deadline time.Time) error {
 	for len(p.conflicts) < len(p.addrs) {
-		left := time.Until(until)
+		left := time.Until(deadline)
 		if left <= 0 {
 			return nil
 		}
@@ -166,11 +172,11 @@ func (p *conflictProbe) awaitReplies(until time.Time) error {
 	return nil
 }
 
-// maxFramesPerRead bounds what is read before the clock is looked at: others may send without
-// end.
+// maxFramesPerRead bounds the frames that are read before the deadline is checked again, as other
+// hosts may send without end.
 const maxFramesPerRead = 64
 
-// readReplies notes the answers that a socket has received.
+// readReplies records the answers that a socket has received.
 func (p *conflictProbe) readReplies(fd int) error {
 	var frame [2048]byte
 	for range maxFramesPerRead {
@@ -181,7 +187,7 @@ func (p *conflictProbe) readReplies(fd int) error {
 		if err != nil {
 			return err
 		}
-		// Frames of a VLAN that the host has no link for come as another host's.
+		// Frames of a VLAN for which the host has no link have the type PACKET_OTHERHOST.
 		if ll, ok := from.(*unix.SockaddrLinklayer); !ok || ll.Pkttype == unix.PACKET_OTHERHOST || ll.Pkttype == unix.PACKET_OUTGOING {
 			continue
 		}
@@ -190,7 +196,8 @@ func (p *conflictProbe) readReplies(fd int) error {
 	return nil
 }
 
-// recordClaim notes who has one of the addresses. The link's own MAC is this node's.
+// recordClaim records the MAC of a host that claims one of the addresses. Frames with the link's
+// own MAC are this node's.
 func (p *conflictProbe) recordClaim(frame []byte) {
 	a, mac, ok := acd.ParseClaim(frame)
 	if !ok || bytes.Equal(mac, p.mac) {
@@ -209,5 +216,5 @@ func (p *conflictProbe) close() {
 	}
 }
 
-// htons is v in the network's byte order.
+// htons returns v in network byte order.
 func htons(v uint16) uint16 { return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, v)) }

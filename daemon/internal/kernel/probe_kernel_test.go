@@ -20,14 +20,14 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/internal/acd"
 )
 
-// newMachine is a host with a cable to a machine that is none of the cluster's: it has
-// the addresses on its NIC, or on a VLAN of it.
+// newMachine creates a host with a cable to a machine outside of the cluster, which has the addresses
+// on its NIC, or on a VLAN of it.
 func newMachine(tb testing.TB, vlan int, addresses ...string) (host, machine string) {
 	tb.Helper()
 	host, machine = newHost(tb, 1500)
 	within(tb, machine, func(h *netlink.Handle) {
 		name := "port1"
-		// Else Linux answers on each link for what it has on any.
+		// Otherwise Linux answers on each link for the addresses of all.
 		must(tb, sysctl{"ipv4/conf/all/arp_ignore", "1"}.write())
 		if vlan != 0 {
 			name = addVLAN(tb, h, name, vlan)
@@ -55,32 +55,32 @@ func addVLAN(tb testing.TB, h *netlink.Handle, parent string, id int) string {
 	return name
 }
 
-// What another machine has is found, over each kind of host link and beside slaves of
-// each kind; what this node's Pods have is no conflict.
+// Probe finds another machine's addresses over each kind of host link and beside slaves of each kind.
+// Addresses of this node's Pods are no conflict.
 func TestProbe(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
-		// vlan is the machine's, link the one on the host that is asked over.
+		// vlan is the machine's VLAN, link the VLAN of the host's link for the probe.
 		vlan, link int
-		// kind and own are of a Pod on this node, on the same link.
+		// kind and own are the slave kind and the address of a Pod of this node on the same link.
 		kind string
 		own  string
 		asks []string
 		want []string
 		down bool
 	}{
-		"Free":     {reason: "nothing has it", asks: []string{"10.0.0.9", "fd00::9"}},
-		"IPv4":     {reason: "a machine has it", asks: []string{"10.0.0.5"}, want: []string{"10.0.0.5"}},
-		"IPv6":     {reason: "a machine has it", asks: []string{"fd00::5"}, want: []string{"fd00::5"}},
-		"Both":     {reason: "both families at once", asks: []string{"10.0.0.5", "fd00::5"}, want: []string{"10.0.0.5", "fd00::5"}},
-		"One":      {reason: "one of two", asks: []string{"10.0.0.5", "fd00::9"}, want: []string{"10.0.0.5"}},
-		"MACVLAN":  {reason: "beside a slave", kind: MACVLAN, own: "10.0.0.7/24", asks: []string{"10.0.0.5", "fd00::5"}, want: []string{"10.0.0.5", "fd00::5"}},
-		"IPVLAN":   {reason: "beside a slave with the link's MAC", kind: IPVLAN, own: "10.0.0.7/24", asks: []string{"10.0.0.5", "fd00::5"}, want: []string{"10.0.0.5", "fd00::5"}},
-		"OwnMAC":   {reason: "a Pod of this node is no other machine", kind: MACVLAN, own: "10.0.0.7/24", asks: []string{"10.0.0.7"}},
-		"OwnIP":    {reason: "nor is one with the link's MAC", kind: IPVLAN, own: "10.0.0.7/24", asks: []string{"10.0.0.7"}},
-		"VLAN":     {reason: "a machine on the network's VLAN", vlan: 5, link: 5, asks: []string{"10.0.0.5", "fd00::5"}, want: []string{"10.0.0.5", "fd00::5"}},
-		"BareNIC":  {reason: "a machine on a VLAN is on another network", vlan: 5, asks: []string{"10.0.0.5", "fd00::5"}},
-		"LinkDown": {reason: "nothing answers without a link", down: true, asks: []string{"10.0.0.5", "fd00::5"}},
+		"Free":     {reason: "No machine has the addresses.", asks: []string{"10.0.0.9", "fd00::9"}},
+		"IPv4":     {reason: "A machine has the address.", asks: []string{"10.0.0.5"}, want: []string{"10.0.0.5"}},
+		"IPv6":     {reason: "A machine has the address.", asks: []string{"fd00::5"}, want: []string{"fd00::5"}},
+		"Both":     {reason: "Both families are probed at once.", asks: []string{"10.0.0.5", "fd00::5"}, want: []string{"10.0.0.5", "fd00::5"}},
+		"One":      {reason: "A machine has one of two addresses.", asks: []string{"10.0.0.5", "fd00::9"}, want: []string{"10.0.0.5"}},
+		"MACVLAN":  {reason: "A MACVLAN slave is on the link.", kind: MACVLAN, own: "10.0.0.7/24", asks: []string{"10.0.0.5", "fd00::5"}, want: []string{"10.0.0.5", "fd00::5"}},
+		"IPVLAN":   {reason: "A slave with the link's MAC is on the link.", kind: IPVLAN, own: "10.0.0.7/24", asks: []string{"10.0.0.5", "fd00::5"}, want: []string{"10.0.0.5", "fd00::5"}},
+		"OwnMAC":   {reason: "A Pod of this node is no conflict.", kind: MACVLAN, own: "10.0.0.7/24", asks: []string{"10.0.0.7"}},
+		"OwnIP":    {reason: "A Pod with the link's MAC is no conflict.", kind: IPVLAN, own: "10.0.0.7/24", asks: []string{"10.0.0.7"}},
+		"VLAN":     {reason: "The machine is on the network's VLAN.", vlan: 5, link: 5, asks: []string{"10.0.0.5", "fd00::5"}, want: []string{"10.0.0.5", "fd00::5"}},
+		"BareNIC":  {reason: "A machine on a VLAN is on another network.", vlan: 5, asks: []string{"10.0.0.5", "fd00::5"}},
+		"LinkDown": {reason: "Nothing answers on a link that is down.", down: true, asks: []string{"10.0.0.5", "fd00::5"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, kind := range []string{tc.kind, map[bool]string{true: "vlan"}[tc.vlan+tc.link > 0]} {
@@ -101,7 +101,7 @@ func TestProbe(t *testing.T) {
 			k := openKernel(t, host)
 			if tc.kind != "" {
 				s := withDefaults(Slave{Kind: tc.kind, V4: prefix(tc.own)}, newNamespace(t))
-				if _, err := k.Attach(t.Context(), s); err != nil {
+				if _, err := k.Slaves().Attach(t.Context(), s); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -110,7 +110,7 @@ func TestProbe(t *testing.T) {
 				asks = append(asks, netip.MustParseAddr(a))
 			}
 			files, before := descriptors(t), neighbours(t, machine)
-			found, err := k.Probe(t.Context(), parent, asks)
+			found, err := k.Prober().Probe(t.Context(), parent, asks)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -125,19 +125,19 @@ func TestProbe(t *testing.T) {
 			}
 			slices.Sort(got)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
+				t.Errorf("%s -want +got:\n%s", tc.reason, diff)
 			}
 			if diff := cmp.Diff(before, neighbours(t, machine)); diff != "" {
-				t.Errorf("the machine has learnt of who asks: -before +after:\n%s", diff)
+				t.Errorf("the probe changed the machine's neighbour table: -before +after:\n%s", diff)
 			}
-			if now := descriptors(t); now > files { // the garbage collector may close what an earlier test has left
-				t.Errorf("%d files are open, were %d", now, files)
+			if after := descriptors(t); after > files { // the garbage collector may close files of an earlier test
+				t.Errorf("%d files were open before, %d are after", files, after)
 			}
 		})
 	}
 }
 
-// neighbours is a machine's table of neighbours.
+// neighbours returns a machine's neighbour table.
 func neighbours(tb testing.TB, path string) (table []string) {
 	tb.Helper()
 	within(tb, path, func(h *netlink.Handle) {
@@ -155,18 +155,18 @@ func neighbours(tb testing.TB, path string) (table []string) {
 func TestProbeErrors(t *testing.T) {
 	host, _ := newHost(t, 1500)
 	k := openKernel(t, host)
-	if _, err := k.Probe(t.Context(), "ens9", []netip.Addr{netip.MustParseAddr("10.0.0.5")}); !errors.Is(err, ErrParentMissing) {
-		t.Errorf("a link that is not there: %v", err)
+	if _, err := k.Prober().Probe(t.Context(), "ens9", []netip.Addr{netip.MustParseAddr("10.0.0.5")}); !errors.Is(err, ErrParentMissing) {
+		t.Errorf("missing link: got %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := k.Probe(ctx, "ens4", []netip.Addr{netip.MustParseAddr("10.0.0.5")}); !errors.Is(err, context.Canceled) {
-		t.Errorf("a caller who is gone: %v", err)
+	if _, err := k.Prober().Probe(ctx, "ens4", []netip.Addr{netip.MustParseAddr("10.0.0.5")}); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: got %v", err)
 	}
 }
 
-// Frames of other VLANs of a NIC are of other networks, and a flood of frames does not
-// make an ADD wait.
+// Probe ignores frames of the NIC's VLANs, which belong to other networks, and a flood of frames does
+// not delay it.
 func TestProbeHearsItsOwnNetwork(t *testing.T) {
 	host, machine := newHost(t, 1500)
 	k := openKernel(t, host)
@@ -183,7 +183,7 @@ func TestProbeHearsItsOwnNetwork(t *testing.T) {
 			stop := flood(t, machine, "port1", slices.Concat(reply[:12], tc.tag, reply[12:]))
 			defer stop()
 			begin := time.Now()
-			found, err := k.Probe(t.Context(), "ens4", []netip.Addr{netip.MustParseAddr("10.0.0.5"), netip.MustParseAddr("10.0.0.6")})
+			found, err := k.Prober().Probe(t.Context(), "ens4", []netip.Addr{netip.MustParseAddr("10.0.0.5"), netip.MustParseAddr("10.0.0.6")})
 			if err != nil || len(found) != tc.want {
 				t.Errorf("got %v, %v; want %d", found, err, tc.want)
 			}
@@ -194,7 +194,7 @@ func TestProbeHearsItsOwnNetwork(t *testing.T) {
 	}
 }
 
-// flood sends a frame without end, until stop is called.
+// flood sends a frame continuously until stop is called.
 func flood(tb testing.TB, path, name string, frame []byte) (stop func()) {
 	tb.Helper()
 	fd := -1
@@ -225,7 +225,7 @@ func flood(tb testing.TB, path, name string, frame []byte) (stop func()) {
 	}
 }
 
-// BenchmarkProbe is what a probe adds to ADD: when nothing answers, and when all do.
+// BenchmarkProbe measures a probe that nothing answers, and one with an answer for each address.
 func BenchmarkProbe(b *testing.B) {
 	host, _ := newMachine(b, 0, "10.0.0.5/24", "fd00::5/64")
 	k := openKernel(b, host)
@@ -237,7 +237,7 @@ func BenchmarkProbe(b *testing.B) {
 			var took []time.Duration
 			for b.Loop() {
 				begin := time.Now()
-				if _, err := k.Probe(b.Context(), "ens4", asks); err != nil {
+				if _, err := k.Prober().Probe(b.Context(), "ens4", asks); err != nil {
 					b.Fatal(err)
 				}
 				took = append(took, time.Since(begin))

@@ -25,7 +25,7 @@ import (
 	"github.com/patchbay-cni/patchbay/netwatcher"
 )
 
-// cluster is what netwatcher asks besides the kernel.
+// cluster is netwatcher's KubeClient and PodLinks.
 type cluster struct {
 	mu     sync.Mutex
 	nets   []*network.Network
@@ -64,7 +64,7 @@ func vxlanNetwork(id string, vni int) *network.Network {
 func watcherOf(t *testing.T, host string, c *cluster) *netwatcher.Reconciler {
 	t.Helper()
 	return netwatcher.New(netwatcher.Config{
-		Node: "self", Kernel: openKernel(t, host), Firewall: openFirewall(t, host), SourceGuard: openGuard(t, host), KubeClient: c, Pods: c, Log: logr.Discard(),
+		Node: "self", Kernel: openKernel(t, host).Links(), Firewall: openFirewall(t, host), SourceGuard: openGuard(t, host), KubeClient: c, Pods: c, Log: logr.Discard(),
 	})
 }
 
@@ -73,20 +73,19 @@ func otherNode(name, vtep string) v1.NodeNetwork {
 	return v1.NodeNetwork{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.NodeNetworkStatus{NICs: []v1.NIC{nic}}}
 }
 
-// Whatever is done to a link, a round brings it back to the same text, and the
-// round after changes nothing.
+// One reconciliation repairs any damage to a link, and the next one changes nothing.
 func TestReconcileRepairs(t *testing.T) {
 	for _, link := range []hostLinkCase{backendCase(), storageCase()} {
 		t.Run(link.kind, func(t *testing.T) {
 			needs(t, link.kind)
 			for name, tc := range damages(link.name) {
-				t.Run(name, func(t *testing.T) { repairs(t, link, tc) })
+				t.Run(name, func(t *testing.T) { checkRepair(t, link, tc) })
 			}
 		})
 	}
 }
 
-// hostLinkCase is a network and the link that it gets.
+// hostLinkCase is a network and the dump of its link.
 type hostLinkCase struct {
 	kind, name, want string
 	net              *network.Network
@@ -109,26 +108,26 @@ link storage.500 vlan 500 on ens4 mtu 1500 up alias patchbay:vlan/ens4/500 disab
 
 type damage struct {
 	reason string
-	do     func(t *testing.T, h *netlink.Handle, k *Kernel)
+	do     func(t *testing.T, h *netlink.Handle, k *Host)
 }
 
-// damages are what people and crashes do to a link.
+// damages are changes of a link by users and crashes.
 func damages(name string) map[string]damage {
 	all := map[string]damage{
-		"Nothing": {"made for the first time", func(*testing.T, *netlink.Handle, *Kernel) {}},
-		"Removed": {"removed by hand", func(t *testing.T, h *netlink.Handle, _ *Kernel) {
+		"Nothing": {"The link is created.", func(*testing.T, *netlink.Handle, *Host) {}},
+		"Deleted": {"A user deleted the link.", func(t *testing.T, h *netlink.Handle, _ *Host) {
 			t.Helper()
 			must(t, h.LinkDel(find(t, h, name)))
 		}},
-		"Down": {"set down by hand", func(t *testing.T, h *netlink.Handle, _ *Kernel) {
+		"Down": {"A user set the link down.", func(t *testing.T, h *netlink.Handle, _ *Host) {
 			t.Helper()
 			must(t, h.LinkSetDown(find(t, h, name)))
 		}},
-		"MTU": {"changed by hand", func(t *testing.T, h *netlink.Handle, _ *Kernel) {
+		"MTU": {"A user changed the MTU.", func(t *testing.T, h *netlink.Handle, _ *Host) {
 			t.Helper()
 			must(t, h.LinkSetMTU(find(t, h, name), 1300))
 		}},
-		"Addresses": {"the node would listen to the Pods' network", func(t *testing.T, h *netlink.Handle, _ *Kernel) {
+		"Addresses": {"With addresses, Pods could reach the node over the link.", func(t *testing.T, h *netlink.Handle, _ *Host) {
 			t.Helper()
 			must(t, sysctl{"ipv6/conf/" + name + "/disable_ipv6", "0"}.write())
 			for _, a := range []string{"10.70.0.254/16", "fd00:70::fe/64"} {
@@ -137,33 +136,33 @@ func damages(name string) map[string]damage {
 				must(t, h.AddrAdd(find(t, h, name), addr))
 			}
 		}},
-		"Entries": {"forwarding entries added and removed by hand", func(t *testing.T, h *netlink.Handle, k *Kernel) {
+		"Entries": {"A user added and deleted forwarding entries.", func(t *testing.T, h *netlink.Handle, k *Host) {
 			t.Helper()
 			index := find(t, h, name).Attrs().Index
-			must(t, k.hostConn.updatePeers(index, []netip.Addr{vtep(8)}, []netip.Addr{vtep(1)}))
+			must(t, k.conn.updatePeers(index, []netip.Addr{vtep(8)}, []netip.Addr{vtep(1)}))
 		}},
-		"Learned": {"a stranger's frame taught the link a way to it", func(t *testing.T, h *netlink.Handle, k *Kernel) {
+		"Learned": {"The link learned an entry from an unknown host.", func(t *testing.T, h *netlink.Handle, k *Host) {
 			t.Helper()
 			index := find(t, h, name).Attrs().Index
-			must(t, k.hostConn.send(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE, fdbMessage(index, mac(t, "02:ba:d0:00:00:01"), vtep(8))...))
+			must(t, k.conn.send(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE, fdbMessage(index, mac(t, "02:ba:d0:00:00:01"), vtep(8))...))
 		}},
-		"Renamed": {"renamed by hand", func(t *testing.T, h *netlink.Handle, _ *Kernel) {
+		"Renamed": {"A user renamed the link.", func(t *testing.T, h *netlink.Handle, _ *Host) {
 			t.Helper()
 			link := find(t, h, name)
 			must(t, h.LinkSetDown(link))
 			must(t, h.LinkSetName(link, "other"))
 		}},
-		"HalfMade": {"the daemon died over it", func(t *testing.T, h *netlink.Handle, _ *Kernel) {
+		"Unfinished": {"The daemon ended before it had finished the link.", func(t *testing.T, h *netlink.Handle, _ *Host) {
 			t.Helper()
 			link := find(t, h, name)
 			must(t, h.LinkSetAlias(link, ""))
 			must(t, h.LinkSetGroup(link, unfinishedGroup))
 		}},
-		"ParentDown": {"set down by hand", func(t *testing.T, h *netlink.Handle, _ *Kernel) {
+		"ParentDown": {"A user set the NIC down.", func(t *testing.T, h *netlink.Handle, _ *Host) {
 			t.Helper()
 			must(t, h.LinkSetDown(find(t, h, "ens4")))
 			if !strings.HasPrefix(name, "vx_") {
-				eventually(t, name+" down with its NIC, which Linux 7.2 does in a work queue", func() bool {
+				eventually(t, name+" set down with its NIC, which Linux 7.2 does in a work queue", func() bool {
 					return find(t, h, name).Attrs().Flags&net.FlagUp == 0
 				})
 			}
@@ -176,7 +175,7 @@ func damages(name string) map[string]damage {
 	return all
 }
 
-func repairs(t *testing.T, link hostLinkCase, tc damage) {
+func checkRepair(t *testing.T, link hostLinkCase, tc damage) {
 	t.Helper()
 	host := newTrunk(t, 1, true)[0]
 	before := dump(t, host)
@@ -188,21 +187,20 @@ func repairs(t *testing.T, link hostLinkCase, tc damage) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(before+link.want[1:], dump(t, host)); diff != "" {
-			t.Fatalf("%s: -want +got\n%s", tc.reason, diff)
+			t.Fatalf("%s -want +got\n%s", tc.reason, diff)
 		}
 		within(t, host, func(h *netlink.Handle) { tc.do(t, h, k) })
 	}
 	if err := r.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// The kernel itself speaks late of carriers that went and came.
-	eventually(t, "a round with nothing to do that changes nothing", func() bool {
+	// The kernel itself reports changes of carriers with a delay.
+	eventually(t, "a reconciliation without changes", func() bool {
 		return changes(t, host, func() { must(t, r.Reconcile(t.Context())) }) == 0
 	})
 }
 
-// changes counts what the kernel tells of links, addresses, routes and
-// forwarding entries while f runs.
+// changes counts the kernel's events of links, addresses, routes and forwarding entries while f runs.
 func changes(t *testing.T, path string, f func()) int {
 	t.Helper()
 	var sock *nl.NetlinkSocket
@@ -225,7 +223,7 @@ func changes(t *testing.T, path string, f func()) int {
 	}
 }
 
-// Driven by both sides, with the kernel's own events.
+// Run reacts to the kernel's events and to changes of networks and nodes.
 func TestReconcileRuns(t *testing.T) {
 	host := newTrunk(t, 1, true)[0]
 	c := &cluster{nets: []*network.Network{vxlanNetwork("backend", 700)}}
@@ -240,25 +238,25 @@ func TestReconcileRuns(t *testing.T) {
 	}
 	eventually(t, "the link", has("vx_backend"))
 	within(t, host, func(h *netlink.Handle) { must(t, h.LinkDel(find(t, h, "vx_backend"))) })
-	eventually(t, "a link removed by hand is back", has("link vx_backend"))
+	eventually(t, "the link that a user deleted", has("link vx_backend"))
 	within(t, host, func(h *netlink.Handle) { must(t, h.LinkSetDown(find(t, h, "ens4"))) })
-	eventually(t, "a NIC set down by hand is up", has("link ens4 veth mtu 1500 up"))
+	eventually(t, "the NIC that a user set down", has("link ens4 veth mtu 1500 up"))
 
 	c.mu.Lock()
 	c.nodes = []v1.NodeNetwork{otherNode("b", "192.0.2.2")}
 	c.mu.Unlock()
 	r.Trigger()
-	eventually(t, "an entry for a node that joined", has("dst 192.0.2.2"))
+	eventually(t, "the entry of a node that joined", has("dst 192.0.2.2"))
 
 	c.mu.Lock()
 	c.nets = nil
 	c.mu.Unlock()
 	r.Trigger()
-	eventually(t, "the link of a network that was deleted is gone", func() bool { return !has("vx_backend")() })
+	eventually(t, "the deletion of the link of a deleted network", func() bool { return !has("vx_backend")() })
 }
 
-// A link that somebody else made stays as it is, whatever it is called.
-func TestForeignLinkStays(t *testing.T) {
+// A link that Patchbay does not manage is not changed, whatever its name.
+func TestUnmanagedLinkStays(t *testing.T) {
 	host := newTrunk(t, 1, true)[0]
 	within(t, host, func(h *netlink.Handle) {
 		attrs := netlink.LinkAttrs{Name: "vx_backend", TxQLen: -1}
@@ -276,8 +274,8 @@ func TestForeignLinkStays(t *testing.T) {
 	k := openKernel(t, host)
 	for _, op := range []netwatcher.Op{netwatcher.OpDelete, netwatcher.OpUpdate, netwatcher.OpUpdatePeers, netwatcher.OpCreate} {
 		link := vxlanSpec("vx_backend", 700, "192.0.2.1", "192.0.2.2")
-		if err := k.Apply(t.Context(), netwatcher.Change{Op: op, Link: link, Add: link.Peers}); err == nil {
-			t.Errorf("%s of a link without our mark succeeded", op)
+		if err := k.Links().Apply(t.Context(), netwatcher.Change{Op: op, Link: link, Add: link.Peers}); err == nil {
+			t.Errorf("%s of an unmanaged link succeeded", op)
 		}
 	}
 	c.nets = nil

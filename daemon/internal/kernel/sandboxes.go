@@ -15,35 +15,46 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sandboxNamespaceDirs is where runtimes mount the namespaces of sandboxes. Both are
-// read: one may be a folder of its own where /var/run is no link.
+// Sandboxes are the network namespaces that container runtimes mount for Pods.
+type Sandboxes struct {
+	// host is a socket in the host's namespace.
+	host *conn
+	dirs []string
+}
+
+// sandboxNamespaceDirs are the directories in which runtimes mount the namespaces of
+// sandboxes. Where /var/run is not a link, the second is a directory of its own.
 func sandboxNamespaceDirs() []string { return []string{"/run/netns", "/var/run/netns"} }
 
-// LiveAddresses returns the global addresses on all interfaces in the host's
-// network namespace and in those that runtimes have mounted for sandboxes. It is
-// for a daemon that starts and finds an address to be its node's, with no record
-// of who uses it. An error means that some were not seen, and names the namespace;
-// one that goes meanwhile is none.
-func (k *Kernel) LiveAddresses(ctx context.Context) (map[netip.Addr]bool, error) {
+// Exists reports whether path is a network namespace now.
+func (s *Sandboxes) Exists(path string) (bool, error) {
+	ns, err := openNamespace(path)
+	if errors.Is(err, ErrNamespaceGone) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, ns.Close()
+}
+
+// LiveAddresses returns the global addresses of all interfaces in the host's namespace
+// and in those of sandboxes. A daemon that starts uses it for addresses that are assigned
+// to its node without a record of the Pod. Namespaces that are deleted meanwhile are
+// skipped; any other namespace that cannot be read is an error, which names it.
+func (s *Sandboxes) LiveAddresses(ctx context.Context) (map[netip.Addr]bool, error) {
 	live := map[netip.Addr]bool{}
-	if err := addLiveAddresses(k.hostConn, live); err != nil {
+	if err := addLiveAddresses(s.host, live); err != nil {
 		return nil, fmt.Errorf("addresses of the host: %w", err)
 	}
-	seen := map[namespaceID]bool{}
-	for _, folder := range sandboxNamespaceDirs() {
-		if err := addLiveAddressesBelow(ctx, folder, seen, live); err != nil {
-			return nil, fmt.Errorf("addresses in %w", err)
-		}
+	err := s.forEach(ctx, func(c *conn) error { return addLiveAddresses(c, live) })
+	if err != nil {
+		return nil, fmt.Errorf("addresses in %w", err)
 	}
 	return live, nil
 }
 
-// addLiveAddressesBelow adds the addresses in all namespaces of a folder that were not seen.
-func addLiveAddressesBelow(ctx context.Context, folder string, seen map[namespaceID]bool, live map[netip.Addr]bool) error {
-	return forEachNamespace(ctx, folder, seen, func(c *conn) error { return addLiveAddresses(c, live) })
-}
-
-// addLiveAddresses adds the global addresses of the namespace that the socket is of.
+// addLiveAddresses adds the global addresses of the socket's namespace.
 func addLiveAddresses(c *conn, live map[netip.Addr]bool) error {
 	msgs, err := c.dump(unix.RTM_GETADDR, nl.NewIfAddrmsg(unix.AF_UNSPEC))
 	if err != nil {
@@ -61,44 +72,38 @@ func addLiveAddresses(c *conn, live map[netip.Addr]bool) error {
 	return nil
 }
 
-// LinksInUse returns the names of the host's links that another link is on: in the
-// host's namespace, or in one that a runtime has mounted for a sandbox. There a link
-// says the index of its parent and that it is elsewhere, not where: one more than
-// there are may be named, none is missed. Ports of a bridge are in use, too.
-func (k *Kernel) LinksInUse(ctx context.Context) (map[string]bool, error) {
-	return k.linksInUse(ctx, sandboxNamespaceDirs())
-}
-
-func (k *Kernel) linksInUse(ctx context.Context, folders []string) (map[string]bool, error) {
-	used, names := map[string]bool{}, map[int]string{}
-	var here, elsewhere []int
-	err := forEachLink(k.hostConn, func(l netlink.Link) {
+// LinksInUse returns the names of the host's links that have another link on top, in the
+// host's namespace or in a sandbox, and of the ports of bridges. A link in another
+// namespace names its parent by index only, without the namespace that the index is of:
+// the result may have a name too many, but misses none.
+func (s *Sandboxes) LinksInUse(ctx context.Context) (map[string]bool, error) {
+	names := map[int]string{}
+	var parents []int
+	err := forEachLink(s.host, func(l netlink.Link) {
 		a := l.Attrs()
 		names[a.Index] = a.Name
 		if a.MasterIndex != 0 {
-			here = append(here, a.Index)
+			parents = append(parents, a.Index)
 		}
 		if a.NetNsID < 0 && l.Type() != "veth" {
-			here = append(here, a.ParentIndex)
+			parents = append(parents, a.ParentIndex)
 		}
 	})
 	if err != nil {
-		return nil, fmt.Errorf("what is on links of the host: %w", err)
+		return nil, fmt.Errorf("links of the host: %w", err)
 	}
-	seen := map[namespaceID]bool{}
-	for _, folder := range folders {
-		err := forEachNamespace(ctx, folder, seen, func(c *conn) error {
-			return forEachLink(c, func(l netlink.Link) {
-				if l.Attrs().NetNsID >= 0 && l.Type() != "veth" {
-					elsewhere = append(elsewhere, l.Attrs().ParentIndex)
-				}
-			})
+	err = s.forEach(ctx, func(c *conn) error {
+		return forEachLink(c, func(l netlink.Link) {
+			if l.Attrs().NetNsID >= 0 && l.Type() != "veth" {
+				parents = append(parents, l.Attrs().ParentIndex)
+			}
 		})
-		if err != nil {
-			return nil, fmt.Errorf("links in %w", err)
-		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("links in %w", err)
 	}
-	for _, index := range append(here, elsewhere...) {
+	used := map[string]bool{}
+	for _, index := range parents {
 		if name := names[index]; name != "" {
 			used[name] = true
 		}
@@ -106,7 +111,7 @@ func (k *Kernel) linksInUse(ctx context.Context, folders []string) (map[string]b
 	return used, nil
 }
 
-// forEachLink visits the links of the namespace that the socket is of.
+// forEachLink calls visit for each link of the socket's namespace.
 func forEachLink(c *conn, visit func(netlink.Link)) error {
 	msgs, err := c.listLinks()
 	if err != nil {
@@ -122,36 +127,38 @@ func forEachLink(c *conn, visit func(netlink.Link)) error {
 	return nil
 }
 
-// forEachNamespace visits all namespaces of a folder that were not seen; one that goes meanwhile
-// is left out.
-func forEachNamespace(ctx context.Context, folder string, seen map[namespaceID]bool, visit func(*conn) error) error {
-	files, err := os.ReadDir(folder)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("list network namespaces: %w", err)
-	}
-	for _, file := range files {
-		if !file.Type().IsRegular() && file.Type() != os.ModeSymlink {
-			continue // a namespace is neither a folder nor a pipe
+// forEach calls visit once for each namespace. Namespaces that are deleted meanwhile are skipped.
+func (s *Sandboxes) forEach(ctx context.Context, visit func(*conn) error) error {
+	seen := map[namespaceID]bool{}
+	for _, dir := range s.dirs {
+		files, err := os.ReadDir(dir)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
 		}
-		path := filepath.Join(folder, file.Name())
-		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("%s: %w", path, err)
+		if err != nil {
+			return fmt.Errorf("list network namespaces: %w", err)
 		}
-		if err := visitNamespace(path, seen, visit); err != nil && !errors.Is(err, ErrNamespaceGone) {
-			return fmt.Errorf("%s: %w", path, err)
+		for _, file := range files {
+			if !file.Type().IsRegular() && file.Type() != os.ModeSymlink {
+				continue // a namespace is neither a directory nor a pipe
+			}
+			path := filepath.Join(dir, file.Name())
+			if err := ctx.Err(); err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+			if err := visitNamespace(path, seen, visit); err != nil && !errors.Is(err, ErrNamespaceGone) {
+				return fmt.Errorf("%s: %w", path, err)
+			}
 		}
 	}
 	return nil
 }
 
-// namespaceID tells namespaces apart: the device and inode of their file.
+// namespaceID identifies a namespace by the device and inode of its file.
 type namespaceID struct{ device, inode uint64 }
 
-// visitNamespace visits the namespace at path, unless it was seen. What is no namespace is
-// ErrNamespaceGone.
+// visitNamespace calls visit for the namespace at path, unless seen has it. A path that is not a
+// namespace is ErrNamespaceGone.
 func visitNamespace(path string, seen map[namespaceID]bool, visit func(*conn) error) error {
 	ns, err := openNamespace(path)
 	if err != nil {
@@ -160,7 +167,7 @@ func visitNamespace(path string, seen map[namespaceID]bool, visit func(*conn) er
 	defer ns.Close()
 	var stat unix.Stat_t
 	if err := unix.Fstat(int(ns.fd), &stat); err != nil {
-		return fmt.Errorf("look at %s: %w", path, err)
+		return fmt.Errorf("stat %s: %w", path, err)
 	}
 	id := namespaceID{stat.Dev, stat.Ino}
 	if seen[id] {

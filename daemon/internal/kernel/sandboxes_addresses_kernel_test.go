@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// addressed makes a namespace with a bridge that has these addresses.
+// addressed creates a namespace with a bridge that has these addresses.
 func addressed(t *testing.T, addresses ...string) string {
 	t.Helper()
 	path := newNamespace(t)
@@ -33,28 +33,32 @@ func addressed(t *testing.T, addresses ...string) string {
 	return path
 }
 
-// folderOf links namespaces into one folder, with things that are none.
-func folderOf(t *testing.T, paths ...string) string {
+// directoryOf creates a directory with links to the namespaces, and with files that are not
+// namespaces.
+func directoryOf(t *testing.T, paths ...string) string {
 	t.Helper()
-	folder := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(folder, "deleted"), nil, 0o600))
-	must(t, os.Mkdir(filepath.Join(folder, "folder"), 0o700))
-	must(t, unix.Mkfifo(filepath.Join(folder, "pipe"), 0o600)) // to open it would wait for ever
-	must(t, os.Symlink(filepath.Join(folder, "nowhere"), filepath.Join(folder, "dangling")))
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "deleted"), nil, 0o600))
+	must(t, os.Mkdir(filepath.Join(dir, "directory"), 0o700))
+	must(t, unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600)) // an open would block for ever
+	must(t, os.Symlink(filepath.Join(dir, "missing"), filepath.Join(dir, "dangling")))
 	for i, path := range paths {
-		must(t, os.Symlink(path, filepath.Join(folder, string(rune('a'+i)))))
+		must(t, os.Symlink(path, filepath.Join(dir, string(rune('a'+i)))))
 	}
-	return folder
+	return dir
 }
 
 func TestLiveAddresses(t *testing.T) {
 	one := addressed(t, "10.0.0.5/24", "fd00::5/64", "fe80::7/64", "127.0.0.2/8")
 	two := addressed(t, "10.0.0.6/32")
-	live, seen := map[netip.Addr]bool{}, map[namespaceID]bool{}
-	for _, folder := range []string{folderOf(t, one, two), folderOf(t, two), "/nowhere"} {
-		if err := addLiveAddressesBelow(t.Context(), folder, seen, live); err != nil {
-			t.Fatal(err)
-		}
+	live, visited := map[netip.Addr]bool{}, 0
+	sandboxes := &Sandboxes{dirs: []string{directoryOf(t, one, two), directoryOf(t, two), "/missing"}}
+	err := sandboxes.forEach(t.Context(), func(c *conn) error {
+		visited++
+		return addLiveAddresses(c, live)
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	want := map[netip.Addr]bool{
 		netip.MustParseAddr("10.0.0.5"): true, netip.MustParseAddr("10.0.0.6"): true, netip.MustParseAddr("fd00::5"): true,
@@ -62,16 +66,16 @@ func TestLiveAddresses(t *testing.T) {
 	if diff := cmp.Diff(want, live, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 		t.Errorf("global addresses of two namespaces (-want +got):\n%s", diff)
 	}
-	if len(seen) != 2 {
-		t.Errorf("%d namespaces were read, want each of 2 once", len(seen))
+	if visited != 2 {
+		t.Errorf("%d namespaces were read, want each of 2 once", visited)
 	}
 }
 
-// The host's own addresses are live, too, and no descriptor is left open.
+// The host's own addresses are live, too. No file descriptor stays open.
 func TestLiveAddressesOfTheHost(t *testing.T) {
 	k := openKernel(t, addressed(t, "10.0.0.7/24"))
 	before := descriptors(t)
-	live, err := k.LiveAddresses(t.Context())
+	live, err := k.Sandboxes().LiveAddresses(t.Context())
 	if err != nil || !live[netip.MustParseAddr("10.0.0.7")] {
 		t.Errorf("got %v, %v, want the host's address among them", live, err)
 	}
@@ -80,13 +84,14 @@ func TestLiveAddressesOfTheHost(t *testing.T) {
 	}
 }
 
-// Who has to know all of them must not take some for all.
+// A partial result is an error: the caller releases the addresses that are not in it.
 func TestLiveAddressesStopWithTheCaller(t *testing.T) {
-	folder := folderOf(t, addressed(t, "10.0.0.5/24"))
+	dir := directoryOf(t, addressed(t, "10.0.0.5/24"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := addLiveAddressesBelow(ctx, folder, map[namespaceID]bool{}, map[netip.Addr]bool{})
-	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), folder) {
-		t.Errorf("got error %v, want the caller's and the namespace's path", err)
+	sandboxes := &Sandboxes{dirs: []string{dir}}
+	err := sandboxes.forEach(ctx, func(c *conn) error { return addLiveAddresses(c, map[netip.Addr]bool{}) })
+	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("got error %v, want the caller's error and the namespace's path", err)
 	}
 }

@@ -17,19 +17,18 @@ import (
 	"github.com/patchbay-cni/patchbay/netwatcher"
 )
 
-// What is on a link is found wherever it is: in a sandbox, in the host's namespace,
-// under a bridge. The ends of cables say the index of their other end, and are on
-// nothing.
-func TestSlaves(t *testing.T) {
+// LinksInUse finds a link with another on top in a sandbox and in the host's namespace, and
+// the port of a bridge. A veth names the index of its other end, and is not on top of it.
+func TestLinksInUse(t *testing.T) {
 	needs(t, "vlan")
 	host, _ := newHost(t, 1500)
 	k, pod := openKernel(t, host), newNamespace(t)
 	for i, name := range []string{"free.1", "inpod.2", "onhost.3", "bridged.4"} {
-		if err := k.Apply(t.Context(), netwatcher.Change{Op: netwatcher.OpCreate, Link: vlanSpec(name, i+1)}); err != nil {
+		if err := k.Links().Apply(t.Context(), netwatcher.Change{Op: netwatcher.OpCreate, Link: vlanSpec(name, i+1)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := k.Attach(context.Background(), withDefaults(Slave{Parent: "inpod.2"}, pod)); err != nil {
+	if _, err := k.Slaves().Attach(context.Background(), withDefaults(Slave{Parent: "inpod.2"}, pod)); err != nil {
 		t.Fatal(err)
 	}
 	within(t, host, func(h *netlink.Handle) {
@@ -38,22 +37,23 @@ func TestSlaves(t *testing.T) {
 		addBridge("br0")(t, h)
 		must(t, h.LinkSetMaster(find(t, h, "bridged.4"), find(t, h, "br0")))
 	})
-	used, err := k.linksInUse(t.Context(), []string{folderOf(t, pod)})
+	sandboxes := &Sandboxes{host: k.conn, dirs: []string{directoryOf(t, pod)}}
+	used, err := sandboxes.LinksInUse(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"bridged.4", "ens4", "inpod.2", "onhost.3"}, slices.Sorted(maps.Keys(used))); diff != "" {
-		t.Errorf("links that something is on (-want +got):\n%s", diff)
+		t.Errorf("links in use (-want +got):\n%s", diff)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := k.linksInUse(ctx, []string{folderOf(t, pod)}); err == nil {
-		t.Error("some sandboxes were not looked into, and nobody was told")
+	if _, err := sandboxes.LinksInUse(ctx); err == nil {
+		t.Error("LinksInUse did not read all sandboxes and returned no error")
 	}
 }
 
-// Another program's VXLAN without an ID of its own has the port: the error says so,
-// and leaves nothing.
+// Another program's VXLAN without an ID of its own occupies the port: the error explains it,
+// and nothing is left behind.
 func TestExplainVXLANUpError(t *testing.T) {
 	host := newTrunk(t, 1, true)[0]
 	within(t, host, func(h *netlink.Handle) {
@@ -63,7 +63,7 @@ func TestExplainVXLANUpError(t *testing.T) {
 	})
 	before := dump(t, host)
 	link := vxlanSpec("vx_backend", 700, vtep(0).String())
-	err := openKernel(t, host).Apply(t.Context(), netwatcher.Change{Op: netwatcher.OpCreate, Link: link})
+	err := openKernel(t, host).Links().Apply(t.Context(), netwatcher.Change{Op: netwatcher.OpCreate, Link: link})
 	if err == nil || !strings.Contains(err.Error(), "UDP port 4789 is another program's") {
 		t.Errorf("got %v, want the cause", err)
 	}

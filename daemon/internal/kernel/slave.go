@@ -24,35 +24,35 @@ const (
 
 // Slave is an interface of a Pod on top of a host link.
 type Slave struct {
-	// Netns is the path of the Pod's network namespace.
+	// Netns is the path of the Pod's network namespace; empty, on Detach, if it is gone.
 	Netns string
 	// Name in the Pod, 1 to 15 bytes.
 	Name string
 	// Kind is IPVLAN or MACVLAN.
 	Kind string
-	// Mode is l2 (the default), l3 or l3s of an IPVLAN; bridge (the default),
-	// private, vepa or passthru of a MACVLAN.
+	// Mode of an IPVLAN is l2 (the default), l3 or l3s; of a MACVLAN bridge (the default),
+	// private, vepa or passthru.
 	Mode string
 	// Parent is the name of the host link below.
 	Parent string
 	// MTU in bytes, at most the parent's; 0 is the parent's.
 	MTU int
-	// MAC of a new MACVLAN; nil is a random one. An IPVLAN has its parent's.
+	// MAC of a MACVLAN; nil is a random one. An IPVLAN has its parent's.
 	MAC net.HardwareAddr
-	// Owner says in the link's alias whose it is: the network.
+	// Owner is the network, for the link's alias.
 	Owner string
-	// V4 and V6 are addresses with the subnet's length; the zero Prefix is none.
-	// Without V6 the interface has no IPv6 at all.
+	// V4 and V6 are addresses with the subnet's prefix length; the zero Prefix is none.
+	// Without V6, IPv6 is disabled on the interface.
 	V4, V6 netip.Prefix
-	// Routes go into the main table; those of a family without address are left out.
+	// Routes are added to the main table, except those of a family without an address.
 	Routes []network.Route
-	// Table holds PolicyRoutes, which are asked for packets from V4 or V6 only.
+	// Table is the table of PolicyRoutes, which apply to packets from V4 or V6 only.
 	Table int
-	// PolicyRoutes of both families; they need a Table.
+	// PolicyRoutes of both families require a Table.
 	PolicyRoutes []network.Route
 }
 
-// AttachResult is what an attachment came to be.
+// AttachResult describes an attached interface.
 type AttachResult struct {
 	// Index of the link in the Pod's namespace.
 	Index int
@@ -62,16 +62,16 @@ type AttachResult struct {
 	MTU int
 }
 
-// validate says what could never succeed, before anything is touched.
+// validate returns an error if the request can never succeed.
 func (s *Slave) validate() error {
 	if !isValidLinkName(s.Name) {
-		return fmt.Errorf("%w: interface name %q: want 1 to %d bytes without white space, '/' or ':'", ErrInvalid, s.Name, maxLinkName)
+		return fmt.Errorf("%w: interface name %q: %s", ErrInvalid, s.Name, linkNameRule)
 	}
 	if _, err := s.linkInfo(); err != nil {
 		return err
 	}
 	if len(s.PolicyRoutes) > 0 && s.Table == 0 {
-		return fmt.Errorf("%w: policy routes need a routing table (rt_tables) in the network", ErrInvalid)
+		return fmt.Errorf("%w: policy routes require a routing table (rt_tables) in the network", ErrInvalid)
 	}
 	return nil
 }
@@ -79,7 +79,11 @@ func (s *Slave) validate() error {
 // maxLinkName is IFNAMSIZ without the final zero.
 const maxLinkName = unix.IFNAMSIZ - 1
 
-// isValidLinkName follows the kernel's dev_valid_name; names become parts of paths.
+// linkNameRule is for errors about a link name.
+const linkNameRule = "must be 1 to 15 bytes without white space, '/', ':' or '%'"
+
+// isValidLinkName applies the rules of the kernel's dev_valid_name, and forbids '%', from which
+// the kernel makes a template. Names become parts of paths.
 func isValidLinkName(name string) bool {
 	return name != "" && len(name) <= maxLinkName && name != "." && name != ".." &&
 		!strings.ContainsAny(name, "/: \t\n\v\f\r%\x00")
@@ -100,17 +104,17 @@ func (s *Slave) linkInfo() (*nl.RtAttr, error) {
 	case IPVLAN:
 		mode, ok := ipvlanModes[s.Mode]
 		if !ok {
-			return nil, fmt.Errorf("%w: IPVLAN mode %q: want l2, l3 or l3s", ErrInvalid, s.Mode)
+			return nil, fmt.Errorf("%w: IPVLAN mode %q: must be l2, l3 or l3s", ErrInvalid, s.Mode)
 		}
 		data.AddRtAttr(nl.IFLA_IPVLAN_MODE, nl.Uint16Attr(mode))
 	case MACVLAN:
 		mode, ok := macvlanModes[s.Mode]
 		if !ok {
-			return nil, fmt.Errorf("%w: MACVLAN mode %q: want bridge, private, vepa or passthru", ErrInvalid, s.Mode)
+			return nil, fmt.Errorf("%w: MACVLAN mode %q: must be bridge, private, vepa or passthru", ErrInvalid, s.Mode)
 		}
 		data.AddRtAttr(nl.IFLA_MACVLAN_MODE, nl.Uint32Attr(mode))
 	default:
-		return nil, fmt.Errorf("%w: link kind %q: want %s or %s", ErrInvalid, s.Kind, IPVLAN, MACVLAN)
+		return nil, fmt.Errorf("%w: link kind %q: must be %s or %s", ErrInvalid, s.Kind, IPVLAN, MACVLAN)
 	}
 	return info, nil
 }
@@ -123,7 +127,7 @@ func (s *Slave) hasFamilyOf(r network.Route) bool {
 	return s.V6.IsValid()
 }
 
-// ruleSources are the addresses whose family has a policy route.
+// ruleSources returns the slave's addresses of the families that have a policy route.
 func (s *Slave) ruleSources() []netip.Addr {
 	var v4, v6 bool
 	for _, r := range s.PolicyRoutes {
@@ -140,13 +144,13 @@ func (s *Slave) ruleSources() []netip.Addr {
 	return from
 }
 
-// sysctls are the settings of the slave, before its first address.
+// sysctls returns the settings that the slave needs before its first address.
 func (s *Slave) sysctls() []sysctl {
 	v6 := "ipv6/conf/" + s.Name + "/"
 	var all []sysctl
 	if s.V4.IsValid() {
-		// The kernel sends a gratuitous ARP whenever the link comes up: peers
-		// forget who had the address before.
+		// The kernel sends a gratuitous ARP when the link comes up, which updates the
+		// neighbour tables of peers.
 		all = append(all, sysctl{"ipv4/conf/" + s.Name + "/arp_notify", "1"})
 	}
 	if !s.V6.IsValid() {
@@ -154,12 +158,12 @@ func (s *Slave) sysctls() []sysctl {
 	}
 	return append(all,
 		sysctl{v6 + "disable_ipv6", "0"},
-		// Addresses and routes are the network object's, not a router's.
+		// Addresses and routes come from the network object, not from a router.
 		sysctl{v6 + "accept_ra", "0"},
-		// The unsolicited neighbour advertisement that answers to arp_notify.
+		// The kernel sends an unsolicited neighbour advertisement, like arp_notify.
 		sysctl{v6 + "ndisc_notify", "1"},
-		// Without router solicitations the random delay of up to a second
-		// before the first probe (RFC 4862, 5.4.2) protects nobody.
+		// The slave sends no router solicitations: the random delay of up to a second
+		// before the first probe (RFC 4862, 5.4.2) has no use.
 		sysctl{v6 + "router_solicitation_delay", "0"},
 		sysctl{"ipv6/neigh/" + s.Name + "/retrans_time_ms", dadRetransMillis},
 	)

@@ -27,25 +27,25 @@ func TestCheck(t *testing.T) {
 		slave  Slave
 		bad    bool
 	}{
-		"Plain":       {"the usual", Slave{Name: "eth1", Kind: MACVLAN}, false},
-		"Longest":     {"15 bytes", Slave{Name: strings.Repeat("x", 15), Kind: IPVLAN, Mode: "l3s"}, false},
-		"TooLong":     {"the kernel would cut it", Slave{Name: strings.Repeat("x", 16), Kind: IPVLAN}, true},
-		"Empty":       {"the kernel would choose one", Slave{Kind: IPVLAN}, true},
-		"Dot":         {"a folder", Slave{Name: "..", Kind: IPVLAN}, true},
-		"Slash":       {"another folder", Slave{Name: "a/b", Kind: IPVLAN}, true},
-		"Blank":       {"the kernel refuses it", Slave{Name: "a b", Kind: IPVLAN}, true},
-		"Zero":        {"ends a C string", Slave{Name: "a\x00b", Kind: IPVLAN}, true},
-		"Template":    {"the kernel would count up", Slave{Name: "eth%d", Kind: IPVLAN}, true},
-		"Kind":        {"not a slave", Slave{Name: "eth1", Kind: "bridge"}, true},
-		"Mode":        {"of the other kind", Slave{Name: "eth1", Kind: IPVLAN, Mode: "bridge"}, true},
-		"NoTable":     {"would fall into the main table", Slave{Name: "eth1", Kind: IPVLAN, PolicyRoutes: policy}, true},
-		"PolicyRoute": {"in its own table", Slave{Name: "eth1", Kind: IPVLAN, Table: 5, PolicyRoutes: policy}, false},
+		"Plain":       {"The slave is valid.", Slave{Name: "eth1", Kind: MACVLAN}, false},
+		"Longest":     {"A name may have 15 bytes.", Slave{Name: strings.Repeat("x", 15), Kind: IPVLAN, Mode: "l3s"}, false},
+		"TooLong":     {"The kernel would truncate the name.", Slave{Name: strings.Repeat("x", 16), Kind: IPVLAN}, true},
+		"Empty":       {"The kernel would choose a name.", Slave{Kind: IPVLAN}, true},
+		"Dot":         {"The name is a directory.", Slave{Name: "..", Kind: IPVLAN}, true},
+		"Slash":       {"The name contains a path separator.", Slave{Name: "a/b", Kind: IPVLAN}, true},
+		"Blank":       {"The kernel rejects white space.", Slave{Name: "a b", Kind: IPVLAN}, true},
+		"Zero":        {"A zero byte ends a C string.", Slave{Name: "a\x00b", Kind: IPVLAN}, true},
+		"Template":    {"The kernel would replace %d.", Slave{Name: "eth%d", Kind: IPVLAN}, true},
+		"Kind":        {"The kind is not supported.", Slave{Name: "eth1", Kind: "bridge"}, true},
+		"Mode":        {"The mode is one of the other kind.", Slave{Name: "eth1", Kind: IPVLAN, Mode: "bridge"}, true},
+		"NoTable":     {"The routes would be added to the main table.", Slave{Name: "eth1", Kind: IPVLAN, PolicyRoutes: policy}, true},
+		"PolicyRoute": {"The routes have a table.", Slave{Name: "eth1", Kind: IPVLAN, Table: 5, PolicyRoutes: policy}, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if err := tc.slave.validate(); errors.Is(err, ErrInvalid) != tc.bad {
-				t.Errorf("%s: got %v", tc.reason, err)
+				t.Errorf("%s got %v", tc.reason, err)
 			}
 		})
 	}
@@ -82,25 +82,25 @@ func TestOwnerAlias(t *testing.T) {
 	t.Parallel()
 	long := ownerAlias(strings.Repeat("n", 400))
 	if len(long) != maxAlias {
-		t.Errorf("alias of %d bytes, the kernel takes %d", len(long), maxAlias)
+		t.Errorf("alias of %d bytes, the kernel accepts %d", len(long), maxAlias)
 	}
 	cases := map[string]struct {
-		reason     string
-		link       netlink.LinkAttrs
-		ours, half bool
+		reason              string
+		link                netlink.LinkAttrs
+		managed, unfinished bool
 	}{
-		"Finished":  {"has our alias", netlink.LinkAttrs{Alias: ownerAlias("x")}, true, false},
-		"Born":      {"has our group and no alias yet", netlink.LinkAttrs{Group: unfinishedGroup}, true, true},
-		"Foreign":   {"has neither", netlink.LinkAttrs{}, false, false},
-		"Named":     {"somebody else's alias", netlink.LinkAttrs{Alias: "uplink"}, false, false},
-		"SameGroup": {"an alias of somebody else in our group", netlink.LinkAttrs{Alias: "uplink", Group: unfinishedGroup}, false, false},
-		"Prefix":    {"shorter than our mark", netlink.LinkAttrs{Alias: "patchbay"}, false, false},
+		"Finished":   {"The link has the alias.", netlink.LinkAttrs{Alias: ownerAlias("x")}, true, false},
+		"Unfinished": {"The link has the group and no alias yet.", netlink.LinkAttrs{Group: unfinishedGroup}, true, true},
+		"Unmanaged":  {"The link has neither.", netlink.LinkAttrs{}, false, false},
+		"OtherAlias": {"The alias is another program's.", netlink.LinkAttrs{Alias: "uplink"}, false, false},
+		"SameGroup":  {"The group is the same, and the alias is another program's.", netlink.LinkAttrs{Alias: "uplink", Group: unfinishedGroup}, false, false},
+		"Prefix":     {"The alias is shorter than the prefix.", netlink.LinkAttrs{Alias: "patchbay"}, false, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if isManaged(&tc.link) != tc.ours || isUnfinished(&tc.link) != tc.half {
-				t.Errorf("%s: ours %v, half made %v", tc.reason, isManaged(&tc.link), isUnfinished(&tc.link))
+			if isManaged(&tc.link) != tc.managed || isUnfinished(&tc.link) != tc.unfinished {
+				t.Errorf("%s managed %v, unfinished %v", tc.reason, isManaged(&tc.link), isUnfinished(&tc.link))
 			}
 		})
 	}
@@ -113,13 +113,13 @@ func TestNames(t *testing.T) {
 	}
 	for range 100 {
 		if m := RandomMAC(); len(m) != 6 || m[0]&3 != 2 {
-			t.Fatalf("%s is no locally administered unicast address", m)
+			t.Fatalf("%s must be a locally administered unicast address", m)
 		}
 	}
 	for path, want := range map[string]string{"/var/run/netns/x": "/run/netns/x", "/run/netns/x": "", "/proc/1/ns/net": ""} {
 		got, ok := trimVar(path)
 		if ok != (want != "") || ok && got != want {
-			t.Errorf("withoutVar(%s) = %s, %v", path, got, ok)
+			t.Errorf("trimVar(%s) = %s, %v", path, got, ok)
 		}
 	}
 }

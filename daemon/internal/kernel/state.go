@@ -3,7 +3,6 @@
 package kernel
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"net/netip"
@@ -21,30 +20,23 @@ import (
 	"github.com/patchbay-cni/patchbay/netwatcher"
 )
 
-// State reads the host's links: one list of links, one of addresses, one of qdiscs with
-// the filters in them, and, when there are VXLANs of ours, one of forwarding entries.
-func (k *Kernel) State(_ context.Context) (*netwatcher.State, error) {
-	s := &linkSnapshot{byIndex: map[int]*hostLink{}}
-	if err := s.readLinks(k.hostConn); err != nil {
-		return nil, err
-	}
-	if err := s.readAddresses(k.hostConn); err != nil {
-		return nil, err
-	}
-	if err := s.readPeers(k.hostConn); err != nil {
-		return nil, err
-	}
-	if err := s.readTagFilters(k.hostConn); err != nil {
-		return nil, err
-	}
-	return s.toState(), nil
-}
-
-// linkSnapshot is the host's links in the kernel's order.
+// linkSnapshot has the host's links, in the kernel's order.
 type linkSnapshot struct {
 	links     []*hostLink
 	byIndex   map[int]*hostLink
 	hasVXLANs bool
+}
+
+// readSnapshot lists links, addresses, qdiscs with the filters in them and, when there are
+// managed VXLANs, forwarding entries: each once.
+func readSnapshot(c *conn) (*linkSnapshot, error) {
+	s := &linkSnapshot{byIndex: map[int]*hostLink{}}
+	for _, read := range []func(*conn) error{s.readLinks, s.readAddresses, s.readPeers, s.readTagFilters} {
+		if err := read(c); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
 }
 
 func (s *linkSnapshot) readLinks(c *conn) error {
@@ -65,17 +57,17 @@ func (s *linkSnapshot) readLinks(c *conn) error {
 	return nil
 }
 
-// Flags of an address in IFLA_INET6_CONF, see <linux/ipv6.h>.
+// devconfDisableIPv6 is the index of disable_ipv6 in IFLA_INET6_CONF, see <linux/ipv6.h>.
 const devconfDisableIPv6 = 26
 
-// ipv6Disabled reads IFLA_AF_SPEC: addrgenmode none and disable_ipv6.
+// ipv6Disabled reports whether IFLA_AF_SPEC has addrgenmode none and disable_ipv6.
 func ipv6Disabled(m []byte) bool {
 	if len(m) < unix.SizeofIfInfomsg {
 		return false
 	}
 	inet6 := nestedAttribute(m[unix.SizeofIfInfomsg:], unix.IFLA_AF_SPEC, unix.AF_INET6)
 	if inet6 == nil {
-		return true // no IPv6 in this kernel, or an MTU below 1280
+		return true // the kernel has no IPv6, or the MTU is below 1280
 	}
 	attrs, err := parseAttributes(inet6, 0)
 	if err != nil {
@@ -94,7 +86,7 @@ func ipv6Disabled(m []byte) bool {
 	return disabled && none
 }
 
-// readAddresses notes which links have addresses, and the global ones.
+// readAddresses reads which links have addresses, and the global addresses.
 func (s *linkSnapshot) readAddresses(c *conn) error {
 	msgs, err := c.dump(unix.RTM_GETADDR, nl.NewIfAddrmsg(unix.AF_UNSPEC))
 	if err != nil {
@@ -104,7 +96,7 @@ func (s *linkSnapshot) readAddresses(c *conn) error {
 		head := nl.DeserializeIfAddrmsg(m)
 		l := s.byIndex[int(head.Index)]
 		if l == nil {
-			continue // newer than the list of links
+			continue // the link is newer than the list of links
 		}
 		l.hasAddress = true
 		a, err := parseAddress(m)
@@ -118,8 +110,8 @@ func (s *linkSnapshot) readAddresses(c *conn) error {
 	return nil
 }
 
-// readPeers notes the VTEPs that get broadcasts of our VXLANs, which are the forwarding
-// entries of the all-zero address, and those that the other entries name.
+// readPeers reads the VTEPs of managed VXLANs: those of default entries, which get broadcasts, and
+// those that single MACs were learned from.
 func (s *linkSnapshot) readPeers(c *conn) error {
 	if !s.hasVXLANs {
 		return nil
@@ -136,7 +128,7 @@ func (s *linkSnapshot) readPeers(c *conn) error {
 		case !ok || l == nil:
 		case e.isDefault():
 			l.peers = append(l.peers, e.vtep)
-		case !slices.Contains(l.learned, e.vtep): // there are as many as nodes at most, but for an attack
+		case !slices.Contains(l.learned, e.vtep): // except in an attack, there is at most one per node
 			l.learned = append(l.learned, e.vtep)
 		}
 	}
@@ -147,8 +139,8 @@ func (s *linkSnapshot) readPeers(c *conn) error {
 	return nil
 }
 
-// readTagFilters notes which links have the filter: one list of qdiscs, one of the block's filters,
-// and two for each NIC that has a clsact.
+// readTagFilters reads which links have the tag filter: one list of qdiscs, one of the block's
+// filters, and two for each NIC that has a clsact qdisc.
 func (s *linkSnapshot) readTagFilters(c *conn) error {
 	msgs, err := c.dump(unix.RTM_GETQDISC, &nl.TcMsg{Family: unix.AF_UNSPEC})
 	if err != nil {
@@ -161,9 +153,9 @@ func (s *linkSnapshot) readTagFilters(c *conn) error {
 		}
 		l := s.byIndex[int(nl.DeserializeTcMsg(m).Ifindex)]
 		switch {
-		case l == nil: // newer than the list of links
+		case l == nil: // the link is newer than the list of links
 		case !isManaged(l.Attrs()):
-			if l.tagsFiltered, err = c.hasTagFilters(l.Attrs().Index, nicTagFilters()...); err != nil {
+			if l.tagsFiltered, err = (tagFilters{c}).present(l.Attrs().Index, nicTagFilters()...); err != nil {
 				return fmt.Errorf("list filters of %s: %w", l.Attrs().Name, err)
 			}
 		case bindsTagBlock(m):
@@ -173,17 +165,17 @@ func (s *linkSnapshot) readTagFilters(c *conn) error {
 	if len(members) == 0 {
 		return nil
 	}
-	there, err := c.hasTagFilters(blockIfindex, blockTagFilter())
+	present, err := (tagFilters{c}).present(blockIfindex, blockTagFilter())
 	if err != nil {
 		return fmt.Errorf("list filters of block %d: %w", sharedTagBlock, err)
 	}
 	for _, l := range members {
-		l.tagsFiltered = there
+		l.tagsFiltered = present
 	}
 	return nil
 }
 
-// toState sorts the links into NICs and VLANs and VXLANs.
+// toState converts the snapshot to NICs, and VLAN and VXLAN links.
 func (s *linkSnapshot) toState() *netwatcher.State {
 	state := &netwatcher.State{}
 	for _, l := range s.links {
@@ -199,7 +191,7 @@ func (s *linkSnapshot) toState() *netwatcher.State {
 	return state
 }
 
-// observedLink reads a VLAN or VXLAN link; others are none.
+// observedLink describes a VLAN or VXLAN link; it returns false for other links.
 func (s *linkSnapshot) observedLink(l *hostLink) (netwatcher.ObservedLink, bool) {
 	a := l.Attrs()
 	f := netwatcher.ObservedLink{
@@ -218,7 +210,7 @@ func (s *linkSnapshot) observedLink(l *hostLink) (netwatcher.ObservedLink, bool)
 		f.Identity = network.Link{Device: f.Device, VLAN: link.VlanId}
 	case *netlink.Vxlan:
 		if !f.Managed && link.Port != vxlanPort {
-			return f, false // another port is another identity
+			return f, false // a VXLAN with another port has another identity
 		}
 		f.Device = s.linkName(link.VtepDevIndex)
 		f.Identity = network.Link{VXLAN: link.VxlanId}
@@ -237,8 +229,8 @@ func (s *linkSnapshot) linkName(index int) string {
 	return ""
 }
 
-// nic describes a link that is not ours. Only cards and bonds have a driver and
-// a speed worth reading: a node has hundreds of cable ends of Pods.
+// nic describes a link that Patchbay does not manage. It reads driver and speed of cards and bonds
+// only: a node can have hundreds of Pods' veths.
 func (s *linkSnapshot) nic(l *hostLink) netwatcher.NIC {
 	a := l.Attrs()
 	n := netwatcher.NIC{
@@ -252,7 +244,7 @@ func (s *linkSnapshot) nic(l *hostLink) netwatcher.NIC {
 	if n.Kind == "" || n.Kind == "bond" {
 		dir := filepath.Join("/sys/class/net", a.Name)
 		n.VF = isVirtualFunction(dir)
-		n.Speed = max(0, readSysfsNumber(dir, "speed")) // -1: not known
+		n.Speed = max(0, readSysfsNumber(dir, "speed")) // -1 is unknown
 		n.TotalVFs = readSysfsNumber(dir, "device/sriov_totalvfs")
 		n.NumVFs = readSysfsNumber(dir, "device/sriov_numvfs")
 		if driver, err := os.Readlink(filepath.Join(dir, "device/driver")); err == nil {
@@ -262,7 +254,7 @@ func (s *linkSnapshot) nic(l *hostLink) netwatcher.NIC {
 	return n
 }
 
-// hostLink is a link of the host with what other lists say of it.
+// hostLink is a link of the host, with its values of the other lists.
 type hostLink struct {
 	netlink.Link
 	ipv6Disabled    bool
@@ -273,7 +265,7 @@ type hostLink struct {
 	learned         []netip.Addr
 }
 
-// kind is the kernel's link kind; the library says "device" when there is none.
+// kind is the kernel's link kind, empty for none, which the library calls "device".
 func (l *hostLink) kind() string {
 	if kind := l.Type(); kind != "device" {
 		return kind
@@ -281,13 +273,13 @@ func (l *hostLink) kind() string {
 	return ""
 }
 
-// isVirtualFunction reports whether the device of a NIC names a card that it is a part of.
+// isVirtualFunction reports whether the NIC's device is a virtual function of another.
 func isVirtualFunction(dir string) bool {
 	_, err := os.Lstat(filepath.Join(dir, "device/physfn"))
 	return err == nil
 }
 
-// readSysfsNumber reads a number from sysfs; 0 when it is not there.
+// readSysfsNumber reads a number from sysfs; it returns 0 if it cannot.
 func readSysfsNumber(dir, file string) int {
 	text, err := os.ReadFile(filepath.Join(dir, file))
 	if err != nil {
@@ -299,5 +291,3 @@ func readSysfsNumber(dir, file string) int {
 	}
 	return n
 }
-
-var _ netwatcher.Kernel = (*Kernel)(nil)

@@ -21,19 +21,19 @@ import (
 	"github.com/patchbay-cni/patchbay/netwatcher"
 )
 
-// simulator is the bus of netdevsim, whose cards have a driver, virtual functions and a
-// carrier as hardware has.
+// simulator is the bus of netdevsim, whose NICs have a driver, virtual functions and a carrier like
+// hardware.
 const simulator = "/sys/bus/netdevsim"
 
-// ownNamespace is this process's network namespace, the one that sysfs shows. It is read of
-// the calling thread: the process's first one may have been locked in another namespace.
+// ownNamespace is the network namespace of the process, which sysfs shows. The path is the calling
+// thread's, as the main thread may be in another namespace.
 const ownNamespace = "/proc/thread-self/ns/net"
 
-// card is a simulated card.
+// card is a simulated NIC.
 type card struct {
 	name  string
 	index int
-	// dir is its device's folder in sysfs.
+	// dir is the device's directory in sysfs.
 	dir string
 }
 
@@ -43,8 +43,8 @@ func writeSimulator(t *testing.T, file, text string) {
 	must(t, os.WriteFile(filepath.Join(simulator, file), []byte(text), 0o200))
 }
 
-// debianModules has a folder for each kernel of Debian's package user-mode-linux, the only
-// one without a built-in netdevsim that tests run on.
+// debianModules has a directory for each kernel of Debian's package user-mode-linux, the only kernel
+// without a built-in netdevsim that the tests support.
 const debianModules = "/usr/lib/uml/modules"
 
 // needsSimulator skips the test if the running kernel is Debian's, has no netdevsim built in,
@@ -69,7 +69,7 @@ func needsSimulator(t *testing.T) {
 	t.Skipf("Linux without netdevsim: %s does not exist, and no file in %s is that module", simulator, modules)
 }
 
-// newCard makes a card in this process's network namespace.
+// newCard creates a NIC in the network namespace of the process.
 func newCard(t *testing.T, id int) card {
 	t.Helper()
 	needsSimulator(t)
@@ -78,14 +78,14 @@ func newCard(t *testing.T, id int) card {
 	c := card{dir: fmt.Sprintf("%s/devices/netdevsim%d", simulator, id)}
 	entries, err := os.ReadDir(filepath.Join(c.dir, "net"))
 	if err != nil || len(entries) != 1 {
-		t.Fatalf("netdevsim%d: got cards %v (error: %v), want one", id, entries, err)
+		t.Fatalf("netdevsim%d: got NICs %v (error: %v), want one", id, entries, err)
 	}
 	c.name = entries[0].Name()
 	within(t, ownNamespace, func(h *netlink.Handle) { c.index = find(t, h, c.name).Attrs().Index })
 	return c
 }
 
-// connect puts a cable between two cards; disconnect takes it out of the first one.
+// connect connects two NICs with a cable; disconnect unplugs it from the first one.
 func connect(t *testing.T, a, b card) (disconnect func()) {
 	t.Helper()
 	ns, err := os.Open(ownNamespace)
@@ -95,7 +95,7 @@ func connect(t *testing.T, a, b card) (disconnect func()) {
 	return func() { writeSimulator(t, "unlink_device", fmt.Sprintf("%d:%d", ns.Fd(), a.index)) }
 }
 
-// A card's driver, its virtual functions and a cable that is out are what NodeNetworks show.
+// State has a NIC's driver, its number of virtual functions and its carrier.
 func TestStateOfVirtualFunctions(t *testing.T) {
 	c, other := newCard(t, 71), newCard(t, 72)
 	within(t, ownNamespace, func(h *netlink.Handle) {
@@ -110,17 +110,17 @@ func TestStateOfVirtualFunctions(t *testing.T) {
 		want   netwatcher.NIC
 	}{
 		{
-			reason: "a card has a driver",
+			reason: "The NIC has a driver.",
 			do:     func() {},
 			want:   netwatcher.NIC{Driver: "netdevsim"},
 		},
 		{
-			reason: "functions are counted when an administrator has made some",
+			reason: "An administrator created virtual functions.",
 			do:     func() { must(t, os.WriteFile(filepath.Join(c.dir, "sriov_numvfs"), []byte("3"), 0o600)) },
 			want:   netwatcher.NIC{Driver: "netdevsim", NumVFs: 3},
 		},
 		{
-			reason: "a card that is up and has a cable has a carrier",
+			reason: "The NIC is up and has a cable.",
 			do: func() {
 				disconnect = connect(t, c, other)
 				within(t, ownNamespace, func(h *netlink.Handle) { must(t, h.LinkSetUp(find(t, h, c.name))) })
@@ -128,12 +128,12 @@ func TestStateOfVirtualFunctions(t *testing.T) {
 			want: netwatcher.NIC{Driver: "netdevsim", NumVFs: 3, Up: true},
 		},
 		{
-			reason: "a cable that was pulled is seen",
+			reason: "The cable was unplugged.",
 			do:     func() { disconnect() },
 			want:   netwatcher.NIC{Driver: "netdevsim", NumVFs: 3, Up: true, NoCarrier: true},
 		},
 		{
-			reason: "and so is one that was put back",
+			reason: "The cable was plugged in again.",
 			do:     func() { disconnect = connect(t, c, other) },
 			want:   netwatcher.NIC{Driver: "netdevsim", NumVFs: 3, Up: true},
 		},
@@ -145,13 +145,13 @@ func TestStateOfVirtualFunctions(t *testing.T) {
 	}
 }
 
-// awaitNIC waits until the kernel's state has a NIC like that, whatever its addresses.
-func awaitNIC(t *testing.T, k *Kernel, reason string, want netwatcher.NIC) {
+// awaitNIC waits until State has the NIC; it ignores addresses.
+func awaitNIC(t *testing.T, k *Host, reason string, want netwatcher.NIC) {
 	t.Helper()
 	diff := "no such NIC"
 	// The kernel reports a change of carrier a moment later.
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		state, err := k.State(t.Context())
+		state, err := k.Links().State(t.Context())
 		must(t, err)
 		for _, n := range state.NICs {
 			if n.Name == want.Name {
@@ -163,7 +163,7 @@ func awaitNIC(t *testing.T, k *Kernel, reason string, want netwatcher.NIC) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("%s: -want +got\n%s", reason, diff)
+			t.Fatalf("%s -want +got\n%s", reason, diff)
 		}
 	}
 }

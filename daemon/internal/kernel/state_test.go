@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The link to the card counts, whether this namespace sees its target or not.
+// A NIC with the link physfn is a virtual function, also if the link's target is not visible.
 func TestVirtualFunction(t *testing.T) {
 	t.Parallel()
 	card, function := t.TempDir(), t.TempDir()

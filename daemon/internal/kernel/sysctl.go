@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	// dadRetransMillis is how long duplicate address detection listens for an answer
-	// to its probe. RFC 4862 (5.1) leaves it to configuration; its default of a
-	// second would be most of a Pod's start.
+	// dadRetransMillis is how long duplicate address detection waits for an answer to its
+	// probe. RFC 4862 (5.1) leaves it to configuration. The default of a second would
+	// dominate the start of a Pod.
 	dadRetransMillis = "200"
-	// defaultRetransMillis is the kernel's default, for everything after the detection.
+	// defaultRetransMillis is the kernel's default, which is restored after the detection.
 	defaultRetransMillis = "1000"
 )
 
-// sysctl is a setting below /proc/sys/net of the thread's namespace.
+// sysctl is a setting below /proc/sys/net in the namespace of the thread.
 type sysctl struct{ path, value string }
 
-// write sets the value. A kernel without IPv6 has it disabled already.
+// write sets the value. On a kernel without IPv6, disabling IPv6 succeeds.
 func (s sysctl) write() error {
 	fd, err := unix.Open("/proc/sys/net/"+s.path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) && s.value == "1" && kernelHasNoIPv6() {
@@ -45,10 +45,10 @@ func disableIPv6(name string) sysctl {
 	return sysctl{"ipv6/conf/" + name + "/disable_ipv6", "1"}
 }
 
-// RemountSysctlsWritable makes /proc/sys writable in the process's mount namespace. A
-// runtime mounts it read-only in a container that is not privileged, although
-// CAP_SYS_ADMIN and CAP_NET_ADMIN are all that the settings of a network
-// namespace need. Where /proc/sys is no mount of its own it is writable already.
+// RemountSysctlsWritable makes /proc/sys writable in the process's mount namespace. Runtimes mount
+// it read-only in a container that is not privileged, although CAP_SYS_ADMIN and CAP_NET_ADMIN
+// suffice for the settings of a network namespace. If /proc/sys is not a mount of its own, it is
+// writable already.
 func RemountSysctlsWritable() error {
 	err := unix.Mount("", "/proc/sys", "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 	if err != nil && !errors.Is(err, unix.EINVAL) {

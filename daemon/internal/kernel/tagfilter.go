@@ -4,7 +4,6 @@ package kernel
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -19,23 +18,22 @@ import (
 	"github.com/patchbay-cni/patchbay/netwatcher"
 )
 
-// Where the tag filter is among others of its link: first, since a filter that accepts a
-// frame ends the look at it. Its handle tells it from another program's of that preference.
+// The tag filter has the first preference of its link, since a filter that accepts a frame ends
+// the processing. Its handle distinguishes it from another program's filter of that preference.
 const (
 	tagPreference = 1
 	tagHandle     = unfinishedGroup
 )
 
-// A tag filter is two programs of classic BPF, which needs neither bpf(2) nor a process that
-// keeps it. They run on the host's link, where a Pod reaches them neither with CAP_NET_ADMIN
-// nor by sockets that leave out the filters of its own interface (AF_XDP,
-// PACKET_QDISC_BYPASS).
+// The tag filter has two programs of classic BPF, which needs neither bpf(2) nor a running
+// process. They run on the host's link, where a Pod can bypass them neither with CAP_NET_ADMIN
+// nor with sockets that skip the filters of its own interface (AF_XDP, PACKET_QDISC_BYPASS).
 //
-// On the way out a frame of a VLAN link above, or of a bridge, has its tag beside the frame
-// (skb->vlan_tci), and what a slave sends has it inside: slaves have no tag offload. On the
-// way in the filter drops frames with a tag that name one MAC as their sender and receiver:
-// so IPVLAN hands frames of its slaves back to its parent, which would pass them to its
-// VLANs. No frame on a wire is so.
+// On egress, a frame of a VLAN link above, or of a bridge, has its tag in the frame's metadata
+// (skb->vlan_tci). A frame of a slave has its tag in the frame itself, since slaves have no tag
+// offload: the filter drops it. On ingress, the filter drops tagged frames whose source and
+// destination MAC are equal: IPVLAN hands such frames of its slaves back to its parent, which
+// would pass them to its VLANs. No frame from the wire has equal MACs.
 var (
 	egressTagProgram = assemble(
 		loadVLANTagPresent,
@@ -43,7 +41,7 @@ var (
 		loadEtherType,
 		jumpIf(0x8100, 5), // 802.1Q
 		jumpIf(0x88a8, 4), // 802.1ad
-		jumpIf(0x9100, 3), // what switches took for 802.1ad before it was a standard
+		jumpIf(0x9100, 3), // used for 802.1ad before the standard
 		jumpIf(0x9200, 2),
 		jumpIf(0x9300, 1),
 		verdictContinue,
@@ -66,18 +64,18 @@ var (
 
 	loadVLANTagPresent = unix.SockFilter{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: skfAncillary + 48}
 	loadEtherType      = unix.SockFilter{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_ABS, K: 12}
-	verdictContinue    = unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: math.MaxUint32} // TC_ACT_UNSPEC: other filters
+	verdictContinue    = unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: math.MaxUint32} // TC_ACT_UNSPEC: continue with other filters
 	verdictDrop        = unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: 2}              // TC_ACT_SHOT
 )
 
-// skfAncillary is SKF_AD_OFF: loads from there on read what belongs to the frame.
+// skfAncillary is SKF_AD_OFF: loads from this offset on read the frame's metadata.
 const skfAncillary = 0xfffff000
 
 func jumpIf(value uint32, skip uint8) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: skip, K: value}
 }
 
-// assemble is what the kernel takes and gives as TCA_BPF_OPS.
+// assemble encodes a program as TCA_BPF_OPS.
 func assemble(ops ...unix.SockFilter) []byte {
 	var b []byte
 	for _, op := range ops {
@@ -88,18 +86,18 @@ func assemble(ops ...unix.SockFilter) []byte {
 	return b
 }
 
-// sharedTagBlock is the tc block that the egress of all VLANs and VXLANs of ours is bound to. It
-// has the filter once for all of them, and a list of qdiscs says which links are bound.
+// sharedTagBlock is the tc block of the egress of all managed VLANs and VXLANs. It has one filter
+// for all of them, and a list of qdiscs has the links that are bound to it.
 const sharedTagBlock = unfinishedGroup
 
-// tagFilter is where a filter is, with its program: a direction of a link, or a block.
+// tagFilter is a filter of one direction of a link, or of a block.
 type tagFilter struct {
 	parent  uint32
 	program []byte
 }
 
-// nicTagFilters are those of a NIC. Nothing is above a VLAN or VXLAN of ours to which a frame that
-// comes back could go: these need the first one only.
+// nicTagFilters are the filters of a NIC. A VLAN or VXLAN needs the egress filter only: it has no
+// VLANs on top that could receive a frame that IPVLAN hands back.
 func nicTagFilters() []tagFilter {
 	return []tagFilter{{netlink.HANDLE_MIN_EGRESS, egressTagProgram}, {netlink.HANDLE_MIN_INGRESS, ingressTagProgram}}
 }
@@ -107,15 +105,18 @@ func nicTagFilters() []tagFilter {
 func blockTagFilter() tagFilter { return tagFilter{sharedTagBlock, egressTagProgram} }
 
 const (
-	// blockIfindex is TCM_IFINDEX_MAGIC_BLOCK: a message is about a block.
+	// blockIfindex is TCM_IFINDEX_MAGIC_BLOCK: the message is about a block.
 	blockIfindex = -1
 	// attrEgressBlock is TCA_EGRESS_BLOCK.
 	attrEgressBlock = 14
 )
 
-// installTagFilter sets the filter in front of the slaves of a link.
-func (k *Kernel) installTagFilter(s *netwatcher.Spec) error {
-	index, err := k.hostConn.linkIndex(s.Name)
+// tagFilters installs and removes the tag filters of a host's links.
+type tagFilters struct{ conn *conn }
+
+// install adds the tag filter to a link, for frames of its slaves.
+func (t tagFilters) install(s *netwatcher.Spec) error {
+	index, err := t.conn.linkIndex(s.Name)
 	if err != nil {
 		return err
 	}
@@ -126,28 +127,28 @@ func (k *Kernel) installTagFilter(s *netwatcher.Spec) error {
 	if !s.Identity.IsNIC() {
 		qdisc = append(qdisc, nl.NewRtAttr(attrEgressBlock, nl.Uint32Attr(sharedTagBlock)))
 	}
-	err = k.hostConn.send(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_EXCL, qdisc...)
+	err = t.conn.send(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_EXCL, qdisc...)
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("add a clsact qdisc: %w", explainTagFilterError(err))
 	}
 	if s.Identity.IsNIC() {
-		for _, h := range nicTagFilters() {
-			if err := k.setTagFilter(index, h); err != nil {
+		for _, f := range nicTagFilters() {
+			if err := t.set(index, f); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	err = k.setTagFilter(blockIfindex, blockTagFilter())
+	err = t.set(blockIfindex, blockTagFilter())
 	if err != nil {
 		return err
 	}
-	return k.checkTagBlock(s.Name, index)
+	return t.checkTagBlock(s.Name, index)
 }
 
-// checkTagBlock checks that the qdisc that was there is ours.
-func (k *Kernel) checkTagBlock(name string, index int) error {
-	msgs, err := k.hostConn.dump(unix.RTM_GETQDISC, &nl.TcMsg{Family: unix.AF_UNSPEC, Ifindex: int32(index)})
+// checkTagBlock checks that the link's clsact qdisc, which may have existed, uses the shared block.
+func (t tagFilters) checkTagBlock(name string, index int) error {
+	msgs, err := t.conn.dump(unix.RTM_GETQDISC, &nl.TcMsg{Family: unix.AF_UNSPEC, Ifindex: int32(index)})
 	if err != nil {
 		return fmt.Errorf("list qdiscs: %w", err)
 	}
@@ -156,7 +157,7 @@ func (k *Kernel) checkTagBlock(name string, index int) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("another program has a clsact qdisc on %s: remove it: %w", name, ErrNameTaken)
+	return fmt.Errorf("another program has added a clsact qdisc to %s: delete it: %w", name, ErrNameTaken)
 }
 
 func isClsact(m []byte) bool {
@@ -167,15 +168,15 @@ func bindsTagBlock(m []byte) bool {
 	return bytes.Equal(nestedAttribute(m[nl.SizeofTcMsg:], attrEgressBlock), nl.Uint32Attr(sharedTagBlock))
 }
 
-// setTagFilter adds the filter, or replaces its program.
-func (k *Kernel) setTagFilter(index int, h tagFilter) error {
-	if err := k.hostConn.send(unix.RTM_NEWTFILTER, unix.NLM_F_CREATE, h.message(index), bpfKind(), h.options()); err != nil {
-		return fmt.Errorf("add a filter of preference %d (is it another program's, or is the qdisc not clsact?): %w", tagPreference, explainTagFilterError(err))
+// set adds a filter, or replaces its program.
+func (t tagFilters) set(index int, f tagFilter) error {
+	if err := t.conn.send(unix.RTM_NEWTFILTER, unix.NLM_F_CREATE, f.message(index), bpfKind(), f.options()); err != nil {
+		return fmt.Errorf("add a filter of preference %d (the preference must be unused and the qdisc must be clsact): %w", tagPreference, explainTagFilterError(err))
 	}
 	return nil
 }
 
-// explainTagFilterError explains what a kernel answers that does not know the qdisc or the filter.
+// explainTagFilterError explains the errors of a kernel without the qdisc or the filter type.
 func explainTagFilterError(err error) error {
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) {
 		return fmt.Errorf("%w: %w", netwatcher.ErrTagFilterUnsupported, err)
@@ -183,17 +184,17 @@ func explainTagFilterError(err error) error {
 	return err
 }
 
-// removeTagFilter takes the filter off a NIC. The qdisc stays: others may have come to use it.
-func (k *Kernel) removeTagFilter(s *netwatcher.Spec) error {
-	index, err := k.hostConn.linkIndex(s.Name)
+// remove deletes the filters of a NIC. The qdisc stays, as other programs may use it.
+func (t tagFilters) remove(s *netwatcher.Spec) error {
+	index, err := t.conn.linkIndex(s.Name)
 	if errors.Is(err, unix.ENODEV) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	for _, h := range nicTagFilters() {
-		err := k.hostConn.send(unix.RTM_DELTFILTER, 0, h.message(index), bpfKind())
+	for _, f := range nicTagFilters() {
+		err := t.conn.send(unix.RTM_DELTFILTER, 0, f.message(index), bpfKind())
 		if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINVAL) { // EINVAL: the qdisc is gone
 			return fmt.Errorf("delete the filter of preference %d: %w", tagPreference, err)
 		}
@@ -201,43 +202,49 @@ func (k *Kernel) removeTagFilter(s *netwatcher.Spec) error {
 	return nil
 }
 
-// RemoveTagFilters takes the filters off all NICs, for a node that Patchbay leaves.
-func (k *Kernel) RemoveTagFilters(ctx context.Context) error {
-	state, err := k.State(ctx)
-	if err != nil {
-		return err
-	}
-	for i := range state.NICs {
-		nic := netwatcher.Spec{Identity: network.Link{Device: state.NICs[i].Name}, Name: state.NICs[i].Name}
-		if err := k.removeTagFilter(&nic); err != nil {
+// removeAll removes the filters of the NICs.
+func (t tagFilters) removeAll(nics []netwatcher.NIC) error {
+	for i := range nics {
+		nic := netwatcher.Spec{Identity: network.Link{Device: nics[i].Name}, Name: nics[i].Name}
+		if err := t.remove(&nic); err != nil {
 			return fmt.Errorf("%s: %w", nic.Name, err)
 		}
 	}
 	return nil
 }
 
+// present reports whether the link, or the block, has all of the filters.
+func (t tagFilters) present(index int, filters ...tagFilter) (bool, error) {
+	for _, f := range filters {
+		if ok, err := f.installed(t.conn, index); err != nil || !ok {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
 func bpfKind() *nl.RtAttr { return nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated("bpf")) }
 
-// options are those of a filter that decides by what its program returns.
-func (h tagFilter) options() *nl.RtAttr {
+// options are the options of a filter that uses its program's return value as its verdict.
+func (f tagFilter) options() *nl.RtAttr {
 	options := nl.NewRtAttr(nl.TCA_OPTIONS, nil)
-	options.AddRtAttr(nl.TCA_BPF_OPS_LEN, nl.Uint16Attr(uint16(len(h.program)/unix.SizeofSockFilter)))
-	options.AddRtAttr(nl.TCA_BPF_OPS, h.program)
+	options.AddRtAttr(nl.TCA_BPF_OPS_LEN, nl.Uint16Attr(uint16(len(f.program)/unix.SizeofSockFilter)))
+	options.AddRtAttr(nl.TCA_BPF_OPS, f.program)
 	options.AddRtAttr(nl.TCA_BPF_FLAGS, nl.Uint32Attr(nl.TCA_BPF_FLAG_ACT_DIRECT))
 	return options
 }
 
-// message names the filter of a link.
-func (h tagFilter) message(index int) *nl.TcMsg {
+// message identifies the filter of a link.
+func (f tagFilter) message(index int) *nl.TcMsg {
 	return &nl.TcMsg{
-		Family: unix.AF_UNSPEC, Ifindex: int32(index), Parent: h.parent, Handle: tagHandle,
+		Family: unix.AF_UNSPEC, Ifindex: int32(index), Parent: f.parent, Handle: tagHandle,
 		Info: tagPreference<<16 | uint32(nl.Swap16(unix.ETH_P_ALL)), // in network byte order
 	}
 }
 
-// installed reports whether the link, or the block, has the filter, with the program of this version.
-func (h tagFilter) installed(c *conn, index int) (bool, error) {
-	msgs, err := c.dump(unix.RTM_GETTFILTER, &nl.TcMsg{Family: unix.AF_UNSPEC, Ifindex: int32(index), Parent: h.parent})
+// installed reports whether the link, or the block, has the filter with this version's program.
+func (f tagFilter) installed(c *conn, index int) (bool, error) {
+	msgs, err := c.dump(unix.RTM_GETTFILTER, &nl.TcMsg{Family: unix.AF_UNSPEC, Ifindex: int32(index), Parent: f.parent})
 	if err != nil {
 		return false, err
 	}
@@ -247,6 +254,6 @@ func (h tagFilter) installed(c *conn, index int) (bool, error) {
 		}
 		head := nl.DeserializeTcMsg(m)
 		return head.Handle == tagHandle && head.Info>>16 == tagPreference &&
-			bytes.Equal(nestedAttribute(m[nl.SizeofTcMsg:], nl.TCA_OPTIONS, nl.TCA_BPF_OPS), h.program)
+			bytes.Equal(nestedAttribute(m[nl.SizeofTcMsg:], nl.TCA_OPTIONS, nl.TCA_BPF_OPS), f.program)
 	}), nil
 }

@@ -28,15 +28,16 @@ import (
 
 const attackVLAN = 577
 
-// bareNIC is a node with a Pod on its NIC, which attacks a VLAN of that NIC. A Pod of the
-// VLAN is on the same node, its partner on another.
+// bareNIC has a node with a Pod on its NIC, which attacks a VLAN of that NIC. A Pod of the VLAN is on
+// the same node, its partner on another node.
 type bareNIC struct {
-	kernel                  *Kernel
-	attacker, near, partner string
-	nic                     netwatcher.Spec
-	// parent is the NIC's MAC, own that of the attacker's interface.
+	kernel                     *Host
+	attacker, vlanPod, partner string
+	nic                        netwatcher.Spec
+	// parent is the NIC's MAC, own the MAC of the attacker's interface.
 	parent, own net.HardwareAddr
-	// wire and victim capture what leaves the node, and what reaches the Pod of the VLAN.
+	// wire and victim capture the frames that leave the node, and those that reach the Pod of the
+	// VLAN.
 	wire, victim *sniffer
 }
 
@@ -47,47 +48,47 @@ func newBareNIC(t *testing.T, kind string) *bareNIC {
 		kernel: openKernel(t, hosts[0]), attacker: newNamespace(t),
 		nic: netwatcher.Spec{Identity: network.Link{Device: "ens4"}, Name: "ens4", Device: "ens4"},
 	}
-	a.near = attachOn(t, hosts[0], vlanSpec("victim.577", attackVLAN), Slave{Kind: IPVLAN, V4: prefix("10.70.0.1/16")})
+	a.vlanPod = attachOn(t, hosts[0], vlanSpec("victim.577", attackVLAN), Slave{Kind: IPVLAN, V4: prefix("10.70.0.1/16")})
 	a.partner = attachOn(t, hosts[1], vlanSpec("victim.577", attackVLAN), Slave{Kind: IPVLAN, V4: prefix("10.70.0.2/16")})
-	out, err := a.kernel.Attach(t.Context(), withDefaults(Slave{Kind: kind, V4: prefix("10.79.0.1/24")}, a.attacker))
+	out, err := a.kernel.Slaves().Attach(t.Context(), withDefaults(Slave{Kind: kind, V4: prefix("10.79.0.1/24")}, a.attacker))
 	if err != nil {
 		t.Fatal(err)
 	}
 	a.own = mac(t, out.MAC)
 	within(t, hosts[0], func(h *netlink.Handle) { a.parent = find(t, h, "ens4").Attrs().HardwareAddr })
-	a.wire, a.victim = newSniffer(t, sw, "port1"), newSniffer(t, a.near, "eth1")
+	a.wire, a.victim = newSniffer(t, sw, "port1"), newSniffer(t, a.vlanPod, "eth1")
 	return a
 }
 
 func (a *bareNIC) apply(t *testing.T, op netwatcher.Op) {
 	t.Helper()
-	if err := a.kernel.Apply(t.Context(), netwatcher.Change{Op: op, Link: a.nic}); err != nil {
+	if err := a.kernel.Links().Apply(t.Context(), netwatcher.Change{Op: op, Link: a.nic}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// arrived reports whether frames with the text came through.
+// arrived reports whether a frame with the text left the node or reached the Pod of the VLAN.
 func (a *bareNIC) arrived(text string) bool { return a.wire.saw(text) || a.victim.saw(text) }
 
-// settle returns when all that was sent before has arrived, or never will.
-func (a *bareNIC) settle(t *testing.T, round string) {
+// awaitFrames returns when all frames that were sent before have arrived, or were dropped.
+func (a *bareNIC) awaitFrames(t *testing.T, round string) {
 	t.Helper()
-	eventually(t, "frames without a tag pass, and those of the VLAN", func() bool {
+	eventually(t, "untagged frames and frames of the VLAN", func() bool {
 		sendFrame(t, a.attacker, frame(broadcastMAC, a.own, "untagged "+round), unix.ETH_P_IP, false)
 		sendFrame(t, a.partner, frame(broadcastMAC, intruderMAC, "partner "+round), unix.ETH_P_IP, false)
-		sendFrame(t, a.near, frame(broadcastMAC, intruderMAC, "victim "+round), unix.ETH_P_IP, false)
+		sendFrame(t, a.vlanPod, frame(broadcastMAC, intruderMAC, "victim "+round), unix.ETH_P_IP, false)
 		return a.wire.saw("untagged "+round) && a.victim.saw("partner "+round) && a.wire.saw("victim "+round)
 	})
 }
 
 var broadcastMAC = net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
-// tagAttack is one way to get a frame with the text into another VLAN. It returns false where
-// the kernel does not let a Pod do it.
+// tagAttack sends a frame with the text into another VLAN.
 type tagAttack struct {
 	reason string
-	do     func(t *testing.T, a *bareNIC, text string) bool
-	// kind of slave that it needs; any when empty.
+	// do returns false if the kernel does not allow a Pod the attack.
+	do func(t *testing.T, a *bareNIC, text string) bool
+	// kind of slave that the attack requires; empty for any.
 	kind string
 }
 
@@ -104,36 +105,36 @@ func tagAttacks() map[string]tagAttack {
 	}
 	inVLAN := tag(unix.ETH_P_8021Q, attackVLAN)
 	return map[string]tagAttack{
-		"Tag":           {reason: "the frame of CAP_NET_RAW", do: send(toAll, 0, false, inVLAN)},
-		"Urgent":        {reason: "a tag with a priority", do: send(toAll, 0, false, tag(unix.ETH_P_8021Q, 7<<13|attackVLAN))},
-		"TagInTag":      {reason: "a priority tag is taken off first", do: send(toAll, 0, false, tag(unix.ETH_P_8021Q, 0), inVLAN)},
-		"ServiceTag":    {reason: "802.1ad", do: send(toAll, 0, false, tag(unix.ETH_P_8021AD, attackVLAN))},
-		"TagInService":  {reason: "802.1ad around 802.1Q", do: send(toAll, 0, false, tag(unix.ETH_P_8021AD, 0), inVLAN)},
-		"OldServiceTag": {reason: "what switches took for 802.1ad", do: send(toAll, 0, false, tag(unix.ETH_P_QINQ1, attackVLAN))},
-		"SaysIP":        {reason: "the socket calls the frame IP", do: send(toAll, unix.ETH_P_IP, false, inVLAN)},
-		"QdiscBypass":   {reason: "past the filters of the Pod's own interface", do: send(toAll, 0, true, inVLAN)},
-		"XDPSocket":     {reason: "past all filters of the Pod's own interface", do: xdpSocket},
+		"Tag":           {reason: "A Pod with CAP_NET_RAW adds a tag.", do: send(toAll, 0, false, inVLAN)},
+		"Priority":      {reason: "The tag has a priority.", do: send(toAll, 0, false, tag(unix.ETH_P_8021Q, 7<<13|attackVLAN))},
+		"TagInTag":      {reason: "The receiver removes a priority tag first.", do: send(toAll, 0, false, tag(unix.ETH_P_8021Q, 0), inVLAN)},
+		"ServiceTag":    {reason: "The tag is of 802.1ad.", do: send(toAll, 0, false, tag(unix.ETH_P_8021AD, attackVLAN))},
+		"TagInService":  {reason: "A tag of 802.1Q follows a tag of 802.1ad.", do: send(toAll, 0, false, tag(unix.ETH_P_8021AD, 0), inVLAN)},
+		"OldServiceTag": {reason: "Switches used the type before 802.1ad.", do: send(toAll, 0, false, tag(unix.ETH_P_QINQ1, attackVLAN))},
+		"ProtocolIP":    {reason: "The socket declares the frame as IP.", do: send(toAll, unix.ETH_P_IP, false, inVLAN)},
+		"QdiscBypass":   {reason: "The socket skips the filters of the Pod's own interface.", do: send(toAll, 0, true, inVLAN)},
+		"XDPSocket":     {reason: "AF_XDP skips all filters of the Pod's own interface.", do: xdpSocket},
 		"OtherSender": {
-			reason: "with the MAC of another",
+			reason: "The frame has another machine's MAC.",
 			do:     send(func(*bareNIC) (dst, src net.HardwareAddr) { return broadcastMAC, intruderMAC }, 0, false, inVLAN),
 		},
 		"Unicast": {
-			reason: "to one",
+			reason: "The frame is unicast.",
 			do:     send(func(a *bareNIC) (dst, src net.HardwareAddr) { return intruderMAC, a.own }, 0, false, inVLAN),
 		},
-		"VLANLink": {reason: "with CAP_NET_ADMIN the Pod makes a VLAN of its own", do: vlanInPod},
+		"VLANLink": {reason: "A Pod with CAP_NET_ADMIN creates a VLAN link.", do: vlanInPod},
 		"BackToParent": {
-			reason: "IPVLAN hands what seems to be for its parent back to it, which passes it to its VLANs", kind: IPVLAN,
+			reason: "IPVLAN hands a frame with its parent's MAC back to the parent, which passes it to its VLANs.", kind: IPVLAN,
 			do: send(func(a *bareNIC) (dst, src net.HardwareAddr) { return a.parent, a.parent }, 0, false, inVLAN),
 		},
 		"BackToEveryone": {
-			reason: "the same to all of that VLAN", kind: IPVLAN,
+			reason: "IPVLAN hands a frame with the broadcast MAC back to the parent, too.", kind: IPVLAN,
 			do: send(func(*bareNIC) (dst, src net.HardwareAddr) { return broadcastMAC, broadcastMAC }, 0, false, inVLAN),
 		},
 	}
 }
 
-// xdpSocket sends by AF_XDP, which takes CAP_NET_RAW.
+// xdpSocket sends the frame with AF_XDP, which requires CAP_NET_RAW.
 func xdpSocket(t *testing.T, a *bareNIC, text string) (possible bool) {
 	t.Helper()
 	return sendByXDP(t, a.attacker, frame(broadcastMAC, a.own, text, tag(unix.ETH_P_8021Q, attackVLAN)))
@@ -169,7 +170,7 @@ func sendByXDP(t *testing.T, ns string, f []byte) (possible bool) {
 		defer func() { must(t, unix.Munmap(ring)) }()
 		ifc, err := net.InterfaceByName("eth1")
 		must(t, err)
-		eventually(t, "the kernel has released the queue of the socket before", func() bool {
+		eventually(t, "the queue of the previous socket", func() bool {
 			err = unix.Bind(fd, &unix.SockaddrXDP{Flags: unix.XDP_COPY, Ifindex: uint32(ifc.Index)})
 			return !errors.Is(err, unix.EBUSY)
 		})
@@ -192,7 +193,7 @@ func setsockopt(fd, option int, value unsafe.Pointer, size uintptr) error {
 	return nil
 }
 
-// vlanInPod sends by a VLAN link on the Pod's interface.
+// vlanInPod sends the frame with a VLAN link on the Pod's interface.
 func vlanInPod(t *testing.T, a *bareNIC, text string) (possible bool) {
 	t.Helper()
 	within(t, a.attacker, func(h *netlink.Handle) {
@@ -212,8 +213,8 @@ func vlanInPod(t *testing.T, a *bareNIC, text string) (possible bool) {
 	return possible
 }
 
-// No frame with a tag leaves a slave of a NIC, whatever its Pod may do; networks below and
-// beside work. Where the NIC is a trunk, each of them gets through.
+// No tagged frame of a slave leaves the NIC, whatever capabilities its Pod has, and the NIC's VLANs
+// work. On a trunk each of the frames passes.
 func TestSlavesSendNoTags(t *testing.T) {
 	needs(t, IPVLAN)
 	needs(t, "vlan")
@@ -224,13 +225,13 @@ func TestSlavesSendNoTags(t *testing.T) {
 			attacks := tagAttacks()
 			for name, attack := range attacks {
 				if attack.kind == "" || attack.kind == kind {
-					attack.do(t, a, "closed "+name+".")
+					attack.do(t, a, "filtered "+name+".")
 				}
 			}
-			a.settle(t, "closed")
+			a.awaitFrames(t, "filtered")
 			for name, attack := range attacks {
-				if a.arrived("closed " + name + ".") {
-					t.Errorf("%s: a frame of %s came through: %s", kind, name, attack.reason)
+				if a.arrived("filtered " + name + ".") {
+					t.Errorf("%s: a frame of %s passed: %s", kind, name, attack.reason)
 				}
 			}
 			a.apply(t, netwatcher.OpAllowTags)
@@ -239,7 +240,7 @@ func TestSlavesSendNoTags(t *testing.T) {
 					continue
 				}
 				if !attack.do(t, a, "trunk "+name+".") {
-					t.Logf("%s: the kernel lets no Pod do %s", kind, name)
+					t.Logf("%s: the kernel does not allow %s", kind, name)
 					continue
 				}
 				eventually(t, "a frame of "+name+" passes a trunk", func() bool { return a.arrived("trunk " + name + ".") })
@@ -248,8 +249,8 @@ func TestSlavesSendNoTags(t *testing.T) {
 	}
 }
 
-// A slave on a VLAN sends no second tag, which a switch would go by if the outer one is
-// that of its port; nor does one on a VXLAN (RFC 7348, 6.1).
+// A slave on a VLAN cannot send a second tag, which a switch would use if the outer tag is its port's
+// own VLAN. Neither can a slave on a VXLAN (RFC 7348, 6.1).
 func TestSlavesOfHostLinksSendNoTags(t *testing.T) {
 	needs(t, "vlan")
 	hosts, sw := newSwitch(t, 1, true)
@@ -262,46 +263,46 @@ func TestSlavesOfHostLinksSendNoTags(t *testing.T) {
 				LinkIndex: find(t, h, "ens4").Attrs().Index, IP: net.IPv4(192, 0, 2, 9), HardwareAddr: intruderMAC, State: netlink.NUD_PERMANENT,
 			}))
 		})
-		for _, closed := range []bool{false, true} {
-			if closed {
-				if err := k.Apply(t.Context(), netwatcher.Change{Op: netwatcher.OpFilterTags, Link: link}); err != nil {
+		for _, filtered := range []bool{false, true} {
+			if filtered {
+				if err := k.Links().Apply(t.Context(), netwatcher.Change{Op: netwatcher.OpFilterTags, Link: link}); err != nil {
 					t.Fatal(err)
 				}
 			}
-			tagged, plain := fmt.Sprint(link.Name, closed, " tagged."), fmt.Sprint(link.Name, closed, " plain.")
+			tagged, plain := fmt.Sprint(link.Name, filtered, " tagged."), fmt.Sprint(link.Name, filtered, " plain.")
 			sendFrame(t, pod, frame(broadcastMAC, intruderMAC, tagged, tag(unix.ETH_P_8021Q, attackVLAN)), 0, false)
 			sendFrame(t, pod, frame(broadcastMAC, intruderMAC, plain), 0, false)
 			eventually(t, plain, func() bool { return wire.saw(plain) })
-			if wire.saw(tagged) == closed {
-				t.Errorf("%s, closed %v: a tagged frame on the wire: %v", link.Name, closed, wire.saw(tagged))
+			if wire.saw(tagged) == filtered {
+				t.Errorf("%s, filtered %v: a tagged frame on the wire: %v", link.Name, filtered, wire.saw(tagged))
 			}
 		}
 	}
-	state, err := k.State(t.Context())
+	state, err := k.Links().State(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, l := range state.Links {
 		if !l.TagsFiltered {
-			t.Errorf("%s is closed, and not seen so", l.Name)
+			t.Errorf("%s is filtered, and State does not report it", l.Name)
 		}
 	}
 }
 
-// State says what is there, whoever changed it; another program's filters stay.
-func TestTagFilterIsSeen(t *testing.T) {
+// State reports the filters after each change, and another program's filters stay.
+func TestTagFilterState(t *testing.T) {
 	hosts, _ := newSwitch(t, 1, false)
 	k := openKernel(t, hosts[0])
 	nic := netwatcher.Spec{Identity: network.Link{Device: "ens4"}, Name: "ens4", Device: "ens4"}
 	step := func(op netwatcher.Op) {
 		t.Helper()
-		if err := k.Apply(t.Context(), netwatcher.Change{Op: op, Link: nic}); err != nil {
+		if err := k.Links().Apply(t.Context(), netwatcher.Change{Op: op, Link: nic}); err != nil {
 			t.Fatalf("%s: %v", op, err)
 		}
 	}
-	closed := func() bool {
+	filtered := func() bool {
 		t.Helper()
-		state, err := k.State(t.Context())
+		state, err := k.Links().State(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -320,8 +321,8 @@ func TestTagFilterIsSeen(t *testing.T) {
 	}
 	check := func(after string, want bool, count int) {
 		t.Helper()
-		if got := closed(); got != want {
-			t.Errorf("%s: closed %v, want %v", after, got, want)
+		if got := filtered(); got != want {
+			t.Errorf("%s: filtered %v, want %v", after, got, want)
 		}
 		if n := filters(); n != count {
 			t.Errorf("%s: %d filters, want %d", after, n, count)
@@ -331,52 +332,52 @@ func TestTagFilterIsSeen(t *testing.T) {
 	step(netwatcher.OpAllowTags)
 	step(netwatcher.OpFilterTags)
 	step(netwatcher.OpFilterTags)
-	check("after Untag, twice", true, 2)
+	check("after OpFilterTags, twice", true, 2)
 	index := 0
 	within(t, hosts[0], func(h *netlink.Handle) { index = find(t, h, "ens4").Attrs().Index })
-	set := func(m *nl.TcMsg, hook tagFilter) {
+	set := func(m *nl.TcMsg, filter tagFilter) {
 		t.Helper()
-		if err := k.hostConn.send(unix.RTM_NEWTFILTER, unix.NLM_F_CREATE, m, bpfKind(), hook.options()); err != nil {
+		if err := k.conn.send(unix.RTM_NEWTFILTER, unix.NLM_F_CREATE, m, bpfKind(), filter.options()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	other := tagFilter{netlink.HANDLE_MIN_EGRESS, assemble(verdictContinue)}
-	foreign := other.message(index)
-	foreign.Handle = 9
-	set(foreign, other)
+	unmanaged := other.message(index)
+	unmanaged.Handle = 9
+	set(unmanaged, other)
 	step(netwatcher.OpAllowTags)
-	check("after Trunk, beside another's", false, 1)
+	check("after OpAllowTags, with another program's filter", false, 1)
 	step(netwatcher.OpFilterTags)
 	within(t, hosts[0], func(h *netlink.Handle) {
 		must(t, h.FilterDel(&netlink.GenericFilter{FilterAttrs: netlink.FilterAttrs{
 			LinkIndex: find(t, h, "ens4").Attrs().Index, Parent: netlink.HANDLE_MIN_INGRESS, Priority: tagPreference, Protocol: unix.ETH_P_ALL,
 		}, FilterType: "bpf"}))
 	})
-	check("one of both is gone", false, 2)
-	// A program that was started with an older version of the filter replaces it.
+	check("after one filter was deleted", false, 2)
+	// A filter of an older version is replaced.
 	step(netwatcher.OpFilterTags)
 	set(other.message(index), other)
 	check("an older version", false, 3)
 	step(netwatcher.OpFilterTags)
 	check("an older version is replaced", true, 3)
-	if err := k.RemoveTagFilters(t.Context()); err != nil {
+	if err := k.Links().RemoveTagFilters(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	check("Patchbay leaves", false, 1)
 }
 
-// A filter that somebody removed comes back.
-func TestTagFilterComesBack(t *testing.T) {
+// A filter that a user deleted is added again.
+func TestTagFilterIsRestored(t *testing.T) {
 	hosts, _ := newSwitch(t, 1, false)
 	flat := &network.Network{Ref: network.Ref{Kind: "ClusterNetwork", Name: "flat"}, UID: "flat", ID: "flat", Type: "macvlan", Device: "ens4"}
 	r := watcherOf(t, hosts[0], &cluster{nets: []*network.Network{flat}})
 	k := openKernel(t, hosts[0])
-	closed := func() bool {
-		state, err := k.State(t.Context())
+	filtered := func() bool {
+		state, err := k.Links().State(t.Context())
 		return err == nil && slices.ContainsFunc(state.NICs, func(n netwatcher.NIC) bool { return n.Name == "ens4" && n.TagsFiltered })
 	}
-	if name, err := r.Parent(t.Context(), flat); name != "ens4" || err != nil || !closed() {
-		t.Fatalf("a Pod gets %q, %v; closed %v", name, err, closed())
+	if name, err := r.Parent(t.Context(), flat); name != "ens4" || err != nil || !filtered() {
+		t.Fatalf("a Pod gets %q, %v; filtered %v", name, err, filtered())
 	}
 	done := make(chan error, 1)
 	ctx, stop := context.WithCancel(context.Background())
@@ -391,11 +392,11 @@ func TestTagFilterComesBack(t *testing.T) {
 		},
 	} {
 		within(t, hosts[0], func(h *netlink.Handle) { must(t, remove(h, find(t, h, "ens4"))) })
-		eventually(t, "the filter is back", closed)
+		eventually(t, "the filter", filtered)
 	}
 }
 
-// frame is an Ethernet frame with the tags, outermost first, and a packet to the victim.
+// frame returns an Ethernet frame with the tags, outermost first, and a packet to the victim.
 func frame(dst, src net.HardwareAddr, text string, tags ...[]byte) []byte {
 	f := slices.Concat(dst, src)
 	for _, tag := range tags {
@@ -405,7 +406,7 @@ func frame(dst, src net.HardwareAddr, text string, tags ...[]byte) []byte {
 	return slices.Concat(f, []byte{0x08, 0x00}, ip, []byte(text))
 }
 
-// tag is a VLAN tag (IEEE 802.1Q, 9.3): TPID and identifier.
+// tag returns a VLAN tag (IEEE 802.1Q, 9.3): TPID and identifier.
 func tag(tpid, vlan uint16) []byte {
 	return binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, tpid), vlan)
 }
@@ -415,7 +416,7 @@ func sendFrame(t *testing.T, ns string, frame []byte, protocol uint16, bypass bo
 	sendFrameBy(t, ns, "eth1", frame, protocol, bypass)
 }
 
-// sendFrameBy is what a program with CAP_NET_RAW can do.
+// sendFrameBy sends a frame by a link, as a program with CAP_NET_RAW can.
 func sendFrameBy(t *testing.T, ns, link string, frame []byte, protocol uint16, bypass bool) {
 	t.Helper()
 	inside(t, ns, func() {
@@ -434,7 +435,7 @@ func sendFrameBy(t *testing.T, ns, link string, frame []byte, protocol uint16, b
 	})
 }
 
-// sniffer holds the frames that an interface received.
+// sniffer has the frames that an interface received.
 type sniffer struct {
 	mu     sync.Mutex
 	frames []byte

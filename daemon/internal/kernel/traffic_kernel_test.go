@@ -17,15 +17,15 @@ import (
 	"github.com/patchbay-cni/patchbay/netwatcher"
 )
 
-// newTrunk is a number of hosts whose NICs ens4 are on one switch, with the
-// addresses 192.0.2.1/24 and up when addressed.
+// newTrunk creates hosts whose NICs ens4 are on one switch; if addressed, with the addresses
+// 192.0.2.1/24 and up.
 func newTrunk(t *testing.T, hosts int, addressed bool) []string {
 	t.Helper()
 	paths, _ := newSwitch(t, hosts, addressed)
 	return paths
 }
 
-// newSwitch is newTrunk; the switch has the ports port1 and up.
+// newSwitch is newTrunk, and also returns the switch, which has the ports port1 and up.
 func newSwitch(t *testing.T, hosts int, addressed bool) (paths []string, sw string) {
 	t.Helper()
 	sw = newNamespace(t)
@@ -58,16 +58,16 @@ func addAddress(t *testing.T, path, name string, a netip.Prefix) {
 	})
 }
 
-// attachOn makes the host link and a Pod on it, and returns the Pod.
+// attachOn creates the host link and a Pod on it, and returns the Pod.
 func attachOn(t *testing.T, host string, link netwatcher.Spec, s Slave) string {
 	t.Helper()
 	k := openKernel(t, host)
-	if err := k.Apply(t.Context(), netwatcher.Change{Op: netwatcher.OpCreate, Link: link}); err != nil {
+	if err := k.Links().Apply(t.Context(), netwatcher.Change{Op: netwatcher.OpCreate, Link: link}); err != nil {
 		t.Fatal(err)
 	}
 	pod := newNamespace(t)
 	s.Parent = link.Name
-	if _, err := k.Attach(context.Background(), withDefaults(s, pod)); err != nil {
+	if _, err := k.Slaves().Attach(context.Background(), withDefaults(s, pod)); err != nil {
 		t.Fatal(err)
 	}
 	return pod
@@ -83,7 +83,7 @@ func TestPodsOnVLAN(t *testing.T) {
 	reaches(t, one, two, "10.50.0.11")
 	reaches(t, one, two, "fd00:50::11")
 	reaches(t, two, one, "10.50.0.10")
-	reachesNot(t, one, other, "10.50.0.12", "another VLAN is another wire")
+	reachesNot(t, one, other, "10.50.0.12", "the Pod is on another VLAN")
 }
 
 func TestPodsOnVXLAN(t *testing.T) {
@@ -106,15 +106,15 @@ func TestPodsOnVXLAN(t *testing.T) {
 			}
 		}
 	}
-	// Without its entry a node is no longer spoken to.
+	// Without its entry a node gets no broadcasts.
 	k := openKernel(t, hosts[0])
 	link := vxlanSpec("vx_backend", 700, vtep(0).String())
-	err := k.Apply(t.Context(), netwatcher.Change{Op: netwatcher.OpUpdatePeers, Link: link, Drop: []netip.Addr{vtep(1)}})
+	err := k.Links().Apply(t.Context(), netwatcher.Change{Op: netwatcher.OpUpdatePeers, Link: link, Drop: []netip.Addr{vtep(1)}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if d := dump(t, hosts[0]); strings.Contains(d, "00:00:00:00:00:00 dst 192.0.2.2") || !strings.Contains(d, "00:00:00:00:00:00 dst 192.0.2.3") {
-		t.Errorf("one entry was to go:\n%s", d)
+		t.Errorf("want one of two entries:\n%s", d)
 	}
 }
 
@@ -122,8 +122,8 @@ func podAddress(i int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 70, 0, byte(i + 1)}), 16)
 }
 
-// A host's own listeners do not answer on the Pods' networks.
-func TestHostIsNotReached(t *testing.T) {
+// Pods cannot reach the host over its links.
+func TestHostIsUnreachable(t *testing.T) {
 	hosts := newTrunk(t, 1, true)
 	pod := attachOn(t, hosts[0], vxlanSpec("vx_backend", 700, vtep(0).String()), Slave{V4: podAddress(0), V6: prefix("fd00:70::1/64")})
 	within(t, hosts[0], func(h *netlink.Handle) {
@@ -137,7 +137,7 @@ func TestHostIsNotReached(t *testing.T) {
 	within(t, pod, func(h *netlink.Handle) {
 		conn, err := net.Dial("udp6", "[ff02::1%eth1]:9")
 		must(t, err)
-		_, err = conn.Write([]byte("anyone?"))
+		_, err = conn.Write([]byte("probe"))
 		must(t, err)
 		must(t, conn.Close())
 		all, err = h.NeighList(find(t, h, "eth1").Attrs().Index, netlink.FAMILY_V6)
@@ -145,13 +145,12 @@ func TestHostIsNotReached(t *testing.T) {
 	})
 	for _, n := range all {
 		if n.State&(netlink.NUD_REACHABLE|netlink.NUD_STALE) != 0 {
-			t.Errorf("somebody answered from %s", n.IP)
+			t.Errorf("got an answer from %s", n.IP)
 		}
 	}
 }
 
-// reaches sends a datagram from one Pod to an address of another, and expects it
-// back.
+// reaches checks that a datagram from one Pod to an address of another is answered.
 func reaches(t *testing.T, from, to, addr string) {
 	t.Helper()
 	if !echoes(t, from, to, addr, time.Minute) {
@@ -166,7 +165,7 @@ func reachesNot(t *testing.T, from, to, addr, reason string) {
 	}
 }
 
-func echoes(t *testing.T, from, to, addr string, patience time.Duration) bool {
+func echoes(t *testing.T, from, to, addr string, timeout time.Duration) bool {
 	t.Helper()
 	var server net.PacketConn
 	inside(t, to, func() {
@@ -193,9 +192,9 @@ func echoes(t *testing.T, from, to, addr string, patience time.Duration) bool {
 	})
 	defer client.Close()
 	buf := make([]byte, 64)
-	for end := time.Now().Add(patience); time.Now().Before(end); {
+	for end := time.Now().Add(timeout); time.Now().Before(end); {
 		if _, err := client.Write([]byte("ping")); err != nil {
-			continue // host unreachable, reported late
+			continue // a delayed "host unreachable"
 		}
 		_ = client.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
 		if _, err := client.Read(buf); err == nil {

@@ -23,16 +23,16 @@ import (
 	"github.com/patchbay-cni/patchbay/netwatcher"
 )
 
-// attacked is two nodes with a VXLAN, a Pod of it on each, and what attacks them: a host of
-// the underlay that is no node, and an ordinary Pod on the first node.
+// attacked has two nodes with a VXLAN and a Pod of it on each. The attackers are a host of the
+// underlay that is no node, and an ordinary Pod on the first node.
 type attacked struct {
 	nodes    [2]string
 	vteps    [2]netip.Addr
-	kernels  [2]*Kernel
+	kernels  [2]*Host
 	filters  [2]*firewall.Firewall
 	victims  [2]string
 	macs     [2]net.HardwareAddr
-	stranger string
+	outsider string
 	pod      string
 	// got are the payloads that reached the victims.
 	got chan string
@@ -43,11 +43,11 @@ const (
 	attackVNI  = 700
 )
 
-// newAttacked builds it; six has VTEPs of IPv6.
+// newAttacked creates the nodes; with six, their VTEPs are IPv6.
 func newAttacked(t *testing.T, six bool) *attacked {
 	t.Helper()
 	hosts, _ := newSwitch(t, 3, false)
-	a := &attacked{nodes: [2]string(hosts[:2]), stranger: hosts[2], got: make(chan string, 1000)}
+	a := &attacked{nodes: [2]string(hosts[:2]), outsider: hosts[2], got: make(chan string, 1000)}
 	f := &fleet{net: vxlanNetwork("backend", attackVNI), status: map[string]v1.NodeNetworkStatus{}, watchers: map[string]*netwatcher.Reconciler{}}
 	for i, host := range hosts {
 		address := underlay(i, six)
@@ -70,7 +70,7 @@ func newAttacked(t *testing.T, six bool) *attacked {
 		eventually(t, "the VXLAN with its peer", func() bool { return entries(t, host)[a.vteps[1-i].String()] })
 		a.victims[i] = newNamespace(t)
 		s := withDefaults(Slave{V4: podAddress(i), Parent: "vx_backend"}, a.victims[i])
-		out, err := a.kernels[i].Attach(t.Context(), s)
+		out, err := a.kernels[i].Slaves().Attach(t.Context(), s)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,8 +90,8 @@ func underlay(i int, six bool) netip.Prefix {
 	return netip.PrefixFrom(vtep(i), 24)
 }
 
-// connect gives the ordinary Pod an address and routes, and its node masquerading and a
-// Service that leads to each VTEP, as kube-proxy would make it.
+// connect adds an address and routes to the ordinary Pod, and masquerading and a Service for each VTEP
+// to its node, as kube-proxy does.
 func (a *attacked) connect(t *testing.T, six bool) {
 	t.Helper()
 	node, pod, family, all := "10.244.0.1/24", "10.244.0.2/24", "ip", "0.0.0.0/0"
@@ -133,7 +133,7 @@ func nft(t *testing.T, ns, rules string) {
 	})
 }
 
-// listen passes on what the victim's program receives.
+// listen forwards the payloads that the victim's program receives.
 func (a *attacked) listen(t *testing.T, i int) {
 	t.Helper()
 	var conn net.PacketConn
@@ -155,10 +155,10 @@ func (a *attacked) listen(t *testing.T, i int) {
 	}()
 }
 
-// intruderMAC is the sender of the frames inside; a link that learns would send to it.
+// intruderMAC is the source of the inner frames, which a link could learn.
 var intruderMAC = net.HardwareAddr{2, 0xba, 0xd0, 0, 0, 1}
 
-// packet is a VXLAN packet's UDP payload: a frame to the program of victim i.
+// packet returns the UDP payload of a VXLAN packet: a frame to the program of victim i.
 func (a *attacked) packet(i int, text string) []byte {
 	p := []byte{8, 0, 0, 0}
 	p = binary.BigEndian.AppendUint32(p, attackVNI<<8)
@@ -173,7 +173,7 @@ func (a *attacked) packet(i int, text string) []byte {
 	return append(append(append(p, ip...), append(udp, 0, 0)...), text...)
 }
 
-// checksum is that of RFC 1071.
+// checksum is the checksum of RFC 1071.
 func checksum(parts ...[]byte) uint16 {
 	sum := uint32(0)
 	for _, p := range parts {
@@ -190,7 +190,7 @@ func checksum(parts ...[]byte) uint16 {
 	return ^uint16(sum)
 }
 
-// send is what any program can do.
+// send sends a datagram, as any program can.
 func send(t *testing.T, from string, to netip.AddrPort, payload []byte) {
 	t.Helper()
 	inside(t, from, func() {
@@ -202,8 +202,8 @@ func send(t *testing.T, from string, to netip.AddrPort, payload []byte) {
 	})
 }
 
-// forge sends an IP packet with any source, which takes CAP_NET_RAW, in fragments with the
-// first of firstBytes; 0 is in one piece.
+// forge sends an IP packet with any source, which requires CAP_NET_RAW. With firstBytes it sends two
+// fragments, the first of that length.
 func forge(t *testing.T, from string, src, dst netip.Addr, payload []byte, firstBytes int) {
 	t.Helper()
 	udp := binary.BigEndian.AppendUint16(nil, 50000)
@@ -234,7 +234,7 @@ func forge(t *testing.T, from string, src, dst netip.Addr, payload []byte, first
 	})
 }
 
-// ipHeader is that of a piece of a packet.
+// ipHeader returns the header of a packet or fragment.
 func ipHeader(src, dst netip.Addr, length, offset int, more bool) []byte {
 	if src.Is4() {
 		h := []byte{0x45, 0, 0, 0, 0x12, 0x34, 0, 0, 64, unix.IPPROTO_UDP, 0, 0}
@@ -262,7 +262,7 @@ func ipHeader(src, dst netip.Addr, length, offset int, more bool) []byte {
 	return h
 }
 
-// drops is how many packets the nodes have dropped.
+// drops returns how many packets the nodes have dropped.
 func (a *attacked) drops() (n uint64) {
 	for _, f := range a.filters {
 		for _, count := range f.Dropped() {
@@ -272,7 +272,7 @@ func (a *attacked) drops() (n uint64) {
 	return n
 }
 
-// attack is one way to get a frame to victim i.
+// attack sends a frame to victim i.
 type attack struct {
 	reason string
 	do     func(t *testing.T, a *attacked, i int, payload []byte)
@@ -280,11 +280,11 @@ type attack struct {
 
 func attacks() map[string]attack {
 	return map[string]attack{
-		"Pod": {"an ordinary Pod, to the VTEP's address", func(t *testing.T, a *attacked, i int, p []byte) {
+		"Pod": {"An ordinary Pod sends to the VTEP.", func(t *testing.T, a *attacked, i int, p []byte) {
 			t.Helper()
 			send(t, a.pod, netip.AddrPortFrom(a.vteps[i], vxlanPort), p)
 		}},
-		"Service": {"an ordinary Pod, through a Service that leads there", func(t *testing.T, a *attacked, i int, p []byte) {
+		"Service": {"An ordinary Pod sends to a Service for the VTEP.", func(t *testing.T, a *attacked, i int, p []byte) {
 			t.Helper()
 			service := [2]string{"10.96.0.1", "10.96.0.2"}[i]
 			if a.vteps[0].Is6() {
@@ -292,21 +292,21 @@ func attacks() map[string]attack {
 			}
 			send(t, a.pod, netip.AddrPortFrom(netip.MustParseAddr(service), 53), p)
 		}},
-		"Stranger": {"a host of the underlay that is no node", func(t *testing.T, a *attacked, i int, p []byte) {
+		"Outsider": {"A host of the underlay that is no node sends to the VTEP.", func(t *testing.T, a *attacked, i int, p []byte) {
 			t.Helper()
-			send(t, a.stranger, netip.AddrPortFrom(a.vteps[i], vxlanPort), p)
+			send(t, a.outsider, netip.AddrPortFrom(a.vteps[i], vxlanPort), p)
 		}},
-		"Spoofed": {"a Pod with CAP_NET_RAW and the other VTEP's address", func(t *testing.T, a *attacked, i int, p []byte) {
+		"Spoofed": {"A Pod with CAP_NET_RAW sends with the other VTEP's address.", func(t *testing.T, a *attacked, i int, p []byte) {
 			t.Helper()
-			// The kernel itself drops the address of the Pod's own node.
+			// The kernel itself drops packets with the address of the Pod's own node.
 			forge(t, a.pod, a.vteps[1], a.vteps[i], p, 0)
 		}},
-		"Fragments": {"the first fragment ends before the VXLAN ID", func(t *testing.T, a *attacked, i int, p []byte) {
+		"Fragments": {"The first fragment ends before the VXLAN ID.", func(t *testing.T, a *attacked, i int, p []byte) {
 			t.Helper()
 			src := underlay(2, a.vteps[0].Is6()).Addr()
-			forge(t, a.stranger, src, a.vteps[i], p, 8)
+			forge(t, a.outsider, src, a.vteps[i], p, 8)
 		}},
-		"PodFragments": {"the same, from a Pod", func(t *testing.T, a *attacked, i int, p []byte) {
+		"PodFragments": {"The first fragment of a Pod ends before the VXLAN ID.", func(t *testing.T, a *attacked, i int, p []byte) {
 			t.Helper()
 			src := netip.MustParseAddr("10.244.0.2")
 			if a.vteps[0].Is6() {
@@ -317,7 +317,7 @@ func attacks() map[string]attack {
 	}
 }
 
-// Nothing but another node's VTEP puts a frame on a VXLAN, or has answers sent to it.
+// Only another node's VTEP can send a frame into a VXLAN, and is learned from.
 func TestIntruders(t *testing.T) {
 	for _, six := range []bool{false, true} {
 		t.Run(map[bool]string{false: "IPv4", true: "IPv6"}[six], func(t *testing.T) {
@@ -327,13 +327,13 @@ func TestIntruders(t *testing.T) {
 			}
 			for name, tc := range attacks() {
 				for i := range a.nodes {
-					t.Run(fmt.Sprint(name, i), func(t *testing.T) { a.withstands(t, tc, i) })
+					t.Run(fmt.Sprint(name, i), func(t *testing.T) { a.checkBlocked(t, tc, i) })
 				}
 			}
 			t.Run("Host", func(t *testing.T) {
 				before := a.drops()
 				send(t, a.nodes[0], netip.AddrPortFrom(a.vteps[0], vxlanPort), a.packet(0, "Host"))
-				eventually(t, "a program on the node, through loopback", func() bool { return a.drops() > before || a.entered(t, "loopback") })
+				eventually(t, "a packet of the node through loopback", func() bool { return a.drops() > before || a.reached(t, "loopback") })
 			})
 			if !echoes(t, a.victims[0], a.victims[1], podAddress(1).Addr().String(), time.Minute) {
 				t.Error("the network's own Pods do not reach each other after the attacks")
@@ -342,29 +342,30 @@ func TestIntruders(t *testing.T) {
 	}
 }
 
-func (a *attacked) withstands(t *testing.T, tc attack, i int) {
+func (a *attacked) checkBlocked(t *testing.T, tc attack, i int) {
 	t.Helper()
 	before := a.drops()
 	tc.do(t, a, i, a.packet(i, t.Name()))
-	// A packet that passes is not counted: either shows what came of it.
-	eventually(t, tc.reason, func() bool { return a.entered(t, tc.reason) || a.drops() > before })
-	a.entered(t, tc.reason)
+	// A packet is dropped and counted, or reaches a victim.
+	eventually(t, tc.reason, func() bool { return a.reached(t, tc.reason) || a.drops() > before })
+	a.reached(t, tc.reason)
 }
 
-// entered fails the test when a frame has reached a victim or an entry leads to no node.
-func (a *attacked) entered(t *testing.T, reason string) bool {
+// reached fails the test if a frame has reached a victim, or a link has learned an entry that is no
+// node's.
+func (a *attacked) reached(t *testing.T, reason string) bool {
 	t.Helper()
 	select {
 	case text := <-a.got:
-		t.Errorf("%s: a frame reached a Pod of the network: %s", reason, text)
+		t.Errorf("%s A frame reached a Pod of the network: %s", reason, text)
 	default:
 	}
 	for _, node := range a.kernels {
-		state, err := node.State(t.Context())
+		state, err := node.Links().State(t.Context())
 		must(t, err)
 		for _, l := range state.Links {
 			if i := slices.IndexFunc(l.Learned, func(v netip.Addr) bool { return !slices.Contains(a.vteps[:], v) }); i >= 0 {
-				t.Errorf("%s: %s learned that %s is at %s", reason, l.Name, intruderMAC, l.Learned[i])
+				t.Errorf("%s Link %s learned %s at %s", reason, l.Name, intruderMAC, l.Learned[i])
 			}
 		}
 	}

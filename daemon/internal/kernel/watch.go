@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Watch calls changed with the names of host links whose name, mark, MTU, master,
-// addresses, carrier or up flag changed, which lost a filter, appeared or went, until ctx
-// ends. Slaves that come and go make their parent speak as well, without a change that matters.
-func (k *Kernel) Watch(ctx context.Context, changed func(link string)) error {
-	sock, err := k.subscribe()
+// watchLinks calls changed with the name of each host link that appears or disappears, that loses a
+// filter, or whose name, alias, MTU, master, addresses, carrier or up flag changes, until ctx
+// ends. It ignores other events, such as those of a parent whose slaves come and go.
+func watchLinks(ctx context.Context, ns *netNamespace, changed func(link string)) error {
+	sock, err := subscribe(ns)
 	if err != nil {
 		return err
 	}
@@ -28,7 +28,7 @@ func (k *Kernel) Watch(ctx context.Context, changed func(link string)) error {
 		}
 	}()
 	w := &linkWatcher{known: map[int]linkFingerprint{}, changed: changed}
-	changed("") // what happened before the subscription
+	changed("") // links may have changed before the subscription
 	for {
 		msgs, _, err := sock.Receive()
 		switch {
@@ -46,11 +46,11 @@ func (k *Kernel) Watch(ctx context.Context, changed func(link string)) error {
 	}
 }
 
-// eventBufferSize holds some thousand events, which a burst of Pods makes.
+// eventBufferSize is in bytes. It holds some thousand events, as a burst of Pods causes.
 const eventBufferSize = 1 << 20
 
-func (k *Kernel) subscribe() (sock *nl.NetlinkSocket, err error) {
-	err = k.hostNS.do(func() error {
+func subscribe(ns *netNamespace) (sock *nl.NetlinkSocket, err error) {
+	err = ns.do(func() error {
 		sock, err = nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_TC)
 		if err != nil {
 			return fmt.Errorf("subscribe to link events: %w", err)
@@ -67,14 +67,14 @@ func (k *Kernel) subscribe() (sock *nl.NetlinkSocket, err error) {
 	return sock, nil
 }
 
-// linkFingerprint is what matters of a link.
+// linkFingerprint has the attributes of a link whose changes matter.
 type linkFingerprint struct {
 	name, alias string
 	mtu, master int
 	up, carrier bool
 }
 
-// linkWatcher tells changes that matter from those that do not.
+// linkWatcher filters link events by the links' known attributes.
 type linkWatcher struct {
 	known   map[int]linkFingerprint
 	changed func(string)
@@ -84,7 +84,7 @@ func (w *linkWatcher) handleMessage(m *syscall.NetlinkMessage) {
 	switch m.Header.Type {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
 		if len(m.Data) < unix.SizeofIfInfomsg || m.Data[0] != unix.AF_UNSPEC {
-			return // a bridge speaks of its port, not of the link
+			return // an event about a bridge's port, not about the link
 		}
 		link, err := netlink.LinkDeserialize(nil, m.Data)
 		if err != nil {
@@ -96,7 +96,7 @@ func (w *linkWatcher) handleMessage(m *syscall.NetlinkMessage) {
 		if len(m.Data) < unix.SizeofIfAddrmsg {
 			return
 		}
-		// A link that was never heard of may be any.
+		// An unknown link has the name "", which stands for any link.
 		w.changed(w.known[int(nl.DeserializeIfAddrmsg(m.Data).Index)].name)
 	case unix.RTM_DELTFILTER, unix.RTM_DELQDISC:
 		if len(m.Data) >= nl.SizeofTcMsg {

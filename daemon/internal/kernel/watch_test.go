@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// event is what the kernel sends of a link.
+// event returns the kernel's message about a link.
 func event(kind uint16, family, index int, name string, mtu uint32, flags uint32) *syscall.NetlinkMessage {
 	head := nl.NewIfInfomsg(family)
 	head.Index, head.Flags = int32(index), flags
@@ -31,21 +31,21 @@ func TestWatcherReportsRelevantChanges(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason string
-		then   *syscall.NetlinkMessage
+		event  *syscall.NetlinkMessage
 		want   []string
 	}{
-		"Same":      {"a slave came or went", event(unix.RTM_NEWLINK, 0, 4, "ens4", 1500, unix.IFF_UP), nil},
-		"Promisc":   {"flags that do not matter", event(unix.RTM_NEWLINK, 0, 4, "ens4", 1500, unix.IFF_UP|unix.IFF_PROMISC), nil},
-		"Down":      {"set down", event(unix.RTM_NEWLINK, 0, 4, "ens4", 1500, 0), []string{"ens4"}},
-		"MTU":       {"changed", event(unix.RTM_NEWLINK, 0, 4, "ens4", 9000, unix.IFF_UP), []string{"ens4"}},
-		"Renamed":   {"both names matter", event(unix.RTM_NEWLINK, 0, 4, "ens5", 1500, unix.IFF_UP), []string{"ens5", "ens4"}},
-		"Gone":      {"unplugged", event(unix.RTM_DELLINK, 0, 4, "ens4", 1500, unix.IFF_UP), []string{"ens4"}},
-		"New":       {"plugged in", event(unix.RTM_NEWLINK, 0, 5, "ens5", 1500, 0), []string{"ens5"}},
-		"Port":      {"a bridge's word on its port says little of the link", event(unix.RTM_DELLINK, unix.AF_BRIDGE, 4, "ens4", 0, 0), nil},
-		"Address":   {"the first one is the VTEP", address(4), []string{"ens4"}},
-		"OfUnknown": {"may be any link's", address(9), []string{""}},
-		"Short":     {"not a message", &syscall.NetlinkMessage{Header: syscall.NlMsghdr{Type: unix.RTM_NEWLINK}}, nil},
-		"Broken":    {"something was missed", broken(), []string{""}},
+		"Same":      {"A slave was created or deleted.", event(unix.RTM_NEWLINK, 0, 4, "ens4", 1500, unix.IFF_UP), nil},
+		"Promisc":   {"The flag does not matter.", event(unix.RTM_NEWLINK, 0, 4, "ens4", 1500, unix.IFF_UP|unix.IFF_PROMISC), nil},
+		"Down":      {"The link was set down.", event(unix.RTM_NEWLINK, 0, 4, "ens4", 1500, 0), []string{"ens4"}},
+		"MTU":       {"The MTU changed.", event(unix.RTM_NEWLINK, 0, 4, "ens4", 9000, unix.IFF_UP), []string{"ens4"}},
+		"Renamed":   {"Both names are reported.", event(unix.RTM_NEWLINK, 0, 4, "ens5", 1500, unix.IFF_UP), []string{"ens5", "ens4"}},
+		"Gone":      {"The link was deleted.", event(unix.RTM_DELLINK, 0, 4, "ens4", 1500, unix.IFF_UP), []string{"ens4"}},
+		"New":       {"The link was created.", event(unix.RTM_NEWLINK, 0, 5, "ens5", 1500, 0), []string{"ens5"}},
+		"Port":      {"An event about a bridge's port is not about the link.", event(unix.RTM_DELLINK, unix.AF_BRIDGE, 4, "ens4", 0, 0), nil},
+		"Address":   {"The NIC's first address is the VTEP.", address(4), []string{"ens4"}},
+		"OfUnknown": {"The link of the address is not known.", address(9), []string{""}},
+		"Short":     {"The message is truncated.", &syscall.NetlinkMessage{Header: syscall.NlMsghdr{Type: unix.RTM_NEWLINK}}, nil},
+		"Broken":    {"The message cannot be parsed, and may be about any link.", broken(), []string{""}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -54,15 +54,15 @@ func TestWatcherReportsRelevantChanges(t *testing.T) {
 			w := &linkWatcher{known: map[int]linkFingerprint{}, changed: func(string) {}}
 			w.handleMessage(event(unix.RTM_NEWLINK, 0, 4, "ens4", 1500, unix.IFF_UP))
 			w.changed = func(name string) { got = append(got, name) }
-			w.handleMessage(tc.then)
+			w.handleMessage(tc.event)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
+				t.Errorf("%s -want +got\n%s", tc.reason, diff)
 			}
 		})
 	}
 }
 
-// broken has an attribute that is longer than the message.
+// broken returns a message with an attribute that is longer than the message.
 func broken() *syscall.NetlinkMessage {
 	m := event(unix.RTM_NEWLINK, 0, 4, "ens4", 1500, 0)
 	m.Data[unix.SizeofIfInfomsg] = 0xff

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrics is what the node daemon counts and measures, all under the
-// prefix patchbay_. It wraps the ports that it measures, so that they need not
-// know of it.
+// Package metrics has the metrics of the node daemon, all with the prefix patchbay_. It wraps the
+// interfaces that it measures, so that their implementations do not import it.
 package metrics

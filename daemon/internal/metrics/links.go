@@ -13,23 +13,23 @@ import (
 	"github.com/patchbay-cni/patchbay/netwatcher"
 )
 
-// LinkMetrics measures netwatcher; it is a netwatcher.Observer but for its News.
+// LinkMetrics has the metrics of netwatcher. It implements netwatcher.Observer except RecordEvent.
 type LinkMetrics struct {
 	steps      *prometheus.CounterVec
 	rounds     *prometheus.HistogramVec
 	lastStatus atomic.Pointer[v1.NodeNetworkStatus]
 }
 
-// RegisterLinks adds how the host's links stand.
+// RegisterLinks registers the metrics of the host's links.
 func (m *Metrics) RegisterLinks() *LinkMetrics {
 	l := &LinkMetrics{
 		steps: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "patchbay_host_link_steps_total",
-			Help: "Changes of the host's links, by op (raise, delete, create, update, peer, forget) and result (ok, error). Updates without a change of networks mean that somebody else changes links of ours.",
+			Help: "Changes of the host's links, by op (raise, delete, create, update, peer, forget) and result (ok, error). Updates without a change of networks mean that another program changes Patchbay's links.",
 		}, []string{"op", "result"}),
 		rounds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "patchbay_host_links_round_duration_seconds", Buckets: durationBuckets(),
-			Help: "Rounds that compared the host's links with the networks, by result (ok, error).",
+			Help: "Reconciliations of the host's links with the networks, by result (ok, error).",
 		}, []string{"result"}),
 	}
 	m.registry.MustRegister(l.steps, l.rounds)
@@ -45,7 +45,7 @@ func (m *Metrics) RegisterLinks() *LinkMetrics {
 		}
 		return 0
 	})
-	m.RegisterGauge("patchbay_host_isolated", "1 when VXLAN packets are received from the other nodes' VTEPs only and Pods send no VLAN tags, 0 when Pods may get into other networks: see the condition Isolated of the NodeNetwork.", func() float64 {
+	m.RegisterGauge("patchbay_host_isolated", "1 while the node receives VXLAN packets from the VTEPs of other nodes only and Pods send no VLAN tags. 0 while Pods may reach other networks: see the condition Isolated of the NodeNetwork.", func() float64 {
 		if s := l.lastStatus.Load(); s == nil || meta.IsStatusConditionFalse(s.Conditions, netwatcher.ConditionIsolated) {
 			return 0
 		}
@@ -54,17 +54,19 @@ func (m *Metrics) RegisterLinks() *LinkMetrics {
 	return l
 }
 
-// RegisterDroppedPackets adds the packets that the packet filter has dropped, by where.
-func (m *Metrics) RegisterDroppedPackets(read func() map[string]uint64, where ...string) {
-	for _, w := range where {
+// RegisterDroppedPackets registers the number of packets that the packet filter has dropped, by
+// place.
+func (m *Metrics) RegisterDroppedPackets(read func() map[string]uint64, places ...string) {
+	for _, place := range places {
 		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name:        "patchbay_vxlan_packets_dropped_total",
-			Help:        "VXLAN packets that did not come from another node's VTEP on its NIC, by where they were dropped (received, forwarded).",
-			ConstLabels: prometheus.Labels{"where": w},
-		}, func() float64 { return float64(read()[w]) }))
+			Help:        "Dropped VXLAN packets that did not come from the VTEP of another node on its NIC, by place (received, forwarded).",
+			ConstLabels: prometheus.Labels{"where": place},
+		}, func() float64 { return float64(read()[place]) }))
 	}
 }
 
+// count returns the number of links in a state.
 func (l *LinkMetrics) count(state string) (n float64) {
 	if s := l.lastStatus.Load(); s != nil {
 		for i := range s.Links {
@@ -89,6 +91,7 @@ func (l *LinkMetrics) ObserveReconcile(took time.Duration, err error, status *v1
 	}
 }
 
+// outcome returns the label of a result.
 func outcome(err error) string {
 	if err != nil {
 		return "error"

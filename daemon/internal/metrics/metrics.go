@@ -14,10 +14,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/allocator"
+	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
-// Metrics are the daemon's, in a registry of their own.
+// Metrics has the daemon's metrics, in a registry of their own.
 type Metrics struct {
 	registry *prometheus.Registry
 	requests *prometheus.HistogramVec
@@ -27,13 +28,13 @@ type Metrics struct {
 	probes   *prometheus.HistogramVec
 }
 
-// durationBuckets are the bounds of all histograms: a slave link takes a millisecond, a
-// delegate or a lost API server seconds.
+// durationBuckets returns the buckets of all histograms, in seconds. A slave link takes a
+// millisecond, and a delegate or an unreachable API server takes seconds.
 func durationBuckets() []float64 {
 	return []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
 }
 
-// New registers all metrics; version is a label of patchbay_build_info.
+// New registers the metrics that the daemon observes. version is a label of patchbay_build_info.
 func New(version string) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
@@ -43,23 +44,23 @@ func New(version string) *Metrics {
 		}, []string{"command", "code"}),
 		backends: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "patchbay_backend_duration_seconds", Buckets: durationBuckets(),
-			Help: "Interfaces made and removed, by backend, step (attach, detach) and result (ok, error).",
+			Help: "Attached and detached interfaces, by backend, step (attach, detach) and result (ok, error).",
 		}, []string{"backend", "step", "result"}),
 		writes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "patchbay_network_write_duration_seconds", Buckets: durationBuckets(),
-			Help: "Writes of a network's addresses, by result (ok, conflict, gone, error). One write may claim and release many.",
+			Help: "Writes of addresses into a network's status, by result (ok, conflict, gone, error). One write may claim and free many.",
 		}, []string{"result"}),
 	}
 	m.claims = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "patchbay_claim_seconds", Buckets: durationBuckets(),
-		Help: "Claims of addresses that were not kept ready, by result (ok, exhausted, again, error).",
+		Help: "Claims that the warm pool could not serve, by result (ok, exhausted, again, error).",
 	}, []string{"result"})
 	m.probes = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "patchbay_conflict_probe_duration_seconds", Buckets: durationBuckets(),
-		Help: "Address conflict probes before an interface is made, by result (free, conflict, error).",
+		Help: "Address conflict probes before an interface is attached, by result (free, conflict, error).",
 	}, []string{"result"})
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "patchbay_build_info", Help: "Always 1; the label is the daemon's version.",
+		Name: "patchbay_build_info", Help: "Always 1. The label is the daemon's version.",
 		ConstLabels: prometheus.Labels{"version": version},
 	})
 	build.Set(1)
@@ -68,26 +69,27 @@ func New(version string) *Metrics {
 	return m
 }
 
-// Gatherer collects all metrics for whoever serves them.
+// Gatherer returns all metrics.
 func (m *Metrics) Gatherer() prometheus.Gatherer { return m.registry }
 
-// RegisterGauge adds a number that is asked for when somebody looks.
+// RegisterGauge registers a gauge whose value is read at each scrape.
 func (m *Metrics) RegisterGauge(name, help string, value func() float64) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
 }
 
-// ObserveRequest notes one request; it has the shape of server.Config.Observe.
+// ObserveRequest observes one request of the plugin. It has the signature of server.Config.Observe.
 func (m *Metrics) ObserveRequest(command string, code uint, took time.Duration) {
 	m.requests.WithLabelValues(command, strconv.FormatUint(uint64(code), 10)).Observe(took.Seconds())
 }
 
-// ObserveClaim notes a claim that cost a write; it has the shape of claims.Config.Observe.
+// ObserveClaim observes a claim that the warm pool could not serve. It has the signature of
+// allocator.Config.Observe.
 func (m *Metrics) ObserveClaim(took time.Duration, err error) {
 	result := "ok"
 	switch {
-	case errors.Is(err, claims.ErrExhausted):
+	case errors.Is(err, allocator.ErrExhausted):
 		result = "exhausted"
-	case errors.Is(err, claims.ErrTryAgain), errors.Is(err, claims.ErrUnknownState):
+	case errors.Is(err, status.ErrTryAgain), errors.Is(err, status.ErrUnknownState):
 		result = "again"
 	case err != nil:
 		result = "error"
@@ -95,32 +97,32 @@ func (m *Metrics) ObserveClaim(took time.Duration, err error) {
 	m.claims.WithLabelValues(result).Observe(took.Seconds())
 }
 
-// RegisterAddresses adds how an allocator stands, asked for when somebody looks.
-func (m *Metrics) RegisterAddresses(stats func() claims.Stats) {
-	m.RegisterGauge("patchbay_addresses_warm", "Addresses that this node keeps ready for Pods to come.",
-		func() float64 { return float64(stats().Held) })
-	m.RegisterGauge("patchbay_addresses_cooldown", "Addresses of this node that rest after a Pod had them.",
+// RegisterAddresses registers an allocator's statistics, which are read at each scrape.
+func (m *Metrics) RegisterAddresses(stats func() allocator.Stats) {
+	m.RegisterGauge("patchbay_addresses_warm", "Pre-allocated addresses in this node's warm pool.",
+		func() float64 { return float64(stats().Warm) })
+	m.RegisterGauge("patchbay_addresses_cooldown", "Addresses of this node in cooldown after the end of a Pod.",
 		func() float64 { return float64(stats().Cooling) })
-	m.RegisterGauge("patchbay_addresses_quarantined", "Addresses that this node keeps from Pods because other machines have them.",
+	m.RegisterGauge("patchbay_addresses_quarantined", "Addresses that this node keeps in quarantine because other machines use them.",
 		func() float64 { return float64(stats().Quarantined) })
-	m.RegisterGauge("patchbay_warm_pool_networks", "Networks of which this node has addresses ready or resting.",
+	m.RegisterGauge("patchbay_warm_pool_networks", "Networks of which this node has addresses in the warm pool or in cooldown.",
 		func() float64 { return float64(stats().Networks) })
-	const name, help = "patchbay_claims_total", "Claims that succeeded, by where the address came from (warm_pool, commit)."
-	m.registerClaimCounter(name, help, "warm_pool", func() int64 { return stats().FromHold })
+	const name, help = "patchbay_claims_total", "Successful claims, by source of the address: warm_pool (warm pool) or commit (write to the API server)."
+	m.registerClaimCounter(name, help, "warm_pool", func() int64 { return stats().FromWarmPool })
 	m.registerClaimCounter(name, help, "commit", func() int64 { return stats().Committed })
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "patchbay_claims_exhausted_total", Help: "Claims that found no free address.",
 	}, func() float64 { return float64(stats().Exhausted) }))
 }
 
-// registerClaimCounter adds a number that only grows, with a source.
+// registerClaimCounter registers a counter with a source.
 func (m *Metrics) registerClaimCounter(name, help, source string, value func() int64) {
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: name, Help: help, ConstLabels: prometheus.Labels{"source": source},
 	}, func() float64 { return float64(value()) }))
 }
 
-// InstrumentBackend measures a backend. It keeps the optional port attach.Preparer.
+// InstrumentBackend measures a backend. The result implements attach.Preparer if the backend does.
 func (m *Metrics) InstrumentBackend(name string, b attach.Backend) attach.Backend {
 	measured := &instrumentedBackend{Backend: b, name: name, metrics: m}
 	if p, ok := b.(attach.Preparer); ok {
@@ -132,7 +134,7 @@ func (m *Metrics) InstrumentBackend(name string, b attach.Backend) attach.Backen
 	return measured
 }
 
-// instrumentedBackend is one that is measured.
+// instrumentedBackend is a measured backend.
 type instrumentedBackend struct {
 	attach.Backend
 	name    string
@@ -155,6 +157,7 @@ func (b *instrumentedBackend) Detach(ctx context.Context, rec *attach.Record, if
 	return err
 }
 
+// observe observes one step.
 func (b *instrumentedBackend) observe(step string, start time.Time, err error) {
 	result := "ok"
 	if err != nil {
@@ -164,32 +167,32 @@ func (b *instrumentedBackend) observe(step string, start time.Time, err error) {
 }
 
 // InstrumentStore measures the writes of a store.
-func (m *Metrics) InstrumentStore(s claims.Store) claims.Store {
+func (m *Metrics) InstrumentStore(s allocator.Store) allocator.Store {
 	return &instrumentedStore{Store: s, metrics: m}
 }
 
-// instrumentedStore is one whose writes are measured.
+// instrumentedStore is a store with measured writes.
 type instrumentedStore struct {
-	claims.Store
+	allocator.Store
 	metrics *Metrics
 }
 
-// Update implements claims.Store.
-func (s *instrumentedStore) Update(ctx context.Context, o *claims.Object) (*claims.Object, error) {
+// Update implements allocator.Store.
+func (s *instrumentedStore) Update(ctx context.Context, o *status.Object) (*status.Object, error) {
 	start := time.Now()
 	written, err := s.Store.Update(ctx, o)
 	s.metrics.writes.WithLabelValues(writeResult(err)).Observe(time.Since(start).Seconds())
 	return written, err
 }
 
-// writeResult is one word for how a write ended.
+// writeResult returns the label of a write's result.
 func writeResult(err error) string {
 	switch {
 	case err == nil:
 		return "ok"
-	case errors.Is(err, claims.ErrConflict):
+	case errors.Is(err, status.ErrConflict):
 		return "conflict"
-	case errors.Is(err, claims.ErrNotFound):
+	case errors.Is(err, status.ErrNotFound):
 		return "gone"
 	}
 	return "error"
@@ -198,7 +201,7 @@ func writeResult(err error) string {
 // InstrumentProber measures address conflict probes.
 func (m *Metrics) InstrumentProber(p attach.Prober) attach.Prober { return instrumentedProber{p, m} }
 
-// instrumentedProber is one that is measured.
+// instrumentedProber is a measured prober.
 type instrumentedProber struct {
 	prober  attach.Prober
 	metrics *Metrics

@@ -16,40 +16,50 @@ import (
 
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
 	"github.com/patchbay-cni/patchbay/daemon/internal/metrics"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/allocator"
+	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
-// broken is a backend and a store that always fail.
-type broken struct {
-	claims.Store
+// fakeBackend is a backend and a store that return err.
+type fakeBackend struct {
+	allocator.Store
 	err error
 }
 
-func (b broken) Attach(context.Context, *attach.Record, *attach.Interface) error { return b.err }
-func (b broken) Detach(context.Context, *attach.Record, *attach.Interface) error { return nil }
-func (b broken) Update(context.Context, *claims.Object) (*claims.Object, error)  { return nil, b.err }
+// Attach implements attach.Backend.
+func (b fakeBackend) Attach(context.Context, *attach.Record, *attach.Interface) error { return b.err }
 
-// preparer is a backend that prepares.
-type preparer struct{ broken }
+// Detach implements attach.Backend.
+func (b fakeBackend) Detach(context.Context, *attach.Record, *attach.Interface) error { return nil }
 
-func (preparer) Prepare(context.Context, *attach.Request, *attach.Interface) error {
+// Update implements allocator.Store.
+func (b fakeBackend) Update(context.Context, *status.Object) (*status.Object, error) {
+	return nil, b.err
+}
+
+// fakePreparer is a backend that implements attach.Preparer.
+type fakePreparer struct{ fakeBackend }
+
+// Prepare implements attach.Preparer.
+func (fakePreparer) Prepare(context.Context, *attach.Request, *attach.Interface) error {
 	return errors.New("prepared")
 }
 
-// addresses is an allocator at work.
-func addresses(_ context.Context, m *metrics.Metrics) {
-	m.RegisterAddresses(func() claims.Stats {
-		return claims.Stats{Held: 5, Cooling: 2, Networks: 3, FromHold: 7, Committed: 11, Exhausted: 13}
+// registerAddresses registers sample statistics of an allocator.
+func registerAddresses(_ context.Context, m *metrics.Metrics) {
+	m.RegisterAddresses(func() allocator.Stats {
+		return allocator.Stats{Warm: 5, Cooling: 2, Networks: 3, FromWarmPool: 7, Committed: 11, Exhausted: 13}
 	})
 }
 
-// scrape returns what Prometheus would read.
+// scrape returns the metrics in the format of a scrape.
 func scrape(m *metrics.Metrics) string {
 	w := httptest.NewRecorder()
 	promhttp.HandlerFor(m.Gatherer(), promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	return w.Body.String()
 }
 
+// Each observation appears in a scrape.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
@@ -58,70 +68,70 @@ func TestMetrics(t *testing.T) {
 		want   string
 	}{
 		"Request": {
-			reason: "requests are told apart by command and CNI code",
+			reason: "Requests have their command and CNI code as labels.",
 			do:     func(_ context.Context, m *metrics.Metrics) { m.ObserveRequest("ADD", 11, time.Second) },
 			want:   `patchbay_request_duration_seconds_count{code="11",command="ADD"} 1`,
 		},
 		"AttachFailed": {
-			reason: "an error of a backend is counted as one",
+			reason: "A failed attachment is counted as an error.",
 			do: func(ctx context.Context, m *metrics.Metrics) {
-				_ = m.InstrumentBackend("ipvlan", broken{err: errors.New("no")}).Attach(ctx, nil, nil)
+				_ = m.InstrumentBackend("ipvlan", fakeBackend{err: errors.New("no")}).Attach(ctx, nil, nil)
 			},
 			want: `patchbay_backend_duration_seconds_count{backend="ipvlan",result="error",step="attach"} 1`,
 		},
 		"Detached": {
-			reason: "success is counted as such",
+			reason: "A successful detachment is counted as ok.",
 			do: func(ctx context.Context, m *metrics.Metrics) {
-				_ = m.InstrumentBackend("ipvlan", broken{}).Detach(ctx, nil, nil)
+				_ = m.InstrumentBackend("ipvlan", fakeBackend{}).Detach(ctx, nil, nil)
 			},
 			want: `patchbay_backend_duration_seconds_count{backend="ipvlan",result="ok",step="detach"} 1`,
 		},
 		"Conflict": {
-			reason: "conflicts tell how hard nodes compete for a network",
+			reason: "Conflicts show how many nodes compete for a network.",
 			do: func(ctx context.Context, m *metrics.Metrics) {
-				_, _ = m.InstrumentStore(broken{err: fmt.Errorf("x: %w", claims.ErrConflict)}).Update(ctx, nil)
+				_, _ = m.InstrumentStore(fakeBackend{err: fmt.Errorf("x: %w", status.ErrConflict)}).Update(ctx, nil)
 			},
 			want: `patchbay_network_write_duration_seconds_count{result="conflict"} 1`,
 		},
 		"ClaimWritten": {
-			reason: "a claim that cost a write is timed",
+			reason: "A claim that needs a write is timed.",
 			do:     func(_ context.Context, m *metrics.Metrics) { m.ObserveClaim(time.Second, nil) },
 			want:   `patchbay_claim_seconds_count{result="ok"} 1`,
 		},
 		"ClaimExhausted": {
-			reason: "a pool that is used up is told from a server that is away",
+			reason: "An exhausted pool is distinguished from an unreachable API server.",
 			do: func(_ context.Context, m *metrics.Metrics) {
-				m.ObserveClaim(time.Second, fmt.Errorf("x: %w", claims.ErrExhausted))
+				m.ObserveClaim(time.Second, fmt.Errorf("x: %w", allocator.ErrExhausted))
 			},
 			want: `patchbay_claim_seconds_count{result="exhausted"} 1`,
 		},
 		"ClaimAgain": {
-			reason: "waiting helps",
+			reason: "A retry may help.",
 			do: func(_ context.Context, m *metrics.Metrics) {
-				m.ObserveClaim(time.Second, fmt.Errorf("x: %w", claims.ErrTryAgain))
+				m.ObserveClaim(time.Second, fmt.Errorf("x: %w", status.ErrTryAgain))
 			},
 			want: `patchbay_claim_seconds_count{result="again"} 1`,
 		},
 		"ClaimFailed": {
-			reason: "waiting does not help",
-			do:     func(_ context.Context, m *metrics.Metrics) { m.ObserveClaim(time.Second, claims.ErrOutside) },
+			reason: "A retry does not help.",
+			do:     func(_ context.Context, m *metrics.Metrics) { m.ObserveClaim(time.Second, allocator.ErrOutside) },
 			want:   `patchbay_claim_seconds_count{result="error"} 1`,
 		},
-		"Held":      {reason: "how many Pods need no write", do: addresses, want: "patchbay_addresses_warm 5"},
-		"Cooling":   {reason: "and who will soon", do: addresses, want: "patchbay_addresses_cooldown 2"},
-		"Networks":  {reason: "in how many networks", do: addresses, want: "patchbay_warm_pool_networks 3"},
-		"FromHold":  {reason: "claims without a write", do: addresses, want: `patchbay_claims_total{source="warm_pool"} 7`},
-		"Committed": {reason: "claims with one", do: addresses, want: `patchbay_claims_total{source="commit"} 11`},
-		"Exhausted": {reason: "claims in vain", do: addresses, want: "patchbay_claims_exhausted_total 13"},
+		"Held":      {reason: "The number of Pods that need no write.", do: registerAddresses, want: "patchbay_addresses_warm 5"},
+		"Cooling":   {reason: "The number of addresses that enter the warm pool next.", do: registerAddresses, want: "patchbay_addresses_cooldown 2"},
+		"Networks":  {reason: "The number of networks with such addresses.", do: registerAddresses, want: "patchbay_warm_pool_networks 3"},
+		"FromHold":  {reason: "Claims without a write.", do: registerAddresses, want: `patchbay_claims_total{source="warm_pool"} 7`},
+		"Committed": {reason: "Claims with a write.", do: registerAddresses, want: `patchbay_claims_total{source="commit"} 11`},
+		"Exhausted": {reason: "Claims that found no address.", do: registerAddresses, want: "patchbay_claims_exhausted_total 13"},
 		"Gauge": {
-			reason: "a gauge is asked when somebody looks",
+			reason: "The value of a gauge is read at each scrape.",
 			do: func(_ context.Context, m *metrics.Metrics) {
 				m.RegisterGauge("patchbay_test", "help", func() float64 { return 7 })
 			},
 			want: "patchbay_test 7",
 		},
 		"Build": {
-			reason: "the version can be seen",
+			reason: "The version is visible.",
 			do:     func(context.Context, *metrics.Metrics) {},
 			want:   `patchbay_build_info{version="v1"} 1`,
 		},
@@ -138,14 +148,15 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-func TestMeasuredBackendStillPrepares(t *testing.T) {
+// A measured backend implements attach.Preparer exactly if the backend does.
+func TestInstrumentedBackendPrepares(t *testing.T) {
 	t.Parallel()
 	m := metrics.New("v1")
-	p, ok := m.InstrumentBackend("delegate", preparer{}).(attach.Preparer)
+	p, ok := m.InstrumentBackend("delegate", fakePreparer{}).(attach.Preparer)
 	if !ok || p.Prepare(t.Context(), nil, nil) == nil {
-		t.Error("a measured delegate lost its Prepare: its configuration would not be journalled")
+		t.Error("an instrumented delegate must implement attach.Preparer, because the journal needs its configuration")
 	}
-	if _, ok := m.InstrumentBackend("ipvlan", broken{}).(attach.Preparer); ok {
-		t.Error("a measured backend prepares although it does not")
+	if _, ok := m.InstrumentBackend("ipvlan", fakeBackend{}).(attach.Preparer); ok {
+		t.Error("an instrumented backend without Prepare must not implement attach.Preparer")
 	}
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package server is the daemon's end of the plugin's socket: it reads requests,
-// checks them again, hands them to the use cases, and turns results and errors
-// into what the runtime's version of CNI knows. It also replays the DELs that
-// the plugin recorded while no daemon was there, and keeps the heartbeat by
-// which the plugin answers STATUS then.
+// Package server serves the Unix socket on which the plugin sends its requests. It validates each
+// request again, passes it to package attach, and converts the result or the error to the runtime's
+// version of CNI. It also replays the DELs that the plugin stored while no daemon ran, and writes
+// the heartbeat file from which the plugin answers STATUS during a restart of the daemon.
 package server

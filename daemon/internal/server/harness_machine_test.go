@@ -26,7 +26,8 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// machineVariable makes the test binary a daemon on that machine.
+// machineVariable is the environment variable that makes the test binary a daemon. Its value is the
+// folder of the machine.
 const machineVariable = "PATCHBAY_TEST_MACHINE"
 
 func TestMain(m *testing.M) {
@@ -40,15 +41,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// machine is a folder that stands for a node's kernel and for the API server:
-// interfaces and addresses are files, which outlive the daemon as these do.
+// machine is a folder in place of a node's kernel and the API server. Interfaces and addresses are
+// files, which remain after the daemon's end.
 type machine string
 
 func (m machine) socket() string                { return filepath.Join(string(m), "run", "s") }
 func (m machine) pending() string               { return filepath.Join(string(m), "pending") }
 func (m machine) file(kind, name string) string { return filepath.Join(string(m), kind, name) }
 
-// make makes the folders.
+// make creates the folders.
 func (m machine) make() error {
 	var err error
 	for _, kind := range []string{"links", "addresses", "records"} {
@@ -57,7 +58,7 @@ func (m machine) make() error {
 	return err
 }
 
-// daemonMain is a daemon with the real server, use cases and journal.
+// daemonMain runs a daemon with the real server, attach.Service and journal.
 func daemonMain(m machine) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -66,12 +67,12 @@ func daemonMain(m machine) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, j.Close()) }()
-	rim := &rim{machine: m, journal: j}
-	if err := rim.settle(); err != nil {
+	ports := &ports{machine: m, journal: j}
+	if err := ports.settle(); err != nil {
 		return err
 	}
 	service := attach.New(attach.Config{
-		BootID: "boot", Journal: rim, KubeClient: rim, Addresses: rim, HostLinks: rim, NetworkNamespaces: rim, Publisher: rim,
+		BootID: "boot", Journal: ports, KubeClient: ports, Addresses: ports, HostLinks: ports, NetworkNamespaces: ports, Publisher: ports,
 		Backends: map[string]attach.Backend{"macvlan": links{m}},
 	})
 	if err := service.Resume(ctx); err != nil {
@@ -95,33 +96,33 @@ func (l links) Detach(_ context.Context, rec *attach.Record, _ *attach.Interface
 	return remove(l.file("links", rec.ContainerID))
 }
 
-// rim is what surrounds the use cases on this machine.
-type rim struct {
+// ports implements the interfaces of package attach on this machine.
+type ports struct {
 	machine
 	journal *journal.Journal
 }
 
-func (r *rim) Get(id, ifName string) (*attach.Record, error) { return r.journal.Get(id, ifName) }
-func (r *rim) List() ([]*attach.Record, error)               { return r.journal.List() }
+func (r *ports) Get(id, ifName string) (*attach.Record, error) { return r.journal.Get(id, ifName) }
+func (r *ports) List() ([]*attach.Record, error)               { return r.journal.List() }
 
-// Put keeps a file beside each record, for the test to see.
-func (r *rim) Put(rec *attach.Record) error {
+// Put writes the record, and a file that the test can see.
+func (r *ports) Put(rec *attach.Record) error {
 	if err := os.WriteFile(r.file("records", rec.ContainerID), nil, 0o600); err != nil {
 		return err
 	}
 	return r.journal.Put(rec)
 }
 
-func (r *rim) Delete(id, ifName string) error {
+func (r *ports) Delete(id, ifName string) error {
 	if err := r.journal.Delete(id, ifName); err != nil {
 		return err
 	}
 	return remove(r.file("records", id))
 }
 
-// settle frees what a killed daemon claimed and never journalled, as claims do
-// from the node's own entry.
-func (r *rim) settle() error {
+// settle frees the addresses that a killed daemon has claimed and not journaled, as the allocator does
+// with the node's entry.
+func (r *ports) settle() error {
 	recs, err := r.journal.List()
 	if err != nil {
 		return err
@@ -136,8 +137,8 @@ func (r *rim) settle() error {
 	return errors.Join(r.keep("addresses", used), r.keep("records", known))
 }
 
-// keep removes the files of a kind that are not in names.
-func (r *rim) keep(kind string, names map[string]bool) error {
+// keep removes the files of a kind whose names are not in names.
+func (r *ports) keep(kind string, names map[string]bool) error {
 	entries, err := os.ReadDir(r.file(kind, ""))
 	for _, e := range entries {
 		if !names[e.Name()] {
@@ -147,34 +148,34 @@ func (r *rim) keep(kind string, names map[string]bool) error {
 	return err
 }
 
-func (r *rim) Pod(_ context.Context, namespace, name, uid string) (*corev1.Pod, error) {
+func (r *ports) Pod(_ context.Context, namespace, name, uid string) (*corev1.Pod, error) {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: name, UID: types.UID(uid),
 		Annotations: map[string]string{v1.InterfacesAnnotation: `[{"clusterNetwork":"n","ip":"dynamic"}]`},
 	}}, nil
 }
 
-func (r *rim) Network(_ context.Context, ref network.Ref) (*network.Network, error) {
+func (r *ports) Network(_ context.Context, ref network.Ref) (*network.Network, error) {
 	return &network.Network{
 		Ref: ref, UID: "1", ID: "n", Type: "macvlan", Prefix: "eth",
 		V4: &network.Subnet{CIDR: netip.MustParsePrefix("10.0.0.0/24")},
 	}, nil
 }
 
-func (r *rim) ReportFailure(*corev1.Pod, error) {}
+func (r *ports) ReportFailure(*corev1.Pod, error) {}
 
-func (r *rim) ReportConflict(*corev1.Pod, *network.Network, error) {}
+func (r *ports) ReportConflict(*corev1.Pod, *network.Network, error) {}
 
-func (r *rim) Quarantine(*network.Network, netip.Addr) bool { return false }
+func (r *ports) Quarantine(*network.Network, netip.Addr) bool { return false }
 
-func (r *rim) Check(context.Context, *network.Network) error { return nil }
+func (r *ports) Check(context.Context, *network.Network) error { return nil }
 
-func (r *rim) Parent(context.Context, *network.Network) (string, error) { return "uplink", nil }
+func (r *ports) Parent(context.Context, *network.Network) (string, error) { return "uplink", nil }
 
-func (r *rim) Exists(string) (bool, error) { return true, nil }
+func (r *ports) Exists(string) (bool, error) { return true, nil }
 
-// Claim takes the first address whose file it can make: nobody gets it twice.
-func (r *rim) Claim(context.Context, *network.Network, attach.AddressRequest, attach.AddressRequest) (a4, a6 netip.Addr, err error) {
+// Claim claims the first address whose file does not exist.
+func (r *ports) Claim(context.Context, *network.Network, attach.AddressRequest, attach.AddressRequest) (a4, a6 netip.Addr, err error) {
 	for a := netip.MustParseAddr("10.0.0.1"); a.Less(netip.MustParseAddr("10.0.0.255")); a = a.Next() {
 		err := create(r.file("addresses", a.String()))
 		if err == nil || !errors.Is(err, fs.ErrExist) {
@@ -184,20 +185,20 @@ func (r *rim) Claim(context.Context, *network.Network, attach.AddressRequest, at
 	return a4, a6, errors.New("the pool is full")
 }
 
-// Discard wants the address to be in use: who gives back twice gives back what
-// is somebody else's.
-func (r *rim) Discard(_ *network.Network, a4, _ netip.Addr) {
+// Discard frees an address. It ends the process if the address is free already, because a second free
+// could free the address of another Pod.
+func (r *ports) Discard(_ *network.Network, a4, _ netip.Addr) {
 	if err := os.Remove(r.file("addresses", a4.String())); err != nil {
-		fmt.Fprintln(os.Stderr, "an address was given back twice:", err)
+		fmt.Fprintln(os.Stderr, "freed an address twice:", err)
 		os.Exit(2)
 	}
 }
 
-func (r *rim) Publish(*attach.Record) {}
+func (r *ports) Publish(*attach.Record) {}
 
-// Release ends the record, then frees the addresses. The other way round a
-// killed daemon's next life would free what is another Pod's by then.
-func (r *rim) Release(rec *attach.Record) {
+// Release deletes the record, and then frees the addresses. In the opposite order, the daemon after a
+// killed one could free the address of another Pod.
+func (r *ports) Release(rec *attach.Record) {
 	if err := r.Delete(rec.ContainerID, rec.IfName); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
 		return
@@ -207,7 +208,7 @@ func (r *rim) Release(rec *attach.Record) {
 	}
 }
 
-// create makes a file that must not be there.
+// create creates a file that must not exist.
 func create(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -216,7 +217,7 @@ func create(path string) error {
 	return f.Close()
 }
 
-// remove takes a file away that may be gone.
+// remove removes a file that may not exist.
 func remove(path string) error {
 	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
 		return err

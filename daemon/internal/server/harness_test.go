@@ -18,37 +18,40 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/internal/server"
 )
 
-// handler is a server's with functions for its methods. It notes what it was
-// asked as "ADD c" and "DEL c", in order.
-type handler struct {
+// fakeHandler is a Handler that records its calls in order, as "ADD c" and "DEL c".
+type fakeHandler struct {
 	add func(context.Context, attach.Request) (*types100.Result, error)
 	del func(context.Context, attach.Request) error
 	mu  sync.Mutex
 	log []string
 }
 
-func (h *handler) note(command string, req attach.Request) {
+// record records a call.
+func (h *fakeHandler) record(command string, req attach.Request) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.log = append(h.log, command+" "+req.ContainerID)
 }
 
-func (h *handler) calls() []string {
+// calls returns the recorded calls.
+func (h *fakeHandler) calls() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return append([]string(nil), h.log...)
 }
 
-func (h *handler) Add(ctx context.Context, req attach.Request) (*types100.Result, error) {
-	h.note("ADD", req)
+// Add implements server.Handler.
+func (h *fakeHandler) Add(ctx context.Context, req attach.Request) (*types100.Result, error) {
+	h.record("ADD", req)
 	if h.add == nil {
 		return &types100.Result{CNIVersion: "1.1.0"}, nil
 	}
 	return h.add(ctx, req)
 }
 
-func (h *handler) Del(ctx context.Context, req attach.Request) error {
-	h.note("DEL", req)
+// Del implements server.Handler.
+func (h *fakeHandler) Del(ctx context.Context, req attach.Request) error {
+	h.record("DEL", req)
 	if h.del == nil {
 		return nil
 	}
@@ -62,21 +65,20 @@ type daemon struct {
 	stop func() error
 }
 
-// prepare returns a server's configuration in folders of its own.
-func prepare(t *testing.T, h *handler) server.Config {
+// newConfig returns a configuration in folders of its own.
+func newConfig(t *testing.T, h *fakeHandler) server.Config {
 	t.Helper()
 	dir := t.TempDir()
 	limits := server.DefaultLimits()
 	limits.ReplayInterval = 5 * time.Millisecond
-	limits.IOTimeout = time.Minute // on a busy machine
+	limits.IOTimeout = time.Minute // the machine may be busy
 	return server.Config{
 		Socket: filepath.Join(dir, "run", "s"), PendingDir: filepath.Join(dir, "pending"),
 		Handler: h, Log: testr.New(t), Limits: limits,
 	}
 }
 
-// start runs a server until the test ends or stop is called, and waits until it
-// serves.
+// start runs a server until the test ends or stop is called. It returns when the server answers.
 func start(t *testing.T, c server.Config) *daemon {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -91,7 +93,7 @@ func start(t *testing.T, c server.Config) *daemon {
 	return d
 }
 
-// call sends one request and wants an answer.
+// call sends one request and returns its response.
 func (d *daemon) call(req *wire.Request) *wire.Response {
 	d.t.Helper()
 	res, err := wire.Call(d.t.Context(), d.Socket, req)
@@ -101,27 +103,27 @@ func (d *daemon) call(req *wire.Request) *wire.Response {
 	return res
 }
 
-// request is a good one.
-func request(command, id string) *wire.Request {
+// newRequest returns a valid request.
+func newRequest(command, id string) *wire.Request {
 	return &wire.Request{
 		Command: command, ContainerID: id, Netns: "/run/netns/x", IfName: "eth0", Path: "/opt/cni/bin",
 		Args:   "IgnoreUnknown=1;K8S_POD_NAMESPACE=ns;K8S_POD_NAME=web;K8S_POD_UID=u1",
-		Config: config("1.1.0", ""),
+		Config: newNetConf("1.1.0", ""),
 	}
 }
 
-// config is a configuration with more keys, each ended by a comma.
-func config(cniVersion, more string) []byte {
-	return fmt.Appendf(nil, `{%s"cniVersion":%q,"name":"patchbay","type":"patchbay"}`, more, cniVersion)
+// newNetConf returns a network configuration. extraKeys are JSON keys, each followed by a comma.
+func newNetConf(cniVersion, extraKeys string) []byte {
+	return fmt.Appendf(nil, `{%s"cniVersion":%q,"name":"patchbay","type":"patchbay"}`, extraKeys, cniVersion)
 }
 
-// eventually polls until what is true.
-func eventually(t *testing.T, what string, is func() bool) {
+// eventually polls until condition is true, and fails the test after a minute.
+func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
-	for !is() {
+	for !condition() {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited a minute in vain until %s", what)
+			t.Fatalf("waited a minute until %s", what)
 		}
 		time.Sleep(time.Millisecond)
 	}

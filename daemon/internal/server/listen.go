@@ -13,15 +13,14 @@ import (
 	"time"
 )
 
-// ErrInUse says that something that is not a daemon's leftover has the socket's
-// path.
+// ErrInUse means that another daemon or another file has the socket's path.
 var ErrInUse = errors.New("socket is in use")
 
-// probeTimeout bounds the look for another daemon behind the socket.
+// probeTimeout bounds the check whether another daemon listens on the socket.
 const probeTimeout = time.Second
 
-// listener is a unix socket that removes its own file, and no later one, when
-// it is closed.
+// listener is a Unix socket that removes its own file when it is closed, and not the file of a later
+// daemon.
 type listener struct {
 	*net.UnixListener
 	path  string
@@ -29,10 +28,9 @@ type listener struct {
 	close func() error
 }
 
-// listen makes the socket, which only root may use, in place of one that a
-// killed daemon left. The socket is bound under another name in a folder of its
-// own and renamed, so that it is never there with wider permissions, and a
-// plugin finds the old file or a socket that answers.
+// listen creates the socket, which only root may use, and replaces the socket of a killed daemon. It
+// binds the socket in a private folder and renames it. The socket therefore never has wider
+// permissions, and a plugin finds either the old file or a socket that answers.
 func listen(path string) (*listener, error) {
 	l, err := bind(path)
 	if err != nil {
@@ -41,6 +39,7 @@ func listen(path string) (*listener, error) {
 	return l, nil
 }
 
+// bind creates the socket at its path.
 func bind(path string) (*listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
@@ -68,7 +67,7 @@ func bind(path string) (*listener, error) {
 	return l, err
 }
 
-// checkVacant refuses a path where something other than a dead socket is.
+// checkVacant returns ErrInUse if the path has anything but the socket of a killed daemon.
 func checkVacant(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -78,7 +77,7 @@ func checkVacant(path string) error {
 		return err
 	}
 	if info.Mode().Type() != fs.ModeSocket {
-		return fmt.Errorf("%w: it is not a socket but %s", ErrInUse, info.Mode())
+		return fmt.Errorf("%w: must be a socket, but has mode %s", ErrInUse, info.Mode())
 	}
 	conn, err := net.DialTimeout("unix", path, probeTimeout)
 	if err == nil {
@@ -91,6 +90,7 @@ func checkVacant(path string) error {
 // Close stops listening and removes the socket's file. It may be called twice.
 func (l *listener) Close() error { return l.close() }
 
+// removeAndClose removes the file if it is still the listener's, and closes the socket.
 func (l *listener) removeAndClose() error {
 	var err error
 	if now, gone := os.Lstat(l.path); gone == nil && os.SameFile(now, l.file) {

@@ -15,31 +15,31 @@ import (
 )
 
 const (
-	// replayWorkers is how many pending DELs are in work at a time.
+	// replayWorkers is how many pending DELs are replayed at a time.
 	replayWorkers = 8
-	// maxReplayDelay is the longest time between two tries of one that fails.
+	// maxReplayDelay is the longest delay between two attempts at a pending DEL.
 	maxReplayDelay = time.Minute
 )
 
-// retryState is when a DEL that failed is tried again.
+// retryState is the time and the delay of the next attempt at a failed DEL.
 type retryState struct {
 	at    time.Time
 	delay time.Duration
 }
 
-// backOff doubles the delay.
-func (r retryState) backOff(least time.Duration) retryState {
-	delay := min(max(2*r.delay, least), maxReplayDelay)
+// backOff returns the state with twice the delay, which is at least minDelay.
+func (r retryState) backOff(minDelay time.Duration) retryState {
+	delay := min(max(2*r.delay, minDelay), maxReplayDelay)
 	return retryState{at: time.Now().Add(delay), delay: delay}
 }
 
-// runReplay does the plugin's pending DELs, at once and then whenever new ones
-// appear: a plugin that met the last daemon's end may write after our start.
+// runReplay replays pending DELs until ctx ends. A plugin that found no daemon may store a DEL after
+// this daemon has started.
 func (s *Server) runReplay(ctx context.Context) {
 	var retries map[string]retryState
 	for {
 		if err := pending.RemoveStalePartials(s.PendingDir, time.Now()); err != nil {
-			s.Log.Error(err, "sweep pending requests")
+			s.Log.Error(err, "Failed to remove partial files of pending requests")
 		}
 		retries = s.replayRound(ctx, retries)
 		select {
@@ -50,21 +50,20 @@ func (s *Server) runReplay(ctx context.Context) {
 	}
 }
 
-// replayRound tries each pending DEL that is due once, and returns when those
-// that are left are due.
+// replayRound replays each pending DEL that is due, and returns the state of those that remain.
 func (s *Server) replayRound(ctx context.Context, retries map[string]retryState) map[string]retryState {
 	names, err := pending.List(s.PendingDir)
 	if err != nil {
-		s.Log.Error(err, "list pending requests")
+		s.Log.Error(err, "Failed to list pending requests")
 	}
 	var group errgroup.Group
 	group.SetLimit(replayWorkers)
 	var mu sync.Mutex
-	left := map[string]retryState{}
+	remaining := map[string]retryState{}
 	keep := func(name string, r retryState) {
 		mu.Lock()
 		defer mu.Unlock()
-		left[name] = r
+		remaining[name] = r
 	}
 	for _, name := range names {
 		if retries[name].at.After(time.Now()) {
@@ -73,32 +72,32 @@ func (s *Server) replayRound(ctx context.Context, retries map[string]retryState)
 		}
 		group.Go(func() error {
 			if err := s.replayOnce(ctx, name); err != nil {
-				again := retries[name].backOff(s.Limits.ReplayInterval)
-				s.Log.Error(err, "replay pending DEL", "file", name, "again", again.delay.String())
-				keep(name, again)
+				next := retries[name].backOff(s.Limits.ReplayInterval)
+				s.Log.Error(err, "Failed to replay a pending DEL", "file", name, "retryAfter", next.delay.String())
+				keep(name, next)
 			}
 			return nil
 		})
 	}
 	_ = group.Wait()
-	return left
+	return remaining
 }
 
-// replayOnce does one pending DEL, if it is there, and removes its file. Who asks
-// while it is in work waits for its end: an ADD for the same sandbox must come
-// after, not in between.
+// replayOnce replays one pending DEL if it exists, and removes its file. Concurrent callers wait for
+// the same replay, because an ADD of the sandbox must come after it.
 func (s *Server) replayOnce(ctx context.Context, name string) error {
 	_, err, _ := s.replayGroup.Do(name, func() (any, error) { return nil, s.replayFile(ctx, name) })
 	return err
 }
 
+// replayFile replays the DEL in a file.
 func (s *Server) replayFile(ctx context.Context, name string) error {
 	req, err := pending.Read(s.PendingDir, name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case errors.Is(err, pending.ErrMalformed):
-		s.Log.Error(err, "pending DEL is set aside: its sandbox stays in the journal until the runtime asks again")
+		s.Log.Error(err, "Set aside a malformed pending DEL, whose sandbox stays in the journal until the runtime repeats the DEL")
 		return pending.SetAside(s.PendingDir, name)
 	case err != nil:
 		return err
@@ -108,6 +107,6 @@ func (s *Server) replayFile(ctx context.Context, name string) error {
 	if err := s.del(ctx, req); err != nil {
 		return err
 	}
-	s.Log.Info("replayed pending DEL", "sandbox", req.ContainerID, "interface", req.IfName)
+	s.Log.Info("Replayed a pending DEL", "sandbox", req.ContainerID, "interface", req.IfName)
 	return pending.Remove(s.PendingDir, name)
 }

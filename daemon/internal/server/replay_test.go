@@ -19,16 +19,16 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/internal/server"
 )
 
-// leave records a DEL as the plugin does.
-func leave(t *testing.T, c server.Config, id string) {
+// storeDel stores a DEL, as the plugin does.
+func storeDel(t *testing.T, c server.Config, id string) {
 	t.Helper()
-	if err := pending.Write(c.PendingDir, request("DEL", id)); err != nil {
+	if err := pending.Write(c.PendingDir, newRequest("DEL", id)); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// done waits until no DEL is pending.
-func done(t *testing.T, c server.Config) {
+// awaitNoPending waits until no DEL is pending.
+func awaitNoPending(t *testing.T, c server.Config) {
 	t.Helper()
 	eventually(t, "no DEL is pending", func() bool {
 		names, err := pending.List(c.PendingDir)
@@ -36,69 +36,71 @@ func done(t *testing.T, c server.Config) {
 	})
 }
 
+// Pending DELs are replayed, including those that are stored after the start.
 func TestReplay(t *testing.T) {
 	t.Parallel()
-	h := &handler{}
-	c := prepare(t, h)
-	leave(t, c, "before")
+	h := &fakeHandler{}
+	c := newConfig(t, h)
+	storeDel(t, c, "before")
 	start(t, c)
-	done(t, c)
-	leave(t, c, "after") // by a plugin that met the last daemon's end
-	done(t, c)
+	awaitNoPending(t, c)
+	storeDel(t, c, "after") // by a plugin that found no daemon
+	awaitNoPending(t, c)
 	if diff := cmp.Diff([]string{"DEL before", "DEL after"}, h.calls()); diff != "" {
 		t.Errorf("calls: -want +got:\n%s", diff)
 	}
 }
 
+// A failed DEL is replayed until it succeeds.
 func TestReplayUntilItSucceeds(t *testing.T) {
 	t.Parallel()
-	var tries atomic.Int32
-	h := &handler{del: func(_ context.Context, req attach.Request) error {
-		if req.ContainerID == "stubborn" && tries.Add(1) < 4 {
+	var attempts atomic.Int32
+	h := &fakeHandler{del: func(_ context.Context, req attach.Request) error {
+		if req.ContainerID == "failing" && attempts.Add(1) < 4 {
 			return errors.New("the delegate fails")
 		}
 		return nil
 	}}
-	c := prepare(t, h)
-	leave(t, c, "stubborn")
-	leave(t, c, "willing")
+	c := newConfig(t, h)
+	storeDel(t, c, "failing")
+	storeDel(t, c, "succeeding")
 	start(t, c)
-	done(t, c)
-	if got := tries.Load(); got != 4 {
-		t.Errorf("got %d tries, want 4", got)
+	awaitNoPending(t, c)
+	if got := attempts.Load(); got != 4 {
+		t.Errorf("got %d attempts, want 4", got)
 	}
 }
 
+// A malformed file is renamed and not replayed.
 func TestBadPendingFileIsSetAside(t *testing.T) {
 	t.Parallel()
-	h := &handler{}
-	c := prepare(t, h)
-	leave(t, c, "good")
+	h := &fakeHandler{}
+	c := newConfig(t, h)
+	storeDel(t, c, "good")
 	name := pending.FileName("bad", "eth0")
 	if err := os.WriteFile(filepath.Join(c.PendingDir, name), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	start(t, c)
-	done(t, c)
+	awaitNoPending(t, c)
 	if diff := cmp.Diff([]string{"DEL good"}, h.calls()); diff != "" {
 		t.Errorf("calls: -want +got:\n%s", diff)
 	}
 	if _, err := os.Stat(filepath.Join(c.PendingDir, name+".bad")); err != nil {
-		t.Errorf("the bad file is kept for people: %v", err)
+		t.Errorf("malformed file: %v", err)
 	}
 }
 
-// A runtime may use a container ID again: the old DEL must not take away what
-// the new ADD attached.
+// A runtime may reuse a container ID. The pending DEL must come before the new ADD.
 func TestAddComesAfterItsPendingDel(t *testing.T) {
 	t.Parallel()
-	h := &handler{}
-	c := prepare(t, h)
-	c.Limits.ReplayInterval = 1 << 40 // only the ADD looks
+	h := &fakeHandler{}
+	c := newConfig(t, h)
+	c.Limits.ReplayInterval = 1 << 40 // only the ADD triggers a replay
 	d := start(t, c)
-	leave(t, c, "c1")
-	leave(t, c, "other")
-	if res := d.call(request("ADD", "c1")); res.Error != nil {
+	storeDel(t, c, "c1")
+	storeDel(t, c, "other")
+	if res := d.call(newRequest("ADD", "c1")); res.Error != nil {
 		t.Fatal(res.Error)
 	}
 	if diff := cmp.Diff([]string{"DEL c1", "ADD c1"}, h.calls()); diff != "" {
@@ -110,22 +112,23 @@ func TestAddComesAfterItsPendingDel(t *testing.T) {
 	}
 }
 
+// An ADD waits for the replay of its sandbox's DEL.
 func TestAddWaitsForAPendingDelInWork(t *testing.T) {
 	t.Parallel()
 	inDel, release := make(chan struct{}), make(chan struct{})
-	h := &handler{del: func(context.Context, attach.Request) error {
+	h := &fakeHandler{del: func(context.Context, attach.Request) error {
 		close(inDel)
 		<-release
 		return nil
 	}}
-	c := prepare(t, h)
-	leave(t, c, "c1")
+	c := newConfig(t, h)
+	storeDel(t, c, "c1")
 	d := start(t, c)
 	<-inDel
-	add := d.later(t.Context(), request("ADD", "c1"))
+	add := d.callAsync(t.Context(), newRequest("ADD", "c1"))
 	d.call(&wire.Request{Command: "STATUS"})
 	if diff := cmp.Diff([]string{"DEL c1"}, h.calls()); diff != "" {
-		t.Errorf("calls while the DEL is in work: -want +got:\n%s", diff)
+		t.Errorf("calls during the replay: -want +got:\n%s", diff)
 	}
 	close(release)
 	if got := <-add; got.err != nil || got.res.Error != nil {
@@ -136,24 +139,26 @@ func TestAddWaitsForAPendingDelInWork(t *testing.T) {
 	}
 }
 
-func TestAddIsRefusedWhileItsPendingDelFails(t *testing.T) {
+// An ADD fails while the DEL of its sandbox fails.
+func TestAddFailsWhileItsPendingDelFails(t *testing.T) {
 	t.Parallel()
-	h := &handler{del: func(context.Context, attach.Request) error { return errors.New("the delegate fails") }}
-	c := prepare(t, h)
-	leave(t, c, "c1")
-	res := start(t, c).call(request("ADD", "c1"))
+	h := &fakeHandler{del: func(context.Context, attach.Request) error { return errors.New("the delegate fails") }}
+	c := newConfig(t, h)
+	storeDel(t, c, "c1")
+	res := start(t, c).call(newRequest("ADD", "c1"))
 	if res.Error == nil || res.Error.Code != wire.CodeTryAgain || !strings.Contains(res.Error.Msg, "the delegate fails") {
-		t.Errorf("got %+v, want error 11 and why", res.Error)
+		t.Errorf("got %+v, want error 11 with the cause", res.Error)
 	}
 }
 
-func TestFoldersThatCannotBe(t *testing.T) {
+// Run returns an error with the path when it cannot create a folder.
+func TestRunWithoutFolders(t *testing.T) {
 	t.Parallel()
 	for name, broken := range map[string]func(*server.Config, string){
 		"Pending": func(c *server.Config, file string) { c.PendingDir = filepath.Join(file, "x") },
 		"Socket":  func(c *server.Config, file string) { c.Socket = filepath.Join(file, "s") },
 	} {
-		c := prepare(t, &handler{})
+		c := newConfig(t, &fakeHandler{})
 		file := filepath.Join(t.TempDir(), "file")
 		if err := os.WriteFile(file, nil, 0o600); err != nil {
 			t.Fatal(err)

@@ -16,35 +16,35 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
 )
 
-// errorResponse is the answer to a request that failed.
+// errorResponse returns the response to a failed request.
 func errorResponse(err error) *wire.Response {
-	// Joined errors stand on lines of their own; kubelet's Events have one.
+	// Joined errors are on separate lines, and kubelet's Events have one line.
 	msg := strings.ReplaceAll(err.Error(), "\n", "; ")
 	return &wire.Response{Error: &wire.Error{Code: errorCode(err), Msg: msg}}
 }
 
-// errorCode is the CNI error code for an error. What waiting helps comes first: an
-// error may be several, when undoing failed too.
+// errorCode returns the CNI error code of an error. ErrTryAgain comes first: an error of an ADD may be
+// joined with that of its roll-back.
 func errorCode(err error) uint {
-	ours, delegates := (*wire.Error)(nil), (*types.Error)(nil)
+	own, delegate := (*wire.Error)(nil), (*types.Error)(nil)
 	switch {
 	case errors.Is(err, attach.ErrTryAgain),
 		errors.Is(err, context.DeadlineExceeded),
 		errors.Is(err, context.Canceled):
 		return wire.CodeTryAgain
-	case errors.As(err, &ours):
-		return ours.Code
+	case errors.As(err, &own):
+		return own.Code
 	case errors.Is(err, attach.ErrInvalidRequest):
 		return wire.CodeEnv
-	// A delegate's other codes are about its own input, which we wrote.
-	case errors.As(err, &delegates) && delegates.Code == types.ErrTryAgainLater:
+	// A delegate's other codes concern its own input, which the runtime does not know.
+	case errors.As(err, &delegate) && delegate.Code == types.ErrTryAgainLater:
 		return wire.CodeTryAgain
 	}
 	return wire.CodeFailed
 }
 
-// convertResult writes a result in a version of CNI. Versions before 1.1.0 know fewer
-// keys of interfaces and routes than the types, which write them all the same.
+// convertResult encodes a result in a version of CNI. Versions before 1.1.0 have fewer keys of
+// interfaces and routes, which the CNI library would encode nevertheless.
 func convertResult(result *types100.Result, cniVersion string) (json.RawMessage, error) {
 	if cniVersion != types100.ImplementedSpecVersion {
 		result = withoutCNI110Fields(result)
@@ -60,7 +60,7 @@ func convertResult(result *types100.Result, cniVersion string) (json.RawMessage,
 	return doc, nil
 }
 
-// withoutCNI110Fields copies a result without what 1.1.0 has added.
+// withoutCNI110Fields returns a copy of a result without the keys that 1.1.0 has added.
 func withoutCNI110Fields(in *types100.Result) *types100.Result {
 	out := &types100.Result{CNIVersion: in.CNIVersion, IPs: in.IPs, DNS: in.DNS}
 	for _, i := range in.Interfaces {

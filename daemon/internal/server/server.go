@@ -17,60 +17,58 @@ import (
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/singleflight"
 
-	"github.com/patchbay-cni/patchbay/cni/alive"
-	"github.com/patchbay-cni/patchbay/cni/conf"
+	"github.com/patchbay-cni/patchbay/cni/config"
+	"github.com/patchbay-cni/patchbay/cni/heartbeat"
 	"github.com/patchbay-cni/patchbay/cni/pending"
 	"github.com/patchbay-cni/patchbay/cni/wire"
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
 )
 
-// Handler does what the requests ask; attach.Service is one. Both methods are
-// idempotent and serialise requests for one sandbox themselves.
+// Handler handles requests. Both methods are idempotent and serialize the requests of one sandbox.
+// attach.Service implements it.
 type Handler interface {
 	// Add returns the result in version 1.1.0 of CNI.
 	Add(ctx context.Context, req attach.Request) (*types100.Result, error)
-	// Del succeeds for a sandbox that is not known.
+	// Del succeeds for an unknown sandbox.
 	Del(ctx context.Context, req attach.Request) error
 }
 
-// Config says where a Server listens and whom it asks.
+// Config configures a Server.
 type Config struct {
-	// Socket is the path of the unix socket; its folder is made when missing,
-	// and holds the heartbeat as well.
+	// Socket is the path of the Unix socket. Run creates its folder, which also has the heartbeat file.
 	Socket string
-	// PendingDir is the folder with the plugin's DELs.
+	// PendingDir is the folder of the DELs that the plugin has stored.
 	PendingDir string
-	// Handler does the work.
+	// Handler handles ADD and DEL.
 	Handler Handler
-	// Log gets one line per request.
+	// Log receives one message per request.
 	Log logr.Logger
-	// Observe is called after each request with its command, its CNI error
-	// code (0 is success) and how long it took; it may be nil.
+	// Observe is called after each request with its command, its CNI error code (0 for success) and
+	// its duration. It may be nil.
 	Observe func(command string, code uint, took time.Duration)
-	// Limits bound what requests may use; the zero value is DefaultLimits.
+	// Limits bounds requests. The zero value means DefaultLimits.
 	Limits Limits
 }
 
-// Limits of a server.
+// Limits has the limits and intervals of a Server.
 type Limits struct {
-	// MaxAdds and Dels are how many of each are in work at a time. They do not
-	// share: ADDs that wait for a free address must not keep out the DELs that
-	// would free one.
+	// MaxAdds and MaxDels bound the ADDs and DELs in progress. They are separate, because ADDs that
+	// wait for a free address must not block the DELs that free one.
 	MaxAdds, MaxDels int
-	// IOTimeout bounds the time for a request to arrive and an answer to leave.
+	// IOTimeout bounds the time to read a request, and the time to write a response.
 	IOTimeout time.Duration
-	// RequestTimeout bounds the time for one request, below the plugin's patience.
+	// RequestTimeout bounds one request. It is below the plugin's timeout.
 	RequestTimeout time.Duration
-	// ShutdownGracePeriod is how long requests in work may go on after Run's context ended,
-	// below the Pod's termination grace period.
+	// ShutdownGracePeriod bounds the requests in progress after Run's context has ended. It is below
+	// the Pod's termination grace period.
 	ShutdownGracePeriod time.Duration
-	// ReplayInterval is the time between two looks into the folder of pending DELs.
+	// ReplayInterval is the time between two replays of pending DELs.
 	ReplayInterval time.Duration
-	// HeartbeatInterval is the time between two heartbeats.
+	// HeartbeatInterval is the time between two writes of the heartbeat file.
 	HeartbeatInterval time.Duration
 }
 
-// DefaultLimits are for a node with a few hundred Pods.
+// DefaultLimits returns the limits for a node with a few hundred Pods.
 func DefaultLimits() Limits {
 	return Limits{
 		MaxAdds: 64, MaxDels: 64, IOTimeout: 5 * time.Second, RequestTimeout: 90 * time.Second,
@@ -78,25 +76,25 @@ func DefaultLimits() Limits {
 	}
 }
 
-// Server serves the socket.
+// Server serves the socket while Run runs.
 type Server struct {
 	Config
 	addSlots, delSlots chan struct{}
-	// replayGroup lets an ADD wait for the pending DEL of its sandbox.
+	// replayGroup makes an ADD wait for a replay of its sandbox's DEL.
 	replayGroup singleflight.Group
 }
 
-// New returns a Server that works with Run.
+// New returns a Server.
 func New(c Config) *Server {
 	c.Limits = cmp.Or(c.Limits, DefaultLimits())
 	return &Server{Config: c, addSlots: make(chan struct{}, c.Limits.MaxAdds), delSlots: make(chan struct{}, c.Limits.MaxDels)}
 }
 
-// Run serves until ctx ends; then it takes no more requests and waits for those
-// in work. The journal's lock must be held, so that no other daemon serves.
+// Run serves until ctx ends, and then waits for the requests in progress. The caller must hold the
+// journal's lock, so that no other daemon serves.
 func (s *Server) Run(ctx context.Context) error {
 	if err := pending.MakeDir(s.PendingDir); err != nil {
-		return fmt.Errorf("make folder for pending requests: %w", err)
+		return fmt.Errorf("create folder of pending requests: %w", err)
 	}
 	l, err := listen(s.Socket)
 	if err != nil {
@@ -110,15 +108,15 @@ func (s *Server) Run(ctx context.Context) error {
 	return l.Close()
 }
 
-// runHeartbeat touches the heartbeat until ctx ends, and then once more: the minute
-// that a restart may take begins with the end.
+// runHeartbeat touches the heartbeat file until ctx ends, and then once more: a restart may take one
+// minute from then on.
 func (s *Server) runHeartbeat(ctx context.Context) {
 	path := wire.HeartbeatPath(s.Socket)
 	ticker := time.NewTicker(s.Limits.HeartbeatInterval)
 	defer ticker.Stop()
 	for {
-		if err := alive.Touch(path); err != nil {
-			s.Log.Error(err, "heartbeat")
+		if err := heartbeat.Touch(path); err != nil {
+			s.Log.Error(err, "Failed to write the heartbeat file")
 		}
 		if ctx.Err() != nil {
 			return
@@ -130,12 +128,12 @@ func (s *Server) runHeartbeat(ctx context.Context) {
 	}
 }
 
-// acceptRetryDelay is the time between two tries to accept when one fails.
+// acceptRetryDelay is the delay after a failed accept.
 const acceptRetryDelay = 50 * time.Millisecond
 
-// accept takes connections until ctx ends, then waits for those it has.
+// accept accepts connections until ctx ends, and then waits for the open ones.
 func (s *Server) accept(ctx context.Context, l net.Listener) {
-	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	requestCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 	defer stop()
@@ -143,10 +141,10 @@ func (s *Server) accept(ctx context.Context, l net.Listener) {
 	for ctx.Err() == nil {
 		conn, err := l.Accept()
 		if err == nil {
-			conns.Go(func() { s.handleConnection(ctx, work, conn) })
+			conns.Go(func() { s.handleConnection(ctx, requestCtx, conn) })
 		} else if ctx.Err() == nil {
-			// Out of file descriptors, say: requests in work give some back.
-			s.Log.Error(err, "accept connection", "socket", s.Socket)
+			// The process may have no free file descriptor until a request ends.
+			s.Log.Error(err, "Failed to accept a connection", "socket", s.Socket)
 			time.Sleep(acceptRetryDelay)
 		}
 	}
@@ -155,40 +153,40 @@ func (s *Server) accept(ctx context.Context, l net.Listener) {
 	conns.Wait()
 }
 
-// errHungUp ends an ADD whose plugin was killed: nobody would take its result.
-var errHungUp = errors.New("the plugin hung up")
+// errHungUp cancels an ADD whose plugin was killed, because its result would be lost.
+var errHungUp = errors.New("the plugin closed the connection")
 
-// handleConnection answers the one request of a connection. Accept ends when the daemon
-// stops: what has not arrived then is dropped, and the plugin asks the daemon's
-// next life. Work ends when the time for requests in work is over.
-func (s *Server) handleConnection(accept, work context.Context, conn net.Conn) {
+// handleConnection handles the one request of a connection. When acceptCtx ends, it drops a request
+// that has not arrived completely, and the plugin sends it to the next daemon. requestCtx ends after
+// the shutdown grace period.
+func (s *Server) handleConnection(acceptCtx, requestCtx context.Context, conn net.Conn) {
 	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(s.Limits.IOTimeout))
-	stopped := context.AfterFunc(accept, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	stopped := context.AfterFunc(acceptCtx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	var req wire.Request
 	err := wire.ReadFrame(conn, &req)
 	if !stopped() {
 		return
 	}
 	if errors.Is(err, io.EOF) {
-		return // somebody looked whether we are there
+		return // checkVacant of another daemon
 	}
 	var res *wire.Response
 	if err != nil {
 		res = errorResponse(wire.Errorf(wire.CodeDecode, "read request: %w", err))
 	} else {
-		res = s.handleRequest(work, conn, &req)
+		res = s.handleRequest(requestCtx, conn, &req)
 	}
 	_ = conn.SetDeadline(time.Now().Add(s.Limits.IOTimeout))
 	if err := wire.WriteFrame(conn, res); err != nil {
-		s.Log.Error(err, "answer is lost", "command", req.Command, "sandbox", req.ContainerID)
+		s.Log.Error(err, "Failed to send the response", "command", req.Command, "sandbox", req.ContainerID)
 	}
 }
 
-// handleRequest does one request and reports on it.
-func (s *Server) handleRequest(work context.Context, conn net.Conn, req *wire.Request) *wire.Response {
+// handleRequest handles one request and logs it.
+func (s *Server) handleRequest(ctx context.Context, conn net.Conn, req *wire.Request) *wire.Response {
 	start := time.Now()
-	ctx, cancel := context.WithTimeout(work, s.Limits.RequestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.Limits.RequestTimeout)
 	defer cancel()
 	if req.Command == "ADD" {
 		ctx = cancelOnHangUp(ctx, conn)
@@ -202,8 +200,8 @@ func (s *Server) handleRequest(work context.Context, conn net.Conn, req *wire.Re
 	return res
 }
 
-// cancelOnHangUp ends the context when the peer closes the connection. After
-// its request a plugin sends nothing, so that any end of Read is the end. The
+// cancelOnHangUp returns a context that is canceled when the peer closes the connection. The plugin
+// sends nothing after its request, so that a Read only returns when the connection is closed. The
 // goroutine ends with the connection.
 func cancelOnHangUp(ctx context.Context, conn net.Conn) context.Context {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -216,9 +214,9 @@ func cancelOnHangUp(ctx context.Context, conn net.Conn) context.Context {
 	return ctx
 }
 
-// dispatch checks a request and hands it to its handler.
+// dispatch validates a request and handles it.
 func (s *Server) dispatch(ctx context.Context, req *wire.Request) (json.RawMessage, error) {
-	if err := conf.ValidateRequest(req); err != nil {
+	if err := config.ValidateRequest(req); err != nil {
 		return nil, err
 	}
 	switch req.Command {
@@ -227,14 +225,14 @@ func (s *Server) dispatch(ctx context.Context, req *wire.Request) (json.RawMessa
 	case "DEL":
 		return nil, s.del(ctx, req)
 	case "STATUS":
-		return nil, nil // it was answered: the daemon lives
+		return nil, nil // the response itself is the status
 	}
 	return nil, wire.Errorf(wire.CodeNotImplemented, "%s is not implemented yet", req.Command)
 }
 
-// add attaches, after a DEL for the same sandbox that waits on disk.
+// add handles an ADD, after a pending DEL of the same sandbox.
 func (s *Server) add(ctx context.Context, req *wire.Request) (json.RawMessage, error) {
-	c, err := conf.ParseConfig(req.Config)
+	c, err := config.ParseConfig(req.Config)
 	if err != nil {
 		return nil, err
 	}
@@ -242,17 +240,17 @@ func (s *Server) add(ctx context.Context, req *wire.Request) (json.RawMessage, e
 		return nil, wire.Errorf(wire.CodeConfig,
 			"network configuration: prevResult is set: %q must be the first plugin of list %q", c.Type, c.Name)
 	}
-	args, err := conf.ParseArgs(req.Args)
+	args, err := config.ParseArgs(req.Args)
 	if err != nil {
 		return nil, err
 	}
-	leave, err := acquireSlot(ctx, s.addSlots)
+	release, err := acquireSlot(ctx, s.addSlots)
 	if err != nil {
 		return nil, err
 	}
-	defer leave()
+	defer release()
 	if err := s.replayOnce(ctx, pending.FileName(req.ContainerID, req.IfName)); err != nil {
-		return nil, fmt.Errorf("%w: an earlier DEL of sandbox %s is not done: %w", attach.ErrTryAgain, req.ContainerID, err)
+		return nil, fmt.Errorf("%w: an earlier DEL of sandbox %s has not succeeded yet: %w", attach.ErrTryAgain, req.ContainerID, err)
 	}
 	result, err := s.Handler.Add(ctx, attach.Request{
 		ContainerID: req.ContainerID, IfName: req.IfName, Netns: req.Netns, Path: req.Path,
@@ -265,46 +263,46 @@ func (s *Server) add(ctx context.Context, req *wire.Request) (json.RawMessage, e
 	return convertResult(result, c.CNIVersion)
 }
 
-// del detaches. It looks at neither configuration nor arguments: the journal
-// has what it needs, and a plugin of another version must be able to clean up.
+// del handles a DEL. It ignores configuration and arguments: the journal has all that is needed, and
+// a plugin of another version must be able to clean up.
 func (s *Server) del(ctx context.Context, req *wire.Request) error {
-	leave, err := acquireSlot(ctx, s.delSlots)
+	release, err := acquireSlot(ctx, s.delSlots)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer release()
 	return s.Handler.Del(ctx, attach.Request{
 		ContainerID: req.ContainerID, IfName: req.IfName, Netns: req.Netns, Path: req.Path,
 	})
 }
 
-// acquireSlot waits for one of the places for requests in work.
-func acquireSlot(ctx context.Context, places chan struct{}) (leave func(), err error) {
+// acquireSlot waits for a slot of the requests in progress.
+func acquireSlot(ctx context.Context, slots chan struct{}) (release func(), err error) {
 	select {
-	case places <- struct{}{}:
-		return func() { <-places }, nil
+	case slots <- struct{}{}:
+		return func() { <-slots }, nil
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %d requests are in work: %w", attach.ErrTryAgain, cap(places), context.Cause(ctx))
+		return nil, fmt.Errorf("%w: %d requests are in progress: %w", attach.ErrTryAgain, cap(slots), context.Cause(ctx))
 	}
 }
 
-// logRequest writes the log line and tells the observer.
-func (s *Server) logRequest(req *wire.Request, answer *wire.Error, err error, took time.Duration) {
+// logRequest logs a request and observes it.
+func (s *Server) logRequest(req *wire.Request, response *wire.Error, err error, took time.Duration) {
 	var code uint
-	if answer != nil {
-		code = answer.Code
+	if response != nil {
+		code = response.Code
 	}
-	// Bad arguments are in the error; the line says of the Pod what it can.
-	args, _ := conf.ParseArgs(req.Args)
+	// An error about the arguments is in err already.
+	args, _ := config.ParseArgs(req.Args)
 	log := s.Log.WithValues("command", req.Command, "sandbox", req.ContainerID, "interface", req.IfName,
 		"pod", args.PodNamespace+"/"+args.PodName, "took", took.String())
 	switch {
 	case err != nil:
-		log.Error(err, "request failed", "code", code)
+		log.Error(err, "Failed to handle the request", "code", code)
 	case req.Command == "STATUS":
-		log.V(1).Info("request done") // runtimes ask every few seconds
+		log.V(1).Info("Handled the request") // runtimes send STATUS every few seconds
 	default:
-		log.Info("request done")
+		log.Info("Handled the request")
 	}
 	if s.Observe != nil {
 		s.Observe(req.Command, code, took)

@@ -21,8 +21,8 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
 )
 
-// full is a result with everything that 1.1.0 knows.
-func full() *types100.Result {
+// fullResult returns a result with all keys of CNI 1.1.0.
+func fullResult() *types100.Result {
 	one, ten := 1, 10
 	return &types100.Result{
 		CNIVersion: "1.1.0",
@@ -39,11 +39,11 @@ func full() *types100.Result {
 	}
 }
 
-// The result is what the version that was asked for has, and no key more.
+// The result has only keys of the requested version.
 func TestResultByVersion(t *testing.T) {
 	t.Parallel()
-	h := &handler{add: func(context.Context, attach.Request) (*types100.Result, error) { return full(), nil }}
-	d := start(t, prepare(t, h))
+	h := &fakeHandler{add: func(context.Context, attach.Request) (*types100.Result, error) { return fullResult(), nil }}
+	d := start(t, newConfig(t, h))
 	const (
 		before110 = `"interfaces":[{"mac":"02:00:00:00:00:01","name":"eth0","sandbox":"/run/netns/x"},{"name":"eth1","sandbox":"/run/netns/x"}],` +
 			`"ips":[{%s"address":"10.0.0.5/24","interface":1}],"routes":[{"dst":"0.0.0.0/0","gw":"10.0.0.1"}]`
@@ -54,39 +54,39 @@ func TestResultByVersion(t *testing.T) {
 	for version, want := range map[string]string{
 		"0.3.1": old + `,"dns":{}`, "0.4.0": old + `,"dns":{}`, "1.0.0": fmt.Sprintf(before110, ""), "1.1.0": in110,
 	} {
-		req := request("ADD", "c"+version)
-		req.Config = config(version, "")
+		req := newRequest("ADD", "c"+version)
+		req.Config = newNetConf(version, "")
 		res := d.call(req)
 		if res.Error != nil {
 			t.Errorf("%s: %v", version, res.Error)
 			continue
 		}
-		var got, wanted map[string]any
+		var got, expected map[string]any
 		if err := json.Unmarshal(res.Result, &got); err != nil {
 			t.Fatal(err)
 		}
-		if err := json.Unmarshal([]byte(fmt.Sprintf(`{"cniVersion":%q,%s}`, version, want)), &wanted); err != nil {
+		if err := json.Unmarshal([]byte(fmt.Sprintf(`{"cniVersion":%q,%s}`, version, want)), &expected); err != nil {
 			t.Fatal(err)
 		}
 		delete(got, "dns")
-		delete(wanted, "dns")
-		if diff := cmp.Diff(wanted, got); diff != "" {
+		delete(expected, "dns")
+		if diff := cmp.Diff(expected, got); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", version, diff)
 		}
 	}
 }
 
-// The handler gets what request, configuration and arguments say together.
-func TestRequestIsUnderstood(t *testing.T) {
+// The handler receives the values of request, configuration and arguments.
+func TestRequestIsParsed(t *testing.T) {
 	t.Parallel()
 	got := make(chan attach.Request, 1)
-	h := &handler{add: func(_ context.Context, req attach.Request) (*types100.Result, error) {
+	h := &fakeHandler{add: func(_ context.Context, req attach.Request) (*types100.Result, error) {
 		got <- req
-		return full(), nil
+		return fullResult(), nil
 	}}
-	d := start(t, prepare(t, h))
-	req := request("ADD", "c1")
-	req.Config = config("1.0.0", `"namingScheme":"legacy","cniDir":"/etc/cni/static",`)
+	d := start(t, newConfig(t, h))
+	req := newRequest("ADD", "c1")
+	req.Config = newNetConf("1.0.0", `"namingScheme":"legacy","cniDir":"/etc/cni/static",`)
 	d.call(req)
 	want := attach.Request{
 		ContainerID: "c1", IfName: "eth0", Netns: "/run/netns/x", Path: "/opt/cni/bin", NetName: "patchbay",
@@ -97,54 +97,56 @@ func TestRequestIsUnderstood(t *testing.T) {
 	}
 }
 
-func TestRefusals(t *testing.T) {
+// An invalid request does not reach the handler.
+func TestInvalidRequests(t *testing.T) {
 	t.Parallel()
-	h := &handler{}
-	d := start(t, prepare(t, h))
+	h := &fakeHandler{}
+	d := start(t, newConfig(t, h))
 	cases := map[string]struct {
 		reason string
 		change func(*wire.Request)
 		code   uint
-		says   string
+		want   string
 	}{
-		"Command": {"not one", func(r *wire.Request) { r.Command = "PING" }, wire.CodeEnv, "PING"},
-		"Check":   {"to come", func(r *wire.Request) { r.Command = "CHECK" }, wire.CodeNotImplemented, "CHECK"},
-		"GC":      {"to come", func(r *wire.Request) { r.Command = "GC" }, wire.CodeNotImplemented, "GC"},
-		"Env":     {"checked again: not only the plugin can open the socket", func(r *wire.Request) { r.ContainerID = "../x" }, wire.CodeEnv, `"../x"`},
-		"Args":    {"the same", func(r *wire.Request) { r.Args = "x" }, wire.CodeEnv, `"x"`},
-		"Config":  {"the same", func(r *wire.Request) { r.Config = config("1.1.0", `"cniDir":"x",`) }, wire.CodeConfig, "cniDir"},
-		"Version": {"the same", func(r *wire.Request) { r.Config = config("0.2.0", "") }, wire.CodeVersion, "0.2.0"},
-		"Chained": {"what another plugin made would be lost", func(r *wire.Request) { r.Config = config("1.1.0", `"prevResult":{},`) }, wire.CodeConfig, "first plugin"},
+		"Command": {"The command does not exist.", func(r *wire.Request) { r.Command = "PING" }, wire.CodeEnv, "PING"},
+		"Check":   {"CHECK is not implemented yet.", func(r *wire.Request) { r.Command = "CHECK" }, wire.CodeNotImplemented, "CHECK"},
+		"GC":      {"GC is not implemented yet.", func(r *wire.Request) { r.Command = "GC" }, wire.CodeNotImplemented, "GC"},
+		"Env":     {"Other programs than the plugin can open the socket.", func(r *wire.Request) { r.ContainerID = "../x" }, wire.CodeEnv, `"../x"`},
+		"Args":    {"The arguments are validated again.", func(r *wire.Request) { r.Args = "x" }, wire.CodeEnv, `"x"`},
+		"Config":  {"The configuration is validated again.", func(r *wire.Request) { r.Config = newNetConf("1.1.0", `"cniDir":"x",`) }, wire.CodeConfig, "cniDir"},
+		"Version": {"The version is validated again.", func(r *wire.Request) { r.Config = newNetConf("0.2.0", "") }, wire.CodeVersion, "0.2.0"},
+		"Chained": {"The result of an earlier plugin would be lost.", func(r *wire.Request) { r.Config = newNetConf("1.1.0", `"prevResult":{},`) }, wire.CodeConfig, "first plugin"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			req := request("ADD", "c")
+			req := newRequest("ADD", "c")
 			tc.change(req)
 			res := d.call(req)
-			if res.Error == nil || res.Error.Code != tc.code || !strings.Contains(res.Error.Msg, tc.says) {
-				t.Errorf("%s: got %+v, want code %d that says %s", tc.reason, res.Error, tc.code, tc.says)
+			if res.Error == nil || res.Error.Code != tc.code || !strings.Contains(res.Error.Msg, tc.want) {
+				t.Errorf("%s: got %+v, want code %d with %s", tc.reason, res.Error, tc.code, tc.want)
 			}
 		})
 	}
 	t.Cleanup(func() {
 		if got := h.calls(); len(got) != 0 {
-			t.Errorf("refused requests reached the handler: %v", got)
+			t.Errorf("invalid requests reached the handler: %v", got)
 		}
 	})
 }
 
-// An upgraded plugin must get rid of what its older self attached.
+// An upgraded plugin must be able to delete sandboxes of the older one.
 func TestDelNeedsNoConfiguration(t *testing.T) {
 	t.Parallel()
-	d := start(t, prepare(t, &handler{}))
-	req := request("DEL", "c")
+	d := start(t, newConfig(t, &fakeHandler{}))
+	req := newRequest("DEL", "c")
 	req.Config, req.Args, req.Netns = []byte(`{"later":1}`), "???", ""
 	if res := d.call(req); res.Error != nil {
 		t.Errorf("DEL: %v", res.Error)
 	}
 }
 
+// Each error has the CNI code that tells the runtime whether a retry helps.
 func TestErrorCodes(t *testing.T) {
 	t.Parallel()
 	wrap := func(err error) error { return fmt.Errorf("attach eth0: %w", err) }
@@ -153,28 +155,28 @@ func TestErrorCodes(t *testing.T) {
 		err    error
 		code   uint
 	}{
-		"TryAgain":  {"waiting helps", wrap(attach.ErrTryAgain), wire.CodeTryAgain},
-		"Deadline":  {"the API server did not answer", wrap(context.DeadlineExceeded), wire.CodeTryAgain},
-		"Canceled":  {"the daemon stops", wrap(context.Canceled), wire.CodeTryAgain},
-		"Both":      {"undoing failed too: DEL will do it", errors.Join(attach.ErrTryAgain, errors.New("x")), wire.CodeTryAgain},
-		"Invalid":   {"a request that no runtime may send", wrap(attach.ErrInvalidRequest), wire.CodeEnv},
-		"Ours":      {"an error that knows its code", wrap(&wire.Error{Code: 7, Msg: "x"}), wire.CodeConfig},
-		"Busy":      {"a delegate says that waiting helps", wrap(types.NewError(types.ErrTryAgainLater, "x", "")), wire.CodeTryAgain},
-		"Delegate":  {"its environment is not the runtime's", wrap(types.NewError(types.ErrInvalidEnvironmentVariables, "x", "")), wire.CodeFailed},
-		"NotFound":  {"no such network", wrap(attach.ErrNotFound), wire.CodeFailed},
-		"Deleted":   {"a DEL ended it", wrap(attach.ErrDeleted), wire.CodeFailed},
-		"Otherwise": {"what the kernel said", wrap(errors.New("no such device")), wire.CodeFailed},
+		"TryAgain": {"A retry may help.", wrap(attach.ErrTryAgain), wire.CodeTryAgain},
+		"Deadline": {"The API server did not answer in time.", wrap(context.DeadlineExceeded), wire.CodeTryAgain},
+		"Canceled": {"The daemon stops.", wrap(context.Canceled), wire.CodeTryAgain},
+		"Both":     {"The roll-back failed as well.", errors.Join(attach.ErrTryAgain, errors.New("x")), wire.CodeTryAgain},
+		"Invalid":  {"A field of the request is invalid.", wrap(attach.ErrInvalidRequest), wire.CodeEnv},
+		"Own":      {"The error has a code.", wrap(&wire.Error{Code: 7, Msg: "x"}), wire.CodeConfig},
+		"Busy":     {"The delegate reports that a retry may help.", wrap(types.NewError(types.ErrTryAgainLater, "x", "")), wire.CodeTryAgain},
+		"Delegate": {"The delegate's input is not the runtime's.", wrap(types.NewError(types.ErrInvalidEnvironmentVariables, "x", "")), wire.CodeFailed},
+		"NotFound": {"The network does not exist.", wrap(attach.ErrNotFound), wire.CodeFailed},
+		"Deleted":  {"A DEL canceled the ADD.", wrap(attach.ErrDeleted), wire.CodeFailed},
+		"Other":    {"The kernel returned an error.", wrap(errors.New("no such device")), wire.CodeFailed},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := &handler{
+			h := &fakeHandler{
 				add: func(context.Context, attach.Request) (*types100.Result, error) { return nil, tc.err },
 				del: func(context.Context, attach.Request) error { return tc.err },
 			}
-			d := start(t, prepare(t, h))
+			d := start(t, newConfig(t, h))
 			for _, command := range []string{"ADD", "DEL"} {
-				res := d.call(request(command, "c"))
+				res := d.call(newRequest(command, "c"))
 				if res.Error == nil || res.Error.Code != tc.code || strings.Contains(res.Error.Msg, "\n") {
 					t.Errorf("%s: %s: got %+v, want code %d on one line", tc.reason, command, res.Error, tc.code)
 				}
@@ -183,26 +185,27 @@ func TestErrorCodes(t *testing.T) {
 	}
 }
 
+// Observe receives the command, the code and the duration of each request.
 func TestObserve(t *testing.T) {
 	t.Parallel()
-	h := &handler{del: func(context.Context, attach.Request) error { return attach.ErrTryAgain }}
-	c := prepare(t, h)
+	h := &fakeHandler{del: func(context.Context, attach.Request) error { return attach.ErrTryAgain }}
+	c := newConfig(t, h)
 	var mu sync.Mutex
-	seen := map[string]uint{}
+	observed := map[string]uint{}
 	c.Observe = func(command string, code uint, took time.Duration) {
 		mu.Lock()
 		defer mu.Unlock()
 		if took <= 0 {
-			t.Errorf("%s took %v", command, took)
+			t.Errorf("duration of %s: got %v, want more than 0", command, took)
 		}
-		seen[command] = code
+		observed[command] = code
 	}
 	d := start(t, c)
-	d.call(request("ADD", "c"))
-	d.call(request("DEL", "c"))
+	d.call(newRequest("ADD", "c"))
+	d.call(newRequest("DEL", "c"))
 	mu.Lock()
 	defer mu.Unlock()
-	if diff := cmp.Diff(map[string]uint{"STATUS": 0, "ADD": 0, "DEL": 11}, seen); diff != "" {
-		t.Errorf("observed: -want +got:\n%s", diff)
+	if diff := cmp.Diff(map[string]uint{"STATUS": 0, "ADD": 0, "DEL": 11}, observed); diff != "" {
+		t.Errorf("observed codes: -want +got:\n%s", diff)
 	}
 }

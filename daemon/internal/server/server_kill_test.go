@@ -22,9 +22,9 @@ import (
 	"github.com/patchbay-cni/patchbay/test/random"
 )
 
-// The daemon is killed with SIGKILL at random moments while runtimes add and
-// delete Pods through the plugin. Every DEL is answered OK, no address is given
-// twice, an ADD that succeeded has its interface, and nothing is left at the end.
+// The daemon is killed at random moments while runtimes add and delete Pods through the plugin. Each
+// DEL succeeds, no two Pods have the same address, a successful ADD has its interface, and nothing
+// remains at the end.
 func TestKilledDaemonLosesNothing(t *testing.T) {
 	t.Parallel()
 	m := machine(t.TempDir())
@@ -55,24 +55,24 @@ func TestKilledDaemonLosesNothing(t *testing.T) {
 	}
 	stop.Store(true)
 	wg.Wait()
-	eventually(t, "nothing is left", func() bool { return len(m.left(t)) == 0 })
+	eventually(t, "nothing remains", func() bool { return len(m.remaining(t)) == 0 })
 	if err := daemon.Process.Signal(os.Interrupt); err != nil {
 		t.Error(err)
 	}
 	if err := daemon.Wait(); err != nil {
 		t.Errorf("the last daemon: %v", err)
 	}
-	if got := m.left(t); len(got) > 0 {
-		t.Errorf("left at the end: %v", got)
+	if got := m.remaining(t); len(got) > 0 {
+		t.Errorf("got %v at the end, want nothing", got)
 	}
 	if pods.Load() < runtimes {
-		t.Errorf("only %d Pods lived", pods.Load())
+		t.Errorf("got %d Pods, want one per runtime at least", pods.Load())
 	}
 }
 
-// pod is one Pod as a runtime does it: ADD, and after its life DEL, whatever came of it.
-// Owners has the Pods that live now by their address.
-func (m machine) pod(t *testing.T, id string, life time.Duration, owners *sync.Map) {
+// pod runs one Pod as a runtime does: ADD, and DEL after its lifetime, also if the ADD failed. owners
+// has the running Pods by address.
+func (m machine) pod(t *testing.T, id string, lifetime time.Duration, owners *sync.Map) {
 	t.Helper()
 	status, out := m.plugin(t.Context(), "ADD", id)
 	if status == 0 {
@@ -80,18 +80,18 @@ func (m machine) pod(t *testing.T, id string, life time.Duration, owners *sync.M
 		if other, taken := owners.LoadOrStore(address, id); taken {
 			t.Errorf("%s and %s have the address %s", id, other, address)
 		}
-		time.Sleep(life)
+		time.Sleep(lifetime)
 		owners.Delete(address)
 	} else if !tryAgain(out) {
 		t.Errorf("ADD of %s: %s", id, out)
 	}
-	for tries := 0; ; tries++ {
+	for attempts := 0; ; attempts++ {
 		status, out := m.plugin(t.Context(), "DEL", id)
 		if status == 0 {
 			return
 		}
-		// As kubelet does: what may succeed later is tried again.
-		if tries == 50 || !tryAgain(out) {
+		// Kubelet repeats a DEL that may succeed later.
+		if attempts == 50 || !tryAgain(out) {
 			t.Errorf("DEL of %s: %s", id, out)
 			return
 		}
@@ -116,6 +116,7 @@ func (m machine) attached(t *testing.T, id, out string) string {
 	return result.IPs[0].Address
 }
 
+// tryAgain reports whether the output is error 11.
 func tryAgain(out string) bool {
 	var e wire.Error
 	return json.Unmarshal([]byte(out), &e) == nil && e.Code == wire.CodeTryAgain
@@ -126,7 +127,7 @@ func (m machine) plugin(ctx context.Context, command, id string) (int, string) {
 	return m.invoke(ctx, command, id, "1.0.0")
 }
 
-// invoke does so with a configuration in that version.
+// invoke runs the plugin with a configuration in that version.
 func (m machine) invoke(ctx context.Context, command, id, cniVersion string) (int, string) {
 	env := map[string]string{
 		"CNI_COMMAND": command, "CNI_CONTAINERID": id, "CNI_NETNS": "/run/netns/" + id, "CNI_IFNAME": "eth0",
@@ -155,8 +156,8 @@ func (m machine) startDaemon(t *testing.T) *exec.Cmd {
 	return daemon
 }
 
-// left lists what DEL should have taken away.
-func (m machine) left(t *testing.T) []string {
+// remaining lists what the DELs should have removed.
+func (m machine) remaining(t *testing.T) []string {
 	t.Helper()
 	var all []string
 	for _, kind := range []string{"links", "addresses", "records"} {

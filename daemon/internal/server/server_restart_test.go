@@ -16,18 +16,17 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
 )
 
-// Upgrades fail nobody: while daemons follow each other, every request that the
-// plugin makes gets its answer, each from one of them.
-func TestRestartsFailNobody(t *testing.T) {
+// No request of the plugin fails while daemons restart.
+func TestRestartsFailNoRequest(t *testing.T) {
 	t.Parallel()
 	m := machine(t.TempDir())
-	h := &handler{
+	h := &fakeHandler{
 		add: func(context.Context, attach.Request) (*types100.Result, error) {
-			time.Sleep(2 * time.Millisecond) // so that stops meet requests in work
-			return full(), nil
+			time.Sleep(2 * time.Millisecond) // so that a request is in progress at each stop
+			return fullResult(), nil
 		},
 	}
-	c := prepare(t, h)
+	c := newConfig(t, h)
 	c.Socket, c.PendingDir = m.socket(), m.pending()
 	d := start(t, c)
 	var stop atomic.Bool
@@ -52,7 +51,7 @@ func TestRestartsFailNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := wire.Call(t.Context(), c.Socket, &wire.Request{Command: "STATUS"}); err == nil {
-			t.Error("a daemon that has stopped answers")
+			t.Error("got a response from a stopped daemon, want an error")
 		}
 		d = start(t, c)
 	}

@@ -16,15 +16,16 @@ import (
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
-	"github.com/patchbay-cni/patchbay/cni/alive"
+	"github.com/patchbay-cni/patchbay/cni/heartbeat"
 	"github.com/patchbay-cni/patchbay/cni/wire"
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
 	"github.com/patchbay-cni/patchbay/daemon/internal/server"
 )
 
-func TestSocketIsRoots(t *testing.T) {
+// Only root can use the socket, and only the heartbeat file remains after the end.
+func TestSocketMode(t *testing.T) {
 	t.Parallel()
-	d := start(t, prepare(t, &handler{}))
+	d := start(t, newConfig(t, &fakeHandler{}))
 	info, err := os.Lstat(d.Socket)
 	if err != nil {
 		t.Fatal(err)
@@ -35,15 +36,16 @@ func TestSocketIsRoots(t *testing.T) {
 	if err := d.stop(); err != nil {
 		t.Errorf("Run: %v", err)
 	}
-	left, err := filepath.Glob(filepath.Dir(d.Socket) + "/*")
-	if err != nil || len(left) != 1 || left[0] != wire.HeartbeatPath(d.Socket) {
-		t.Errorf("after the end: got %v, %v, want the heartbeat only", left, err)
+	remaining, err := filepath.Glob(filepath.Dir(d.Socket) + "/*")
+	if err != nil || len(remaining) != 1 || remaining[0] != wire.HeartbeatPath(d.Socket) {
+		t.Errorf("files after the end: got %v and error %v, want only the heartbeat file", remaining, err)
 	}
 }
 
+// The socket of a killed daemon is replaced.
 func TestStaleSocketIsReplaced(t *testing.T) {
 	t.Parallel()
-	c := prepare(t, &handler{})
+	c := newConfig(t, &fakeHandler{})
 	if err := os.MkdirAll(filepath.Dir(c.Socket), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -56,34 +58,35 @@ func TestStaleSocketIsReplaced(t *testing.T) {
 	start(t, c).call(&wire.Request{Command: "STATUS"})
 }
 
+// Run replaces neither the socket of a running daemon nor another file.
 func TestForeignFilesStay(t *testing.T) {
 	t.Parallel()
-	c := prepare(t, &handler{})
+	c := newConfig(t, &fakeHandler{})
 	d := start(t, c)
 	if err := server.New(c).Run(t.Context()); !errors.Is(err, server.ErrInUse) {
-		t.Errorf("Run beside another daemon: got %v, want ErrInUse", err)
+		t.Errorf("Run with the socket of a running daemon: got %v, want ErrInUse", err)
 	}
 	d.call(&wire.Request{Command: "STATUS"})
 
-	file := prepare(t, &handler{})
+	file := newConfig(t, &fakeHandler{})
 	if err := os.MkdirAll(filepath.Dir(file.Socket), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(file.Socket, []byte("precious"), 0o600); err != nil {
+	if err := os.WriteFile(file.Socket, []byte("content"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := server.New(file).Run(t.Context()); !errors.Is(err, server.ErrInUse) {
-		t.Errorf("Run where a file is: got %v, want ErrInUse", err)
+		t.Errorf("Run with a file at the path: got %v, want ErrInUse", err)
 	}
-	if got, err := os.ReadFile(file.Socket); err != nil || string(got) != "precious" {
-		t.Errorf("the file: got %q, %v", got, err)
+	if got, err := os.ReadFile(file.Socket); err != nil || string(got) != "content" {
+		t.Errorf("file after Run: got %q and error %v, want it unchanged", got, err)
 	}
 }
 
-// A daemon that stops late leaves its successor's socket alone.
+// A stopping daemon does not remove the socket of the next one.
 func TestStopLeavesTheNextSocket(t *testing.T) {
 	t.Parallel()
-	d := start(t, prepare(t, &handler{}))
+	d := start(t, newConfig(t, &fakeHandler{}))
 	if err := os.Remove(d.Socket); err != nil {
 		t.Fatal(err)
 	}
@@ -94,19 +97,20 @@ func TestStopLeavesTheNextSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Lstat(d.Socket); err != nil {
-		t.Errorf("the other's file: %v", err)
+		t.Errorf("file of the next daemon: %v", err)
 	}
 }
 
+// The heartbeat file is written at intervals and at the end.
 func TestHeartbeat(t *testing.T) {
 	t.Parallel()
-	c := prepare(t, &handler{})
+	c := newConfig(t, &fakeHandler{})
 	c.Limits.HeartbeatInterval = time.Millisecond
 	d := start(t, c)
 	path := wire.HeartbeatPath(c.Socket)
 	for _, when := range []string{"after the start", "again"} {
-		eventually(t, "the heartbeat is there "+when, func() bool {
-			age, err := alive.Age(path)
+		eventually(t, "the heartbeat file exists "+when, func() bool {
+			age, err := heartbeat.Age(path)
 			return err == nil && age < time.Minute
 		})
 		_ = os.Remove(path)
@@ -114,21 +118,22 @@ func TestHeartbeat(t *testing.T) {
 	if err := d.stop(); err != nil {
 		t.Fatal(err)
 	}
-	if age, err := alive.Age(path); err != nil || age > time.Minute {
-		t.Errorf("the last heartbeat: got %v, %v, want one at the end", age, err)
+	if age, err := heartbeat.Age(path); err != nil || age > time.Minute {
+		t.Errorf("heartbeat file after the end: got age %v and error %v, want a recent one", age, err)
 	}
 }
 
+// A malformed or incomplete frame gets a decoding error.
 func TestBadFrames(t *testing.T) {
 	t.Parallel()
-	c := prepare(t, &handler{})
-	c.Limits.IOTimeout = 2 * time.Second // for the answer, too
+	c := newConfig(t, &fakeHandler{})
+	c.Limits.IOTimeout = 2 * time.Second // also bounds the response
 	d := start(t, c)
 	cases := map[string]struct{ reason, send string }{
-		"NotAFrame": {"another protocol", "GET / HTTP/1.1\r\n\r\n"},
-		"NotJSON":   {"a frame of something else", "\x00\x00\x00\x02{]"},
-		"Slow":      {"half a frame and then nothing", "\x00\x00\x00\x20{"},
-		"Silent":    {"nothing at all", ""},
+		"NotAFrame": {"The client speaks another protocol.", "GET / HTTP/1.1\r\n\r\n"},
+		"NotJSON":   {"The frame has no JSON.", "\x00\x00\x00\x02{]"},
+		"Slow":      {"The frame is incomplete.", "\x00\x00\x00\x20{"},
+		"Silent":    {"The client sends nothing.", ""},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -149,9 +154,9 @@ func TestBadFrames(t *testing.T) {
 	}
 }
 
-// blocked is a handler whose ADDs wait until release is closed or their context
-// ends; started gets one value for each.
-func blocked() (h *handler, started chan string, release chan struct{}) {
+// blockingHandler returns a handler whose ADDs wait until release is closed or their context ends.
+// started receives the container ID of each.
+func blockingHandler() (h *fakeHandler, started chan string, release chan struct{}) {
 	started, release = make(chan string, 100), make(chan struct{})
 	wait := func(ctx context.Context, req attach.Request) error {
 		started <- req.ContainerID
@@ -163,34 +168,34 @@ func blocked() (h *handler, started chan string, release chan struct{}) {
 			return context.Cause(ctx)
 		}
 	}
-	h = &handler{add: func(ctx context.Context, req attach.Request) (*types100.Result, error) {
-		return full(), wait(ctx, req)
+	h = &fakeHandler{add: func(ctx context.Context, req attach.Request) (*types100.Result, error) {
+		return fullResult(), wait(ctx, req)
 	}}
 	return h, started, release
 }
 
-// answer is what a call returned.
-type answer struct {
+// callResult is the result of a call.
+type callResult struct {
 	res *wire.Response
 	err error
 }
 
-// later calls in the background.
-func (d *daemon) later(ctx context.Context, req *wire.Request) chan answer {
-	out := make(chan answer, 1)
+// callAsync sends a request in the background.
+func (d *daemon) callAsync(ctx context.Context, req *wire.Request) chan callResult {
+	out := make(chan callResult, 1)
 	go func() {
 		res, err := wire.Call(ctx, d.Socket, req)
-		out <- answer{res, err}
+		out <- callResult{res, err}
 	}()
 	return out
 }
 
-// Who was in work when the daemon stops gets an answer; who was not is away.
+// A stopping daemon completes the requests in progress, and takes no new ones.
 func TestGracefulStop(t *testing.T) {
 	t.Parallel()
-	h, started, release := blocked()
-	d := start(t, prepare(t, h))
-	inWork := d.later(t.Context(), request("ADD", "c1"))
+	h, started, release := blockingHandler()
+	d := start(t, newConfig(t, h))
+	inProgress := d.callAsync(t.Context(), newRequest("ADD", "c1"))
 	<-started
 	idle, err := net.Dial("unix", d.Socket)
 	if err != nil {
@@ -200,86 +205,88 @@ func TestGracefulStop(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- d.stop() }()
 	if _, err := idle.Read(make([]byte, 1)); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("a connection without a request: got %v, want its end", err)
+		t.Errorf("connection without a request: got %v, want it closed", err)
 	}
-	if _, err := wire.Call(t.Context(), d.Socket, request("ADD", "c2")); !errors.Is(err, wire.ErrUnavailable) {
-		t.Errorf("a new request: got %v, want ErrAway", err)
+	if _, err := wire.Call(t.Context(), d.Socket, newRequest("ADD", "c2")); !errors.Is(err, wire.ErrUnavailable) {
+		t.Errorf("new request: got %v, want ErrUnavailable", err)
 	}
 	select {
 	case err := <-ended:
-		t.Fatalf("Run ended before its request: %v", err)
+		t.Fatalf("Run returned %v before the end of its request", err)
 	default:
 	}
 	close(release)
-	if got := <-inWork; got.err != nil || got.res.Error != nil || len(got.res.Result) == 0 {
-		t.Errorf("the request in work: got %+v, want its result", got)
+	if got := <-inProgress; got.err != nil || got.res.Error != nil || len(got.res.Result) == 0 {
+		t.Errorf("request in progress: got %+v, want its result", got)
 	}
 	if err := <-ended; err != nil {
 		t.Errorf("Run: %v", err)
 	}
 }
 
-func TestGraceEnds(t *testing.T) {
+// A request that exceeds the shutdown grace period is canceled.
+func TestShutdownGracePeriod(t *testing.T) {
 	t.Parallel()
-	h, started, _ := blocked()
-	c := prepare(t, h)
+	h, started, _ := blockingHandler()
+	c := newConfig(t, h)
 	c.Limits.ShutdownGracePeriod = time.Millisecond
 	d := start(t, c)
-	inWork := d.later(t.Context(), request("ADD", "c1"))
+	inProgress := d.callAsync(t.Context(), newRequest("ADD", "c1"))
 	<-started
 	if err := d.stop(); err != nil {
 		t.Errorf("Run: %v", err)
 	}
-	if got := <-inWork; got.err != nil || got.res.Error == nil || got.res.Error.Code != wire.CodeTryAgain {
-		t.Errorf("a request that takes too long: got %+v, want error 11", got)
+	if got := <-inProgress; got.err != nil || got.res.Error == nil || got.res.Error.Code != wire.CodeTryAgain {
+		t.Errorf("request after the grace period: got %+v, want error 11", got)
 	}
 }
 
-// A runtime that gives up kills its plugin: the ADD ends and is rolled back.
+// A runtime that gives up kills its plugin. The context of the ADD ends, so that it is rolled back.
 func TestHangUpEndsAdd(t *testing.T) {
 	t.Parallel()
-	h, started, _ := blocked()
-	d := start(t, prepare(t, h))
+	h, started, _ := blockingHandler()
+	d := start(t, newConfig(t, h))
 	ctx, cancel := context.WithCancel(t.Context())
-	got := d.later(ctx, request("ADD", "c1"))
+	got := d.callAsync(ctx, newRequest("ADD", "c1"))
 	<-started
 	cancel()
 	<-got
-	if what := <-started; what != "ended c1" {
-		t.Errorf("the handler: got %q, want the end of its context", what)
+	if event := <-started; event != "ended c1" {
+		t.Errorf("got event %q, want the end of the handler's context", event)
 	}
 }
 
-func TestWorkIsBounded(t *testing.T) {
+// A request that exceeds its timeout is canceled.
+func TestRequestTimeout(t *testing.T) {
 	t.Parallel()
-	h, started, _ := blocked()
-	c := prepare(t, h)
-	c.Limits.RequestTimeout = 2 * time.Second // one that ends before its handler begins would not show it
+	h, started, _ := blockingHandler()
+	c := newConfig(t, h)
+	c.Limits.RequestTimeout = 2 * time.Second // long enough for the handler to start
 	d := start(t, c)
-	if got := <-d.later(t.Context(), request("ADD", "c1")); got.res == nil || got.res.Error == nil || got.res.Error.Code != wire.CodeTryAgain {
-		t.Errorf("a request that hangs: got %+v, want error 11", got)
+	if got := <-d.callAsync(t.Context(), newRequest("ADD", "c1")); got.res == nil || got.res.Error == nil || got.res.Error.Code != wire.CodeTryAgain {
+		t.Errorf("request after its timeout: got %+v, want error 11", got)
 	}
 	<-started
 }
 
-// ADDs that wait for an address do not keep out the DEL that would free one.
-func TestPlaces(t *testing.T) {
+// ADDs that wait for an address do not block the DEL that frees one.
+func TestSlots(t *testing.T) {
 	t.Parallel()
-	h, started, release := blocked()
-	c := prepare(t, h)
+	h, started, release := blockingHandler()
+	c := newConfig(t, h)
 	c.Limits.MaxAdds, c.Limits.MaxDels = 2, 1
 	d := start(t, c)
-	var adds []chan answer
+	var adds []chan callResult
 	for _, id := range []string{"c1", "c2", "c3"} {
-		adds = append(adds, d.later(t.Context(), request("ADD", id)))
+		adds = append(adds, d.callAsync(t.Context(), newRequest("ADD", id)))
 	}
 	<-started
 	<-started
-	if res := d.call(request("DEL", "c4")); res.Error != nil {
-		t.Errorf("DEL beside ADDs that wait: %v", res.Error)
+	if res := d.call(newRequest("DEL", "c4")); res.Error != nil {
+		t.Errorf("DEL while ADDs wait: %v", res.Error)
 	}
 	if n := len(started); n != 0 {
-		t.Errorf("a third ADD is in work, 2 are allowed")
+		t.Errorf("got a third ADD in progress, want at most 2")
 	}
 	close(release)
 	for _, add := range adds {

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package networktest holds the rules of a network object as cases. Two parties
-// run the same ones: package network, which turns objects into the model, and the
-// API server with the generated CEL rules. So the two cannot drift apart.
+// Package networktest has the validation rules of network objects as test cases. The tests of package
+// network and the tests of the generated CEL rules in an API server run the same cases, so that both
+// implementations have the same rules.
 package networktest
 
 import v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 
-// RuleCase is a network spec and what is said to it.
+// RuleCase is a network spec and the expected result.
 type RuleCase struct {
-	// Reason is why the rule is there.
+	// Reason is why the rule exists.
 	Reason string
 	// Spec is in YAML. NetworkID "net" is added when it is left out.
 	Spec string
-	// Refused are parts of the message: the field's path and what would be right.
-	// None means accepted.
+	// Refused are parts of the expected message: the path of the field, and the rule. The spec must
+	// be accepted if it is empty.
 	Refused []string
-	// Kinds it is for; all three network kinds when nil.
+	// Kinds are the kinds of the case; all three network kinds when nil.
 	Kinds []string
-	// SchemaOnly marks what a Go value cannot say, such as an explicit 0 or a
-	// string for a number: only the API server sees it.
+	// SchemaOnly marks specs that a Go value cannot express, such as an explicit 0 or a string
+	// for a number. Only the API server tests them.
 	SchemaOnly bool
 }
 
-// ApplicableKinds returns the kinds that the case is for.
+// ApplicableKinds returns the kinds of the case.
 func (c RuleCase) ApplicableKinds() []string {
 	if c.Kinds != nil {
 		return c.Kinds
@@ -31,7 +31,7 @@ func (c RuleCase) ApplicableKinds() []string {
 	return []string{v1.KindClusterNetwork, v1.KindDanmNet, v1.KindTenantNetwork}
 }
 
-// Rules are all cases, each under its group's name and its own.
+// Rules returns the cases of all groups, by "<group>/<name>".
 func Rules() map[string]RuleCase {
 	all := map[string]RuleCase{}
 	for group, cases := range map[string]map[string]RuleCase{

@@ -3,15 +3,17 @@
 package aggregate
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Kinds that have a summary of their own.
+// Kinds with a summary of their own.
 var (
 	deploymentKind       = schema.GroupKind{Group: "apps", Kind: "Deployment"}
 	statefulSetKind      = schema.GroupKind{Group: "apps", Kind: "StatefulSet"}
@@ -28,89 +30,91 @@ var (
 	namespaceKind        = schema.GroupKind{Kind: "Namespace"}
 )
 
-// SumStatuses is the status of an object that runs in several clusters, or in none. The answer
-// is nil when there is nothing to write: the kind has no status, or it is the hub's
-// own. An error names object, cluster and field.
-func SumStatuses(object *unstructured.Unstructured, rows []Report, now time.Time) (map[string]any, error) {
-	rows = sortedByCluster(rows)
-	status, err := sumByKind(&aggregation{object: object, reports: rows, now: now})
+// SumStatuses returns the status of an object that runs in several clusters, or in none; nil when there
+// is nothing to write, because the kind has no status or the hub's controllers write it. It does not
+// change its arguments. An error names object, cluster and field.
+func SumStatuses(object *unstructured.Unstructured, reports []Report, now time.Time) (map[string]any, error) {
+	status, err := sumByKind(object, sortedByCluster(reports), now)
 	if err != nil {
 		return nil, fmt.Errorf("summarize status of %s %s/%s: %w", object.GetKind(), object.GetNamespace(), object.GetName(), err)
 	}
 	return status, nil
 }
 
-// aggregation is what a summary is made from.
-type aggregation struct {
-	object  *unstructured.Unstructured
-	reports []Report // in the order of clusters
-	now     time.Time
+// sortedByCluster returns the reports in the order of their clusters' names.
+func sortedByCluster(reports []Report) []Report {
+	reports = slices.Clone(reports)
+	slices.SortFunc(reports, func(a, b Report) int { return cmp.Compare(a.Cluster, b.Cluster) })
+	return reports
 }
 
-// sumByKind builds the summary of a kind.
-func sumByKind(in *aggregation) (map[string]any, error) {
-	gk := in.object.GroupVersionKind().GroupKind()
+// sumByKind builds the summary of the object's kind. The reports are in the order of clusters.
+func sumByKind(object *unstructured.Unstructured, reports []Report, now time.Time) (map[string]any, error) {
+	gk := object.GroupVersionKind().GroupKind()
 	switch gk {
 	case namespaceKind:
 		return nil, nil
 	case serviceKind, ingressKind:
-		return loadBalancerStatus(in.reports), nil
+		return loadBalancerStatus(reports), nil
 	case volumeClaimKind:
-		return volumeClaimStatus(in)
+		return volumeClaimStatus(object, reports, now)
 	case podKind:
-		return podStatus(in), nil
+		return podStatus(object, reports, now), nil
 	case cronJobKind:
-		return cronJobStatus(in.reports), nil
+		return cronJobStatus(reports), nil
 	}
-	status, err := sumCounts(in.object, in.reports)
+	status, err := sumCounts(object, reports)
 	if err != nil {
 		return nil, err
 	}
 	switch {
 	case gk == jobKind:
-		return jobStatus(in, status), nil
+		return jobStatus(object, reports, status, now), nil
 	case gk.Group == networkGroup:
-		in.setConditions(status, in.mergedConditions())
+		setConditions(object, status, mergedConditions(object, reports), now)
 		return status, nil
 	case summedFields(gk) == nil:
-		return unknownKindStatus(in), nil
+		return unknownKindStatus(object, reports, now), nil
 	}
-	status["observedGeneration"] = observedGeneration(in.object, in.reports)
-	keepCollisionCount(in.object, status)
+	status["observedGeneration"] = observedGeneration(object, reports)
+	keepCollisionCount(object, status)
+	conditions := mergedConditions(object, reports)
 	switch gk {
 	case deploymentKind:
-		return status, in.setDeploymentConditions(status)
+		if conditions, err = deploymentConditions(object, reports, status); err != nil {
+			return nil, err
+		}
 	case statefulSetKind:
-		in.setRevisions(status)
+		setRevisions(status, reports)
 	case autoscalerKind:
-		setLatestTimes(status, in.reports, "lastScaleTime")
+		setLatestTimes(status, reports, "lastScaleTime")
 	}
-	in.setConditions(status, in.mergedConditions())
+	setConditions(object, status, conditions, now)
 	return status, nil
 }
 
-// sumCounts adds up the counts of a kind. Fields that no cluster has are left out.
-func sumCounts(object *unstructured.Unstructured, rows []Report) (map[string]any, error) {
+// sumCounts adds up the counts of a kind. It leaves out fields that no cluster reports.
+func sumCounts(object *unstructured.Unstructured, reports []Report) (map[string]any, error) {
 	gk := object.GroupVersionKind().GroupKind()
 	sum := map[string]any{}
-	addOne := func(row Report, field string) error {
-		n, err := numberField(row.Status, field)
+	addOne := func(r Report, field string) error {
+		n, err := numberField(r.Status, field)
 		if err != nil {
-			return fmt.Errorf("cluster %s: %w", row.Cluster, err)
+			return fmt.Errorf("cluster %s: %w", r.Cluster, err)
 		}
-		if _, ok := row.Status[field]; ok {
+		if _, ok := r.Status[field]; ok {
 			sum[field] = addSaturating(numberOrZero(sum, field), n)
 		}
 		return nil
 	}
-	for _, row := range rows {
+	for _, r := range reports {
 		for _, field := range summedFields(gk) {
-			if err := addOne(row, field); err != nil {
+			if err := addOne(r, field); err != nil {
 				return nil, err
 			}
 		}
-		if field := updatedField(gk); field != "" && row.isCurrent(object) {
-			if err := addOne(row, field); err != nil {
+		if field := updatedField(gk); field != "" && r.isCurrent(object) {
+			if err := addOne(r, field); err != nil {
 				return nil, err
 			}
 		}
@@ -118,7 +122,7 @@ func sumCounts(object *unstructured.Unstructured, rows []Report) (map[string]any
 	return sum, nil
 }
 
-// summedFields are the fields of a kind that are added up.
+// summedFields are the status fields of a kind that are added up; nil for a kind without such fields.
 func summedFields(gk schema.GroupKind) []string {
 	switch gk {
 	case deploymentKind:
@@ -145,8 +149,8 @@ func summedFields(gk schema.GroupKind) []string {
 	return nil
 }
 
-// updatedField is the field of a kind that counts what is up to date, if there is one: of a
-// cluster that has not seen the present object it counts nothing.
+// updatedField is the status field of a kind that counts replicas of the present revision; "" for none.
+// It is not added up for clusters that have not observed the present object.
 func updatedField(gk schema.GroupKind) string {
 	switch gk {
 	case deploymentKind, statefulSetKind:
@@ -157,7 +161,7 @@ func updatedField(gk schema.GroupKind) string {
 	return ""
 }
 
-// addSaturating adds two counts and stops at the largest number.
+// addSaturating adds two counts, up to the largest int64.
 func addSaturating(a, b int64) int64 {
 	if b > 0 && a > math.MaxInt64-b {
 		return math.MaxInt64

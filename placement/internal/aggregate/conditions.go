@@ -4,11 +4,12 @@ package aggregate
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // Values of a condition's status.
@@ -18,11 +19,11 @@ const (
 	statusUnknown = "Unknown"
 )
 
-// condition is what all kinds' conditions have in common.
+// condition has the fields that the conditions of all kinds share.
 type condition struct {
 	conditionType, status, reason, message string
 	observedGeneration                     *int64
-	timeField                              string // a field with the time of the last look, by kind
+	timeField                              string // lastUpdateTime or lastProbeTime, by kind; "" for none
 }
 
 // conditionsByType returns the conditions of a status by type.
@@ -42,23 +43,22 @@ func isConditionTrue(status map[string]any, kind string) bool {
 	return stringField(conditionsByType(status)[kind], "status") == statusTrue
 }
 
-// setConditions gives a status its conditions, sorted by type. A condition that says
-// what the object's present one says is that one, so that nothing is written.
-func (in *aggregation) setConditions(status map[string]any, list []condition) {
+// setConditions sets the conditions of a status, sorted by type. A condition keeps the times of the
+// object's present one, as long as it is the same: then nothing is written.
+func setConditions(object *unstructured.Unstructured, status map[string]any, list []condition, now time.Time) {
 	if len(list) == 0 {
 		return
 	}
 	slices.SortFunc(list, func(a, b condition) int { return cmp.Compare(a.conditionType, b.conditionType) })
-	present := conditionsByType(statusOf(in.object))
-	rows := make([]any, 0, len(list))
+	present := conditionsByType(statusOf(object))
+	conditions := make([]any, 0, len(list))
 	for _, c := range list {
-		rows = append(rows, c.toMap(present[c.conditionType], in.now.UTC().Format(time.RFC3339)))
+		conditions = append(conditions, c.toMap(present[c.conditionType], now.UTC().Format(time.RFC3339)))
 	}
-	status["conditions"] = rows
+	status["conditions"] = conditions
 }
 
-// toMap is the condition as it is written, given the present one of its type and the
-// time.
+// toMap returns the condition as JSON has it. was is the present condition of its type.
 func (c condition) toMap(was map[string]any, now string) map[string]any {
 	next := map[string]any{"type": c.conditionType, "status": c.status, "lastTransitionTime": now}
 	for field, value := range map[string]string{"reason": c.reason, "message": c.message} {
@@ -82,36 +82,36 @@ func (c condition) toMap(was map[string]any, now string) map[string]any {
 	return next
 }
 
-// mergedConditions brings the clusters' conditions together: one is as all clusters say; where
-// they differ it is as the one that is worst off, and the message names that.
-func (in *aggregation) mergedConditions() []condition {
+// mergedConditions merges the clusters' conditions: where clusters differ, a condition is that of the
+// unhealthiest cluster, which its message names.
+func mergedConditions(object *unstructured.Unstructured, reports []Report) []condition {
 	kinds := map[string]bool{}
-	for _, row := range in.reports {
-		for kind := range conditionsByType(row.Status) {
+	for _, r := range reports {
+		for kind := range conditionsByType(r.Status) {
 			kinds[kind] = true
 		}
 	}
 	var list []condition
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-		list = append(list, in.mergeCondition(kind))
+		list = append(list, mergeCondition(object, reports, kind))
 	}
 	return list
 }
 
-// mergeCondition brings one type of condition together.
-func (in *aggregation) mergeCondition(kind string) condition {
+// mergeCondition merges the conditions of one type.
+func mergeCondition(object *unstructured.Unstructured, reports []Report, kind string) condition {
 	worst, at := condition{conditionType: kind, status: healthyStatus(kind)}, -1
 	var seen int64
-	for i, row := range in.reports {
-		c, ok := conditionsByType(row.Status)[kind]
+	for i, r := range reports {
+		c, ok := conditionsByType(r.Status)[kind]
 		switch {
 		case !ok && isAbnormalTrue(kind):
-			continue // what is wrong is told where it is wrong
+			continue // controllers set such a condition only where something is wrong
 		case !ok:
 			c = map[string]any{"status": statusUnknown, "reason": "NotReported", "message": "not reported yet"}
 		}
 		if _, ok := c["observedGeneration"]; ok || worst.observedGeneration != nil {
-			seen = observedGeneration(in.object, in.reports)
+			seen = observedGeneration(object, reports)
 			worst.observedGeneration = &seen
 		}
 		if at < 0 || healthRank(kind, stringField(c, "status")) < healthRank(kind, worst.status) {
@@ -123,13 +123,13 @@ func (in *aggregation) mergeCondition(kind string) condition {
 		}
 	}
 	if at >= 0 && worst.status != healthyStatus(kind) {
-		worst.message = in.withClusterName(at, worst.message)
+		worst.message = reports[at].withCluster(worst.message)
 	}
 	return worst
 }
 
-// isAbnormalTrue tells whether a type of condition says that something is wrong when it is true,
-// as kstatus and Kubernetes name such.
+// isAbnormalTrue tells whether a type of condition is true when something is wrong, by the names that
+// kstatus and Kubernetes use.
 func isAbnormalTrue(kind string) bool {
 	switch kind {
 	case "Stalled", "Reconciling", "Degraded", "Recovering", "RecoveryDeferred", "AddressConflict", "Conflict", "Conflicting":
@@ -143,7 +143,7 @@ func isAbnormalTrue(kind string) bool {
 	return false
 }
 
-// healthyStatus is the status that a type of condition has when all is well.
+// healthyStatus is the status of a type of condition on a healthy object.
 func healthyStatus(kind string) string {
 	if isAbnormalTrue(kind) {
 		return statusFalse
@@ -151,7 +151,7 @@ func healthyStatus(kind string) string {
 	return statusTrue
 }
 
-// healthRank orders a condition's statuses, the worst first.
+// healthRank orders the statuses of a condition, the unhealthiest first.
 func healthRank(kind, status string) int {
 	switch status {
 	case healthyStatus(kind):
@@ -160,32 +160,4 @@ func healthRank(kind, status string) int {
 		return 0
 	}
 	return 1
-}
-
-// withClusterName says of which cluster a message is.
-func (in *aggregation) withClusterName(at int, message string) string {
-	row := in.reports[at]
-	if !row.Reachable {
-		message = strings.TrimSpace(message + " (unreachable: this is the last report)")
-	}
-	return strings.TrimSuffix(row.Cluster+": "+message, ": ")
-}
-
-// clusterNames says in which clusters an object runs.
-func (in *aggregation) clusterNames() string {
-	if len(in.reports) == 0 {
-		return "no cluster"
-	}
-	names := make([]string, 0, len(in.reports))
-	for _, row := range in.reports {
-		if row.Reachable {
-			names = append(names, row.Cluster)
-		} else {
-			names = append(names, row.Cluster+" (unreachable)")
-		}
-		if len(names) == 10 && len(in.reports) > 10 {
-			return fmt.Sprintf("%s and %d more", strings.Join(names, ", "), len(in.reports)-10)
-		}
-	}
-	return strings.Join(names, ", ")
 }

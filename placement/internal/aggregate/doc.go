@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package aggregate makes the status of an object at the hub from what clusters report
-// of it.
+// Package aggregate computes the status of an object at the hub from the reports of clusters.
 //
-// Of one cluster the hub has the exact status, with observedGeneration translated to
-// the hub's generations (Exact). Of several it has a sum by kind (Sum): counts are
-// added, conditions are computed from the sums, so that kubectl's wait and rollout
-// status mean at the hub what they mean in a cluster. For kinds that nobody here knows,
-// what all clusters agree on is kept, and conditions are brought together.
+// TranslateStatus returns the exact status of one cluster, with observedGeneration translated to the
+// hub's generations. SumStatuses returns a summary of several clusters by kind: it adds counts and
+// computes conditions from the sums, so that kubectl's wait and rollout status work at the hub as in a
+// cluster. For kinds that the package does not know, it keeps the fields on which all clusters agree,
+// and merges conditions.
 //
-// What the API server refuses is never asked of it: a Job's counters and terminal
-// conditions, and collision counts, do not go back, whichever cluster reports.
+// The API server accepts each status: a Job's counters and terminal conditions, and collision counts,
+// never decrease, whichever cluster reports.
 //
-// The package has no I/O, no clock and no log: the time is given. The same input has the
-// same output, so what has settled is not written again.
+// The package is pure: no I/O, no clock, no log. The same input gives the same output, so that a settled
+// status is not written again.
 package aggregate

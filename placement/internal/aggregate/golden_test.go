@@ -16,11 +16,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// update writes what is got into the golden files, to be read before it is committed.
+// update writes the results into the golden files. Review them before you commit them.
 var update = flag.Bool("update", false, "write the golden files")
 
-// golden is a file of testdata: an object, what clusters report, and the status that
-// comes of it.
+// golden is a file of testdata: an object, the reports of clusters, and the status computed from them.
 type golden struct {
 	Reason string         `json:"reason"`
 	Exact  bool           `json:"exact,omitempty"`
@@ -30,7 +29,7 @@ type golden struct {
 	Error  string         `json:"error,omitempty"`
 }
 
-// goldenRow is a Row; reachable unless it is said otherwise.
+// goldenRow is a Report; the cluster is reachable unless unreachable is set.
 type goldenRow struct {
 	Cluster    string         `json:"cluster"`
 	Observed   int64          `json:"observed"`
@@ -38,14 +37,14 @@ type goldenRow struct {
 	Asked      *int32         `json:"asked,omitempty"`
 	Wanted     *int32         `json:"wanted,omitempty"`
 	Ready      bool           `json:"ready,omitempty"`
-	Away       bool           `json:"unreachable,omitempty"`
+	Unreached  bool           `json:"unreachable,omitempty"`
 	Status     map[string]any `json:"status,omitempty"`
 }
 
-// noon is when all summaries of the tests are made.
+// noon is the time of all summaries in the tests.
 func noon() time.Time { return time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC) }
 
-// ints turns numbers of YAML into those of the API server's JSON.
+// ints turns the numbers of YAML into the types that the API server's JSON decodes to.
 func ints(m map[string]any) map[string]any {
 	u := &unstructured.Unstructured{Object: m}
 	raw, err := yaml.Marshal(u.Object)
@@ -66,13 +65,13 @@ func ints(m map[string]any) map[string]any {
 	return out
 }
 
-// parts are the object and rows of a file.
+// parts returns the object and the reports of a file.
 func (g *golden) parts() (*unstructured.Unstructured, []Report) {
 	rows := make([]Report, 0, len(g.Rows))
 	for _, r := range g.Rows {
 		row := Report{
 			Cluster: r.Cluster, ObservedGeneration: r.Observed, Generation: r.Generation, Requested: r.Asked, Desired: r.Wanted,
-			Ready: r.Ready, Reachable: !r.Away,
+			Ready: r.Ready, Reachable: !r.Unreached,
 		}
 		if r.Status != nil {
 			row.Status = ints(r.Status)
@@ -113,9 +112,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// Each kind has a golden file, and of one cluster each report in any of them comes to the
-// hub as it is: but for observedGeneration, which is the hub's, and the bitmaps of our
-// networks.
+// Each kind has a golden file. The hub stores the exact report of a single cluster, except
+// observedGeneration, which is the hub's, and the allocation bitmaps of networks.
 func TestExactOfEveryKind(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
@@ -127,7 +125,7 @@ func TestExactOfEveryKind(t *testing.T) {
 			row.ObservedGeneration = object.GetGeneration()
 			got := TranslateStatus(object, row)
 			if object.GetKind() == "Namespace" || row.Status == nil {
-				continue // the hub's own, and no report
+				continue // the hub's controllers write it, or there is no report
 			}
 			want := runtime.DeepCopyJSON(row.Status)
 			if object.GroupVersionKind().Group == networkGroup {
@@ -163,7 +161,7 @@ func generations(status map[string]any, from, to int64) {
 	}
 }
 
-// check compares a file with what comes of it, also when that is what the hub has.
+// check compares a file with the result, also when the hub has that already.
 func (g *golden) check(t *testing.T, file string) {
 	t.Helper()
 	object, rows := g.parts()
@@ -194,7 +192,7 @@ func (g *golden) check(t *testing.T, file string) {
 	object.Object["status"] = runtime.DeepCopyJSON(got)
 	again, err := g.run(object, rows)
 	if diff := cmp.Diff(got, again); diff != "" || err != nil {
-		t.Errorf("the same reports make another status, so there is a write without end: %v\n%s", err, diff)
+		t.Errorf("the same reports give another status, so the hub would write it again and again: %v\n%s", err, diff)
 	}
 }
 
@@ -220,7 +218,7 @@ func statuses(rows []Report) []any {
 	return all
 }
 
-// write puts the answer into a file, below what stands there.
+// write replaces the result in a file.
 func (g *golden) write(t *testing.T, file string, got map[string]any) {
 	t.Helper()
 	raw, err := os.ReadFile(file)

@@ -16,14 +16,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// loadBalancerStatus is the status of a Service or an Ingress: the addresses of the load
-// balancers of the clusters where it is ready, sorted, each once. A cluster that the hub
-// does not reach may be reached by others, so its addresses stay.
-func loadBalancerStatus(rows []Report) map[string]any {
+// loadBalancerStatus returns the status of a Service or an Ingress: the load balancer addresses of the
+// clusters where it is ready, sorted, each once. Addresses of a cluster that the hub cannot reach stay,
+// because clients may reach it.
+func loadBalancerStatus(reports []Report) map[string]any {
 	var all []any
-	for _, row := range rows {
-		list, _, err := unstructured.NestedSlice(row.Status, "loadBalancer", "ingress")
-		if row.Ready && err == nil {
+	for _, r := range reports {
+		list, _, err := unstructured.NestedSlice(r.Status, "loadBalancer", "ingress")
+		if r.Ready && err == nil {
 			all = append(all, list...)
 		}
 	}
@@ -36,26 +36,26 @@ func loadBalancerStatus(rows []Report) map[string]any {
 	return map[string]any{"loadBalancer": balancer}
 }
 
-// jsonText is a value as JSON, whose keys are sorted.
+// jsonText encodes a value as JSON, with sorted keys.
 func jsonText(value any) string {
 	raw, err := json.Marshal(value)
 	if err != nil {
-		return "" // not from JSON, so from no API server
+		return "" // cannot be: it was decoded from JSON
 	}
 	return string(raw)
 }
 
-// volumeClaimStatus is the status of a PersistentVolumeClaim: bound when it is bound in all
-// clusters, with the least capacity.
-func volumeClaimStatus(in *aggregation) (map[string]any, error) {
-	status := commonFields(in.reports)
+// volumeClaimStatus returns the status of a PersistentVolumeClaim: Bound when it is bound in all
+// clusters, with the smallest capacity.
+func volumeClaimStatus(object *unstructured.Unstructured, reports []Report, now time.Time) (map[string]any, error) {
+	status := commonFields(reports)
 	capacity := map[string]any{}
-	for _, row := range in.reports {
-		has, _ := row.Status["capacity"].(map[string]any)
-		for name := range has {
-			size, err := resource.ParseQuantity(stringField(has, name))
+	for _, r := range reports {
+		reported, _ := r.Status["capacity"].(map[string]any)
+		for name := range reported {
+			size, err := resource.ParseQuantity(stringField(reported, name))
 			if err != nil {
-				return nil, fmt.Errorf("cluster %s: status.capacity[%s] %v: %w", row.Cluster, name, has[name], err)
+				return nil, fmt.Errorf("cluster %s: status.capacity[%s] %v: %w", r.Cluster, name, reported[name], err)
 			}
 			was, err := resource.ParseQuantity(stringField(capacity, name))
 			if err != nil || size.Cmp(was) < 0 {
@@ -66,42 +66,41 @@ func volumeClaimStatus(in *aggregation) (map[string]any, error) {
 	if delete(status, "capacity"); len(capacity) > 0 {
 		status["capacity"] = capacity
 	}
-	status["phase"] = worstPhase(in.reports, "Lost", "Pending", "Bound")
-	in.setConditions(status, in.mergedConditions())
+	status["phase"] = worstPhase(reports, "Lost", "Pending", "Bound")
+	setConditions(object, status, mergedConditions(object, reports), now)
 	return status, nil
 }
 
-// podStatus is the status of a Pod in several clusters, which only a policy that duplicates
-// Pods makes: nothing of it but the phase and the conditions has a meaning in common.
-func podStatus(in *aggregation) map[string]any {
-	status := map[string]any{"phase": worstPhase(in.reports, "Failed", "Unknown", "Pending", "Running", "Succeeded")}
-	in.setConditions(status, in.mergedConditions())
+// podStatus returns the status of a Pod in several clusters: phase and conditions, the only fields with a
+// meaning for all of them.
+func podStatus(object *unstructured.Unstructured, reports []Report, now time.Time) map[string]any {
+	status := map[string]any{"phase": worstPhase(reports, "Failed", "Unknown", "Pending", "Running", "Succeeded")}
+	setConditions(object, status, mergedConditions(object, reports), now)
 	return status
 }
 
-// worstPhase is the worst of the clusters' phases, which are given with the worst first.
-// Without a report it is Pending.
-func worstPhase(rows []Report, order ...string) string {
+// worstPhase returns the first phase of order that a cluster reports; Pending without a report.
+func worstPhase(reports []Report, order ...string) string {
 	worst := len(order) - 1
-	for _, row := range rows {
-		at := slices.Index(order, stringField(row.Status, "phase"))
+	for _, r := range reports {
+		at := slices.Index(order, stringField(r.Status, "phase"))
 		if at < 0 {
 			at = slices.Index(order, "Pending")
 		}
 		worst = min(worst, at)
 	}
-	if len(rows) == 0 {
+	if len(reports) == 0 {
 		return "Pending"
 	}
 	return order[worst]
 }
 
-// cronJobStatus is the status of a CronJob: what runs in any cluster, and when it last did.
-func cronJobStatus(rows []Report) map[string]any {
+// cronJobStatus returns the status of a CronJob: the active Jobs of all clusters, and the latest times.
+func cronJobStatus(reports []Report) map[string]any {
 	status := map[string]any{}
 	var active []any
-	for _, row := range rows {
-		list, _, err := unstructured.NestedSlice(row.Status, "active")
+	for _, r := range reports {
+		list, _, err := unstructured.NestedSlice(r.Status, "active")
 		if err == nil {
 			active = append(active, list...)
 		}
@@ -109,60 +108,60 @@ func cronJobStatus(rows []Report) map[string]any {
 	if len(active) > 0 {
 		status["active"] = active
 	}
-	setLatestTimes(status, rows, "lastScheduleTime", "lastSuccessfulTime")
+	setLatestTimes(status, reports, "lastScheduleTime", "lastSuccessfulTime")
 	return runtime.DeepCopyJSON(status)
 }
 
-// setLatestTimes gives a status the latest of what the clusters say of some times.
-func setLatestTimes(status map[string]any, rows []Report, fields ...string) {
-	for _, row := range rows {
+// setLatestTimes sets time fields of a status to the latest of the clusters' values.
+func setLatestTimes(status map[string]any, reports []Report, fields ...string) {
+	for _, r := range reports {
 		for _, field := range fields {
-			if at := stringField(row.Status, field); isTimeBefore(stringField(status, field), at) {
+			if at := stringField(r.Status, field); isTimeBefore(stringField(status, field), at) {
 				status[field] = at
 			}
 		}
 	}
 }
 
-// isTimeBefore tells whether one time as text is before another; no time is before any.
+// isTimeBefore tells whether the RFC 3339 time a is before b. An invalid a is before any valid b.
 func isTimeBefore(a, b string) bool {
 	x, errX := time.Parse(time.RFC3339, a)
 	y, errY := time.Parse(time.RFC3339, b)
 	return errY == nil && (errX != nil || x.Before(y))
 }
 
-// networkGroup is the API group of our networks. Of their statuses little travels: the
-// bitmap would make every claim of an address a write at the hub.
+// networkGroup is the API group of DANM's networks. Agents report only a few fields of their statuses:
+// with the allocation bitmap, every address claim would be a write at the hub.
 const networkGroup = "danm.io"
 
-// unknownKindStatus is the status of an object of a kind that nobody here knows: what all clusters
-// have in common, conditions brought together, observedGeneration translated. Nothing
-// is there that no cluster has, so a status of the kind's schema comes of statuses of it.
-func unknownKindStatus(in *aggregation) map[string]any {
-	status := commonFields(in.reports)
-	conditions := in.mergedConditions()
+// unknownKindStatus returns the status of a kind that this package does not know: the fields that all
+// clusters have with the same values, merged conditions, and the translated observedGeneration. Each
+// field is one that a cluster reports, so the status fits the kind's schema.
+func unknownKindStatus(object *unstructured.Unstructured, reports []Report, now time.Time) map[string]any {
+	status := commonFields(reports)
+	conditions := mergedConditions(object, reports)
 	if len(status) == 0 && len(conditions) == 0 {
 		return nil
 	}
-	for _, row := range in.reports {
-		if _, ok := row.Status["observedGeneration"]; ok {
-			status["observedGeneration"] = observedGeneration(in.object, in.reports)
+	for _, r := range reports {
+		if _, ok := r.Status["observedGeneration"]; ok {
+			status["observedGeneration"] = observedGeneration(object, reports)
 		}
 	}
-	in.setConditions(status, conditions)
+	setConditions(object, status, conditions, now)
 	return status
 }
 
-// commonFields are the fields that all rows have, with the same values; conditions and
-// observedGeneration are left out.
-func commonFields(rows []Report) map[string]any {
-	if len(rows) == 0 {
+// commonFields returns the fields that all reports have with the same values, without conditions and
+// observedGeneration.
+func commonFields(reports []Report) map[string]any {
+	if len(reports) == 0 {
 		return map[string]any{}
 	}
-	same := maps.Clone(rows[0].Status)
+	same := maps.Clone(reports[0].Status)
 	maps.DeleteFunc(same, func(field string, value any) bool {
-		for _, row := range rows {
-			if other, ok := row.Status[field]; !ok || !reflect.DeepEqual(value, other) {
+		for _, r := range reports {
+			if other, ok := r.Status[field]; !ok || !reflect.DeepEqual(value, other) {
 				return true
 			}
 		}

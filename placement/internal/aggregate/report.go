@@ -3,10 +3,9 @@
 package aggregate
 
 import (
-	"cmp"
 	"fmt"
 	"math"
-	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,36 +15,59 @@ import (
 
 // Report is what one cluster reports of an object.
 type Report struct {
-	// Cluster by name.
+	// Cluster is the cluster's name.
 	Cluster string
-	// ObservedGeneration is the generation of the hub's object that Status speaks of, 0 for none.
+	// ObservedGeneration is the generation of the hub's object that Status belongs to; 0 for none.
 	ObservedGeneration int64
 	// Generation of the object in the cluster, read together with Status.
 	Generation int64
-	// Requested is how many replicas are asked of the cluster now; nil for kinds without.
+	// Requested are the replicas that the hub requests of the cluster now; nil for kinds without replicas.
 	Requested *int32
-	// Desired is how many it is to have in the end: less than Asked where a move takes
-	// them away. It matters where clusters have a full set each.
+	// Desired are the replicas that the cluster is to have after the move: fewer than Requested while the
+	// move takes them away.
 	Desired *int32
-	// Ready says that the object is ready there.
+	// Ready is true when the object is ready in the cluster.
 	Ready bool
-	// Reachable says that the cluster's agent was heard of lately. What it said last
-	// stands until then; messages tell.
+	// Reachable is true when the cluster's heartbeat is fresh. Else Status is the last one reported.
 	Reachable bool
-	// Status of the object there, nil when there is none yet.
+	// Status of the object in the cluster; nil when there is none yet.
 	Status map[string]any
 }
 
-// isCurrent tells whether a row speaks of the present object at the hub.
+// isCurrent tells whether the cluster has observed the present object of the hub.
 func (r Report) isCurrent(object *unstructured.Unstructured) bool {
 	return r.ObservedGeneration >= object.GetGeneration()
 }
 
-// sortedByCluster returns the rows in the order of their clusters' names.
-func sortedByCluster(rows []Report) []Report {
-	rows = slices.Clone(rows)
-	slices.SortFunc(rows, func(a, b Report) int { return cmp.Compare(a.Cluster, b.Cluster) })
-	return rows
+// isScaledToZero tells whether the hub requests no replica of the cluster: a failure there does not
+// count.
+func (r Report) isScaledToZero() bool { return r.Requested != nil && *r.Requested == 0 }
+
+// withCluster adds the cluster's name to a message of its status.
+func (r Report) withCluster(message string) string {
+	if !r.Reachable {
+		message = strings.TrimSpace(message + " (unreachable: this is the last report)")
+	}
+	return strings.TrimSuffix(r.Cluster+": "+message, ": ")
+}
+
+// clusterNames lists the clusters that report, for messages.
+func clusterNames(reports []Report) string {
+	if len(reports) == 0 {
+		return "no cluster"
+	}
+	names := make([]string, 0, len(reports))
+	for _, r := range reports {
+		if r.Reachable {
+			names = append(names, r.Cluster)
+		} else {
+			names = append(names, r.Cluster+" (unreachable)")
+		}
+		if len(names) == 10 && len(reports) > 10 {
+			return fmt.Sprintf("%s and %d more", strings.Join(names, ", "), len(reports)-10)
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // statusOf returns an object's present status; nil when it has none.
@@ -54,7 +76,7 @@ func statusOf(object *unstructured.Unstructured) map[string]any {
 	return status
 }
 
-// numberField reads a number of a status; what is not there is 0.
+// numberField reads a number of a status; 0 for a missing field.
 func numberField(status map[string]any, field string) (int64, error) {
 	switch n := status[field].(type) {
 	case nil:
@@ -69,10 +91,10 @@ func numberField(status map[string]any, field string) (int64, error) {
 			return int64(n), nil
 		}
 	}
-	return 0, fmt.Errorf("status.%s is %v, want a whole number", field, status[field])
+	return 0, fmt.Errorf("status.%s: %v must be a whole number", field, status[field])
 }
 
-// numberOrZero reads a number of a status on which nothing depends; what cannot be read is 0.
+// numberOrZero reads a number of a status; 0 for a missing or invalid field.
 func numberOrZero(status map[string]any, field string) int64 {
 	n, err := numberField(status, field)
 	if err != nil {
@@ -81,14 +103,14 @@ func numberOrZero(status map[string]any, field string) int64 {
 	return n
 }
 
-// stringField reads a text of a status; what is no text is empty.
+// stringField reads a string of a status; "" for a missing or invalid field.
 func stringField(status map[string]any, field string) string {
 	s, _ := status[field].(string)
 	return s
 }
 
-// ReplicaCounts are the replicas that a status tells of. Kinds that nobody here knows are read
-// by the usual names of fields; of a kind without replicas all counts are 0.
+// ReplicaCounts returns the replicas of a status. For kinds that this package does not know it reads the
+// fields replicas, readyReplicas and availableReplicas; for a kind without replicas all counts are 0.
 func ReplicaCounts(gk schema.GroupKind, status map[string]any) v1alpha1.ReplicaCounts {
 	total, ready, available := "replicas", "readyReplicas", "availableReplicas"
 	switch gk {
@@ -102,7 +124,7 @@ func ReplicaCounts(gk schema.GroupKind, status map[string]any) v1alpha1.ReplicaC
 	}
 }
 
-// countField reads a count, which is at least 0 and has 32 bits.
+// countField reads a count, limited to 0 … math.MaxInt32.
 func countField(status map[string]any, field string) int32 {
 	return int32(min(max(0, numberOrZero(status, field)), math.MaxInt32))
 }

@@ -10,17 +10,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// TranslateStatus is the status of an object that runs in one cluster: that cluster's, with
-// observedGeneration translated. Only what the API server would refuse, as it goes back
-// to before what another cluster has reported, is kept as it was. The answer is nil when
-// there is nothing to write: no report yet, or a kind whose status is the hub's own.
-func TranslateStatus(object *unstructured.Unstructured, row Report) map[string]any {
+// TranslateStatus returns the status of an object that runs in one cluster: the cluster's status, with
+// observedGeneration translated to the hub's generations. Fields that the API server does not let
+// decrease keep the value of an earlier report. It returns nil when there is nothing to write: no
+// report yet, or a kind whose status the hub's controllers write.
+func TranslateStatus(object *unstructured.Unstructured, r Report) map[string]any {
 	gk := object.GroupVersionKind().GroupKind()
-	if row.Status == nil || gk == namespaceKind {
+	if r.Status == nil || gk == namespaceKind {
 		return nil
 	}
-	status := runtime.DeepCopyJSON(row.Status)
-	translateGenerations(object, row, status)
+	status := runtime.DeepCopyJSON(r.Status)
+	translateGenerations(object, r, status)
 	switch {
 	case gk == jobKind:
 		return keepJobProgress(object, status)
@@ -32,63 +32,63 @@ func TranslateStatus(object *unstructured.Unstructured, row Report) map[string]a
 	return status
 }
 
-// isReportedNetworkField tells whether a field of a network's status comes to the hub.
+// isReportedNetworkField tells whether the hub stores a field of a network's status.
 func isReportedNetworkField(field string) bool {
 	return field == "conditions" || field == "allocated" || field == "capacity"
 }
 
-// translateGenerations brings observedGeneration, that of conditions too, from the cluster's
-// generations to the hub's.
-func translateGenerations(object *unstructured.Unstructured, row Report, status map[string]any) {
+// translateGenerations replaces observedGeneration in status and conditions, which counts the cluster's
+// generations, by the generation of the hub's object.
+func translateGenerations(object *unstructured.Unstructured, r Report, status map[string]any) {
 	if _, ok := status["observedGeneration"]; ok {
-		status["observedGeneration"] = observedGeneration(object, []Report{row})
+		status["observedGeneration"] = observedGeneration(object, []Report{r})
 	}
 	list, _ := status["conditions"].([]any)
 	for _, c := range list {
 		if c, ok := c.(map[string]any); ok {
-			translateConditionGeneration(object, row, c)
+			translateConditionGeneration(object, r, c)
 		}
 	}
 }
 
-// translateConditionGeneration brings a condition's observedGeneration to the hub's: a condition
-// that is older than its status speaks of an older object.
-func translateConditionGeneration(object *unstructured.Unstructured, row Report, c map[string]any) {
+// translateConditionGeneration does so for one condition. A condition that is some generations behind its
+// object in the cluster is as many behind at the hub.
+func translateConditionGeneration(object *unstructured.Unstructured, r Report, c map[string]any) {
 	if _, ok := c["observedGeneration"]; !ok {
 		return
 	}
-	seen := min(row.ObservedGeneration, object.GetGeneration())
-	if behind := row.Generation - numberOrZero(c, "observedGeneration"); behind > 0 {
+	seen := min(r.ObservedGeneration, object.GetGeneration())
+	if behind := r.Generation - numberOrZero(c, "observedGeneration"); behind > 0 {
 		seen = max(0, seen-behind)
 	}
 	c["observedGeneration"] = seen
 }
 
-// observedGeneration is the generation of the hub's object that all rows have seen. It does not
-// go back: a Customization that changes makes clusters render anew what they had seen.
-func observedGeneration(object *unstructured.Unstructured, rows []Report) int64 {
+// observedGeneration returns the generation of the hub's object that all clusters have observed. It never
+// decreases, although a changed Customization makes clusters observe the object again.
+func observedGeneration(object *unstructured.Unstructured, reports []Report) int64 {
 	seen := object.GetGeneration()
-	for _, row := range rows {
-		seen = min(seen, row.ObservedGeneration)
+	for _, r := range reports {
+		seen = min(seen, r.ObservedGeneration)
 	}
 	return min(object.GetGeneration(), max(seen, numberOrZero(statusOf(object), "observedGeneration")))
 }
 
-// keepCollisionCount keeps a count of collisions that was larger, or is told of no longer: the
-// API server refuses a smaller one and the lack of one, whichever cluster reports it.
+// keepCollisionCount keeps a collisionCount that was larger, or that no cluster reports any more: the API
+// server rejects a smaller or missing one.
 func keepCollisionCount(object *unstructured.Unstructured, status map[string]any) {
 	const field = "collisionCount"
 	was := statusOf(object)
-	_, told := was[field]
-	_, tells := status[field]
-	if told && (!tells || numberOrZero(was, field) > numberOrZero(status, field)) {
+	_, had := was[field]
+	_, has := status[field]
+	if had && (!has || numberOrZero(was, field) > numberOrZero(status, field)) {
 		status[field] = numberOrZero(was, field)
 	}
 }
 
-// keepJobProgress brings the next status of a Job to what the API server takes after the
-// present one (its ValidateJobStatusUpdate): a Job that has ended stays as it ended,
-// counters do not fall, what is to come is not taken back, and the start stays.
+// keepJobProgress changes the next status of a Job to one that the API server accepts after the present
+// one (ValidateJobStatusUpdate): a finished Job stays as it is, counters do not decrease, announced
+// outcomes are not withdrawn, and startTime stays.
 func keepJobProgress(object *unstructured.Unstructured, next map[string]any) map[string]any {
 	was := statusOf(object)
 	if isConditionTrue(was, jobComplete) || isConditionTrue(was, jobFailed) {
@@ -112,8 +112,8 @@ func keepJobProgress(object *unstructured.Unstructured, next map[string]any) map
 	return next
 }
 
-// keepJobOutcome keeps what a Job was said to come to: another cluster's report does not turn
-// success into failure, nor take either back.
+// keepJobOutcome keeps an announced outcome: a report of another cluster neither turns success into
+// failure, nor withdraws either.
 func keepJobOutcome(was, next map[string]any) {
 	for kind, others := range map[string][]string{
 		jobSuccessCriteriaMet: {jobFailureTarget, jobFailed},

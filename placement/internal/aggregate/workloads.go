@@ -4,50 +4,51 @@ package aggregate
 
 import (
 	"fmt"
+	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// setDeploymentConditions computes a Deployment's conditions from the sums in its status, as the
-// controller in a cluster does from its own.
-func (in *aggregation) setDeploymentConditions(status map[string]any) error {
-	desired := in.desiredReplicas()
-	unavailable, err := maxUnavailable(in.object, desired)
+// deploymentConditions computes a Deployment's conditions from the sums in its status, as the
+// Deployment controller does from the status in one cluster.
+func deploymentConditions(object *unstructured.Unstructured, reports []Report, status map[string]any) ([]condition, error) {
+	desired := desiredReplicas(object, reports)
+	unavailable, err := maxUnavailable(object, desired)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	list := []condition{in.availableCondition(status, desired, unavailable), in.progressingCondition(status, desired)}
-	for i, row := range in.reports {
-		if c := conditionsByType(row.Status)["ReplicaFailure"]; stringField(c, "status") == statusTrue {
-			list = append(list, condition{conditionType: "ReplicaFailure", status: statusTrue, reason: stringField(c, "reason"), message: in.withClusterName(i, stringField(c, "message"))})
+	list := []condition{availableCondition(reports, status, desired, unavailable), progressingCondition(object, reports, status, desired)}
+	for _, r := range reports {
+		if c := conditionsByType(r.Status)["ReplicaFailure"]; stringField(c, "status") == statusTrue {
+			list = append(list, condition{conditionType: "ReplicaFailure", status: statusTrue, reason: stringField(c, "reason"), message: r.withCluster(stringField(c, "message"))})
 			break
 		}
 	}
 	for i := range list {
 		list[i].timeField = "lastUpdateTime"
 	}
-	in.setConditions(status, list)
-	return nil
+	return list, nil
 }
 
-// desiredReplicas is how many replicas there are to be: what the object says, or more where
-// clusters have a full set each. What a move adds for a while is not counted.
-func (in *aggregation) desiredReplicas() int64 {
-	replicas, ok, err := unstructured.NestedInt64(in.object.Object, "spec", "replicas")
+// desiredReplicas returns spec.replicas, or more where each cluster has all replicas. The surge of a
+// move does not count.
+func desiredReplicas(object *unstructured.Unstructured, reports []Report) int64 {
+	replicas, ok, err := unstructured.NestedInt64(object.Object, "spec", "replicas")
 	if !ok || err != nil {
 		replicas = 1
 	}
-	var wanted int64
-	for _, row := range in.reports {
-		if row.Desired != nil {
-			wanted += int64(*row.Desired)
+	var sum int64
+	for _, r := range reports {
+		if r.Desired != nil {
+			sum += int64(*r.Desired)
 		}
 	}
-	return max(replicas, wanted)
+	return max(replicas, sum)
 }
 
-// maxUnavailable is how many of the desired replicas may be missing, by the strategy.
+// maxUnavailable returns how many of the desired replicas the Deployment's strategy lets be missing.
 func maxUnavailable(object *unstructured.Unstructured, desired int64) (int64, error) {
 	strategy, _, err := unstructured.NestedMap(object.Object, "spec", "strategy")
 	if err != nil {
@@ -79,56 +80,43 @@ func maxUnavailable(object *unstructured.Unstructured, desired int64) (int64, er
 	return min(unavailable, desired), err
 }
 
-// availableCondition is the condition Available.
-func (in *aggregation) availableCondition(status map[string]any, desired, unavailable int64) condition {
-	has := numberOrZero(status, "availableReplicas")
+// availableCondition computes a Deployment's condition Available.
+func availableCondition(reports []Report, status map[string]any, desired, unavailable int64) condition {
+	available := numberOrZero(status, "availableReplicas")
 	c := condition{conditionType: "Available", status: statusTrue, reason: "MinimumReplicasAvailable"}
-	if has < desired-unavailable {
+	if available < desired-unavailable {
 		c.status, c.reason = statusFalse, "MinimumReplicasUnavailable"
 	}
-	c.message = fmt.Sprintf("%d of %d replicas are available in %s", has, desired, in.clusterNames())
+	c.message = fmt.Sprintf("%d of %d replicas are available in %s", available, desired, clusterNames(reports))
 	return c
 }
 
-// progressingCondition is a Deployment's condition Progressing: a cluster that has given up says
-// it for all, one that is paused after that, and it is done when all have done.
-func (in *aggregation) progressingCondition(status map[string]any, desired int64) condition {
-	for _, bad := range []string{statusFalse, statusUnknown} {
-		for i, row := range in.reports {
-			c := conditionsByType(row.Status)["Progressing"]
-			if stringField(c, "status") == bad && row.isCurrent(in.object) && !isScaledToZero(row) {
-				return condition{conditionType: "Progressing", status: bad, reason: stringField(c, "reason"), message: in.withClusterName(i, stringField(c, "message"))}
+// progressingCondition computes a Deployment's condition Progressing: False if it is in a cluster,
+// else Unknown if it is in a cluster. The rollout is complete when it is complete in all clusters.
+func progressingCondition(object *unstructured.Unstructured, reports []Report, status map[string]any, desired int64) condition {
+	for _, unhealthy := range []string{statusFalse, statusUnknown} {
+		for _, r := range reports {
+			c := conditionsByType(r.Status)["Progressing"]
+			if stringField(c, "status") == unhealthy && r.isCurrent(object) && !r.isScaledToZero() {
+				return condition{conditionType: "Progressing", status: unhealthy, reason: stringField(c, "reason"), message: r.withCluster(stringField(c, "message"))}
 			}
 		}
 	}
-	c := condition{conditionType: "Progressing", status: statusTrue, reason: "ReplicaSetUpdated", message: "is progressing in " + in.clusterNames()}
+	c := condition{conditionType: "Progressing", status: statusTrue, reason: "ReplicaSetUpdated", message: "is progressing in " + clusterNames(reports)}
 	total := numberOrZero(status, "replicas")
-	if in.allCurrent() && total >= desired && numberOrZero(status, "updatedReplicas") == total && numberOrZero(status, "availableReplicas") == total {
-		c.reason, c.message = "NewReplicaSetAvailable", "has successfully progressed in "+in.clusterNames()
+	allCurrent := !slices.ContainsFunc(reports, func(r Report) bool { return !r.isCurrent(object) })
+	if allCurrent && total >= desired && numberOrZero(status, "updatedReplicas") == total && numberOrZero(status, "availableReplicas") == total {
+		c.reason, c.message = "NewReplicaSetAvailable", "has successfully progressed in "+clusterNames(reports)
 	}
 	return c
 }
 
-// isScaledToZero tells whether nothing is asked of a cluster: what fails there is in nobody's
-// way.
-func isScaledToZero(r Report) bool { return r.Requested != nil && *r.Requested == 0 }
-
-// allCurrent tells whether all clusters speak of the present object.
-func (in *aggregation) allCurrent() bool {
-	for _, row := range in.reports {
-		if !row.isCurrent(in.object) {
-			return false
-		}
-	}
-	return true
-}
-
-// setRevisions gives a StatefulSet the names of its revisions, which differ as long as a
-// roll-out goes on somewhere. Clusters name them on their own; the first one's stand
-// for all.
-func (in *aggregation) setRevisions(status map[string]any) {
-	for _, row := range in.reports {
-		from, to := stringField(row.Status, "currentRevision"), stringField(row.Status, "updateRevision")
+// setRevisions sets currentRevision and updateRevision of a StatefulSet, which differ during a rollout in
+// any cluster. Each cluster names revisions on its own; the status has the names of the first cluster
+// with a rollout, else of the first one.
+func setRevisions(status map[string]any, reports []Report) {
+	for _, r := range reports {
+		from, to := stringField(r.Status, "currentRevision"), stringField(r.Status, "updateRevision")
 		if to == "" {
 			continue
 		}
@@ -141,91 +129,87 @@ func (in *aggregation) setRevisions(status map[string]any) {
 	}
 }
 
-// A Job's conditions.
+// Conditions of a Job.
 const (
 	jobComplete  = "Complete"
 	jobFailed    = "Failed"
 	jobSuspended = "Suspended"
-	// What is to come is said first, and what is done when no Pod is left anywhere.
+	// The API server wants these two before Complete and Failed, which need that no Pod is left.
 	jobSuccessCriteriaMet = "SuccessCriteriaMet"
 	jobFailureTarget      = "FailureTarget"
 )
 
-// jobStatus completes the sums of a Job with times and conditions: it fails when it fails in
-// any cluster, and is complete when it is in all. Indexes are each cluster's own and
-// not told.
-func jobStatus(in *aggregation, status map[string]any) map[string]any {
-	for i, row := range in.reports {
-		if start := stringField(row.Status, "startTime"); start != "" && (i == 0 || status["startTime"] == nil || isTimeBefore(start, stringField(status, "startTime"))) {
+// jobStatus completes the sums of a Job with times and conditions: the Job fails when it fails in any
+// cluster, and is complete when it is complete in all. It leaves out the completed indexes, which each
+// cluster counts on its own.
+func jobStatus(object *unstructured.Unstructured, reports []Report, status map[string]any, now time.Time) map[string]any {
+	for i, r := range reports {
+		if start := stringField(r.Status, "startTime"); start != "" && (i == 0 || status["startTime"] == nil || isTimeBefore(start, stringField(status, "startTime"))) {
 			status["startTime"] = start
 		}
 	}
-	if was := stringField(statusOf(in.object), "startTime"); was != "" {
-		status["startTime"] = was // before conditions are decided: a Job that ends has one
+	if was := stringField(statusOf(object), "startTime"); was != "" {
+		status["startTime"] = was // before the conditions: a Job that ends must have one
 	}
-	in.setConditions(status, in.jobConditions(status))
+	setConditions(object, status, jobConditions(object, reports, status), now)
 	if isConditionTrue(status, jobComplete) {
-		setLatestTimes(status, in.reports, "completionTime")
+		setLatestTimes(status, reports, "completionTime")
 	}
-	return keepJobProgress(in.object, status)
+	return keepJobProgress(object, status)
 }
 
-// jobConditions decides what is said of a Job.
-func (in *aggregation) jobConditions(status map[string]any) []condition {
+// jobConditions computes the conditions of a Job.
+func jobConditions(object *unstructured.Unstructured, reports []Report, status map[string]any) []condition {
 	ended := status["startTime"] != nil
 	for _, field := range []string{"active", "ready", "terminating"} {
 		ended = ended && numberOrZero(status, field) == 0
 	}
 	var list []condition
-	say := func(kind string, c condition) {
+	add := func(kind string, c condition) {
 		c.conditionType, c.status, c.timeField = kind, statusTrue, "lastProbeTime"
 		list = append(list, c)
 	}
-	failed, isFailed := in.anyReportCondition(jobFailed)
-	fails, isFailing := in.anyReportCondition(jobFailureTarget)
+	failed, isFailed := anyReportCondition(reports, jobFailed)
+	failing, isFailing := anyReportCondition(reports, jobFailureTarget)
 	switch {
 	case isFailed:
-		say(jobFailureTarget, failed)
+		add(jobFailureTarget, failed)
 		if ended {
-			say(jobFailed, failed)
+			add(jobFailed, failed)
 		}
 	case isFailing:
-		say(jobFailureTarget, fails)
-	case in.allReportsHaveCondition(jobComplete, jobSuccessCriteriaMet):
-		done := condition{reason: "CompletionsReached", message: "complete in " + in.clusterNames()}
-		say(jobSuccessCriteriaMet, done)
-		if ended && in.allReportsHaveCondition(jobComplete) {
-			say(jobComplete, done)
+		add(jobFailureTarget, failing)
+	case allReportsHaveCondition(reports, jobComplete, jobSuccessCriteriaMet):
+		done := condition{reason: "CompletionsReached", message: "complete in " + clusterNames(reports)}
+		add(jobSuccessCriteriaMet, done)
+		if ended && allReportsHaveCondition(reports, jobComplete) {
+			add(jobComplete, done)
 		}
-	case in.allReportsHaveCondition(jobSuspended):
-		say(jobSuspended, condition{reason: "JobSuspended", message: "suspended in " + in.clusterNames()})
-	case conditionsByType(statusOf(in.object))[jobSuspended] != nil:
-		list = append(list, condition{conditionType: jobSuspended, status: statusFalse, reason: "JobResumed", message: "resumed in " + in.clusterNames(), timeField: "lastProbeTime"})
+	case allReportsHaveCondition(reports, jobSuspended):
+		add(jobSuspended, condition{reason: "JobSuspended", message: "suspended in " + clusterNames(reports)})
+	case conditionsByType(statusOf(object))[jobSuspended] != nil:
+		list = append(list, condition{conditionType: jobSuspended, status: statusFalse, reason: "JobResumed", message: "resumed in " + clusterNames(reports), timeField: "lastProbeTime"})
 	}
 	return list
 }
 
-// anyReportCondition finds the first cluster in which a condition of the Job is true.
-func (in *aggregation) anyReportCondition(kind string) (condition, bool) {
-	for i, row := range in.reports {
-		if isConditionTrue(row.Status, kind) {
-			c := conditionsByType(row.Status)[kind]
-			return condition{reason: stringField(c, "reason"), message: in.withClusterName(i, stringField(c, "message"))}, true
+// anyReportCondition returns a condition of the Job from the first cluster in which it is true.
+func anyReportCondition(reports []Report, kind string) (condition, bool) {
+	for _, r := range reports {
+		if isConditionTrue(r.Status, kind) {
+			c := conditionsByType(r.Status)[kind]
+			return condition{reason: stringField(c, "reason"), message: r.withCluster(stringField(c, "message"))}, true
 		}
 	}
 	return condition{}, false
 }
 
-// allReportsHaveCondition tells whether in all clusters one of the conditions is true.
-func (in *aggregation) allReportsHaveCondition(kinds ...string) bool {
-	for _, row := range in.reports {
-		is := false
-		for _, kind := range kinds {
-			is = is || isConditionTrue(row.Status, kind)
-		}
-		if !is {
+// allReportsHaveCondition tells whether each cluster has one of the conditions as true.
+func allReportsHaveCondition(reports []Report, kinds ...string) bool {
+	for _, r := range reports {
+		if !slices.ContainsFunc(kinds, func(kind string) bool { return isConditionTrue(r.Status, kind) }) {
 			return false
 		}
 	}
-	return len(in.reports) > 0
+	return len(reports) > 0
 }

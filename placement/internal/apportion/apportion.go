@@ -10,8 +10,7 @@ import (
 	"slices"
 )
 
-// Limits of what is divided. They keep every product of a comparison within 64 bits
-// and a division within a second.
+// Limits of a division. They keep the products of comparisons within 64 bits, and a division within a second.
 const (
 	// MaxTotal is the largest number of replicas of one object.
 	MaxTotal = 1_000_000
@@ -19,75 +18,73 @@ const (
 	MaxWeight = 1_000_000
 )
 
-// Cluster is one cluster.
+// Cluster is one cluster of a division.
 type Cluster struct {
-	// Name is the cluster's, unique among the rows.
+	// Name of the cluster, unique in the division.
 	Name string
-	// Weight is its part of what is divided, relative to the others'. With 0 it gets
-	// its minimum and no more.
+	// Weight is the cluster's part of the replicas, relative to the weights of the others. A cluster with
+	// weight 0 gets its minimum only.
 	Weight int64
-	// Min is what it gets before anybody gets more than theirs, as far as Capacity
-	// allows.
+	// Min is what the cluster gets before any cluster gets more than its Min, as far as Capacity allows.
 	Min int64
-	// Max is what the policy lets it have at most; nil is no limit. It is not less than Min.
+	// Max is the upper bound of the policy; nil is no limit. It must be at least Min.
 	Max *int64
-	// Capacity is what it has room for in all, Current included; nil is no limit, 0 a
-	// cluster that is drained.
+	// Capacity is how many replicas the cluster has room for, including Current; nil is no limit, and 0 is
+	// for a cluster that is drained.
 	Capacity *int64
-	// Current is what it has now, 0 for a new division.
+	// Current is how many replicas the cluster has now; 0 for a new division.
 	Current int64
 }
 
-// Bound is what keeps a cluster from having more.
+// Bound is the bound that keeps a cluster from getting more replicas.
 type Bound string
 
-// What bounds a cluster.
+// Bounds of a cluster.
 const (
-	// BoundNone leaves it room.
+	// BoundNone: the cluster has room.
 	BoundNone Bound = ""
-	// BoundWeight is a weight of 0.
+	// BoundWeight: the weight is 0.
 	BoundWeight Bound = "weight"
-	// BoundMax is Row.Max.
+	// BoundMax: Cluster.Max is reached.
 	BoundMax Bound = "max"
-	// BoundCapacity is Row.Capacity.
+	// BoundCapacity: Cluster.Capacity is reached.
 	BoundCapacity Bound = "capacity"
 )
 
-// Share is what one cluster gets.
+// Share is the share of one cluster.
 type Share struct {
-	// Name is the row's.
+	// Name of the cluster.
 	Name string
-	// Replicas are what it gets, between 0 and the total.
+	// Replicas of the cluster, from 0 to the total.
 	Replicas int64
-	// Shortfall is how many replicas are missing to its Min.
+	// Shortfall is how many replicas the cluster lacks to its Min.
 	Shortfall int64
-	// LimitedBy is what keeps it from having more, if anything does.
+	// LimitedBy is the bound that keeps the cluster from getting more.
 	LimitedBy Bound
 }
 
-// Result is a division.
+// Result of a division.
 type Result struct {
-	// Shares are one for each row, in the order of names.
+	// Shares of the clusters, in the order of their names.
 	Shares []Share
 	// Unplaced are the replicas for which no cluster has room.
 	Unplaced int64
 }
 
-// Divide splits total replicas between the rows. Too little room is no error: the
-// result says what is missing and where. The errors name the cluster and the field
-// that make no sense.
-func Divide(total int64, rows []Cluster) (Result, error) {
-	if err := validate(total, rows); err != nil {
+// Divide divides total replicas between clusters. Too little room is not an error: the result has the missing
+// replicas. Errors for invalid input name cluster and field.
+func Divide(total int64, clusters []Cluster) (Result, error) {
+	if err := validate(total, clusters); err != nil {
 		return Result{}, fmt.Errorf("divide: %w", err)
 	}
-	all := make([]*allocation, 0, len(rows))
+	all := make([]*allocation, 0, len(clusters))
 	var floors int64
-	for _, r := range rows {
-		s := newAllocation(r, total)
+	for _, c := range clusters {
+		s := newAllocation(c, total)
 		floors += s.floor
 		all = append(all, s)
 	}
-	if total < floors { // not all minima: divide up to them
+	if total < floors { // too few for all minimums: divide up to them
 		for _, s := range all {
 			s.floor, s.ceiling = 0, s.floor
 		}
@@ -99,78 +96,78 @@ func Divide(total int64, rows []Cluster) (Result, error) {
 	return newResult(all, distribute(all, total)), nil
 }
 
-// validate says what is wrong with the input, all at once.
-func validate(total int64, rows []Cluster) error {
+// validate returns all errors of the input.
+func validate(total int64, clusters []Cluster) error {
 	var errs []error
 	if total < 0 || total > MaxTotal {
-		errs = append(errs, fmt.Errorf("replicas %d: want 0 to %d", total, MaxTotal))
+		errs = append(errs, fmt.Errorf("replicas %d: must be 0 to %d", total, MaxTotal))
 	}
-	seen := make(map[string]bool, len(rows))
-	for _, r := range rows {
-		if r.Name == "" || seen[r.Name] {
-			errs = append(errs, fmt.Errorf("cluster %q: want a name that no other has", r.Name))
+	seen := make(map[string]bool, len(clusters))
+	for _, c := range clusters {
+		if c.Name == "" || seen[c.Name] {
+			errs = append(errs, fmt.Errorf("cluster %q: the name must be set and unique", c.Name))
 		}
-		seen[r.Name] = true
-		errs = append(errs, r.validate()...)
+		seen[c.Name] = true
+		errs = append(errs, c.validate()...)
 	}
 	return errors.Join(errs...)
 }
 
-// validate says what is wrong with one row.
-func (r Cluster) validate() (errs []error) {
-	wrong := func(field string, value int64, want string) {
-		errs = append(errs, fmt.Errorf("cluster %q: %s %d: want %s", r.Name, field, value, want))
+// validate returns all errors of one cluster.
+func (c Cluster) validate() (errs []error) {
+	wrong := func(field string, value int64, rule string) {
+		errs = append(errs, fmt.Errorf("cluster %q: %s %d: must be %s", c.Name, field, value, rule))
 	}
-	if r.Weight < 0 || r.Weight > MaxWeight {
-		wrong("weight", r.Weight, fmt.Sprintf("0 to %d", MaxWeight))
+	if c.Weight < 0 || c.Weight > MaxWeight {
+		wrong("weight", c.Weight, fmt.Sprintf("0 to %d", MaxWeight))
 	}
-	if r.Min < 0 {
-		wrong("min", r.Min, "0 or more")
+	if c.Min < 0 {
+		wrong("min", c.Min, "0 or more")
 	}
-	if r.Max != nil && (*r.Max < 0 || *r.Max < r.Min) {
-		wrong("max", *r.Max, fmt.Sprintf("at least its min of %d, and not less than 0", r.Min))
+	if c.Max != nil && (*c.Max < 0 || *c.Max < c.Min) {
+		wrong("max", *c.Max, fmt.Sprintf("at least its min of %d, and not less than 0", c.Min))
 	}
-	if r.Capacity != nil && *r.Capacity < 0 {
-		wrong("capacity", *r.Capacity, "0 or more")
+	if c.Capacity != nil && *c.Capacity < 0 {
+		wrong("capacity", *c.Capacity, "0 or more")
 	}
-	if r.Current < 0 {
-		wrong("current", r.Current, "0 or more")
+	if c.Current < 0 {
+		wrong("current", c.Current, "0 or more")
 	}
 	return errs
 }
 
-// allocation are a row with what it is given.
+// allocation is a cluster with the replicas that it is assigned.
 type allocation struct {
 	Cluster
 	floor, ceiling, assigned int64
 	limitedBy                Bound
-	limit                    int64 // the ceiling that the row's own bounds make
+	limit                    int64 // the upper bound of the cluster itself
 }
 
-// newAllocation brings a row's bounds down to a floor and a ceiling of at most total.
-func newAllocation(r Cluster, total int64) *allocation {
-	s := &allocation{Cluster: r, ceiling: total, limit: MaxTotal + 1}
+// newAllocation reduces a cluster's bounds to a floor and a ceiling of at most total.
+func newAllocation(c Cluster, total int64) *allocation {
+	s := &allocation{Cluster: c, ceiling: total, limit: MaxTotal + 1}
 	lower := func(to int64, why Bound) {
 		if to < s.limit {
 			s.limit, s.limitedBy = to, why
 		}
 	}
-	if r.Max != nil {
-		lower(*r.Max, BoundMax)
+	if c.Max != nil {
+		lower(*c.Max, BoundMax)
 	}
-	if r.Capacity != nil {
-		lower(*r.Capacity, BoundCapacity)
+	if c.Capacity != nil {
+		lower(*c.Capacity, BoundCapacity)
 	}
-	if r.Weight == 0 {
-		lower(r.Min, BoundWeight)
+	if c.Weight == 0 {
+		lower(c.Min, BoundWeight)
 	}
 	s.ceiling = min(s.ceiling, s.limit)
-	s.floor = min(r.Min, s.ceiling)
+	s.floor = min(c.Min, s.ceiling)
 	return s
 }
 
-// distribute gives out rest replicas one by one, or takes -rest back in the opposite
-// order, and returns those for which there is no room.
+// distribute assigns rest replicas one by one, or takes -rest replicas back in the opposite order. It returns
+// the number of replicas without room.
 func distribute(all []*allocation, rest int64) int64 {
 	step := int64(1)
 	if rest < 0 {
@@ -195,7 +192,7 @@ func distribute(all []*allocation, rest int64) int64 {
 	return rest
 }
 
-// hasRoom tells whether one more replica may be given (step 1) or taken (step -1).
+// hasRoom tells whether one more replica may be assigned (step 1) or taken back (step -1).
 func (s *allocation) hasRoom(step int64) bool {
 	if step > 0 {
 		return s.assigned < s.ceiling
@@ -203,8 +200,8 @@ func (s *allocation) hasRoom(step int64) bool {
 	return s.assigned > s.floor
 }
 
-// allocationHeap is a heap of the rows that can be given a replica (step 1), the first to get
-// one on top, or that can lose one (step -1), the last to have got theirs on top.
+// allocationHeap is a heap of the clusters that can get a replica (step 1), with the next one to get it on
+// top, or that can lose one (step -1), with the last one that got it on top.
 type allocationHeap struct {
 	step        int64
 	allocations []*allocation
@@ -224,14 +221,14 @@ func (q *allocationHeap) Less(i, j int) bool {
 	return precedes(b, b.assigned-1, a, a.assigned-1)
 }
 
-// Push is never used: rows only leave. It makes the queue a heap.
+// Push implements heap.Interface. It is never called, because clusters only leave the heap.
 func (q *allocationHeap) Push(x any) {
 	if s, ok := x.(*allocation); ok {
 		q.allocations = append(q.allocations, s)
 	}
 }
 
-// Pop takes the last row out.
+// Pop implements heap.Interface.
 func (q *allocationHeap) Pop() any {
 	last := len(q.allocations) - 1
 	s := q.allocations[last]
@@ -239,7 +236,7 @@ func (q *allocationHeap) Pop() any {
 	return s
 }
 
-// precedes tells whether a's replica number i (from 0) is given before b's number j.
+// precedes tells whether a gets its replica number i (from 0) before b gets its number j.
 func precedes(a *allocation, i int64, b *allocation, j int64) bool {
 	if x, y := a.Weight*(2*j+1), b.Weight*(2*i+1); x != y {
 		return x > y
@@ -250,7 +247,7 @@ func precedes(a *allocation, i int64, b *allocation, j int64) bool {
 	return a.Name < b.Name
 }
 
-// newResult says what each row was given.
+// newResult returns the shares of all clusters.
 func newResult(all []*allocation, unplaced int64) Result {
 	res := Result{Unplaced: unplaced}
 	slices.SortFunc(all, func(a, b *allocation) int { return cmp.Compare(a.Name, b.Name) })

@@ -11,26 +11,26 @@ import (
 	"pgregory.net/rapid"
 )
 
-// anyRows draws up to 12 clusters with all kinds of bounds.
-func anyRows(t *rapid.T) []Cluster {
+// anyClusters draws up to 12 clusters with random bounds.
+func anyClusters(t *rapid.T) []Cluster {
 	bound := rapid.Ptr(rapid.Int64Range(0, 60), true)
-	rows := make([]Cluster, rapid.IntRange(1, 12).Draw(t, "clusters"))
-	for i := range rows {
-		rows[i] = Cluster{
+	clusters := make([]Cluster, rapid.IntRange(1, 12).Draw(t, "clusters"))
+	for i := range clusters {
+		clusters[i] = Cluster{
 			Name: string(rune('a' + i)), Weight: rapid.Int64Range(0, 20).Draw(t, "weight"),
 			Min: rapid.Int64Range(0, 6).Draw(t, "min"), Max: bound.Draw(t, "max"), Capacity: bound.Draw(t, "capacity"),
 		}
-		if m := rows[i].Max; m != nil {
-			rows[i].Min = min(rows[i].Min, *m)
+		if m := clusters[i].Max; m != nil {
+			clusters[i].Min = min(clusters[i].Min, *m)
 		}
 	}
-	return rows
+	return clusters
 }
 
-// divided divides, and returns the shares by name.
-func divided(t rapid.TB, total int64, rows []Cluster) map[string]int64 {
+// divided returns the shares of a division by name.
+func divided(t rapid.TB, total int64, clusters []Cluster) map[string]int64 {
 	t.Helper()
-	res, err := Divide(total, rows)
+	res, err := Divide(total, clusters)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,30 +41,30 @@ func divided(t rapid.TB, total int64, rows []Cluster) map[string]int64 {
 	return shares
 }
 
-// with are the rows with what the clusters have.
-func with(rows []Cluster, current map[string]int64) []Cluster {
-	rows = slices.Clone(rows)
-	for i := range rows {
-		rows[i].Current = current[rows[i].Name]
+// withCurrent returns the clusters with their present replicas.
+func withCurrent(clusters []Cluster, current map[string]int64) []Cluster {
+	clusters = slices.Clone(clusters)
+	for i := range clusters {
+		clusters[i].Current = current[clusters[i].Name]
 	}
-	return rows
+	return clusters
 }
 
-// What is given fits, adds up, and leaves nobody's minimum unmet where there is room.
+// Shares are within the bounds and add up to the total. No cluster with room lacks replicas to its minimum.
 func TestSharesFit(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		total, rows := rapid.Int64Range(0, 200).Draw(t, "total"), anyRows(t)
-		for i := range rows {
-			rows[i].Current = rapid.Int64Range(0, 30).Draw(t, "current")
+		total, clusters := rapid.Int64Range(0, 200).Draw(t, "total"), anyClusters(t)
+		for i := range clusters {
+			clusters[i].Current = rapid.Int64Range(0, 30).Draw(t, "current")
 		}
-		res, err := Divide(total, rows)
+		res, err := Divide(total, clusters)
 		if err != nil {
 			t.Fatal(err)
 		}
-		sum, minima := res.Unplaced, int64(0)
+		sum, minimums := res.Unplaced, int64(0)
 		for i, s := range res.Shares {
-			r := rows[i]
+			r := clusters[i]
 			sum += s.Replicas
 			if r.Max != nil && s.Replicas > *r.Max || r.Capacity != nil && s.Replicas > *r.Capacity {
 				t.Fatalf("%s gets %d over its bounds", s.Name, s.Replicas)
@@ -73,75 +73,75 @@ func TestSharesFit(t *testing.T) {
 			if r.Capacity != nil {
 				need = min(need, *r.Capacity)
 			}
-			minima += need
+			minimums += need
 			if s.Shortfall != max(0, r.Min-s.Replicas) {
-				t.Fatalf("%s is told to be short of %d with %d of %d", s.Name, s.Shortfall, s.Replicas, r.Min)
+				t.Fatalf("%s has a shortfall of %d with %d of %d", s.Name, s.Shortfall, s.Replicas, r.Min)
 			}
 			if res.Unplaced > 0 && s.LimitedBy == BoundNone {
-				t.Fatalf("%d unplaced, and %s is not full", res.Unplaced, s.Name)
+				t.Fatalf("%d unplaced, and %s has room", res.Unplaced, s.Name)
 			}
 		}
 		if sum != total {
-			t.Fatalf("gave out %d of %d", sum, total)
+			t.Fatalf("shares and unplaced replicas are %d of %d", sum, total)
 		}
 		for i, s := range res.Shares {
-			if room := rows[i].Capacity; minima <= total && s.Shortfall > 0 && (room == nil || *room > s.Replicas) {
-				t.Fatalf("%s lacks %d of its minimum, although all minima fit", s.Name, s.Shortfall)
+			if room := clusters[i].Capacity; minimums <= total && s.Shortfall > 0 && (room == nil || *room > s.Replicas) {
+				t.Fatalf("%s lacks %d of its minimum, although all minimums fit", s.Name, s.Shortfall)
 			}
 		}
 	})
 }
 
-// The order of the rows says nothing.
-func TestOrderIsNothing(t *testing.T) {
+// The result does not depend on the order of the clusters.
+func TestOrderDoesNotMatter(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		total, rows := rapid.Int64Range(0, 200).Draw(t, "total"), anyRows(t)
-		other := rapid.Permutation(rows).Draw(t, "other")
-		if diff := cmp.Diff(divided(t, total, rows), divided(t, total, other)); diff != "" {
+		total, clusters := rapid.Int64Range(0, 200).Draw(t, "total"), anyClusters(t)
+		other := rapid.Permutation(clusters).Draw(t, "other")
+		if diff := cmp.Diff(divided(t, total, clusters), divided(t, total, other)); diff != "" {
 			t.Fatal(diff)
 		}
 	})
 }
 
-// Where a division comes from does not show: up and down ends where a new one would.
-func TestPathIsNothing(t *testing.T) {
+// A division after scaling up and down is the same as a new one.
+func TestHistoryDoesNotMatter(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		rows, now := anyRows(t), map[string]int64{}
+		clusters, now := anyClusters(t), map[string]int64{}
 		for range rapid.IntRange(1, 5).Draw(t, "steps") {
 			total := rapid.Int64Range(0, 200).Draw(t, "total")
-			now = divided(t, total, with(rows, now))
-			if diff := cmp.Diff(divided(t, total, rows), now); diff != "" {
+			now = divided(t, total, withCurrent(clusters, now))
+			if diff := cmp.Diff(divided(t, total, clusters), now); diff != "" {
 				t.Fatalf("at %d -new +kept\n%s", total, diff)
 			}
 		}
 	})
 }
 
-// More replicas take none from a cluster; nor does a change of another's room.
-func TestNobodyLosesForOthers(t *testing.T) {
+// A cluster loses no replica when the total grows, or when the room of another cluster changes.
+func TestNoReplicaIsTaken(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		rows, now := anyRows(t), map[string]int64{}
+		clusters, now := anyClusters(t), map[string]int64{}
 		total := rapid.Int64Range(0, 100).Draw(t, "total")
-		now = divided(t, total, with(rows, now))
+		now = divided(t, total, withCurrent(clusters, now))
 		for range rapid.IntRange(1, 6).Draw(t, "steps") {
 			changed := -1
 			if rapid.Bool().Draw(t, "grow") {
 				total += rapid.Int64Range(0, 50).Draw(t, "more")
 			} else {
-				changed = rapid.IntRange(0, len(rows)-1).Draw(t, "cluster")
-				// Less room, or more for a cluster whose minimum fits already: a
-				// minimum that comes into reach is a claim on the others.
+				changed = rapid.IntRange(0, len(clusters)-1).Draw(t, "cluster")
+				// Less room, or more for a cluster with its minimum: a minimum that becomes possible takes
+				// replicas from the others.
 				room := rapid.Int64Range(0, 60).Draw(t, "room")
-				if now[rows[changed].Name] < rows[changed].Min {
-					room = min(room, now[rows[changed].Name])
+				if now[clusters[changed].Name] < clusters[changed].Min {
+					room = min(room, now[clusters[changed].Name])
 				}
-				rows[changed].Capacity = &room
+				clusters[changed].Capacity = &room
 			}
-			next := divided(t, total, with(rows, now))
-			for i, r := range rows {
+			next := divided(t, total, withCurrent(clusters, now))
+			for i, r := range clusters {
 				if i != changed && next[r.Name] < now[r.Name] {
 					t.Fatalf("%s: from %d to %d", r.Name, now[r.Name], next[r.Name])
 				}
@@ -151,47 +151,47 @@ func TestNobodyLosesForOthers(t *testing.T) {
 	})
 }
 
-// The figures of the reach: 3,000 random cases, each a scale-up and a drain.
+// No replica is taken in 3,000 random cases, each with a scale-up and a drain.
 func TestRandomCasesTakeNothing(t *testing.T) {
 	t.Parallel()
-	taken := study(3000, func(total int64, rows []Cluster, now map[string]int64) map[string]int64 {
-		return divided(t, total, with(rows, now))
+	taken := study(3000, func(total int64, clusters []Cluster, now map[string]int64) map[string]int64 {
+		return divided(t, total, withCurrent(clusters, now))
 	})
 	if taken != (losses{cases: 3000}) {
 		t.Errorf("replicas taken: %+v", taken)
 	}
 }
 
-// losses count the cases in which a cluster lost a replica for another.
+// losses counts the cases in which a cluster loses a replica to another.
 type losses struct{ cases, up, drain int }
 
-// study makes random cases for a way to divide: 2 to 10 clusters with weights, first
-// one more replica, then one cluster drained.
+// study counts the losses of a method in random cases: 2 to 10 clusters with weights, where first one replica
+// is added, then one cluster is drained.
 func study(cases int, divide func(int64, []Cluster, map[string]int64) map[string]int64) losses {
 	rnd := rand.New(rand.NewPCG(7, 7))
 	l := losses{cases: cases}
 	for range cases {
-		rows := make([]Cluster, 2+rnd.IntN(9))
-		for i := range rows {
-			rows[i] = Cluster{Name: string(rune('a' + i)), Weight: 1 + rnd.Int64N(10)}
+		clusters := make([]Cluster, 2+rnd.IntN(9))
+		for i := range clusters {
+			clusters[i] = Cluster{Name: string(rune('a' + i)), Weight: 1 + rnd.Int64N(10)}
 		}
 		total := 1 + rnd.Int64N(100)
-		first := divide(total, rows, nil)
+		first := divide(total, clusters, nil)
 		total++
-		second := divide(total, rows, first)
-		l.up += lost(rows, first, second)
-		gone := rnd.IntN(len(rows))
-		rows[gone].Capacity = new(int64)
-		third := divide(total, rows, second)
-		rows = slices.Delete(rows, gone, gone+1)
-		l.drain += lost(rows, second, third)
+		second := divide(total, clusters, first)
+		l.up += lost(clusters, first, second)
+		drained := rnd.IntN(len(clusters))
+		clusters[drained].Capacity = new(int64)
+		third := divide(total, clusters, second)
+		clusters = slices.Delete(clusters, drained, drained+1)
+		l.drain += lost(clusters, second, third)
 	}
 	return l
 }
 
-// lost is 1 when any of the rows has less than before.
-func lost(rows []Cluster, before, after map[string]int64) int {
-	for _, r := range rows {
+// lost returns 1 when any cluster has fewer replicas than before.
+func lost(clusters []Cluster, before, after map[string]int64) int {
+	for _, r := range clusters {
 		if after[r.Name] < before[r.Name] {
 			return 1
 		}

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apportion splits a number of replicas between clusters, as Webster
-// (Sainte-Laguë) divides seats between parties, within bounds.
+// Package apportion divides a number of replicas between clusters with the Webster (Sainte-Laguë) method,
+// within bounds.
 //
-// Each replica goes, one after the other, to the cluster with the highest
-// weight ÷ (2 × replicas + 1) that has room. Minima are filled first, by the same rule.
-// Quotients are compared as products of integers, ties go to the larger weight and then
-// to the lesser name, so the answer is the same everywhere, whatever the order of rows.
+// Each replica goes to the cluster with room that has the highest quotient weight ÷ (2 × replicas + 1).
+// Minimums are filled first, by the same rule. Quotients are compared as products of integers. With equal
+// quotients the greater weight wins, then the lesser name, so that the result does not depend on the order
+// of the clusters.
 //
-// Two properties follow, and peers that divide by largest remainder lack both:
+// The method has two properties that a division by largest remainder lacks:
 //
-//   - more replicas never take one from a cluster (the method is house-monotone);
-//   - room that appears or goes away in one cluster takes none from another, as a
-//     division starts from what each has now (Row.Current).
+//   - More replicas never take one from a cluster (house monotonicity).
+//   - A change of the room in one cluster takes no replica from another, because the division starts with
+//     what each cluster has now (Cluster.Current).
 //
-// What a cluster has now is therefore kept wherever its bounds allow that. To divide
-// anew, because weights have changed, leave Current out.
+// Therefore each cluster keeps its replicas as far as its bounds allow. To divide all replicas again after
+// a change of weights, leave Current unset.
 //
-// The package has no I/O, no clock and no log.
+// The package is pure: no I/O, no clock, no log.
 package apportion

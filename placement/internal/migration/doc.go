@@ -1,31 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package migration takes one object from the clusters that have it to those that are to
-// have it, a step at a time. One state machine serves assignment, moves, drains, new
-// divisions, scaling and removal: they differ in what is wanted only.
+// Package migration moves one object from the clusters that have it to the clusters that are to have it, one
+// step at a time. The same state machine handles assignment, moves, drains, new divisions, scaling and
+// removal, which differ only in the desired targets.
 //
-// Step looks at what is wanted, asked and reported, and says what to ask next. It never
-// remembers anything: the caller stores its output and hands it in again. Whatever
-// write is lost, or whenever the caller is killed, the next step follows from
-// what is stored.
+// Step computes the next requests from what is desired, requested and reported. It has no state: the caller
+// stores the output and passes it in again. Therefore a lost write or a killed caller does not matter.
 //
 // Make before break:
 //
-//   - grow first, by no more than the surge leaves;
-//   - shrink only what stays covered: after each step the sum over clusters of the
-//     lesser of what is available and what is asked is at least desired − unavailable.
-//     Since a report is older than what it tells of, Pods that became available
-//     meanwhile make that sum greater, never smaller;
-//   - a cluster that is not wanted gets the order to remove when it has had no
-//     replicas for the time settle; without replicas, when every other is ready.
+//   - It scales up first, within the surge.
+//   - It scales down only what stays covered: after each step, the sum over clusters of the smaller one of
+//     available and requested replicas is at least desired − unavailable. A report is older than the Pods
+//     that have become available meanwhile, so the real sum is never smaller.
+//   - A cluster that is not wanted gets the order to remove the object when it has had no replicas for
+//     Settle; for objects without replicas, when all other clusters are ready.
 //
-// Break before make gives the order first, and starts nothing before it is carried out.
+// Break before make orders the removal first, and starts nothing before that is carried out.
 //
-// A cluster that is wanted again while its order is not carried out gets it taken back. What
-// is not in the inventory gets no order at all, unless nothing is wanted anywhere.
+// The order is withdrawn for a cluster that is wanted again before it has carried out the order. A cluster
+// that is not in the inventory gets no order, unless no cluster is wanted.
 //
-// What cannot be reached is not lost: it counts as asked, not as available, and is
-// not shrunk as it would do so at an hour that nobody chose.
+// An unreachable cluster may still run the object: its replicas count as requested, not as available. It is
+// not scaled down, because it would do so at an unknown later time.
 //
 // The package is pure: no I/O, no clock, no log.
 package migration

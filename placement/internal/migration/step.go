@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Step says what to ask of each cluster next.
+// Step computes the next transition of each cluster.
 func Step(in Input) Output {
 	s := newStepState(in)
 	switch {
@@ -21,7 +21,7 @@ func Step(in Input) Output {
 	return s.result()
 }
 
-// stepState is a step in the making.
+// stepState is the intermediate state of one step.
 type stepState struct {
 	Input
 	transitions  []Transition
@@ -29,13 +29,14 @@ type stepState struct {
 	requeueAfter time.Duration
 }
 
+// newStepState adapts the stored states to what is wanted and removed now.
 func newStepState(in Input) *stepState {
 	s := &stepState{Input: in, transitions: make([]Transition, len(in.Targets))}
 	for i, r := range in.Targets {
 		m := Transition{Cluster: r.Cluster, State: r.State, Requested: r.Requested, Since: r.Since}
 		switch {
 		case r.State == Removing && !r.Removed:
-			if m.Requested = 0; r.Wanted { // the order is taken back
+			if m.Requested = 0; r.Wanted { // the order is withdrawn
 				m.State = Active
 			}
 		case r.Removed, r.State == None:
@@ -64,7 +65,7 @@ func (s *stepState) anyWanted() bool {
 	return false
 }
 
-// removeAll gives the order everywhere: nothing is wanted, so nothing is to be kept.
+// removeAll orders the removal in all clusters, because none is wanted.
 func (s *stepState) removeAll() {
 	for i := range s.transitions {
 		if s.transitions[i].State == Draining || s.transitions[i].State == Active {
@@ -73,7 +74,7 @@ func (s *stepState) removeAll() {
 	}
 }
 
-// makeBeforeBreak grows, then shrinks what is covered, then removes.
+// makeBeforeBreak scales up, then down what is covered, then orders removals.
 func (s *stepState) makeBeforeBreak() {
 	if !s.Divided {
 		s.activatePending()
@@ -87,10 +88,10 @@ func (s *stepState) makeBeforeBreak() {
 	s.removeDrained()
 }
 
-// breakBeforeMake shrinks and removes, and grows only when that is done.
+// breakBeforeMake scales down and orders removals, and scales up only when these are carried out.
 func (s *stepState) breakBeforeMake() {
-	if away := s.unreachablePending(); away != "" && s.anyDraining() && !s.isDeadlinePassed() {
-		s.blockf("%s cannot be reached: what is elsewhere stays there", away)
+	if cluster := s.unreachablePending(); cluster != "" && s.anyDraining() && !s.isDeadlinePassed() {
+		s.blockf("%s cannot be reached: what is elsewhere stays there", cluster)
 		return
 	}
 	busy := ""
@@ -118,7 +119,7 @@ func (s *stepState) breakBeforeMake() {
 	s.activatePending()
 }
 
-// unreachablePending is a cluster that is to get the object next and cannot be reached.
+// unreachablePending returns a cluster that is to get the object and is unreachable; "" for none.
 func (s *stepState) unreachablePending() string {
 	for i, r := range s.Targets {
 		if r.Wanted && s.transitions[i].State == Pending && (r.NotInInventory || !r.Reachable) {
@@ -128,7 +129,7 @@ func (s *stepState) unreachablePending() string {
 	return ""
 }
 
-// hasUnmetDemand says that a cluster is to have more than it has.
+// hasUnmetDemand tells whether a cluster is to get the object or more replicas.
 func (s *stepState) hasUnmetDemand() bool {
 	for i, r := range s.Targets {
 		if r.Wanted && (s.transitions[i].State == Pending || s.Divided && s.transitions[i].Requested < r.Desired) {
@@ -138,7 +139,7 @@ func (s *stepState) hasUnmetDemand() bool {
 	return false
 }
 
-// activatePending gives the object to all clusters that are to have it.
+// activatePending activates all pending clusters.
 func (s *stepState) activatePending() {
 	if s.waitsForPolicy() {
 		return
@@ -150,7 +151,7 @@ func (s *stepState) activatePending() {
 	}
 }
 
-// grow asks for more where less is asked than wanted, as far as the surge allows.
+// grow requests more replicas where fewer than desired are requested, within the surge.
 func (s *stepState) grow() {
 	room := s.totalDesired() + s.effectiveSurge()
 	for _, m := range s.transitions {
@@ -170,7 +171,7 @@ func (s *stepState) grow() {
 	}
 }
 
-// effectiveSurge is at least one where nothing may be missing, or no move could ever begin.
+// effectiveSurge is at least 1 when no replica may be unavailable, because else no move could start.
 func (s *stepState) effectiveSurge() int32 {
 	if s.MaxUnavailable == 0 {
 		return max(1, s.MaxSurge)
@@ -178,8 +179,8 @@ func (s *stepState) effectiveSurge() int32 {
 	return s.MaxSurge
 }
 
-// waitsForPolicy says that what has not started waits for a policy: what leaves may have to be gone
-// before.
+// waitsForPolicy tells whether pending clusters wait for a policy, because without it the object may have to
+// be gone elsewhere first.
 func (s *stepState) waitsForPolicy() bool {
 	if !s.NoPolicy {
 		return false
@@ -192,8 +193,7 @@ func (s *stepState) waitsForPolicy() bool {
 	return false
 }
 
-// shrink asks for less where more is asked than wanted, as far as what stays
-// available allows.
+// shrink requests fewer replicas where more than desired are requested, as far as enough stay available.
 func (s *stepState) shrink() {
 	need := max(0, s.totalDesired()-s.MaxUnavailable)
 	if s.isDeadlinePassed() {
@@ -211,7 +211,7 @@ func (s *stepState) shrink() {
 			continue
 		}
 		counted := s.availableIn(i)
-		idle := m.Requested - counted // asked and not there: to give them up costs nothing
+		idle := m.Requested - counted // requested and not available: their removal changes nothing
 		if spare < 0 && !s.isScaleDown() {
 			idle = 0
 		}
@@ -227,8 +227,8 @@ func (s *stepState) shrink() {
 	}
 }
 
-// isScaleDown says that nothing moves and nothing is there to be kept: fewer replicas
-// are wanted of what does not run anyway.
+// isScaleDown tells whether the step only scales down an object that does not move and has no available
+// replicas.
 func (s *stepState) isScaleDown() bool {
 	for i, r := range s.Targets {
 		if !r.Wanted || !r.ReportCurrent || s.transitions[i].Requested < r.Desired {
@@ -238,8 +238,8 @@ func (s *stepState) isScaleDown() bool {
 	return s.totalAvailable() == 0
 }
 
-// isOnlyTarget says that all that is asked is asked of this cluster, and it is wanted there:
-// its own controller then keeps available what is wanted.
+// isOnlyTarget tells whether the object is requested and wanted in this cluster only: then the cluster's own
+// controller keeps the desired replicas available.
 func (s *stepState) isOnlyTarget(i int) bool {
 	for j, m := range s.transitions {
 		if j != i && (m.Requested > 0 || s.Targets[j].Desired > 0) {
@@ -249,8 +249,8 @@ func (s *stepState) isOnlyTarget(i int) bool {
 	return s.Targets[i].Wanted
 }
 
-// availableIn is how many replicas of a cluster can be relied on: none while its report speaks
-// of what was asked before, as fewer may have been asked in between.
+// availableIn returns how many available replicas of a cluster count: none while its report belongs to an
+// earlier request, because fewer may have been requested since.
 func (s *stepState) availableIn(i int) int32 {
 	r := s.Targets[i]
 	if !r.Reachable || !r.ReportCurrent || s.transitions[i].State == Removing {
@@ -259,7 +259,7 @@ func (s *stepState) availableIn(i int) int32 {
 	return max(0, min(r.Available, r.Requested))
 }
 
-// totalAvailable is the sum of what can be relied on.
+// totalAvailable returns the sum of available replicas that count and stay requested.
 func (s *stepState) totalAvailable() (sum int32) {
 	for i := range s.Targets {
 		sum += min(s.availableIn(i), s.transitions[i].Requested)
@@ -267,7 +267,7 @@ func (s *stepState) totalAvailable() (sum int32) {
 	return sum
 }
 
-// totalDesired is how many replicas are wanted in all.
+// totalDesired returns the sum of the desired replicas.
 func (s *stepState) totalDesired() (sum int32) {
 	for _, r := range s.Targets {
 		sum += r.Desired
@@ -275,7 +275,7 @@ func (s *stepState) totalDesired() (sum int32) {
 	return sum
 }
 
-// removeDrained gives the order to clusters that report, are empty and have settled.
+// removeDrained orders the removal in draining clusters that report, have no replicas and have settled.
 func (s *stepState) removeDrained() {
 	for i, r := range s.Targets {
 		m := &s.transitions[i]
@@ -286,11 +286,11 @@ func (s *stepState) removeDrained() {
 			s.blockf("%s is not in the inventory: what it has stays there", r.Cluster)
 			continue
 		}
-		if !r.Reachable && !s.isDeadlinePassed() { // an order that waits there could not be taken back in time
+		if !r.Reachable && !s.isDeadlinePassed() { // an order could not be withdrawn before the cluster reads it
 			s.blockf("%s cannot be reached: what it has stays there", r.Cluster)
 			continue
 		}
-		if r.State != Draining || m.Requested != r.Requested { // stored first, so that Since is right
+		if r.State != Draining || m.Requested != r.Requested { // the state must be stored first, so that Since is correct
 			if s.Settle > 0 || s.Divided && r.Requested > 0 {
 				s.requeueAfter = shortest(s.requeueAfter, s.Settle)
 				continue
@@ -308,7 +308,7 @@ func (s *stepState) removeDrained() {
 	}
 }
 
-// replacementsReady says that the wanted clusters have taken over what the others are to lose.
+// replacementsReady tells whether the object is ready in all wanted clusters.
 func (s *stepState) replacementsReady() bool {
 	if s.isDeadlinePassed() {
 		return true
@@ -324,7 +324,7 @@ func (s *stepState) replacementsReady() bool {
 	return true
 }
 
-// anyDraining says that some cluster is to lose the object.
+// anyDraining tells whether a cluster is to lose the object.
 func (s *stepState) anyDraining() bool {
 	for _, m := range s.transitions {
 		if m.State == Draining {
@@ -334,12 +334,12 @@ func (s *stepState) anyDraining() bool {
 	return false
 }
 
-// isDeadlinePassed says that the deadline has passed and is not to be waited for.
+// isDeadlinePassed tells whether the deadline has passed and the move proceeds then.
 func (s *stepState) isDeadlinePassed() bool {
 	return s.ProceedAtDeadline && s.Deadline > 0 && s.remaining(s.DesiredSince, s.Deadline) == 0
 }
 
-// remaining is how much is left of a time that began at since; it is looked at again then.
+// remaining returns how much is left of a duration from since, and requeues the step at its end.
 func (s *stepState) remaining(since time.Time, of time.Duration) time.Duration {
 	left := max(0, of-s.Now.Sub(since))
 	if left > 0 && (s.requeueAfter == 0 || left < s.requeueAfter) {
@@ -348,7 +348,7 @@ func (s *stepState) remaining(since time.Time, of time.Duration) time.Duration {
 	return left
 }
 
-// shortest is the shorter of two times; 0 is none.
+// shortest returns the shorter one of two durations; 0 is none.
 func shortest(a, b time.Duration) time.Duration {
 	if a == 0 || b > 0 && b < a {
 		return b
@@ -356,14 +356,14 @@ func shortest(a, b time.Duration) time.Duration {
 	return a
 }
 
-// blockf keeps the first reason.
+// blockf sets the reason why the move waits, unless there is one.
 func (s *stepState) blockf(format string, args ...any) {
 	if s.blocked == "" {
 		s.blocked = fmt.Sprintf(format, args...)
 	}
 }
 
-// result compares with what is stored.
+// result returns the output, after a comparison with the stored state.
 func (s *stepState) result() Output {
 	out := Output{Transitions: s.transitions, Blocked: s.blocked, RequeueAfter: s.requeueAfter, Done: true}
 	for i := range s.transitions {
@@ -380,8 +380,8 @@ func (s *stepState) result() Output {
 	return out
 }
 
-func desiredReplicas(counted bool, r Target) int32 {
-	if counted {
+func desiredReplicas(divided bool, r Target) int32 {
+	if divided {
 		return r.Desired
 	}
 	return 0

@@ -10,23 +10,23 @@ import (
 	"pgregory.net/rapid"
 )
 
-// simulation is clusters as they really are: what is asked takes a while to be there, and
-// reports are older than what they tell of.
+// simulation simulates clusters with delays: requested replicas become available later, and reports are older
+// than the state of the cluster.
 type simulation struct {
-	in    Input
-	there map[string]*simulatedCluster
+	in       Input
+	clusters map[string]*simulatedCluster
 }
 
 type simulatedCluster struct {
-	exists           bool
-	asked, available int32 // now
-	told, toldOnes   int32 // as last reported
-	revision, toldOf int   // of what was asked, and of what was reported
-	broken           bool
+	exists                           bool
+	requested, available             int32 // now
+	reportedAvailable, reportedTotal int32
+	revision, reportedRevision       int // of the request
+	broken                           bool
 }
 
 func newSimulation(t *rapid.T) *simulation {
-	c := &simulation{there: map[string]*simulatedCluster{}}
+	c := &simulation{clusters: map[string]*simulatedCluster{}}
 	c.in.Now = time.Unix(1000, 0)
 	c.in.MaxSurge = rapid.Int32Range(0, 8).Draw(t, "surge")
 	c.in.MaxUnavailable = rapid.Int32Range(0, 2).Draw(t, "unavailable")
@@ -42,14 +42,14 @@ func (c *simulation) desired() (n int32) {
 }
 
 func (c *simulation) available() (n int32) {
-	for _, s := range c.there {
+	for _, s := range c.clusters {
 		n += s.available
 	}
 	return n
 }
 
-// want changes what is wanted.
-func (c *simulation) want(t *rapid.T, total int32) {
+// setDesired divides a total between random clusters.
+func (c *simulation) setDesired(t *rapid.T, total int32) {
 	rows := map[string]Target{}
 	for _, r := range c.in.Targets {
 		r.Wanted, r.Desired = false, 0
@@ -76,48 +76,48 @@ func (c *simulation) want(t *rapid.T, total int32) {
 	c.in.DesiredSince = c.in.Now
 }
 
-// see brings the reports into the rows.
-func (c *simulation) see() {
+// readReports sets the targets to the clusters' reports.
+func (c *simulation) readReports() {
 	for i := range c.in.Targets {
 		r := &c.in.Targets[i]
-		s := c.there[r.Cluster]
+		s := c.clusters[r.Cluster]
 		if s == nil {
 			s = &simulatedCluster{}
-			c.there[r.Cluster] = s
+			c.clusters[r.Cluster] = s
 		}
-		r.Reachable, r.ReportCurrent = true, s.exists && s.toldOf == s.revision
-		r.Available, r.Total = s.told, s.toldOnes
+		r.Reachable, r.ReportCurrent = true, s.exists && s.reportedRevision == s.revision
+		r.Available, r.Total = s.reportedAvailable, s.reportedTotal
 		r.Removed = r.State == Removing && !s.exists
 		r.Ready = r.ReportCurrent && r.Available == r.Requested
 	}
 }
 
-// step lets the mover act, and the clusters obey.
+// step computes a step and applies it to the clusters.
 func (c *simulation) step(t *rapid.T) Output {
-	c.see()
+	c.readReports()
 	before := c.available()
 	out := Step(c.in)
-	c.obey(out)
+	c.apply(out)
 	if after, need := c.available(), c.desired()-c.in.MaxUnavailable; after < before && after < need {
 		t.Fatalf("available %d -> %d of %d needed\n%+v\n%+v", before, after, need, c.in, out)
 	}
 	return out
 }
 
-// obey lets the clusters do what is asked.
-func (c *simulation) obey(out Output) {
+// apply applies the requests to the clusters.
+func (c *simulation) apply(out Output) {
 	var rows []Target
 	for i, m := range out.Transitions {
 		r := c.in.Targets[i]
-		s := c.there[r.Cluster]
+		s := c.clusters[r.Cluster]
 		switch m.State {
 		case Removing, None:
-			s.asked, s.available, s.exists = 0, 0, false
+			s.requested, s.available, s.exists = 0, 0, false
 		case Active, Draining:
-			if m.Requested != s.asked || !s.exists {
+			if m.Requested != s.requested || !s.exists {
 				s.revision++
 			}
-			s.exists, s.asked = true, m.Requested
+			s.exists, s.requested = true, m.Requested
 			s.available = min(s.available, m.Requested)
 		}
 		r.State, r.Requested, r.Since = m.State, m.Requested, m.Since
@@ -128,24 +128,24 @@ func (c *simulation) obey(out Output) {
 	c.in.Targets = rows
 }
 
-// pass lets a while go by in some cluster: Pods start, reports arrive.
-func (c *simulation) pass(t *rapid.T, all bool) {
-	for name, s := range c.there {
+// advance lets Pods start and reports arrive in some or all clusters.
+func (c *simulation) advance(t *rapid.T, all bool) {
+	for name, s := range c.clusters {
 		if !s.broken && (all || rapid.Bool().Draw(t, "starts in "+name)) {
-			s.available = s.asked
+			s.available = s.requested
 		}
 		if all || rapid.Bool().Draw(t, "reports of "+name) {
-			s.toldOf, s.told, s.toldOnes = s.revision, s.available, s.asked
+			s.reportedRevision, s.reportedAvailable, s.reportedTotal = s.revision, s.available, s.requested
 		}
 	}
 	c.in.Now = c.in.Now.Add(time.Second)
 }
 
-// settle runs until nothing changes.
+// settle runs steps until nothing changes.
 func (c *simulation) settle(t *rapid.T) Output {
 	var out Output
 	for i := 0; ; i++ {
-		c.pass(t, true)
+		c.advance(t, true)
 		before := fmt.Sprint(c.in.Targets)
 		out = c.step(t)
 		if fmt.Sprint(c.in.Targets) == before {
@@ -157,35 +157,35 @@ func (c *simulation) settle(t *rapid.T) Output {
 	}
 }
 
-// (I1) No step lowers what is available below desired − unavailable, whatever is old
-// or slow; and a healthy cloud always gets where it is to be.
-func TestNoStepTakesWhatIsNeeded(t *testing.T) {
+// (I1) No step lowers the available replicas below desired − unavailable, whatever the delays, and healthy
+// clusters always reach the desired state.
+func TestAvailableReplicasAreKept(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		c := newSimulation(t)
 		total := rapid.Int32Range(1, 12).Draw(t, "replicas")
-		c.want(t, total)
+		c.setDesired(t, total)
 		c.settle(t)
 		for range rapid.IntRange(1, 3).Draw(t, "changes") {
-			c.want(t, total) // a move, not a scaling: that has a test of its own
+			c.setDesired(t, total) // a move without scaling
 			for range rapid.IntRange(0, 6).Draw(t, "steps") {
-				c.pass(t, false)
+				c.advance(t, false)
 				c.step(t)
 			}
 		}
 		if out := c.settle(t); !out.Done {
-			t.Fatalf("settled, and not done: %+v", out)
+			t.Fatalf("settled without Done: %+v", out)
 		}
 		for _, r := range c.in.Targets {
 			if !r.Wanted || r.State != Active || r.Requested != r.Desired {
-				t.Fatalf("not where it is to be: %+v", c.in.Targets)
+				t.Fatalf("not the desired state: %+v", c.in.Targets)
 			}
 		}
 	})
 }
 
-// What has no replacement stays, and says so.
-func TestBrokenTargetTakesNothing(t *testing.T) {
+// Replicas without a replacement stay, and the move is blocked.
+func TestBrokenTargetBlocksTheMove(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		c := newSimulation(t)
@@ -193,25 +193,24 @@ func TestBrokenTargetTakesNothing(t *testing.T) {
 		total := rapid.Int32Range(1, 12).Draw(t, "replicas")
 		c.in.Targets = []Target{{Cluster: "a", Wanted: true, Desired: total}}
 		c.settle(t)
-		c.there["z"] = &simulatedCluster{broken: true}
+		c.clusters["z"] = &simulatedCluster{broken: true}
 		c.in.Targets = []Target{c.in.Targets[0], {Cluster: "z", Wanted: true, Desired: total}}
 		c.in.Targets[0].Wanted, c.in.Targets[0].Desired = false, 0
 		out := c.settle(t)
-		if c.there["a"].available != total || out.Blocked == "" || out.Done {
-			t.Fatalf("%d of %d left, %+v", c.there["a"].available, total, out)
+		if c.clusters["a"].available != total || out.Blocked == "" || out.Done {
+			t.Fatalf("%d of %d left, %+v", c.clusters["a"].available, total, out)
 		}
 	})
 }
 
-// What must not run twice never does, whatever is old or slow.
+// An object that must not run twice never does, whatever the delays.
 func TestBreakFirstNeverRunsTwice(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		c := newSimulation(t)
 		c.in.BreakBeforeMake = true
-		c.in.Divided = rapid.Bool().Draw(t, "counted")
-		at := "a"
-		c.in.Targets = []Target{{Cluster: at, Wanted: true, Desired: 1}}
+		c.in.Divided = rapid.Bool().Draw(t, "divided")
+		c.in.Targets = []Target{{Cluster: "a", Wanted: true, Desired: 1}}
 		for range rapid.IntRange(1, 4).Draw(t, "moves") {
 			to := string(rune('a' + rapid.IntRange(0, 2).Draw(t, "to")))
 			found := false
@@ -226,13 +225,13 @@ func TestBreakFirstNeverRunsTwice(t *testing.T) {
 				c.in.Targets = append(c.in.Targets, Target{Cluster: to, Wanted: true, Desired: 1})
 			}
 			for range rapid.IntRange(0, 8).Draw(t, "steps") {
-				c.pass(t, false)
-				c.see()
+				c.advance(t, false)
+				c.readReports()
 				out := Step(c.in)
-				c.obey(out)
+				c.apply(out)
 				running := 0
-				for _, s := range c.there {
-					if s.exists && (s.asked > 0 || s.available > 0 || !c.in.Divided) {
+				for _, s := range c.clusters {
+					if s.exists && (s.requested > 0 || s.available > 0 || !c.in.Divided) {
 						running++
 					}
 				}

@@ -11,24 +11,24 @@ import (
 
 var t0 = time.Unix(1000, 0)
 
-// at is a row that has what is asked, all available.
-func at(cluster string, state State, want, asked int32) Target {
+// target returns a target with all requested replicas available.
+func target(cluster string, state State, desired, requested int32) Target {
 	return Target{
-		Cluster: cluster, Wanted: want > 0, Desired: want, State: state, Requested: asked, Since: t0,
-		Reachable: true, ReportCurrent: state == Active || state == Draining, Ready: true, Available: asked, Total: asked,
+		Cluster: cluster, Wanted: desired > 0, Desired: desired, State: state, Requested: requested, Since: t0,
+		Reachable: true, ReportCurrent: state == Active || state == Draining, Ready: true, Available: requested, Total: requested,
 	}
 }
 
-func with(r Target, change func(*Target)) Target {
-	change(&r)
-	return r
+func with(t Target, change func(*Target)) Target {
+	change(&t)
+	return t
 }
 
 func TestStep(t *testing.T) {
 	t.Parallel()
 	type move struct {
-		State State
-		Asked int32
+		State     State
+		Requested int32
 	}
 	cases := map[string]struct {
 		in      Input
@@ -37,160 +37,160 @@ func TestStep(t *testing.T) {
 		reason  string
 	}{
 		"first": {
-			in:     Input{Divided: true, MaxSurge: 3, Targets: []Target{at("east", None, 3, 0)}},
+			in:     Input{Divided: true, MaxSurge: 3, Targets: []Target{target("east", None, 3, 0)}},
 			want:   []move{{Active, 3}},
-			reason: "a new object is asked for at once",
+			reason: "a new object is requested at once",
 		},
 		"move begins": {
-			in:      Input{Divided: true, MaxSurge: 3, Targets: []Target{at("east", Active, 0, 3), at("west", None, 3, 0)}},
+			in:      Input{Divided: true, MaxSurge: 3, Targets: []Target{target("east", Active, 0, 3), target("west", None, 3, 0)}},
 			want:    []move{{Draining, 3}, {Active, 3}},
 			blocked: "3 replicas stay in east until more are available: 3 of 3 are",
-			reason:  "west grows before east shrinks",
+			reason:  "west scales up before east scales down",
 		},
 		"small surge": {
-			in:      Input{Divided: true, MaxSurge: 1, Targets: []Target{at("east", Active, 0, 3), at("west", None, 3, 0)}},
+			in:      Input{Divided: true, MaxSurge: 1, Targets: []Target{target("east", Active, 0, 3), target("west", None, 3, 0)}},
 			want:    []move{{Draining, 3}, {Active, 1}},
 			blocked: "3 replicas stay in east until more are available: 3 of 3 are",
-			reason:  "never more than desired plus surge is asked",
+			reason:  "at most the desired replicas plus the surge are requested",
 		},
-		"some have come": {
+		"some are available": {
 			in: Input{Divided: true, MaxSurge: 3, Targets: []Target{
-				at("east", Draining, 0, 3), with(at("west", Active, 3, 3), func(r *Target) { r.Available = 2 }),
+				target("east", Draining, 0, 3), with(target("west", Active, 3, 3), func(r *Target) { r.Available = 2 }),
 			}},
 			want:    []move{{Draining, 1}, {Active, 3}},
 			blocked: "1 replicas stay in east until more are available: 3 of 3 are",
-			reason:  "east gives up what west has more than is needed",
+			reason:  "east scales down by the surplus of available replicas",
 		},
-		"may miss one": {
+		"one may be unavailable": {
 			in: Input{Divided: true, MaxSurge: 0, MaxUnavailable: 1, Targets: []Target{
-				at("east", Draining, 0, 3), at("west", None, 3, 0),
+				target("east", Draining, 0, 3), target("west", None, 3, 0),
 			}},
 			want:    []move{{Draining, 2}, {Pending, 0}},
 			blocked: "2 replicas stay in east until more are available: 2 of 2 are",
-			reason:  "without surge the first step is to give up what may be missing",
+			reason:  "without a surge, the first step removes what may be unavailable",
 		},
 		"empty": {
-			in:     Input{Divided: true, MaxSurge: 3, Now: t0, Targets: []Target{at("east", Draining, 0, 0), at("west", Active, 3, 3)}},
+			in:     Input{Divided: true, MaxSurge: 3, Now: t0, Targets: []Target{target("east", Draining, 0, 0), target("west", Active, 3, 3)}},
 			want:   []move{{Removing, 0}, {Active, 3}},
-			reason: "a cluster without replicas gets the order",
+			reason: "the removal is ordered in a cluster without replicas",
 		},
 		"settling": {
 			in: Input{Divided: true, MaxSurge: 3, Settle: time.Minute, Now: t0.Add(time.Second), Targets: []Target{
-				at("east", Draining, 0, 0), at("west", Active, 3, 3),
+				target("east", Draining, 0, 0), target("west", Active, 3, 3),
 			}},
 			want:   []move{{Draining, 0}, {Active, 3}},
-			reason: "but keeps the object for a while, for connections to end",
+			reason: "the cluster keeps the object for the settle time, so that connections can end",
 		},
 		"order carried out": {
 			in: Input{Divided: true, MaxSurge: 3, Targets: []Target{
-				with(at("east", Removing, 0, 0), func(r *Target) { r.Removed = true }), at("west", Active, 3, 3),
+				with(target("east", Removing, 0, 0), func(r *Target) { r.Removed = true }), target("west", Active, 3, 3),
 			}},
 			want:   []move{{None, 0}, {Active, 3}},
-			reason: "the row goes when the cluster has nothing left",
+			reason: "the target is dropped when the cluster has removed the object",
 		},
 		"wanted again while removed": {
-			in:     Input{Divided: true, MaxSurge: 3, Targets: []Target{at("east", Removing, 3, 0)}},
+			in:     Input{Divided: true, MaxSurge: 3, Targets: []Target{target("east", Removing, 3, 0)}},
 			want:   []move{{Active, 3}},
-			reason: "an order that is not carried out is taken back",
+			reason: "an order that is not carried out is withdrawn",
 		},
 		"whole, wanted again while removed": {
-			in:      Input{Targets: []Target{with(at("east", Removing, 0, 0), func(r *Target) { r.Wanted = true }), at("west", Active, 0, 0)}},
+			in:      Input{Targets: []Target{with(target("east", Removing, 0, 0), func(r *Target) { r.Wanted = true }), target("west", Active, 0, 0)}},
 			want:    []move{{Active, 0}, {Draining, 0}},
 			blocked: "east is not ready (Active)",
-			reason:  "and the other stays until it is back",
+			reason:  "the other cluster stays until the object is ready again",
 		},
 		"not in the inventory": {
 			in: Input{Targets: []Target{
-				with(at("east", Draining, 0, 0), func(r *Target) { r.NotInInventory, r.Reachable = true, false }),
-				with(at("west", Active, 0, 0), func(r *Target) { r.Wanted = true }),
+				with(target("east", Draining, 0, 0), func(r *Target) { r.NotInInventory, r.Reachable = true, false }),
+				with(target("west", Active, 0, 0), func(r *Target) { r.Wanted = true }),
 			}},
 			want:    []move{{Draining, 0}, {Active, 0}},
 			blocked: "east is not in the inventory: what it has stays there",
-			reason:  "a Cluster that is made again removes nothing",
+			reason:  "a Cluster that is created again must not remove objects",
 		},
 		"unreachable": {
 			in: Input{Divided: true, MaxSurge: 3, Targets: []Target{
-				with(at("east", Draining, 0, 3), func(r *Target) { r.Reachable = false }), at("west", Active, 3, 3),
+				with(target("east", Draining, 0, 3), func(r *Target) { r.Reachable = false }), target("west", Active, 3, 3),
 			}},
 			want:    []move{{Draining, 3}, {Active, 3}},
 			blocked: "east cannot be reached: its 3 replicas stay as they are",
-			reason:  "unreachable is not lost, and would shrink at an hour nobody chose",
+			reason:  "an unreachable cluster may run the object, and would scale down at an unknown time",
 		},
 		"unreachable, without replicas": {
 			in: Input{Targets: []Target{
-				with(at("east", Draining, 0, 0), func(r *Target) { r.Reachable = false }),
-				with(at("west", Active, 0, 0), func(r *Target) { r.Wanted = true }),
+				with(target("east", Draining, 0, 0), func(r *Target) { r.Reachable = false }),
+				with(target("west", Active, 0, 0), func(r *Target) { r.Wanted = true }),
 			}},
 			want:    []move{{Draining, 0}, {Active, 0}},
 			blocked: "east cannot be reached: what it has stays there",
-			reason:  "an order that waits for east to return could not be taken back in time",
+			reason:  "an order that waits for east could not be withdrawn in time",
 		},
-		"no policy, in mid-move": {
+		"no policy, during a move": {
 			in: Input{NoPolicy: true, Targets: []Target{
-				at("east", Removing, 0, 0),
+				target("east", Removing, 0, 0),
 				{Cluster: "west", Wanted: true, Reachable: true, State: Pending, Since: t0},
 			}},
 			want:   []move{{Removing, 0}, {Pending, 0}},
-			reason: "what may have to run once does not start before the other is gone",
+			reason: "an object that may have to run once does not start before the removal",
 		},
-		"no policy, counted, in mid-move": {
+		"no policy, divided, during a move": {
 			in: Input{NoPolicy: true, Divided: true, Targets: []Target{
-				at("east", Draining, 0, 2), with(at("west", Pending, 2, 0), func(r *Target) { r.Available, r.Total = 0, 0 }),
+				target("east", Draining, 0, 2), with(target("west", Pending, 2, 0), func(r *Target) { r.Available, r.Total = 0, 0 }),
 			}},
 			want:    []move{{Draining, 2}, {Pending, 0}},
 			blocked: "2 replicas stay in east until more are available: 2 of 2 are",
-			reason:  "the same for replicas",
+			reason:  "replicas do not start before the removal either",
 		},
 		"break first, unreachable": {
 			in: Input{BreakBeforeMake: true, Targets: []Target{
-				at("east", Active, 0, 0),
+				target("east", Active, 0, 0),
 				{Cluster: "west", Wanted: true, State: Pending, Since: t0},
 			}},
 			want:    []move{{Draining, 0}, {Pending, 0}},
 			blocked: "west cannot be reached: what is elsewhere stays there",
-			reason:  "what is removed from east would run nowhere",
+			reason:  "without east, the object would run in no cluster",
 		},
-		"nowhere": {
-			in:     Input{Divided: true, Targets: []Target{at("east", Active, 0, 3), at("west", Active, 0, 2)}},
+		"no cluster wanted": {
+			in:     Input{Divided: true, Targets: []Target{target("east", Active, 0, 3), target("west", Active, 0, 2)}},
 			want:   []move{{Removing, 0}, {Removing, 0}},
-			reason: "nothing is wanted, so nothing must be kept",
+			reason: "without a wanted cluster, no replica must be kept",
 		},
 		"scale down in one": {
-			in:     Input{Divided: true, Targets: []Target{with(at("east", Active, 1, 5), func(r *Target) { r.Available = 0 })}},
+			in:     Input{Divided: true, Targets: []Target{with(target("east", Active, 1, 5), func(r *Target) { r.Available = 0 })}},
 			want:   []move{{Active, 1}},
-			reason: "one cluster's own controller takes the Pods that are not available first",
+			reason: "the controller of a single cluster removes unavailable Pods first",
 		},
 		"deadline": {
 			in: Input{
 				Divided: true, MaxSurge: 3, Deadline: time.Minute, ProceedAtDeadline: true, DesiredSince: t0, Now: t0.Add(time.Hour),
-				Targets: []Target{at("east", Draining, 0, 3), with(at("west", Active, 3, 3), func(r *Target) { r.Available = 0 })},
+				Targets: []Target{target("east", Draining, 0, 3), with(target("west", Active, 3, 3), func(r *Target) { r.Available = 0 })},
 			},
 			want:   []move{{Draining, 0}, {Active, 3}},
-			reason: "whoever says Proceed takes the gap",
+			reason: "Proceed accepts that the replacement is not available",
 		},
 		"break first": {
-			in:      Input{Divided: true, BreakBeforeMake: true, Targets: []Target{at("east", Active, 0, 2), at("west", None, 2, 0)}},
+			in:      Input{Divided: true, BreakBeforeMake: true, Targets: []Target{target("east", Active, 0, 2), target("west", None, 2, 0)}},
 			want:    []move{{Draining, 0}, {Pending, 0}},
 			blocked: "east must be done first: what is there must not run twice",
-			reason:  "west gets nothing while east may run",
+			reason:  "west does not get the object while east may run it",
 		},
 		"break first, broken": {
 			in: Input{Divided: true, BreakBeforeMake: true, Targets: []Target{
-				with(at("east", Removing, 0, 0), func(r *Target) { r.Removed = true }), at("west", Pending, 2, 0),
+				with(target("east", Removing, 0, 0), func(r *Target) { r.Removed = true }), target("west", Pending, 2, 0),
 			}},
 			want:   []move{{None, 0}, {Active, 2}},
-			reason: "and then all at once",
+			reason: "west gets all replicas after the removal",
 		},
 		"whole": {
-			in:      Input{Targets: []Target{at("east", Active, 0, 0), {Cluster: "west", Wanted: true, Reachable: true}}},
+			in:      Input{Targets: []Target{target("east", Active, 0, 0), {Cluster: "west", Wanted: true, Reachable: true}}},
 			want:    []move{{Draining, 0}, {Active, 0}},
 			blocked: "west is not ready (Active)",
 			reason:  "a ConfigMap stays in east until west has it",
 		},
-		"whole, taken over": {
-			in:     Input{Targets: []Target{at("east", Draining, 0, 0), with(at("west", Active, 0, 0), func(r *Target) { r.Wanted = true })}},
+		"whole, replaced": {
+			in:     Input{Targets: []Target{target("east", Draining, 0, 0), with(target("west", Active, 0, 0), func(r *Target) { r.Wanted = true })}},
 			want:   []move{{Removing, 0}, {Active, 0}},
-			reason: "and goes then",
+			reason: "the removal is ordered when the replacement is ready",
 		},
 	}
 	for name, tc := range cases {

@@ -4,101 +4,101 @@ package migration
 
 import "time"
 
-// State is where a cluster stands.
+// State of a cluster in a move.
 type State string
 
-// States of a row.
+// States of a target.
 const (
-	// None: the cluster has nothing and is to have nothing.
+	// None: the cluster does not have the object, and will not get it.
 	None State = ""
-	// Pending: it is to have the object when it is its turn.
+	// Pending: the cluster will get the object later in the move.
 	Pending State = "Pending"
-	// Active: it has a Work with the object.
+	// Active: the cluster has a Work with the object.
 	Active State = "Active"
-	// Draining: it is to lose the object, and still serves.
+	// Draining: the cluster will lose the object, and still runs it.
 	Draining State = "Draining"
-	// Removing: the order to remove is given.
+	// Removing: the removal is ordered.
 	Removing State = "Removing"
 )
 
-// Target is one cluster.
+// Target is one cluster of a move.
 type Target struct {
-	// Cluster by name, unique among the rows.
+	// Cluster is the name of the cluster, unique among the targets.
 	Cluster string
-	// Wanted says that the cluster is to have the object in the end.
+	// Wanted is true when the cluster is to have the object after the move.
 	Wanted bool
-	// Desired is how many replicas it is to have then; 0 when not Wanted.
+	// Desired are the replicas after the move; 0 when not Wanted.
 	Desired int32
 
-	// State that is stored, and since when (or since Asked has its value).
+	// State that is stored.
 	State State
-	// Since is when State or Asked last changed.
+	// Since is when State or Requested last changed.
 	Since time.Time
-	// Requested is how many replicas are asked of it now.
+	// Requested are the replicas that are requested of the cluster now.
 	Requested int32
 
-	// Reachable says that reports arrive.
+	// Reachable is true when the cluster reports.
 	Reachable bool
-	// ReportCurrent says that the report speaks of what is asked now.
+	// ReportCurrent is true when the report belongs to the present request.
 	ReportCurrent bool
-	// Ready says that the object is ready there.
+	// Ready is true when the object is ready in the cluster.
 	Ready bool
-	// Available replicas, and Total that exist, as reported.
+	// Available and existing replicas, as reported.
 	Available, Total int32
-	// Removed says that the cluster has carried out the order to remove.
+	// Removed is true when the cluster has carried out the order to remove.
 	Removed bool
-	// NotInInventory says that the inventory does not have the cluster: it may come back, and keeps
-	// what it has.
+	// NotInInventory is true when there is no Cluster object: it may be created again, and the cluster keeps
+	// the object.
 	NotInInventory bool
 }
 
-// Input is all that a step depends on.
+// Input is the input of a step.
 type Input struct {
-	// Targets of all clusters that have or are to have the object.
+	// Targets are the clusters that have the object, or are to have it.
 	Targets []Target
-	// Divided says that replicas are divided; else each cluster has the object whole.
+	// Divided is true when the clusters share the replicas; else each has the object with all of them.
 	Divided bool
-	// MaxSurge is how many more replicas than desired may be asked.
+	// MaxSurge is how many more replicas than desired may be requested.
 	MaxSurge int32
-	// MaxUnavailable is how many of the desired replicas may be missing.
+	// MaxUnavailable is how many of the desired replicas may be unavailable.
 	MaxUnavailable int32
-	// BreakBeforeMake removes before it makes.
+	// BreakBeforeMake removes the object before it starts elsewhere.
 	BreakBeforeMake bool
-	// NoPolicy says that no policy says how to move any more: what is under way goes on as far as
-	// nothing new starts beside what leaves.
+	// NoPolicy is true when the policy is gone, and with it the mode of the move. A started move goes on, but
+	// no cluster starts the object while another one still has to lose it.
 	NoPolicy bool
-	// Settle is how long a cluster stays with 0 replicas before it is removed.
+	// Settle is how long a cluster keeps the object with 0 replicas before its removal.
 	Settle time.Duration
-	// DesiredSince is when what is wanted last changed.
+	// DesiredSince is when the desired targets last changed.
 	DesiredSince time.Time
-	// Deadline after Since; 0 is none.
+	// Deadline of the move after DesiredSince; 0 is none.
 	Deadline time.Duration
-	// ProceedAtDeadline at the deadline, though the replacement is not there.
+	// ProceedAtDeadline scales down and removes at the deadline, although the replacement is not ready.
 	ProceedAtDeadline bool
-	// Now is the present time.
+	// Now is the current time.
 	Now time.Time
 }
 
-// Transition is what is to be stored of one cluster.
+// Transition is the new state of one cluster, to be stored.
 type Transition struct {
-	// Cluster by name.
+	// Cluster is the name of the cluster.
 	Cluster string
-	// State of the cluster; None: drop it.
+	// State of the cluster; None drops the target.
 	State State
-	// Requested is how many replicas are asked of it.
+	// Requested are the replicas to request of the cluster.
 	Requested int32
-	// Since is Input.Now if State or Asked changed, else as it was.
+	// Since is Input.Now if State or Requested changed; else it is unchanged.
 	Since time.Time
 }
 
-// Output is a step.
+// Output is the result of a step.
 type Output struct {
-	// Transitions are one for each row, in its order.
+	// Transitions has one entry for each target, in the same order.
 	Transitions []Transition
-	// Blocked says what a move waits for; empty: it waits for nothing, or goes on.
+	// Blocked is what the move waits for; empty when it does not wait.
 	Blocked string
-	// Done says that all is as wanted, as far as orders go.
+	// Done is true when all targets are requested as desired.
 	Done bool
-	// RequeueAfter is when to look again though nothing is reported; 0: never.
+	// RequeueAfter is when to compute the next step without a new report; 0 is never.
 	RequeueAfter time.Duration
 }

@@ -19,40 +19,41 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/internal/apportion"
 )
 
-// Object is what a policy looks at.
+// Object is what policies select an object by.
 type Object struct {
 	// Kind of the object.
 	Kind schema.GroupKind
-	// Namespace and Name of it.
+	// Namespace and Name of the object.
 	Namespace, Name string
-	// Labels of it.
+	// Labels of the object.
 	Labels map[string]string
-	// Annotations of it.
+	// Annotations of the object.
 	Annotations map[string]string
-	// NamespaceLabels are those of its namespace.
+	// NamespaceLabels are the labels of its namespace.
 	NamespaceLabels map[string]string
-	// Namespaced says that its kind is.
+	// Namespaced is true for an object of a namespaced kind.
 	Namespaced bool
 }
 
-// EffectivePolicy is what people want of one object.
+// EffectivePolicy is the policy of one object, after annotation and defaults.
 type EffectivePolicy struct {
-	// Source says who wants it: "annotation", "Placement shop/all" or "ClusterPlacement all".
+	// Source is "annotation", "Placement <namespace>/<name>" or "ClusterPlacement <name>".
 	Source string
 	// UID of the policy; empty when there is only an annotation.
 	UID types.UID
 	// Spec is the policy, with the defaults of the object's kind, and with the
 	// annotation's clusters and weights.
 	Spec v1alpha1.PlacementSpec
-	// NamesClusters says that clusters are chosen by name: then each of them must exist.
+	// NamesClusters is true when clusters are chosen by name: each of them must exist.
 	NamesClusters bool
 }
 
-// Digest is the same as long as clusters, weights, bounds and mode are.
-func (w *EffectivePolicy) Digest() string {
-	data, err := json.Marshal([]any{w.Spec.Clusters, w.Spec.Replicas})
+// Digest identifies clusters, weights, bounds and mode: it changes only when one of them does.
+func (p *EffectivePolicy) Digest() string {
+	data, err := json.Marshal([]any{p.Spec.Clusters, p.Spec.Replicas})
 	if err != nil {
 		return err.Error() // of plain data: never
 	}
@@ -60,36 +61,36 @@ func (w *EffectivePolicy) Digest() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// IncludesDependencies says that the object takes along what it needs.
-func (w *EffectivePolicy) IncludesDependencies() bool { return w.Spec.Follow == nil || *w.Spec.Follow }
+// IncludesDependencies tells whether the objects that this one needs are placed with it.
+func (p *EffectivePolicy) IncludesDependencies() bool { return p.Spec.Follow == nil || *p.Spec.Follow }
 
-// Resolve returns what is wanted of an object, and nil when nobody wants it placed. Its
-// errors are of the type *Error.
+// Resolve returns the effective policy of an object; nil when neither annotation nor policy selects it.
+// Its errors are of the type *Error.
 func Resolve(o Object, local []v1alpha1.Placement, global []v1alpha1.ClusterPlacement) (*EffectivePolicy, error) {
 	text, annotated := o.Annotations[v1alpha1.ClustersAnnotation]
-	wish, err := matchPolicy(o, local, global)
+	p, err := matchPolicy(o, local, global)
 	if e, ok := errors.AsType[*Error](err); ok && annotated && e.Reason == v1alpha1.ReasonPolicyTie {
-		wish, err = nil, nil // the annotation decides, and neither says the rest
+		p, err = nil, nil // the annotation has the clusters, and neither policy has the rest
 	}
 	if err != nil {
 		return nil, err
 	}
 	if annotated {
-		if wish == nil {
-			wish = &EffectivePolicy{}
+		if p == nil {
+			p = &EffectivePolicy{}
 		}
-		if err := wish.applyAnnotation(text); err != nil {
+		if err := p.applyAnnotation(text); err != nil {
 			return nil, err
 		}
 	}
-	if wish == nil {
+	if p == nil {
 		return nil, nil
 	}
-	wish.setDefaults(o.Kind)
-	return wish, nil
+	p.setDefaults(o.Kind)
+	return p, nil
 }
 
-// matchPolicy returns the policy of the highest rank that selects the object.
+// matchPolicy returns the policy of the highest rank that selects the object; nil when none does.
 func matchPolicy(o Object, local []v1alpha1.Placement, global []v1alpha1.ClusterPlacement) (*EffectivePolicy, error) {
 	var found []EffectivePolicy
 	for i := range local {
@@ -97,13 +98,13 @@ func matchPolicy(o Object, local []v1alpha1.Placement, global []v1alpha1.Cluster
 		if p.Namespace != o.Namespace || !o.Namespaced || p.DeletionTimestamp != nil {
 			continue
 		}
-		w := EffectivePolicy{Source: "Placement " + p.Namespace + "/" + p.Name, UID: p.UID, Spec: p.Spec}
-		ok, err := matchesObject(w, o)
+		match := EffectivePolicy{Source: "Placement " + p.Namespace + "/" + p.Name, UID: p.UID, Spec: p.Spec}
+		ok, err := matchesObject(match, o)
 		if err != nil {
 			return nil, err
 		}
 		if ok {
-			found = append(found, w)
+			found = append(found, match)
 		}
 	}
 	if len(found) > 0 {
@@ -114,22 +115,22 @@ func matchPolicy(o Object, local []v1alpha1.Placement, global []v1alpha1.Cluster
 		if p.DeletionTimestamp != nil {
 			continue
 		}
-		w := EffectivePolicy{Source: "ClusterPlacement " + p.Name, UID: p.UID, Spec: p.Spec.PlacementSpec}
+		match := EffectivePolicy{Source: "ClusterPlacement " + p.Name, UID: p.UID, Spec: p.Spec.PlacementSpec}
 		if o.Namespaced {
 			ok, err := selectorMatches(p.Spec.NamespaceSelector, o.NamespaceLabels)
 			if err != nil {
-				return nil, selectorError(w.Source, "spec.namespaceSelector", err)
+				return nil, selectorError(match.Source, "spec.namespaceSelector", err)
 			}
 			if !ok {
 				continue
 			}
 		}
-		ok, err := matchesObject(w, o)
+		ok, err := matchesObject(match, o)
 		if err != nil {
 			return nil, err
 		}
 		if ok {
-			found = append(found, w)
+			found = append(found, match)
 		}
 	}
 	if len(found) == 0 {
@@ -138,7 +139,8 @@ func matchPolicy(o Object, local []v1alpha1.Placement, global []v1alpha1.Cluster
 	return onlyMatch(found)
 }
 
-// onlyMatch returns the only one, and an error for a tie: the same one whatever the order.
+// onlyMatch returns the only policy, and an error for a tie. The error does not depend on the order of
+// found.
 func onlyMatch(found []EffectivePolicy) (*EffectivePolicy, error) {
 	if len(found) > 1 {
 		slices.SortFunc(found, func(a, b EffectivePolicy) int { return strings.Compare(a.Source, b.Source) })
@@ -148,18 +150,18 @@ func onlyMatch(found []EffectivePolicy) (*EffectivePolicy, error) {
 				found[1].Source, v1alpha1.ClustersAnnotation),
 		}
 	}
-	w := found[0]
-	w.Spec = *w.Spec.DeepCopy() // it is changed by annotation and defaults
-	w.NamesClusters = len(w.Spec.Clusters.Names) > 0
-	return &w, nil
+	p := found[0]
+	p.Spec = *p.Spec.DeepCopy() // annotation and defaults change it
+	p.NamesClusters = len(p.Spec.Clusters.Names) > 0
+	return &p, nil
 }
 
-// matchesObject says whether a policy selects an object.
-func matchesObject(w EffectivePolicy, o Object) (bool, error) {
-	if len(w.Spec.Objects) == 0 {
+// matchesObject tells whether a policy selects an object.
+func matchesObject(p EffectivePolicy, o Object) (bool, error) {
+	if len(p.Spec.Objects) == 0 {
 		return o.Namespaced, nil
 	}
-	for i, s := range w.Spec.Objects {
+	for i, s := range p.Spec.Objects {
 		if s.Kind == "" && !o.Namespaced || s.Kind != "" && (s.Kind != o.Kind.Kind || s.Group != o.Kind.Group) {
 			continue
 		}
@@ -168,7 +170,7 @@ func matchesObject(w EffectivePolicy, o Object) (bool, error) {
 		}
 		ok, err := selectorMatches(s.Selector, o.Labels)
 		if err != nil {
-			return false, selectorError(w.Source, fmt.Sprintf("spec.objects[%d].selector", i), err)
+			return false, selectorError(p.Source, fmt.Sprintf("spec.objects[%d].selector", i), err)
 		}
 		if ok {
 			return true, nil
@@ -177,7 +179,7 @@ func matchesObject(w EffectivePolicy, o Object) (bool, error) {
 	return false, nil
 }
 
-// selectorMatches says that a label selector selects; nil selects all.
+// selectorMatches tells whether a label selector selects labels; nil selects all.
 func selectorMatches(selector *metav1.LabelSelector, set map[string]string) (bool, error) {
 	if selector == nil {
 		return true, nil
@@ -193,34 +195,34 @@ func selectorError(object, field string, err error) error {
 	return &Error{Reason: "InvalidSelector", Object: object, Field: field, Message: err.Error()}
 }
 
-// applyAnnotation replaces the policy's choice of clusters and its weights.
-func (w *EffectivePolicy) applyAnnotation(text string) error {
+// applyAnnotation replaces the policy's clusters, except its tolerations, and its weights.
+func (p *EffectivePolicy) applyAnnotation(text string) error {
 	names, weights, err := ParseClustersAnnotation(text)
 	if err != nil {
 		return err
 	}
-	w.Source, w.NamesClusters = v1alpha1.SourceAnnotation, true
-	tolerations := w.Spec.Clusters.Tolerations
-	w.Spec.Clusters = v1alpha1.ClusterChoice{Tolerations: tolerations}
+	p.Source, p.NamesClusters = v1alpha1.SourceAnnotation, true
+	tolerations := p.Spec.Clusters.Tolerations
+	p.Spec.Clusters = v1alpha1.ClusterChoice{Tolerations: tolerations}
 	for _, n := range names {
-		w.Spec.Clusters.Names = append(w.Spec.Clusters.Names, v1alpha1.ClusterName(n))
+		p.Spec.Clusters.Names = append(p.Spec.Clusters.Names, v1alpha1.ClusterName(n))
 	}
-	w.Spec.Replicas.Weights = nil
+	p.Spec.Replicas.Weights = nil
 	for n, weight := range weights {
-		if w.Spec.Replicas.Weights == nil {
-			w.Spec.Replicas.Weights = map[string]v1alpha1.Weight{}
+		if p.Spec.Replicas.Weights == nil {
+			p.Spec.Replicas.Weights = map[string]v1alpha1.Weight{}
 		}
-		w.Spec.Replicas.Weights[n] = v1alpha1.Weight(weight)
+		p.Spec.Replicas.Weights[n] = v1alpha1.Weight(weight)
 	}
 	return nil
 }
 
-// clusterNamePattern is what the name of a Cluster may be.
+// clusterNamePattern matches the names that a Cluster may have.
 var clusterNamePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,53}[a-z0-9])?$`)
 
-// ParseClustersAnnotation reads the annotation: names in order, and weights if there are any.
-// Either all names have a weight or none; they act as weights of the object's replicas,
-// so that "east=3,west=1" gives 3 and 1 of 4, and 6 and 2 of 8.
+// ParseClustersAnnotation parses the annotation into cluster names in order, and their weights by name;
+// nil without weights. Either all names have a weight or none. "east=3,west=1" divides 4 replicas into
+// 3 and 1, and 8 into 6 and 2.
 func ParseClustersAnnotation(text string) (names []string, weights map[string]int64, err error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil, nil
@@ -230,10 +232,10 @@ func ParseClustersAnnotation(text string) (names []string, weights map[string]in
 	for part := range strings.SplitSeq(text, ",") {
 		name, number, weighted := strings.Cut(strings.TrimSpace(part), "=")
 		if !clusterNamePattern.MatchString(name) {
-			return nil, nil, annotationError("%q is no name of a cluster", name)
+			return nil, nil, annotationError("%q must be the name of a cluster", name)
 		}
 		if seen[name] {
-			return nil, nil, annotationError("%s is named twice", name)
+			return nil, nil, annotationError("%s must be named once only", name)
 		}
 		seen[name] = true
 		names = append(names, name)
@@ -242,7 +244,7 @@ func ParseClustersAnnotation(text string) (names []string, weights map[string]in
 		}
 		n, err := strconv.ParseInt(number, 10, 32)
 		if err != nil || n < 0 || n > maxWeight {
-			return nil, nil, annotationError("%s=%s: want a number from 0 to %d", name, number, maxWeight)
+			return nil, nil, annotationError("%s=%s must have a number from 0 to %d", name, number, maxWeight)
 		}
 		weights[name] = n
 	}
@@ -250,13 +252,13 @@ func ParseClustersAnnotation(text string) (names []string, weights map[string]in
 		return names, nil, nil
 	}
 	if len(weights) != len(names) {
-		return nil, nil, annotationError("give all clusters a number, or none")
+		return nil, nil, annotationError("all clusters must have a number, or none")
 	}
 	return names, weights, nil
 }
 
-// maxWeight is what package divide takes.
-const maxWeight = 1_000_000
+// maxWeight is the largest weight of a cluster.
+const maxWeight = apportion.MaxWeight
 
 func annotationError(format string, args ...any) error {
 	return &Error{
@@ -265,14 +267,14 @@ func annotationError(format string, args ...any) error {
 	}
 }
 
-// setDefaults sets what nobody said.
-func (w *EffectivePolicy) setDefaults(kind schema.GroupKind) {
-	s := &w.Spec
+// setDefaults sets the fields that neither policy nor annotation sets.
+func (p *EffectivePolicy) setDefaults(kind schema.GroupKind) {
+	s := &p.Spec
 	if s.Replicas.Mode == "" {
 		s.Replicas.Mode = defaultReplicaMode(kind)
 	}
 	if kind == (schema.GroupKind{Kind: "Pod"}) {
-		s.Replicas.Mode = v1alpha1.ReplicasSingle // a Pod runs once, wherever it is
+		s.Replicas.Mode = v1alpha1.ReplicasSingle // a Pod runs once, in one cluster
 	}
 	if s.Move.Mode == "" {
 		s.Move.Mode = v1alpha1.MakeBeforeBreak
@@ -297,9 +299,8 @@ func (w *EffectivePolicy) setDefaults(kind schema.GroupKind) {
 	}
 }
 
-// RemovesUnselected says that the policy which placed an object, known by its UID, is still
-// there, and says that what it no longer selects is to be removed. A policy that was deleted,
-// or is being deleted, says nothing.
+// RemovesUnselected tells whether the policy with that UID exists and has onUnselected: Remove. It is
+// false for a policy that was deleted, or is being deleted.
 func RemovesUnselected(uid types.UID, local []v1alpha1.Placement, global []v1alpha1.ClusterPlacement) bool {
 	removes := func(o *metav1.ObjectMeta, spec *v1alpha1.PlacementSpec) bool {
 		return uid != "" && o.UID == uid && o.DeletionTimestamp == nil && spec.OnUnselected == v1alpha1.OnUnselectedRemove
@@ -317,19 +318,19 @@ func RemovesUnselected(uid types.UID, local []v1alpha1.Placement, global []v1alp
 	return false
 }
 
-// Error is a mistake of a person: the last good state stays until it is mended.
+// Error is a user's mistake: the last valid state stays until the user corrects it.
 type Error struct {
-	// Reason is one of api/placement/v1alpha1's, for condition and Event.
+	// Reason for condition and Event, one of api/placement/v1alpha1's.
 	Reason string
-	// Field where the mistake is, of Object if that is named.
+	// Field with the mistake, of Object if that is set.
 	Field string
-	// Object that the field is of, such as "Placement shop/all"; empty: the placed one.
+	// Object with the field, such as "Placement shop/all"; empty for the placed object.
 	Object string
-	// Message says what is wrong and what would do.
+	// Message tells what is wrong and how to correct it.
 	Message string
 }
 
-// Error is what a condition and an Event say.
+// Error is the message for condition and Event: object, field and Message.
 func (e *Error) Error() string {
 	text := e.Message
 	if e.Field != "" {

@@ -27,16 +27,16 @@ func TestParseClusters(t *testing.T) {
 		"east, west":     {names: []string{"east", "west"}},
 		"west,east":      {names: []string{"west", "east"}},
 		"east=3,west=1":  {names: []string{"east", "west"}, weights: map[string]int64{"east": 3, "west": 1}},
-		"east=3,west":    {wrong: "all clusters a number, or none"},
-		"east,east":      {wrong: "named twice"},
-		"East":           {wrong: `"East" is no name`},
-		"east,":          {wrong: `"" is no name`},
-		"east=x":         {wrong: "want a number"},
-		"east=-1":        {wrong: "want a number"},
-		"east=1000001":   {wrong: "want a number"},
-		"east=1=2":       {wrong: "want a number"},
-		"east;west":      {wrong: "is no name"},
-		"../kube-system": {wrong: "is no name"},
+		"east=3,west":    {wrong: "all clusters must have a number, or none"},
+		"east,east":      {wrong: "east must be named once only"},
+		"East":           {wrong: `"East" must be the name of a cluster`},
+		"east,":          {wrong: `"" must be the name of a cluster`},
+		"east=x":         {wrong: "must have a number from 0 to 1000000"},
+		"east=-1":        {wrong: "must have a number from 0 to 1000000"},
+		"east=1000001":   {wrong: "must have a number from 0 to 1000000"},
+		"east=1=2":       {wrong: "must have a number from 0 to 1000000"},
+		"east;west":      {wrong: "must be the name of a cluster"},
+		"../kube-system": {wrong: "must be the name of a cluster"},
 	} {
 		names, weights, err := ParseClustersAnnotation(text)
 		if want.wrong != "" {
@@ -95,11 +95,11 @@ func TestResolve(t *testing.T) {
 		wrong  string
 		reason string
 	}{
-		"nobody":     {object: object(nil), reason: "what nobody places stays at the hub"},
+		"no policy":  {object: object(nil), reason: "an object without a policy stays at the hub"},
 		"annotation": {object: object(func(o *Object) { o.Annotations = map[string]string{v1alpha1.ClustersAnnotation: "east"} }), source: "annotation"},
 		"annotation before namespace": {
 			object: object(func(o *Object) { o.Annotations = map[string]string{v1alpha1.ClustersAnnotation: ""} }),
-			local:  []v1alpha1.Placement{local("all", all)}, source: "annotation", reason: "empty is nowhere, not: ask the policy",
+			local:  []v1alpha1.Placement{local("all", all)}, source: "annotation", reason: "an empty annotation selects no cluster, whatever the policy selects",
 		},
 		"namespace before global": {
 			object: object(nil), local: []v1alpha1.Placement{local("all", all)},
@@ -120,7 +120,7 @@ func TestResolve(t *testing.T) {
 		"tie in another order": {
 			object: object(nil), local: []v1alpha1.Placement{local("b", all), local("a", all)},
 			wrong:  "Placement shop/a: spec.objects: Placement shop/b selects this object too",
-			reason: "a cache lists in any order, and a condition that changes with it is written each time",
+			reason: "a cache lists in any order, and the condition must not change with it",
 		},
 		"annotation breaks a tie": {
 			object: object(func(o *Object) { o.Annotations = map[string]string{v1alpha1.ClustersAnnotation: "east"} }),
@@ -143,7 +143,7 @@ func TestResolve(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			wish, err := Resolve(tc.object, tc.local, tc.global)
+			policy, err := Resolve(tc.object, tc.local, tc.global)
 			if tc.wrong != "" {
 				if _, ok := errors.AsType[*Error](err); !ok || !strings.HasPrefix(err.Error(), tc.wrong) {
 					t.Errorf("got %v, want an Error that begins with %q", err, tc.wrong)
@@ -151,8 +151,8 @@ func TestResolve(t *testing.T) {
 				return
 			}
 			got := ""
-			if wish != nil {
-				got = wish.Source
+			if policy != nil {
+				got = policy.Source
 			}
 			if err != nil || got != tc.source {
 				t.Errorf("%s: got %q, %v, want %q", tc.reason, got, err, tc.source)
@@ -168,18 +168,18 @@ func TestPlaceable(t *testing.T) {
 		namespaced bool
 		want       bool
 	}{
-		"Deployments":       {deployments, true, true},
-		"custom kinds":      {schema.GroupKind{Group: "example.com", Kind: "Database"}, true, true},
-		"custom, of all":    {schema.GroupKind{Group: "danm.io", Kind: "ClusterNetwork"}, false, true},
-		"tenants' networks": {schema.GroupKind{Group: "danm.io", Kind: "TenantNetwork"}, true, true},
-		"TenantConfigs":     {schema.GroupKind{Group: "danm.io", Kind: "TenantConfig"}, false, false},
-		"Roles":             {schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "Role"}, true, false},
-		"ClusterRoles":      {schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"}, false, false},
-		"Events":            {schema.GroupKind{Kind: "Event"}, true, false},
-		"Leases":            {schema.GroupKind{Group: "coordination.k8s.io", Kind: "Lease"}, true, false},
-		"Nodes":             {schema.GroupKind{Kind: "Node"}, false, false},
-		"definitions":       {schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}, false, false},
-		"Works":             {schema.GroupKind{Group: v1alpha1.GroupName, Kind: "Work"}, true, false},
+		"Deployments":            {deployments, true, true},
+		"custom kinds":           {schema.GroupKind{Group: "example.com", Kind: "Database"}, true, true},
+		"custom, cluster-scoped": {schema.GroupKind{Group: "danm.io", Kind: "ClusterNetwork"}, false, true},
+		"tenants' networks":      {schema.GroupKind{Group: "danm.io", Kind: "TenantNetwork"}, true, true},
+		"TenantConfigs":          {schema.GroupKind{Group: "danm.io", Kind: "TenantConfig"}, false, false},
+		"Roles":                  {schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "Role"}, true, false},
+		"ClusterRoles":           {schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"}, false, false},
+		"Events":                 {schema.GroupKind{Kind: "Event"}, true, false},
+		"Leases":                 {schema.GroupKind{Group: "coordination.k8s.io", Kind: "Lease"}, true, false},
+		"Nodes":                  {schema.GroupKind{Kind: "Node"}, false, false},
+		"definitions":            {schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}, false, false},
+		"Works":                  {schema.GroupKind{Group: v1alpha1.GroupName, Kind: "Work"}, true, false},
 	} {
 		if got := Placeable(tc.kind, tc.namespaced); got != tc.want {
 			t.Errorf("%s: got %t, want %t", name, got, tc.want)

@@ -11,8 +11,8 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// hubOnlyKinds are kinds of namespaced objects that stay at the hub: made by each cluster for
-// itself, or what its own admin decides. Those without a group's kinds are all of it.
+// hubOnlyKinds are the kinds of namespaced objects that stay at the hub, by group; nil means all kinds of
+// the group. Each cluster makes its own, or its admin decides on them.
 var hubOnlyKinds = map[string][]string{
 	"":                          {"Event", "Endpoints", "Binding", "ResourceQuota", "LimitRange"},
 	"apps":                      {"ControllerRevision"},
@@ -26,8 +26,8 @@ var hubOnlyKinds = map[string][]string{
 	v1alpha1.GroupName:          nil,
 }
 
-// Placeable says whether objects of a kind may run in clusters. Of cluster-scoped
-// kinds only custom ones may.
+// Placeable tells whether objects of a kind may run in clusters. Of cluster-scoped kinds only custom
+// ones may.
 func Placeable(kind schema.GroupKind, namespaced bool) bool {
 	kinds, listed := hubOnlyKinds[kind.Group]
 	if listed && (kinds == nil || slices.Contains(kinds, kind.Kind)) {
@@ -39,8 +39,8 @@ func Placeable(kind schema.GroupKind, namespaced bool) bool {
 	return strings.Contains(kind.Group, ".") && !strings.HasSuffix(kind.Group, ".k8s.io")
 }
 
-// PlaceableObject says whether one object of a placeable kind is a user's: each
-// cluster has its own of some names, and the system's namespaces are not for users.
+// PlaceableObject tells whether an object of a placeable kind may be placed. It excludes the system's
+// namespaces, and objects that each cluster has of its own.
 func PlaceableObject(kind schema.GroupKind, namespace, name string) bool {
 	if strings.HasPrefix(namespace, "kube-") || strings.HasPrefix(namespace, v1alpha1.ClusterNamespacePrefix) ||
 		namespace == v1alpha1.SystemNamespace || namespace == v1alpha1.SecretCopyNamespace {
@@ -57,12 +57,12 @@ func PlaceableObject(kind schema.GroupKind, namespace, name string) bool {
 	return true
 }
 
-// RunsOnce says that an object of this kind must never run a second time.
+// RunsOnce tells whether an object of this kind must never run a second time.
 func RunsOnce(kind schema.GroupKind) bool {
 	return kind == schema.GroupKind{Kind: "Pod"} || kind == schema.GroupKind{Group: "batch", Kind: "Job"}
 }
 
-// defaultReplicaMode is how the replicas of a kind are divided when nobody says.
+// defaultReplicaMode is the replica mode of a kind when the policy sets none.
 func defaultReplicaMode(kind schema.GroupKind) v1alpha1.ReplicaMode {
 	switch kind {
 	case schema.GroupKind{Group: "apps", Kind: "Deployment"}, schema.GroupKind{Group: "apps", Kind: "ReplicaSet"},
@@ -75,7 +75,8 @@ func defaultReplicaMode(kind schema.GroupKind) v1alpha1.ReplicaMode {
 	return v1alpha1.ReplicasDuplicate
 }
 
-// breaksBeforeMake says that a kind must not run twice unless somebody says it may.
+// breaksBeforeMake tells whether objects of a kind must not run in two clusters at a time, unless the
+// policy allows it.
 func breaksBeforeMake(kind schema.GroupKind) bool {
 	return kind == schema.GroupKind{Group: "apps", Kind: "StatefulSet"} || RunsOnce(kind)
 }

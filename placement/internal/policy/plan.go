@@ -3,6 +3,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,100 +13,125 @@ import (
 	"github.com/patchbay-cni/patchbay/placement/internal/apportion"
 )
 
-// Plan is what each cluster is to have in the end.
+// Plan is the clusters that an object is assigned to once all moves have ended.
 type Plan struct {
-	// Targets clusters with their replicas (0 when not Counted).
+	// Targets are the clusters with their replicas (0 where replicas are not Divided).
 	Targets map[string]int64
-	// Divided says that replicas are divided.
+	// Divided is true when the clusters share the replicas; else each cluster has the object whole.
 	Divided bool
-	// Message says what has no room, where and why; empty: all has.
+	// Message names what could not be placed as the policy asks, and why; empty when all is placed.
 	Message string
-	// Reason of Short: Unschedulable, NoClusterSelected or WaitingForCluster.
+	// Reason belongs to Message: Unschedulable or WaitingForCluster.
 	Reason string
 }
 
-// Plan decides. What has no room elsewhere stays where it is. An error, of the type *Error,
-// leaves everything where it is.
-func (w *EffectivePolicy) Plan(s PlanInput) (Plan, error) {
-	if w.Source == v1alpha1.SourceAnnotation && len(w.Spec.Clusters.Names) == 0 {
+// Plan decides where the object runs. Replicas without room elsewhere stay where they are. After an
+// error, which is of the type *Error, the object stays where it is.
+func (p *EffectivePolicy) Plan(in PlanInput) (Plan, error) {
+	if p.Source == v1alpha1.SourceAnnotation && len(p.Spec.Clusters.Names) == 0 {
 		return Plan{Targets: map[string]int64{}}, nil // the order to remove it everywhere
 	}
-	found, err := w.candidates(s.Clusters, s.Assigned)
+	selected, err := p.candidates(in)
 	if err != nil {
 		return Plan{}, err
 	}
-	if len(found) == 0 {
+	if len(selected) == 0 {
 		return Plan{}, &Error{
-			Reason: v1alpha1.ReasonNoClusterSelected, Object: w.Source, Field: "spec.clusters",
+			Reason: v1alpha1.ReasonNoClusterSelected, Object: p.Source, Field: "spec.clusters",
 			Message: "no Cluster that is accepted is selected: the object stays where it is. To remove it, run kubectl patchbay remove",
 		}
 	}
-	p := &planner{EffectivePolicy: w, PlanInput: s, Plan: Plan{Targets: map[string]int64{}}}
-	for i, c := range found {
-		if s.VolumeClaims[c.Name] != "" && c.eligibility == mustLeave {
-			found[i].eligibility = mayStay // its data cannot leave with it
-		}
-		if why := c.unavailableReason(); why != "" {
-			p.notReporting = append(p.notReporting, why)
-		}
-	}
+	usable := sortCandidates(in, selected)
+	var result allocation
 	switch {
-	case w.Spec.Replicas.Mode == v1alpha1.ReplicasSingle:
-		p.chooseOne(p.sortCandidates(found))
-	case w.Spec.Replicas.Mode == v1alpha1.ReplicasDivide && s.Replicas != nil:
-		err = p.divideReplicas(p.limitToCount(p.sortCandidates(found)))
+	case p.Spec.Replicas.Mode == v1alpha1.ReplicasSingle:
+		result = chooseOne(in, usable)
+	case p.Spec.Replicas.Mode == v1alpha1.ReplicasDivide && in.Replicas != nil:
+		if result, err = p.divideReplicas(in, p.limitToCount(in, usable)); err != nil {
+			return Plan{}, err
+		}
 	default:
-		p.chooseAll(p.limitToCount(p.sortCandidates(found)), found)
+		result = p.chooseAll(in, p.limitToCount(in, usable), selected)
 	}
-	if err == nil && len(p.Targets) == 0 {
-		p.keepAssigned() // only an order removes it everywhere
+	if len(result.targets) == 0 { // only an order removes it everywhere
+		result.targets = atZero(in.Assigned)
+		result.unplaced = cmp.Or(result.unplaced, "no cluster takes it")
 	}
-	if err == nil {
-		err = p.keepVolumes(found)
-	}
-	return p.Plan, err
+	plan := result.plan(unavailableReasons(selected))
+	plan.Targets, err = p.keepVolumes(in, plan, selected)
+	return plan, err
 }
 
-// planner is a plan in the making.
-type planner struct {
-	*EffectivePolicy
-	PlanInput
-	Plan
-	capacityReasons []string
-	notReporting    []string // what selected clusters that do not report say of themselves
+// allocation is the result of one replica mode.
+type allocation struct {
+	targets map[string]int64
+	divided bool
+	// unplaced is what could not be placed as the policy asks; empty when all is placed.
+	unplaced string
+	// fullClusters are the clusters without enough room, with their limits.
+	fullClusters []string
+	// allReported is true when no cluster that does not report is a cause of unplaced.
+	allReported bool
 }
 
-// candidate is a cluster that a wish allows.
+// plan adds the causes of what is unplaced. unavailable are the selected clusters that take nothing.
+func (a allocation) plan(unavailable []string) Plan {
+	plan := Plan{Targets: a.targets, Divided: a.divided, Message: a.unplaced}
+	if a.unplaced == "" {
+		return plan
+	}
+	if a.allReported {
+		unavailable = nil
+	}
+	plan.Reason = v1alpha1.ReasonUnschedulable
+	if len(unavailable) > 0 {
+		plan.Reason = v1alpha1.ReasonWaitingForCluster
+	}
+	if causes := slices.Concat(unavailable, a.fullClusters); len(causes) > 0 {
+		plan.Message += ": " + strings.Join(causes, ", ")
+	}
+	return plan
+}
+
+// atZero returns clusters as targets without replicas.
+func atZero(clusters map[string]int64) map[string]int64 {
+	targets := make(map[string]int64, len(clusters))
+	for name := range clusters {
+		targets[name] = 0
+	}
+	return targets
+}
+
+// candidate is a cluster that the policy allows.
 type candidate struct {
 	*Cluster
 	eligibility
-	rank int // the place in the wish's order
+	rank int // position in the policy's list of names
 }
 
 // eligibility is what a cluster may be used for.
 type eligibility int
 
 const (
-	// ineligible: not at all.
+	// ineligible clusters are not used at all.
 	ineligible eligibility = iota
 	// mustLeave: what is there stays until there is room elsewhere.
 	mustLeave
-	// mayStay: what is there stays, nothing new comes.
+	// mayStay: what is there stays, and nothing new comes.
 	mayStay
 	// eligible for anything.
 	eligible
 )
 
-// candidates returns the clusters that the wish names or selects, in its order. has says which
-// have the object.
-func (w *EffectivePolicy) candidates(all []Cluster, has map[string]int64) ([]candidate, error) {
-	choice := w.Spec.Clusters
+// candidates returns the clusters that the policy names or selects, in its order.
+func (p *EffectivePolicy) candidates(in PlanInput) ([]candidate, error) {
+	choice := p.Spec.Clusters
 	if len(choice.Names) == 0 && choice.Selector == nil {
 		return nil, nil
 	}
 	var found []candidate
-	for i := range all {
-		c := &all[i]
+	for i := range in.Clusters {
+		c := &in.Clusters[i]
 		rank := 0
 		if len(choice.Names) > 0 {
 			if rank = slices.Index(choice.Names, v1alpha1.ClusterName(c.Name)); rank < 0 {
@@ -114,41 +140,42 @@ func (w *EffectivePolicy) candidates(all []Cluster, has map[string]int64) ([]can
 		}
 		ok, err := selectorMatches(choice.Selector, c.Labels)
 		if err != nil {
-			return nil, selectorError(w.Source, "spec.clusters.selector", err)
+			return nil, selectorError(p.Source, "spec.clusters.selector", err)
 		}
-		_, there := has[c.Name]
-		if f := w.eligibilityOf(c, there); ok && f != ineligible {
-			found = append(found, candidate{c, f, rank})
+		_, assigned := in.Assigned[c.Name]
+		e := p.eligibilityOf(c, assigned)
+		if e == mustLeave && in.VolumeClaims[c.Name] != "" {
+			e = mayStay // its data cannot leave with it
+		}
+		if ok && e != ineligible {
+			found = append(found, candidate{c, e, rank})
 		}
 	}
 	slices.SortStableFunc(found, func(a, b candidate) int {
-		if a.rank != b.rank {
-			return a.rank - b.rank
-		}
-		return strings.Compare(a.Name, b.Name)
+		return cmp.Or(a.rank-b.rank, strings.Compare(a.Name, b.Name))
 	})
-	return found, w.checkClustersExist(all)
+	return found, p.checkClustersExist(in.Clusters)
 }
 
-// eligibilityOf says what a cluster may be used for by this wish. Taking a cluster out of the inventory,
-// or its acceptance, is no order to remove what it has.
-func (w *EffectivePolicy) eligibilityOf(c *Cluster, has bool) eligibility {
+// eligibilityOf returns what this policy may use a cluster for. An admin who takes a cluster out of the
+// inventory, or withdraws its acceptance, does not thereby order the removal of what it has.
+func (p *EffectivePolicy) eligibilityOf(c *Cluster, assigned bool) eligibility {
 	switch out := c.Deleting || !c.Spec.Accepted; {
-	case out && !has && !w.NamesClusters:
+	case out && !assigned && !p.NamesClusters:
 		return ineligible
-	case c.Lost, c.IsDraining() && !c.DrainLimitReached, w.hasUntoleratedTaint(c, v1alpha1.TaintNoExecute):
+	case c.Lost, c.IsDraining() && !c.DrainLimitReached, p.hasUntoleratedTaint(c, v1alpha1.TaintNoExecute):
 		return mustLeave
-	case out, c.IsDraining(), c.Spec.Unschedulable, w.hasUntoleratedTaint(c, v1alpha1.TaintNoSchedule), c.Reachability != Reachable:
+	case out, c.IsDraining(), c.Spec.Unschedulable, p.hasUntoleratedTaint(c, v1alpha1.TaintNoSchedule), c.Reachability != Reachable:
 		return mayStay
 	}
 	return eligible
 }
 
-// hasUntoleratedTaint says that the cluster has a taint of this effect that the wish does not
+// hasUntoleratedTaint tells whether the cluster has a taint of this effect that the policy does not
 // tolerate.
-func (w *EffectivePolicy) hasUntoleratedTaint(c *Cluster, effect v1alpha1.TaintEffect) bool {
+func (p *EffectivePolicy) hasUntoleratedTaint(c *Cluster, effect v1alpha1.TaintEffect) bool {
 	for _, t := range c.Spec.Taints {
-		if t.Effect == effect && !slices.ContainsFunc(w.Spec.Clusters.Tolerations, func(o v1alpha1.Toleration) bool {
+		if t.Effect == effect && !slices.ContainsFunc(p.Spec.Clusters.Tolerations, func(o v1alpha1.Toleration) bool {
 			return (o.Key == "" || o.Key == t.Key) && (o.Value == "" || o.Value == t.Value) &&
 				(o.Effect == "" || o.Effect == t.Effect)
 		}) {
@@ -158,17 +185,17 @@ func (w *EffectivePolicy) hasUntoleratedTaint(c *Cluster, effect v1alpha1.TaintE
 	return false
 }
 
-// checkClustersExist checks that clusters that are named exist.
-func (w *EffectivePolicy) checkClustersExist(all []Cluster) error {
-	for i, name := range w.Spec.Clusters.Names {
+// checkClustersExist returns an error for the first name in the policy that no Cluster has.
+func (p *EffectivePolicy) checkClustersExist(all []Cluster) error {
+	for i, name := range p.Spec.Clusters.Names {
 		if slices.ContainsFunc(all, func(c Cluster) bool { return c.Name == string(name) }) {
 			continue
 		}
 		e := &Error{
-			Reason: v1alpha1.ReasonUnknownCluster, Object: w.Source, Field: fmt.Sprintf("spec.clusters.names[%d]", i),
+			Reason: v1alpha1.ReasonUnknownCluster, Object: p.Source, Field: fmt.Sprintf("spec.clusters.names[%d]", i),
 			Message: fmt.Sprintf("there is no Cluster %q", name),
 		}
-		if w.Source == "annotation" {
+		if p.Source == v1alpha1.SourceAnnotation {
 			e.Object, e.Field = "", "metadata.annotations["+v1alpha1.ClustersAnnotation+"]"
 		}
 		return e
@@ -176,257 +203,264 @@ func (w *EffectivePolicy) checkClustersExist(all []Cluster) error {
 	return nil
 }
 
-// chooseOne takes the cluster that has the object, else the first that will do.
-func (p *planner) chooseOne(found []candidate) {
-	for _, c := range found {
-		if _, has := p.Assigned[c.Name]; has && c.eligibility >= mayStay {
-			if p.Targets[c.Name] = 0; c.unavailableReason() != "" && p.Unconfirmed[c.Name] {
-				p.unschedulablef("%s may not have it as it is", c.Name)
-			}
-			return
+// unavailableReasons returns why some candidates take nothing.
+func unavailableReasons(selected []candidate) []string {
+	var reasons []string
+	for _, c := range selected {
+		if reason := c.unavailableReason(); reason != "" {
+			reasons = append(reasons, reason)
 		}
 	}
-	for _, c := range found {
-		if c.eligibility == eligible && p.hasRoom(c) {
-			p.Targets[c.Name] = 0
-			return
-		}
-	}
+	return reasons
 }
 
-// chooseAll takes all clusters that will do, and names those of all candidates that do not
-// report.
-func (p *planner) chooseAll(found, all []candidate) {
-	for _, c := range found {
-		if c.eligibility != mustLeave && p.hasRoom(c) {
-			p.Targets[c.Name] = 0
+// sortCandidates puts the clusters that have the object first, and drops those that have nothing and
+// take nothing new.
+func sortCandidates(in PlanInput, selected []candidate) []candidate {
+	usable := slices.DeleteFunc(slices.Clone(selected), func(c candidate) bool {
+		_, assigned := in.Assigned[c.Name]
+		return !assigned && c.eligibility != eligible
+	})
+	slices.SortStableFunc(usable, func(a, b candidate) int {
+		return preferenceRank(in, a) - preferenceRank(in, b)
+	})
+	return usable
+}
+
+// preferenceRank is lower for a better candidate: the object stays where it is, if it may.
+func preferenceRank(in PlanInput, c candidate) int {
+	_, assigned := in.Assigned[c.Name]
+	switch {
+	case c.eligibility == mustLeave:
+		return 3
+	case assigned && in.BeingRemoved[c.Name]:
+		return 1
+	case assigned:
+		return 0
+	}
+	return 2
+}
+
+// limitToCount returns as many candidates as spec.clusters.count allows, over as many values of the
+// spread label as there are.
+func (p *EffectivePolicy) limitToCount(in PlanInput, usable []candidate) []candidate {
+	count := p.Spec.Clusters.Count
+	if count == nil || len(usable) <= int(*count) {
+		return usable
+	}
+	var chosen []candidate
+	rest, spread, used := slices.Clone(usable), p.Spec.Clusters.Spread, map[string]int{}
+	for len(chosen) < int(*count) {
+		best := 0
+		for i, c := range rest {
+			if isPreferred(in, c, rest[best], spread, used) {
+				best = i
+			}
+		}
+		chosen = append(chosen, rest[best])
+		used[rest[best].Labels[spread]]++
+		rest = slices.Delete(rest, best, best+1)
+	}
+	return chosen
+}
+
+// isPreferred tells whether a is the better choice: first by preferenceRank, then by the value of the
+// spread label that is used least. used counts the chosen clusters by that value.
+func isPreferred(in PlanInput, a, b candidate, spread string, used map[string]int) bool {
+	if rankA, rankB := preferenceRank(in, a), preferenceRank(in, b); rankA != rankB {
+		return rankA < rankB
+	}
+	return spread != "" && used[a.Labels[spread]] < used[b.Labels[spread]]
+}
+
+// chooseOne chooses the cluster that has the object, else the first with room.
+func chooseOne(in PlanInput, usable []candidate) allocation {
+	for _, c := range usable {
+		if _, assigned := in.Assigned[c.Name]; assigned && c.eligibility >= mayStay {
+			result := allocation{targets: map[string]int64{c.Name: 0}}
+			if c.unavailableReason() != "" && in.Unconfirmed[c.Name] {
+				result.unplaced = c.Name + " may not have it as it is"
+			}
+			return result
 		}
 	}
-	missing := slices.ContainsFunc(all, func(c candidate) bool {
-		_, wanted := p.Targets[c.Name]
-		return c.unavailableReason() != "" && !wanted
+	var result allocation
+	for _, c := range usable {
+		if c.eligibility != eligible {
+			continue
+		}
+		full := shortOfRoom(in, c)
+		if full == "" {
+			result.targets = map[string]int64{c.Name: 0}
+			return result
+		}
+		result.fullClusters = append(result.fullClusters, full)
+	}
+	return result
+}
+
+// chooseAll chooses all usable clusters with room. selected are the candidates before the count was
+// applied: those that take nothing are missing, unless the policy has a count.
+func (p *EffectivePolicy) chooseAll(in PlanInput, usable, selected []candidate) allocation {
+	result := allocation{targets: map[string]int64{}}
+	for _, c := range usable {
+		if c.eligibility == mustLeave {
+			continue
+		}
+		if full := shortOfRoom(in, c); full != "" {
+			result.fullClusters = append(result.fullClusters, full)
+			continue
+		}
+		result.targets[c.Name] = 0
+	}
+	missing := slices.ContainsFunc(selected, func(c candidate) bool {
+		_, chosen := result.targets[c.Name]
+		return c.unavailableReason() != "" && !chosen
 	})
 	switch {
 	case missing && p.Spec.Clusters.Count == nil:
-		p.unschedulablef("some clusters do not have it yet")
-	case len(p.capacityReasons) > 0:
-		p.notReporting = nil // they have it
-		p.unschedulablef("some clusters have no room for it")
+		result.unplaced = "some clusters do not have it yet"
+	case len(result.fullClusters) > 0:
+		result.unplaced, result.allReported = "some clusters have no room for it", true
 	}
+	return result
 }
 
-// divideReplicas shares the replicas out. A cluster that is leaving counts as full, and what
-// then has no place stays where it is.
-func (p *planner) divideReplicas(found []candidate) error {
-	p.Divided = true
-	rows := make([]apportion.Cluster, 0, len(found))
-	for _, c := range found {
-		rows = append(rows, p.divisionInput(c))
+// shortOfRoom names the limit of a cluster without room for the whole object; "" when it has room, or
+// has the object already.
+func shortOfRoom(in PlanInput, c candidate) string {
+	if _, assigned := in.Assigned[c.Name]; assigned {
+		return ""
 	}
-	result, err := apportion.Divide(*p.Replicas, rows)
-	if err != nil {
-		return &Error{Reason: "InvalidReplicas", Object: p.Source, Field: "spec.replicas", Message: err.Error()}
+	needed := int64(1)
+	if in.Replicas != nil {
+		needed = *in.Replicas
 	}
-	for _, s := range result.Shares {
-		if s.Replicas > 0 {
-			p.Targets[s.Name] = s.Replicas
+	if room, why := in.Capacity(c.Name); room != nil && *room < needed {
+		return roomText(c.Name, *room, why)
+	}
+	return ""
+}
+
+func roomText(cluster string, room int64, why string) string {
+	return fmt.Sprintf("%s has room for %d (%s)", cluster, room, why)
+}
+
+// divideReplicas divides the replicas between clusters. A cluster that must be left counts as full, and
+// its replicas without a place elsewhere stay.
+func (p *EffectivePolicy) divideReplicas(in PlanInput, usable []candidate) (allocation, error) {
+	result := allocation{targets: map[string]int64{}, divided: true}
+	rows := make([]apportion.Cluster, 0, len(usable))
+	for _, c := range usable {
+		row, full := p.divisionInput(in, c)
+		rows = append(rows, row)
+		if full != "" {
+			result.fullClusters = append(result.fullClusters, full)
 		}
 	}
-	if *p.Replicas == 0 {
-		p.placeZeroReplicas(found)
+	division, err := apportion.Divide(*in.Replicas, rows)
+	if err != nil {
+		return allocation{}, &Error{Reason: "InvalidReplicas", Object: p.Source, Field: "spec.replicas", Message: err.Error()}
 	}
-	p.keepUnplaced(result.Unplaced)
-	return nil
+	for _, s := range division.Shares {
+		if s.Replicas > 0 {
+			result.targets[s.Name] = s.Replicas
+		}
+	}
+	if *in.Replicas == 0 {
+		result.targets = placeZeroReplicas(in, usable)
+	}
+	if division.Unplaced > 0 {
+		result.unplaced = fmt.Sprintf("%d of %d replicas have no room", division.Unplaced, *in.Replicas)
+		result.targets = keepUnplaced(in, result.targets, division.Unplaced)
+	}
+	return result, nil
 }
 
-// divisionInput is one cluster of the division.
-func (p *planner) divisionInput(c candidate) apportion.Cluster {
+// divisionInput returns one cluster of the division, and its limit in words if it has one.
+func (p *EffectivePolicy) divisionInput(in PlanInput, c candidate) (row apportion.Cluster, full string) {
 	r := p.Spec.Replicas
-	row := apportion.Cluster{Name: c.Name, Weight: 1, Min: int64(r.Min[c.Name])}
+	row = apportion.Cluster{Name: c.Name, Weight: 1, Min: int64(r.Min[c.Name])}
 	if len(r.Weights) > 0 {
 		row.Weight = int64(r.Weights[c.Name])
 	}
 	if limit, ok := r.Max[c.Name]; ok {
 		row.Max = new(int64(limit))
 	}
-	if p.PolicyUnchanged {
-		row.Current = p.Assigned[c.Name]
+	if in.PolicyUnchanged {
+		row.Current = in.Assigned[c.Name]
 	}
-	room, why := p.Capacity(c.Name)
+	room, why := in.Capacity(c.Name)
 	switch {
 	case c.eligibility == mustLeave:
 		room, why = new(int64(0)), "it is being emptied"
-	case c.eligibility == mayStay && (room == nil || *room > p.Assigned[c.Name]):
-		if room, why = new(p.Assigned[c.Name]), "it takes nothing new"; c.unavailableReason() != "" {
+	case c.eligibility == mayStay && (room == nil || *room > in.Assigned[c.Name]):
+		if room, why = new(in.Assigned[c.Name]), "it takes nothing new"; c.unavailableReason() != "" {
 			why = "it does not report"
 		}
 	}
-	row.Capacity = room
-	if room != nil {
-		p.capacityReasons = append(p.capacityReasons, fmt.Sprintf("%s has room for %d (%s)", c.Name, *room, why))
+	if row.Capacity = room; room != nil {
+		full = roomText(c.Name, *room, why)
 	}
-	return row
+	return row, full
 }
 
-// placeZeroReplicas keeps an object without replicas where it is, or gives it to the first.
-func (p *planner) placeZeroReplicas(found []candidate) {
-	if slices.ContainsFunc(found, func(c candidate) bool { return c.eligibility == eligible }) {
-		found = slices.DeleteFunc(slices.Clone(found), func(c candidate) bool { return c.eligibility == mustLeave })
+// placeZeroReplicas keeps an object without replicas where it is, or assigns it to the first cluster.
+func placeZeroReplicas(in PlanInput, usable []candidate) map[string]int64 {
+	if slices.ContainsFunc(usable, func(c candidate) bool { return c.eligibility == eligible }) {
+		usable = slices.DeleteFunc(slices.Clone(usable), func(c candidate) bool { return c.eligibility == mustLeave })
 	}
-	for i, c := range found {
-		if _, has := p.Assigned[c.Name]; has || i == 0 && len(p.Assigned) == 0 {
-			p.Targets[c.Name] = 0
+	targets := map[string]int64{}
+	for i, c := range usable {
+		if _, assigned := in.Assigned[c.Name]; assigned || i == 0 && len(in.Assigned) == 0 {
+			targets[c.Name] = 0
 		}
 	}
-	if len(p.Targets) == 0 && len(found) > 0 {
-		p.Targets[found[0].Name] = 0
+	if len(targets) == 0 && len(usable) > 0 {
+		targets[usable[0].Name] = 0
 	}
+	return targets
 }
 
-// keepUnplaced leaves replicas that have no room elsewhere where they are.
-func (p *planner) keepUnplaced(unplaced int64) {
-	if unplaced == 0 {
-		return
-	}
-	p.unschedulablef("%d of %d replicas have no room", unplaced, *p.Replicas)
-	for _, name := range slices.Sorted(maps.Keys(p.Assigned)) {
-		more := min(unplaced, max(0, p.Assigned[name]-p.Targets[name]))
+// keepUnplaced returns the targets with replicas that have no room elsewhere left where they are.
+func keepUnplaced(in PlanInput, targets map[string]int64, unplaced int64) map[string]int64 {
+	targets = maps.Clone(targets)
+	for _, name := range slices.Sorted(maps.Keys(in.Assigned)) {
+		more := min(unplaced, max(0, in.Assigned[name]-targets[name]))
 		if more > 0 {
-			p.Targets[name] += more
+			targets[name] += more
 			unplaced -= more
 		}
 	}
-	if len(p.Targets) == 0 { // without replicas yet, but it keeps its place
-		for name := range p.Assigned {
-			p.Targets[name] = 0
-		}
+	if len(targets) == 0 { // it has no replicas yet, and keeps its place
+		return atZero(in.Assigned)
 	}
+	return targets
 }
 
-// sortCandidates puts clusters that have the object before others, within the same fitness,
-// and drops those that take nothing new and have nothing.
-func (p *planner) sortCandidates(found []candidate) []candidate {
-	found = slices.DeleteFunc(slices.Clone(found), func(c candidate) bool {
-		_, has := p.Assigned[c.Name]
-		return !has && c.eligibility != eligible
-	})
-	slices.SortStableFunc(found, func(a, b candidate) int {
-		return p.preferenceRank(a) - p.preferenceRank(b)
-	})
-	return found
-}
-
-// preferenceRank is less for what is better. When names are given in a new order, the
-// order counts; else what is there stays.
-func (p *planner) preferenceRank(c candidate) int {
-	_, has := p.Assigned[c.Name]
-	switch {
-	case c.eligibility == mustLeave:
-		return 3
-	case has && p.BeingRemoved[c.Name]:
-		return 1
-	case has:
-		return 0
+// keepVolumes returns the plan's targets and the clusters that have volumes of the object, which get
+// it without replicas where there are too few. A plan that moves the object, or replicas, away from
+// its volumes is an error.
+func (p *EffectivePolicy) keepVolumes(in PlanInput, plan Plan, selected []candidate) (map[string]int64, error) {
+	targets := maps.Clone(plan.Targets)
+	growsElsewhere := false // a cluster without volumes gets replicas
+	for name, n := range targets {
+		growsElsewhere = growsElsewhere || n > in.Assigned[name] && in.VolumeClaims[name] == ""
 	}
-	return 2
-}
-
-// limitToCount takes as many clusters as the policy's count says, of as many values of
-// the spread label as there are.
-func (p *planner) limitToCount(found []candidate) []candidate {
-	count := p.Spec.Clusters.Count
-	if count == nil || len(found) <= int(*count) {
-		return found
-	}
-	var chosen []candidate
-	used := map[string]int{}
-	for len(chosen) < int(*count) {
-		best := 0
-		for i, c := range found {
-			if p.isPreferred(c, found[best], used) {
-				best = i
-			}
-		}
-		chosen = append(chosen, found[best])
-		used[found[best].Labels[p.Spec.Clusters.Spread]]++
-		found = slices.Delete(found, best, best+1)
-	}
-	return chosen
-}
-
-// isPreferred says that a is the better choice: what is there stays, then the value of the
-// spread label that is used least; else the order decides.
-func (p *planner) isPreferred(a, b candidate, used map[string]int) bool {
-	if pa, pb := p.preferenceRank(a), p.preferenceRank(b); pa != pb {
-		return pa < pb
-	}
-	key := p.Spec.Clusters.Spread
-	return key != "" && used[a.Labels[key]] < used[b.Labels[key]]
-}
-
-// hasRoom says that a cluster has room for the whole object.
-func (p *planner) hasRoom(c candidate) bool {
-	if _, has := p.Assigned[c.Name]; has {
-		return true
-	}
-	room, why := p.Capacity(c.Name)
-	if room != nil && *room < p.totalReplicas() {
-		p.capacityReasons = append(p.capacityReasons, fmt.Sprintf("%s has room for %d (%s)", c.Name, *room, why))
-		return false
-	}
-	return true
-}
-
-// totalReplicas is the number of replicas of an object that is not divided.
-func (p *planner) totalReplicas() int64 {
-	if p.Replicas == nil {
-		return 1
-	}
-	return *p.Replicas
-}
-
-// keepAssigned leaves what has no replacement where it is.
-func (p *planner) keepAssigned() {
-	for name := range p.Assigned {
-		p.Targets[name] = 0
-	}
-	if p.Message == "" {
-		p.unschedulablef("no cluster takes it")
-	}
-}
-
-// keepVolumes keeps the object in clusters that have its volumes: without replicas where there are
-// fewer in all. It refuses a plan that moves the object, or replicas, away from them.
-func (p *planner) keepVolumes(found []candidate) error {
-	away := false // replicas go to where the volumes are not
-	for name, n := range p.Targets {
-		away = away || n > p.Assigned[name] && p.VolumeClaims[name] == ""
-	}
-	for _, name := range slices.Sorted(maps.Keys(p.VolumeClaims)) {
-		n, ok := p.Targets[name]
-		moved := p.Divided && n < p.Assigned[name] && away
+	for _, name := range slices.Sorted(maps.Keys(in.VolumeClaims)) {
+		n, ok := targets[name]
+		moved := plan.Divided && n < in.Assigned[name] && growsElsewhere
 		if ok && !moved {
 			continue
 		}
-		if !moved && p.Divided && slices.ContainsFunc(found, func(c candidate) bool { return c.Name == name }) {
-			p.Targets[name] = 0
+		if !moved && plan.Divided && slices.ContainsFunc(selected, func(c candidate) bool { return c.Name == name }) {
+			targets[name] = 0
 			continue
 		}
-		return &Error{
+		return targets, &Error{
 			Reason: v1alpha1.ReasonVolumesRefused, Object: p.Source, Field: "spec.volumes",
-			Message: fmt.Sprintf("PersistentVolumeClaim %s has data in %s, and volumes are not moved yet: the object stays where it is", p.VolumeClaims[name], name),
+			Message: fmt.Sprintf("PersistentVolumeClaim %s has data in %s, and volumes are not moved yet: the object stays where it is", in.VolumeClaims[name], name),
 		}
 	}
-	return nil
-}
-
-// unschedulablef notes what has no place, and why.
-func (p *planner) unschedulablef(format string, args ...any) {
-	p.Message, p.Reason = fmt.Sprintf(format, args...), v1alpha1.ReasonUnschedulable
-	if len(p.notReporting) > 0 {
-		p.Reason = v1alpha1.ReasonWaitingForCluster
-	}
-	if reasons := append(slices.Clone(p.notReporting), p.capacityReasons...); len(reasons) > 0 {
-		p.Message += ": " + strings.Join(reasons, ", ")
-	}
+	return targets, nil
 }

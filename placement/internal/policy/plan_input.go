@@ -6,51 +6,51 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// PlanInput is what a plan depends on beside the wish.
+// PlanInput is what a plan depends on beside the effective policy.
 type PlanInput struct {
-	// Clusters are all there are.
+	// Clusters are all Clusters of the hub.
 	Clusters []Cluster
-	// Replicas of the object; nil for a kind without.
+	// Replicas of the object; nil for a kind without replicas.
 	Replicas *int64
-	// Assigned says which clusters have the object or are to have it, and how many replicas.
+	// Assigned has the replicas of each cluster that has the object, or is to have it.
 	Assigned map[string]int64
-	// BeingRemoved says which clusters of Has are to lose the object, by an order that can be taken back.
+	// BeingRemoved are the clusters of Assigned with an order to remove the object. It can be taken back.
 	BeingRemoved map[string]bool
-	// PolicyUnchanged says that the wish is the one that Has was planned from.
+	// PolicyUnchanged is true when Assigned was planned from the same effective policy.
 	PolicyUnchanged bool
-	// Unconfirmed says which clusters have not confirmed that they have the object as it is.
+	// Unconfirmed are the clusters that have not confirmed that they have the present object.
 	Unconfirmed map[string]bool
-	// VolumeClaims names, by cluster, a claim with data of the object there: it does not leave that
-	// cluster.
+	// VolumeClaims has, by cluster, the name of a claim with data of the object. The object does not leave
+	// such a cluster.
 	VolumeClaims map[string]string
-	// Capacity of each cluster.
+	// Capacity returns the room of a cluster.
 	Capacity CapacityFunc
 }
 
-// CapacityFunc says how many replicas of the object one cluster has room for, those that it
-// has included; none is no limit. Why names the limit.
+// CapacityFunc returns how many replicas of the object a cluster has room for, including those that it
+// has; nil without a limit. why names the limit.
 type CapacityFunc func(cluster string) (replicas *int64, why string)
 
-// Cluster is what a decision knows of a cluster.
+// Cluster is a Cluster as a plan reads it.
 type Cluster struct {
-	// Name and Labels of the Cluster.
+	// Name of the Cluster.
 	Name string
-	// Labels of it.
+	// Labels of the Cluster.
 	Labels map[string]string
-	// Spec of it; not changed.
+	// Spec of the Cluster; a plan does not change it.
 	Spec *v1alpha1.ClusterSpec
-	// Lost says that the policy takes what the cluster has for lost.
+	// Lost is true when the policy assumes that the cluster's replicas are lost.
 	Lost bool
-	// Deleting says that the Cluster object is being deleted. The cluster keeps what it has.
+	// Deleting is true when the Cluster object is being deleted. The cluster keeps what it has.
 	Deleting bool
-	// Reachability says whether the cluster reports.
+	// Reachability tells whether the cluster reports.
 	Reachability Reachability
-	// DrainLimitReached says that as many objects leave the cluster as its drain allows at a time: this one
-	// stays until another has left.
+	// DrainLimitReached is true when as many objects leave the cluster as its drain allows at a time: this
+	// object stays until another one has left.
 	DrainLimitReached bool
 }
 
-// unavailableReason says why the cluster cannot take anything; "" when it can.
+// unavailableReason returns why the cluster takes nothing new; "" when it can.
 func (c *Cluster) unavailableReason() string {
 	switch {
 	case c.Deleting:
@@ -68,20 +68,19 @@ func (c *Cluster) unavailableReason() string {
 	return ""
 }
 
-// IsDraining says that the cluster is to be emptied.
+// IsDraining tells whether the cluster is to be emptied.
 func (c *Cluster) IsDraining() bool {
 	return c.Spec.Drain != nil && c.Spec.Drain.Mode == v1alpha1.DrainMove
 }
 
-// Reachability says whether a cluster reports to the hub.
+// Reachability tells whether a cluster reports to the hub.
 type Reachability int
 
 const (
-	// Reachable says that its heartbeat is fresh.
+	// Reachable: the heartbeat is fresh.
 	Reachable Reachability = iota
-	// NotReporting says that it has reported, and does not any more. It keeps what it has, and gets
-	// nothing new.
+	// NotReporting: the cluster no longer reports. It keeps what it has, and gets nothing new.
 	NotReporting
-	// NeverReported says that no agent has reported for this Cluster yet. It gets nothing.
+	// NeverReported: no agent has reported for this Cluster yet. It gets nothing.
 	NeverReported
 )

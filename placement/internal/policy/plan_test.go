@@ -38,176 +38,176 @@ func TestPlan(t *testing.T) {
 	stateful := object(func(o *Object) { o.Kind.Kind = "StatefulSet" })
 	daemons := object(func(o *Object) { o.Kind.Kind = "DaemonSet" })
 	drain := func(s *v1alpha1.ClusterSpec) { s.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainMove} }
-	full := func(s *v1alpha1.ClusterSpec) {
+	drainAtLimit := func(s *v1alpha1.ClusterSpec) {
 		drain(s)
 		s.Properties = map[string]v1alpha1.PropertyValue{"full": "true"}
 	}
 	cordon := func(s *v1alpha1.ClusterSpec) { s.Unschedulable = true }
-	shutOut := func(s *v1alpha1.ClusterSpec) { s.Accepted = false }
+	notAccepted := func(s *v1alpha1.ClusterSpec) { s.Accepted = false }
 	type m = map[string]int64
 	for name, tc := range map[string]struct {
-		object   Object
-		text     string
-		replicas int64
-		has      m
-		same     bool
-		room     m
-		change   map[string]func(*v1alpha1.ClusterSpec)
-		reach    map[string]Reachability
-		deleting string // a Cluster
-		selected bool   // by labels instead of names
-		volumes  map[string]string
-		want     m
-		short    string
-		because  string // the plan's reason, or its error's
-		reason   string
+		object         Object
+		annotation     string
+		replicas       int64 // -1 for a kind without replicas
+		assigned       m
+		unchanged      bool // the effective policy
+		room           m
+		change         map[string]func(*v1alpha1.ClusterSpec)
+		reach          map[string]Reachability
+		deleting       string // a Cluster
+		byLabels       bool   // the policy selects clusters by labels instead of names
+		volumes        map[string]string
+		want           m
+		wantMessage    string // prefix
+		wantPlanReason string // of the plan, or of its error
+		reason         string
 	}{
-		"one":             {text: "east", replicas: 3, want: m{"east": 3}},
-		"nowhere":         {text: "", replicas: 3, has: m{"east": 3}, want: m{}},
-		"divided":         {text: "east,west", replicas: 5, want: m{"east": 3, "west": 2}},
-		"weights":         {text: "east=3,west=1", replicas: 8, want: m{"east": 6, "west": 2}},
-		"too few for all": {text: "east,north,west", replicas: 2, want: m{"east": 1, "north": 1}, reason: "who gets none is left out"},
+		"one":             {annotation: "east", replicas: 3, want: m{"east": 3}},
+		"no cluster":      {annotation: "", replicas: 3, assigned: m{"east": 3}, want: m{}},
+		"divided":         {annotation: "east,west", replicas: 5, want: m{"east": 3, "west": 2}},
+		"weights":         {annotation: "east=3,west=1", replicas: 8, want: m{"east": 6, "west": 2}},
+		"too few for all": {annotation: "east,north,west", replicas: 2, want: m{"east": 1, "north": 1}, reason: "a cluster without a replica does not get the object"},
 		"no replicas, drained": {
-			text: "east,west", replicas: 0, has: m{"east": 0}, same: true,
-			change: map[string]func(*v1alpha1.ClusterSpec){"east": drain}, want: m{"west": 0}, reason: "a drain empties the cluster of it, too",
+			annotation: "east,west", replicas: 0, assigned: m{"east": 0}, unchanged: true,
+			change: map[string]func(*v1alpha1.ClusterSpec){"east": drain}, want: m{"west": 0}, reason: "a drain also moves an object without replicas",
 		},
-		"no replicas":  {text: "east,west", replicas: 0, want: m{"east": 0}, reason: "the object is somewhere all the same"},
-		"grows":        {text: "east,west", replicas: 6, has: m{"east": 5}, same: true, want: m{"east": 5, "west": 1}, reason: "who has it keeps it"},
-		"new division": {text: "east,west", replicas: 6, has: m{"east": 6}, want: m{"east": 3, "west": 3}, reason: "who asks anew gets it anew"},
+		"no replicas":  {annotation: "east,west", replicas: 0, want: m{"east": 0}, reason: "an object without replicas still gets a cluster"},
+		"grows":        {annotation: "east,west", replicas: 6, assigned: m{"east": 5}, unchanged: true, want: m{"east": 5, "west": 1}, reason: "a cluster keeps the replicas that it has"},
+		"new division": {annotation: "east,west", replicas: 6, assigned: m{"east": 6}, want: m{"east": 3, "west": 3}, reason: "a changed policy divides all replicas again"},
 		"spills over": {
-			text: "east,west", replicas: 8, has: m{"east": 3, "west": 3}, same: true, room: m{"east": 3},
+			annotation: "east,west", replicas: 8, assigned: m{"east": 3, "west": 3}, unchanged: true, room: m{"east": 3},
 			want: m{"east": 3, "west": 5},
 		},
 		"nothing fits": {
-			text: "east,west", replicas: 8, has: m{"east": 3, "west": 3}, same: true, room: m{"east": 3, "west": 3},
-			want: m{"east": 3, "west": 3}, short: "2 of 8 replicas have no room: east has room for 3",
+			annotation: "east,west", replicas: 8, assigned: m{"east": 3, "west": 3}, unchanged: true, room: m{"east": 3, "west": 3},
+			want: m{"east": 3, "west": 3}, wantMessage: "2 of 8 replicas have no room: east has room for 3",
 		},
 		"move into a full cluster": {
-			text: "west", replicas: 3, has: m{"east": 3}, room: m{"west": 1},
-			want: m{"west": 1, "east": 2}, short: "2 of 3", reason: "what has no replacement stays",
+			annotation: "west", replicas: 3, assigned: m{"east": 3}, room: m{"west": 1},
+			want: m{"west": 1, "east": 2}, wantMessage: "2 of 3", reason: "replicas without a replacement stay",
 		},
 		"drained": {
-			text: "east,west", replicas: 4, has: m{"east": 2, "west": 2}, same: true,
+			annotation: "east,west", replicas: 4, assigned: m{"east": 2, "west": 2}, unchanged: true,
 			change: map[string]func(*v1alpha1.ClusterSpec){"east": drain}, want: m{"west": 4},
 		},
-		"drained and nowhere to go": {
-			text: "east", replicas: 4, has: m{"east": 4}, same: true,
-			change: map[string]func(*v1alpha1.ClusterSpec){"east": drain}, want: m{"east": 4}, short: "4 of 4 replicas have no room",
+		"drained without a replacement": {
+			annotation: "east", replicas: 4, assigned: m{"east": 4}, unchanged: true,
+			change: map[string]func(*v1alpha1.ClusterSpec){"east": drain}, want: m{"east": 4}, wantMessage: "4 of 4 replicas have no room",
 		},
 		"unschedulable keeps": {
-			text: "east,west", replicas: 6, has: m{"east": 2, "west": 2}, same: true,
+			annotation: "east,west", replicas: 6, assigned: m{"east": 2, "west": 2}, unchanged: true,
 			change: map[string]func(*v1alpha1.ClusterSpec){"east": cordon}, want: m{"east": 2, "west": 4},
 		},
-		"single":             {object: stateful, text: "east,west", replicas: 3, want: m{"east": 0}},
-		"single stays":       {object: stateful, text: "east,west", replicas: 3, has: m{"west": 3}, want: m{"west": 0}},
-		"single, first full": {object: stateful, text: "east,west", replicas: 3, room: m{"east": 2}, want: m{"west": 0}},
-		"single, all full":   {object: stateful, text: "east", replicas: 3, room: m{"east": 2}, want: m{}, short: "no cluster takes it: east has room for 2"},
-		"duplicate":          {object: daemons, text: "east,west", replicas: -1, want: m{"east": 0, "west": 0}},
-		"never seen": {
-			text: "east,west", replicas: 6, reach: map[string]Reachability{"east": NeverReported}, want: m{"west": 6},
+		"single":             {object: stateful, annotation: "east,west", replicas: 3, want: m{"east": 0}},
+		"single stays":       {object: stateful, annotation: "east,west", replicas: 3, assigned: m{"west": 3}, want: m{"west": 0}},
+		"single, first full": {object: stateful, annotation: "east,west", replicas: 3, room: m{"east": 2}, want: m{"west": 0}},
+		"single, all full":   {object: stateful, annotation: "east", replicas: 3, room: m{"east": 2}, want: m{}, wantMessage: "no cluster takes it: east has room for 2"},
+		"duplicate":          {object: daemons, annotation: "east,west", replicas: -1, want: m{"east": 0, "west": 0}},
+		"never reported": {
+			annotation: "east,west", replicas: 6, reach: map[string]Reachability{"east": NeverReported}, want: m{"west": 6},
 			reason: "a cluster without an agent runs nothing",
 		},
-		"only one, never seen": {
-			text: "east", replicas: 3, reach: map[string]Reachability{"east": NeverReported}, want: m{},
-			short: "3 of 3 replicas have no room: east has not reported yet", because: v1alpha1.ReasonWaitingForCluster,
-			reason: "the reason names what is waited for",
+		"only one, never reported": {
+			annotation: "east", replicas: 3, reach: map[string]Reachability{"east": NeverReported}, want: m{},
+			wantMessage: "3 of 3 replicas have no room: east has not reported yet", wantPlanReason: v1alpha1.ReasonWaitingForCluster,
+			reason: "the message names the cluster that the object waits for",
 		},
-		"moved to one never seen": {
-			text: "east", replicas: 3, has: m{"west": 3}, reach: map[string]Reachability{"east": NeverReported}, want: m{"west": 3},
-			short: "3 of 3 replicas have no room: east has not reported yet", because: v1alpha1.ReasonWaitingForCluster,
-			reason: "nothing leaves for a cluster that cannot take it",
+		"moved to one that never reported": {
+			annotation: "east", replicas: 3, assigned: m{"west": 3}, reach: map[string]Reachability{"east": NeverReported}, want: m{"west": 3},
+			wantMessage: "3 of 3 replicas have no room: east has not reported yet", wantPlanReason: v1alpha1.ReasonWaitingForCluster,
+			reason: "a replica does not leave for a cluster that cannot take it",
 		},
-		"no replicas, moved to one never seen": {
-			text: "east", replicas: 0, has: m{"west": 0}, reach: map[string]Reachability{"east": NeverReported}, want: m{"west": 0},
-			short: "no cluster takes it", because: v1alpha1.ReasonWaitingForCluster,
+		"no replicas, moved to one that never reported": {
+			annotation: "east", replicas: 0, assigned: m{"west": 0}, reach: map[string]Reachability{"east": NeverReported}, want: m{"west": 0},
+			wantMessage: "no cluster takes it", wantPlanReason: v1alpha1.ReasonWaitingForCluster,
 			reason: "an object without replicas is not removed either",
 		},
 		"re-created Cluster": {
-			text: "east,west", replicas: 6, has: m{"east": 3, "west": 3}, same: true,
-			reach: map[string]Reachability{"east": NeverReported}, want: m{"east": 3, "west": 3}, reason: "what is there stays there",
+			annotation: "east,west", replicas: 6, assigned: m{"east": 3, "west": 3}, unchanged: true,
+			reach: map[string]Reachability{"east": NeverReported}, want: m{"east": 3, "west": 3}, reason: "replicas stay in a Cluster that was created again",
 		},
-		"silent, grows": {
-			text: "east,north,west", replicas: 9, has: m{"east": 2, "north": 2, "west": 2}, same: true,
+		"not reporting, grows": {
+			annotation: "east,north,west", replicas: 9, assigned: m{"east": 2, "north": 2, "west": 2}, unchanged: true,
 			reach: map[string]Reachability{"north": NotReporting}, want: m{"east": 4, "north": 2, "west": 3}, reason: "growth goes elsewhere",
 		},
-		"single, silent": {
-			object: stateful, text: "east,west", replicas: 3, has: m{"east": 3}, reach: map[string]Reachability{"east": NotReporting},
+		"single, not reporting": {
+			object: stateful, annotation: "east,west", replicas: 3, assigned: m{"east": 3}, reach: map[string]Reachability{"east": NotReporting},
 			want: m{"east": 0}, reason: "a StatefulSet does not leave a cluster because that does not report",
 		},
-		"single, never seen": {
-			object: stateful, text: "east,west", replicas: 3, reach: map[string]Reachability{"east": NeverReported}, want: m{"west": 0},
-			reason: "it starts where it can",
+		"single, never reported": {
+			object: stateful, annotation: "east,west", replicas: 3, reach: map[string]Reachability{"east": NeverReported}, want: m{"west": 0},
+			reason: "the object starts in the first cluster that can take it",
 		},
-		"duplicate, one never seen": {
-			object: daemons, text: "east,west", replicas: -1, reach: map[string]Reachability{"east": NeverReported}, want: m{"west": 0},
-			short: "some clusters do not have it yet: east has not reported yet", because: v1alpha1.ReasonWaitingForCluster,
-			reason: "each cluster is to have it, and one does not",
+		"duplicate, one never reported": {
+			object: daemons, annotation: "east,west", replicas: -1, reach: map[string]Reachability{"east": NeverReported}, want: m{"west": 0},
+			wantMessage: "some clusters do not have it yet: east has not reported yet", wantPlanReason: v1alpha1.ReasonWaitingForCluster,
+			reason: "each cluster must have the object, and one does not have it",
 		},
-		"drain that is full": {
-			text: "east,west", replicas: 4, has: m{"east": 2, "west": 2}, same: true,
-			change: map[string]func(*v1alpha1.ClusterSpec){"east": full}, want: m{"east": 2, "west": 2},
-			reason: "it leaves when another object has left",
+		"drain at its limit": {
+			annotation: "east,west", replicas: 4, assigned: m{"east": 2, "west": 2}, unchanged: true,
+			change: map[string]func(*v1alpha1.ClusterSpec){"east": drainAtLimit}, want: m{"east": 2, "west": 2},
+			reason: "the object leaves when another one has left",
 		},
 		"volumes stay": {
-			text: "west", replicas: 3, has: m{"east": 3}, volumes: map[string]string{"east": "data"}, want: m{"east": 3},
-			because: v1alpha1.ReasonVolumesRefused, reason: "the data are in east",
+			annotation: "west", replicas: 3, assigned: m{"east": 3}, volumes: map[string]string{"east": "data"}, want: m{"east": 3},
+			wantPlanReason: v1alpha1.ReasonVolumesRefused, reason: "the object's data is in east",
 		},
 		"volumes and a drain": {
-			text: "east,west", replicas: 4, has: m{"east": 4}, same: true, volumes: map[string]string{"east": "data"},
+			annotation: "east,west", replicas: 4, assigned: m{"east": 4}, unchanged: true, volumes: map[string]string{"east": "data"},
 			change: map[string]func(*v1alpha1.ClusterSpec){"east": drain}, want: m{"east": 4}, reason: "a drain does not move data either",
 		},
 		"volumes without replicas": {
-			text: "east,west", replicas: 1, has: m{"east": 1, "west": 1}, volumes: map[string]string{"east": "data", "west": "data"},
-			want: m{"east": 1, "west": 0}, reason: "a claim is not left behind because a replica is",
+			annotation: "east,west", replicas: 1, assigned: m{"east": 1, "west": 1}, volumes: map[string]string{"east": "data", "west": "data"},
+			want: m{"east": 1, "west": 0}, reason: "a cluster with a claim keeps the object, also without replicas",
 		},
 		"volumes and new weights": {
-			text: "east=0,west=1", replicas: 3, has: m{"east": 3}, volumes: map[string]string{"east": "data"}, want: m{"east": 3},
-			because: v1alpha1.ReasonVolumesRefused, reason: "replicas in west would start without their data",
+			annotation: "east=0,west=1", replicas: 3, assigned: m{"east": 3}, volumes: map[string]string{"east": "data"}, want: m{"east": 3},
+			wantPlanReason: v1alpha1.ReasonVolumesRefused, reason: "replicas in west would start without their data",
 		},
 		"volumes in both and new weights": {
-			text: "east=1,west=3", replicas: 4, has: m{"east": 2, "west": 2}, volumes: map[string]string{"east": "data", "west": "data"},
+			annotation: "east=1,west=3", replicas: 4, assigned: m{"east": 2, "west": 2}, volumes: map[string]string{"east": "data", "west": "data"},
 			want: m{"east": 1, "west": 3}, reason: "each cluster has its data",
 		},
 		"volumes, removed": {
-			text: "", replicas: 1, has: m{"east": 1}, volumes: map[string]string{"east": "data"}, want: m{},
-			reason: "a person ordered it",
+			annotation: "", replicas: 1, assigned: m{"east": 1}, volumes: map[string]string{"east": "data"}, want: m{},
+			reason: "a user ordered the removal",
 		},
 		"deleted in the foreground": {
-			text: "east,west", replicas: 4, has: m{"east": 2, "west": 2}, same: true, deleting: "east",
+			annotation: "east,west", replicas: 4, assigned: m{"east": 2, "west": 2}, unchanged: true, deleting: "east",
 			want: m{"east": 2, "west": 2}, reason: "deleting a Cluster object is no order to remove what the cluster has",
 		},
 		"deleted, duplicate": {
-			object: daemons, text: "east,west", replicas: -1, has: m{"east": 0, "west": 0}, deleting: "east", selected: true,
-			want: m{"east": 0, "west": 0}, reason: "the same for what has no replicas",
+			object: daemons, annotation: "east,west", replicas: -1, assigned: m{"east": 0, "west": 0}, deleting: "east", byLabels: true,
+			want: m{"east": 0, "west": 0}, reason: "the same holds for a kind without replicas",
 		},
 		"deleted, nothing new": {
-			object: daemons, text: "east,west", replicas: -1, has: m{"west": 0}, deleting: "east",
-			want: m{"west": 0}, short: "some clusters do not have it yet: east is being deleted", because: v1alpha1.ReasonWaitingForCluster,
-			reason: "it takes nothing either",
+			object: daemons, annotation: "east,west", replicas: -1, assigned: m{"west": 0}, deleting: "east",
+			want: m{"west": 0}, wantMessage: "some clusters do not have it yet: east is being deleted", wantPlanReason: v1alpha1.ReasonWaitingForCluster,
+			reason: "a Cluster that is being deleted takes nothing new",
 		},
 		"not accepted any more": {
-			object: daemons, text: "east,west", replicas: -1, has: m{"east": 0, "west": 0}, selected: true,
-			change: map[string]func(*v1alpha1.ClusterSpec){"east": shutOut}, want: m{"east": 0, "west": 0},
-			reason: "taking the acceptance back is no order to remove",
+			object: daemons, annotation: "east,west", replicas: -1, assigned: m{"east": 0, "west": 0}, byLabels: true,
+			change: map[string]func(*v1alpha1.ClusterSpec){"east": notAccepted}, want: m{"east": 0, "west": 0},
+			reason: "withdrawing the acceptance is no order to remove",
 		},
 		"not accepted any more, grows": {
-			text: "east,west", replicas: 6, has: m{"east": 2, "west": 2}, same: true, selected: true,
-			change: map[string]func(*v1alpha1.ClusterSpec){"east": shutOut}, want: m{"east": 2, "west": 4}, reason: "growth goes elsewhere",
+			annotation: "east,west", replicas: 6, assigned: m{"east": 2, "west": 2}, unchanged: true, byLabels: true,
+			change: map[string]func(*v1alpha1.ClusterSpec){"east": notAccepted}, want: m{"east": 2, "west": 4}, reason: "growth goes elsewhere",
 		},
 		"not accepted yet": {
-			object: daemons, text: "east,west", replicas: -1, selected: true,
-			change: map[string]func(*v1alpha1.ClusterSpec){"east": shutOut}, want: m{"west": 0}, reason: "a selector leaves it out without a word",
+			object: daemons, annotation: "east,west", replicas: -1, byLabels: true,
+			change: map[string]func(*v1alpha1.ClusterSpec){"east": notAccepted}, want: m{"west": 0}, reason: "a selector skips a cluster that is not accepted, without a message",
 		},
 		"named and not accepted": {
-			text: "east", replicas: 2, change: map[string]func(*v1alpha1.ClusterSpec){"east": shutOut}, want: m{},
-			short: "2 of 2 replicas have no room: east is not accepted", because: v1alpha1.ReasonWaitingForCluster,
+			annotation: "east", replicas: 2, change: map[string]func(*v1alpha1.ClusterSpec){"east": notAccepted}, want: m{},
+			wantMessage: "2 of 2 replicas have no room: east is not accepted", wantPlanReason: v1alpha1.ReasonWaitingForCluster,
 		},
 		"drained while deleted": {
-			text: "east,west", replicas: 4, has: m{"east": 2, "west": 2}, same: true, deleting: "east",
+			annotation: "east,west", replicas: 4, assigned: m{"east": 2, "west": 2}, unchanged: true, deleting: "east",
 			change: map[string]func(*v1alpha1.ClusterSpec){"east": drain}, want: m{"west": 4}, reason: "the drain is the order",
 		},
 		"duplicate, one drains": {
-			object: daemons, text: "east,west", replicas: -1, has: m{"east": 0, "west": 0},
+			object: daemons, annotation: "east,west", replicas: -1, assigned: m{"east": 0, "west": 0},
 			change: map[string]func(*v1alpha1.ClusterSpec){"east": drain}, want: m{"west": 0},
 		},
 	} {
@@ -217,42 +217,42 @@ func TestPlan(t *testing.T) {
 			if o.Name == "" {
 				o = object(nil)
 			}
-			s := PlanInput{Assigned: tc.has, PolicyUnchanged: tc.same, Capacity: func(c string) (*int64, string) {
+			in := PlanInput{Assigned: tc.assigned, PolicyUnchanged: tc.unchanged, Capacity: func(c string) (*int64, string) {
 				if n, ok := tc.room[c]; ok {
 					return &n, "limits.pods"
 				}
 				return nil, ""
 			}}
 			if tc.replicas >= 0 {
-				s.Replicas = &tc.replicas
+				in.Replicas = &tc.replicas
 			}
 			for _, c := range []string{"east", "north", "west"} {
 				cluster := accepted(c, tc.change[c])
 				cluster.Reachability, cluster.DrainLimitReached = tc.reach[c], cluster.Spec.Properties["full"] != ""
 				cluster.Deleting = c == tc.deleting
-				if strings.Contains(tc.text, c) {
+				if strings.Contains(tc.annotation, c) {
 					cluster.Labels["chosen"] = "true"
 				}
-				s.Clusters = append(s.Clusters, cluster)
+				in.Clusters = append(in.Clusters, cluster)
 			}
-			s.VolumeClaims = tc.volumes
-			wish := annotated(t, o, tc.text)
-			if tc.selected {
-				wish.Source, wish.NamesClusters = "Placement shop/p", false
-				wish.Spec.Clusters = v1alpha1.ClusterChoice{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"chosen": "true"}}}
+			in.VolumeClaims = tc.volumes
+			policy := annotated(t, o, tc.annotation)
+			if tc.byLabels {
+				policy.Source, policy.NamesClusters = "Placement shop/p", false
+				policy.Spec.Clusters = v1alpha1.ClusterChoice{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"chosen": "true"}}}
 			}
-			plan, err := wish.Plan(s)
-			if mistake, ok := errors.AsType[*Error](err); ok && mistake.Reason == tc.because {
+			plan, err := policy.Plan(in)
+			if mistake, ok := errors.AsType[*Error](err); ok && mistake.Reason == tc.wantPlanReason {
 				return
 			}
-			if tc.because != "" && plan.Reason != tc.because {
-				t.Errorf("%s: reason %q, want %q", tc.reason, plan.Reason, tc.because)
+			if tc.wantPlanReason != "" && plan.Reason != tc.wantPlanReason {
+				t.Errorf("%s: reason %q, want %q", tc.reason, plan.Reason, tc.wantPlanReason)
 			}
 			if diff := cmp.Diff(tc.want, plan.Targets); err != nil || diff != "" {
 				t.Errorf("%s: %v, -want +got\n%s", tc.reason, err, diff)
 			}
-			if !strings.HasPrefix(plan.Message, tc.short) || (tc.short == "") != (plan.Message == "") {
-				t.Errorf("short %q, want %q", plan.Message, tc.short)
+			if !strings.HasPrefix(plan.Message, tc.wantMessage) || (tc.wantMessage == "") != (plan.Message == "") {
+				t.Errorf("%s: message %q, want the prefix %q", tc.reason, plan.Message, tc.wantMessage)
 			}
 		})
 	}
@@ -279,8 +279,8 @@ func TestPlanSpreads(t *testing.T) {
 	}
 }
 
-// While the wish is the same, growth takes no replica from any cluster, whatever the
-// room of each; and all replicas are placed, or it is said that they are not.
+// While the effective policy is the same, growth takes no replica from any cluster, whatever the room of
+// each. The plan has a message unless all replicas are placed.
 func TestGrowthMovesNothing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -319,7 +319,7 @@ func TestGrowthMovesNothing(t *testing.T) {
 				sum += plan.Targets[c]
 			}
 			if (sum < total) != (plan.Message != "") || sum > total {
-				rt.Fatalf("%d of %d placed, and said: %q", sum, total, plan.Message)
+				rt.Fatalf("%d of %d placed, message %q", sum, total, plan.Message)
 			}
 			s.Assigned, s.PolicyUnchanged = maps.Clone(plan.Targets), true
 		}

@@ -20,19 +20,19 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// Limits of expressions: a tenth of what the API server gives one of its own, well below
-// 0.1 s, as each is run for each object and cluster.
+// Limits of expressions: a tenth of the API server's limit for one expression, well below 0.1 s, because each
+// expression runs for each object and cluster.
 const (
-	// maxCost is of one expression, and of all rules of a namespace together.
+	// maxCost is the limit of one expression, and of all rules of a namespace together.
 	maxCost    = 100_000
 	maxNesting = 2
 )
 
-// errNoValue says that an expression's value is optional.none(): leave the field.
+// errNoValue is returned for an expression with the value optional.none(): the field stays as it is.
 var errNoValue = errors.New("no value")
 
-// newCELEnv is what expressions may use: CEL's standard functions and macros, optional
-// values, and replace. There is no clock in it and nothing random.
+// newCELEnv returns the environment of expressions: CEL's standard functions and macros, optional values, and
+// replace. It has no clock and no random values.
 func newCELEnv() (*cel.Env, error) {
 	env, err := cel.NewEnv(
 		cel.Variable("object", cel.DynType),
@@ -43,13 +43,13 @@ func newCELEnv() (*cel.Env, error) {
 		replaceFunction(),
 	)
 	if err != nil {
-		return nil, fmt.Errorf("make environment of expressions: %w", err)
+		return nil, fmt.Errorf("create the CEL environment: %w", err)
 	}
 	return env, nil
 }
 
-// replaceFunction is text.replace(old, new), with a bound on what it makes: cel-go's own
-// has none, and a few of them in a row fill any memory.
+// replaceFunction is text.replace(old, new) with a limit on the size of its result. cel-go's function has
+// none, and a few calls in a row could exhaust the memory.
 func replaceFunction() cel.EnvOption {
 	return cel.Function("replace", cel.MemberOverload("string_replace_string_string",
 		[]*cel.Type{cel.StringType, cel.StringType, cel.StringType}, cel.StringType,
@@ -64,7 +64,7 @@ func replaceFunction() cel.EnvOption {
 		})))
 }
 
-// compileCEL makes a program of an expression.
+// compileCEL compiles an expression to a program.
 func compileCEL(env *cel.Env, expression string) (cel.Program, error) {
 	ast, issues := env.Compile(expression)
 	if err := issues.Err(); err != nil {
@@ -77,11 +77,11 @@ func compileCEL(env *cel.Env, expression string) (cel.Program, error) {
 	return program, nil
 }
 
-// costEstimator are what calls cost, by the size of what they look at. Of a variable whose type
-// is not known before, CEL counts 1 for any call; within a loop that is seconds.
+// costEstimator computes the cost of calls by the size of their arguments. For variables of dynamic type, CEL
+// counts each call as 1, so that a loop could run for seconds.
 type costEstimator struct{}
 
-// bytesPerCost is how many bytes of text count 1, as CEL counts text of a known type.
+// bytesPerCost is how many bytes of text have the cost 1, as CEL counts text of a known type.
 const bytesPerCost = 10
 
 // CallCost implements interpreter.ActualCostEstimator.
@@ -89,12 +89,12 @@ func (costEstimator) CallCost(function, _ string, args []ref.Val, result ref.Val
 	seen := 0
 	switch function {
 	case overloads.Matches:
-		return nil // the size of the pattern counts, too, and its type is known
+		return nil // CEL's own cost includes the size of the pattern
 	case operators.Equals, operators.NotEquals, operators.In:
 		left := v1alpha1.MaxManifestBytes
 		for _, value := range args {
 			if _, err := celToJSON(value, &left); err != nil {
-				break // too large, or no JSON: what was seen until then counts
+				break // too large, or no JSON: the part until here counts
 			}
 		}
 		seen = v1alpha1.MaxManifestBytes - left
@@ -109,8 +109,8 @@ func (costEstimator) CallCost(function, _ string, args []ref.Val, result ref.Val
 	return &cost
 }
 
-// evaluateCEL runs an expression and returns its value as JSON has it, with nothing in
-// common with the object, and what it cost. The error is errNothing for no value.
+// evaluateCEL runs an expression and returns its value, with the types that JSON decodes to and without parts
+// shared with the object, and its cost. The error is errNoValue for optional.none().
 func evaluateCEL(program cel.Program, object *unstructured.Unstructured, cluster *v1alpha1.Cluster) (value any, cost uint64, err error) {
 	result, details, err := program.Eval(map[string]any{
 		"object": object.Object,
@@ -136,7 +136,7 @@ func evaluateCEL(program cel.Program, object *unstructured.Unstructured, cluster
 	return value, cost, err
 }
 
-// stringMap is a map that expressions can look into.
+// stringMap converts a map to one that expressions can use; it is never nil.
 func stringMap[S ~string](m map[string]S) map[string]string {
 	all := make(map[string]string, len(m))
 	for key, value := range m {
@@ -145,11 +145,11 @@ func stringMap[S ~string](m map[string]S) map[string]string {
 	return all
 }
 
-// celToJSON turns an expression's value into what JSON has. It counts, as values may share
-// parts, and so be small in memory and endless when written down.
+// celToJSON converts a value to the types that JSON decodes to. left is the number of bytes that the value may
+// still have: values can share parts, and so be small in memory and huge as JSON.
 func celToJSON(value ref.Val, left *int) (any, error) {
 	if *left -= 2; *left < 0 {
-		return nil, fmt.Errorf("cel: the value is larger than %d bytes", v1alpha1.MaxManifestBytes)
+		return nil, fmt.Errorf("cel: the value must have at most %d bytes", v1alpha1.MaxManifestBytes)
 	}
 	switch v := value.(type) {
 	case types.Null:
@@ -160,7 +160,7 @@ func celToJSON(value ref.Val, left *int) (any, error) {
 		return int64(v), nil
 	case types.Uint:
 		if v > math.MaxInt64 {
-			return nil, fmt.Errorf("cel: %d is too large a number", v)
+			return nil, fmt.Errorf("cel: the number %d must be at most 9223372036854775807", v)
 		}
 		return int64(v), nil
 	case types.Double:
@@ -184,7 +184,7 @@ func celToJSON(value ref.Val, left *int) (any, error) {
 			key := it.Next()
 			name, ok := key.(types.String)
 			if !ok {
-				return nil, fmt.Errorf("cel: the key %v is no string", key.Value())
+				return nil, fmt.Errorf("cel: the key %v must be a string", key.Value())
 			}
 			item, err := celToJSON(v.Get(key), left)
 			if err != nil {
@@ -195,11 +195,10 @@ func celToJSON(value ref.Val, left *int) (any, error) {
 		}
 		return m, nil
 	}
-	return nil, fmt.Errorf("cel: a value of the type %s cannot be in a manifest: make a string of it", value.Type().TypeName())
+	return nil, fmt.Errorf("cel: a value of the type %s cannot be in a manifest: convert it to a string", value.Type().TypeName())
 }
 
-// integersFromFloats makes integers of the numbers of JSON that are whole, as the API server
-// reads them.
+// integersFromFloats converts floats without a fraction to integers, as the API server decodes them.
 func integersFromFloats(value any) any {
 	switch v := value.(type) {
 	case float64:

@@ -17,19 +17,19 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// RuleError is what is wrong with a Customization.
+// RuleError is an error of a Customization.
 type RuleError struct {
 	// Namespace and Name of the Customization.
 	Namespace, Name string
-	// Rule is the index of the rule from 0, or -1 for what is not about one rule.
+	// Rule is the index of the rule from 0, or -1 for an error that is not about one rule.
 	Rule int
 	// Path of the rule.
 	Path string
-	// Err is what is wrong.
+	// Err is the cause.
 	Err error
 }
 
-// Error names Customization, rule and path.
+// Error returns the message, with Customization, rule and path.
 func (e *RuleError) Error() string {
 	if e.Rule < 0 {
 		return fmt.Sprintf("Customization %s/%s: %v", e.Namespace, e.Name, e.Err)
@@ -37,25 +37,24 @@ func (e *RuleError) Error() string {
 	return fmt.Sprintf("Customization %s/%s: spec.rules[%d] (path %q): %v", e.Namespace, e.Name, e.Rule, e.Path, e.Err)
 }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the cause.
 func (e *RuleError) Unwrap() error { return e.Err }
 
-// Rules are Customizations that are ready to be carried out.
+// Rules are compiled Customizations.
 type Rules struct {
 	customizations []*compiledCustomization
 }
 
-// compiledCustomization is one Customization.
+// compiledCustomization is one compiled Customization.
 type compiledCustomization struct {
 	namespace, name string
 	matcher         matcher
 	rules           []rule
-	invalid         error // why it can be carried out for nothing that it matches
+	invalid         error // why it cannot be applied
 }
 
-// Compile makes Customizations ready. The errors are RuleErrors, at most one for each; a
-// Customization with an error stays among the rules, so that Apply fails for what it
-// matches and what was rendered last stays.
+// Compile compiles Customizations. It returns at most one error, a *RuleError, for each. A Customization with an
+// error stays in the rules: Apply fails for the objects that it matches, so that their last manifest stays.
 func Compile(list []v1alpha1.Customization) (*Rules, []error) {
 	env, err := newCELEnv()
 	if err != nil {
@@ -78,7 +77,7 @@ func Compile(list []v1alpha1.Customization) (*Rules, []error) {
 	return rules, errs
 }
 
-// namespaceOrder has the Customizations that are for all namespaces first.
+// namespaceOrder sorts the Customizations for all namespaces first.
 func namespaceOrder(namespace string) int {
 	if namespace == v1alpha1.SystemNamespace {
 		return 0
@@ -86,8 +85,8 @@ func namespaceOrder(namespace string) int {
 	return 1
 }
 
-// compile reads a Customization. Of one that is over its namespace's budget it reads only
-// what it matches.
+// compile compiles a Customization. over is the error of one that exceeds its namespace's budget, of which it
+// compiles the match only.
 func (c *compiledCustomization) compile(env *cel.Env, spec *v1alpha1.CustomizationSpec, over error) (err error) {
 	if c.matcher, err = newMatcher(c.namespace, &spec.Match); err != nil {
 		return c.ruleError(-1, "", fmt.Errorf("spec.match: %w", err))
@@ -105,13 +104,13 @@ func (c *compiledCustomization) compile(env *cel.Env, spec *v1alpha1.Customizati
 	return nil
 }
 
-// ruleError makes an error of one of the rules, or of the match with -1.
+// ruleError returns an error of a rule, or of the match with -1.
 func (c *compiledCustomization) ruleError(rule int, path string, err error) error {
 	return &RuleError{Namespace: c.namespace, Name: c.name, Rule: rule, Path: path, Err: err}
 }
 
-// Apply carries out the rules on an object on its way to a cluster, in place. The
-// error names the object and wraps a RuleError; the object is then as it was.
+// Apply applies the rules to an object for a cluster, in place. After an error, which names the object and wraps
+// a *RuleError, the object is unchanged.
 func (r *Rules) Apply(object *unstructured.Unstructured, cluster *v1alpha1.Cluster) error {
 	work := object.DeepCopy()
 	if err := r.apply(work, cluster); err != nil {
@@ -121,6 +120,7 @@ func (r *Rules) Apply(object *unstructured.Unstructured, cluster *v1alpha1.Clust
 	return nil
 }
 
+// apply applies the rules, and leaves a partly changed object after an error.
 func (r *Rules) apply(work *unstructured.Unstructured, cluster *v1alpha1.Cluster) error {
 	spent := map[string]uint64{} // by namespace of the Customizations
 	for _, c := range r.customizations {
@@ -152,8 +152,8 @@ type matcher struct {
 	objects, clusters labels.Selector
 }
 
-// newMatcher reads what a Customization of a namespace matches. With an error the
-// matcher takes in more rather than less.
+// newMatcher compiles the match of a Customization. With an error, the matcher ignores the selectors, and so
+// matches more objects.
 func newMatcher(namespace string, match *v1alpha1.CustomizationMatch) (matcher, error) {
 	m := matcher{namespace: namespace, objects: labels.Everything(), clusters: labels.Everything()}
 	if namespace == v1alpha1.SystemNamespace {
@@ -174,7 +174,7 @@ func newMatcher(namespace string, match *v1alpha1.CustomizationMatch) (matcher, 
 	return m, nil
 }
 
-// parseSelector reads a selector; none selects all.
+// parseSelector converts a label selector; nil selects all.
 func parseSelector(s *metav1.LabelSelector) (labels.Selector, error) {
 	if s == nil {
 		return labels.Everything(), nil
@@ -182,7 +182,7 @@ func parseSelector(s *metav1.LabelSelector) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(s)
 }
 
-// matches tells whether an object on its way to a cluster is meant.
+// matches tells whether the Customization applies to an object for a cluster.
 func (m *matcher) matches(object *unstructured.Unstructured, cluster *v1alpha1.Cluster) bool {
 	if m.namespace != "" && object.GetNamespace() != m.namespace {
 		return false
@@ -196,16 +196,15 @@ func (m *matcher) matches(object *unstructured.Unstructured, cluster *v1alpha1.C
 	return is && m.objects.Matches(labels.Set(object.GetLabels())) && m.clusters.Matches(labels.Set(cluster.Labels))
 }
 
-// Budget of the Customizations of one namespace, whose authors are not the hub's admins:
-// compiling and running them takes the hub's time, which all namespaces share. What they
-// may cost when they run is maxCost.
+// Budget of the Customizations of one namespace, whose authors are not the hub's admins: their compilation takes
+// time of the hub, which all namespaces share. maxCost limits the cost of their evaluation.
 const (
 	maxCustomizations  = 32
 	maxExpressionBytes = 16 << 10
 )
 
-// overBudget says by index in the list which Customizations are not carried out, and why:
-// the youngest ones. Those of the hub's own namespace are its admins'.
+// overBudget returns errors, by index in the list, for the Customizations that exceed the budget: the youngest
+// ones of a namespace. The Customizations of the hub's own namespace have no budget.
 func overBudget(list []v1alpha1.Customization) map[int]error {
 	byAge := make([]int, len(list))
 	for i := range byAge {
@@ -239,7 +238,8 @@ func overBudget(list []v1alpha1.Customization) map[int]error {
 	return over
 }
 
-// ValidateCustomization says what is wrong with a Customization among all of its namespace.
+// ValidateCustomization returns the error of a Customization. namespace are all Customizations of its
+// namespace.
 func ValidateCustomization(c *v1alpha1.Customization, namespace []v1alpha1.Customization) error {
 	only := []v1alpha1.Customization{*c}
 	for i, over := range overBudget(namespace) {

@@ -10,16 +10,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Reference names an object at the hub that another one needs where it runs.
+// Reference identifies an object at the hub that another object needs in its cluster.
 type Reference struct {
 	Group, Kind, Namespace, Name string
 }
 
-// Dependencies returns what an object names and needs beside it: the ConfigMaps, Secrets,
-// ServiceAccount, volume and resource claims of its Pod template, the Service of a
-// StatefulSet, the Secrets of a ServiceAccount, the Services and Secrets of an Ingress,
-// the claim that another one is cloned from. The answer is sorted. What is optional or
-// made later is in it, too: it may not exist.
+// Dependencies returns the objects that an object names and needs in its cluster, sorted: the ConfigMaps,
+// Secrets, ServiceAccount, volume claims and resource claims of its Pod template, the Service of a
+// StatefulSet, the Secrets of a ServiceAccount, the Services and Secrets of an Ingress, and the claim from
+// which another one is cloned. Some of them may not exist, because they are optional or created later.
 func Dependencies(object *unstructured.Unstructured) []Reference {
 	f := &dependencyCollector{namespace: object.GetNamespace()}
 	if _, ok := podFromTemplate(object); ok {
@@ -42,8 +41,8 @@ func Dependencies(object *unstructured.Unstructured) []Reference {
 	return slices.Compact(f.found)
 }
 
-// VolumeClaimNames returns the names of the volume claims that the Pods of an object use: those that it
-// names, and the templates of those that a StatefulSet makes for each Pod. Sorted.
+// VolumeClaimNames returns the names of the volume claims that an object's Pods use, and of a StatefulSet's
+// volumeClaimTemplates, sorted.
 func VolumeClaimNames(object *unstructured.Unstructured) []string {
 	var names []string
 	for _, r := range Dependencies(object) {
@@ -64,8 +63,7 @@ func VolumeClaimNames(object *unstructured.Unstructured) []string {
 	return slices.Compact(names)
 }
 
-// MayHaveDependencies tells whether objects of a kind may name others that they need, so that those follow
-// them: all kinds that are not known to name none.
+// MayHaveDependencies tells whether objects of a kind may have Dependencies. It is true for unknown kinds.
 func MayHaveDependencies(kind schema.GroupKind) bool {
 	switch kind {
 	case schema.GroupKind{Kind: "ConfigMap"}, schema.GroupKind{Kind: "Secret"}, schema.GroupKind{Kind: "Service"}:
@@ -74,14 +72,14 @@ func MayHaveDependencies(kind schema.GroupKind) bool {
 	return true
 }
 
-// dependencyCollector collects references in one namespace.
+// dependencyCollector collects the references of an object in one namespace.
 type dependencyCollector struct {
 	namespace string
 	found     []Reference
 }
 
-// addReference collects a reference. No kind or no name is no reference, and every namespace has
-// the ServiceAccount default.
+// addReference adds a reference with a kind and a name. It ignores the ServiceAccount default, which each
+// namespace has.
 func (f *dependencyCollector) addReference(gk schema.GroupKind, name any) {
 	text, _ := name.(string)
 	if gk.Kind != "" && text != "" && (gk.Kind != "ServiceAccount" || text != "default") {
@@ -89,8 +87,8 @@ func (f *dependencyCollector) addReference(gk schema.GroupKind, name any) {
 	}
 }
 
-// addPodSpec collects what a part of a Pod's spec names. It reads the fields as they are: a
-// volume of a kind that is newer than this program is followed, too.
+// addPodSpec adds the references of a part of a Pod's spec. It reads all fields by their names, so that it
+// also finds references in volumes of newer types.
 func (f *dependencyCollector) addPodSpec(part any) {
 	switch part := part.(type) {
 	case []any:
@@ -106,7 +104,7 @@ func (f *dependencyCollector) addPodSpec(part any) {
 	}
 }
 
-// kindOfNameField is the kind of the object whose name a field of a Pod's spec is.
+// kindOfNameField returns the kind of the object whose name is the value of a field in a Pod's spec.
 func kindOfNameField(field string) schema.GroupKind {
 	switch field {
 	case "serviceAccountName":
@@ -121,9 +119,8 @@ func kindOfNameField(field string) schema.GroupKind {
 	return schema.GroupKind{}
 }
 
-// kindOfReferenceField is the kind of the object that a field of a Pod's spec, at any depth, names by
-// a name or secretName within it: volumes and their projections, environments, and how
-// volumes of many kinds are opened.
+// kindOfReferenceField returns the kind of the object that a field in a Pod's spec refers to with a name or
+// secretName in it: in volumes, projections, environments and credentials of volumes.
 func kindOfReferenceField(field string) string {
 	switch field {
 	case "configMap", "configMapRef", "configMapKeyRef":
@@ -134,7 +131,7 @@ func kindOfReferenceField(field string) string {
 	return ""
 }
 
-// addNamedObjects collects what a field names by what is within it, or within each of its items.
+// addNamedObjects adds the references with a name or secretName in a value, or in each of its items.
 func (f *dependencyCollector) addNamedObjects(kind string, value any) {
 	items, ok := value.([]any)
 	if !ok {
@@ -148,7 +145,7 @@ func (f *dependencyCollector) addNamedObjects(kind string, value any) {
 	}
 }
 
-// addCloneSources collects the claims that claims are copied from.
+// addCloneSources adds the claims from which claims are cloned.
 func (f *dependencyCollector) addCloneSources(claims any) {
 	list, _ := claims.([]any)
 	for _, claim := range list {
@@ -160,8 +157,7 @@ func (f *dependencyCollector) addCloneSources(claims any) {
 	}
 }
 
-// addIngress collects the Services that an Ingress leads to, at whatever depth, and its
-// certificates.
+// addIngress adds the Services and the certificate Secrets of an Ingress.
 func (f *dependencyCollector) addIngress(part any) {
 	switch part := part.(type) {
 	case []any:
@@ -179,7 +175,7 @@ func (f *dependencyCollector) addIngress(part any) {
 	}
 }
 
-// CompanionKinds are the kinds whose objects say themselves which workload they are for.
+// CompanionKinds are the kinds whose objects refer to the workload that they are for.
 func CompanionKinds() []schema.GroupVersionKind {
 	return []schema.GroupVersionKind{
 		{Version: "v1", Kind: "Service"},
@@ -187,8 +183,8 @@ func CompanionKinds() []schema.GroupVersionKind {
 	}
 }
 
-// IsCompanionOf tells whether an object of one of those kinds is for a workload: a Service
-// that selects its Pods, or a HorizontalPodAutoscaler that scales it.
+// IsCompanionOf tells whether an object of CompanionKinds is for a workload: a Service that selects its Pods,
+// or a HorizontalPodAutoscaler that scales it.
 func IsCompanionOf(object, workload *unstructured.Unstructured) bool {
 	if object.GetNamespace() != workload.GetNamespace() {
 		return false
@@ -201,8 +197,8 @@ func IsCompanionOf(object, workload *unstructured.Unstructured) bool {
 	return gk == workload.GroupVersionKind().GroupKind() && target["name"] == workload.GetName()
 }
 
-// serviceSelects tells whether a Service selects the Pods of a workload. Without a selector its
-// endpoints are made by hand.
+// serviceSelects tells whether a Service selects the Pods of a workload. A Service without a selector selects
+// none.
 func serviceSelects(service, workload *unstructured.Unstructured) bool {
 	want, _, err := unstructured.NestedStringMap(service.Object, "spec", "selector")
 	pod, ok := podFromTemplate(workload)

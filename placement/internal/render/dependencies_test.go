@@ -59,27 +59,27 @@ func TestDependencies(t *testing.T) {
 		reason, text string
 		want         []string
 	}{
-		"Deployment":  {reason: "all that a template can name", text: "apiVersion: apps/v1\nkind: Deployment\nspec:\n  template:" + richPodAt("    "), want: rich},
+		"Deployment":  {reason: "a Pod template may have all kinds of references", text: "apiVersion: apps/v1\nkind: Deployment\nspec:\n  template:" + richPodAt("    "), want: rich},
 		"Pod":         {reason: "a Pod is its own template", text: "apiVersion: v1\nkind: Pod" + richPod, want: rich},
-		"CronJob":     {reason: "the template is two deeper", text: "apiVersion: batch/v1\nkind: CronJob\nspec:\n  jobTemplate:\n    spec:\n      template:" + richPodAt("        "), want: rich},
-		"DaemonSet":   {reason: "as in a Deployment", text: "apiVersion: apps/v1\nkind: DaemonSet\nspec:\n  template:" + richPodAt("    "), want: rich},
-		"Job":         {reason: "as in a Deployment", text: "apiVersion: batch/v1\nkind: Job\nspec:\n  template:" + richPodAt("    "), want: rich},
-		"Clones":      {reason: "a StatefulSet's claims are made in the cluster, of claims there", text: "apiVersion: apps/v1\nkind: StatefulSet\nspec: {volumeClaimTemplates: [{metadata: {name: data}, spec: {dataSource: {kind: PersistentVolumeClaim, name: golden}}}], template: {spec: {containers: [{name: x}]}}}", want: []string{"PersistentVolumeClaim/golden"}},
-		"Clone":       {reason: "a claim that is copied from another", text: "apiVersion: v1\nkind: PersistentVolumeClaim\nspec: {dataSource: {kind: PersistentVolumeClaim, name: golden}}", want: []string{"PersistentVolumeClaim/golden"}},
-		"Snapshot":    {reason: "snapshots are the cluster's", text: "apiVersion: v1\nkind: PersistentVolumeClaim\nspec: {dataSource: {apiGroup: snapshot.storage.k8s.io, kind: VolumeSnapshot, name: golden}}"},
-		"StatefulSet": {reason: "its Service names its Pods", text: "apiVersion: apps/v1\nkind: StatefulSet\nspec: {serviceName: db, template: {spec: {containers: [{name: x}]}}}", want: []string{"Service/db"}},
-		"Operator":    {reason: "a kind that nobody knows may have a Pod template", text: "apiVersion: example.com/v1\nkind: Runner\nspec: {template: {spec: {serviceAccountName: r, containers: [{name: x}]}}}", want: []string{"ServiceAccount/r"}},
-		"OtherWord":   {reason: "or a template of something else", text: "apiVersion: example.com/v1\nkind: Letter\nspec: {template: {spec: {serviceAccountName: r, volumes: none}}}"},
-		"Text":        {reason: "or one in a text", text: "apiVersion: example.com/v1\nkind: Letter\nspec: {template: dear}"},
-		"Default":     {reason: "every namespace has the account default", text: "apiVersion: v1\nkind: Pod\nspec: {serviceAccountName: default, containers: [{name: x}]}"},
-		"Account":     {reason: "images are pulled with its Secrets", text: "apiVersion: v1\nkind: ServiceAccount\nimagePullSecrets: [{name: pull}]\nsecrets: [{name: token}]", want: []string{"Secret/pull"}},
+		"CronJob":     {reason: "the template of a CronJob is nested", text: "apiVersion: batch/v1\nkind: CronJob\nspec:\n  jobTemplate:\n    spec:\n      template:" + richPodAt("        "), want: rich},
+		"DaemonSet":   {reason: "a DaemonSet has a Pod template", text: "apiVersion: apps/v1\nkind: DaemonSet\nspec:\n  template:" + richPodAt("    "), want: rich},
+		"Job":         {reason: "a Job has a Pod template", text: "apiVersion: batch/v1\nkind: Job\nspec:\n  template:" + richPodAt("    "), want: rich},
+		"Clones":      {reason: "a StatefulSet's claims are cloned in the cluster", text: "apiVersion: apps/v1\nkind: StatefulSet\nspec: {volumeClaimTemplates: [{metadata: {name: data}, spec: {dataSource: {kind: PersistentVolumeClaim, name: golden}}}], template: {spec: {containers: [{name: x}]}}}", want: []string{"PersistentVolumeClaim/golden"}},
+		"Clone":       {reason: "a claim may be a clone", text: "apiVersion: v1\nkind: PersistentVolumeClaim\nspec: {dataSource: {kind: PersistentVolumeClaim, name: golden}}", want: []string{"PersistentVolumeClaim/golden"}},
+		"Snapshot":    {reason: "the hub does not place snapshots", text: "apiVersion: v1\nkind: PersistentVolumeClaim\nspec: {dataSource: {apiGroup: snapshot.storage.k8s.io, kind: VolumeSnapshot, name: golden}}"},
+		"StatefulSet": {reason: "its Service gives its Pods their names", text: "apiVersion: apps/v1\nkind: StatefulSet\nspec: {serviceName: db, template: {spec: {containers: [{name: x}]}}}", want: []string{"Service/db"}},
+		"Operator":    {reason: "a custom kind may have a Pod template", text: "apiVersion: example.com/v1\nkind: Runner\nspec: {template: {spec: {serviceAccountName: r, containers: [{name: x}]}}}", want: []string{"ServiceAccount/r"}},
+		"OtherWord":   {reason: "a template may be of something else", text: "apiVersion: example.com/v1\nkind: Letter\nspec: {template: {spec: {serviceAccountName: r, volumes: none}}}"},
+		"Text":        {reason: "a template may be a text", text: "apiVersion: example.com/v1\nkind: Letter\nspec: {template: dear}"},
+		"Default":     {reason: "each namespace has the ServiceAccount default", text: "apiVersion: v1\nkind: Pod\nspec: {serviceAccountName: default, containers: [{name: x}]}"},
+		"Account":     {reason: "image pulls need its Secrets", text: "apiVersion: v1\nkind: ServiceAccount\nimagePullSecrets: [{name: pull}]\nsecrets: [{name: token}]", want: []string{"Secret/pull"}},
 		"Ingress": {
-			reason: "backends and certificates",
+			reason: "an Ingress needs backends and certificates",
 			text: "apiVersion: networking.k8s.io/v1\nkind: Ingress\nspec: {defaultBackend: {service: {name: front, port: {number: 80}}}, tls: [{secretName: cert}, {}], rules: [{host: a}, " +
 				"{http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: back, port: {number: 80}}}}, {path: /x, pathType: Prefix, backend: {resource: {kind: Bucket, name: b}}}]}}]}",
 			want: []string{"Secret/cert", "Service/back", "Service/front"},
 		},
-		"ConfigMap": {reason: "it needs nothing", text: "apiVersion: v1\nkind: ConfigMap\ndata: {a: b}"},
+		"ConfigMap": {reason: "a ConfigMap has no dependencies", text: "apiVersion: v1\nkind: ConfigMap\ndata: {a: b}"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestDependencies(t *testing.T) {
 			var got []string
 			for _, r := range Dependencies(o) {
 				if r.Namespace != "shop" || (r.Group != "") != strings.HasPrefix(r.Kind, "ResourceClaim") {
-					t.Errorf("%s: %+v is elsewhere", tc.reason, r)
+					t.Errorf("%s: %+v is in another namespace", tc.reason, r)
 				}
 				got = append(got, r.Kind+"/"+r.Name)
 			}
@@ -112,16 +112,16 @@ func TestIsCompanionOf(t *testing.T) {
 		reason, object, workload string
 		want                     bool
 	}{
-		"Some":       {reason: "all that it asks for is there", object: service + "{app: web}}", workload: workload, want: true},
-		"Other":      {reason: "another value", object: service + "{app: db}}", workload: workload},
+		"Some":       {reason: "the Pods have all labels of the selector", object: service + "{app: web}}", workload: workload, want: true},
+		"Other":      {reason: "a label has another value", object: service + "{app: db}}", workload: workload},
 		"More":       {reason: "a label is missing", object: service + "{app: web, zone: a}}", workload: workload},
-		"Empty":      {reason: "endpoints are made by hand", object: service + "{}}", workload: workload},
+		"Empty":      {reason: "a Service without a selector selects no Pods", object: service + "{}}", workload: workload},
 		"Elsewhere":  {reason: "Services select in their namespace", object: strings.Replace(service, "shop", "bar", 1) + "{app: web}}", workload: workload},
-		"NoPods":     {reason: "a ConfigMap has none", object: service + "{app: web}}", workload: config},
-		"Scales":     {reason: "whatever version it names", object: scaler + "{apiVersion: apps/v1beta2, kind: Deployment, name: web}}", workload: workload, want: true},
-		"OtherKind":  {reason: "of the same name", object: scaler + "{apiVersion: apps/v1, kind: StatefulSet, name: web}}", workload: workload},
-		"OtherGroup": {reason: "of the same kind and name", object: scaler + "{apiVersion: example.com/v1, kind: Deployment, name: web}}", workload: workload},
-		"OtherName":  {reason: "of the same kind", object: scaler + "{apiVersion: apps/v1, kind: Deployment, name: db}}", workload: workload},
+		"NoPods":     {reason: "a ConfigMap has no Pods", object: service + "{app: web}}", workload: config},
+		"Scales":     {reason: "the version of the target does not matter", object: scaler + "{apiVersion: apps/v1beta2, kind: Deployment, name: web}}", workload: workload, want: true},
+		"OtherKind":  {reason: "the target has another kind", object: scaler + "{apiVersion: apps/v1, kind: StatefulSet, name: web}}", workload: workload},
+		"OtherGroup": {reason: "the target has another group", object: scaler + "{apiVersion: example.com/v1, kind: Deployment, name: web}}", workload: workload},
+		"OtherName":  {reason: "the target has another name", object: scaler + "{apiVersion: apps/v1, kind: Deployment, name: db}}", workload: workload},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package render makes from an object at the hub the manifest that a cluster applies.
+// Package render makes the manifest that a cluster applies from an object at the hub.
 //
-// The steps are independent, and their order is the caller's: Prune takes away what
-// clusters own and what is the hub's alone, Rules carry out Customizations, SetReplicas
-// asks for a cluster's part of the replicas, Manifest writes it down. Follow and Selects
-// say what else a cluster needs for it.
+// The steps are independent, and the caller decides their order: Prune removes the fields that clusters own
+// or that are for the hub only, Rules apply Customizations, SetReplicas sets a cluster's share of the
+// replicas, and MarshalManifest encodes the result. Dependencies and IsCompanionOf find the other objects
+// that a cluster needs for an object.
 //
-// The package has no I/O, no clock and no log. The same input makes the same bytes.
-// Expressions of users run with a limit on their cost and on the size of what they make.
+// The package is pure: no I/O, no clock, no log. The same input gives the same bytes. The cost of users'
+// expressions and the size of their results are limited.
 package render

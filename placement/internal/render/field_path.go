@@ -18,7 +18,7 @@ type pathElement struct {
 	index int // -1 for a key
 }
 
-// String is the step as paths have it.
+// String returns the element in the syntax of paths.
 func (s pathElement) String() string {
 	if s.index >= 0 {
 		return "[" + strconv.Itoa(s.index) + "]"
@@ -26,7 +26,7 @@ func (s pathElement) String() string {
 	return strconv.Quote(s.key)
 }
 
-// parsePath reads a path such as spec.template.spec.containers[0].image or
+// parsePath parses a path such as spec.template.spec.containers[0].image or
 // metadata.annotations["example.com/a"]. The empty path is the object itself.
 func parsePath(path string) ([]pathElement, error) {
 	var steps []pathElement
@@ -40,7 +40,7 @@ func parsePath(path string) ([]pathElement, error) {
 	return steps, nil
 }
 
-// parseElement reads one step and returns what is left.
+// parseElement parses one element and returns the rest of the path.
 func parseElement(rest string, first bool) (pathElement, string, error) {
 	if inner, ok := strings.CutPrefix(rest, "["); ok {
 		return parseBracket(inner)
@@ -48,7 +48,7 @@ func parseElement(rest string, first bool) (pathElement, string, error) {
 	if !first {
 		var ok bool
 		if rest, ok = strings.CutPrefix(rest, "."); !ok {
-			return pathElement{}, "", fmt.Errorf("want a dot or a bracket")
+			return pathElement{}, "", fmt.Errorf("must continue with a dot or a bracket")
 		}
 	}
 	end := strings.IndexAny(rest, ".[")
@@ -56,31 +56,31 @@ func parseElement(rest string, first bool) (pathElement, string, error) {
 		end = len(rest)
 	}
 	if end == 0 {
-		return pathElement{}, "", fmt.Errorf("want the name of a field")
+		return pathElement{}, "", fmt.Errorf("must have the name of a field")
 	}
 	return pathElement{key: rest[:end], index: -1}, rest[end:], nil
 }
 
-// parseBracket reads an index or a quoted key up to the closing bracket.
+// parseBracket parses an index or a quoted key up to the closing bracket.
 func parseBracket(inner string) (pathElement, string, error) {
 	if quoted, err := strconv.QuotedPrefix(inner); err == nil {
 		key, err := strconv.Unquote(quoted)
 		left, ok := strings.CutPrefix(inner[len(quoted):], "]")
 		if err != nil || !ok {
-			return pathElement{}, "", fmt.Errorf("want a closing bracket after %s", quoted)
+			return pathElement{}, "", fmt.Errorf("must have a closing bracket after %s", quoted)
 		}
 		return pathElement{key: key, index: -1}, left, nil
 	}
 	digits, left, ok := strings.Cut(inner, "]")
 	index, err := strconv.ParseUint(digits, 10, 16)
 	if !ok || err != nil {
-		return pathElement{}, "", fmt.Errorf("want an index or a key in quotes in the brackets")
+		return pathElement{}, "", fmt.Errorf("must have an index or a key in quotes in the brackets")
 	}
 	return pathElement{index: int(index)}, left, nil
 }
 
-// editField changes the field at a path below a value and returns the value as it is then.
-// What is missing above the field is made; an index may be the one after the last.
+// editField changes the field at a path in a value, and returns the changed value. It creates missing objects
+// and lists above the field; an index may be the one after the last.
 func editField(at any, steps []pathElement, op v1alpha1.RuleOp, value any) (any, error) {
 	if len(steps) == 0 {
 		if op == v1alpha1.RuleMerge {
@@ -97,7 +97,7 @@ func editField(at any, steps []pathElement, op v1alpha1.RuleOp, value any) (any,
 	}
 	m, ok := at.(map[string]any)
 	if !ok && at != nil {
-		return nil, fmt.Errorf("what is above %v is no object", s)
+		return nil, fmt.Errorf("the parent of %v must be an object", s)
 	}
 	if m == nil {
 		m = map[string]any{}
@@ -115,11 +115,11 @@ func editField(at any, steps []pathElement, op v1alpha1.RuleOp, value any) (any,
 	return m, nil
 }
 
-// editListItem is edit for a step that is an index.
+// editListItem is editField for a path that begins with an index.
 func editListItem(at any, s pathElement, rest []pathElement, op v1alpha1.RuleOp, value any) (any, error) {
 	list, ok := at.([]any)
 	if !ok && at != nil {
-		return nil, fmt.Errorf("what is above %v is no list", s)
+		return nil, fmt.Errorf("the parent of %v must be a list", s)
 	}
 	if op == v1alpha1.RuleRemove {
 		if s.index >= len(list) {
@@ -130,7 +130,7 @@ func editListItem(at any, s pathElement, rest []pathElement, op v1alpha1.RuleOp,
 		}
 	}
 	if s.index > len(list) {
-		return nil, fmt.Errorf("index %d of a list of %d", s.index, len(list))
+		return nil, fmt.Errorf("index %d must be at most the length of the list, %d", s.index, len(list))
 	}
 	if s.index == len(list) {
 		list = append(list, nil)
@@ -143,11 +143,11 @@ func editListItem(at any, s pathElement, rest []pathElement, op v1alpha1.RuleOp,
 	return list, nil
 }
 
-// mergePatch is JSON merge patch (RFC 7396) of one object into another.
+// mergePatch applies a JSON merge patch (RFC 7396).
 func mergePatch(at, patch any) (any, error) {
 	from, ok := patch.(map[string]any)
 	if !ok {
-		return nil, fmt.Errorf("op merge takes an object, and the value is %T", patch)
+		return nil, fmt.Errorf("the value must be an object with op merge, and is %T", patch)
 	}
 	into, ok := at.(map[string]any)
 	if !ok {

@@ -16,7 +16,7 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// The path of a rule: what is read can be written, and is read back.
+// A parsed path, written as text, parses to the same path.
 func FuzzParsePath(f *testing.F) {
 	for _, seed := range []string{
 		"", "spec.template.spec.containers[0].image", `metadata.annotations["example.com/a"]`, `["a"][0]["\x00"]`, "[65536]", "[0", "a..b", `["a`, "a]", "[+1]",
@@ -38,13 +38,13 @@ func FuzzParsePath(f *testing.F) {
 		}
 		again, err := parsePath(text.String())
 		if err != nil || !reflect.DeepEqual(steps, again) {
-			t.Errorf("%q: read as %v, and %s as %v, %v", path, steps, text.String(), again, err)
+			t.Errorf("%q: parsed as %v, and %s as %v, %v", path, steps, text.String(), again, err)
 		}
 	})
 }
 
-// Any rule with a value, which a hub user writes: the object stays itself, can be written
-// as JSON, and is as it was when the rule fails.
+// After any rule with a value, the object has the same identity and can be encoded as JSON. After an error it is
+// unchanged.
 func FuzzRule(f *testing.F) {
 	for _, seed := range [][3]string{
 		{"spec.replicas", "set", "3"}, {"spec.containers[0].image", "set", `"x"`}, {"spec.containers[1]", "set", "{}"},
@@ -58,7 +58,7 @@ func FuzzRule(f *testing.F) {
 		r := v1alpha1.Rule{Path: path, Op: v1alpha1.RuleOp(op)}
 		if value != "" {
 			if !json.Valid([]byte(value)) {
-				return // the API server stores none of these
+				return // the API server rejects such values
 			}
 			r.Value = &apiextensionsv1.JSON{Raw: []byte(value)}
 		}
@@ -75,7 +75,7 @@ func FuzzRule(f *testing.F) {
 		before := o.DeepCopy()
 		if err := rules.Apply(o, &v1alpha1.Cluster{}); err != nil {
 			if diff := cmp.Diff(before.Object, o.Object); diff != "" {
-				t.Errorf("%s %q %s: %v, and the object is another one (-before +after):\n%s", op, path, value, err, diff)
+				t.Errorf("%s %q %s: %v, and the identity of the object changed (-before +after):\n%s", op, path, value, err, diff)
 			}
 			return
 		}
@@ -88,8 +88,8 @@ func FuzzRule(f *testing.F) {
 	})
 }
 
-// Managed fields of a Service, and its ports: any of both are pruned, and none but the
-// ports that a client asked for keep their node port.
+// Prune accepts any managed fields and ports of a Service, and keeps only the node ports that a client
+// requested.
 func FuzzPruneService(f *testing.F) {
 	f.Add(`{"f:spec":{"f:ports":{"k:{\"port\":80,\"protocol\":\"TCP\"}":{"f:nodePort":{}}}}}`, `[{"port": 80, "nodePort": 30000}]`)
 	f.Add(`{"f:spec":{"f:ports":{"k:{":{"f:nodePort":{}},"k:null":{"f:nodePort":1}}}}`, `[{"port": "80", "nodePort": 1}, 5, null]`)
@@ -111,7 +111,7 @@ func FuzzPruneService(f *testing.F) {
 		left, _, _ := unstructured.NestedSlice(o.Object, "spec", "ports")
 		for _, p := range left {
 			if p, ok := p.(map[string]any); ok && p["nodePort"] != nil && !owned[portKey(p)] {
-				t.Errorf("%s: %v keeps a node port that nobody asked for", fields, p)
+				t.Errorf("%s: %v keeps a node port that no client requested", fields, p)
 			}
 		}
 	})

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// object reads an object of YAML, with numbers as the API server's JSON has them.
+// object decodes an object from YAML, with the number types of the API server's JSON.
 func object(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
 	raw, err := yaml.YAMLToJSONStrict([]byte(text))
@@ -23,7 +23,7 @@ func object(t *testing.T, text string) *unstructured.Unstructured {
 	return u
 }
 
-// field is what an object has at a path, nil for nothing.
+// field returns the value at a path of an object; nil when there is none.
 func field(t *testing.T, o *unstructured.Unstructured, path string) any {
 	t.Helper()
 	steps, err := parsePath(path)

@@ -13,26 +13,25 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// ErrTooLarge says that a manifest does not fit into a Work.
+// ErrTooLarge is the error for a manifest that does not fit into a Work.
 var ErrTooLarge = errors.New("manifest is too large")
 
-// MarshalManifest writes an object down as JSON: fields in the order of their names, so that
-// the same object makes the same bytes. Digest tells two of them apart. An error names
-// the object; it is ErrTooLarge over v1alpha1.MaxManifestBytes.
+// MarshalManifest encodes an object as JSON with sorted fields, so that the same object gives the same bytes.
+// Errors name the object; above v1alpha1.MaxManifestBytes they wrap ErrTooLarge.
 func MarshalManifest(object *unstructured.Unstructured) ([]byte, error) {
 	raw, err := object.MarshalJSON()
 	if err != nil {
-		return nil, fmt.Errorf("write manifest of %s %s/%s: %w", object.GetKind(), object.GetNamespace(), object.GetName(), err)
+		return nil, fmt.Errorf("encode manifest of %s %s/%s: %w", object.GetKind(), object.GetNamespace(), object.GetName(), err)
 	}
-	raw = raw[:len(raw)-1] // MarshalJSON ends a line
+	raw = raw[:len(raw)-1] // MarshalJSON appends a newline
 	if len(raw) > v1alpha1.MaxManifestBytes {
-		return nil, fmt.Errorf("%w: %s %s/%s has %d bytes for its cluster, and at most %d fit: take data out of it",
+		return nil, fmt.Errorf("%w: %s %s/%s has %d bytes for its cluster, and must have at most %d: remove data",
 			ErrTooLarge, object.GetKind(), object.GetNamespace(), object.GetName(), len(raw), v1alpha1.MaxManifestBytes)
 	}
 	return raw, nil
 }
 
-// ManifestDigest of a manifest: 32 hexadecimal digits of SHA-256.
+// ManifestDigest returns the first 32 hexadecimal digits of a manifest's SHA-256.
 func ManifestDigest(manifest []byte) string {
 	sum := sha256.Sum256(manifest)
 	return hex.EncodeToString(sum[:16])

@@ -15,11 +15,10 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// Prune takes from an object, in place, what a cluster owns and what is the hub's
-// alone. Finalizers, owners and kubectl's record of the last apply go, too: whoever
-// they are for is at the hub.
+// Prune removes from an object, in place, the fields that a cluster owns and those that are for the hub only,
+// such as finalizers, owners and kubectl's annotation with the last applied configuration.
 func Prune(object *unstructured.Unstructured) {
-	owned := requestedNodePorts(object)
+	nodePorts := requestedNodePorts(object)
 	delete(object.Object, "status")
 	if meta, ok := object.Object["metadata"].(map[string]any); ok {
 		keepOnly(meta, "name", "namespace", "labels", "annotations")
@@ -27,19 +26,19 @@ func Prune(object *unstructured.Unstructured) {
 	}
 	switch object.GroupVersionKind().GroupKind() {
 	case schema.GroupKind{Kind: "Service"}:
-		pruneService(object, owned)
+		pruneService(object, nodePorts)
 	case schema.GroupKind{Group: "batch", Kind: "Job"}:
 		pruneJob(object)
 	case schema.GroupKind{Kind: "Pod"}:
-		// A cluster decides the first two; the last cannot be created, only added.
+		// A cluster sets the first two fields; the last one can only be added to existing Pods.
 		for _, field := range []string{"nodeName", "priority", "ephemeralContainers"} {
 			unstructured.RemoveNestedField(object.Object, "spec", field)
 		}
 		pruneTokenVolumes(object)
 	case schema.GroupKind{Kind: "ServiceAccount"}:
-		delete(object.Object, "secrets") // tokens of the hub
+		delete(object.Object, "secrets") // tokens for the hub
 	case schema.GroupKind{Kind: "Namespace"}:
-		delete(object.Object, "spec") // its finalizer
+		delete(object.Object, "spec") // it has the namespace's finalizer
 	}
 	if t, ok := podTemplate(object); ok {
 		if meta, ok := t["metadata"].(map[string]any); ok {
@@ -48,8 +47,7 @@ func Prune(object *unstructured.Unstructured) {
 	}
 }
 
-// pruneAnnotations takes away annotations that controllers at the hub or our own
-// programs read or write.
+// pruneAnnotations removes annotations of kubectl, of controllers at the hub and of placement.
 func pruneAnnotations(meta map[string]any) {
 	annotations, _ := meta["annotations"].(map[string]any)
 	maps.DeleteFunc(annotations, func(key string, _ any) bool {
@@ -67,11 +65,11 @@ func pruneAnnotations(meta map[string]any) {
 	}
 }
 
-// pruneService takes away what the hub's API server allocated. A node port stays when
-// somebody asked for it, which managedFields tell.
-func pruneService(object *unstructured.Unstructured, owned map[string]bool) {
+// pruneService removes what the hub's API server allocated. requested are the ports whose node port a client
+// set: these stay.
+func pruneService(object *unstructured.Unstructured, requested map[string]bool) {
 	spec, _ := object.Object["spec"].(map[string]any)
-	if spec["clusterIP"] != "None" { // headless is asked for, not allocated
+	if spec["clusterIP"] != "None" { // None is requested, not allocated
 		delete(spec, "clusterIP")
 		delete(spec, "clusterIPs")
 		delete(spec, "ipFamilies")
@@ -82,13 +80,13 @@ func pruneService(object *unstructured.Unstructured, owned map[string]bool) {
 	delete(spec, "healthCheckNodePort")
 	ports, _ := spec["ports"].([]any)
 	for _, p := range ports {
-		if p, ok := p.(map[string]any); ok && !owned[portKey(p)] {
+		if p, ok := p.(map[string]any); ok && !requested[portKey(p)] {
 			delete(p, "nodePort")
 		}
 	}
 }
 
-// portKey tells a Service's ports apart, as server-side apply does.
+// portKey identifies a port of a Service, as server-side apply does.
 func portKey(port map[string]any) string {
 	protocol := port["protocol"]
 	if protocol == nil {
@@ -97,16 +95,16 @@ func portKey(port map[string]any) string {
 	return fmt.Sprint(port["port"], "/", protocol)
 }
 
-// requestedNodePorts are the ports of a Service whose node port some client set.
+// requestedNodePorts returns the ports of a Service whose node port a client set, according to managedFields.
 func requestedNodePorts(object *unstructured.Unstructured) map[string]bool {
-	owned := map[string]bool{}
+	requested := map[string]bool{}
 	for _, entry := range object.GetManagedFields() {
 		if entry.FieldsV1 == nil || entry.Subresource != "" {
 			continue
 		}
 		fields := map[string]any{}
 		if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields); err != nil {
-			continue // an owner that cannot be read owns nothing
+			continue // cannot be: the API server wrote it
 		}
 		ports, _, err := unstructured.NestedMap(fields, "f:spec", "f:ports")
 		if err != nil {
@@ -116,16 +114,16 @@ func requestedNodePorts(object *unstructured.Unstructured) map[string]bool {
 			port := map[string]any{}
 			raw, isKey := strings.CutPrefix(key, "k:")
 			set, _ := of.(map[string]any)
-			if _, asked := set["f:nodePort"]; isKey && asked && json.Unmarshal([]byte(raw), &port) == nil {
-				owned[portKey(port)] = true
+			if _, ok := set["f:nodePort"]; isKey && ok && json.Unmarshal([]byte(raw), &port) == nil {
+				requested[portKey(port)] = true
 			}
 		}
 	}
-	return owned
+	return requested
 }
 
-// pruneJob takes away the selector that the API server made of the Job's UID at the
-// hub, and its labels in the template: the cluster's makes its own.
+// pruneJob removes the selector that the hub's API server generated from the Job's UID, and its labels in the
+// template: the cluster's API server generates its own.
 func pruneJob(object *unstructured.Unstructured) {
 	if manual, _, _ := unstructured.NestedBool(object.Object, "spec", "manualSelector"); manual {
 		return
@@ -146,8 +144,8 @@ func pruneJob(object *unstructured.Unstructured) {
 	}
 }
 
-// pruneTokenVolumes takes away the token that admission at the hub mounted into a Pod: it is
-// good for nothing elsewhere, and the cluster mounts its own.
+// pruneTokenVolumes removes the token volume that admission at the hub added to a Pod: the token is valid for
+// the hub only, and the cluster adds its own.
 func pruneTokenVolumes(object *unstructured.Unstructured) {
 	spec, _ := object.Object["spec"].(map[string]any)
 	prune := func(m map[string]any, field string) {
@@ -156,8 +154,8 @@ func pruneTokenVolumes(object *unstructured.Unstructured) {
 			return
 		}
 		m[field] = slices.DeleteFunc(list, func(v any) bool {
-			v2, _ := v.(map[string]any)
-			name, _ := v2["name"].(string)
+			item, _ := v.(map[string]any)
+			name, _ := item["name"].(string)
 			return strings.HasPrefix(name, "kube-api-access-")
 		})
 	}
@@ -172,7 +170,7 @@ func pruneTokenVolumes(object *unstructured.Unstructured) {
 	}
 }
 
-// keepOnly takes away all fields but some.
+// keepOnly removes all other fields.
 func keepOnly(m map[string]any, fields ...string) {
 	kept := make(map[string]any, len(fields))
 	for _, field := range fields {

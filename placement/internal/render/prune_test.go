@@ -28,43 +28,43 @@ func TestPrune(t *testing.T) {
 	const kept = "metadata: {name: x, namespace: shop, " + labels + ", annotations: {note: keep}}\n"
 	cases := map[string]struct{ reason, text, want string }{
 		"ConfigMap": {
-			reason: "data is the user's, identity and owners are the hub's",
+			reason: "data stays, UID and owners are for the hub",
 			text:   "apiVersion: v1\nkind: ConfigMap\n" + meta + "data: {a: b}\nstatus: {x: y}",
 			want:   "apiVersion: v1\nkind: ConfigMap\n" + kept + "data: {a: b}",
 		},
 		"OnlyOurAnnotations": {
-			reason: "no empty map stays",
+			reason: "an empty map of annotations is removed",
 			text:   "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, annotations: {placement.patchbay.io/clusters: east}}",
 			want:   "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}",
 		},
 		"Deployment": {
-			reason: "nulls that the API server writes go, replicas stay",
+			reason: "nulls of the API server are removed, replicas stay",
 			text:   "apiVersion: apps/v1\nkind: Deployment\n" + meta + "spec: {replicas: 3, template: {metadata: {creationTimestamp: null, labels: {a: b}}}}",
 			want:   "apiVersion: apps/v1\nkind: Deployment\n" + kept + "spec: {replicas: 3, template: {metadata: {labels: {a: b}}}}",
 		},
 		"Service": {
-			reason: "allocated addresses and ports go; the node port that kubectl's managedFields name was asked for",
+			reason: "allocated addresses and ports are removed; a node port in kubectl's managedFields was requested",
 			text: "apiVersion: v1\nkind: Service\n" + meta + "spec: {clusterIP: 10.0.0.3, clusterIPs: [10.0.0.3], ipFamilies: [IPv4], ipFamilyPolicy: SingleStack, healthCheckNodePort: 31000, " +
 				"ports: [{port: 80, protocol: TCP, nodePort: 30123}, {port: 443, nodePort: 30443}]}",
 			want: "apiVersion: v1\nkind: Service\n" + kept + "spec: {ports: [{port: 80, protocol: TCP}, {port: 443, nodePort: 30443}]}",
 		},
 		"Headless": {
-			reason: "None is asked for; so is a policy of two families",
+			reason: "the cluster IP None and a dual-stack policy are requested",
 			text:   "apiVersion: v1\nkind: Service\nmetadata: {name: x}\nspec: {clusterIP: None, clusterIPs: [None], ipFamilyPolicy: PreferDualStack}",
 			want:   "apiVersion: v1\nkind: Service\nmetadata: {name: x}\nspec: {clusterIP: None, clusterIPs: [None], ipFamilyPolicy: PreferDualStack}",
 		},
 		"Job": {
-			reason: "selector and labels of its UID at the hub would be refused in a cluster",
+			reason: "a cluster would reject the selector and labels with the UID at the hub",
 			text:   "apiVersion: batch/v1\nkind: Job\n" + meta + "spec: {selector: {matchLabels: {batch.kubernetes.io/controller-uid: u}}, template: {metadata: {labels: {app: web, controller-uid: u, batch.kubernetes.io/job-name: x}}}}",
 			want:   "apiVersion: batch/v1\nkind: Job\nmetadata: {name: x, namespace: shop, labels: {app: web}, annotations: {note: keep}}\nspec: {template: {metadata: {labels: {app: web}}}}",
 		},
 		"JobByHand": {
-			reason: "a selector that the user made stays",
+			reason: "a manual selector stays",
 			text:   "apiVersion: batch/v1\nkind: Job\nmetadata: {name: x}\nspec: {manualSelector: true, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}}}",
 			want:   "apiVersion: batch/v1\nkind: Job\nmetadata: {name: x}\nspec: {manualSelector: true, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}}}",
 		},
 		"Pod": {
-			reason: "node, priority and the token's volume are a cluster's; who debugs at the hub sees nothing",
+			reason: "a cluster sets node, priority and token volume; ephemeral containers cannot be created",
 			text: "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {nodeName: n1, ephemeralContainers: [{name: debug}], priority: 0, priorityClassName: high, volumes: [{name: kube-api-access-x7, projected: {}}, {name: data}], " +
 				"initContainers: [{name: i}], containers: [{name: c, volumeMounts: [{name: data}, {name: kube-api-access-x7}]}]}",
 			want: "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {priorityClassName: high, volumes: [{name: data}], initContainers: [{name: i}], containers: [{name: c, volumeMounts: [{name: data}]}]}",
@@ -75,12 +75,12 @@ func TestPrune(t *testing.T) {
 			want:   "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: x}\nimagePullSecrets: [{name: pull}]",
 		},
 		"Namespace": {
-			reason: "its finalizer is its API server's",
+			reason: "the API server sets the finalizer of a namespace",
 			text:   "apiVersion: v1\nkind: Namespace\nmetadata: {name: x}\nspec: {finalizers: [kubernetes]}\nstatus: {phase: Active}",
 			want:   "apiVersion: v1\nkind: Namespace\nmetadata: {name: x}",
 		},
 		"Network": {
-			reason: "ours: the bitmap stays where it is",
+			reason: "the allocation bitmap of a network stays at the hub",
 			text:   "apiVersion: danm.io/v1\nkind: TenantNetwork\nmetadata: {name: x}\nspec: {NetworkID: lan}\nstatus: {ipam: {v4: {cidr: 10.0.0.0/24}}}",
 			want:   "apiVersion: danm.io/v1\nkind: TenantNetwork\nmetadata: {name: x}\nspec: {NetworkID: lan}",
 		},

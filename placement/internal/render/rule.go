@@ -17,17 +17,17 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// rule changes one field.
+// rule is a compiled rule of a Customization.
 type rule struct {
 	path     string
 	elements []pathElement
 	op       v1alpha1.RuleOp
 	value    any
-	cost     uint64      // of value; that of a program is known when it has run
-	program  cel.Program // nil where value is given
+	cost     uint64      // of value; the cost of a program is known after it has run
+	program  cel.Program // nil for a rule with a value
 }
 
-// newRule reads one rule.
+// newRule compiles a rule.
 func newRule(env *cel.Env, from *v1alpha1.Rule) (rule, error) {
 	r := rule{path: from.Path, op: from.Op}
 	if r.op == "" {
@@ -38,7 +38,7 @@ func newRule(env *cel.Env, from *v1alpha1.Rule) (rule, error) {
 		return r, err
 	}
 	if len(r.elements) == 0 && r.op != v1alpha1.RuleMerge {
-		return r, fmt.Errorf("op %s needs a path", r.op)
+		return r, fmt.Errorf("the path must not be empty with op %s", r.op)
 	}
 	if field := immutableFieldAt(r.elements); field != "" {
 		return r, fmt.Errorf("%s %s", field, immutableFieldRule)
@@ -62,7 +62,7 @@ func newRule(env *cel.Env, from *v1alpha1.Rule) (rule, error) {
 	return r, nil
 }
 
-// apply carries the rule out in place and returns what that cost.
+// apply applies the rule in place and returns its cost.
 func (r *rule) apply(object *unstructured.Unstructured, cluster *v1alpha1.Cluster) (cost uint64, err error) {
 	value, cost := runtime.DeepCopyJSONValue(r.value), r.cost
 	if r.program != nil {
@@ -79,7 +79,7 @@ func (r *rule) apply(object *unstructured.Unstructured, cluster *v1alpha1.Cluste
 	}
 	changed, ok := root.(map[string]any)
 	if !ok {
-		return cost, errors.New("it leaves no object")
+		return cost, errors.New("the result must be an object")
 	}
 	object.Object = changed
 	after := immutableFields(changed)
@@ -91,25 +91,24 @@ func (r *rule) apply(object *unstructured.Unstructured, cluster *v1alpha1.Cluste
 	return cost, nil
 }
 
-// immutableFieldRule is the rule of fixed fields, for messages that begin with the field.
+// immutableFieldRule is the rule for immutable fields, for messages that begin with the field.
 const immutableFieldRule = "must stay as it is: rules may change labels and annotations in metadata, and neither apiVersion nor kind"
 
-// immutableFields returns the fields that no rule may change, by path: what makes an object
-// this object, and what decides how long it lives. An owner that does not exist lets the
-// cluster's garbage collector delete the object; a finalizer keeps it, and its namespace,
-// for ever.
+// immutableFields returns the fields that no rule may change, by path: the identity of the object, and the
+// fields that decide about its deletion. The cluster's garbage collector would delete an object with an
+// owner that does not exist, and a finalizer would block its deletion, and that of its namespace, forever.
 func immutableFields(object map[string]any) map[string]any {
-	fixed := map[string]any{"apiVersion": object["apiVersion"], "kind": object["kind"]}
+	immutable := map[string]any{"apiVersion": object["apiVersion"], "kind": object["kind"]}
 	meta, isObject := object["metadata"].(map[string]any)
 	if !isObject {
-		return fixed // and so without the name that it had
+		return immutable // the name is missing, which is a change
 	}
 	for key, value := range meta {
 		if !isMutableMetadata(key) {
-			fixed["metadata."+key] = runtime.DeepCopyJSONValue(value)
+			immutable["metadata."+key] = runtime.DeepCopyJSONValue(value)
 		}
 	}
-	return fixed
+	return immutable
 }
 
 func isMutableMetadata(key string) bool { return key == "labels" || key == "annotations" }
@@ -120,8 +119,8 @@ func mergeMaps(a, b map[string]any) map[string]any {
 	return all
 }
 
-// immutableFieldAt returns the fixed field that a path leads to, or into; "" for others. What
-// is above fixed fields may be changed as long as they are not.
+// immutableFieldAt returns the immutable field that a path names or is in; "" for other paths. A rule may
+// change a parent of immutable fields if these stay the same.
 func immutableFieldAt(steps []pathElement) string {
 	switch {
 	case len(steps) == 0:
@@ -134,9 +133,8 @@ func immutableFieldAt(steps []pathElement) string {
 	return ""
 }
 
-// immutableFieldIn returns the first fixed field that a value for a path has and that no rendered
-// object has: name, namespace, apiVersion and kind may be repeated in a patch, and are
-// compared when it is carried out.
+// immutableFieldIn returns the first immutable field in a value for a path; "" for none. It ignores name,
+// namespace, apiVersion and kind, which a patch may repeat: apply compares them.
 func immutableFieldIn(steps []pathElement, value any) string {
 	fields, isObject := value.(map[string]any)
 	if !isObject || len(steps) > 1 || len(steps) == 1 && steps[0].key != "metadata" {

@@ -14,8 +14,8 @@ import (
 	"k8s.io/component-helpers/resource"
 )
 
-// Replicas tells how many replicas an object asks for, and whether its kind has any. Of
-// a Job they are its completions, or its parallelism when it has none.
+// Replicas returns the number of replicas of an object, and whether its kind has replicas. For a Job they are
+// its completions, or its parallelism when it has no completions.
 func Replicas(object *unstructured.Unstructured) (int32, bool) {
 	if isJob(object) {
 		if n, ok := specInt32(object, "completions"); ok {
@@ -38,9 +38,9 @@ func Replicas(object *unstructured.Unstructured) (int32, bool) {
 	return 0, false
 }
 
-// SetReplicas asks a cluster for n of an object's replicas, in place. Of a Job it sets
-// completions, and parallelism in proportion, rounded up; n = 0 pauses it, as a Job
-// without completions would be complete. An error names the object.
+// SetReplicas sets the replicas of an object to n, in place. For a Job it sets completions, and parallelism in
+// proportion, rounded up; with n = 0 it sets parallelism only, which pauses the Job, because a Job with 0
+// completions would be complete. An error names the object.
 func SetReplicas(object *unstructured.Unstructured, n int32) error {
 	set := func(field string, n int32) error {
 		if err := unstructured.SetNestedField(object.Object, int64(n), "spec", field); err != nil {
@@ -66,8 +66,7 @@ func SetReplicas(object *unstructured.Unstructured, n int32) error {
 	return set("completions", n)
 }
 
-// Pauses tells whether asking for n replicas pauses the object: a Job, whose other numbers
-// cannot change any more.
+// Pauses tells whether n replicas pause the object: a Job, whose completions cannot change any more.
 func Pauses(object *unstructured.Unstructured, n int32) bool { return isJob(object) && n == 0 }
 
 // isJob tells whether an object is a Job.
@@ -75,7 +74,7 @@ func isJob(object *unstructured.Unstructured) bool {
 	return object.GroupVersionKind().GroupKind() == schema.GroupKind{Group: "batch", Kind: "Job"}
 }
 
-// specInt32 reads a number of spec.
+// specInt32 returns a field of spec with a number from 0 to math.MaxInt32.
 func specInt32(object *unstructured.Unstructured, field string) (int32, bool) {
 	n, ok, err := unstructured.NestedInt64(object.Object, "spec", field)
 	if !ok || err != nil || n < 0 || n > math.MaxInt32 {
@@ -84,8 +83,8 @@ func specInt32(object *unstructured.Unstructured, field string) (int32, bool) {
 	return int32(n), true
 }
 
-// PodRequests is what one replica's Pod requests, as the scheduler counts it; nil for an
-// object that makes no Pods. Without a request a container's limit counts.
+// PodRequests returns the requests of one replica's Pod, as the scheduler counts them; nil for an object without
+// Pods. The limits of a container without requests count.
 func PodRequests(object *unstructured.Unstructured) corev1.ResourceList {
 	pod, ok := podFromTemplate(object)
 	if !ok {
@@ -104,8 +103,8 @@ func PodRequests(object *unstructured.Unstructured) corev1.ResourceList {
 	return resource.PodRequests(pod, resource.PodResourcesOptions{})
 }
 
-// podFromTemplate returns the Pod that an object is, or makes of its template. An object with a
-// template of something else makes none.
+// podFromTemplate returns the Pod that an object is, or creates from its template; false for an object without a
+// Pod template.
 func podFromTemplate(object *unstructured.Unstructured) (*corev1.Pod, bool) {
 	t, ok := podTemplate(object)
 	if !ok {
@@ -119,7 +118,7 @@ func podFromTemplate(object *unstructured.Unstructured) (*corev1.Pod, bool) {
 	return pod, len(pod.Spec.Containers) > 0
 }
 
-// podTemplate returns an object's Pod template for reading or writing in place.
+// podTemplate returns an object's Pod template, for changes in place.
 func podTemplate(object *unstructured.Unstructured) (map[string]any, bool) {
 	path := podTemplatePath(object)
 	if len(path) == 0 {
@@ -130,8 +129,7 @@ func podTemplate(object *unstructured.Unstructured) (map[string]any, bool) {
 	return m, ok && err == nil
 }
 
-// podTemplatePath is where the Pod template of an object is, which is a Pod without
-// apiVersion, kind and status.
+// podTemplatePath returns the path of an object's Pod template.
 func podTemplatePath(object *unstructured.Unstructured) []string {
 	switch object.GroupVersionKind().GroupKind() {
 	case schema.GroupKind{Kind: "Pod"}:

@@ -22,19 +22,19 @@ func TestReplicas(t *testing.T) {
 		none               bool
 		set                int32
 	}{
-		"Deployment":  {reason: "as it says", text: "apiVersion: apps/v1\nkind: Deployment\nspec: {replicas: 6}", has: 6, set: 2, want: "{replicas: 2}"},
-		"Default":     {reason: "one", text: "apiVersion: apps/v1\nkind: StatefulSet\nspec: {}", has: 1, set: 0, want: "{replicas: 0}"},
-		"Old":         {reason: "of the core group", text: "apiVersion: v1\nkind: ReplicationController\nspec: {}", has: 1, set: 4, want: "{replicas: 4}"},
-		"Operator":    {reason: "a kind that has the usual field", text: "apiVersion: example.com/v1\nkind: Database\nspec: {replicas: 3}", has: 3, set: 1, want: "{replicas: 1}"},
-		"Without":     {reason: "a kind that has not", text: "apiVersion: example.com/v1\nkind: Database\nspec: {replicas: many}", none: true, set: 1, want: "{replicas: 1}"},
-		"Job":         {reason: "in proportion, rounded up", text: "apiVersion: batch/v1\nkind: Job\nspec: {completions: 10, parallelism: 4}", has: 10, set: 3, want: "{completions: 3, parallelism: 2}"},
-		"WholeJob":    {reason: "all of it is all of it", text: "apiVersion: batch/v1\nkind: Job\nspec: {completions: 10, parallelism: 4}", has: 10, set: 10, want: "{completions: 10, parallelism: 4}"},
-		"JobOfOne":    {reason: "the default", text: "apiVersion: batch/v1\nkind: Job\nspec: {completions: 5}", has: 5, set: 5, want: "{completions: 5, parallelism: 1}"},
-		"Queue":       {reason: "without completions it is the workers", text: "apiVersion: batch/v1\nkind: Job\nspec: {parallelism: 4}", has: 4, set: 3, want: "{parallelism: 3}"},
-		"QueueOfOne":  {reason: "of which there is one", text: "apiVersion: batch/v1\nkind: Job\nspec: {}", has: 1, set: 1, want: "{parallelism: 1}"},
-		"PausedJob":   {reason: "none is a pause: without completions it would be complete", text: "apiVersion: batch/v1\nkind: Job\nspec: {completions: 5, parallelism: 2}", has: 5, set: 0, want: "{completions: 5, parallelism: 0}"},
-		"CronJob":     {reason: "what it makes has, not it", text: "apiVersion: batch/v1\nkind: CronJob\nspec: {}", none: true, set: 1, want: "{replicas: 1}"},
-		"LargeNumber": {reason: "more than anybody's API server takes", text: "apiVersion: apps/v1\nkind: Deployment\nspec: {replicas: 9999999999}", has: 1, set: 1, want: "{replicas: 1}"},
+		"Deployment":  {reason: "spec.replicas is set", text: "apiVersion: apps/v1\nkind: Deployment\nspec: {replicas: 6}", has: 6, set: 2, want: "{replicas: 2}"},
+		"Default":     {reason: "the default is 1", text: "apiVersion: apps/v1\nkind: StatefulSet\nspec: {}", has: 1, set: 0, want: "{replicas: 0}"},
+		"Old":         {reason: "the kind is of the core group", text: "apiVersion: v1\nkind: ReplicationController\nspec: {}", has: 1, set: 4, want: "{replicas: 4}"},
+		"Operator":    {reason: "a custom kind may have spec.replicas", text: "apiVersion: example.com/v1\nkind: Database\nspec: {replicas: 3}", has: 3, set: 1, want: "{replicas: 1}"},
+		"Without":     {reason: "a custom kind may have no replicas", text: "apiVersion: example.com/v1\nkind: Database\nspec: {replicas: many}", none: true, set: 1, want: "{replicas: 1}"},
+		"Job":         {reason: "parallelism is reduced in proportion, rounded up", text: "apiVersion: batch/v1\nkind: Job\nspec: {completions: 10, parallelism: 4}", has: 10, set: 3, want: "{completions: 3, parallelism: 2}"},
+		"WholeJob":    {reason: "all completions keep the parallelism", text: "apiVersion: batch/v1\nkind: Job\nspec: {completions: 10, parallelism: 4}", has: 10, set: 10, want: "{completions: 10, parallelism: 4}"},
+		"JobOfOne":    {reason: "the default parallelism is 1", text: "apiVersion: batch/v1\nkind: Job\nspec: {completions: 5}", has: 5, set: 5, want: "{completions: 5, parallelism: 1}"},
+		"Queue":       {reason: "without completions, parallelism counts", text: "apiVersion: batch/v1\nkind: Job\nspec: {parallelism: 4}", has: 4, set: 3, want: "{parallelism: 3}"},
+		"QueueOfOne":  {reason: "the default parallelism is 1", text: "apiVersion: batch/v1\nkind: Job\nspec: {}", has: 1, set: 1, want: "{parallelism: 1}"},
+		"PausedJob":   {reason: "0 replicas pause a Job, because one with 0 completions is complete", text: "apiVersion: batch/v1\nkind: Job\nspec: {completions: 5, parallelism: 2}", has: 5, set: 0, want: "{completions: 5, parallelism: 0}"},
+		"CronJob":     {reason: "the Jobs of a CronJob have replicas, not the CronJob", text: "apiVersion: batch/v1\nkind: CronJob\nspec: {}", none: true, set: 1, want: "{replicas: 1}"},
+		"LargeNumber": {reason: "the API server rejects such a number", text: "apiVersion: apps/v1\nkind: Deployment\nspec: {replicas: 9999999999}", has: 1, set: 1, want: "{replicas: 1}"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -65,22 +65,22 @@ func TestRequests(t *testing.T) {
 		want         corev1.ResourceList
 	}{
 		"Sum": {
-			reason: "containers add up, a sidecar with them",
+			reason: "containers and sidecars are added up",
 			spec:   "{initContainers: [{name: s, restartPolicy: Always, resources: {requests: {cpu: 100m}}}], containers: [{name: a, resources: {requests: {cpu: 1, memory: 1Gi}}}, {name: b, resources: {requests: {cpu: 500m}}}]}",
 			want:   corev1.ResourceList{"cpu": resource.MustParse("1600m"), "memory": resource.MustParse("1Gi")},
 		},
 		"Init": {
-			reason: "what starts first may need most",
+			reason: "an init container may need most",
 			spec:   "{initContainers: [{name: i, resources: {requests: {memory: 4Gi}}}], containers: [{name: a, resources: {requests: {memory: 1Gi}}}], overhead: {memory: 1Gi}}",
 			want:   corev1.ResourceList{"memory": resource.MustParse("5Gi")},
 		},
 		"Limit": {
-			reason: "a limit is a request where there is none",
+			reason: "a limit counts where there is no request",
 			spec:   "{containers: [{name: a, resources: {limits: {cpu: 2, memory: 2Gi}, requests: {cpu: 1}}}]}",
 			want:   corev1.ResourceList{"cpu": resource.MustParse("1"), "memory": resource.MustParse("2Gi")},
 		},
-		"Nothing": {reason: "nothing is asked for", spec: "{containers: [{name: a}]}", want: corev1.ResourceList{}},
-		"NoPod":   {reason: "it makes no Pods", spec: "{}"},
+		"Nothing": {reason: "the Pod requests nothing", spec: "{containers: [{name: a}]}", want: corev1.ResourceList{}},
+		"NoPod":   {reason: "the object creates no Pods", spec: "{}"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// Lives of certificates. Each is renewed when two thirds are over.
+// Lifetimes of certificates. Each is renewed after two thirds.
 const (
 	authorityLifetime = 2 * 365 * 24 * time.Hour
 	servingLifetime   = 90 * 24 * time.Hour
-	// clockSkew is by how much the clocks of machines may differ.
+	// clockSkew is how far the clocks of machines may differ.
 	clockSkew = time.Hour
 )
 
@@ -28,13 +28,13 @@ type keyPair struct {
 	key  *ecdsa.PrivateKey
 }
 
-// renewalDue reports whether two thirds of its life are over.
+// renewalDue reports whether two thirds of the lifetime are over.
 func (p keyPair) renewalDue(now time.Time) bool {
 	life := p.cert.NotAfter.Sub(p.cert.NotBefore)
 	return now.After(p.cert.NotAfter.Add(-life / 3))
 }
 
-// newAuthority makes a self-signed authority.
+// newAuthority returns a new self-signed authority.
 func newAuthority(now time.Time) (keyPair, error) {
 	template := &x509.Certificate{
 		Subject:               pkix.Name{CommonName: "patchbay-webhook-ca", Organization: []string{"patchbay"}},
@@ -48,7 +48,7 @@ func newAuthority(now time.Time) (keyPair, error) {
 	return signCertificate(template, nil)
 }
 
-// newServingCertificate makes a certificate for a server with these names, signed by ca.
+// newServingCertificate returns a new certificate for a server with these names, signed by ca.
 func newServingCertificate(ca keyPair, hosts []string, now time.Time) (keyPair, error) {
 	template := &x509.Certificate{
 		Subject:     pkix.Name{CommonName: hosts[0], Organization: []string{"patchbay"}},
@@ -67,7 +67,7 @@ func newServingCertificate(ca keyPair, hosts []string, now time.Time) (keyPair, 
 	return signCertificate(template, &ca)
 }
 
-// signCertificate makes a key and a certificate; without an issuer it signs itself.
+// signCertificate returns a new key and its certificate, which is self-signed without an issuer.
 func signCertificate(template *x509.Certificate, issuer *keyPair) (keyPair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

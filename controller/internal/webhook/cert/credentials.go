@@ -17,22 +17,23 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// propagationTime is how long a new authority is trusted before a certificate of it is served:
-// all replicas put it into the configurations, and all API servers hear of it.
+// propagationTime is how long a new authority is in the configurations before a certificate of it
+// is served, so that all replicas have injected it and all API servers have seen it.
 const propagationTime = 10 * time.Minute
 
-// credentials is what the Secret holds.
+// credentials is the content of the Secret.
 type credentials struct {
-	// authorities are trusted, the newest first.
+	// authorities are in the caBundle, newest first.
 	authorities []keyPair
-	// serving is what is served; its cert is nil when there is none.
+	// serving is the server's certificate; its cert is nil when there is none.
 	serving keyPair
-	// tokens are the last part of the webhooks' paths, the newest first: see Keeper.Guard.
+	// tokens are accepted as the last part of the webhooks' paths, newest first: see
+	// Rotator.RequireToken.
 	tokens []token
 }
 
-// renew returns the chain as it should be now, and whether that differs. Whatever
-// time it is called at, what was served before stays trusted until it expires.
+// renew returns the credentials as they should be now, and whether they differ. At any time, what
+// was served before stays trusted until it expires.
 func (c credentials) renew(hosts []string, now time.Time) (credentials, bool, error) {
 	next := credentials{serving: c.serving, authorities: slices.Clone(c.authorities)}
 	next.authorities = slices.DeleteFunc(next.authorities, func(a keyPair) bool { return !now.Before(a.cert.NotAfter) })
@@ -59,7 +60,7 @@ func (c credentials) renew(hosts []string, now time.Time) (credentials, bool, er
 	return next, true, nil
 }
 
-// servingIsValid reports whether what is served may stay.
+// servingIsValid reports whether the serving certificate needs no renewal.
 func (c credentials) servingIsValid(ca keyPair, hosts []string, now time.Time) bool {
 	s := c.serving
 	if s.cert == nil || s.renewalDue(now) || s.cert.CheckSignatureFrom(ca.cert) != nil {
@@ -68,7 +69,8 @@ func (c credentials) servingIsValid(ca keyPair, hosts []string, now time.Time) b
 	return !slices.ContainsFunc(hosts, func(h string) bool { return s.cert.VerifyHostname(h) != nil })
 }
 
-// signingAuthority is the newest authority that has settled, or with none the oldest.
+// signingAuthority returns the newest authority that is older than propagationTime; the oldest when
+// none is.
 func (c credentials) signingAuthority(now time.Time) keyPair {
 	for _, a := range c.authorities {
 		if now.Sub(a.cert.NotBefore.Add(clockSkew)) >= propagationTime {
@@ -78,8 +80,8 @@ func (c credentials) signingAuthority(now time.Time) keyPair {
 	return c.authorities[len(c.authorities)-1]
 }
 
-// publishedToken is the token for the configurations: the newest that all replicas accept by
-// now, as with a new authority, or with none the oldest.
+// publishedToken returns the token for the configurations: the newest that all replicas accept by
+// now; the oldest when none is old enough.
 func (c credentials) publishedToken(now time.Time) string {
 	for _, t := range c.tokens {
 		if now.Sub(t.created) >= propagationTime {
@@ -89,9 +91,9 @@ func (c credentials) publishedToken(now time.Time) string {
 	return c.tokens[len(c.tokens)-1].text
 }
 
-// injectInto writes the bundle and the token's path into the webhook of that name, and
-// reports whether that is a change. The manifests have neither: who applies them again
-// and again takes nothing away.
+// injectInto writes the bundle and the path with the token into the webhook of that name, and
+// reports whether that is a change. The manifests contain neither, so applying them again by
+// server-side apply removes nothing.
 func (c credentials) injectInto(name, token string, to *admissionv1.WebhookClientConfig) bool {
 	changed := !bytes.Equal(to.CABundle, c.caBundle())
 	to.CABundle = c.caBundle()
@@ -111,7 +113,7 @@ func (c credentials) injectInto(name, token string, to *admissionv1.WebhookClien
 	return changed
 }
 
-// caBundle is the caBundle of a webhook configuration.
+// caBundle returns the caBundle of the webhook configurations.
 func (c credentials) caBundle() []byte {
 	var text []byte
 	for _, a := range c.authorities {
@@ -120,7 +122,7 @@ func (c credentials) caBundle() []byte {
 	return text
 }
 
-// certPool is what an API server trusts.
+// certPool returns the authorities that an API server trusts.
 func (c credentials) certPool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	for _, a := range c.authorities {
@@ -129,13 +131,13 @@ func (c credentials) certPool() *x509.CertPool {
 	return pool
 }
 
-// tlsCertificate returns what a server presents.
+// tlsCertificate returns the serving certificate.
 func (c credentials) tlsCertificate() *tls.Certificate {
 	return &tls.Certificate{Certificate: [][]byte{c.serving.cert.Raw}, PrivateKey: c.serving.key, Leaf: c.serving.cert}
 }
 
-// Keys of the Secret's data: those of the type kubernetes.io/tls, and the authorities
-// with their keys in the same order.
+// Keys of the Secret's data: those of the type kubernetes.io/tls, and the authorities with their
+// keys in the same order.
 const (
 	servingCertKey = "tls.crt"
 	servingKeyKey  = "tls.key"
@@ -175,8 +177,7 @@ func encodeKey(k *ecdsa.PrivateKey) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
 }
 
-// parseSecretData reads a Secret's data. What cannot be read is an error: its caller makes
-// everything anew then.
+// parseSecretData parses a Secret's data. After an error the caller creates all credentials again.
 func parseSecretData(data map[string][]byte) (credentials, error) {
 	authorities, err := parseKeyPairs(data[caCertKey], data[caKeyKey])
 	if err != nil {
@@ -187,7 +188,7 @@ func parseSecretData(data map[string][]byte) (credentials, error) {
 		return credentials{}, fmt.Errorf("decode %s: %w", servingCertKey, err)
 	}
 	if len(authorities) == 0 || len(serving) != 1 {
-		return credentials{}, fmt.Errorf("%d authorities and %d certificates, want at least one and one", len(authorities), len(serving))
+		return credentials{}, fmt.Errorf("%d authorities and %d certificates: must be at least one authority and exactly one certificate", len(authorities), len(serving))
 	}
 	return credentials{authorities: authorities, serving: serving[0], tokens: decodeTokens(data[tokenKey])}, nil
 }

@@ -24,8 +24,8 @@ func verify(t *testing.T, trusted, served credentials, now time.Time) {
 	}
 }
 
-// An API server that is minutes behind, and a replica that is, never meet a
-// certificate that is not trusted, for four years of some looks per day.
+// API servers and replicas that are minutes behind never meet an untrusted certificate, in four
+// years with a few syncs per day.
 func TestRotationHasNoGap(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -75,11 +75,11 @@ func TestRenew(t *testing.T) {
 		token              bool
 		authorities        int
 	}{
-		"Same":     {reason: "Nothing is old.", after: 59 * time.Minute, authorities: 1},
-		"Token":    {reason: "Nothing else is old.", after: 24 * time.Hour, token: true, authorities: 1},
-		"Serving":  {reason: "Two thirds of 90 days.", after: 61 * 24 * time.Hour, serving: true, token: true, authorities: 1},
+		"Same":     {reason: "Nothing is due.", after: 59 * time.Minute, authorities: 1},
+		"Token":    {reason: "Only the token is due.", after: 24 * time.Hour, token: true, authorities: 1},
+		"Serving":  {reason: "Two thirds of 90 days are over.", after: 61 * 24 * time.Hour, serving: true, token: true, authorities: 1},
 		"Host":     {reason: "The Service has another name.", hosts: []string{"other.svc"}, after: time.Hour, serving: true, token: true, authorities: 1},
-		"NewCA":    {reason: "Two thirds of two years; the old one signs until the new one is known.", after: 500 * 24 * time.Hour, authority: true, serving: true, token: true, authorities: 2},
+		"NewCA":    {reason: "Two thirds of two years are over; the old authority signs until the new one has propagated.", after: 500 * 24 * time.Hour, authority: true, serving: true, token: true, authorities: 2},
 		"LongAway": {reason: "Everything has expired.", after: 1000 * 24 * time.Hour, authority: true, serving: true, token: true, authorities: 1},
 	}
 	for name, tc := range cases {

@@ -21,30 +21,29 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// How often the keeper looks: soon until all is in place, then now and then.
+// The rotator syncs often until everything is in place, and then at syncInterval.
 const (
 	syncRetryInterval = time.Second
 	syncInterval      = 10 * time.Second
 )
 
-// Config says where the certificates are and who trusts them.
+// Config configures a Rotator.
 type Config struct {
-	// Client reads from the API server, past any cache.
+	// Client has no cache.
 	Client client.Client
-	// Namespace and Secret name where they are kept.
+	// Namespace and Secret name the Secret with the credentials.
 	Namespace, Secret string
-	// Hosts are the server's names and addresses, such as
-	// patchbay-webhook.patchbay-system.svc.
+	// Hosts are the server's names and addresses, such as patchbay-webhook.patchbay-system.svc.
 	Hosts []string
 	// Mutating and Validating are the names of the webhook configurations.
 	Mutating, Validating []string
-	// Log takes what goes wrong.
+	// Log gets errors.
 	Log logr.Logger
-	// Now is the clock; nil is time.Now.
+	// Now is the clock; time.Now when nil.
 	Now func() time.Time
 }
 
-// Rotator keeps certificates. Every replica runs one.
+// Rotator creates, injects and renews the credentials. Every replica runs one.
 type Rotator struct {
 	cfg        Config
 	serving    atomic.Pointer[tls.Certificate]
@@ -52,7 +51,7 @@ type Rotator struct {
 	caInjected atomic.Bool
 }
 
-// NewRotator returns a Keeper that works with Start.
+// NewRotator returns a Rotator that runs with Start.
 func NewRotator(cfg Config) *Rotator {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -60,15 +59,16 @@ func NewRotator(cfg Config) *Rotator {
 	return &Rotator{cfg: cfg}
 }
 
-// NeedLeaderElection says that every replica keeps its own certificate fresh.
-func (k *Rotator) NeedLeaderElection() bool { return false }
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica serves the present
+// certificate.
+func (r *Rotator) NeedLeaderElection() bool { return false }
 
-// Start keeps the certificates until ctx ends.
-func (k *Rotator) Start(ctx context.Context) error {
+// Start syncs until ctx ends.
+func (r *Rotator) Start(ctx context.Context) error {
 	for {
 		wait := syncInterval
-		if err := k.Sync(ctx); err != nil && ctx.Err() == nil {
-			k.cfg.Log.Error(err, "Keep the webhook's certificates")
+		if err := r.Sync(ctx); err != nil && ctx.Err() == nil {
+			r.cfg.Log.Error(err, "Failed to sync the webhook's certificates")
 			wait = syncRetryInterval
 		}
 		select {
@@ -79,48 +79,48 @@ func (k *Rotator) Start(ctx context.Context) error {
 	}
 }
 
-// Sync does once what is to be done: renew, serve, and have it trusted. The order
-// matters: what is served next is stored, so that all replicas serve the same.
-func (k *Rotator) Sync(ctx context.Context) error {
-	c, err := k.syncSecret(ctx)
+// Sync renews the credentials, serves them, and injects them. It stores new credentials before it
+// serves them, so that all replicas serve the same.
+func (r *Rotator) Sync(ctx context.Context) error {
+	c, err := r.syncSecret(ctx)
 	if err != nil {
 		return err
 	}
-	if err := k.injectAll(ctx, c); err != nil {
+	if err := r.injectAll(ctx, c); err != nil {
 		return err
 	}
-	k.caInjected.Store(true)
+	r.caInjected.Store(true)
 	return nil
 }
 
-// syncSecret reads the Secret, brings it up to date and serves what is in it.
-func (k *Rotator) syncSecret(ctx context.Context) (credentials, error) {
+// syncSecret reads the Secret, renews it, and serves its content.
+func (r *Rotator) syncSecret(ctx context.Context) (credentials, error) {
 	var secret corev1.Secret
-	key := client.ObjectKey{Namespace: k.cfg.Namespace, Name: k.cfg.Secret}
-	err := k.cfg.Client.Get(ctx, key, &secret)
+	key := client.ObjectKey{Namespace: r.cfg.Namespace, Name: r.cfg.Secret}
+	err := r.cfg.Client.Get(ctx, key, &secret)
 	missing := apierrors.IsNotFound(err)
 	if err != nil && !missing {
 		return credentials{}, fmt.Errorf("read Secret %s: %w", key, err)
 	}
-	now, err := parseSecretData(secret.Data)
+	present, err := parseSecretData(secret.Data)
 	if err != nil && !missing {
-		k.cfg.Log.Error(err, "The Secret of the webhook's certificates cannot be read; making them anew", "secret", key)
+		r.cfg.Log.Error(err, "Failed to read the webhook's certificates, creating new ones", "secret", key)
 	}
-	next, changed, err := now.renew(k.cfg.Hosts, k.cfg.Now())
+	next, changed, err := present.renew(r.cfg.Hosts, r.cfg.Now())
 	if err != nil {
 		return credentials{}, err
 	}
 	if changed {
-		if err := k.writeSecret(ctx, &secret, missing, next); err != nil {
-			return credentials{}, err // another replica was first: read again
+		if err := r.writeSecret(ctx, &secret, missing, next); err != nil {
+			return credentials{}, err // for a conflict, another replica was first
 		}
 	}
-	k.serving.Store(next.tlsCertificate())
-	k.tokens.Store(&next.tokens)
+	r.serving.Store(next.tlsCertificate())
+	r.tokens.Store(&next.tokens)
 	return next, nil
 }
 
-func (k *Rotator) writeSecret(ctx context.Context, secret *corev1.Secret, create bool, c credentials) error {
+func (r *Rotator) writeSecret(ctx context.Context, secret *corev1.Secret, create bool, c credentials) error {
 	data, err := c.secretData()
 	if err != nil {
 		return err
@@ -128,27 +128,27 @@ func (k *Rotator) writeSecret(ctx context.Context, secret *corev1.Secret, create
 	secret.Data = data
 	if create {
 		secret.ObjectMeta = metav1.ObjectMeta{
-			Namespace: k.cfg.Namespace, Name: k.cfg.Secret, Labels: map[string]string{"app.kubernetes.io/part-of": "patchbay"},
+			Namespace: r.cfg.Namespace, Name: r.cfg.Secret, Labels: map[string]string{"app.kubernetes.io/part-of": "patchbay"},
 		}
 		secret.Type = corev1.SecretTypeTLS
-		err = k.cfg.Client.Create(ctx, secret)
+		err = r.cfg.Client.Create(ctx, secret)
 	} else {
-		err = k.cfg.Client.Update(ctx, secret)
+		err = r.cfg.Client.Update(ctx, secret)
 	}
 	if err != nil {
-		return fmt.Errorf("write Secret %s/%s: %w", k.cfg.Namespace, k.cfg.Secret, err)
+		return fmt.Errorf("write Secret %s/%s: %w", r.cfg.Namespace, r.cfg.Secret, err)
 	}
 	return nil
 }
 
-// injectAll has the authorities trusted by all webhook configurations. One that is not there
-// is an error, told again and again: it may be installed later.
-func (k *Rotator) injectAll(ctx context.Context, now credentials) error {
+// injectAll injects the authorities into all webhook configurations. A missing configuration is an
+// error that is logged again and again, because it may be installed later.
+func (r *Rotator) injectAll(ctx context.Context, now credentials) error {
 	var failed []error
-	token := now.publishedToken(k.cfg.Now())
-	for _, name := range k.cfg.Mutating {
+	token := now.publishedToken(r.cfg.Now())
+	for _, name := range r.cfg.Mutating {
 		var c admissionv1.MutatingWebhookConfiguration
-		failed = append(failed, k.updateConfiguration(ctx, name, &c, func() bool {
+		failed = append(failed, r.updateConfiguration(ctx, name, &c, func() bool {
 			changed := false
 			for i := range c.Webhooks {
 				changed = now.injectInto(c.Webhooks[i].Name, token, &c.Webhooks[i].ClientConfig) || changed
@@ -156,9 +156,9 @@ func (k *Rotator) injectAll(ctx context.Context, now credentials) error {
 			return changed
 		}))
 	}
-	for _, name := range k.cfg.Validating {
+	for _, name := range r.cfg.Validating {
 		var c admissionv1.ValidatingWebhookConfiguration
-		failed = append(failed, k.updateConfiguration(ctx, name, &c, func() bool {
+		failed = append(failed, r.updateConfiguration(ctx, name, &c, func() bool {
 			changed := false
 			for i := range c.Webhooks {
 				changed = now.injectInto(c.Webhooks[i].Name, token, &c.Webhooks[i].ClientConfig) || changed
@@ -169,63 +169,62 @@ func (k *Rotator) injectAll(ctx context.Context, now credentials) error {
 	return errors.Join(failed...)
 }
 
-// updateConfiguration reads a configuration and writes it when change says so. A conflict is an
-// error: the keeper looks again soon.
-func (k *Rotator) updateConfiguration(ctx context.Context, name string, obj client.Object, change func() bool) error {
-	if err := k.cfg.Client.Get(ctx, client.ObjectKey{Name: name}, obj); err != nil {
+// updateConfiguration reads a configuration, and writes it if change reports a change. A conflict
+// is an error: the next sync follows soon.
+func (r *Rotator) updateConfiguration(ctx context.Context, name string, obj client.Object, change func() bool) error {
+	if err := r.cfg.Client.Get(ctx, client.ObjectKey{Name: name}, obj); err != nil {
 		return fmt.Errorf("read webhook configuration %s: %w", name, err)
 	}
 	if !change() {
 		return nil
 	}
-	if err := k.cfg.Client.Update(ctx, obj); err != nil {
-		return fmt.Errorf("put the certificate authority into webhook configuration %s: %w", name, err)
+	if err := r.cfg.Client.Update(ctx, obj); err != nil {
+		return fmt.Errorf("inject the certificate authority into webhook configuration %s: %w", name, err)
 	}
 	return nil
 }
 
 // Ready reports whether there is a certificate to serve.
-func (k *Rotator) Ready() bool { return k.serving.Load() != nil }
+func (r *Rotator) Ready() bool { return r.serving.Load() != nil }
 
 // CAInjected reports whether all webhook configurations have been up to date once.
-func (k *Rotator) CAInjected() bool { return k.caInjected.Load() }
+func (r *Rotator) CAInjected() bool { return r.caInjected.Load() }
 
-// ErrNotReady says that there is no certificate yet.
-var ErrNotReady = errors.New("the webhook's certificate is not made yet")
+// ErrNotReady is returned until there is a certificate.
+var ErrNotReady = errors.New("the webhook's certificate is not created yet")
 
 // GetCertificate is a tls.Config's GetCertificate.
-func (k *Rotator) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	c := k.serving.Load()
+func (r *Rotator) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	c := r.serving.Load()
 	if c == nil {
 		return nil, ErrNotReady
 	}
 	return c, nil
 }
 
-// RequireToken lets through who asks for /<webhook's name>/<token>. API servers have no client
-// certificate unless somebody gives them one, and any Pod can reach the Service: it
-// should not be able to reserve IDs, or to ask what other tenants have.
+// RequireToken passes on requests for /<webhook's name>/<token>, and rejects others. API servers
+// have no client certificate unless an administrator gives them one, and every Pod can reach the
+// Service: a Pod must not be able to reserve IDs, or to learn what other tenants use.
 //
-// That is a mitigation, not a lock. Who may read the webhook configurations knows the
-// token, and an API server that gets no answer names the whole URL in the error that
-// its user sees. So the token changes every hour, and the one before is accepted until
-// no API server can have it; and the handlers trust no request where they write. What
-// closes it are client certificates for the API server (an AdmissionConfiguration with
-// a kubeConfigFile), or a network policy or firewall that lets API servers alone reach
-// the port.
-func (k *Rotator) RequireToken(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !k.acceptsToken(path.Base(r.URL.Path)) {
-			http.Error(w, "ask through the API server", http.StatusForbidden)
+// This is a mitigation, not a lock. Everyone who may read the webhook configurations knows the
+// token, and an API server that gets no answer returns the whole URL in its error. Therefore the
+// token changes every hour, the one before is accepted until no API server can have it, and
+// handlers do not trust requests when they write. Client certificates for the API server (an
+// AdmissionConfiguration with a kubeConfigFile), or a network policy or firewall that lets only API
+// servers reach the port, close the gap.
+func (r *Rotator) RequireToken(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if !r.acceptsToken(path.Base(req.URL.Path)) {
+			http.Error(w, "only the API server may call this webhook", http.StatusForbidden)
 			return
 		}
-		next.ServeHTTP(w, r)
+		next.ServeHTTP(w, req)
 	})
 }
 
-// acceptsToken takes the same time whichever token it is.
-func (k *Rotator) acceptsToken(text string) bool {
-	tokens := k.tokens.Load()
+// acceptsToken compares in constant time.
+func (r *Rotator) acceptsToken(text string) bool {
+	tokens := r.tokens.Load()
 	if tokens == nil {
 		return false
 	}

@@ -18,14 +18,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// api is the part of an API server that a Keeper uses.
+// api is the part of an API server that a Rotator uses.
 type api struct {
 	client.Client
 
 	secret   *corev1.Secret
 	hooks    admissionv1.ValidatingWebhookConfiguration
 	missing  bool // the webhook configuration
-	conflict int  // writes of the Secret to refuse
+	conflict int  // writes of the Secret to reject
 	writes   int
 }
 
@@ -63,9 +63,9 @@ func (a *api) Update(_ context.Context, obj client.Object, _ ...client.UpdateOpt
 	return nil
 }
 
-// trusts does what the API server does with a server's certificate.
-func (a *api) trusts(k *Rotator, now time.Time) error {
-	c, err := k.GetCertificate(&tls.ClientHelloInfo{})
+// trusts verifies a server's certificate as the API server does.
+func (a *api) trusts(rotator *Rotator, now time.Time) error {
+	c, err := rotator.GetCertificate(&tls.ClientHelloInfo{})
 	if err != nil {
 		return err
 	}
@@ -86,27 +86,27 @@ func newWorld() (*api, func(clock *time.Time) *Rotator) {
 	}
 }
 
-// Replicas share one Secret, and each look leaves what the API server trusts.
+// Replicas share one Secret, and after each sync the API server trusts what they serve.
 func TestRotatorsShareCertificates(t *testing.T) {
 	t.Parallel()
-	a, keeper := newWorld()
+	a, newReplica := newWorld()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	one, two := keeper(&now), keeper(&now)
+	one, two := newReplica(&now), newReplica(&now)
 	if _, err := one.GetCertificate(nil); !errors.Is(err, ErrNotReady) || one.Ready() {
-		t.Errorf("before the first look: got %v, want ErrNotReady", err)
+		t.Errorf("before the first sync: got %v, want ErrNotReady", err)
 	}
 	for range 40 { // through a rotation of the authority
-		for _, k := range []*Rotator{one, two} {
-			if err := k.Sync(t.Context()); err != nil {
+		for _, rotator := range []*Rotator{one, two} {
+			if err := rotator.Sync(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if err := a.trusts(k, now); err != nil {
+			if err := a.trusts(rotator, now); err != nil {
 				t.Fatalf("%s: %v", now, err)
 			}
 		}
 		writes := a.writes
 		if err := one.Sync(t.Context()); err != nil || a.writes != writes {
-			t.Fatalf("%s: a look without a reason: %v, %d writes", now, err, a.writes-writes)
+			t.Fatalf("%s: a sync with nothing due: %v, %d writes", now, err, a.writes-writes)
 		}
 		now = now.Add(15 * 24 * time.Hour)
 	}
@@ -122,51 +122,52 @@ func TestRotatorRecovers(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		harm   func(a *api, now *time.Time)
-		fails  bool // the first look
+		fails  bool // the first sync
 	}{
 		"Expired":   {reason: "The controller was away for months.", harm: func(_ *api, now *time.Time) { *now = now.AddDate(0, 6, 0) }},
-		"Damaged":   {reason: "Somebody edited the Secret.", harm: func(a *api, _ *time.Time) { a.secret.Data["tls.key"] = []byte("x") }},
-		"Emptied":   {reason: "The same.", harm: func(a *api, _ *time.Time) { a.secret.Data = nil }},
-		"Deleted":   {reason: "The same.", harm: func(a *api, _ *time.Time) { a.secret = nil }},
+		"Damaged":   {reason: "Someone edited the Secret.", harm: func(a *api, _ *time.Time) { a.secret.Data["tls.key"] = []byte("x") }},
+		"Emptied":   {reason: "Someone emptied the Secret.", harm: func(a *api, _ *time.Time) { a.secret.Data = nil }},
+		"Deleted":   {reason: "Someone deleted the Secret.", harm: func(a *api, _ *time.Time) { a.secret = nil }},
 		"Untrusted": {reason: "kubectl apply put an empty caBundle back.", harm: func(a *api, _ *time.Time) { a.hooks.Webhooks[0].ClientConfig.CABundle = nil }},
 		"Conflict":  {reason: "Another replica renews at the same time.", fails: true, harm: func(a *api, _ *time.Time) { a.secret, a.conflict = nil, 1 }},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a, keeper := newWorld()
+			a, newReplica := newWorld()
 			now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-			k := keeper(&now)
-			if err := k.Sync(t.Context()); err != nil {
+			rotator := newReplica(&now)
+			if err := rotator.Sync(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			tc.harm(a, &now)
-			err := k.Sync(t.Context())
+			err := rotator.Sync(t.Context())
 			if (err != nil) != tc.fails {
-				t.Fatalf("%s: Look: %v", tc.reason, err)
+				t.Fatalf("%s: Sync: %v", tc.reason, err)
 			}
 			if err != nil {
-				err = k.Sync(t.Context())
+				err = rotator.Sync(t.Context())
 			}
-			if err := errors.Join(err, a.trusts(k, now)); err != nil {
+			if err := errors.Join(err, a.trusts(rotator, now)); err != nil {
 				t.Errorf("%s: %v", tc.reason, err)
 			}
 		})
 	}
 }
 
-// A webhook configuration that is installed later is told of, and served already.
+// A webhook configuration that is installed later is an error until then, and the certificate is
+// served already.
 func TestRotatorWithoutConfiguration(t *testing.T) {
 	t.Parallel()
-	a, keeper := newWorld()
+	a, newReplica := newWorld()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	k := keeper(&now)
+	rotator := newReplica(&now)
 	a.missing = true
-	if err := k.Sync(t.Context()); err == nil || !k.Ready() || k.CAInjected() {
-		t.Errorf("Look: got %v, ready %v, trusted %v, want an error, ready and not trusted", err, k.Ready(), k.CAInjected())
+	if err := rotator.Sync(t.Context()); err == nil || !rotator.Ready() || rotator.CAInjected() {
+		t.Errorf("Sync: got %v, ready %v, trusted %v, want an error, ready and not trusted", err, rotator.Ready(), rotator.CAInjected())
 	}
 	a.missing = false
-	if err := errors.Join(k.Sync(t.Context()), a.trusts(k, now)); err != nil {
+	if err := errors.Join(rotator.Sync(t.Context()), a.trusts(rotator, now)); err != nil {
 		t.Errorf("once it is there: %v", err)
 	}
 }

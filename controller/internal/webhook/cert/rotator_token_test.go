@@ -11,17 +11,17 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// Only who knows the webhook configurations is answered.
+// Only clients that know the webhook configurations are answered.
 func TestRequireToken(t *testing.T) {
 	t.Parallel()
-	a, keeper := newWorld()
+	a, newReplica := newWorld()
 	url := "https://127.0.0.1:9443"
 	a.hooks.Webhooks[0].Name, a.hooks.Webhooks[1].Name = "pods.danm.io", "pods.danm.io"
 	a.hooks.Webhooks[0].ClientConfig.Service = &admissionv1.ServiceReference{}
 	a.hooks.Webhooks[1].ClientConfig.URL = &url
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	k := keeper(&now)
-	guarded := k.RequireToken(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	rotator := newReplica(&now)
+	guarded := rotator.RequireToken(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	ask := func(path string) int {
 		w := httptest.NewRecorder()
 		guarded.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, http.NoBody))
@@ -30,8 +30,8 @@ func TestRequireToken(t *testing.T) {
 	if got := ask("/pods.danm.io/"); got != http.StatusForbidden {
 		t.Errorf("before there is a token: got %d", got)
 	}
-	for range 2 { // the second look changes nothing
-		if err := k.Sync(t.Context()); err != nil {
+	for range 2 { // the second sync changes nothing
+		if err := rotator.Sync(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

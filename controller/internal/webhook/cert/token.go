@@ -11,28 +11,28 @@ import (
 )
 
 const (
-	// tokenRotationInterval is how long after a token the next one is made.
+	// tokenRotationInterval is the time between two new tokens.
 	tokenRotationInterval = time.Hour
-	// maxTokens are accepted: one that is not in the configurations yet, the one that
-	// is, and the one before, which an API server may still have, be it that all
-	// replicas were away when it was to be replaced.
+	// maxTokens is how many tokens are accepted: one that is not in the configurations yet, the one
+	// that is, and the one before, which an API server may still use, for instance when no replica
+	// ran while it was to be replaced.
 	maxTokens = 3
 )
 
-// token is a secret in the webhooks' paths, and when it was made.
+// token is a secret in the webhooks' paths, with its creation time.
 type token struct {
 	text    string
 	created time.Time
 }
 
-// newToken is unguessable. crypto/rand.Read never fails.
+// newToken returns an unguessable token. crypto/rand.Read never fails.
 func newToken(now time.Time) token {
 	var b [16]byte
 	_, _ = rand.Read(b[:])
 	return token{text: hex.EncodeToString(b[:]), created: now}
 }
 
-// renewTokens returns the tokens as they should be now, and whether that differs.
+// renewTokens returns the tokens as they should be now, and whether they differ.
 func renewTokens(old []token, now time.Time) ([]token, bool) {
 	if len(old) > 0 && now.Sub(old[0].created) < tokenRotationInterval {
 		return old, false
@@ -41,7 +41,7 @@ func renewTokens(old []token, now time.Time) ([]token, bool) {
 	return next[:min(len(next), maxTokens)], true
 }
 
-// encodeTokens writes a line for each token.
+// encodeTokens writes one line per token.
 func encodeTokens(tokens []token) []byte {
 	var lines []string
 	for _, t := range tokens {
@@ -50,8 +50,8 @@ func encodeTokens(tokens []token) []byte {
 	return []byte(strings.Join(lines, "\n"))
 }
 
-// decodeTokens reads them again. One without a readable time is old; what is no token
-// is left out, and others are made.
+// decodeTokens parses what encodeTokens wrote. A token without a readable time counts as old, and a
+// line without a token is ignored.
 func decodeTokens(data []byte) []token {
 	var tokens []token
 	for line := range strings.Lines(string(data)) {
@@ -59,8 +59,8 @@ func decodeTokens(data []byte) []token {
 		if b, err := hex.DecodeString(text); err != nil || len(b) != 16 {
 			continue
 		}
-		made, _ := time.Parse(time.RFC3339, at)
-		tokens = append(tokens, token{text: text, created: made})
+		created, _ := time.Parse(time.RFC3339, at)
+		tokens = append(tokens, token{text: text, created: created})
 	}
 	return tokens
 }

@@ -28,13 +28,13 @@ func TestRenewTokens(t *testing.T) {
 		kept    int
 		path    int // of the renewed ones, the newest is 0
 	}{
-		"None":    {reason: "The first stands in the paths at once: nobody knows another.", renewed: true},
-		"Fresh":   {reason: "It is not an hour old, and the other replicas may not accept it yet.", old: aged(time.Minute, time.Hour), kept: 2, path: 1},
-		"Settled": {reason: "All replicas accept it.", old: aged(propagationTime, 80*time.Minute), kept: 2},
-		"Hour":    {reason: "The next is made; what stands in the paths stays for now.", old: aged(time.Hour, 2*time.Hour), renewed: true, kept: 2, path: 1},
-		"Away":    {reason: "The configurations may still have any that is kept.", old: aged(72*time.Hour, 73*time.Hour), renewed: true, kept: 2, path: 1},
-		"Oldest":  {reason: "No API server has it any more.", old: aged(time.Hour, 2*time.Hour, 3*time.Hour), renewed: true, kept: 2, path: 1},
-		"Ahead":   {reason: "A replica whose clock is ahead made it.", old: aged(-time.Minute, time.Hour), kept: 2, path: 1},
+		"None":    {reason: "The first token is published at once, because there is no other.", renewed: true},
+		"Fresh":   {reason: "The token is less than an hour old, and other replicas may not accept it yet.", old: aged(time.Minute, time.Hour), kept: 2, path: 1},
+		"Settled": {reason: "All replicas accept the token.", old: aged(propagationTime, 80*time.Minute), kept: 2},
+		"Hour":    {reason: "The next token is created, and the published one stays for now.", old: aged(time.Hour, 2*time.Hour), renewed: true, kept: 2, path: 1},
+		"Away":    {reason: "The configurations may still contain any accepted token.", old: aged(72*time.Hour, 73*time.Hour), renewed: true, kept: 2, path: 1},
+		"Oldest":  {reason: "No API server uses the oldest token any more.", old: aged(time.Hour, 2*time.Hour, 3*time.Hour), renewed: true, kept: 2, path: 1},
+		"Ahead":   {reason: "A replica whose clock is ahead created the token.", old: aged(-time.Minute, time.Hour), kept: 2, path: 1},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -64,11 +64,11 @@ func TestDecodeTokens(t *testing.T) {
 		reason, text string
 		want         []token
 	}{
-		"Both":     {"as they were written", string(encodeTokens([]token{one, two})), []token{one, two}},
-		"Timeless": {"somebody edited it: it is old", two.text, []token{{text: two.text}}},
-		"Short":    {"it can be guessed", "0123 2026-01-01T00:00:00Z", nil},
-		"Path":     {"it would end the path elsewhere", "../x 2026-01-01T00:00:00Z\n" + string(encodeTokens([]token{one})), []token{one}},
-		"Empty":    {"there is none", "\n\n", nil},
+		"Both":     {"Both tokens are valid.", string(encodeTokens([]token{one, two})), []token{one, two}},
+		"Timeless": {"Someone edited the Secret, so the token counts as old.", two.text, []token{{text: two.text}}},
+		"Short":    {"A short token could be guessed.", "0123 2026-01-01T00:00:00Z", nil},
+		"Path":     {"The text would change the path.", "../x 2026-01-01T00:00:00Z\n" + string(encodeTokens([]token{one})), []token{one}},
+		"Empty":    {"The Secret has no token.", "\n\n", nil},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -80,21 +80,21 @@ func TestDecodeTokens(t *testing.T) {
 	}
 }
 
-// For a day each replica looks every minute, one of them 5 minutes behind, and an API
-// server that is 20 minutes behind asks both: it is answered each time, while the token
-// changes every hour, and one that was seen in an error is of no use three hours later.
+// For a day each replica syncs every minute, one of them 5 minutes behind, and an API server that
+// is 20 minutes behind calls both. It is always answered, while the token changes every hour, and a
+// token that was printed in an error is useless three hours later.
 func TestTokensChangeUnderRequests(t *testing.T) {
 	t.Parallel()
-	a, keeper := newWorld()
+	a, newReplica := newWorld()
 	url := "https://127.0.0.1:9443"
 	for i := range a.hooks.Webhooks {
 		a.hooks.Webhooks[i].Name, a.hooks.Webhooks[i].ClientConfig.URL = "pods.danm.io", &url
 	}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	one, two := keeper(&now), keeper(&now)
-	ask := func(k *Rotator, token string) int {
+	one, two := newReplica(&now), newReplica(&now)
+	ask := func(rotator *Rotator, token string) int {
 		w := httptest.NewRecorder()
-		k.RequireToken(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w,
+		rotator.RequireToken(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w,
 			httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/pods.danm.io/"+token, http.NoBody))
 		return w.Code
 	}
@@ -105,15 +105,15 @@ func TestTokensChangeUnderRequests(t *testing.T) {
 		if minute%5 == 0 {
 			looking = append(looking, two)
 		}
-		for _, k := range looking {
-			if err := k.Sync(t.Context()); err != nil {
+		for _, rotator := range looking {
+			if err := rotator.Sync(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
 		paths = append(paths, path.Base(*a.hooks.Webhooks[0].ClientConfig.URL))
-		for _, k := range []*Rotator{one, two} {
+		for _, rotator := range []*Rotator{one, two} {
 			for _, known := range []string{paths[minute], paths[max(0, minute-20)]} {
-				if got := ask(k, known); got != http.StatusOK {
+				if got := ask(rotator, known); got != http.StatusOK {
 					t.Fatalf("minute %d: an API server is answered %d", minute, got)
 				}
 			}
@@ -125,7 +125,7 @@ func TestTokensChangeUnderRequests(t *testing.T) {
 	}
 	for token, first := range seen {
 		if got := ask(one, token); now.Sub(first) > 3*time.Hour && got != http.StatusForbidden {
-			t.Errorf("a token of %s ago: got %d, want it refused", now.Sub(first), got)
+			t.Errorf("a token of %s ago: got %d, want it rejected", now.Sub(first), got)
 		}
 	}
 	if len(seen) < 23 || len(seen) > 25 {

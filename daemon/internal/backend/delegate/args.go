@@ -12,19 +12,19 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
 )
 
-// searchPath is PATH for plugins: some run iptables or ip.
+// searchPath is the PATH of plugins: some run iptables or ip.
 const searchPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// cniArgs are the CNI parameters (CNI 1.1, section 2, "Parameters"). A plugin gets
-// these and PATH; the daemon's own environment is nobody's business.
+// cniArgs are the CNI parameters (CNI 1.1, section 2, "Parameters"). A plugin gets them and
+// PATH, and nothing of the daemon's environment.
 type cniArgs struct {
 	command, containerID, netns, ifName, path, podArgs string
 }
 
 var _ invoke.CNIArgs = cniArgs{}
 
-// newCNIArgs are those of one interface. The Pod goes in as containerd and CRI-O
-// give it.
+// newCNIArgs returns the parameters for one interface, with the Pod in the form of containerd
+// and CRI-O.
 func newCNIArgs(rec *attach.Record, ifc *attach.Interface) cniArgs {
 	return cniArgs{
 		containerID: rec.ContainerID, netns: rec.Netns, ifName: ifc.Name, path: rec.Path,
@@ -39,8 +39,8 @@ func (a cniArgs) withCommand(command string) cniArgs {
 	return a
 }
 
-// searchDirs are those of CNI_PATH that are absolute: a relative one would depend
-// on the daemon's working directory.
+// searchDirs are the absolute directories of CNI_PATH: a relative one would depend on the
+// daemon's working directory.
 func (a cniArgs) searchDirs() []string {
 	var dirs []string
 	for _, dir := range filepath.SplitList(a.path) {
@@ -51,7 +51,7 @@ func (a cniArgs) searchDirs() []string {
 	return dirs
 }
 
-// AsEnv is the plugin's environment.
+// AsEnv returns the plugin's environment.
 func (a cniArgs) AsEnv() []string {
 	return []string{
 		searchPath,

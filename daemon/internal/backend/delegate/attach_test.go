@@ -30,7 +30,7 @@ func printed(version string) string {
 func TestAttachAndDetach(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
-		// prev says that DEL gets a prevResult: from CNI 0.4.0 on.
+		// prev is whether DEL gets a prevResult, which it does from CNI 0.4.0 on.
 		prev bool
 		mtu  int
 	}{
@@ -46,7 +46,7 @@ func TestAttachAndDetach(t *testing.T) {
 			b.plugin("portmap", add)
 			rec, ifc := b.attached()
 			if ifc.MAC != "02:00:00:00:00:01" || ifc.MTU != tc.mtu {
-				t.Errorf("MAC %q and MTU %d, want those of the plugin", ifc.MAC, ifc.MTU)
+				t.Errorf("MAC %q and MTU %d, want the plugin's", ifc.MAC, ifc.MTU)
 			}
 			var result struct{ CNIVersion string }
 			if err := json.Unmarshal(ifc.Result, &result); err != nil || result.CNIVersion != "1.0.0" {
@@ -82,7 +82,7 @@ func TestAttachAndDetach(t *testing.T) {
 	}
 }
 
-// A daemon that was killed within ADD has the configuration and no result.
+// A daemon that was killed during ADD has journalled the configuration without a result.
 func TestDetachWithoutResult(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, delegate.Options{})
@@ -102,7 +102,7 @@ func TestDetachWithoutResult(t *testing.T) {
 	}
 }
 
-// The daemon's environment holds addresses and names that no plugin needs.
+// Plugins get nothing of the daemon's environment.
 func TestEnvironment(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
 	b := newBench(t, delegate.Options{})

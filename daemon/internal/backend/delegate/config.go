@@ -17,22 +17,21 @@ import (
 	"github.com/containernetworking/cni/pkg/utils"
 )
 
-// plugins that one list may have; each is an execution or two.
+// maxPlugins is the most plugins of a list: each is an execution or two.
 const maxPlugins = 32
 
-// fileNamePattern is what may become part of a path on the host. The API has the same
-// rule; this is the daemon's own check.
+// fileNamePattern are names that may become part of a path on the host. The API has the same
+// rule, which the daemon does not rely on.
 var fileNamePattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$`)
 
-// maxConfig is the largest configuration file in bytes; it is journalled with
-// every attachment.
+// maxConfig is the largest configuration file in bytes: it is journalled with every attachment.
 const maxConfig = 64 << 10
 
-// readConfig reads the network's configuration list from the folder: of
-// <id>.conflist, or <id>.conf as a list of one.
+// readConfig reads the network's configuration list from the directory: <id>.conflist, or
+// <id>.conf as a list of one plugin.
 func readConfig(dir, id string) ([]byte, error) {
 	if !fileNamePattern.MatchString(id) {
-		return nil, fmt.Errorf("NetworkID %q is no file name", id)
+		return nil, fmt.Errorf("NetworkID %q must be a file name of letters, digits, '_', '.' and '-'", id)
 	}
 	list, listErr := readFile(dir, id+".conflist")
 	single, err := readFile(dir, id+".conf")
@@ -50,18 +49,18 @@ func readConfig(dir, id string) ([]byte, error) {
 	case noList:
 		return wrapInList(single)
 	}
-	return nil, fmt.Errorf("the delegate's configuration is there twice: remove %[1]s.conflist or %[1]s.conf", filepath.Join(dir, id))
+	return nil, fmt.Errorf("the delegate's configuration exists twice: remove %[1]s.conflist or %[1]s.conf", filepath.Join(dir, id))
 }
 
-// readFile reads a regular file of the folder. Links that lead out of it are
-// refused; those within are how Kubernetes mounts a ConfigMap.
+// readFile reads a regular file of the directory. It rejects symbolic links that lead out of
+// the directory; Kubernetes uses links within it to mount a ConfigMap.
 func readFile(dir, name string) (data []byte, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, fmt.Errorf("open configuration folder: %w", err)
+		return nil, fmt.Errorf("open configuration directory: %w", err)
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
-	// Without O_NONBLOCK a named pipe would hold the ADD up for ever.
+	// Without O_NONBLOCK, the open of a named pipe would block.
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("read configuration in %s: %w", dir, err)
@@ -72,7 +71,7 @@ func readFile(dir, name string) (data []byte, err error) {
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxConfig {
-		return nil, fmt.Errorf("read configuration %s: %s of %d bytes, want a file of at most %d",
+		return nil, fmt.Errorf("read configuration %s: %s of %d bytes: must be a regular file of at most %d bytes",
 			filepath.Join(dir, name), info.Mode().Type(), info.Size(), maxConfig)
 	}
 	data, err = io.ReadAll(io.LimitReader(f, maxConfig))
@@ -82,8 +81,8 @@ func readFile(dir, name string) (data []byte, err error) {
 	return data, nil
 }
 
-// wrapInList makes a list of a single plugin's configuration, so that there is one
-// form behind this line and in the journal.
+// wrapInList returns a list with the configuration of a single plugin: the code and the journal
+// have lists only.
 func wrapInList(data []byte) ([]byte, error) {
 	var head struct {
 		Name       json.RawMessage `json:"name"`
@@ -102,8 +101,8 @@ func wrapInList(data []byte) ([]byte, error) {
 	return json.Marshal(list)
 }
 
-// parseList reads a configuration list (CNI 1.1, section 1) and checks what
-// becomes a path or an executable.
+// parseList parses a configuration list (CNI 1.1, section 1) and checks the values that become
+// a path or an executable.
 func parseList(data []byte) (*libcni.NetworkConfigList, error) {
 	list, err := libcni.NetworkConfFromBytes(data)
 	if err != nil {
@@ -113,12 +112,12 @@ func parseList(data []byte) (*libcni.NetworkConfigList, error) {
 		return nil, fmt.Errorf("parse configuration list: name %q: %w", list.Name, err)
 	}
 	if len(list.Plugins) == 0 || len(list.Plugins) > maxPlugins {
-		return nil, fmt.Errorf("parse configuration list %s: it has %d plugins, want 1 to %d in its key plugins",
+		return nil, fmt.Errorf("parse configuration list %s: plugins: it has %d plugins, must have 1 to %d",
 			list.Name, len(list.Plugins), maxPlugins)
 	}
 	for i, p := range list.Plugins {
 		if !fileNamePattern.MatchString(p.Network.Type) {
-			return nil, fmt.Errorf("parse configuration list %s: plugins[%d].type %q is no plugin's file name", list.Name, i, p.Network.Type)
+			return nil, fmt.Errorf("parse configuration list %s: plugins[%d].type: %q must be a plugin's file name without a path", list.Name, i, p.Network.Type)
 		}
 	}
 	return list, nil

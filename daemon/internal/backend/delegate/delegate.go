@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package delegate lets another CNI plugin make an interface: flannel or Calico
-// for eth0, or any plugin that a network's type names. The network's ID names a
-// configuration, or a list of them, in the CNI configuration folder. It is
-// journalled before the first plugin runs, so that DEL runs with the same one.
+// Package delegate attaches Pods through other CNI plugins: flannel or Calico for eth0, or any
+// plugin that a network's type names. The network's ID names a configuration or a
+// configuration list in the CNI configuration directory. It is journalled before the first
+// plugin runs, so that DEL uses the same configuration.
 package delegate
 
 import (
@@ -19,22 +19,22 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
 )
 
-// undoTimeout bounds the DEL after an ADD that failed.
+// undoTimeout bounds the DEL after a failed ADD.
 const undoTimeout = 30 * time.Second
 
-// Options are the choices of New; the zero value runs plugins as they are.
+// Options configure a Delegate. The zero value is valid.
 type Options struct {
-	// HostRoot, such as /host, is where the host's files are: plugins run with
-	// it as their root, since those on the host may need its libraries and
-	// configuration. Empty or "/": the daemon's own root. CNI_PATH and the
-	// network namespace are paths below it. Needs CAP_SYS_CHROOT.
+	// HostRoot, such as /host, is the directory with the host's files. It is the root
+	// directory of plugins, which may need the host's libraries and configuration. Empty or
+	// "/" is the daemon's own root. CNI_PATH and the network namespace are paths below it. It
+	// requires CAP_SYS_CHROOT.
 	HostRoot string
-	// Timeout bounds one execution of a plugin; 60 s when zero.
+	// Timeout bounds one execution of a plugin; zero is 60 s.
 	Timeout time.Duration
 }
 
-// Delegate is the backend of networks whose type names another plugin. It has
-// no state: what DEL needs is in the journal.
+// Delegate is the backend of networks whose type names another plugin. It has no state: the
+// journal has all that DEL needs.
 type Delegate struct {
 	exec *executor
 }
@@ -47,10 +47,9 @@ func New(o Options) *Delegate {
 	}}
 }
 
-// Prepare reads <CNIDir>/<NetworkID>.conflist or .conf into the interface. The
-// network's type must be that of the (first) plugin: the network then tells who
-// does the work, and a tenant that may use one plugin cannot name the file of
-// another.
+// Prepare reads <CNIDir>/<NetworkID>.conflist or .conf into the interface. The network's type
+// must be that of the first plugin: a tenant that may use one plugin must not be able to use
+// the configuration of another.
 func (d *Delegate) Prepare(_ context.Context, req *attach.Request, ifc *attach.Interface) error {
 	data, err := readConfig(req.CNIDir, ifc.Network.ID)
 	if err != nil {
@@ -61,15 +60,15 @@ func (d *Delegate) Prepare(_ context.Context, req *attach.Request, ifc *attach.I
 		return fmt.Errorf("delegate's configuration %s in %s: %w", ifc.Network.ID, req.CNIDir, err)
 	}
 	if first := list.Plugins[0].Network.Type; first != ifc.Network.Type {
-		return fmt.Errorf("delegate's configuration %s in %s is for plugin %q, and the network's NetworkType is %q: they must be the same",
+		return fmt.Errorf("delegate's configuration %s in %s is for plugin %q, but the network's NetworkType is %q: they must be equal",
 			ifc.Network.ID, req.CNIDir, first, ifc.Network.Type)
 	}
 	ifc.DelegateConfig = data
 	return nil
 }
 
-// Attach runs ADD with each plugin of the list and completes Result, MAC and
-// MTU. On error it has run DEL.
+// Attach runs ADD with each plugin of the list and sets Result, MAC and MTU. After an error it
+// runs DEL.
 func (d *Delegate) Attach(ctx context.Context, rec *attach.Record, ifc *attach.Interface) error {
 	r, err := d.newInvocation(rec, ifc)
 	if err != nil {
@@ -90,15 +89,15 @@ func (d *Delegate) Attach(ctx context.Context, rec *attach.Record, ifc *attach.I
 	return err
 }
 
-// setResult puts the outcome into the interface. MAC and MTU stay empty when the
-// plugin does not tell: before CNI 1.1 a result has no MTU.
+// setResult sets the interface's Result, MAC and MTU. MAC and MTU stay empty if the result has
+// none: before CNI 1.1 it has no MTU.
 func setResult(ifc *attach.Interface, result *types100.Result) error {
 	if err := validateResult(result); err != nil {
 		return err
 	}
 	data, err := json.Marshal(result)
 	if err == nil {
-		// A route without a destination encodes to what cannot be read again.
+		// A route without a destination can be encoded, but not decoded.
 		err = json.Unmarshal(data, &types100.Result{})
 	}
 	if err != nil {
@@ -113,23 +112,23 @@ func setResult(ifc *attach.Interface, result *types100.Result) error {
 	return nil
 }
 
-// validateResult checks what is left to check in a result in our own version: runtimes
-// take the indexes as they are.
+// validateResult checks the parts of a converted result that the CNI library does not check:
+// runtimes do not check the indexes.
 func validateResult(r *types100.Result) error {
 	for i, ip := range r.IPs {
 		if ip.Interface != nil && (*ip.Interface < 0 || *ip.Interface >= len(r.Interfaces)) {
-			return fmt.Errorf("result: ips[%d] is of interface %d of %d", i, *ip.Interface, len(r.Interfaces))
+			return fmt.Errorf("result: ips[%d].interface: %d must be the index of one of %d interfaces", i, *ip.Interface, len(r.Interfaces))
 		}
 		if len(ip.Address.IP) == 0 {
-			return fmt.Errorf("result: ips[%d] has no address", i)
+			return fmt.Errorf("result: ips[%d].address must be set", i)
 		}
 	}
 	return nil
 }
 
-// Detach runs DEL with each plugin of the list, the last first. A plugin must
-// take a DEL for what is gone already (CNI 1.1, section 2, DEL). Once the network
-// namespace is gone too, one that is not installed any more is left out.
+// Detach runs DEL with each plugin of the list, the last first. A plugin must accept a DEL
+// for an interface that is gone (CNI 1.1, section 2, DEL). If the network namespace is gone,
+// Detach skips plugins that are not installed any more.
 func (d *Delegate) Detach(ctx context.Context, rec *attach.Record, ifc *attach.Interface) error {
 	r, err := d.newInvocation(rec, ifc)
 	if err != nil {
@@ -145,7 +144,7 @@ func (d *Delegate) Detach(ctx context.Context, rec *attach.Record, ifc *attach.I
 	return r.runDel(ctx, result)
 }
 
-// newInvocation is from the record alone.
+// newInvocation uses nothing but the record.
 func (d *Delegate) newInvocation(rec *attach.Record, ifc *attach.Interface) (*invocation, error) {
 	list, err := parseList(ifc.DelegateConfig)
 	if err != nil {

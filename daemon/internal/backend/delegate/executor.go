@@ -19,34 +19,36 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/cni/pkg/version"
 	"golang.org/x/sys/unix"
+
+	"github.com/patchbay-cni/patchbay/internal/text"
 )
 
 const (
-	// defaultTimeout bounds one execution; kubelet gives a sandbox two minutes.
+	// defaultTimeout bounds one execution. Kubelet's timeout for a sandbox is two minutes.
 	defaultTimeout = 60 * time.Second
-	// maxOutput is the most that is read of a plugin's standard output, in bytes.
-	// A result is journalled.
+	// maxOutput bounds a plugin's standard output, in bytes: the result is journalled.
 	maxOutput = 256 << 10
-	// maxMessage is what is kept of what it says in an error, in bytes.
+	// maxMessage bounds the plugin's output in an error, in bytes.
 	maxMessage = 2 << 10
-	// busyRetryInterval is between the busyTries of a plugin that is being written.
+	// busyRetryInterval is the time between the at most maxBusyAttempts executions of a plugin
+	// that an installer is writing.
 	busyRetryInterval = 100 * time.Millisecond
 	maxBusyAttempts   = 50
-	// outputWaitDelay is for output that a plugin's own children still hold open.
+	// outputWaitDelay is how long children of a plugin that ended may keep its output open.
 	outputWaitDelay = 2 * time.Second
 )
 
-// executor runs plugins below a root folder.
+// executor runs plugins with a root directory.
 type executor struct {
 	version.PluginDecoder
-	// root is where the plugins' files are, "/" for our own.
+	// root is the root directory of plugins; "/" is the daemon's own.
 	root string
 	// timeout bounds one execution.
 	timeout time.Duration
 }
 
-// ExecPlugin runs a plugin to its end and returns its standard output. The error
-// is the plugin's own, a *types.Error, where it said one.
+// ExecPlugin runs a plugin and returns its standard output. The error is the plugin's own, a
+// *types.Error, if it printed one.
 func (e *executor) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
@@ -55,7 +57,7 @@ func (e *executor) ExecPlugin(ctx context.Context, path string, stdin []byte, en
 		if !errors.Is(err, syscall.ETXTBSY) || try == maxBusyAttempts {
 			return stdout, err
 		}
-		// An installer is writing the file just now.
+		// An installer is writing the file.
 		select {
 		case <-ctx.Done():
 			return nil, err
@@ -64,13 +66,12 @@ func (e *executor) ExecPlugin(ctx context.Context, path string, stdin []byte, en
 	}
 }
 
-// runOnce runs the plugin one time.
 func (e *executor) runOnce(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
 	stdout, stderr := &limitedBuffer{limit: maxOutput}, &limitedBuffer{limit: maxMessage}
 	cmd := exec.CommandContext(ctx, path)
 	cmd.Env, cmd.Dir = environ, "/"
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), stdout, stderr
-	// A group of its own, so that its children end with it.
+	// In a process group of its own, the plugin's children can be ended with it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if e.root != "/" {
 		cmd.SysProcAttr.Chroot = e.root
@@ -84,7 +85,7 @@ func (e *executor) runOnce(ctx context.Context, path string, stdin []byte, envir
 	case err == nil:
 		return stdout.buf.Bytes(), nil
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("it was ended: %w%s", context.Cause(ctx), stderr.messageSuffix())
+		return nil, fmt.Errorf("it was killed: %w%s", context.Cause(ctx), stderr.messageSuffix())
 	}
 	return nil, pluginFailure(err, stdout, stderr)
 }
@@ -97,26 +98,26 @@ func killGroup(pid int) error {
 	return err
 }
 
-// pluginFailure is the error of a plugin that ended with one: what it says itself on
-// standard output (CNI 1.1, section 5, "Error"), else what is known from outside.
+// pluginFailure is the error of a plugin that failed: the error that it printed (CNI 1.1,
+// section 5, "Error"), else its exit status and output.
 func pluginFailure(err error, stdout, stderr *limitedBuffer) error {
 	var own types.Error
 	if json.Unmarshal(stdout.buf.Bytes(), &own) == nil && own.Msg != "" {
-		own.Msg, own.Details = truncate(own.Msg), truncate(own.Details)
+		own.Msg, own.Details = text.Truncate(own.Msg, maxMessage), text.Truncate(own.Details, maxMessage)
 		return &own
 	}
 	return fmt.Errorf("%w%s%s", err, stdout.messageSuffix(), stderr.messageSuffix())
 }
 
-// limitedBuffer keeps the first bytes of what is written to it.
-// The buffer is not embedded: with its ReadFrom a copy would go past the limit.
+// limitedBuffer keeps the first bytes that are written to it. The buffer is not embedded: its
+// ReadFrom would ignore the limit.
 type limitedBuffer struct {
 	buf      bytes.Buffer
 	limit    int
 	exceeded bool
 }
 
-// Write never fails: a plugin that prints too much is not to hang or to die of it.
+// Write never fails, so that a plugin that prints too much neither blocks nor gets SIGPIPE.
 func (l *limitedBuffer) Write(p []byte) (int, error) {
 	n := len(p)
 	if room := l.limit - l.buf.Len(); n > room {
@@ -126,33 +127,25 @@ func (l *limitedBuffer) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// messageSuffix is the text for the end of a message.
+// messageSuffix is the output for the end of a message.
 func (l *limitedBuffer) messageSuffix() string {
-	text := truncate(strings.TrimSpace(l.buf.String()))
-	if text == "" {
+	output := strings.TrimSpace(l.buf.String())
+	if output == "" {
 		return ""
 	}
-	return fmt.Sprintf(": %q", text)
+	return fmt.Sprintf(": %q", text.Truncate(output, maxMessage))
 }
 
-// truncate shortens what a plugin says to what fits a message.
-func truncate(s string) string {
-	if len(s) <= maxMessage {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxMessage], "") + "…"
-}
-
-// errPluginNotInstalled says that no folder has the plugin.
+// errPluginNotInstalled means that no directory of CNI_PATH has the plugin.
 var errPluginNotInstalled = errors.New("plugin is not installed")
 
-// FindInPath returns the absolute path, below the root, of the first executable
-// file of that name in the folders, or errMissing.
-func (e *executor) FindInPath(plugin string, folders []string) (string, error) {
+// FindInPath returns the absolute path, below the root, of the first executable file of that
+// name in the directories, or errPluginNotInstalled.
+func (e *executor) FindInPath(plugin string, directories []string) (string, error) {
 	if !fileNamePattern.MatchString(plugin) {
-		return "", fmt.Errorf("find plugin %q: not a file name", plugin)
+		return "", fmt.Errorf("find plugin %q: must be a file name", plugin)
 	}
-	for _, dir := range folders {
+	for _, dir := range directories {
 		path := filepath.Join(dir, plugin)
 		ok, err := e.isExecutable(path)
 		if err != nil {
@@ -162,11 +155,11 @@ func (e *executor) FindInPath(plugin string, folders []string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("%w: plugin %s is in none of the folders of CNI_PATH: %s", errPluginNotInstalled, plugin, strings.Join(folders, ", "))
+	return "", fmt.Errorf("%w: plugin %s is in none of the directories of CNI_PATH: %s", errPluginNotInstalled, plugin, strings.Join(directories, ", "))
 }
 
-// isExecutable looks the path up as the plugin's process will: links, absolute
-// ones too, are the root folder's, not the daemon's own.
+// isExecutable resolves the path as the plugin's process does: absolute links are below the
+// root directory.
 func (e *executor) isExecutable(path string) (bool, error) {
 	root, err := os.Open(e.root)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/internal/backend/delegate"
 )
 
-// onAdd is a script that does something on ADD alone.
+// onAdd is a script that runs on ADD only.
 func onAdd(script string) string { return "[ $CNI_COMMAND = DEL ] && exit 0\n" + script }
 
 // commands are the runs without their arguments.
@@ -32,36 +32,36 @@ func (b *bench) commands() []string {
 	return all
 }
 
-// Whatever goes wrong in ADD: the error says plugin and cause, and DEL has run.
+// After any failure of ADD the error names plugin and cause, and DEL has run.
 func TestAttachFails(t *testing.T) {
 	t.Parallel()
 	result := printed("1.0.0")
 	cases := map[string]struct {
-		reason string
-		script string
-		says   []string
-		again  bool
+		reason   string
+		script   string
+		contains []string
+		again    bool
 	}{
 		"OwnError": {
-			reason: "the plugin's message is the cause", script: `echo '{"cniVersion":"1.0.0","code":999,"msg":"no room","details":"pool a"}'; exit 1`,
-			says: []string{"no room", "pool a"},
+			reason: "The plugin's message is the cause.", script: `echo '{"cniVersion":"1.0.0","code":999,"msg":"no room","details":"pool a"}'; exit 1`,
+			contains: []string{"no room", "pool a"},
 		},
 		"TryAgain": {
-			reason: "CNI error 11 stays one", script: `echo '{"cniVersion":"1.0.0","code":11,"msg":"busy"}'; exit 1`, says: []string{"busy"}, again: true,
+			reason: "CNI error 11 is passed on.", script: `echo '{"cniVersion":"1.0.0","code":11,"msg":"busy"}'; exit 1`, contains: []string{"busy"}, again: true,
 		},
-		"Stderr":       {reason: "a plugin that just dies", script: `echo "no such kernel module" >&2; exit 3`, says: []string{"exit status 3", "no such kernel module"}},
-		"Silent":       {reason: "not even that", script: "exit 4", says: []string{"exit status 4"}},
-		"NoResult":     {reason: "CNI wants one", script: "exit 0", says: []string{"decode its result"}},
-		"NotJSON":      {reason: "CNI wants JSON", script: "echo fine", says: []string{"decode its result"}},
-		"NullInList":   {reason: "must not end the daemon", script: `echo '{"cniVersion":"0.3.1","interfaces":[null]}'`, says: []string{"interfaces[0] is null"}},
-		"NullIP":       {reason: "must not end the daemon", script: `echo '{"cniVersion":"0.3.1","ips":[null]}'`, says: []string{"ips[0] is null"}},
-		"NullRoute":    {reason: "must not end the daemon", script: `echo '{"cniVersion":"0.3.1","routes":[null]}'`, says: []string{"routes[0] is null"}},
-		"Index":        {reason: "runtimes take it as it is", script: `echo '{"cniVersion":"1.0.0","ips":[{"interface":3,"address":"10.0.0.1/8"}]}'`, says: []string{"interface 3 of 0"}},
-		"NoDst":        {reason: "DEL could not read it from the journal", script: `echo '{"cniVersion":"1.0.0","routes":[{}]}'`, says: []string{"encode the result"}},
-		"Version":      {reason: "nobody knows what it means", script: `echo '{"cniVersion":"9.9.9"}'`, says: []string{"9.9.9"}},
-		"TooMuch":      {reason: "the journal is no dump", script: "head -c 300000 /dev/zero", says: []string{"262144"}},
-		"LongMessage":  {reason: "Events are short", script: "head -c 100000 /dev/zero | tr '\\0' x >&2; exit 1", says: []string{"exit status 1"}},
-		"AfterSuccess": {reason: "a later plugin's failure undoes the first", script: "echo '" + result + "'", says: []string{"portmap", "refused"}},
+		"Stderr":       {reason: "The plugin prints no CNI error.", script: `echo "no such kernel module" >&2; exit 3`, contains: []string{"exit status 3", "no such kernel module"}},
+		"Silent":       {reason: "The plugin prints nothing.", script: "exit 4", contains: []string{"exit status 4"}},
+		"NoResult":     {reason: "CNI requires a result.", script: "exit 0", contains: []string{"decode its result"}},
+		"NotJSON":      {reason: "CNI requires JSON.", script: "echo fine", contains: []string{"decode its result"}},
+		"NullInList":   {reason: "The daemon must not panic.", script: `echo '{"cniVersion":"0.3.1","interfaces":[null]}'`, contains: []string{"interfaces[0] is null"}},
+		"NullIP":       {reason: "The daemon must not panic.", script: `echo '{"cniVersion":"0.3.1","ips":[null]}'`, contains: []string{"ips[0] is null"}},
+		"NullRoute":    {reason: "The daemon must not panic.", script: `echo '{"cniVersion":"0.3.1","routes":[null]}'`, contains: []string{"routes[0] is null"}},
+		"Index":        {reason: "Runtimes do not check the index.", script: `echo '{"cniVersion":"1.0.0","ips":[{"interface":3,"address":"10.0.0.1/8"}]}'`, contains: []string{"ips[0].interface: 3", "of 0 interfaces"}},
+		"NoDst":        {reason: "DEL could not decode it from the journal.", script: `echo '{"cniVersion":"1.0.0","routes":[{}]}'`, contains: []string{"encode the result"}},
+		"Version":      {reason: "The version is not known.", script: `echo '{"cniVersion":"9.9.9"}'`, contains: []string{"9.9.9"}},
+		"TooMuch":      {reason: "The journal must stay small.", script: "head -c 300000 /dev/zero", contains: []string{"262144"}},
+		"LongMessage":  {reason: "Events must stay short.", script: "head -c 100000 /dev/zero | tr '\\0' x >&2; exit 1", contains: []string{"exit status 1"}},
+		"AfterSuccess": {reason: "The failure of a later plugin undoes the first one.", script: "echo '" + result + "'", contains: []string{"portmap", "refused"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -80,24 +80,24 @@ func TestAttachFails(t *testing.T) {
 			}
 			err := b.backend.Attach(context.Background(), rec, ifc)
 			if err == nil {
-				t.Fatalf("%s: succeeded", tc.reason)
+				t.Fatalf("%s ADD succeeded", tc.reason)
 			}
-			for _, part := range tc.says {
+			for _, part := range tc.contains {
 				if !strings.Contains(err.Error(), part) {
-					t.Errorf("%s: %q does not say %q", tc.reason, err, part)
+					t.Errorf("%s %q does not contain %q", tc.reason, err, part)
 				}
 			}
 			if len(err.Error()) > 5000 {
-				t.Errorf("%s: a message of %d bytes", tc.reason, len(err.Error()))
+				t.Errorf("%s the message has %d bytes", tc.reason, len(err.Error()))
 			}
 			if errors.Is(err, attach.ErrTryAgain) != tc.again {
-				t.Errorf("%s: try again is %t, want %t: %v", tc.reason, !tc.again, tc.again, err)
+				t.Errorf("%s try again is %t, want %t: %v", tc.reason, !tc.again, tc.again, err)
 			}
 			if got := b.commands(); !slices.Contains(got, "DEL bridge") || !slices.Contains(got, "DEL portmap") {
-				t.Errorf("%s: DEL is missing in %q", tc.reason, got)
+				t.Errorf("%s DEL is missing in %q", tc.reason, got)
 			}
 			if ifc.Result != nil {
-				t.Errorf("%s: a result is left: %s", tc.reason, ifc.Result)
+				t.Errorf("%s a result is left: %s", tc.reason, ifc.Result)
 			}
 		})
 	}
@@ -113,12 +113,12 @@ func TestPluginMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := b.backend.Attach(context.Background(), rec, ifc)
-	if err == nil || !strings.Contains(err.Error(), "plugin bridge is in none of the folders") || !strings.Contains(err.Error(), b.bin) {
-		t.Errorf("got %v, want the plugin and the folders", err)
+	if err == nil || !strings.Contains(err.Error(), "plugin bridge is in none of the directories") || !strings.Contains(err.Error(), b.bin) {
+		t.Errorf("got %v, want the plugin and the directories", err)
 	}
 }
 
-// A plugin that hangs is ended with all its children, and DEL runs all the same.
+// After a timeout the plugin and its children are killed, and DEL runs.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, delegate.Options{Timeout: 10 * time.Second})
@@ -130,7 +130,7 @@ func TestTimeout(t *testing.T) {
 	}
 	err := b.backend.Attach(context.Background(), rec, ifc)
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "waiting") {
-		t.Errorf("got %v, want a deadline and what the plugin said", err)
+		t.Errorf("got %v, want a deadline and the plugin's output", err)
 	}
 	pid, err := os.ReadFile(filepath.Join(b.log, "pid"))
 	if err != nil {
@@ -148,7 +148,7 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// running reports whether a process is there and no zombie.
+// running reports whether a process exists and is not a zombie.
 func running(pid string) bool {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
@@ -158,7 +158,7 @@ func running(pid string) bool {
 	return !strings.HasPrefix(state, "Z")
 }
 
-// A caller that gives up ends the plugin; DEL has time of its own.
+// If the caller cancels ADD, the plugin is killed, and DEL runs with its own timeout.
 func TestAttachCancelled(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, delegate.Options{})
@@ -185,7 +185,7 @@ func TestAttachCancelled(t *testing.T) {
 	}
 }
 
-// One plugin that cannot clean up does not keep the others from it.
+// If DEL fails in one plugin, the others still run.
 func TestDetachFails(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, delegate.Options{})
@@ -195,15 +195,15 @@ func TestDetachFails(t *testing.T) {
 	rec, ifc := b.attached()
 	err := b.backend.Detach(context.Background(), rec, ifc)
 	if err == nil || !strings.Contains(err.Error(), "portmap: DEL: iptables is locked") {
-		t.Errorf("got %v, want what portmap said", err)
+		t.Errorf("got %v, want portmap's error", err)
 	}
 	if diff := cmp.Diff([]string{"ADD bridge", "ADD portmap", "DEL portmap", "DEL bridge"}, b.commands()); diff != "" {
 		t.Errorf("runs: -want +got:\n%s", diff)
 	}
 }
 
-// A plugin that was uninstalled fails DEL as long as there is something in the
-// Pod to undo, and no longer; the others run all the same.
+// DEL fails for an uninstalled plugin while the Pod's namespace exists, and not after that. The
+// other plugins run in both cases.
 func TestDetachWithoutPlugin(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
@@ -211,8 +211,8 @@ func TestDetachWithoutPlugin(t *testing.T) {
 		netns  string
 		fails  bool
 	}{
-		"NamespaceThere": {reason: "its interface is still in the Pod", netns: "/run/netns/a", fails: true},
-		"NamespaceGone":  {reason: "to fail would keep record and addresses for ever"},
+		"NamespaceExists": {reason: "The interface is still in the Pod.", netns: "/run/netns/a", fails: true},
+		"NamespaceGone":   {reason: "A failure would keep record and addresses forever."},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -227,16 +227,16 @@ func TestDetachWithoutPlugin(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := b.backend.Detach(context.Background(), rec, ifc); (err != nil) != tc.fails {
-				t.Errorf("%s: got %v", tc.reason, err)
+				t.Errorf("%s got %v", tc.reason, err)
 			}
 			if diff := cmp.Diff([]string{"ADD bridge", "ADD portmap", "DEL bridge"}, b.commands()); diff != "" {
-				t.Errorf("%s: runs: -want +got:\n%s", tc.reason, diff)
+				t.Errorf("%s runs: -want +got:\n%s", tc.reason, diff)
 			}
 		})
 	}
 }
 
-// An installer that still writes the plugin makes ADD wait, not fail.
+// While an installer writes the plugin, ADD waits.
 func TestPluginBeingWritten(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, delegate.Options{})

@@ -13,8 +13,8 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
 )
 
-// Whatever stands in a configuration, only names without a path are run, and
-// what was accepted once is accepted from the journal.
+// For any configuration, only plugin names without a path are run, and a configuration that was
+// accepted is also accepted from the journal.
 func FuzzConfig(f *testing.F) {
 	f.Add([]byte(`{"cniVersion":"1.0.0","name":"a","plugins":[{"type":"bridge","ipam":{}}]}`))
 	f.Add([]byte(`{"cniVersions":["0.4.0","1.0.0"],"name":"a","type":"ptp","disableCheck":"true"}`))
@@ -45,8 +45,7 @@ func listed(data []byte) []byte {
 	return list
 }
 
-// Whatever a plugin prints, the daemon survives it, and what it journals can be
-// decoded again.
+// For any output of a plugin, the daemon does not panic, and the journalled result can be decoded.
 func FuzzResult(f *testing.F) {
 	f.Add([]byte(`{"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.1/8","routes":[{"dst":"0.0.0.0/0"}]},"dns":{}}`))
 	f.Add([]byte(`{"cniVersion":"0.3.1","interfaces":[{"name":"e"}],"ips":[{"version":"4","interface":0,"address":"10.0.0.1/8"}],"routes":[{"dst":"10.0.0.0/8","gw":"10.0.0.2"}]}`))

@@ -15,10 +15,10 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// bench is a node's folders, with plugins that are shell scripts.
+// bench has the directories of a node, with shell scripts as plugins.
 type bench struct {
 	t *testing.T
-	// conf is cniDir, bin is in CNI_PATH, log has what the plugins were given.
+	// conf is cniDir, bin is in CNI_PATH, log has the plugins' input.
 	conf, bin, log string
 	backend        *delegate.Delegate
 }
@@ -29,9 +29,8 @@ func newBench(t *testing.T, o delegate.Options) *bench {
 	return b
 }
 
-// recorder is the start of every script: it keeps one line per execution,
-// standard input and the environment, without starting further processes, which
-// are slow in a guest.
+// recorder is the start of every script. It records each execution with its standard input and
+// environment, and starts no processes, which are slow in a virtual machine.
 const recorder = `#!/bin/sh
 n=0
 while [ -e LOG/$n.run ]; do n=$((n+1)); done
@@ -66,7 +65,7 @@ func (b *bench) runs() []string {
 	return b.recorded("run")
 }
 
-// inputs are what the plugins got on standard input.
+// inputs are the standard inputs of the executions.
 func (b *bench) inputs() []map[string]any {
 	b.t.Helper()
 	var all []map[string]any

@@ -19,22 +19,22 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
 )
 
-// resultVersion is how results are journalled. It has all that 1.1.0 has.
+// resultVersion is the CNI version of results in the journal. It has all fields of 1.1.0.
 const resultVersion = "1.0.0"
 
-// invocation is the work on one interface. Libcni's own loop is not used: it keeps the
-// results in files of its own and takes DEL's from there, while ours are in the
-// journal together with everything else that DEL needs.
+// invocation runs the plugins of one interface. It does not use libcni's own loop, which
+// stores the results in files of its own and reads them for DEL: ours are in the journal
+// with everything else that DEL needs.
 type invocation struct {
 	exec *executor
 	list *libcni.NetworkConfigList
 	args cniArgs
-	// master, when not empty, is the host link for the first plugin; the
-	// configuration, which somebody else wrote, stays as it is.
+	// master, if not empty, is the host link that the first plugin gets as "master". The
+	// journalled configuration does not change.
 	master string
 }
 
-// runAdd runs ADD with each plugin; each gets the result of the one before.
+// runAdd runs ADD with each plugin. Each gets the result of the one before.
 func (r *invocation) runAdd(ctx context.Context) (*types100.Result, error) {
 	var result types.Result
 	for _, p := range r.list.Plugins {
@@ -57,11 +57,11 @@ func (r *invocation) runAdd(ctx context.Context) (*types100.Result, error) {
 	return final, nil
 }
 
-// validatingExecutor refuses results that the CNI library would not survive converting:
-// it follows the pointers that a null in a list becomes.
+// validatingExecutor rejects results with a null in a list: the CNI library would panic when it
+// converts them.
 type validatingExecutor struct{ *executor }
 
-// ExecPlugin is executor's, with a look at the result.
+// ExecPlugin is executor.ExecPlugin with a check of the result.
 func (e validatingExecutor) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
 	out, err := e.executor.ExecPlugin(ctx, path, stdin, environ)
 	if err == nil {
@@ -73,7 +73,7 @@ func (e validatingExecutor) ExecPlugin(ctx context.Context, path string, stdin [
 	return out, nil
 }
 
-// checkNoNullItems checks a result in whatever version it is.
+// checkNoNullItems checks the lists of a result of any version.
 func checkNoNullItems(out []byte) error {
 	var lists struct {
 		Interfaces, IPs, Routes []*json.RawMessage
@@ -91,9 +91,8 @@ func checkNoNullItems(out []byte) error {
 	return nil
 }
 
-// runDel runs DEL with each plugin, the last first. Final is what ADD gave, nil
-// when ADD did not come to its end. One plugin that fails does not keep the
-// others from cleaning up.
+// runDel runs DEL with each plugin, the last first. Final is the result of ADD, or nil if ADD
+// did not finish. It runs all plugins, and joins the errors of those that fail.
 func (r *invocation) runDel(ctx context.Context, final *types100.Result) error {
 	prev, err := r.prevResult(final)
 	if err != nil {
@@ -117,21 +116,21 @@ func (r *invocation) runDel(ctx context.Context, final *types100.Result) error {
 	return errors.Join(failed...)
 }
 
-// canSkipDel reports whether DEL can never run and what the plugin made in the Pod is
-// gone: it was removed from the node, and the network namespace too. To insist
-// would keep the sandbox's record and addresses for ever.
+// canSkipDel reports whether DEL can never run and has nothing to clean up in the Pod: the
+// plugin was uninstalled, and the network namespace is gone. An error would keep the
+// sandbox's record and addresses forever.
 func (r *invocation) canSkipDel(err error) bool {
 	return errors.Is(err, errPluginNotInstalled) && r.args.netns == ""
 }
 
-// prevResult is the result as DEL wants it: in the list's version, and from CNI
-// 0.4.0 on, where a configuration may first have a prevResult on DEL.
+// prevResult returns the result of ADD for DEL, in the list's version; nil before CNI 0.4.0,
+// where DEL has no prevResult.
 func (r *invocation) prevResult(final *types100.Result) (types.Result, error) {
 	if final == nil {
 		return nil, nil
 	}
-	knows, err := version.GreaterThanOrEqualTo(r.list.CNIVersion, "0.4.0")
-	if err != nil || !knows {
+	supported, err := version.GreaterThanOrEqualTo(r.list.CNIVersion, "0.4.0")
+	if err != nil || !supported {
 		return nil, err
 	}
 	prev, err := final.GetAsVersion(r.list.CNIVersion)
@@ -141,7 +140,7 @@ func (r *invocation) prevResult(final *types100.Result) (types.Result, error) {
 	return prev, nil
 }
 
-// pluginInput finds the plugin and makes its standard input (CNI 1.1, section 4,
+// pluginInput returns the plugin's path and its standard input (CNI 1.1, section 4,
 // "Deriving request configuration from plugin configuration").
 func (r *invocation) pluginInput(p *libcni.PluginConfig, prev types.Result) (path string, stdin []byte, err error) {
 	path, err = r.exec.FindInPath(p.Network.Type, r.args.searchDirs())
@@ -162,7 +161,7 @@ func (r *invocation) pluginInput(p *libcni.PluginConfig, prev types.Result) (pat
 	return path, p.Bytes, nil
 }
 
-// pluginError names the plugin. Its own error 11 is ours too.
+// pluginError adds the plugin's name. CNI error 11 of a plugin wraps attach.ErrTryAgain.
 func pluginError(p *libcni.PluginConfig, command string, err error) error {
 	err = fmt.Errorf("CNI plugin %s: %s: %w", p.Network.Type, command, err)
 	if own := (*types.Error)(nil); errors.As(err, &own) && own.Code == types.ErrTryAgainLater {

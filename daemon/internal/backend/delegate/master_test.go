@@ -11,16 +11,16 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/internal/backend/delegate"
 )
 
-// The first plugin is told of the host link of the network's VLAN, on ADD and on DEL;
-// what somebody wrote into the configuration stays as it is, in the journal too.
+// The first plugin gets the host link of the network's VLAN as "master", on ADD and on DEL. The
+// journalled configuration does not change.
 func TestMaster(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason, parent string
 		want           []any
 	}{
-		"HostLink": {"the network names a VLAN", "storage.500", []any{"storage.500", nil, nil, "storage.500"}},
-		"Own":      {"the network names no VLAN: the configuration decides", "", []any{"ens4", nil, nil, "ens4"}},
+		"HostLink": {"The network names a VLAN.", "storage.500", []any{"storage.500", nil, nil, "storage.500"}},
+		"Own":      {"Without a VLAN the configuration decides.", "", []any{"ens4", nil, nil, "ens4"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -47,10 +47,10 @@ func TestMaster(t *testing.T) {
 				got = append(got, in["master"])
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("%s: masters (-want +got):\n%s", tc.reason, diff)
+				t.Errorf("%s masters (-want +got):\n%s", tc.reason, diff)
 			}
 			if string(ifc.DelegateConfig) != config {
-				t.Errorf("%s: journalled %s", tc.reason, ifc.DelegateConfig)
+				t.Errorf("%s journalled %s", tc.reason, ifc.DelegateConfig)
 			}
 		})
 	}

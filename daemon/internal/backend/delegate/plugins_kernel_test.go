@@ -26,13 +26,13 @@ import (
 // plugins are Debian's containernetworking-plugins.
 const plugins = "/usr/lib/cni"
 
-// ownNamespace gives the test a network namespace of its own as "the host's".
-// The thread dies with the test: it stays locked.
+// ownNamespace gives the test a network namespace of its own as the host's. The thread stays
+// locked and ends with the test.
 func ownNamespace(t *testing.T) {
 	t.Helper()
 	runtime.LockOSThread()
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		t.Fatalf("make a network namespace: %v", err)
+		t.Fatalf("create a network namespace: %v", err)
 	}
 	invocation(t, "ip", "link", "set", "lo", "up")
 }
@@ -59,7 +59,7 @@ func invocation(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// links are the names of the links where the command runs, without lo.
+// links are the names of the links in the command's namespace, without lo.
 func links(t *testing.T, prefix ...string) []string {
 	t.Helper()
 	args := slices.Concat(prefix, []string{"ip", "-o", "link", "show"})
@@ -86,21 +86,20 @@ func leases(t *testing.T, dir string) []string {
 	return found
 }
 
-// The reference plugins, as they are packaged, give the Pod an interface with an
-// address and take it away again: also when the namespace is gone, the file has
-// changed or DEL comes twice.
+// The packaged reference plugins add an interface with an address to the Pod, and remove it: also
+// if the namespace is gone or DEL comes twice.
 func TestReferencePlugins(t *testing.T) {
 	cases := map[string]struct {
 		reason, plugin, config string
 		host                   []string
 	}{
 		"Bridge": {
-			"a list", "bridge",
+			"The configuration is a list.", "bridge",
 			`{"cniVersion":"1.0.0","name":"flat","plugins":[{"type":"bridge","bridge":"cni0","isGateway":true,"ipam":{"type":"host-local","subnet":"10.1.0.0/24","dataDir":%[1]q}},{"type":"tuning","dataDir":%[1]q,"mtu":1300}]}`,
 			[]string{"cni0"},
 		},
 		"PtP": {
-			"a single configuration", "ptp",
+			"The configuration is a single plugin's.", "ptp",
 			`{"cniVersion":"0.4.0","name":"flat","type":"ptp","ipam":{"type":"host-local","subnet":"10.1.0.0/24","dataDir":%[1]q}}`, nil,
 		},
 	}
@@ -153,22 +152,22 @@ func TestReferencePlugins(t *testing.T) {
 	}
 }
 
-// inPod compares what the record says with what the Pod has.
+// inPod compares the record with the Pod's interface.
 func inPod(t *testing.T, rec *attach.Record, ifc *attach.Interface) {
 	t.Helper()
 	text := invocation(t, "nsenter", "--net="+rec.Netns, "ip", "-o", "addr", "show", "dev", ifc.Name)
 	_, rest, _ := strings.Cut(text, "inet ")
 	address, _, _ := strings.Cut(rest, " ")
 	if p, err := netip.ParsePrefix(address); err != nil || !strings.Contains(string(ifc.Result), p.String()) {
-		t.Errorf("the Pod has %q, the result says %s", text, ifc.Result)
+		t.Errorf("the Pod has %q, the result is %s", text, ifc.Result)
 	}
 	link := invocation(t, "nsenter", "--net="+rec.Netns, "ip", "-o", "link", "show", "dev", ifc.Name)
 	if ifc.MAC == "" || !strings.Contains(link, ifc.MAC) {
-		t.Errorf("the Pod has %s, the record says MAC %q", link, ifc.MAC)
+		t.Errorf("the Pod has %s, the record has MAC %q", link, ifc.MAC)
 	}
 }
 
-// An ADD that fails behind the first plugin leaves neither link nor lease.
+// If ADD fails in the second plugin, neither a link nor a lease is left.
 func TestReferencePluginsRollBack(t *testing.T) {
 	ownNamespace(t)
 	data := t.TempDir()

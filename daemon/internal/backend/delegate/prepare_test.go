@@ -27,13 +27,13 @@ func TestPrepare(t *testing.T) {
 		files  func(*bench)
 		want   string
 	}{
-		"List": {"as it is in the file", func(b *bench) { b.config("flat.conflist", list) }, list},
+		"List": {"A list is journalled as it is in the file.", func(b *bench) { b.config("flat.conflist", list) }, list},
 		"Single": {
-			"one form in the journal, and numbers as they were", func(b *bench) { b.config("flat.conf", single) },
+			"A single configuration becomes a list, and numbers keep their digits.", func(b *bench) { b.config("flat.conf", single) },
 			`{"cniVersion":"1.0.0","name":"flat","plugins":[` + single + `]}`,
 		},
 		"LinkInside": {
-			"how Kubernetes mounts a ConfigMap", func(b *bench) {
+			"Kubernetes mounts a ConfigMap with links.", func(b *bench) {
 				b.config("data", list)
 				b.link("data", "flat.conflist")
 			}, list,
@@ -46,10 +46,10 @@ func TestPrepare(t *testing.T) {
 			tc.files(b)
 			_, ifc := b.sandbox("bridge")
 			if err := b.prepare(ifc); err != nil {
-				t.Fatalf("%s: %v", tc.reason, err)
+				t.Fatalf("%s got %v", tc.reason, err)
 			}
 			if diff := cmp.Diff(tc.want, string(ifc.DelegateConfig)); diff != "" {
-				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
+				t.Errorf("%s -want +got:\n%s", tc.reason, diff)
 			}
 		})
 	}
@@ -65,50 +65,50 @@ func (b *bench) link(target, name string) {
 func TestPrepareRefuses(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
-		reason string
-		files  func(*bench)
-		change func(*attach.Interface)
-		says   []string
+		reason   string
+		files    func(*bench)
+		change   func(*attach.Interface)
+		contains []string
 	}{
-		"Missing": {reason: "says which file", says: []string{"/flat.conflist", "/flat.conf ", "missing"}},
+		"Missing": {reason: "The error names the files.", contains: []string{"/flat.conflist", "/flat.conf ", "missing"}},
 		"Twice": {
-			reason: "which one holds?", files: func(b *bench) { b.config("flat.conf", single); b.config("flat.conflist", list) },
-			says: []string{"twice", "/flat.conflist"},
+			reason: "Neither file has precedence.", files: func(b *bench) { b.config("flat.conf", single); b.config("flat.conflist", list) },
+			contains: []string{"twice", "/flat.conflist"},
 		},
 		"Path": {
-			reason: "no way out of the folder", change: func(i *attach.Interface) { i.Network.ID = "../flat" }, says: []string{`"../flat"`},
+			reason: "A name must not lead out of the directory.", change: func(i *attach.Interface) { i.Network.ID = "../flat" }, contains: []string{`"../flat"`},
 		},
 		"LinkOutside": {
-			reason: "no way out of the folder", files: func(b *bench) {
+			reason: "A link must not lead out of the directory.", files: func(b *bench) {
 				b.write(filepath.Join(b.bin, "secret"), list, 0o600)
 				b.link(filepath.Join(b.bin, "secret"), "flat.conflist")
-			}, says: []string{"flat.conflist", "escapes"},
+			}, contains: []string{"flat.conflist", "escapes"},
 		},
 		"Pipe": {
-			reason: "must not hang", files: func(b *bench) {
+			reason: "The open must not block.", files: func(b *bench) {
 				if err := syscall.Mkfifo(filepath.Join(b.conf, "flat.conf"), 0o600); err != nil {
 					b.t.Fatal(err)
 				}
-			}, says: []string{"flat.conf"},
+			}, contains: []string{"flat.conf"},
 		},
-		"Folder": {
-			reason: "not a file", files: func(b *bench) { _ = os.Mkdir(filepath.Join(b.conf, "flat.conf"), 0o700) }, says: []string{"flat.conf"},
+		"Directory": {
+			reason: "The name must be a file.", files: func(b *bench) { _ = os.Mkdir(filepath.Join(b.conf, "flat.conf"), 0o700) }, contains: []string{"flat.conf"},
 		},
 		"Large": {
-			reason: "it is journalled per Pod", files: func(b *bench) { b.config("flat.conf", single+strings.Repeat(" ", 64<<10)) },
-			says: []string{"65536"},
+			reason: "The configuration is journalled for each Pod.", files: func(b *bench) { b.config("flat.conf", single+strings.Repeat(" ", 64<<10)) },
+			contains: []string{"65536"},
 		},
-		"NotJSON":   {reason: "says where", files: func(b *bench) { b.config("flat.conflist", "{") }, says: []string{"flat", "parse"}},
-		"NoName":    {reason: "CNI 1.1, section 1", files: func(b *bench) { b.config("flat.conf", `{"type":"bridge"}`) }, says: []string{"name"}},
-		"BadName":   {reason: "host-local makes a folder of it", files: func(b *bench) { b.config("flat.conf", `{"name":"../x","type":"bridge"}`) }, says: []string{`"../x"`}},
-		"NoPlugins": {reason: "nothing to run", files: func(b *bench) { b.config("flat.conflist", `{"name":"x"}`) }, says: []string{"0 plugins"}},
+		"NotJSON":   {reason: "The error names the file.", files: func(b *bench) { b.config("flat.conflist", "{") }, contains: []string{"flat", "parse"}},
+		"NoName":    {reason: "CNI 1.1 (section 1) requires a name.", files: func(b *bench) { b.config("flat.conf", `{"type":"bridge"}`) }, contains: []string{"name"}},
+		"BadName":   {reason: "Host-local uses the name as a directory.", files: func(b *bench) { b.config("flat.conf", `{"name":"../x","type":"bridge"}`) }, contains: []string{`"../x"`}},
+		"NoPlugins": {reason: "A list needs a plugin.", files: func(b *bench) { b.config("flat.conflist", `{"name":"x"}`) }, contains: []string{"0 plugins"}},
 		"PluginPath": {
-			reason: "only a file of CNI_PATH is run", files: func(b *bench) { b.config("flat.conf", `{"name":"x","type":"../../bin/sh"}`) },
-			says: []string{`"../../bin/sh"`},
+			reason: "A plugin must be a file of CNI_PATH.", files: func(b *bench) { b.config("flat.conf", `{"name":"x","type":"../../bin/sh"}`) },
+			contains: []string{`"../../bin/sh"`},
 		},
 		"OtherType": {
-			reason: "NetworkType names the plugin", files: func(b *bench) { b.config("flat.conf", `{"name":"x","type":"ptp"}`) },
-			says: []string{`"ptp"`, `"bridge"`, "NetworkType"},
+			reason: "NetworkType must name the plugin.", files: func(b *bench) { b.config("flat.conf", `{"name":"x","type":"ptp"}`) },
+			contains: []string{`"ptp"`, `"bridge"`, "NetworkType"},
 		},
 	}
 	for name, tc := range cases {
@@ -124,11 +124,11 @@ func TestPrepareRefuses(t *testing.T) {
 			}
 			err := b.prepare(ifc)
 			if err == nil {
-				t.Fatalf("%s: accepted %s", tc.reason, ifc.DelegateConfig)
+				t.Fatalf("%s accepted %s", tc.reason, ifc.DelegateConfig)
 			}
-			for _, part := range tc.says {
+			for _, part := range tc.contains {
 				if !strings.Contains(err.Error(), part) {
-					t.Errorf("%s: %q does not say %q", tc.reason, err, part)
+					t.Errorf("%s %q does not contain %q", tc.reason, err, part)
 				}
 			}
 		})

@@ -13,12 +13,12 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/internal/backend/delegate"
 )
 
-// Plugins see the host's files as theirs: its libraries, configuration and
-// links, absolute ones too.
+// Plugins run with the host's root directory: its libraries, its configuration and its links,
+// also absolute ones.
 func TestHostRoot(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		t.Skip("only root may change its root folder (chroot(2))")
+		t.Skip("only root may change its root directory (chroot(2))")
 	}
 	b := newBench(t, delegate.Options{})
 	host := t.TempDir()
@@ -40,12 +40,11 @@ func TestHostRoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(ifc.Result), `"on-the-host"`) {
-		t.Errorf("the plugin ran elsewhere: %s", ifc.Result)
+		t.Errorf("the plugin did not run with the host's root: %s", ifc.Result)
 	}
 }
 
-// installShell copies a dynamically linked shell and its libraries, as a host
-// has them, into a root folder.
+// installShell copies a dynamically linked shell and its libraries into a root directory.
 func installShell(t *testing.T, root string) {
 	t.Helper()
 	libraries, err := exec.Command("ldd", "/bin/sh").Output()

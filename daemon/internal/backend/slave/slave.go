@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package slave is what the IPVLAN and the MACVLAN backend share: it turns an
-// interface of the journal into a slave link of its host link.
+// Package slave is the backend of the NetworkTypes ipvlan and macvlan: it attaches Pods
+// through slave links of the host's links.
 package slave
 
 import (
@@ -18,21 +18,21 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// Kernel makes and removes slaves; both methods are idempotent.
+// Kernel creates and deletes slaves. Both methods are idempotent.
 type Kernel interface {
 	Attach(context.Context, *kernel.Slave) (kernel.AttachResult, error)
 	Detach(context.Context, *kernel.Slave) error
 }
 
-// SourceGuard lets frames of slaves pass the source guards of host links.
+// SourceGuard lets frames of slaves pass the source guard of their host link.
 type SourceGuard interface {
-	// Permit lets frames from s pass. With strict it fails where the kernel cannot guard.
+	// Permit lets frames from s pass. With strict it fails if the kernel cannot guard.
 	Permit(name string, s firewall.Source, strict bool) error
-	// Revoke takes it back.
+	// Revoke undoes Permit.
 	Revoke(link, name string)
 }
 
-// Backend makes slaves of one kind. It implements attach.Backend.
+// Backend attaches Pods through slaves of one kind. It implements attach.Backend.
 type Backend struct {
 	kernel      Kernel
 	sourceGuard SourceGuard
@@ -42,17 +42,24 @@ type Backend struct {
 
 var _ attach.Backend = (*Backend)(nil)
 
-// New returns a backend for a kind and mode of kernel.Slave.
-func New(k Kernel, s SourceGuard, kind, mode string) *Backend {
-	return &Backend{kernel: k, sourceGuard: s, kind: kind, mode: mode}
+// NewIPVLAN returns the backend of NetworkType ipvlan, in mode l2. Its slaves share the MAC
+// of their host link, as switches that allow one MAC per port require.
+func NewIPVLAN(k Kernel, s SourceGuard) *Backend {
+	return &Backend{kernel: k, sourceGuard: s, kind: kernel.IPVLAN, mode: "l2"}
 }
 
-// Attach makes the slave in the Pod and writes its MAC and MTU into ifc. What
-// waiting may cure is attach.ErrTryAgain.
+// NewMACVLAN returns the backend of NetworkType macvlan, in mode bridge. Its slaves have a MAC
+// each.
+func NewMACVLAN(k Kernel, s SourceGuard) *Backend {
+	return &Backend{kernel: k, sourceGuard: s, kind: kernel.MACVLAN, mode: "bridge"}
+}
+
+// Attach creates the slave in the Pod and writes its MAC and MTU into ifc. Errors that can
+// disappear by waiting wrap attach.ErrTryAgain.
 func (b *Backend) Attach(ctx context.Context, rec *attach.Record, ifc *attach.Interface) error {
 	s := b.slaveSpec(rec, ifc)
 	if b.kind == kernel.MACVLAN {
-		s.MAC = kernel.RandomMAC() // the guard has it before the first frame
+		s.MAC = kernel.RandomMAC() // the source guard needs it before the slave sends
 	}
 	if err := b.sourceGuard.Permit(SourceName(rec, ifc), sourceOf(rec, ifc, s.MAC), ifc.Network.SourceGuardSet); err != nil {
 		return fmt.Errorf("network %s: %w: %w", ifc.Network.Ref, attach.ErrTryAgain, err)
@@ -66,7 +73,7 @@ func (b *Backend) Attach(ctx context.Context, rec *attach.Record, ifc *attach.In
 	return nil
 }
 
-// SourceName is the name of an interface's source.
+// SourceName is the name under which an interface's source is permitted.
 func SourceName(rec *attach.Record, ifc *attach.Interface) string {
 	return rec.ContainerID + "/" + rec.IfName + "/" + ifc.Name
 }
@@ -75,7 +82,7 @@ func sourceOf(rec *attach.Record, ifc *attach.Interface, mac net.HardwareAddr) f
 	return firewall.Source{Link: ifc.Parent, Pod: rec.ContainerID, MAC: mac, V4: ifc.V4.Addr(), V6: ifc.V6.Addr()}
 }
 
-// RecordedSources are the sources of the slaves in the journal's records, by name.
+// RecordedSources returns the sources of the slaves in the journal's records, by SourceName.
 func RecordedSources(records []*attach.Record) map[string]firewall.Source {
 	sources := map[string]firewall.Source{}
 	for _, rec := range records {
@@ -86,7 +93,7 @@ func RecordedSources(records []*attach.Record) map[string]firewall.Source {
 			}
 			var mac net.HardwareAddr
 			if ifc.Network.Type == v1.TypeMACVLAN {
-				mac, _ = net.ParseMAC(ifc.MAC) // as the kernel said it
+				mac, _ = net.ParseMAC(ifc.MAC) // the kernel's format
 			}
 			sources[SourceName(rec, ifc)] = sourceOf(rec, ifc, mac)
 		}
@@ -94,7 +101,7 @@ func RecordedSources(records []*attach.Record) map[string]firewall.Source {
 	return sources
 }
 
-// Detach removes the slave.
+// Detach deletes the slave.
 func (b *Backend) Detach(ctx context.Context, rec *attach.Record, ifc *attach.Interface) error {
 	if err := b.kernel.Detach(ctx, b.slaveSpec(rec, ifc)); err != nil {
 		return fmt.Errorf("network %s: %w", ifc.Network.Ref, err)
@@ -103,8 +110,7 @@ func (b *Backend) Detach(ctx context.Context, rec *attach.Record, ifc *attach.In
 	return nil
 }
 
-// retryable adds attach.ErrTryAgain: a host link that somebody removed comes
-// back at netwatcher's next round.
+// retryable adds attach.ErrTryAgain if the host link is missing: netwatcher creates it again.
 func retryable(err error) error {
 	if errors.Is(err, kernel.ErrParentMissing) {
 		return fmt.Errorf("%w: %w", attach.ErrTryAgain, err)

@@ -12,8 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
-	"github.com/patchbay-cni/patchbay/daemon/internal/backend/ipvlan"
-	"github.com/patchbay-cni/patchbay/daemon/internal/backend/macvlan"
 	"github.com/patchbay-cni/patchbay/daemon/internal/backend/slave"
 	"github.com/patchbay-cni/patchbay/daemon/internal/firewall"
 	"github.com/patchbay-cni/patchbay/daemon/internal/kernel"
@@ -21,19 +19,19 @@ import (
 	"github.com/patchbay-cni/patchbay/netwatcher"
 )
 
-// recorder keeps what it was asked for and answers with err.
+// recorder keeps what it was requests for and answers with err.
 type recorder struct {
-	asked []kernel.Slave
-	err   error
+	requests []kernel.Slave
+	err      error
 }
 
 func (r *recorder) Attach(_ context.Context, s *kernel.Slave) (kernel.AttachResult, error) {
-	r.asked = append(r.asked, *s)
+	r.requests = append(r.requests, *s)
 	return kernel.AttachResult{Index: 7, MAC: "02:00:00:00:00:01", MTU: 1450}, r.err
 }
 
 func (r *recorder) Detach(_ context.Context, s *kernel.Slave) error {
-	r.asked = append(r.asked, *s)
+	r.requests = append(r.requests, *s)
 	return r.err
 }
 
@@ -89,8 +87,8 @@ func TestSlaveOfInterface(t *testing.T) {
 		backend    func(slave.Kernel, slave.SourceGuard) *slave.Backend
 		kind, mode string
 	}{
-		"IPVLAN":  {"slaves talk to each other at layer 2", ipvlan.New, "ipvlan", "l2"},
-		"MACVLAN": {"slaves of one parent reach each other", macvlan.New, "macvlan", "bridge"},
+		"IPVLAN":  {"Mode l2 switches frames between slaves.", slave.NewIPVLAN, "ipvlan", "l2"},
+		"MACVLAN": {"Mode bridge lets slaves of one parent reach each other.", slave.NewMACVLAN, "macvlan", "bridge"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -104,19 +102,19 @@ func TestSlaveOfInterface(t *testing.T) {
 			}
 			want := want
 			want.Kind, want.Mode = tc.kind, tc.mode
-			if mac := r.asked[0].MAC; (mac != nil) != (tc.kind == kernel.MACVLAN) {
-				t.Errorf("%s has MAC %v before it is made", name, mac)
+			if mac := r.requests[0].MAC; (mac != nil) != (tc.kind == kernel.MACVLAN) {
+				t.Errorf("%s is requested with MAC %v", name, mac)
 			}
-			r.asked[0].MAC = nil // random
+			r.requests[0].MAC = nil // random
 			if len(g.permitted) > 0 {
 				t.Errorf("left behind: %v", g.permitted)
 			}
 			ips := cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{})
-			if diff := cmp.Diff([]kernel.Slave{want, want}, r.asked, ips); diff != "" {
-				t.Errorf("%s: DEL must name the same link as ADD: -want +got\n%s", tc.reason, diff)
+			if diff := cmp.Diff([]kernel.Slave{want, want}, r.requests, ips); diff != "" {
+				t.Errorf("%s DEL must name the same link as ADD: -want +got\n%s", tc.reason, diff)
 			}
 			if ifc.MAC != "02:00:00:00:00:01" || ifc.MTU != 1450 {
-				t.Errorf("the outcome is not in the record: %+v", ifc)
+				t.Errorf("MAC or MTU are not in the record: %+v", ifc)
 			}
 		})
 	}
@@ -129,20 +127,20 @@ func TestAttachErrors(t *testing.T) {
 		err    error
 		again  bool
 	}{
-		"ParentMissing": {"netwatcher puts a link back", kernel.ErrParentMissing, true},
-		"ParentBusy":    {"waiting does not help against another kind of slave", kernel.ErrParentBusy, false},
-		"AddressTaken":  {"nor against somebody who has the address", kernel.ErrAddressTaken, false},
+		"ParentMissing": {"Netwatcher creates the link again.", kernel.ErrParentMissing, true},
+		"ParentBusy":    {"Waiting does not remove slaves of another kind.", kernel.ErrParentBusy, false},
+		"AddressTaken":  {"Waiting does not free the address.", kernel.ErrAddressTaken, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			rec, ifc := example()
-			err := macvlan.New(&recorder{err: tc.err}, &sources{}).Attach(t.Context(), rec, ifc)
+			err := slave.NewMACVLAN(&recorder{err: tc.err}, &sources{}).Attach(t.Context(), rec, ifc)
 			if !errors.Is(err, tc.err) {
 				t.Errorf("got %v, want it to wrap %v", err, tc.err)
 			}
 			if errors.Is(err, attach.ErrTryAgain) != tc.again {
-				t.Errorf("%s: got %v", tc.reason, err)
+				t.Errorf("%s got %v", tc.reason, err)
 			}
 			if ifc.MAC != "" {
 				t.Errorf("a failed attachment left MAC %s in the record", ifc.MAC)
@@ -151,7 +149,7 @@ func TestAttachErrors(t *testing.T) {
 	}
 }
 
-// A slave is made after the guard of its link knows it, and one that is not made is forgotten.
+// The source is permitted before the slave is created, and revoked if the slave is not created.
 func TestSourceOfSlave(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
@@ -159,9 +157,9 @@ func TestSourceOfSlave(t *testing.T) {
 		refused, fails error
 		want           bool
 	}{
-		"Attached": {reason: "its frames pass", want: true},
-		"Refused":  {reason: "no slave is made that could not send", refused: netwatcher.ErrSourceGuardUnsupported},
-		"Failed":   {reason: "there is no slave", fails: kernel.ErrParentMissing},
+		"Attached": {reason: "The slave's frames pass.", want: true},
+		"Refused":  {reason: "A slave that could not send is not created.", refused: netwatcher.ErrSourceGuardUnsupported},
+		"Failed":   {reason: "Without a slave nothing is permitted.", fails: kernel.ErrParentMissing},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -169,25 +167,25 @@ func TestSourceOfSlave(t *testing.T) {
 			rec, ifc := example()
 			rec.ContainerID, rec.IfName, ifc.Network.SourceGuardSet, ifc.Network.Type = "sandbox", "eth0", true, "macvlan"
 			g, r := &sources{err: tc.refused}, &recorder{err: tc.fails}
-			err := macvlan.New(r, g).Attach(t.Context(), rec, ifc)
+			err := slave.NewMACVLAN(r, g).Attach(t.Context(), rec, ifc)
 			if !errors.Is(err, errors.Join(tc.refused, tc.fails)) && (err != nil) == tc.want {
-				t.Fatalf("%s: got %v", tc.reason, err)
+				t.Fatalf("%s got %v", tc.reason, err)
 			}
 			if tc.refused != nil {
-				if len(r.asked) > 0 || !errors.Is(err, attach.ErrTryAgain) {
-					t.Errorf("%s: got %v, the kernel was asked for %v", tc.reason, err, r.asked)
+				if len(r.requests) > 0 || !errors.Is(err, attach.ErrTryAgain) {
+					t.Errorf("%s got %v, the kernel was requests for %v", tc.reason, err, r.requests)
 				}
 				return
 			}
 			s, ok := g.permitted["sandbox/eth0/net1"]
 			if ok != tc.want || !g.strict {
-				t.Fatalf("%s: %v, strict %v", tc.reason, g.permitted, g.strict)
+				t.Fatalf("%s permitted %v, strict %v", tc.reason, g.permitted, g.strict)
 			}
 			if !ok {
 				return
 			}
-			if s.Link != "storage.500" || s.MAC.String() != r.asked[0].MAC.String() || s.V4 != ifc.V4.Addr() || s.V6.IsValid() || s.Pod != "sandbox" {
-				t.Errorf("%s: got %+v for slave %+v", tc.reason, s, r.asked[0])
+			if s.Link != "storage.500" || s.MAC.String() != r.requests[0].MAC.String() || s.V4 != ifc.V4.Addr() || s.V6.IsValid() || s.Pod != "sandbox" {
+				t.Errorf("%s got %+v for slave %+v", tc.reason, s, r.requests[0])
 			}
 			rec.Interfaces = []attach.Interface{*ifc}
 			got := slave.RecordedSources([]*attach.Record{rec})["sandbox/eth0/net1"]
@@ -196,7 +194,7 @@ func TestSourceOfSlave(t *testing.T) {
 			}
 			rec.State = attach.Released
 			if got := slave.RecordedSources([]*attach.Record{rec}); len(got) > 0 {
-				t.Errorf("a Pod that is gone has %v", got)
+				t.Errorf("a released Pod has %v", got)
 			}
 		})
 	}
@@ -205,7 +203,7 @@ func TestSourceOfSlave(t *testing.T) {
 func TestDetachError(t *testing.T) {
 	t.Parallel()
 	rec, ifc := example()
-	if err := macvlan.New(&recorder{err: kernel.ErrNameTaken}, &sources{}).Detach(t.Context(), rec, ifc); !errors.Is(err, kernel.ErrNameTaken) {
+	if err := slave.NewMACVLAN(&recorder{err: kernel.ErrNameTaken}, &sources{}).Detach(t.Context(), rec, ifc); !errors.Is(err, kernel.ErrNameTaken) {
 		t.Errorf("got %v, want the kernel's error", err)
 	}
 }

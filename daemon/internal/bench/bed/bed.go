@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bed is what benchmarks with a real API server have in common: networks, and
-// connections that nobody shares.
+// Package bed has what benchmarks with a real API server share: sample networks, and stores with
+// connections of their own.
 package bed
 
 import (
@@ -13,24 +13,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
-	"github.com/patchbay-cni/patchbay/daemon/internal/cluster"
+	"github.com/patchbay-cni/patchbay/daemon/internal/kubeclient"
 	"github.com/patchbay-cni/patchbay/internal/kube"
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// Store returns the product's own store over a connection that no other client shares.
+// Store returns the product's store over a connection of its own.
 func Store(env *apitest.Env) (*kube.Store, error) {
 	config := env.ControlPlane.RESTConfig()
-	config.Dial = (&net.Dialer{}).DialContext // a dialer of its own keeps it out of client-go's cache
-	c, err := cluster.Connect(config, "unused")
+	config.Dial = (&net.Dialer{}).DialContext // a new function, so that client-go shares no connection
+	c, err := kubeclient.Connect(config, "unused")
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
 	return kube.NewStore(c.Direct), nil
 }
 
-// Network creates a network of MACVLAN links with that IPv4 subnet.
+// Network creates a network of type macvlan with that IPv4 subnet.
 func Network(ctx context.Context, c client.Client, cidr string) (*network.Network, error) {
 	o := &v1.ClusterNetwork{
 		ObjectMeta: metav1.ObjectMeta{Name: apitest.Name("bench")},

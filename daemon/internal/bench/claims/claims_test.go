@@ -15,24 +15,27 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/patchbay-cni/patchbay/internal/network"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/allocator"
+	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
-// memoryStore is a store of one network with the conflicts of a real one.
+// memoryStore is a store of one network in memory. It returns conflicts like a real one.
 type memoryStore struct {
-	claims.Store // what a single does not call
-	mu           sync.Mutex
-	object       claims.Object
-	version      int
+	allocator.Store // the methods that the client does not call
+	mu              sync.Mutex
+	object          status.Object
+	version         int
 }
 
+// newMemoryStore returns a store and its network.
 func newMemoryStore(cidr string) (*memoryStore, *network.Network) {
 	prefix := netip.MustParsePrefix(cidr)
 	n := &network.Network{Ref: network.Ref{Kind: "ClusterNetwork", Name: "n"}, Type: "macvlan", V4: &network.Subnet{CIDR: prefix}}
-	return &memoryStore{object: claims.Object{Ref: n.Ref, Network: n, ResourceVersion: "0"}}, n
+	return &memoryStore{object: status.Object{Ref: n.Ref, Network: n, ResourceVersion: "0"}}, n
 }
 
-func (m *memoryStore) Get(context.Context, network.Ref) (*claims.Object, error) {
+// Get implements nodeClient.Store.
+func (m *memoryStore) Get(context.Context, network.Ref) (*status.Object, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	o := m.object
@@ -42,11 +45,12 @@ func (m *memoryStore) Get(context.Context, network.Ref) (*claims.Object, error) 
 	return &o, nil
 }
 
-func (m *memoryStore) Update(_ context.Context, o *claims.Object) (*claims.Object, error) {
+// Update implements nodeClient.Store.
+func (m *memoryStore) Update(_ context.Context, o *status.Object) (*status.Object, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if o.ResourceVersion != m.object.ResourceVersion {
-		return nil, claims.ErrConflict
+		return nil, status.ErrConflict
 	}
 	m.version++
 	m.object = *o
@@ -55,13 +59,13 @@ func (m *memoryStore) Update(_ context.Context, o *claims.Object) (*claims.Objec
 	return o, nil
 }
 
-// The peer must be right, or the comparison is not fair: nothing twice, nothing lost.
+// The peer must be correct for a fair comparison: no address is claimed twice or lost.
 func TestSingleClaimClient(t *testing.T) {
 	t.Parallel()
 	const clients, each = 8, 25
 	store, n := newMemoryStore("10.0.0.0/16")
 	counts, l := &writeCounter{}, newClaimResults()
-	all := make([]allocator, clients)
+	all := make([]nodeClient, clients)
 	for i := range all {
 		all[i] = newSingleClaimClient(noBackoff)(counts.wrap(store), n, i)
 	}
@@ -73,44 +77,46 @@ func TestSingleClaimClient(t *testing.T) {
 	}
 	got := []int64{int64(len(l.latencies)), counts.writes.Load() - counts.conflicts.Load(), store.object.Allocated}
 	if diff := cmp.Diff([]int64{clients * each, clients * each, clients * each}, got); diff != "" {
-		t.Errorf("addresses, writes that succeeded, allocated: -want +got\n%s", diff)
+		t.Errorf("addresses, successful writes, allocated: -want +got\n%s", diff)
 	}
 	if diff := cmp.Diff(clients, len(store.object.IPAM.Held)); diff != "" {
 		t.Errorf("entries: -want +got\n%s", diff)
 	}
 }
 
+// The peer returns ErrExhausted for a full pool.
 func TestSingleExhausted(t *testing.T) {
 	t.Parallel()
 	store, n := newMemoryStore("10.0.0.0/30")
 	err := newSingleClaimClient(noBackoff)(store, n, 0).Claim(t.Context(), 3, func(netip.Addr, time.Duration) {})
-	if !errors.Is(err, claims.ErrExhausted) {
+	if !errors.Is(err, allocator.ErrExhausted) {
 		t.Errorf("Claim: got %v, want ErrExhausted", err)
 	}
 }
 
-func TestJitterStaysBelowItsBound(t *testing.T) {
+// The back-off stays below its bound.
+func TestJitteredBackoffIsBounded(t *testing.T) {
 	t.Parallel()
 	for attempt := range 100 {
 		if got := jitteredBackoff(attempt); got < 0 || got >= 2*time.Second || (attempt == 0 && got >= 5*time.Millisecond) {
-			t.Errorf("jitter(%d): got %s", attempt, got)
+			t.Errorf("jitteredBackoff(%d): got %s, want less than its bound", attempt, got)
 		}
 	}
 }
 
-// Figures of a run that broke the law are not printed.
+// verify detects addresses that were claimed twice or are free.
 func TestClaimResultsVerify(t *testing.T) {
 	t.Parallel()
 	one := netip.MustParseAddr("10.0.0.1")
 	cases := map[string]struct {
-		reason string
-		given  []netip.Addr
-		want   error
+		reason  string
+		claimed []netip.Addr
+		want    error
 	}{
-		"Right":   {reason: "Given and set.", given: []netip.Addr{one}},
-		"Missing": {reason: "An address that was cut off is fine.", given: nil},
-		"Twice":   {reason: "Two clients have it.", given: []netip.Addr{one, one}, want: errDuplicateAddress},
-		"Free":    {reason: "Others may get it.", given: []netip.Addr{one.Next()}, want: errNotAllocated},
+		"Right":   {reason: "The address is claimed and set.", claimed: []netip.Addr{one}},
+		"Missing": {reason: "The limit canceled the claim of a set address.", claimed: nil},
+		"Twice":   {reason: "Two clients have the address.", claimed: []netip.Addr{one, one}, want: errDuplicateAddress},
+		"Free":    {reason: "Another client may claim the address.", claimed: []netip.Addr{one.Next()}, want: errNotAllocated},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -120,23 +126,25 @@ func TestClaimResultsVerify(t *testing.T) {
 				t.Fatal(err)
 			}
 			l := newClaimResults()
-			for _, a := range tc.given {
+			for _, a := range tc.claimed {
 				l.record(0, a, 0, 0)
 			}
 			if err := l.verify(t.Context(), store, n); !errors.Is(err, tc.want) {
-				t.Errorf("%s\ncheck: got %v, want %v", tc.reason, err, tc.want)
+				t.Errorf("%s\nverify: got %v, want %v", tc.reason, err, tc.want)
 			}
 		})
 	}
 }
 
-func TestRunRefusesUnknownFlags(t *testing.T) {
+// run rejects an unknown flag.
+func TestRunRejectsUnknownFlags(t *testing.T) {
 	t.Parallel()
 	if err := run(t.Context(), []string{"-no-such-flag"}, io.Discard); err == nil {
-		t.Error("run: got no error")
+		t.Error("run with an unknown flag: got no error, want one")
 	}
 }
 
+// A row has the figures of all runs.
 func TestRow(t *testing.T) {
 	t.Parallel()
 	got := row("x", []outcome{{

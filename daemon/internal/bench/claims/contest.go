@@ -14,38 +14,38 @@ import (
 
 	"github.com/patchbay-cni/patchbay/daemon/internal/bench/bed"
 	"github.com/patchbay-cni/patchbay/internal/network"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/allocator"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
 // contender is a way to claim addresses.
 type contender struct {
 	name string
-	// warm asks for a node that had Pods of the network before.
+	// warm means that the clients' warm pools are filled before the run.
 	warm bool
-	// newClient makes the allocator of one client.
-	newClient func(store claims.Store, n *network.Network, client int) allocator
+	// newClient returns the allocator of one client.
+	newClient func(store allocator.Store, n *network.Network, client int) nodeClient
 }
 
-// allocator serves one client.
-type allocator interface {
-	// Claim takes n addresses. It calls got for each as soon as the client can use it,
-	// with the time since it was asked for, possibly from several goroutines.
+// allocator claims addresses for one client.
+type nodeClient interface {
+	// Claim claims n addresses. It calls got for each claimed address with the duration of the claim,
+	// possibly from several goroutines.
 	Claim(ctx context.Context, n int, got func(netip.Addr, time.Duration)) error
-	// Close ends its work.
+	// Close stops the allocator.
 	Close()
 }
 
-// outcome is what one run gave.
+// outcome is the outcome of one run.
 type outcome struct {
 	elapsed           time.Duration
-	latencies         []time.Duration // of each address, since its client asked for it
-	firstLatencies    []time.Duration // until each client had one
+	latencies         []time.Duration // the duration of each claim
+	firstLatencies    []time.Duration // the time until the first address of each client
 	writes, conflicts int64
 }
 
-// runContender lets all clients claim on a fresh network, for at most o.limit, and checks
-// that nobody got what another has and that the stored bitmap agrees.
+// runContender runs all clients on a new network for at most o.limit. It checks that no address was claimed
+// twice and that the stored bitmap has all of them.
 func runContender(ctx context.Context, env *apitest.Env, c contender, o options) (outcome, error) {
 	n, err := bed.Network(ctx, env.Client, "10.5.0.0/16")
 	if err != nil {
@@ -59,13 +59,13 @@ func runContender(ctx context.Context, env *apitest.Env, c contender, o options)
 		return outcome{}, err
 	}
 	counts := &writeCounter{}
-	clients := make([]allocator, o.clients)
+	clients := make([]nodeClient, o.clients)
 	for i := range clients {
 		own, err := bed.Store(env)
 		if err != nil {
 			return outcome{}, err
 		}
-		// A daemon has been connected for long when its Pods come.
+		// The connection of a real daemon is open before its Pods start.
 		if _, err := own.Get(ctx, n.Ref); err != nil {
 			return outcome{}, err
 		}
@@ -78,45 +78,45 @@ func runContender(ctx context.Context, env *apitest.Env, c contender, o options)
 		}
 	}
 	counts.reset()
-	l := newClaimResults()
-	elapsed, err := claimConcurrently(ctx, clients, o, l)
+	results := newClaimResults()
+	elapsed, err := claimConcurrently(ctx, clients, o, results)
 	if err != nil {
 		return outcome{}, err
 	}
-	if err := l.verify(ctx, store, n); err != nil {
+	if err := results.verify(ctx, store, n); err != nil {
 		return outcome{}, err
 	}
 	return outcome{
-		elapsed, l.latencies, slices.Collect(maps.Values(l.firstLatencies)), counts.writes.Load(), counts.conflicts.Load(),
+		elapsed, results.latencies, slices.Collect(maps.Values(results.firstLatencies)), counts.writes.Load(), counts.conflicts.Load(),
 	}, nil
 }
 
-// initializeNetwork has one more node use the network once: finalizer and state are there when the
-// contest begins, as on each network but a new one.
-func initializeNetwork(ctx context.Context, store claims.Store, n *network.Network) error {
-	a := claims.New(store, claims.Config{Node: "first", NodeUID: "uid-of-first", Life: 1, Hold: -1})
+// initializeNetwork claims an address for another node, which sets the finalizer and the status as on any
+// network in use.
+func initializeNetwork(ctx context.Context, store allocator.Store, n *network.Network) error {
+	a := allocator.New(store, allocator.Config{Node: "first", NodeUID: "uid-of-first", Incarnation: 1, WarmPoolSize: -1})
 	defer a.Close()
-	if _, _, err := a.Claim(ctx, n, claims.Want{Dynamic: true}, claims.Want{}); err != nil {
-		return fmt.Errorf("use network: %w", err)
+	if _, _, err := a.Claim(ctx, n, allocator.AddressRequest{Dynamic: true}, allocator.AddressRequest{}); err != nil {
+		return fmt.Errorf("claim on network: %w", err)
 	}
 	return nil
 }
 
-// claimConcurrently starts all clients at once and returns how long they took together.
-func claimConcurrently(ctx context.Context, clients []allocator, o options, l *claimResults) (time.Duration, error) {
+// claimConcurrently runs all clients at once and returns the total duration.
+func claimConcurrently(ctx context.Context, clients []nodeClient, o options, results *claimResults) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.limit)
 	defer cancel()
 	errs := make([]error, len(clients))
 	var all sync.WaitGroup
-	begin := time.Now()
+	begun := time.Now()
 	for i, c := range clients {
 		all.Go(func() {
-			err := c.Claim(ctx, o.addresses, func(a netip.Addr, took time.Duration) { l.record(i, a, time.Since(begin), took) })
-			if ctx.Err() == nil { // at the limit all that is left fails, as it should
+			err := c.Claim(ctx, o.addresses, func(a netip.Addr, took time.Duration) { results.record(i, a, time.Since(begun), took) })
+			if ctx.Err() == nil { // the limit cancels the remaining claims
 				errs[i] = err
 			}
 		})
 	}
 	all.Wait()
-	return time.Since(begin), errors.Join(errs...)
+	return time.Since(begun), errors.Join(errs...)
 }

@@ -11,57 +11,59 @@ import (
 	"time"
 
 	"github.com/patchbay-cni/patchbay/internal/network"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/allocator"
 )
 
-// contenders lists ours first, then its peers.
+// contenders returns Patchbay's contenders, and then its peers.
 func contenders() []contender {
 	return []contender{
-		{name: "Patchbay, nothing held: group commit, jitter", newClient: newGroupCommitClient},
-		{name: "Patchbay, holds warm", newClient: newGroupCommitClient, warm: true},
+		{name: "Patchbay, empty warm pools: group commit, jitter", newClient: newGroupCommitClient},
+		{name: "Patchbay, warm pools", newClient: newGroupCommitClient, warm: true},
 		{name: "one address per PUT, jitter", newClient: newSingleClaimClient(jitteredBackoff)},
 		{name: "one address per PUT, retried at once", newClient: newSingleClaimClient(noBackoff)},
 	}
 }
 
-// groupCommitClient is the product's allocator. All its addresses are asked for at once, as kubelet
-// does with the Pods of a rollout.
+// groupCommitClient claims with the product's allocator. It claims all addresses at once, as kubelet does
+// with the Pods of a rollout.
 type groupCommitClient struct {
-	*claims.Allocator
+	*allocator.Allocator
 	network *network.Network
 }
 
-func newGroupCommitClient(store claims.Store, n *network.Network, client int) allocator {
+// newGroupCommitClient returns the client of a node.
+func newGroupCommitClient(store allocator.Store, n *network.Network, client int) nodeClient {
 	node := fmt.Sprintf("node-%d", client)
-	return groupCommitClient{claims.New(store, claims.Config{Node: node, NodeUID: "uid-of-" + node, Life: 1}), n}
+	return groupCommitClient{allocator.New(store, allocator.Config{Node: node, NodeUID: "uid-of-" + node, Incarnation: 1}), n}
 }
 
-// fillWarmPool has as many Pods start at once before, which the node remembers.
+// fillWarmPool claims n addresses at once until the warm pool has as many. The allocator adapts the size of
+// its warm pool to such bursts.
 func (g groupCommitClient) fillWarmPool(ctx context.Context, n int) error {
 	for range 20 {
 		if err := g.Claim(ctx, n, func(netip.Addr, time.Duration) {}); err != nil {
 			return err
 		}
-		if g.Stats().Held >= n {
+		if g.Stats().Warm >= n {
 			return nil
 		}
 	}
-	return fmt.Errorf("%d addresses are held after 20 times %d Pods", g.Stats().Held, n)
+	return fmt.Errorf("warm pool must have %[2]d addresses after 20 bursts of as many Pods, but has %[1]d", g.Stats().Warm, n)
 }
 
-// Claim implements allocator.
+// Claim implements nodeClient.
 func (g groupCommitClient) Claim(ctx context.Context, n int, got func(netip.Addr, time.Duration)) error {
 	errs := make([]error, n)
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() {
-			begin := time.Now()
-			a, _, err := g.Allocator.Claim(ctx, g.network, claims.Want{Dynamic: true}, claims.Want{})
+			begun := time.Now()
+			a, _, err := g.Allocator.Claim(ctx, g.network, allocator.AddressRequest{Dynamic: true}, allocator.AddressRequest{})
 			if err != nil {
 				errs[i] = err
 				return
 			}
-			got(a, time.Since(begin))
+			got(a, time.Since(begun))
 		})
 	}
 	all.Wait()

@@ -20,7 +20,7 @@ import (
 )
 
 func main() {
-	// client-go logs each request that the limit cuts off.
+	// client-go would log each request that the limit cancels.
 	klog.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := run(ctx, os.Args[1:], os.Stdout)
@@ -31,13 +31,14 @@ func main() {
 	}
 }
 
-// options are the size of the benchmark.
+// options has the size of the benchmark.
 type options struct {
 	clients, addresses, runs int
-	// limit bounds one run of one contender: the slow ones do not finish.
+	// limit bounds one run of one contender. Slow contenders do not finish.
 	limit time.Duration
 }
 
+// parse parses the flags.
 func parse(args []string) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("claims", flag.ContinueOnError)
@@ -51,6 +52,7 @@ func parse(args []string) (options, error) {
 	return o, nil
 }
 
+// run runs the benchmark and prints its table.
 func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	o, err := parse(args)
 	if err != nil {
@@ -69,7 +71,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	}
 	contenders := contenders()
 	results := make([][]outcome, len(contenders))
-	// Contenders take turns, so that a slow minute of the machine hits all of them.
+	// Contenders take turns, so that a slow minute of the machine affects all of them.
 	for range o.runs {
 		for i, c := range contenders {
 			r, err := runContender(ctx, env, c, o)
@@ -85,6 +87,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	return table.Write(out)
 }
 
+// row returns the row of a contender.
 func row(name string, outcomes []outcome) measure.Row {
 	columns := make([]measure.Series, 7)
 	for _, o := range outcomes {

@@ -12,41 +12,43 @@ import (
 
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/allocator"
+	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
-// Errors that make the figures worthless.
+// Errors that make the results invalid.
 var (
-	errDuplicateAddress = errors.New("address was given twice")
-	errNotAllocated     = errors.New("address was given and is free in the network's status")
+	errDuplicateAddress = errors.New("address was claimed twice")
+	errNotAllocated     = errors.New("claimed address is free in the network's status")
 )
 
-// claimResults is what all clients of a run got.
+// claimResults has the claimed addresses and the latencies of a run.
 type claimResults struct {
 	mu             sync.Mutex
-	addresses      map[netip.Addr]int // how often each was given
+	addresses      map[netip.Addr]int // how often each was claimed
 	latencies      []time.Duration
-	firstLatencies map[int]time.Duration // when each client had one
+	firstLatencies map[int]time.Duration // the time of the first address by client
 }
 
+// newClaimResults returns empty results.
 func newClaimResults() *claimResults {
 	return &claimResults{addresses: map[netip.Addr]int{}, firstLatencies: map[int]time.Duration{}}
 }
 
-// record notes that a client got an address, since it began and since it asked for it.
+// record records an address of a client, the time since the start of the run, and the duration of the claim.
 func (l *claimResults) record(client int, a netip.Addr, since, took time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.addresses[a]++
 	l.latencies = append(l.latencies, took)
-	if _, has := l.firstLatencies[client]; !has {
+	if _, exists := l.firstLatencies[client]; !exists {
 		l.firstLatencies[client] = since
 	}
 }
 
-// verify compares what was given with what is stored. Bits that nobody got are fine: the
-// limit cuts requests off whose write was applied.
-func (l *claimResults) verify(ctx context.Context, store claims.Store, n *network.Network) error {
+// verify compares the claimed addresses with the stored bitmap. The bitmap may have more: the limit cancels
+// requests whose write was applied.
+func (l *claimResults) verify(ctx context.Context, store allocator.Store, n *network.Network) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	o, err := store.Get(ctx, n.Ref)
@@ -68,9 +70,9 @@ func (l *claimResults) verify(ctx context.Context, store claims.Store, n *networ
 	return nil
 }
 
-// poolOf decodes the IPv4 bitmap of a network; absent means empty here, where nothing
-// but the contenders ever wrote.
-func poolOf(o *claims.Object) (*ipam.Pool, error) {
+// poolOf decodes the IPv4 bitmap of a network. A missing bitmap is empty, because only the contenders write
+// it.
+func poolOf(o *status.Object) (*ipam.Pool, error) {
 	subnet := o.Network.V4
 	config := ipam.Config{CIDR: subnet.CIDR, Start: subnet.Start, End: subnet.End}
 	if o.IPAM == nil || o.IPAM.V4 == nil {

@@ -13,54 +13,57 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/allocator"
+	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
-// singleClaimClient claims one address per write, one after the other: read, take the next free
-// one, write with the resourceVersion, and begin again after a conflict.
+// singleClaimClient claims one address per write: it reads the network, allocates the next free address,
+// writes with the resourceVersion, and retries after a conflict.
 type singleClaimClient struct {
-	store   claims.Store
+	store   allocator.Store
 	network *network.Network
 	node    string
 	backoff func(attempt int) time.Duration
 }
 
-func newSingleClaimClient(pause func(int) time.Duration) func(claims.Store, *network.Network, int) allocator {
-	return func(store claims.Store, n *network.Network, client int) allocator {
-		return singleClaimClient{store, n, fmt.Sprintf("node-%d", client), pause}
+// newSingleClaimClient returns a constructor of clients with this back-off.
+func newSingleClaimClient(backoff func(int) time.Duration) func(allocator.Store, *network.Network, int) nodeClient {
+	return func(store allocator.Store, n *network.Network, client int) nodeClient {
+		return singleClaimClient{store, n, fmt.Sprintf("node-%d", client), backoff}
 	}
 }
 
 // noBackoff does not wait after a conflict.
 func noBackoff(int) time.Duration { return 0 }
 
-// jitteredBackoff waits as Patchbay does: at random, below a bound that doubles from 5 ms to 2 s.
+// jitteredBackoff returns a random delay below a bound that doubles from 5 ms to 2 s, as Patchbay does.
 func jitteredBackoff(attempt int) time.Duration {
 	const first, most = 5 * time.Millisecond, 2 * time.Second
 	bound := min(first<<min(attempt, 10), most)
 	return rand.N(bound)
 }
 
-// Claim implements allocator.
+// Claim implements nodeClient.
 func (s singleClaimClient) Claim(ctx context.Context, n int, got func(netip.Addr, time.Duration)) error {
 	for range n {
-		begin := time.Now()
+		begun := time.Now()
 		a, err := s.claimOne(ctx)
 		if err != nil {
 			return err
 		}
-		got(a, time.Since(begin))
+		got(a, time.Since(begun))
 	}
 	return nil
 }
 
-// Close implements allocator.
+// Close implements nodeClient.
 func (s singleClaimClient) Close() {}
 
+// claimOne claims one address and retries after conflicts.
 func (s singleClaimClient) claimOne(ctx context.Context) (netip.Addr, error) {
 	for attempt := 0; ; attempt++ {
 		a, err := s.claimOnce(ctx)
-		if !errors.Is(err, claims.ErrConflict) {
+		if !errors.Is(err, status.ErrConflict) {
 			return a, err
 		}
 		select {
@@ -71,7 +74,7 @@ func (s singleClaimClient) claimOne(ctx context.Context) (netip.Addr, error) {
 	}
 }
 
-// claimOnce is one read and one write.
+// claimOnce makes one attempt, with one read and one write.
 func (s singleClaimClient) claimOnce(ctx context.Context) (netip.Addr, error) {
 	o, err := s.store.Get(ctx, s.network.Ref)
 	if err != nil {
@@ -83,7 +86,7 @@ func (s singleClaimClient) claimOnce(ctx context.Context) (netip.Addr, error) {
 	}
 	a, ok := pool.AllocateNext()
 	if !ok {
-		return a, claims.ErrExhausted
+		return a, allocator.ErrExhausted
 	}
 	if o.IPAM == nil {
 		o.IPAM = &v1.IPAMStatus{Held: map[string]v1.HeldAddresses{}}
@@ -98,7 +101,7 @@ func (s singleClaimClient) claimOnce(ctx context.Context) (netip.Addr, error) {
 	return a, err
 }
 
-// addToEntry enters the address under the node's name.
+// addToEntry adds the address to the node's entry.
 func (s singleClaimClient) addToEntry(status *v1.IPAMStatus, a netip.Addr) error {
 	entry := status.Held[s.node]
 	ranges, err := ipam.ParseRanges(entry.V4)

@@ -15,15 +15,15 @@ import (
 	"github.com/patchbay-cni/patchbay/test/lab/controlplane"
 )
 
-// reportClaimSources prints where the addresses of all ADDs came from, and shows that none of them
-// waits for the API server: it is frozen while some more are made.
-func (c *benchCluster) reportClaimSources(ctx context.Context, us contender, netns string, out io.Writer) error {
+// reportClaimSources prints the sources of all claimed addresses, and then measures ADDs while the API
+// server is paused, which shows that they do not wait for it.
+func (c *benchCluster) reportClaimSources(ctx context.Context, patchbay contender, netns string, out io.Writer) error {
 	fromHold, committed, err := c.claimCounts(ctx)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "in the cluster, %d addresses came from the hold, and %d, the first ones, by a write that their ADDs waited for\n", fromHold, committed)
-	adds, err := c.addDuringOutage(ctx, us, netns)
+	fmt.Fprintf(out, "in the cluster, %d addresses came from the warm pool, and %d from a write that their ADDs waited for\n", fromHold, committed)
+	adds, err := c.addDuringOutage(ctx, patchbay, netns)
 	if err != nil {
 		return err
 	}
@@ -31,28 +31,27 @@ func (c *benchCluster) reportClaimSources(ctx context.Context, us contender, net
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "with a frozen API server: %d ADDs answered, p50 %s ms, %d API writes before their answers\n",
+	fmt.Fprintf(out, "with a paused API server: %d successful ADDs, p50 %s ms, %d API writes before their responses\n",
 		len(adds), measure.Figure(measure.Millis(measure.Quantile(adds, 0.5))), after-committed)
 	return nil
 }
 
-// outageADDs are fewer than a hold that is warm has.
+// outageADDs is less than the size of a filled warm pool.
 const outageADDs = 10
 
-// addDuringOutage makes ADDs while the API server is stopped in its tracks, and their DELs
-// after that.
-func (c *benchCluster) addDuringOutage(ctx context.Context, us contender, netns string) (adds []time.Duration, err error) {
-	const run = 1000 // no other has this number
+// addDuringOutage measures ADDs while the API server is paused. It resumes the API server before each DEL.
+func (c *benchCluster) addDuringOutage(ctx context.Context, patchbay contender, netns string) (adds []time.Duration, err error) {
+	const run = 1000 // no other run has this number
 	for i := range outageADDs {
-		box := us.sandbox(run, i, netns)
+		box := patchbay.sandbox(run, i, netns)
 		if err := c.env.ControlPlane.Pause(ctx, controlplane.APIServer); err != nil {
 			return nil, err
 		}
-		took, err := us.execPlugin(ctx, "ADD", box)
+		took, err := patchbay.execPlugin(ctx, "ADD", box)
 		if err := errors.Join(err, c.env.ControlPlane.Resume(controlplane.APIServer)); err != nil {
-			return nil, fmt.Errorf("with a frozen API server: %w", err)
+			return nil, fmt.Errorf("with a paused API server: %w", err)
 		}
-		if _, err := us.execPlugin(ctx, "DEL", box); err != nil {
+		if _, err := patchbay.execPlugin(ctx, "DEL", box); err != nil {
 			return nil, err
 		}
 		adds = append(adds, took)
@@ -60,7 +59,7 @@ func (c *benchCluster) addDuringOutage(ctx context.Context, us contender, netns 
 	return adds, nil
 }
 
-// claimCounts returns how many claims of the daemon were served without and with a write.
+// claimCounts returns the daemon's numbers of claims without and with a write.
 func (c *benchCluster) claimCounts(ctx context.Context) (fromHold, committed int, err error) {
 	text, err := c.scraper.Metrics(ctx, daemonMetrics)
 	if err != nil {
@@ -73,15 +72,15 @@ func (c *benchCluster) claimCounts(ctx context.Context) (fromHold, committed int
 	return fromHold, committed, nil
 }
 
-// get asks the daemon's HTTP server.
+// get sends a request to the daemon's HTTP server.
 func get(ctx context.Context, path string) (body []byte, status int, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+daemonHTTP+path, nil)
 	if err != nil {
-		return nil, 0, fmt.Errorf("ask for %s: %w", path, err)
+		return nil, 0, fmt.Errorf("get %s: %w", path, err)
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return nil, 0, fmt.Errorf("ask for %s: %w", path, err)
+		return nil, 0, fmt.Errorf("get %s: %w", path, err)
 	}
 	defer func() { err = errors.Join(err, res.Body.Close()) }()
 	body, err = io.ReadAll(res.Body)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// build makes our plugin as the Makefile does.
+// build builds the plugin as the Makefile does.
 func build(t *testing.T, path string) {
 	t.Helper()
 	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path,
@@ -19,6 +19,6 @@ func build(t *testing.T, path string) {
 	}
 	info, err := os.Stat(path)
 	if err != nil || info.Size() > 6_000_000 {
-		t.Errorf("plugin: got %d bytes, at most 6 MB are allowed", info.Size())
+		t.Errorf("plugin: got %d bytes, want at most 6 MB", info.Size())
 	}
 }

@@ -22,18 +22,19 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// Names in the cluster, and where its node daemon answers.
+// Names in the cluster, and addresses of its node daemon.
 const (
 	nodeName    = "bench-node"
 	networkName = "bench"
 	daemonHTTP  = "127.0.0.1:9640"
-	// daemonMetrics is where its metrics are.
+	// daemonMetrics is the address of the metrics.
 	daemonMetrics = "127.0.0.1:9644"
 )
 
+// clusterSocket returns the socket of the daemon in the cluster.
 func clusterSocket(dir string) string { return filepath.Join(dir, "cluster", "s") }
 
-// benchCluster is a cluster of one node: etcd, API server and the node daemon's program.
+// benchCluster is a cluster of one node: etcd, API server and the process of the node daemon.
 type benchCluster struct {
 	env     *apitest.Env
 	scraper *apitest.Scraper
@@ -41,7 +42,8 @@ type benchCluster struct {
 	pods    []pod
 }
 
-// startCluster returns when the daemon is ready. All run in this network namespace.
+// startCluster starts a cluster and returns when its daemon is ready. All processes run in this network
+// namespace.
 func startCluster(ctx context.Context, o options) (_ *benchCluster, err error) {
 	c := &benchCluster{}
 	if c.env, err = apitest.Launch(ctx); err != nil {
@@ -65,11 +67,11 @@ func (c *benchCluster) createObjects(ctx context.Context, pods int) error {
 			ObjectMeta: metav1.ObjectMeta{Name: networkName},
 			Spec: v1.NetworkSpec{NetworkID: networkName, NetworkType: v1.TypeMACVLAN, Options: v1.NetworkOptions{
 				Device: parentLink, CIDR: "10.92.0.0/16",
-				ConflictProbe: new(false), // the peers ask nobody, either
+				ConflictProbe: new(false), // the peers do not probe either
 			}},
 		}),
 	); err != nil {
-		return fmt.Errorf("fill cluster: %w", err)
+		return fmt.Errorf("create objects: %w", err)
 	}
 	for i := range pods {
 		p := &corev1.Pod{
@@ -86,11 +88,11 @@ func (c *benchCluster) createObjects(ctx context.Context, pods int) error {
 	return nil
 }
 
-// startDaemon runs the program with the rights that deployments/ gives it.
+// startDaemon starts the daemon with the rights that deployments/ gives it.
 func (c *benchCluster) startDaemon(ctx context.Context, o options) error {
 	in := func(name string) string { return filepath.Join(o.dir, "cluster", name) }
 	if err := os.MkdirAll(in(""), 0o700); err != nil {
-		return fmt.Errorf("make folder: %w", err)
+		return fmt.Errorf("create folder: %w", err)
 	}
 	config, err := clientcmd.LoadFromFile(c.env.ControlPlane.AdminKubeconfig())
 	if err != nil {
@@ -125,9 +127,10 @@ func (c *benchCluster) startDaemon(ctx context.Context, o options) error {
 	}
 }
 
-// errNotReady is what the daemon says before it can attach Pods.
+// errNotReady means that the daemon cannot attach Pods yet.
 var errNotReady = errors.New("the daemon is not ready")
 
+// checkReady returns an error until the daemon is ready.
 func checkReady(ctx context.Context) error {
 	body, status, err := get(ctx, "/readyz")
 	if err == nil && status != http.StatusOK {
@@ -136,7 +139,7 @@ func checkReady(ctx context.Context) error {
 	return err
 }
 
-// stop ends daemon and API server.
+// stop stops the daemon and the API server.
 func (c *benchCluster) stop(ctx context.Context) error {
 	var errs []error
 	if c.daemon != nil && c.daemon.Process != nil {

@@ -13,15 +13,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/patchbay-cni/patchbay/cni/conf"
+	"github.com/patchbay-cni/patchbay/cni/config"
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
 	"github.com/patchbay-cni/patchbay/daemon/internal/journal"
 )
 
+// The flags are parsed, and an unknown one is rejected.
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	if err := run(t.Context(), []string{"-no-such-flag"}, io.Discard); err == nil {
-		t.Error("run with an unknown flag: got no error")
+		t.Error("run with an unknown flag: got no error, want one")
 	}
 	o, err := parse([]string{"-runs", "2", "-stage", stageInner})
 	if err != nil || o.runs != 2 || o.stage != stageInner || o.pods == 0 {
@@ -29,19 +30,19 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// What the plugin would refuse must not be found out in the middle of a run.
-func TestOurConfiguration(t *testing.T) {
+// The plugin accepts the configuration of the benchmark.
+func TestPatchbayConfiguration(t *testing.T) {
 	t.Parallel()
-	c, err := conf.ParseConfig([]byte(patchbayPlugin(options{dir: "/var/tmp/x"}).config))
+	c, err := config.ParseConfig([]byte(patchbayPlugin(options{dir: "/var/tmp/x"}).config))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if c.Socket != socketIn("/var/tmp/x") {
-		t.Errorf("socket: got %s", c.Socket)
+		t.Errorf("got socket %s, want that of the daemon", c.Socket)
 	}
 }
 
-// Pods of the cluster are those that it knows; each sandbox is another.
+// A contender in a cluster uses the Pods of the cluster, each with a new sandbox.
 func TestSandboxes(t *testing.T) {
 	t.Parallel()
 	pods := []pod{{"a", "uid-a"}, {"b", "uid-b"}}
@@ -52,16 +53,17 @@ func TestSandboxes(t *testing.T) {
 	}
 }
 
-func TestOneAddress(t *testing.T) {
+// A result must have one address.
+func TestCheckOneAddress(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason, out string
 		ok          bool
 	}{
-		"One":     {"what was asked for", `{"ips":[{"address":"10.0.0.1/16"}]}`, true},
-		"None":    {"a plugin that does less would win", `{"interfaces":[]}`, false},
-		"Two":     {"another configuration than ours", `{"ips":[{},{}]}`, false},
-		"Nothing": {"no result at all", ``, false},
+		"One":     {"The result has the requested address.", `{"ips":[{"address":"10.0.0.1/16"}]}`, true},
+		"None":    {"A plugin that does less would win.", `{"interfaces":[]}`, false},
+		"Two":     {"The configuration requests one address.", `{"ips":[{},{}]}`, false},
+		"Nothing": {"There is no result.", ``, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -73,6 +75,7 @@ func TestOneAddress(t *testing.T) {
 	}
 }
 
+// A row has the figures of all runs.
 func TestRow(t *testing.T) {
 	t.Parallel()
 	got := row("x", []outcome{{
@@ -88,7 +91,7 @@ func TestRow(t *testing.T) {
 	}
 }
 
-// script is a plugin that does as it is told.
+// script returns a contender whose plugin is a shell script.
 func script(t *testing.T, text string) contender {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "plugin")
@@ -98,24 +101,25 @@ func script(t *testing.T, text string) contender {
 	return contender{name: "script", plugin: path, config: "{}"}
 }
 
-func TestRace(t *testing.T) {
+// runPods runs each Pod once, and returns the error of a plugin.
+func TestRunPods(t *testing.T) {
 	t.Parallel()
 	c := script(t, `[ "$CNI_COMMAND" = DEL ] || echo '{"ips":[{"address":"10.0.0.1/16"}]}'`)
 	out, err := runPods(t.Context(), c, []string{"/a", "/b", "/c"}, 7, 0)
 	if err != nil || len(out.samples) != 7 {
-		t.Fatalf("race: got %d samples and %v, want 7", len(out.samples), err)
+		t.Fatalf("runPods: got %d samples and error %v, want 7", len(out.samples), err)
 	}
 	for _, s := range out.samples {
 		if s.add <= 0 || s.del <= 0 {
-			t.Errorf("sample: got %+v", s)
+			t.Errorf("got sample %+v, want positive durations", s)
 		}
 	}
 	if _, err := runPods(t.Context(), script(t, "echo broken; exit 1"), []string{"/a"}, 1, 0); err == nil {
-		t.Error("a plugin that fails: got no error")
+		t.Error("failing plugin: got no error, want one")
 	}
 }
 
-// firstByte must end with the plugin's own request, answered.
+// firstByte returns after the plugin's request and responds to it.
 func TestFirstByte(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "s")
@@ -128,20 +132,20 @@ func TestFirstByte(t *testing.T) {
 	build(t, plugin)
 	for range 2 {
 		if took, err := firstByte(t.Context(), plugin, socket, l); err != nil || took <= 0 {
-			t.Errorf("firstByte: got %v, %v", took, err)
+			t.Errorf("firstByte: got %v and error %v, want a positive duration", took, err)
 		}
 	}
 }
 
-// The made-up cluster gives addresses once, and back.
-func TestCluster(t *testing.T) {
+// The fake cluster allocates each address once and frees it.
+func TestFakeCluster(t *testing.T) {
 	t.Parallel()
 	j, err := journal.Open(filepath.Join(t.TempDir(), "j"), journal.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = j.Close() }()
-	c, err := newCluster(j)
+	c, err := newFakeCluster(j)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,13 +159,13 @@ func TestCluster(t *testing.T) {
 	}
 	b, _, err := c.Claim(context.Background(), c.net, attach.AddressRequest{Dynamic: true}, attach.AddressRequest{})
 	if err != nil || a == b {
-		t.Errorf("two claims: got %s and %s, %v", a, b, err)
+		t.Errorf("two claims: got %s, %s and error %v, want different addresses", a, b, err)
 	}
 	c.Discard(c.net, a, a)
 	c.Release(rec)
 	c.background.Wait()
 	if recs, err := j.List(); len(recs) != 0 || err != nil {
-		t.Errorf("after Release: got %v, %v, want no record", recs, err)
+		t.Errorf("after Release: got records %v and error %v, want neither", recs, err)
 	}
 	if got := c.pool.Allocated(); got != 1 {
 		t.Errorf("addresses in use: got %d, want 1", got)

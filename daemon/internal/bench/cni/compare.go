@@ -37,8 +37,8 @@ func compare(ctx context.Context, o options, out io.Writer) (err error) {
 		if err != nil {
 			return err
 		}
-		for _, us := range []int{0, 1} {
-			if err := table(o, flight, contenders, results, us, 2).Write(out); err != nil {
+		for _, patchbay := range []int{0, 1} {
+			if err := table(o, flight, contenders, results, patchbay, 2).Write(out); err != nil {
 				return err
 			}
 			fmt.Fprintln(out)
@@ -47,8 +47,7 @@ func compare(ctx context.Context, o options, out io.Writer) (err error) {
 	return c.reportClaimSources(ctx, contenders[1], pods[0], out)
 }
 
-// runContenders lets the contenders take turns, so that a slow minute of the machine
-// hits all of them.
+// runContenders runs the contenders in turns, so that a slow minute of the machine affects all of them.
 func runContenders(ctx context.Context, o options, contenders []contender, pods []string) ([][]outcome, error) {
 	results := make([][]outcome, len(contenders))
 	for run := range o.runs + 1 {
@@ -57,7 +56,7 @@ func runContenders(ctx context.Context, o options, contenders []contender, pods 
 			if err != nil {
 				return nil, err
 			}
-			if run > 0 { // the first warms caches and holds up
+			if run > 0 { // the first run fills caches and warm pools
 				results[i] = append(results[i], r)
 			}
 		}
@@ -65,7 +64,7 @@ func runContenders(ctx context.Context, o options, contenders []contender, pods 
 	return results, nil
 }
 
-// table compares some of the contenders.
+// table returns a table of some contenders.
 func table(o options, flight int, contenders []contender, results [][]outcome, rows ...int) measure.Table {
 	t := measure.Table{
 		Title: fmt.Sprintf("ADD, then DEL of one MACVLAN interface with one address; %d in flight; %d Pods × %d runs: median (least–most) of the runs",
@@ -79,8 +78,7 @@ func table(o options, flight int, contenders []contender, results [][]outcome, r
 	return t
 }
 
-// startDaemon runs the daemon as a process of its own, as on a node, and waits
-// until it answers.
+// startDaemon starts the daemon as a process, and waits until it answers.
 func startDaemon(ctx context.Context, o options) (stop func() error, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	daemon := selfCommand(ctx, "-stage", stageDaemon, "-dir", o.dir)
@@ -105,7 +103,7 @@ func startDaemon(ctx context.Context, o options) (stop func() error, err error) 
 		select {
 		case err := <-ended:
 			cancel()
-			return nil, fmt.Errorf("daemon ended: %w", err)
+			return nil, fmt.Errorf("daemon exited: %w", err)
 		case <-ctx.Done():
 			return nil, errors.Join(ctx.Err(), stop())
 		default:

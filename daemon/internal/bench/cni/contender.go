@@ -19,21 +19,20 @@ type contender struct {
 	plugin string
 	path   string
 	config string
-	// pods are the Pods of a contender whose cluster has some; others name theirs
-	// after the sandbox.
+	// pods has the Pods of a contender in a cluster. Without pods, each Pod has the name of its sandbox.
 	pods []pod
 }
 
-// pod is a Pod by its name and UID.
+// pod is the name and the UID of a Pod.
 type pod struct{ name, uid string }
 
-// sandbox is one Pod's sandbox.
+// sandbox is the sandbox of a Pod.
 type sandbox struct {
 	pod
 	id, netns string
 }
 
-// sandbox returns the i-th of a run.
+// sandbox returns the i-th sandbox of a run.
 func (c contender) sandbox(run, i int, netns string) sandbox {
 	id := fmt.Sprintf("r%dp%d", run, i)
 	if len(c.pods) > 0 {
@@ -42,7 +41,7 @@ func (c contender) sandbox(run, i int, netns string) sandbox {
 	return sandbox{pod{id, id}, id, netns}
 }
 
-// patchbayPlugin is our plugin before the daemon that listens in dir.
+// patchbayPlugin returns Patchbay's plugin with the daemon without a cluster.
 func patchbayPlugin(o options) contender {
 	return contender{
 		name: "patchbay", plugin: o.plugin, path: o.peers,
@@ -50,7 +49,7 @@ func patchbayPlugin(o options) contender {
 	}
 }
 
-// patchbayInCluster is our plugin before the node daemon of a cluster.
+// patchbayInCluster returns Patchbay's plugin with the node daemon of a cluster.
 func patchbayInCluster(o options, pods []pod) contender {
 	c := patchbayPlugin(o)
 	c.name, c.pods = "patchbay in a cluster", pods
@@ -58,7 +57,7 @@ func patchbayInCluster(o options, pods []pod) contender {
 	return c
 }
 
-// debianPlugins does the same with Debian's plugins.
+// debianPlugins returns Debian's plugins with an equivalent configuration.
 func debianPlugins(o options) contender {
 	return contender{
 		name: "macvlan + host-local", plugin: filepath.Join(o.peers, "macvlan"), path: o.peers,
@@ -68,17 +67,17 @@ func debianPlugins(o options) contender {
 	}
 }
 
-// podNamespace is where all Pods are.
+// podNamespace is the namespace of all Pods.
 const podNamespace = "bench"
 
-// result is what is looked at of a plugin's output.
+// result is the part of a plugin's output that is checked.
 type result struct {
 	IPs []struct {
 		Address string `json:"address"`
 	} `json:"ips"`
 }
 
-// execPlugin runs the plugin once and returns how long its caller waited.
+// execPlugin runs the plugin once and returns the duration.
 func (c contender) execPlugin(ctx context.Context, command string, s sandbox) (time.Duration, error) {
 	cmd := exec.CommandContext(ctx, c.plugin)
 	cmd.Env = []string{
@@ -100,12 +99,12 @@ func (c contender) execPlugin(ctx context.Context, command string, s sandbox) (t
 	return took, err
 }
 
-// checkOneAddress wants of a result what was asked for; a plugin that does less is
-// not to be compared with.
+// checkOneAddress returns an error unless the result has one address, so that no plugin that does less is
+// compared.
 func checkOneAddress(stdout []byte) error {
 	var r result
 	if err := json.Unmarshal(stdout, &r); err != nil || len(r.IPs) != 1 {
-		return fmt.Errorf("want a result with one address, got %s: %w", stdout, err)
+		return fmt.Errorf("result must have one address, but is %s: %w", stdout, err)
 	}
 	return nil
 }

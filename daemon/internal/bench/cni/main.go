@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command cni measures what a container runtime waits for: ADD and DEL of one
-// MACVLAN interface with one address, by our plugin and daemon without a
-// cluster, by the same with a real etcd and API server, and by Debian's macvlan
-// with host-local, in turns on the same kernel.
-// It also measures how soon our plugin speaks to the daemon. It needs root, and
-// works in namespaces of its own that end with it.
+// Command cni measures ADD and DEL of one MACVLAN interface with one address. It compares Patchbay's plugin
+// and daemon without a cluster, the same with a real etcd and API server, and Debian's macvlan with
+// host-local, in turns on the same kernel. It also measures the time until the plugin sends its first byte
+// to the daemon. It needs root and uses namespaces of its own.
 package main
 
 import (
@@ -28,27 +26,27 @@ func main() {
 	}
 }
 
-// options are the size of the benchmark and where its programs are.
+// options has the size of the benchmark and the paths of its programs.
 type options struct {
 	plugin, daemon, peers, dir string
 	runs, pods                 int
 	stage                      string
 }
 
-// Stages of the program: it starts itself again in new namespaces, and there
-// once more as the daemon.
+// Stages of the program: it starts itself again in new namespaces, and there again as the daemon.
 const (
 	stageOuter  = "outer"
 	stageInner  = "inner"
 	stageDaemon = "daemon"
 )
 
+// parse parses the flags.
 func parse(args []string) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("cni", flag.ContinueOnError)
-	flags.StringVar(&o.plugin, "plugin", "bin/patchbay", "our plugin")
-	flags.StringVar(&o.daemon, "daemon", "bin/patchbayd", "our node daemon, for the cluster")
-	flags.StringVar(&o.peers, "peers", "/usr/lib/cni", "folder of Debian's plugins")
+	flags.StringVar(&o.plugin, "plugin", "bin/patchbay", "`file` of Patchbay's plugin")
+	flags.StringVar(&o.daemon, "daemon", "bin/patchbayd", "`file` of Patchbay's node daemon")
+	flags.StringVar(&o.peers, "peers", "/usr/lib/cni", "`folder` of Debian's plugins")
 	flags.IntVar(&o.runs, "runs", 5, "runs of each contender")
 	flags.IntVar(&o.pods, "pods", 160, "Pods added and deleted in a run")
 	flags.StringVar(&o.stage, "stage", stageOuter, "set by the program itself")
@@ -59,6 +57,7 @@ func parse(args []string) (options, error) {
 	return o, nil
 }
 
+// run runs a stage of the program.
 func run(ctx context.Context, args []string, out io.Writer) error {
 	o, err := parse(args)
 	if err != nil {

@@ -19,14 +19,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// parentLink is the link below all slaves: one end of a veth pair, since not every
-// kernel has dummy links.
+// parentLink is the parent of all MACVLAN links. It is one end of a veth pair, because not all kernels have
+// dummy links.
 const parentLink = "uplink"
 
-// runIsolated runs the program again in a network and a mount namespace of its own:
-// what it makes there, pinned Pod namespaces too, is gone when it ends.
+// runIsolated runs the program again in network and mount namespaces of its own. The kernel removes all its
+// links and mounts at the end.
 func runIsolated(ctx context.Context, o options, args []string, out io.Writer) (err error) {
-	// On a disk like the journal's and host-local's in real life, not in memory.
+	// A folder on disk, like those of the journal and of host-local on a node.
 	dir, err := os.MkdirTemp("/var/tmp", "patchbay-bench-")
 	if err != nil {
 		return err
@@ -41,12 +41,12 @@ func runIsolated(ctx context.Context, o options, args []string, out io.Writer) (
 	inner.Stdout = out
 	inner.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS}
 	if err := inner.Run(); err != nil {
-		return fmt.Errorf("run in new namespaces (root is needed): %w", err)
+		return fmt.Errorf("run in new namespaces (needs root): %w", err)
 	}
 	return nil
 }
 
-// selfCommand is this program with other arguments; it gets SIGTERM when ctx ends.
+// selfCommand returns a command that runs this program with other arguments. It gets SIGTERM when ctx ends.
 func selfCommand(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", args...)
 	cmd.Stderr = os.Stderr
@@ -54,7 +54,7 @@ func selfCommand(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// createHost makes the parent link and n Pod namespaces, whose paths it returns.
+// createHost creates the parent link and n network namespaces of Pods. It returns their paths.
 func createHost(dir string, n int) ([]string, error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return nil, fmt.Errorf("make mounts private: %w", err)
@@ -76,13 +76,13 @@ func createHost(dir string, n int) ([]string, error) {
 	for i := range pods {
 		pods[i] = filepath.Join(dir, "pod-"+strconv.Itoa(i))
 		if err := pinNetns(pods[i]); err != nil {
-			return nil, fmt.Errorf("make namespace of Pod %d: %w", i, err)
+			return nil, fmt.Errorf("create network namespace of Pod %d: %w", i, err)
 		}
 	}
 	return pods, nil
 }
 
-// pinNetns makes a network namespace and mounts it at path, as runtimes do.
+// pinNetns creates a network namespace and mounts it at path, as runtimes do.
 func pinNetns(path string) error {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		return err

@@ -11,16 +11,16 @@ import (
 	"github.com/patchbay-cni/patchbay/test/bench/measure"
 )
 
-// sample is one Pod's life.
+// sample has the durations of one Pod's ADD and DEL.
 type sample struct{ add, del time.Duration }
 
-// outcome is what one run gave.
+// outcome is the outcome of one run.
 type outcome struct {
 	elapsed time.Duration
 	samples []sample
 }
 
-// runPods adds and deletes n Pods, as many at a time as there are namespaces.
+// runPods adds and deletes n Pods, one at a time in each network namespace.
 func runPods(ctx context.Context, c contender, pods []string, n, run int) (outcome, error) {
 	var out outcome
 	var mu sync.Mutex
@@ -43,7 +43,7 @@ func runPods(ctx context.Context, c contender, pods []string, n, run int) (outco
 	return out, errors.Join(errs...)
 }
 
-// addAndDelete is one Pod from ADD to DEL.
+// addAndDelete runs ADD and DEL of one Pod.
 func addAndDelete(ctx context.Context, c contender, box sandbox) (s sample, err error) {
 	if s.add, err = c.execPlugin(ctx, "ADD", box); err != nil {
 		return s, err
@@ -52,7 +52,7 @@ func addAndDelete(ctx context.Context, c contender, box sandbox) (s sample, err 
 	return s, err
 }
 
-// row is a line of the table: one figure per column and run.
+// row returns the row of a contender, with one figure per column and run.
 func row(name string, outcomes []outcome) measure.Row {
 	columns := make([]measure.Series, 6)
 	for _, o := range outcomes {

@@ -18,8 +18,8 @@ import (
 	"github.com/patchbay-cni/patchbay/test/bench/measure"
 )
 
-// reportStartup prints how soon our plugin's first byte is on the socket, beside a
-// program that does nothing, and how large it is.
+// reportStartup prints the time until the plugin's first byte on the socket, the duration of a program that
+// does nothing, and the size of the plugin.
 func reportStartup(ctx context.Context, o options, out io.Writer) (err error) {
 	info, err := os.Stat(o.plugin)
 	if err != nil {
@@ -31,7 +31,7 @@ func reportStartup(ctx context.Context, o options, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	var ours, nothing measure.Series
+	var patchbay, empty measure.Series
 	for range o.runs {
 		var first, none []time.Duration
 		for range o.pods {
@@ -42,21 +42,21 @@ func reportStartup(ctx context.Context, o options, out io.Writer) (err error) {
 			}
 			first, none = append(first, a), append(none, b)
 		}
-		ours = append(ours, measure.Millis(measure.Quantile(first, 0.5)))
-		nothing = append(nothing, measure.Millis(measure.Quantile(none, 0.5)))
+		patchbay = append(patchbay, measure.Millis(measure.Quantile(first, 0.5)))
+		empty = append(empty, measure.Millis(measure.Quantile(none, 0.5)))
 	}
 	return measure.Table{
 		Title: fmt.Sprintf("plugin, %.1f MB: from its start to its first byte on the daemon's socket; %d starts × %d runs",
 			float64(info.Size())/1e6, o.pods, o.runs),
 		Columns: []string{"p50 ms"}, LessIsBetter: true,
 		Rows: []measure.Row{
-			{Name: "patchbay, to its first byte", Columns: []measure.Series{ours}},
-			{Name: "/bin/true, to its end", Columns: []measure.Series{nothing}},
+			{Name: "patchbay, to its first byte", Columns: []measure.Series{patchbay}},
+			{Name: "/bin/true, to its end", Columns: []measure.Series{empty}},
 		},
 	}.Write(out)
 }
 
-// firstByte starts the plugin and waits for its request, which it answers.
+// firstByte starts the plugin, waits for its request and responds to it.
 func firstByte(ctx context.Context, plugin, socket string, l net.Listener) (took time.Duration, err error) {
 	cmd := exec.CommandContext(ctx, plugin)
 	cmd.Env = []string{"CNI_COMMAND=DEL", "CNI_CONTAINERID=c", "CNI_IFNAME=eth0"}
@@ -78,6 +78,7 @@ func firstByte(ctx context.Context, plugin, socket string, l net.Listener) (took
 	return took, wire.WriteFrame(conn, &wire.Response{})
 }
 
+// timeEmptyProgram returns the duration of a program that does nothing.
 func timeEmptyProgram(ctx context.Context) (time.Duration, error) {
 	cmd := exec.CommandContext(ctx, "/bin/true")
 	start := time.Now()

@@ -12,17 +12,17 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/internal/bench/bed"
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/allocator"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
 // client claims addresses of one network.
 type client struct {
-	allocator *claims.Allocator
+	allocator *allocator.Allocator
 	network   *network.Network
 }
 
-// newClient makes a network that is as full as that, all over its subnet, and a node.
+// newClient creates a network with this percentage of its addresses in use, and a client.
 func newClient(ctx context.Context, env *apitest.Env, percent int) (*client, error) {
 	n, err := bed.Network(ctx, env.Client, "10.5.0.0/16")
 	if err != nil {
@@ -32,9 +32,9 @@ func newClient(ctx context.Context, env *apitest.Env, percent int) (*client, err
 	if err != nil {
 		return nil, err
 	}
-	a := claims.New(store, claims.Config{Node: "node", NodeUID: "uid", Life: 1, Hold: -1, Cool: -1})
+	a := allocator.New(store, allocator.Config{Node: "node", NodeUID: "uid", Incarnation: 1, WarmPoolSize: -1, Cooldown: -1})
 	c := &client{allocator: a, network: n}
-	if _, err := c.claim(ctx); err != nil { // finalizer and state
+	if _, err := c.claim(ctx); err != nil { // sets the finalizer and the status
 		return nil, err
 	}
 	if err := setBitmap(ctx, store, n, percent); err != nil {
@@ -43,8 +43,8 @@ func newClient(ctx context.Context, env *apitest.Env, percent int) (*client, err
 	return c, nil
 }
 
-// setBitmap sets bits as of Pods that have DanmEps, spread evenly.
-func setBitmap(ctx context.Context, store claims.Store, n *network.Network, percent int) error {
+// setBitmap sets bits evenly over the subnet, like those of addresses that DanmEps cover.
+func setBitmap(ctx context.Context, store allocator.Store, n *network.Network, percent int) error {
 	o, err := store.Get(ctx, n.Ref)
 	if err != nil {
 		return err
@@ -69,28 +69,30 @@ func setBitmap(ctx context.Context, store claims.Store, n *network.Network, perc
 	return nil
 }
 
+// claim claims one address.
 func (c *client) claim(ctx context.Context) (netip.Addr, error) {
-	a, _, err := c.allocator.Claim(ctx, c.network, claims.Want{Dynamic: true}, claims.Want{})
+	a, _, err := c.allocator.Claim(ctx, c.network, allocator.AddressRequest{Dynamic: true}, allocator.AddressRequest{})
 	return a, err
 }
 
-// timeClaims makes n claims and returns how long each took. All are given back then, in one
-// write that is not counted.
+// timeClaims claims n addresses and returns the duration of each claim. It then frees them in one write,
+// which it does not measure.
 func (c *client) timeClaims(ctx context.Context, n int) ([]time.Duration, error) {
 	var took []time.Duration
 	var addrs []netip.Addr
 	for range n {
-		begin := time.Now()
+		begun := time.Now()
 		a, err := c.claim(ctx)
 		if err != nil {
 			return nil, err
 		}
-		took, addrs = append(took, time.Since(begin)), append(addrs, a)
+		took, addrs = append(took, time.Since(begun)), append(addrs, a)
 	}
 	for _, a := range addrs {
 		c.allocator.Discard(c.network, a, netip.Addr{})
 	}
-	return took, c.allocator.Settle(ctx, claims.KeyOf(c.network))
+	return took, c.allocator.ReconcileEntries(ctx, network.KeyOf(c.network))
 }
 
+// close stops the allocator.
 func (c *client) close() { c.allocator.Close() }

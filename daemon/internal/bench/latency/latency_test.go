@@ -10,14 +10,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestRunRefusesUnknownFlags(t *testing.T) {
+// run rejects an unknown flag.
+func TestRunRejectsUnknownFlags(t *testing.T) {
 	t.Parallel()
 	if err := run(t.Context(), []string{"-no-such-flag"}, io.Discard); err == nil {
-		t.Error("run: got no error")
+		t.Error("run with an unknown flag: got no error, want one")
 	}
 }
 
-// Each run is compared with the empty network of that run.
+// Each run is compared with the empty network of the same run.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	ms := func(n int) []time.Duration { return []time.Duration{time.Duration(n) * time.Millisecond} }
@@ -27,6 +28,6 @@ func TestTable(t *testing.T) {
 		ratios = append(ratios, row.Columns[2]...)
 	}
 	if diff := cmp.Diff([]float64{1, 1, 1, 1, 1.5, 1.5}, ratios); diff != "" {
-		t.Errorf("p50 to that of the empty network: -want +got\n%s", diff)
+		t.Errorf("p50 relative to the empty network: -want +got\n%s", diff)
 	}
 }

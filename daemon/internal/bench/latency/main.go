@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command latency measures how long one claim takes that needs a write, through a real
-// API server, on a /16 that is empty, half full, and 99 % full: it should be the same.
+// Command latency measures the latency of a claim that needs a write to a real API server. It uses
+// networks with a /16 of which 0 %, 50 % and 99 % are in use, and the latency should be the same.
 package main
 
 import (
@@ -28,9 +28,10 @@ func main() {
 	}
 }
 
-// options are the size of the benchmark.
+// options has the size of the benchmark.
 type options struct{ runs, claims int }
 
+// parse parses the flags.
 func parse(args []string) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("latency", flag.ContinueOnError)
@@ -42,9 +43,10 @@ func parse(args []string) (options, error) {
 	return o, nil
 }
 
-// fillLevels are how full the networks are, in percent.
+// fillLevels returns the percentages of addresses in use.
 func fillLevels() []int { return []int{0, 50, 99} }
 
+// run runs the benchmark and prints its table.
 func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	o, err := parse(args)
 	if err != nil {
@@ -69,7 +71,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 			if err != nil {
 				return err
 			}
-			if turn > 0 { // the first warms caches up
+			if turn > 0 { // the first turn fills caches
 				results[i] = append(results[i], took)
 			}
 		}
@@ -77,10 +79,10 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	return table(o, results).Write(out)
 }
 
-// table has a row for each fill, with its ratio to the empty network in the same run.
+// table returns a row for each level, with the ratio to the empty network of the same run.
 func table(o options, results [][][]time.Duration) measure.Table {
 	t := measure.Table{
-		Title:   fmt.Sprintf("one client, one claim after the other, nothing held; %d claims × %d runs: median (least–most)", o.claims, o.runs),
+		Title:   fmt.Sprintf("one client, one claim after the other, no warm pool; %d claims × %d runs: median (least–most)", o.claims, o.runs),
 		Columns: []string{"p50 ms", "p99 ms", "p50 ÷ empty"}, Alone: true,
 	}
 	for i, percent := range fillLevels() {

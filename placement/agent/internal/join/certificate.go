@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -25,10 +26,10 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// certificatePollInterval is how often a request looks whether the first certificate came.
+// certificatePollInterval is how often a waiting request checks for the first certificate.
 const certificatePollInterval = 200 * time.Millisecond
 
-// CertificateCredentials are an agent's certificate, and the connections made with it.
+// CertificateCredentials are an agent's client certificate, which renews itself. They implement credential.
 type CertificateCredentials struct {
 	manager    certificate.Manager
 	dialer     *connrotation.Dialer
@@ -38,8 +39,8 @@ type CertificateCredentials struct {
 	lastUsed *tls.Certificate
 }
 
-// NewCertificateCredentials reads the stored certificate, if there is one. It fails when the cluster's own API
-// server is away.
+// NewCertificateCredentials reads the stored certificate, if there is one. It fails when the cluster's own
+// API server is unreachable.
 func NewCertificateCredentials(ctx context.Context, c Config) (*CertificateCredentials, error) {
 	creds := &CertificateCredentials{dialer: connrotation.NewDialer(dialWithKeepAlive)}
 	if err := creds.buildRESTConfig(c.Hub); err != nil {
@@ -67,7 +68,7 @@ func NewCertificateCredentials(ctx context.Context, c Config) (*CertificateCrede
 	return creds, nil
 }
 
-// buildRESTConfig makes the client configuration that uses the present certificate.
+// buildRESTConfig makes the client configuration with the present certificate.
 func (c *CertificateCredentials) buildRESTConfig(hub *rest.Config) error {
 	w, err := newHubTransport(hub)
 	if err != nil {
@@ -79,22 +80,29 @@ func (c *CertificateCredentials) buildRESTConfig(hub *rest.Config) error {
 		}
 		return &tls.Certificate{}, nil
 	}
-	c.restConfig = w.restConfig(&certificateTransport{credentials: c, next: w.roundTripper(c.dialer.DialContext)})
+	c.restConfig = w.restConfig(&credentialTransport{credential: c, next: w.roundTripper(c.dialer.DialContext)})
 	return nil
 }
 
-// RESTConfig is the client configuration for the hub. Its requests wait for the first
-// certificate.
+// RESTConfig returns the client configuration for the hub. Its requests wait for the first certificate.
 func (c *CertificateCredentials) RESTConfig() *rest.Config { return c.restConfig }
 
-// Start begins to ask for certificates; it ends with the context given to New.
+// Start requests and renews certificates until the context of NewCertificateCredentials ends.
 func (c *CertificateCredentials) Start() { c.manager.Start() }
 
 // HasCertificate tells whether there is a certificate.
 func (c *CertificateCredentials) HasCertificate() bool { return c.manager.Current() != nil }
 
-// closeStaleConnections ends the connections that were made with an older certificate.
-func (c *CertificateCredentials) closeStaleConnections() {
+// wait implements credential.
+func (c *CertificateCredentials) wait(ctx context.Context) error {
+	return wait.PollUntilContextCancel(ctx, certificatePollInterval, true, func(context.Context) (bool, error) {
+		return c.HasCertificate(), nil
+	})
+}
+
+// authorize implements credential: the certificate is the connection's. It closes the connections with an
+// older certificate.
+func (c *CertificateCredentials) authorize(r *http.Request) *http.Request {
 	current := c.manager.Current()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,37 +110,19 @@ func (c *CertificateCredentials) closeStaleConnections() {
 		c.dialer.CloseAll()
 	}
 	c.lastUsed = current
+	return r
 }
 
-// certificateTransport holds requests back until there is a certificate: the hub would only
-// refuse them.
-type certificateTransport struct {
-	credentials *CertificateCredentials
-	next        http.RoundTripper
-}
-
-// RoundTrip implements http.RoundTripper.
-func (t *certificateTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	tick := time.NewTicker(certificatePollInterval)
-	defer tick.Stop()
-	for !t.credentials.HasCertificate() {
-		select {
-		case <-tick.C:
-		case <-r.Context().Done():
-			return nil, fmt.Errorf("await the hub's certificate: %w", r.Context().Err())
-		}
-	}
-	t.credentials.closeStaleConnections()
-	return t.next.RoundTrip(r)
-}
+// rejected implements credential. The certificate manager renews the certificate by its age only.
+func (c *CertificateCredentials) rejected() {}
 
 // storeTimeout bounds one request to the cluster's own API server.
 const storeTimeout = 30 * time.Second
 
-// certificateStore keeps the certificate in a Secret of type kubernetes.io/tls. It implements
+// certificateStore stores the certificate in a Secret of type kubernetes.io/tls. It implements
 // certificate.Store.
 type certificateStore struct {
-	ctx     context.Context // certificate.Store passes none
+	ctx     context.Context // certificate.Store's methods have none
 	secrets corev1client.SecretInterface
 	name    string
 }
@@ -158,7 +148,7 @@ func (s *certificateStore) Update(cert, key []byte) (*tls.Certificate, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), storeTimeout) // the hub gives it once
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), storeTimeout) // the hub issues it once only
 	defer cancel()
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: s.name},
@@ -171,7 +161,7 @@ func (s *certificateStore) Update(cert, key []byte) (*tls.Certificate, error) {
 	return parsed, nil
 }
 
-// writeSecret makes a Secret be as it is here.
+// writeSecret updates or creates a Secret.
 func writeSecret(ctx context.Context, secrets corev1client.SecretInterface, secret *corev1.Secret) error {
 	_, err := secrets.Update(ctx, secret, metav1.UpdateOptions{})
 	if apierrors.IsNotFound(err) {
@@ -183,7 +173,7 @@ func writeSecret(ctx context.Context, secrets corev1client.SecretInterface, secr
 	return nil
 }
 
-// parseKeyPair reads a pair; the manager wants the leaf parsed.
+// parseKeyPair parses certificate and key. The certificate manager requires the parsed leaf.
 func parseKeyPair(cert, key []byte) (*tls.Certificate, error) {
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {

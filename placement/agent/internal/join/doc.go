@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package join gets an agent its credentials at the hub, and keeps them fresh.
+// Package join gets an agent's credentials at the hub, and renews them.
 //
-// A join token (a bootstrap token, short-lived, for one name) is good for one thing: a
-// CertificateSigningRequest, which the hub approves when an infrastructure person has
-// accepted the Cluster. From then on the certificate renews itself; client-go's
-// certificate manager does both. Certificate and key are in a Secret beside the agent
-// and leave the cluster in no other way than as a TLS client's proof.
+// With a join token (a short-lived bootstrap token for one cluster name) an agent can only create a
+// CertificateSigningRequest, which the hub approves after an admin has accepted the Cluster.
+// CertificateCredentials request the certificate and renew it with client-go's certificate manager.
+// Certificate and key are in a Secret beside the agent and never leave the cluster.
 //
-// Behind a balancer that ends TLS certificates prove nothing. There the join token is
-// good for a short-lived token of the cluster's ServiceAccount at the hub, which renews
-// itself likewise (Tokens).
+// Behind a load balancer that terminates TLS, client certificates do not work. There TokenCredentials use
+// the join token for a short-lived token of the cluster's ServiceAccount at the hub, and renew that.
 package join

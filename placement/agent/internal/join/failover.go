@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// AddAddresses gives a hub further addresses: who does not get through to one goes on to
-// the next, and stays there. All are of one hub, with certificates of one authority.
+// AddAddresses adds further addresses to the configuration of a hub. Requests use one address until it is
+// unavailable, then the next one. All addresses must be of the same hub, with certificates of the same CA.
 func AddAddresses(hub *rest.Config, further []string) error {
 	if len(further) == 0 {
 		return nil
@@ -25,7 +25,7 @@ func AddAddresses(hub *rest.Config, further []string) error {
 	for _, address := range append([]string{hub.Host}, further...) {
 		u, err := url.Parse(address)
 		if err != nil || u.Scheme != "https" || u.Host == "" || u.Path != "" && u.Path != "/" {
-			return fmt.Errorf("address %q of the hub: want one such as https://hub.example.com:6443", address)
+			return fmt.Errorf("address %q of the hub must be a URL such as https://hub.example.com:6443", address)
 		}
 		f.addresses = append(f.addresses, u)
 	}
@@ -33,7 +33,7 @@ func AddAddresses(hub *rest.Config, further []string) error {
 	return nil
 }
 
-// failover knows which address is good.
+// failover has the addresses of a hub, and the index of the present one.
 type failover struct {
 	addresses []*url.URL
 	current   atomic.Int64
@@ -45,8 +45,8 @@ type failoverTransport struct {
 	next http.RoundTripper
 }
 
-// RoundTrip implements http.RoundTripper. A request that was certainly not sent is sent
-// to the next address at once; any other its caller repeats, as after any broken connection.
+// RoundTrip implements http.RoundTripper. It sends a request for which no connection could be opened to the
+// next address. After other errors the caller has to retry, as after any broken connection.
 func (h *failoverTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	body := r.Body
 	for tried := 1; ; tried++ {
@@ -55,27 +55,27 @@ func (h *failoverTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		if !isUnavailable(response, err) {
 			return response, err
 		}
-		// Of many requests that fail together one moves on.
+		// Of many requests that fail together, only one changes the address.
 		h.current.CompareAndSwap(at, (at+1)%int64(len(h.addresses)))
 		if !isDialError(err) || tried == len(h.addresses) || body != nil && r.GetBody == nil {
 			return response, err
 		}
 		if body != nil {
 			if body, err = r.GetBody(); err != nil {
-				return nil, fmt.Errorf("repeat request: %w", err)
+				return nil, fmt.Errorf("copy the body of the request: %w", err)
 			}
 		}
 	}
 }
 
-// withAddress is the request for another address.
+// withAddress returns the request with another address.
 func withAddress(r *http.Request, address *url.URL, body io.ReadCloser) *http.Request {
 	next := r.Clone(r.Context())
 	next.URL.Scheme, next.URL.Host, next.Host, next.Body = address.Scheme, address.Host, "", body
 	return next
 }
 
-// isUnavailable tells whether nobody is behind the address, or a balancer without servers.
+// isUnavailable tells whether the address does not answer, or is a load balancer without backends.
 func isUnavailable(response *http.Response, err error) bool {
 	if err != nil {
 		return !errors.Is(err, context.Canceled)
@@ -87,7 +87,7 @@ func isUnavailable(response *http.Response, err error) bool {
 	return false
 }
 
-// isDialError tells whether there was no connection to send anything over.
+// isDialError tells whether no connection could be opened, so that nothing was sent.
 func isDialError(err error) bool {
 	var failed *net.OpError
 	return errors.As(err, &failed) && failed.Op == "dial"

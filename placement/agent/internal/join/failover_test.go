@@ -18,10 +18,10 @@ import (
 	"github.com/patchbay-cni/patchbay/placement/agent/internal/join"
 )
 
-// nobody is an address where nobody listens.
-const nobody = "https://127.0.0.1:1"
+// unreachable is an address without a listener.
+const unreachable = "https://127.0.0.1:1"
 
-// hub is a server that answers with what it was asked.
+// hub starts a server that answers with the host and the body of the request.
 func hub(t *testing.T, code int) *httptest.Server {
 	t.Helper()
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -30,13 +30,13 @@ func hub(t *testing.T, code int) *httptest.Server {
 			t.Error(err)
 		}
 		w.WriteHeader(code)
-		_, _ = fmt.Fprintf(w, "%s %s", r.Host, body) // the client sees what is missing
+		_, _ = fmt.Fprintf(w, "%s %s", r.Host, body) // the test compares what the client receives
 	}))
 	t.Cleanup(s.Close)
 	return s
 }
 
-// client asks as the agent does.
+// client returns a function that sends a request as the agent does.
 func client(t *testing.T, first string, further ...string) func(context.Context) (int, string, error) {
 	t.Helper()
 	config := &rest.Config{Host: first, Transport: &http.Transport{
@@ -71,15 +71,15 @@ func TestAddresses(t *testing.T) {
 	cases := map[string]struct {
 		reason    string
 		addresses []string
-		want      []string // of requests, one after the other
+		want      []string // answers to consecutive requests
 	}{
-		"One":     {"a single address is asked again and again", []string{nobody}, []string{"failed", "failed"}},
-		"First":   {"the next is for when the first fails", []string{one.URL, two.URL}, []string{good(one), good(one)}},
-		"Dead":    {"what was not sent is sent to the next at once, whole", []string{nobody, two.URL}, []string{good(two), good(two)}},
-		"DeadTwo": {"more than one may be dead", []string{nobody, nobody + "1", two.URL}, []string{good(two)}},
-		"DeadAll": {"each is tried once", []string{nobody, nobody}, []string{"failed", "failed"}},
-		"Empty":   {"a balancer without servers answers for itself; who asks repeats", []string{empty.URL, two.URL}, []string{"502 " + empty.Listener.Addr().String() + " text", good(two)}},
-		"Around":  {"after the last comes the first", []string{one.URL, nobody}, []string{good(one)}},
+		"One":     {"a single address is used again and again", []string{unreachable}, []string{"failed", "failed"}},
+		"First":   {"the next address is used only when the first fails", []string{one.URL, two.URL}, []string{good(one), good(one)}},
+		"Dead":    {"a request that was not sent is sent completely to the next address", []string{unreachable, two.URL}, []string{good(two), good(two)}},
+		"DeadTwo": {"more than one address may be unreachable", []string{unreachable, unreachable + "1", two.URL}, []string{good(two)}},
+		"DeadAll": {"each address is tried once", []string{unreachable, unreachable}, []string{"failed", "failed"}},
+		"Empty":   {"a load balancer without backends answers 502, and the caller retries", []string{empty.URL, two.URL}, []string{"502 " + empty.Listener.Addr().String() + " text", good(two)}},
+		"Around":  {"an unreachable further address is not used", []string{one.URL, unreachable}, []string{good(one)}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -99,7 +99,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// Who gives up has not found an address to be dead.
+// A request that its caller cancels does not change the address.
 func TestGivingUpKeepsTheAddress(t *testing.T) {
 	t.Parallel()
 	one, two := hub(t, http.StatusOK), hub(t, http.StatusOK)
@@ -117,15 +117,15 @@ func TestGivingUpKeepsTheAddress(t *testing.T) {
 func TestWrongAddresses(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct{ reason, address string }{
-		"Plain": {"a token goes over TLS only", "http://hub.example.com"},
-		"Path":  {"requests keep the path of the first", "https://hub.example.com/hub"},
-		"Name":  {"a slip", "hub.example.com:6443"},
-		"Empty": {"a comma too many", ""},
+		"Plain": {"a token must be sent over TLS only", "http://hub.example.com"},
+		"Path":  {"requests use the path of the first address", "https://hub.example.com/hub"},
+		"Name":  {"the scheme is missing", "hub.example.com:6443"},
+		"Empty": {"an empty address comes from a superfluous comma", ""},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := join.AddAddresses(&rest.Config{Host: nobody}, []string{tc.address})
+			err := join.AddAddresses(&rest.Config{Host: unreachable}, []string{tc.address})
 			if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", tc.address)) {
 				t.Errorf("%s: got %v, want an error that names the address", tc.reason, err)
 			}

@@ -15,30 +15,30 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Config says who joins which hub.
+// Config configures the credentials of an agent.
 type Config struct {
 	// Cluster is the name of the Cluster at the hub.
 	Cluster string
-	// Hub has the hub's address and authority, and the join token.
+	// Hub has the hub's address, CA and join token.
 	Hub *rest.Config
-	// Secrets is where the certificate, or the token, is kept, in the Secret named Secret.
+	// Secrets is the client for the Secret that stores the certificate or the token.
 	Secrets corev1client.SecretInterface
-	// Secret is its name.
+	// Secret is the name of that Secret.
 	Secret string
 }
 
-// Times of connections to the hub. Balancers and firewalls forget connections silently:
-// that must be found out before the hub takes the agent for unreachable (40 s).
+// Timeouts of connections to the hub. Load balancers and firewalls drop connections silently: the agent
+// must detect that before the hub takes it for unreachable (40 s).
 const (
 	dialTimeout = 10 * time.Second
-	// pingAfter is how long nothing may arrive before an HTTP/2 ping asks whether the
-	// other side is still there; it also keeps the connection from being idle.
+	// pingAfter is how long a connection may be silent before an HTTP/2 ping checks it. The ping also keeps
+	// the connection from becoming idle.
 	pingAfter = 10 * time.Second
-	// pingTimeout is how long the answer may take.
+	// pingTimeout is how long the answer to a ping may take.
 	pingTimeout = 5 * time.Second
 )
 
-// hubTransport is the hub as clients see it, without a credential of its own.
+// hubTransport makes transports to the hub, without a credential.
 type hubTransport struct {
 	base *rest.Config
 	tls  *tls.Config
@@ -49,7 +49,7 @@ func newHubTransport(hub *rest.Config) (*hubTransport, error) {
 	w := &hubTransport{base: rest.AnonymousClientConfig(hub), wrap: hub.WrapTransport}
 	var err error
 	if w.tls, err = rest.TLSConfigFor(w.base); err != nil {
-		return nil, fmt.Errorf("read the hub's authority: %w", err)
+		return nil, fmt.Errorf("read the hub's CA: %w", err)
 	}
 	if w.tls == nil {
 		w.tls = &tls.Config{MinVersion: tls.VersionTLS12}
@@ -57,7 +57,7 @@ func newHubTransport(hub *rest.Config) (*hubTransport, error) {
 	return w, nil
 }
 
-// roundTripper opens connections with the dialer.
+// roundTripper returns a transport that opens connections with the dialer.
 func (w *hubTransport) roundTripper(dial func(context.Context, string, string) (net.Conn, error)) http.RoundTripper {
 	proxy := w.base.Proxy
 	if proxy == nil {
@@ -73,15 +73,47 @@ func (w *hubTransport) roundTripper(dial func(context.Context, string, string) (
 	return t
 }
 
-// restConfig is a client configuration over a transport.
+// restConfig returns a client configuration over a transport.
 func (w *hubTransport) restConfig(t http.RoundTripper) *rest.Config {
 	return &rest.Config{Host: w.base.Host, APIPath: w.base.APIPath, UserAgent: w.base.UserAgent, QPS: -1, Transport: t}
 }
 
-// dialWithKeepAlive does so with keep-alives, for connections that cannot have pings (HTTP/1.1).
+// dialWithKeepAlive dials with TCP keep-alives, for connections without HTTP/2 pings.
 func dialWithKeepAlive(ctx context.Context, network, address string) (net.Conn, error) {
 	d := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: net.KeepAliveConfig{
 		Enable: true, Idle: pingAfter, Interval: pingTimeout, Count: 3,
 	}}
 	return d.DialContext(ctx, network, address)
+}
+
+// credential is an agent's credential at the hub.
+type credential interface {
+	// wait returns when there is a credential, or the context has ended.
+	wait(ctx context.Context) error
+	// authorize returns the request with the present credential. It must not change its argument.
+	authorize(r *http.Request) *http.Request
+	// rejected is called when the hub answers 401 Unauthorized.
+	rejected()
+}
+
+// credentialTransport sends requests with a credential. They wait for the first one, because the hub would
+// reject them.
+type credentialTransport struct {
+	credential credential
+	next       http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *credentialTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := t.credential.wait(r.Context()); err != nil {
+		if r.Body != nil {
+			_ = r.Body.Close()
+		}
+		return nil, fmt.Errorf("wait for the first credential at the hub: %w", err)
+	}
+	response, err := t.next.RoundTrip(t.credential.authorize(r))
+	if err == nil && response.StatusCode == http.StatusUnauthorized {
+		t.credential.rejected()
+	}
+	return response, err
 }

@@ -22,35 +22,37 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// Times of tokens.
+// Lifetime and renewal of tokens.
 const (
-	// tokenLifetime is asked for, so that a hub may be away for a weekend; it may give less.
+	// tokenLifetime is the requested lifetime, so that a hub may be unreachable for a weekend. The hub may
+	// issue a shorter one.
 	tokenLifetime = 72 * time.Hour
-	// maxRenewInterval is when a token is renewed at the latest, tokenRenewLeast at the earliest.
+	// A token is renewed after minRenewInterval at the earliest, and maxRenewInterval at the latest.
 	maxRenewInterval, minRenewInterval = time.Hour, time.Minute
-	// minRetryDelay is how long to wait after a failure at first, tokenRetryLast at last.
+	// The delay after a failure grows from minRetryDelay to maxRetryDelay.
 	minRetryDelay, maxRetryDelay = time.Second, 10 * time.Second
-	// tokenRequestTimeout bounds one request for a token.
+	// tokenRequestTimeout bounds one renewal.
 	tokenRequestTimeout = 30 * time.Second
 )
 
-// TokenCredentials are an agent's ServiceAccount tokens at the hub: for where a balancer ends TLS,
-// so that no certificate of a client gets to the API server.
+// TokenCredentials are an agent's ServiceAccount tokens at the hub, which renew themselves. They work behind
+// a load balancer that terminates TLS, where the API server gets no client certificate. They implement
+// credential.
 type TokenCredentials struct {
 	cluster         string
 	joinToken       string
 	store           tokenStore
 	anonymousConfig *rest.Config // no credential
 	restConfig      *rest.Config
-	rejected        chan struct{}
+	renewNow        chan struct{} // after the hub has rejected the token
 
 	mu        sync.Mutex
 	token     string
-	available chan struct{} // closed once there is a token
+	available chan struct{} // closed when there is a token
 }
 
-// NewTokenCredentials reads the stored token, if there is one. It fails when the cluster's own API
-// server is away.
+// NewTokenCredentials reads the stored token, if there is one. It fails when the cluster's own API server is
+// unreachable.
 func NewTokenCredentials(ctx context.Context, c Config) (*TokenCredentials, error) {
 	w, err := newHubTransport(c.Hub)
 	if err != nil {
@@ -59,9 +61,9 @@ func NewTokenCredentials(ctx context.Context, c Config) (*TokenCredentials, erro
 	transport := w.roundTripper(dialWithKeepAlive)
 	t := &TokenCredentials{
 		cluster: c.Cluster, joinToken: c.Hub.BearerToken, store: tokenStore{secrets: c.Secrets, name: c.Secret},
-		anonymousConfig: w.restConfig(transport), rejected: make(chan struct{}, 1), available: make(chan struct{}),
+		anonymousConfig: w.restConfig(transport), renewNow: make(chan struct{}, 1), available: make(chan struct{}),
 	}
-	t.restConfig = w.restConfig(&bearerTransport{tokens: t, next: transport})
+	t.restConfig = w.restConfig(&credentialTransport{credential: t, next: transport})
 	stored, err := t.store.readToken(ctx)
 	if err != nil {
 		return nil, err
@@ -76,11 +78,10 @@ func NewTokenCredentials(ctx context.Context, c Config) (*TokenCredentials, erro
 	return t, nil
 }
 
-// RESTConfig is the client configuration for the hub. Its requests wait for the first
-// token.
+// RESTConfig returns the client configuration for the hub. Its requests wait for the first token.
 func (t *TokenCredentials) RESTConfig() *rest.Config { return t.restConfig }
 
-// Run gets the first token and renews it, until the context ends.
+// Run gets the first token and renews it until the context ends.
 func (t *TokenCredentials) Run(ctx context.Context) {
 	retry := newRetryBackoff()
 	for ctx.Err() == nil {
@@ -90,7 +91,7 @@ func (t *TokenCredentials) Run(ctx context.Context) {
 			t.waitForRenewal(ctx, wait.Jitter(next/2, 1))
 			continue
 		}
-		logr.FromContextOrDiscard(ctx).Info("Cannot get a token for the hub; trying again", "cluster", t.cluster, "cause", err.Error())
+		logr.FromContextOrDiscard(ctx).Info("Failed to get a token for the hub; retrying", "cluster", t.cluster, "cause", err.Error())
 		select {
 		case <-time.After(retry.Step()):
 		case <-ctx.Done():
@@ -102,12 +103,13 @@ func newRetryBackoff() wait.Backoff {
 	return wait.Backoff{Duration: minRetryDelay, Factor: 2, Jitter: 0.5, Steps: 100, Cap: maxRetryDelay}
 }
 
-// waitForRenewal waits until a token is to be renewed, or the hub knows it no more: but not at once.
+// waitForRenewal waits until a token is due for renewal. After a rejection by the hub it waits for
+// minRetryDelay only.
 func (t *TokenCredentials) waitForRenewal(ctx context.Context, long time.Duration) {
 	timer := time.NewTimer(long)
 	defer timer.Stop()
 	select {
-	case <-t.rejected:
+	case <-t.renewNow:
 		select {
 		case <-time.After(minRetryDelay):
 		case <-ctx.Done():
@@ -117,8 +119,8 @@ func (t *TokenCredentials) waitForRenewal(ctx context.Context, long time.Duratio
 	}
 }
 
-// renew gets a token with the present one or, where that is none, with the join token. It
-// tells how soon the new one is to be renewed.
+// renew gets a token with the present one, or with the join token if there is none or the hub rejects it.
+// It returns when to renew the new token.
 func (t *TokenCredentials) renew(ctx context.Context) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, tokenRequestTimeout)
 	defer cancel()
@@ -128,24 +130,24 @@ func (t *TokenCredentials) renew(ctx context.Context) (time.Duration, error) {
 		answer, err = t.requestToken(ctx, t.joinToken)
 	}
 	if apierrors.IsUnauthorized(err) {
-		return 0, fmt.Errorf("there is no join token that is valid, or is still: get another with `kubectl patchbay hub token %s`: %w", t.cluster, err)
+		return 0, fmt.Errorf("the join token must be valid, and not expired: get another one with `kubectl patchbay hub token %s`: %w", t.cluster, err)
 	}
 	if err != nil {
 		return 0, err
 	}
 	err = t.store.writeToken(ctx, answer.Token)
-	t.setToken(answer.Token) // good all the same
+	t.setToken(answer.Token) // valid even if it is not stored
 	if err != nil {
 		return 0, err
 	}
-	// By a clock ahead of the hub's the token may have run out already.
+	// If this clock is ahead of the hub's, the token may seem to have expired.
 	return max(minRenewInterval, min(maxRenewInterval, time.Until(answer.ExpirationTimestamp.Time)*2/3)), nil
 }
 
-// requestToken asks for a token of the agent's account with a credential.
-func (t *TokenCredentials) requestToken(ctx context.Context, with string) (authenticationv1.TokenRequestStatus, error) {
+// requestToken requests a token of the agent's ServiceAccount, authenticated by another token.
+func (t *TokenCredentials) requestToken(ctx context.Context, token string) (authenticationv1.TokenRequestStatus, error) {
 	config := rest.CopyConfig(t.anonymousConfig)
-	config.BearerToken = with
+	config.BearerToken = token
 	core, err := corev1client.NewForConfig(config)
 	if err != nil {
 		return authenticationv1.TokenRequestStatus{}, fmt.Errorf("make the hub's client: %w", err)
@@ -159,12 +161,13 @@ func (t *TokenCredentials) requestToken(ctx context.Context, with string) (authe
 			namespace, v1alpha1.AgentAccount, err)
 	}
 	if answer.Status.Token == "" {
-		return authenticationv1.TokenRequestStatus{}, fmt.Errorf("get token of ServiceAccount %s/%s: the answer has none: is something else than the hub at its address?",
+		return authenticationv1.TokenRequestStatus{}, fmt.Errorf("get token of ServiceAccount %s/%s: the answer has no token: check that the address is the hub's",
 			namespace, v1alpha1.AgentAccount)
 	}
 	return answer.Status, nil
 }
 
+// currentToken returns the present token, and a channel that is closed when there is one.
 func (t *TokenCredentials) currentToken() (string, <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -180,38 +183,35 @@ func (t *TokenCredentials) setToken(token string) {
 	t.token = token
 }
 
-// bearerTransport gives requests the present token; before the first they wait.
-type bearerTransport struct {
-	tokens *TokenCredentials
-	next   http.RoundTripper
+// wait implements credential.
+func (t *TokenCredentials) wait(ctx context.Context) error {
+	_, available := t.currentToken()
+	select {
+	case <-available:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
-// RoundTrip implements http.RoundTripper.
-func (b *bearerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	_, arrived := b.tokens.currentToken()
-	select {
-	case <-arrived:
-	case <-r.Context().Done():
-		if r.Body != nil {
-			_ = r.Body.Close()
-		}
-		return nil, fmt.Errorf("await the hub's token: %w", r.Context().Err())
-	}
-	token, _ := b.tokens.currentToken()
+// authorize implements credential.
+func (t *TokenCredentials) authorize(r *http.Request) *http.Request {
+	token, _ := t.currentToken()
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer "+token)
-	response, err := b.next.RoundTrip(r)
-	if err == nil && response.StatusCode == http.StatusUnauthorized {
-		select {
-		case b.tokens.rejected <- struct{}{}:
-		default: // known already
-		}
-	}
-	return response, err
+	return r
 }
 
-// tokenStore keeps the token in a Secret, for an agent that starts while the hub is away
-// or the join token has run out.
+// rejected implements credential.
+func (t *TokenCredentials) rejected() {
+	select {
+	case t.renewNow <- struct{}{}:
+	default: // a renewal is due already
+	}
+}
+
+// tokenStore stores the token in a Secret, for an agent that starts while the hub is unreachable, or after
+// the join token has expired.
 type tokenStore struct {
 	secrets corev1client.SecretInterface
 	name    string

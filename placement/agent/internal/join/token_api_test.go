@@ -20,30 +20,30 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// patience is how long something may take on a busy machine.
-const patience = time.Minute
+// waitTimeout is how long something may take on a busy machine.
+const waitTimeout = time.Minute
 
 const (
 	namespace = "cluster-east"
 	agentUser = "system:serviceaccount:cluster-east:agent"
 )
 
-// office is an API server that is hub and cluster in one.
-type office struct {
+// testHub is an API server that is both hub and cluster.
+type testHub struct {
 	env   *apitest.Env
 	admin kubernetes.Interface
-	// token is a join token; here another account's, that may do what a join token may.
-	token string
+	// joinToken stands for a join token: it is a token of another ServiceAccount with the same rights.
+	joinToken string
 }
 
-func newOffice(t *testing.T) *office {
+func newTestHub(t *testing.T) *testHub {
 	t.Helper()
 	env := apitest.New(t)
 	admin, err := kubernetes.NewForConfig(env.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &office{env: env, admin: admin}
+	h := &testHub{env: env, admin: admin}
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 	joiner := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "joiner"}}
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "join"}, Rules: []rbacv1.PolicyRule{{
@@ -66,26 +66,26 @@ func newOffice(t *testing.T) *office {
 			t.Fatal(err)
 		}
 	}
-	o.token = answer.Status.Token
-	return o
+	h.joinToken = answer.Status.Token
+	return h
 }
 
-// accept makes the agent's account, as a hub does that accepts its cluster.
-func (o *office) accept(t *testing.T) {
+// accept creates the agent's ServiceAccount, as a hub does that accepts its cluster.
+func (h *testHub) accept(t *testing.T) {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "agent"}}
-	if _, err := o.admin.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
+	if _, err := h.admin.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// start is an agent that starts with that join token. It returns its client for the hub.
-func (o *office) start(t *testing.T, token string) kubernetes.Interface {
+// start starts the credentials of an agent with a join token, and returns the agent's client for the hub.
+func (h *testHub) start(t *testing.T, token string) kubernetes.Interface {
 	t.Helper()
-	hub := rest.AnonymousClientConfig(o.env.Config)
+	hub := rest.AnonymousClientConfig(h.env.Config)
 	hub.BearerToken = token
 	tokens, err := join.NewTokenCredentials(t.Context(), join.Config{
-		Cluster: "east", Hub: hub, Secrets: o.admin.CoreV1().Secrets(metav1.NamespaceDefault), Secret: "token",
+		Cluster: "east", Hub: hub, Secrets: h.admin.CoreV1().Secrets(metav1.NamespaceDefault), Secret: "token",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -107,8 +107,8 @@ func (o *office) start(t *testing.T, token string) kubernetes.Interface {
 	return c
 }
 
-// asks tells who the hub takes the agent for, or why not.
-func asks(ctx context.Context, c kubernetes.Interface) string {
+// userName returns the name that the hub authenticates the agent as, or the error.
+func userName(ctx context.Context, c kubernetes.Interface) string {
 	review, err := c.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
 		return err.Error()
@@ -116,13 +116,13 @@ func asks(ctx context.Context, c kubernetes.Interface) string {
 	return review.Status.UserInfo.Username
 }
 
-// await asks until the answer is as wanted.
+// await waits until userName returns want.
 func await(t *testing.T, what string, c kubernetes.Interface, want string) {
 	t.Helper()
 	got := ""
-	for end := time.Now().Add(patience); time.Now().Before(end); <-time.After(100 * time.Millisecond) {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		got = asks(ctx, c)
+	for end := time.Now().Add(waitTimeout); time.Now().Before(end); <-time.After(100 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
+		got = userName(ctx, c)
 		cancel()
 		if got == want {
 			return
@@ -131,30 +131,29 @@ func await(t *testing.T, what string, c kubernetes.Interface, want string) {
 	t.Fatalf("%s: got %q, want %s", what, got, want)
 }
 
-// An agent that joins waits for its account, then is that; it starts with the token that
-// it had, whatever became of the join token; and where its token is known no longer it
-// joins again.
+// An agent that joins waits for its ServiceAccount, and then acts as it. It restarts with its stored token,
+// also when the join token has expired, and joins again when the hub rejects that token.
 func TestTokens(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
-	first := o.start(t, o.token)
+	h := newTestHub(t)
+	first := h.start(t, h.joinToken)
 	answered := make(chan string, 1)
-	go func() { answered <- asks(t.Context(), first) }()
+	go func() { answered <- userName(t.Context(), first) }()
 	select {
 	case got := <-answered:
-		t.Fatalf("before it is accepted: got %q, want it to wait", got)
+		t.Fatalf("before the cluster is accepted: got %q, want that the request waits", got)
 	case <-time.After(3 * time.Second):
 	}
-	o.accept(t)
-	await(t, "once accepted", first, agentUser)
+	h.accept(t)
+	await(t, "after the cluster is accepted", first, agentUser)
 	if got := <-answered; got != agentUser {
-		t.Errorf("what was asked before: got %q, want %s", got, agentUser)
+		t.Errorf("request from before: got %q, want %s", got, agentUser)
 	}
-	await(t, "with a join token that has run out", o.start(t, "none"), agentUser)
-	if err := o.admin.CoreV1().ServiceAccounts(namespace).Delete(t.Context(), "agent", metav1.DeleteOptions{}); err != nil {
+	await(t, "with an expired join token", h.start(t, "none"), agentUser)
+	if err := h.admin.CoreV1().ServiceAccounts(namespace).Delete(t.Context(), "agent", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "without an account", first, "Unauthorized") // API servers remember tokens for a while
-	o.accept(t)
-	await(t, "after the hub made the account anew", first, agentUser)
+	await(t, "without a ServiceAccount", first, "Unauthorized") // API servers cache tokens for a while
+	h.accept(t)
+	await(t, "after the hub created the ServiceAccount again", first, agentUser)
 }

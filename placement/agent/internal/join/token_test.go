@@ -18,24 +18,24 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// counter answers as hub and as the cluster's own API server, which keeps no Secret.
-type counter struct {
-	valid  string // the credential that the hub knows
-	gives  string
+// fakeServers answers as the hub, and as the cluster's own API server without a stored Secret.
+type fakeServers struct {
+	valid  string // the token that the hub accepts
+	issued string // the token that the hub issues
 	expire time.Duration
 	stored []string
 }
 
 // ServeHTTP implements http.Handler.
-func (c *counter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (f *fakeServers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var answer any
 	code := http.StatusOK
 	switch {
 	case strings.HasSuffix(r.URL.Path, "/token"):
 		answer = authenticationv1.TokenRequest{Status: authenticationv1.TokenRequestStatus{
-			Token: c.gives, ExpirationTimestamp: metav1.NewTime(time.Now().Add(c.expire)),
+			Token: f.issued, ExpirationTimestamp: metav1.NewTime(time.Now().Add(f.expire)),
 		}}
-		if r.Header.Get("Authorization") != "Bearer "+c.valid {
+		if r.Header.Get("Authorization") != "Bearer "+f.valid {
 			code = http.StatusUnauthorized
 			answer = metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonUnauthorized, Code: int32(code)}
 		}
@@ -44,7 +44,7 @@ func (c *counter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if err := json.NewDecoder(r.Body).Decode(&secret); err != nil {
 			code = http.StatusBadRequest
 		}
-		c.stored = append(c.stored, string(secret.Data[corev1.ServiceAccountTokenKey]))
+		f.stored = append(f.stored, string(secret.Data[corev1.ServiceAccountTokenKey]))
 		answer = secret
 	default:
 		code = http.StatusNotFound
@@ -57,26 +57,26 @@ func (c *counter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// What an agent has instead of a token is never taken for one, nor kept.
+// The agent stores only valid tokens.
 func TestRenew(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason         string
 		present, join  string
-		hub            counter
+		hub            fakeServers
 		stored, failed string
 	}{
-		"First":      {"The join token gets the first.", "", "join", counter{valid: "join", gives: "one", expire: time.Hour}, "one", ""},
-		"Renewed":    {"A token gets the next.", "one", "", counter{valid: "one", gives: "two", expire: time.Hour}, "two", ""},
-		"JoinsAgain": {"A token that is known no longer gives way to the join token.", "one", "join", counter{valid: "join", gives: "two", expire: time.Hour}, "two", ""},
-		"NoJoin":     {"Without a join token the refused one stays.", "one", "", counter{valid: "x", gives: "two", expire: time.Hour}, "", "hub token east"},
-		"ClockAhead": {"What has run out by our clock is not renewed without a pause.", "one", "", counter{valid: "one", gives: "two", expire: -time.Hour}, "two", ""},
-		"Empty":      {"An empty answer is no token.", "one", "", counter{valid: "one", expire: time.Hour}, "", "the answer has none"},
+		"First":      {"The agent gets the first token with the join token.", "", "join", fakeServers{valid: "join", issued: "one", expire: time.Hour}, "one", ""},
+		"Renewed":    {"The agent gets the next token with the present one.", "one", "", fakeServers{valid: "one", issued: "two", expire: time.Hour}, "two", ""},
+		"JoinsAgain": {"The agent uses the join token when the hub rejects the present one.", "one", "join", fakeServers{valid: "join", issued: "two", expire: time.Hour}, "two", ""},
+		"NoJoin":     {"Without a join token the agent keeps the rejected one.", "one", "", fakeServers{valid: "x", issued: "two", expire: time.Hour}, "", "hub token east"},
+		"ClockAhead": {"A token that seems to have expired is not renewed without a pause.", "one", "", fakeServers{valid: "one", issued: "two", expire: -time.Hour}, "two", ""},
+		"Empty":      {"An empty answer has no token.", "one", "", fakeServers{valid: "one", expire: time.Hour}, "", "the answer has no token"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tokens, err := joining(t, &tc.hub, cmp.Or(tc.join, "set below"))
+			tokens, err := newTokens(t, &tc.hub, cmp.Or(tc.join, "set below"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -89,7 +89,7 @@ func TestRenew(t *testing.T) {
 				t.Errorf("%s\ngot pause %s, error %v", tc.reason, pause, err)
 			}
 			if tc.failed != "" && (err == nil || !strings.Contains(err.Error(), tc.failed)) {
-				t.Errorf("%s\ngot error %v, want one that has %q", tc.reason, err, tc.failed)
+				t.Errorf("%s\ngot error %v, want one with %q", tc.reason, err, tc.failed)
 			}
 			if got := strings.Join(tc.hub.stored, " "); got != tc.stored {
 				t.Errorf("%s\nstored: got %q, want %q", tc.reason, got, tc.stored)
@@ -98,24 +98,24 @@ func TestRenew(t *testing.T) {
 	}
 }
 
-// An agent that has no token at all says so at once.
+// An agent without any token fails at once.
 func TestNoToken(t *testing.T) {
 	t.Parallel()
-	if _, err := joining(t, &counter{}, ""); err == nil || !strings.Contains(err.Error(), "kubectl patchbay hub token east") {
-		t.Errorf("got %v, want what to do", err)
+	if _, err := newTokens(t, &fakeServers{}, ""); err == nil || !strings.Contains(err.Error(), "kubectl patchbay hub token east") {
+		t.Errorf("got %v, want an error with the command to run", err)
 	}
 }
 
-// joining is an agent before its first request.
-func joining(t *testing.T, c *counter, token string) (*TokenCredentials, error) {
+// newTokens returns the credentials of an agent before its first request.
+func newTokens(t *testing.T, f *fakeServers, token string) (*TokenCredentials, error) {
 	t.Helper()
-	server := httptest.NewServer(c)
+	server := httptest.NewServer(f)
 	t.Cleanup(server.Close)
 	local, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return NewTokenCredentials(t.Context(), Config{
-		Cluster: "east", Hub: &rest.Config{Host: server.URL, BearerToken: token}, Secrets: local.CoreV1().Secrets("own"), Secret: "kept",
+		Cluster: "east", Hub: &rest.Config{Host: server.URL, BearerToken: token}, Secrets: local.CoreV1().Secrets("own"), Secret: "stored",
 	})
 }

@@ -34,7 +34,7 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/relist"
 )
 
-// Config is what an agent needs to know.
+// Config configures an agent.
 type Config struct {
 	// Cluster is the name of the Cluster at the hub.
 	Cluster string
@@ -44,18 +44,18 @@ type Config struct {
 	Local *rest.Config
 	// Identity names this process in the heartbeat: the Pod's name.
 	Identity string
-	// Account is the agent's ServiceAccount, in Guard.Namespace, which it gives rights.
+	// Account is the agent's ServiceAccount in Guard.Namespace, the subject of its RoleBindings.
 	Account string
-	// Version is the agent's.
+	// Version of the agent.
 	Version string
-	// Guard is what the cluster's admin says of the hub.
+	// Guard has the rules of the cluster's admin.
 	Guard Guard
-	// ReconcileTimeout bounds each look at a Work, whose requests may never be answered; two
-	// minutes when it is zero.
+	// ReconcileTimeout bounds each reconciliation, because an API server may never answer; default: 2
+	// minutes.
 	ReconcileTimeout time.Duration
 }
 
-// Times of the queue of Works.
+// Settings of the queue of Works.
 const (
 	minRetryDelay, maxRetryDelay = 100 * time.Millisecond, time.Minute
 	defaultReconcileTimeout      = 2 * time.Minute
@@ -73,7 +73,7 @@ type Agent struct {
 	informers  []toolscache.SharedIndexInformer
 }
 
-// New wires an agent; nothing runs yet, and neither API server need be there.
+// New makes an agent without starting it. Neither API server has to be reachable.
 func New(config Config) (*Agent, error) {
 	a := &Agent{config: config, queue: workqueue.NewTypedRateLimitingQueue(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](minRetryDelay, maxRetryDelay))}
@@ -90,8 +90,8 @@ func New(config Config) (*Agent, error) {
 	return a, nil
 }
 
-// tuneRESTConfig leaves it to the API server's priority and fairness to share itself out, and has watches
-// outlive a restore of its etcd.
+// tuneRESTConfig turns off client-side rate limits, because API servers have priority and fairness, and
+// makes watches recover from a restore of etcd.
 func tuneRESTConfig(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
@@ -99,7 +99,7 @@ func tuneRESTConfig(config *rest.Config) *rest.Config {
 	return config
 }
 
-// connectLocal makes the clients of the cluster, the worker, and what feeds it.
+// connectLocal makes the clients of the cluster, the reconciler and its informers.
 func (a *Agent) connectLocal(config *rest.Config) error {
 	scheme, mapper, err := schemeAndMapper()
 	if err != nil {
@@ -128,27 +128,55 @@ func (a *Agent) connectLocal(config *rest.Config) error {
 	if err := nodes.SetTransform(trimNode); err != nil {
 		return err
 	}
-	var found *podIndex
-	if found, a.informers, err = newPodIndex(newListWatch(core.RESTClient(), "pods"), meta, a.enqueueForOwners); err != nil {
+	var pods *podIndex
+	if pods, a.informers, err = newPodIndex(newListWatch(core.RESTClient(), "pods"), meta, a.enqueueForOwners); err != nil {
 		return err
 	}
 	a.informers = append(a.informers, nodes)
-	spaces := &namespaceAccess{
+	namespaces := &namespaceAccess{
 		client: local, minPodSecurity: a.config.Guard.PodSecurity, byNamespace: map[string]access{},
 		account: types.NamespacedName{Namespace: a.config.Guard.Namespace, Name: a.config.Account},
 	}
+	records := newAppliedWorks(local)
+	halted := newHaltedWorks(a.hub, records)
 	a.reconciler = &workReconciler{
-		hub: a.hub, records: newAppliedWorks(local), haltedWorks: &haltedWorks{}, clusterName: a.config.Cluster, pods: found, enqueueAll: a.enqueueAll,
-		applier: &objectApplier{dynamic: objects, discovery: a.discovery, guard: a.config.Guard, namespaces: spaces, pods: found},
+		hub: a.hub, dynamic: objects, records: records, halted: halted, clusterName: a.config.Cluster, pods: pods, enqueueAll: a.enqueueAll,
+		applier: &objectApplier{dynamic: objects, guard: a.config.Guard, namespaces: namespaces},
 		secrets: &secretDataCache{hub: a.hub, local: local},
-		watcher: newObjectWatcher(meta, a.enqueueForObject, spaces.isGone),
+		watcher: newObjectWatcher(meta, a.enqueueForObject, namespaces.isGone),
 	}
-	a.stats = &clusterStats{nodes: nodes.GetStore(), pods: found.pods, haltedWorks: a.reconciler.haltedWorks, cluster: a.config.Cluster}
+	a.reconciler.remover = &workRemover{
+		hub: a.hub, records: records, halted: halted, forget: a.reconciler.forget,
+		objects: &objectRemover{dynamic: objects, discovery: a.discovery, guard: a.config.Guard, namespaces: namespaces, pods: pods},
+	}
+	a.stats = &clusterStats{nodes: nodes.GetStore(), pods: pods.pods, halted: halted, cluster: a.config.Cluster}
 	return nil
 }
 
-// schemeAndMapper returns what the agent reads and writes as types, and how these are mapped to
-// resources: without asking an API server, as either may be away when the agent starts.
+// trimNode keeps the allocatable resources of a Node. Its phase is Running if the Node is ready and
+// schedulable.
+func trimNode(o any) (any, error) {
+	node, ok := o.(*corev1.Node)
+	if !ok {
+		return o, nil
+	}
+	trimmed := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion}}
+	trimmed.Status.Allocatable = corev1.ResourceList{}
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods} {
+		if q, ok := node.Status.Allocatable[name]; ok {
+			trimmed.Status.Allocatable[name] = q
+		}
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && !node.Spec.Unschedulable {
+			trimmed.Status.Phase = corev1.NodeRunning
+		}
+	}
+	return trimmed, nil
+}
+
+// schemeAndMapper returns the kinds that the agent reads and writes as Go types, and their resources. It
+// uses no discovery, because either API server may be unreachable when the agent starts.
 func schemeAndMapper() (*runtime.Scheme, meta.RESTMapper, error) {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -164,7 +192,7 @@ func schemeAndMapper() (*runtime.Scheme, meta.RESTMapper, error) {
 	m.Add(rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), meta.RESTScopeNamespace)
 	m.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)
 	m.Add(v1alpha1.SchemeGroupVersion().WithKind("Work"), meta.RESTScopeNamespace)
-	m.Add(v1alpha1.SchemeGroupVersion().WithKind("WorkList"), meta.RESTScopeNamespace) // a cache of one namespace asks for the list's
+	m.Add(v1alpha1.SchemeGroupVersion().WithKind("WorkList"), meta.RESTScopeNamespace) // a cache of one namespace looks up the list's mapping
 	m.Add(v1alpha1.SchemeGroupVersion().WithKind("AppliedWork"), meta.RESTScopeRoot)
 	m.Add(v1alpha1.SchemeGroupVersion().WithKind("Cluster"), meta.RESTScopeRoot)
 	return s, m, nil
@@ -174,15 +202,14 @@ func newListWatch(core rest.Interface, resource string) toolscache.ListerWatcher
 	return toolscache.NewListWatchFromClient(core, resource, metav1.NamespaceAll, fields.Everything())
 }
 
-// loadRetryInterval is how often the records are asked for while the cluster's API server is away.
+// loadRetryInterval is how often the agent reads the records while the cluster's API server is unreachable.
 const loadRetryInterval = time.Second
 
-// Run works until the context ends. It begins with the records: the hub need not be
-// there.
+// Run runs the agent until the context ends. It starts with the records, without waiting for the hub.
 func (a *Agent) Run(ctx context.Context) error {
 	ctx = logr.NewContext(ctx, logr.FromContextOrDiscard(ctx).WithValues("cluster", a.config.Cluster))
 	if !a.loadRecords(ctx) {
-		return nil // it ends on request: that is no error
+		return nil // stopped on request
 	}
 	if err := a.hub.watchWorks(ctx, func(name string) {
 		a.reconciler.updateHalted(ctx, name)
@@ -196,12 +223,12 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	all.Go(func() {
 		if err := a.hub.cache.Start(ctx); err != nil {
-			log(ctx).Error(err, "Cannot watch Works")
+			log(ctx).Error(err, "Failed to watch Works")
 		}
 	})
 	all.Go(func() {
 		if toolscache.WaitForCacheSync(ctx.Done(), a.hub.synced) {
-			a.enqueueAll(ctx) // records without a Work are orphaned
+			a.enqueueAll(ctx) // to mark records without a Work as orphaned
 		}
 	})
 	all.Go(func() { a.runHeartbeat(ctx) })
@@ -218,19 +245,19 @@ func (a *Agent) Run(ctx context.Context) error {
 	return nil
 }
 
-// loadRecords reads the records, for as long as it takes; false tells that the context ended
+// loadRecords reads the records, and retries until it succeeds. It returns false when the context ended
 // before.
 func (a *Agent) loadRecords(ctx context.Context) bool {
 	return wait.PollUntilContextCancel(ctx, loadRetryInterval, true, func(ctx context.Context) (bool, error) {
 		err := a.reconciler.records.load(ctx)
 		if err != nil && ctx.Err() == nil {
-			log(ctx).Error(err, "Cannot read the records; trying again")
+			log(ctx).Error(err, "Failed to read AppliedWorks; retrying")
 		}
 		return err == nil, nil
 	}) == nil
 }
 
-// runWorker takes Works off the queue, one after the other.
+// runWorker reconciles Works from the queue until that is shut down.
 func (a *Agent) runWorker(ctx context.Context) {
 	for {
 		name, ended := a.queue.Get()
@@ -242,8 +269,7 @@ func (a *Agent) runWorker(ctx context.Context) {
 	}
 }
 
-// processWork looks at a Work, for no longer than a pass may take: an API server that does not answer
-// must not keep a worker from the other Works.
+// processWork reconciles a Work, and enqueues it again after an error.
 func (a *Agent) processWork(ctx context.Context, name string) {
 	bounded, cancel := context.WithTimeout(ctx, a.config.ReconcileTimeout)
 	defer cancel()
@@ -256,25 +282,25 @@ func (a *Agent) processWork(ctx context.Context, name string) {
 		return
 	}
 	if !isPermanent(err) || a.queue.NumRequeues(name) == 0 {
-		log(ctx).Info("Cannot carry out a Work; trying again", "work", name, "cause", err.Error())
+		log(ctx).Info("Failed to reconcile a Work; retrying", "work", name, "cause", err.Error())
 	}
 	a.queue.AddRateLimited(name)
 }
 
-// isPermanent tells whether an error needs no prompt retry: a person must act.
+// isPermanent tells whether a user must act before a retry can succeed.
 func isPermanent(err error) bool {
-	var r *conditionError
-	return errors.As(err, &r) || apierrors.IsForbidden(err)
+	var e *conditionError
+	return errors.As(err, &e) || apierrors.IsForbidden(err)
 }
 
-// enqueueForObject makes the Work of an object be looked at soon.
+// enqueueForObject enqueues the Work of an object.
 func (a *Agent) enqueueForObject(key string, o metav1.Object) {
 	if name, ok := a.reconciler.records.workForObject(key, o.GetUID()); ok {
 		a.queue.AddAfter(name, batchDelay)
 	}
 }
 
-// enqueueForOwners does so for the Works that a Pod, or what made it, belongs to.
+// enqueueForOwners enqueues the Works of a Pod or its owners.
 func (a *Agent) enqueueForOwners(o metav1.Object, p *podIndex) {
 	for _, uid := range p.ownerChain(o) {
 		if name, ok := a.reconciler.records.workForObject("", uid); ok {
@@ -283,7 +309,7 @@ func (a *Agent) enqueueForOwners(o metav1.Object, p *podIndex) {
 	}
 }
 
-// enqueueAll makes every Work and record be looked at.
+// enqueueAll enqueues all Works and records.
 func (a *Agent) enqueueAll(ctx context.Context) {
 	for _, rec := range a.reconciler.records.list() {
 		a.queue.Add(rec.Name)
@@ -293,26 +319,26 @@ func (a *Agent) enqueueAll(ctx context.Context) {
 	}
 	works, err := a.hub.listWorks(ctx)
 	if err != nil {
-		log(ctx).Error(err, "Failed to list the Works that are to be looked at again")
+		log(ctx).Error(err, "Failed to list Works")
 	}
 	for i := range works {
 		a.queue.Add(works[i].Name)
 	}
 }
 
-// runHeartbeat renews the heartbeat.
+// runHeartbeat renews the agent's Lease at the hub until the context ends.
 func (a *Agent) runHeartbeat(ctx context.Context) {
 	h := &heartbeat{client: a.hub.client, namespace: a.hub.namespace, identity: a.config.Identity, recordCount: a.reconciler.records.count}
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		bounded, cancel := context.WithTimeout(ctx, heartbeatInterval)
 		defer cancel()
 		if err := h.renew(bounded); err != nil && ctx.Err() == nil {
-			log(ctx).V(1).Info("No heartbeat", "cause", err.Error())
+			log(ctx).V(1).Info("Failed to renew the heartbeat", "cause", err.Error())
 		}
 	}, heartbeatInterval)
 }
 
-// runClusterReport reports on the cluster itself.
+// runClusterReport reports the cluster's own status until the context ends.
 func (a *Agent) runClusterReport(ctx context.Context) {
 	report := &clusterReporter{hub: a.hub.client, name: a.config.Cluster}
 	var uid string
@@ -327,17 +353,18 @@ func (a *Agent) runClusterReport(ctx context.Context) {
 			err = report.send(bounded, a.clusterStatus(uid))
 		}
 		if err != nil && ctx.Err() == nil {
-			log(ctx).V(1).Info("Cannot report on the cluster", "cause", err.Error())
-			uid, report.lastSent = "", nil // the hub may be another one next time
+			log(ctx).V(1).Info("Failed to report the status of the Cluster", "cause", err.Error())
+			uid, report.lastSent = "", nil // the next hub may be another one
 		}
 	}, clusterReportInterval)
 }
 
-// informersSynced tells whether the figures are complete.
+// informersSynced tells whether the statistics are complete.
 func (a *Agent) informersSynced() bool {
 	return !slices.ContainsFunc(a.informers, func(i toolscache.SharedIndexInformer) bool { return !i.HasSynced() })
 }
 
+// clusterStatus returns the agent's part of the Cluster's status.
 func (a *Agent) clusterStatus(hubUID string) v1alpha1.ClusterStatus {
 	if a.stats.versions.Kubernetes == "" {
 		if v, err := a.discovery.ServerVersion(); err == nil {
@@ -347,8 +374,8 @@ func (a *Agent) clusterStatus(hubUID string) v1alpha1.ClusterStatus {
 	return a.stats.status(hubUID)
 }
 
-// Ready tells whether the agent has read its records and found the hub.
+// Ready tells whether the agent has read its records and all Works of the hub.
 func (a *Agent) Ready() bool { return a.hub.synced() }
 
-// log names the agent's logger.
+// log returns the agent's logger.
 func log(ctx context.Context) logr.Logger { return logr.FromContextOrDiscard(ctx).WithName("agent") }

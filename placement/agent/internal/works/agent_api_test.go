@@ -42,14 +42,14 @@ func configMap(name, value string) string {
 	return fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: %s, namespace: default}, data: {key: %s}}", name, value)
 }
 
-// One agent, one API server: what it applies, reports, repairs, and when it is silent.
-func TestAgentUpholds(t *testing.T) {
+// The agent applies, reports and repairs a Work, and writes nothing when it is settled.
+func TestAgentApplies(t *testing.T) {
 	b := start(t)
 	w := b.work(t, "deployment-web", nil, manifest(t, "deployments", deployment))
 	s := b.awaitWork(t, w, "the Deployment is applied", applied(1))
 
 	d := &appsv1.Deployment{}
-	key := client.ObjectKey{Namespace: "shop", Name: "web"} // the namespace was made, too
+	key := client.ObjectKey{Namespace: "shop", Name: "web"} // the agent has created the namespace, too
 	if err := b.Get(t.Context(), key, d); err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestAgentUpholds(t *testing.T) {
 		t.Errorf("report: got %+v, want the Deployment's identity, 3 replicas, not ready", m)
 	}
 	if d.Labels[v1alpha1.ManagedLabel] != "true" || d.Annotations[v1alpha1.SourceUIDAnnotation] != "source-1" || d.Annotations[v1alpha1.HubUIDAnnotation] != "hub-1" {
-		t.Errorf("marks: got labels %v, annotations %v", d.Labels, d.Annotations)
+		t.Errorf("got labels %v, annotations %v", d.Labels, d.Annotations)
 	}
 
 	t.Run("ExactStatus", func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestAgentUpholds(t *testing.T) {
 		before := b.versions(t, w)
 		<-time.After(3 * time.Second)
 		if after := b.versions(t, w); after != before {
-			t.Errorf("resourceVersions: got %s, want %s: somebody wrote", after, before)
+			t.Errorf("resourceVersions: got %s, want %s: the agent must not write", after, before)
 		}
 	})
 	t.Run("RepairDeletion", func(t *testing.T) {
@@ -96,9 +96,9 @@ func TestAgentUpholds(t *testing.T) {
 		if err := b.Patch(t.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}, patch, client.FieldOwner("kubectl-edit")); err != nil {
 			t.Fatal(err)
 		}
-		b.awaitWork(t, w, "the conflict is named", failed(v1alpha1.ReasonConflict, "spec.replicas"))
+		b.awaitWork(t, w, "the conflict is reported", failed(v1alpha1.ReasonConflict, "spec.replicas"))
 		if got := field(b.object(t, "apps/v1", "Deployment", "shop", "web"), "spec", "replicas"); got != "7" {
-			t.Errorf("replicas: got %s, want 7: no fight", got)
+			t.Errorf("replicas: got %s, want 7 of the other owner", got)
 		}
 	})
 	t.Run("Yield", func(t *testing.T) {
@@ -107,11 +107,11 @@ func TestAgentUpholds(t *testing.T) {
 		if got := field(b.object(t, "apps/v1", "Deployment", "shop", "web"), "spec", "replicas"); got != "7" {
 			t.Errorf("replicas: got %s, want 7", got)
 		}
-		for _, n := range []string{"0", "3"} { // whether there are any stays the hub's to say
+		for _, n := range []string{"0", "3"} { // the hub still decides whether there are replicas
 			b.change(t, w, func(s *v1alpha1.WorkSpec) {
 				s.Manifests = []v1alpha1.Manifest{manifest(t, "deployments", strings.Replace(deployment, "replicas: 3", "replicas: "+n, 1))}
 			})
-			b.awaitWork(t, w, "the cluster is emptied and filled again", applied(w.Spec.Revision))
+			b.awaitWork(t, w, "the replicas are scaled to 0 and back", applied(w.Spec.Revision))
 			if got := field(b.object(t, "apps/v1", "Deployment", "shop", "web"), "spec", "replicas"); got != n {
 				t.Errorf("replicas: got %s, want %s", got, n)
 			}
@@ -142,8 +142,8 @@ func TestAgentUpholds(t *testing.T) {
 	})
 }
 
-// testPods makes what a controller would make, and looks for it in the report.
-func testPods(t *testing.T, b *bench, w *v1alpha1.Work) {
+// testPods creates the Pods of a Deployment, as controllers would, and waits for them in the report.
+func testPods(t *testing.T, b *testAgent, w *v1alpha1.Work) {
 	t.Helper()
 	d := &appsv1.Deployment{}
 	if err := b.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, d); err != nil {
@@ -181,7 +181,7 @@ func testPods(t *testing.T, b *bench, w *v1alpha1.Work) {
 	}
 }
 
-// Whose the object is, and what the policy says then.
+// apply.conflict decides about objects and fields with another owner.
 func TestAgentConflicts(t *testing.T) {
 	b := start(t)
 	cases := map[string]struct {
@@ -191,10 +191,10 @@ func TestAgentConflicts(t *testing.T) {
 		want     func(v1alpha1.WorkStatus) bool
 		wantData string
 	}{
-		"refuse": {reason: "Not ours: it is left alone.", conflict: v1alpha1.ConflictRefuse, value: "ours", want: failed(v1alpha1.ReasonConflict, "not the agent's"), wantData: "theirs"},
-		"adopt":  {reason: "Taken over where nobody's field is touched.", conflict: v1alpha1.ConflictAdopt, value: "theirs", want: applied(1), wantData: "theirs"},
-		"field":  {reason: "Adopt takes no field from its owner.", conflict: v1alpha1.ConflictAdopt, value: "ours", want: failed(v1alpha1.ReasonConflict, "data.key"), wantData: "theirs"},
-		"force":  {reason: "Force does.", conflict: v1alpha1.ConflictForce, value: "ours", want: applied(1), wantData: "ours"},
+		"refuse": {reason: "Refuse leaves an existing object unchanged.", conflict: v1alpha1.ConflictRefuse, value: "ours", want: failed(v1alpha1.ReasonConflict, "not the agent's"), wantData: "theirs"},
+		"adopt":  {reason: "Adopt adopts an object without changes of its fields.", conflict: v1alpha1.ConflictAdopt, value: "theirs", want: applied(1), wantData: "theirs"},
+		"field":  {reason: "Adopt takes no field of another owner.", conflict: v1alpha1.ConflictAdopt, value: "ours", want: failed(v1alpha1.ReasonConflict, "data.key"), wantData: "theirs"},
+		"force":  {reason: "Force takes fields of other owners.", conflict: v1alpha1.ConflictForce, value: "ours", want: applied(1), wantData: "ours"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -211,11 +211,11 @@ func TestAgentConflicts(t *testing.T) {
 	}
 	t.Run("guard", func(t *testing.T) {
 		w := b.work(t, "guarded", nil, manifest(t, "configmaps", `{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: kube-system}}`))
-		b.awaitWork(t, w, "kube-system is refused", failed(v1alpha1.ReasonRefused, "kube-system"))
+		b.awaitWork(t, w, "kube-system is rejected", failed(v1alpha1.ReasonRefused, "kube-system"))
 		w = b.work(t, "rights", nil, manifest(t, "clusterroles", `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: x}}`))
-		b.awaitWork(t, w, "rights are refused", failed(v1alpha1.ReasonRefused, "cluster's own admin"))
+		b.awaitWork(t, w, "RBAC kinds are rejected", failed(v1alpha1.ReasonRefused, "cluster's own admin"))
 		w = b.work(t, "invalid", nil, manifest(t, "services", `{apiVersion: v1, kind: Service, metadata: {name: x, namespace: default}, spec: {ports: [{port: 99999}]}}`))
-		b.awaitWork(t, w, "the API server's words are passed on", failed("Invalid", "spec.ports[0].port"))
+		b.awaitWork(t, w, "the API server's message is reported", failed("Invalid", "spec.ports[0].port"))
 	})
 	t.Run("createOnly", func(t *testing.T) {
 		w := b.work(t, "create-only", func(s *v1alpha1.WorkSpec) { s.Apply.CreateOnly = []v1alpha1.FieldPath{"data.key"} },
@@ -235,26 +235,26 @@ func TestAgentConflicts(t *testing.T) {
 	})
 }
 
-// What the API server does not let change is named with object and field; what is there
-// stays as it is and goes on to be reported.
-func TestAgentMeetsFieldsThatCannotChange(t *testing.T) {
+// The error for a field that cannot change has object and field. The object stays as it is, and the agent still
+// reports it.
+func TestAgentReportsImmutableFields(t *testing.T) {
 	b := start(t)
 	const pod = "template: {spec: {restartPolicy: Never, containers: [{name: c, image: %s}]}}"
 	cases := map[string]struct{ reason, resource, head, before, after, field string }{
 		"Job": {
-			"A template.", "jobs", "{apiVersion: batch/v1, kind: Job, metadata: {name: x, namespace: default}, spec: {%s}}",
+			"The template of a Job cannot change.", "jobs", "{apiVersion: batch/v1, kind: Job, metadata: {name: x, namespace: default}, spec: {%s}}",
 			fmt.Sprintf(pod, "a"), fmt.Sprintf(pod, "b"), "spec.template",
 		},
 		"Completions": {
-			"Another share of the whole.", "jobs", "{apiVersion: batch/v1, kind: Job, metadata: {name: sums, namespace: default}, spec: {completions: %s, " + fmt.Sprintf(pod, "a") + "}}",
+			"The completions of a Job cannot change.", "jobs", "{apiVersion: batch/v1, kind: Job, metadata: {name: sums, namespace: default}, spec: {completions: %s, " + fmt.Sprintf(pod, "a") + "}}",
 			"3", "5", "spec.completions",
 		},
 		"Claim": {
-			"A class of storage.", "persistentvolumeclaims", "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: x, namespace: default}, " +
+			"The storage class of a claim cannot change.", "persistentvolumeclaims", "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: x, namespace: default}, " +
 				"spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}, storageClassName: %s}}", "slow", "fast", "spec",
 		},
 		"Service": {
-			"An address.", "services", "{apiVersion: v1, kind: Service, metadata: {name: x, namespace: default}, spec: {ports: [{port: 80}], clusterIP: %s}}",
+			"The cluster IP of a Service cannot change.", "services", "{apiVersion: v1, kind: Service, metadata: {name: x, namespace: default}, spec: {ports: [{port: 80}], clusterIP: %s}}",
 			"10.96.7.7", "10.96.7.8", "spec.clusterIPs[0]",
 		},
 	}
@@ -276,19 +276,19 @@ func TestAgentMeetsFieldsThatCannotChange(t *testing.T) {
 			b.change(t, w, func(s *v1alpha1.WorkSpec) {
 				s.Manifests = []v1alpha1.Manifest{manifest(t, tc.resource, fmt.Sprintf(tc.head, tc.before))}
 			})
-			b.awaitWork(t, w, "mended", applied(3))
+			b.awaitWork(t, w, "corrected", applied(3))
 		})
 	}
 }
 
-// What runs once is not made again by us when its cluster has lost it.
-func TestAgentMakesNoSecondPod(t *testing.T) {
+// The agent does not create an object that runs once a second time after its deletion in the cluster.
+func TestAgentCreatesNoSecondPod(t *testing.T) {
 	b := start(t)
 	const spec = "spec: {automountServiceAccountToken: false, serviceAccountName: default, restartPolicy: Never, containers: [{name: c, image: i}]}"
 	if err := b.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "default"}}); client.IgnoreAlreadyExists(err) != nil {
 		t.Fatal(err)
 	}
-	outer := t // the agent outlives the case
+	outer := t // the agent runs longer than the case
 	for kind, text := range map[string]string{
 		"Pod": "{apiVersion: v1, kind: Pod, metadata: {name: once, namespace: default}, " + spec + "}",
 		"Job": "{apiVersion: batch/v1, kind: Job, metadata: {name: once, namespace: default}, spec: {template: {" + spec + "}}}",
@@ -330,7 +330,7 @@ func TestAgentMakesNoSecondPod(t *testing.T) {
 			}
 			b.change(t, w, func(s *v1alpha1.WorkSpec) { s.SourceGeneration++ })
 			b.run(outer)
-			b.awaitWork(t, w, "it is looked at again", func(s v1alpha1.WorkStatus) bool { return s.Revision == w.Spec.Revision })
+			b.awaitWork(t, w, "the Work is reconciled again", func(s v1alpha1.WorkStatus) bool { return s.Revision == w.Spec.Revision })
 			gone(t)
 		})
 	}
@@ -397,7 +397,7 @@ func TestAgentRemoves(t *testing.T) {
 			t.Error("the object is gone, and was not ours")
 		}
 	})
-	outer := t // the agent outlives the case
+	outer := t // the agent runs longer than the case
 	for name, uid := range map[string]types.UID{"no-entry": "", "an-earlier-life": "x"} {
 		t.Run(name, func(t *testing.T) { // the agent ended after it made the object, before it noted that
 			w := made(t, name)
@@ -407,7 +407,7 @@ func TestAgentRemoves(t *testing.T) {
 			if err := b.Get(t.Context(), client.ObjectKey{Name: name}, rec); err != nil {
 				t.Fatal(err)
 			}
-			rec.Spec.Work = w.Spec // taken over already: the object is not upheld before
+			rec.Spec.Work = w.Spec // recorded already: the agent has not applied the object before
 			if err := b.Update(t.Context(), rec); err != nil {
 				t.Fatal(err)
 			}
@@ -474,8 +474,8 @@ func TestAgentFindsRecord(t *testing.T) {
 	b.awaitWork(t, b.work(t, "lost", nil, m), "applied", applied(1))
 }
 
-// condition is an error until the record has the condition.
-func (b *bench) condition(t *testing.T, record, kind string) error {
+// condition returns an error unless the record has the condition as True.
+func (b *testAgent) condition(t *testing.T, record, kind string) error {
 	t.Helper()
 	rec := &v1alpha1.AppliedWork{}
 	if err := b.Get(t.Context(), client.ObjectKey{Name: record}, rec); err != nil {
@@ -487,8 +487,8 @@ func (b *bench) condition(t *testing.T, record, kind string) error {
 	return nil
 }
 
-// versions are the resourceVersions of all that one Work makes the agent write.
-func (b *bench) versions(t *testing.T, w *v1alpha1.Work) string {
+// versions returns the resourceVersions of all objects that the agent writes for a Work.
+func (b *testAgent) versions(t *testing.T, w *v1alpha1.Work) string {
 	t.Helper()
 	rec := b.object(t, v1alpha1.SchemeGroupVersion().String(), "AppliedWork", "", w.Name)
 	work := b.object(t, v1alpha1.SchemeGroupVersion().String(), "Work", w.Namespace, w.Name)
@@ -496,8 +496,8 @@ func (b *bench) versions(t *testing.T, w *v1alpha1.Work) string {
 	return work.GetResourceVersion() + " " + rec.GetResourceVersion() + " " + d.GetResourceVersion()
 }
 
-// The data of a Secret come from the Secret beside the Work, and are in no record. While they
-// cannot be had the cluster's Secret stays as it is.
+// The data of a placed Secret come from the Secret beside the Work, and are in no record. While they are missing,
+// the cluster's Secret stays as it is.
 func TestAgentFetchesSecrets(t *testing.T) {
 	b := start(t)
 	beside := &corev1.Secret{
@@ -517,14 +517,14 @@ func TestAgentFetchesSecrets(t *testing.T) {
 		}
 	}
 	w := b.work(t, "secret-db", nil, at("v1"))
-	b.awaitWork(t, w, "the data are not there yet", failed(v1alpha1.ReasonProgressing, "its data of this revision are not to be had"))
+	b.awaitWork(t, w, "the data are missing", failed(v1alpha1.ReasonProgressing, "the hub does not have the data of this revision"))
 	if b.object(t, "v1", "Secret", "shop", "db") != nil {
-		t.Error("a Secret was made without its data")
+		t.Error("the agent created a Secret without its data")
 	}
 	if err := b.Create(t.Context(), beside); err != nil {
 		t.Fatal(err)
 	}
-	b.awaitWork(t, w, "the data are there", applied(1))
+	b.awaitWork(t, w, "the data are applied", applied(1))
 	live("aHVudGVyMg==")
 
 	beside.Data["password"], beside.Annotations[v1alpha1.DataVersionAnnotation] = []byte("hunter3"), "v2"
@@ -541,7 +541,7 @@ func TestAgentFetchesSecrets(t *testing.T) {
 	if err := b.Delete(t.Context(), b.object(t, "v1", "Secret", "shop", "db")); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "what somebody deleted is made again", func() error {
+	eventually(t, "the deleted Secret is created again", func() error {
 		if b.object(t, "v1", "Secret", "shop", "db") == nil {
 			return errors.New("gone")
 		}
@@ -549,14 +549,14 @@ func TestAgentFetchesSecrets(t *testing.T) {
 	})
 	live("aHVudGVyMw==")
 
-	b.stop() // what it knew is gone with it
+	b.stop() // its cache is gone
 	for _, o := range []client.Object{beside, b.object(t, "v1", "Secret", "shop", "db")} {
 		if err := b.Delete(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
 	}
 	b.run(t)
-	eventually(t, "the Secret is made again from the cluster's copy", func() error {
+	eventually(t, "the Secret is created again from the cluster's copy", func() error {
 		if b.object(t, "v1", "Secret", "shop", "db") == nil {
 			return errors.New("gone")
 		}
@@ -569,18 +569,18 @@ func TestAgentFetchesSecrets(t *testing.T) {
 	copied := b.object(t, "v1", "Secret", v1alpha1.SecretCopyNamespace, w.Name)
 	owner := b.object(t, v1alpha1.SchemeGroupVersion().String(), "AppliedWork", "", w.Name)
 	if !metav1.IsControlledBy(copied, owner) {
-		t.Errorf("copy: got owners %v, want the AppliedWork, with which it goes", copied.GetOwnerReferences())
+		t.Errorf("copy: got owners %v, want the AppliedWork", copied.GetOwnerReferences())
 	}
 	if err := b.Delete(t.Context(), copied); err != nil {
 		t.Fatal(err)
 	}
 	b.run(t)
-	b.awaitWork(t, w, "it waits for the data", failed(v1alpha1.ReasonProgressing, "secrets shop/db: its data"))
+	b.awaitWork(t, w, "it waits for the data", failed(v1alpha1.ReasonProgressing, "secrets shop/db: data"))
 	live("aHVudGVyMw==")
 }
 
-// An agent that starts while its hub is away repairs a Secret from the cluster's copy; a copy of
-// other data than the record's is not used.
+// An agent that starts while its hub is unreachable repairs a Secret from the cluster's copy. It does not use a
+// copy of another version than the record's.
 func TestAgentRepairsSecretsAlone(t *testing.T) {
 	b := start(t)
 	beside := &corev1.Secret{
@@ -603,10 +603,10 @@ func TestAgentRepairsSecretsAlone(t *testing.T) {
 	if err := b.Delete(t.Context(), before); err != nil {
 		t.Fatal(err)
 	}
-	away := rest.CopyConfig(b.env.Config)
-	away.Host = "https://127.0.0.1:1"
-	b.runAt(t, away)
-	eventually(t, "the Secret is made again", func() error {
+	unreachable := rest.CopyConfig(b.env.Config)
+	unreachable.Host = "https://127.0.0.1:1"
+	b.runAt(t, unreachable)
+	eventually(t, "the Secret is created again", func() error {
 		if o := b.object(t, "v1", "Secret", "shop", "db"); o == nil || o.GetUID() == before.GetUID() || field(o, "data", "password") != "aHVudGVyMg==" {
 			return fmt.Errorf("got %v, want a new one with the data", o)
 		}

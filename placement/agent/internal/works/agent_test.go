@@ -19,19 +19,19 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// emptyAPIServer is an API server, hub and cluster in one, that has no object and gets none.
+// emptyAPIServer is an API server without objects, which is both hub and cluster.
 type emptyAPIServer struct {
-	asked atomic.Int64
-	// note hears of each request before it is answered: how many there were before it.
-	note func(before int64)
-	// late says that what is asked no longer is answered all the same.
-	late bool
+	requests atomic.Int64
+	// onRequest is called before each answer, with the number of earlier requests.
+	onRequest func(earlier int64)
+	// answersCancelled is true when the server also answers requests whose context has ended.
+	answersCancelled bool
 }
 
 // RoundTrip implements http.RoundTripper.
 func (b *emptyAPIServer) RoundTrip(r *http.Request) (*http.Response, error) {
-	b.note(b.asked.Add(1) - 1)
-	if err := r.Context().Err(); err != nil && !b.late {
+	b.onRequest(b.requests.Add(1) - 1)
+	if err := r.Context().Err(); err != nil && !b.answersCancelled {
 		return nil, err
 	}
 	resource := path.Base(r.URL.Path)
@@ -41,14 +41,14 @@ func (b *emptyAPIServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	kind, list := kinds[resource]
 	switch query := r.URL.Query(); {
-	case query.Has("watch") && !query.Has("sendInitialEvents"): // nothing happens
+	case query.Has("watch") && !query.Has("sendInitialEvents"): // there are no events
 		<-r.Context().Done()
 		return nil, r.Context().Err()
-	case query.Has("watch") || !list: // lists are asked for in the old way
+	case query.Has("watch") || !list: // the test answers plain lists only
 		return answer(r, http.StatusNotFound, metav1.Status{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound,
 		})
-	case kind == "": // asked for as metadata only
+	case kind == "": // requested as metadata only
 		return answer(r, http.StatusOK, listOf("meta.k8s.io/v1", "PartialObjectMetadataList"))
 	}
 	group := strings.TrimPrefix(strings.TrimPrefix(path.Dir(r.URL.Path), "/apis/"), "/api/")
@@ -67,38 +67,38 @@ func answer(r *http.Request, code int, body any) (*http.Response, error) {
 	}, err
 }
 
-// An agent that is told to end while it starts ends, and without an error.
-func TestRunEndsAtAnyMoment(t *testing.T) {
+// Run returns no error when its context ends at any moment of the start.
+func TestRunStopsAtAnyMoment(t *testing.T) {
 	t.Parallel()
 	const requests = 24 // of a start
 	for before := range int64(requests) {
-		for what, late := range map[string]bool{"broken off": false, "answered": true} {
+		for what, answered := range map[string]bool{"cancelled": false, "answered": true} {
 			t.Run(fmt.Sprint("request ", before, " ", what), func(t *testing.T) {
 				t.Parallel()
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				server := &emptyAPIServer{late: late, note: func(n int64) {
+				server := &emptyAPIServer{answersCancelled: answered, onRequest: func(n int64) {
 					if n == before {
 						cancel()
 					}
 				}}
-				runs(ctx, t, server)
-				if got := server.asked.Load(); got <= before {
-					t.Errorf("requests: got %d, so it was not told to end", got)
+				runAgent(ctx, t, server)
+				if got := server.requests.Load(); got <= before {
+					t.Errorf("got %d requests, so the context did not end", got)
 				}
 			})
 		}
 	}
-	t.Run("before it began", func(t *testing.T) {
+	t.Run("before the start", func(t *testing.T) {
 		t.Parallel()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		runs(ctx, t, &emptyAPIServer{note: func(int64) {}})
+		runAgent(ctx, t, &emptyAPIServer{onRequest: func(int64) {}})
 	})
 }
 
-// runs runs an agent until it ends.
-func runs(ctx context.Context, t *testing.T, server *emptyAPIServer) {
+// runAgent runs an agent until Run returns.
+func runAgent(ctx context.Context, t *testing.T, server *emptyAPIServer) {
 	t.Helper()
 	config := &rest.Config{Host: "https://hub.example.com", Transport: server}
 	a, err := New(Config{Cluster: "east", Hub: config, Local: config, Identity: "test"})
@@ -110,9 +110,9 @@ func runs(ctx context.Context, t *testing.T, server *emptyAPIServer) {
 	select {
 	case err := <-ended:
 		if err != nil {
-			t.Errorf("got %v, want no error: it ended on request", err)
+			t.Errorf("got %v, want no error", err)
 		}
 	case <-time.After(time.Minute):
-		t.Fatalf("it has not ended; requests: %d", server.asked.Load())
+		t.Fatalf("Run did not return within a minute; requests: %d", server.requests.Load())
 	}
 }

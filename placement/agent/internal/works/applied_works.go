@@ -17,8 +17,8 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// appliedWorks are the AppliedWorks. This agent is their only writer, so it reads them once
-// and knows them from then on. What it hands out is never changed.
+// appliedWorks stores the AppliedWorks in the cluster, and caches them: this agent is their only writer, and
+// reads them once. Callers must not change the records that it returns.
 type appliedWorks struct {
 	client client.Client
 
@@ -31,7 +31,7 @@ func newAppliedWorks(c client.Client) *appliedWorks {
 	return &appliedWorks{client: c, byName: map[string]*v1alpha1.AppliedWork{}, workByObject: map[string]string{}}
 }
 
-// objectKey names an object in the cluster, whatever version it is read in.
+// objectKey identifies an object in the cluster, without the version of its kind.
 func objectKey(group, resource, namespace, name string) string {
 	return resource + "." + group + " " + namespace + "/" + name
 }
@@ -62,15 +62,14 @@ func (r *appliedWorks) list() []*v1alpha1.AppliedWork {
 	return slices.Collect(maps.Values(r.byName))
 }
 
-// count is how many records there are.
+// count returns the number of records.
 func (r *appliedWorks) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.byName)
 }
 
-// workForObject names the Work that an object of the cluster belongs to, by what it is called
-// or by its UID.
+// workForObject returns the name of the Work of an object in the cluster, by its UID or its objectKey.
 func (r *appliedWorks) workForObject(key string, uid types.UID) (string, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,12 +80,12 @@ func (r *appliedWorks) workForObject(key string, uid types.UID) (string, bool) {
 	return name, ok
 }
 
-// maxSpecBytes is the largest spec of a Work that is recorded, so that the record with its status stays
-// under MaxObjectBytes.
+// maxSpecBytes is the largest spec of a Work in a record, so that the record with its status has at most
+// MaxObjectBytes.
 const maxSpecBytes = v1alpha1.MaxObjectBytes - 2*reservedBytes
 
-// saveSpec stores what a Work says. It is the promise to create what it names, and is
-// stored before that is done. A mark tells of manifests that are not the Work's (see keeps).
+// saveSpec stores the spec of a Work in its record, before the agent creates the objects. A mark is the value
+// of ResumeAnnotation on a record that keeps its manifests (see keepsClusterManifests).
 func (r *appliedWorks) saveSpec(ctx context.Context, name string, spec v1alpha1.WorkSpec, mark string) (*v1alpha1.AppliedWork, error) {
 	if bytes := jsonSize(spec); bytes > maxSpecBytes {
 		return nil, &conditionError{reason: v1alpha1.ReasonTooLarge, message: fmt.Sprintf(
@@ -109,11 +108,11 @@ func (r *appliedWorks) saveSpec(ctx context.Context, name string, spec v1alpha1.
 	if err := r.client.Update(ctx, rec); err != nil {
 		return nil, r.refreshAfterConflict(ctx, "update", rec, err)
 	}
-	rec.Status = old.Status // the answer to an update of the spec may lack what it need not have
+	rec.Status = old.Status // the answer to an update of the spec need not have the present status
 	return r.store(rec), nil
 }
 
-// saveStatus stores what was made of a Work.
+// saveStatus stores the status of a record.
 func (r *appliedWorks) saveStatus(ctx context.Context, rec *v1alpha1.AppliedWork) error {
 	rec = rec.DeepCopy()
 	if err := r.client.Status().Update(ctx, rec); err != nil {
@@ -123,8 +122,8 @@ func (r *appliedWorks) saveStatus(ctx context.Context, rec *v1alpha1.AppliedWork
 	return nil
 }
 
-// refreshAfterConflict wraps the error. After a conflict, another client's write or one of ours whose
-// answer was lost, the record is read again, for the next attempt.
+// refreshAfterConflict wraps the error of a write. After a conflict, with another client or with an own write
+// whose answer was lost, it reads the record again for the next attempt.
 func (r *appliedWorks) refreshAfterConflict(ctx context.Context, verb string, rec *v1alpha1.AppliedWork, err error) error {
 	err = fmt.Errorf("%s AppliedWork %s: %w", verb, rec.Name, err)
 	if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) {
@@ -140,7 +139,7 @@ func (r *appliedWorks) refreshAfterConflict(ctx context.Context, verb string, re
 	return err
 }
 
-// deleteRecord deletes a record whose objects are all gone.
+// deleteRecord deletes a record whose objects are gone or released.
 func (r *appliedWorks) deleteRecord(ctx context.Context, rec *v1alpha1.AppliedWork) error {
 	err := r.client.Delete(ctx, &v1alpha1.AppliedWork{ObjectMeta: metav1.ObjectMeta{Name: rec.Name}},
 		client.Preconditions{UID: &rec.UID})
@@ -151,7 +150,7 @@ func (r *appliedWorks) deleteRecord(ctx context.Context, rec *v1alpha1.AppliedWo
 	return nil
 }
 
-// store remembers a record and indexes its objects.
+// store caches a record and indexes its objects.
 func (r *appliedWorks) store(rec *v1alpha1.AppliedWork) *v1alpha1.AppliedWork {
 	rec.ManagedFields = nil
 	r.mu.Lock()

@@ -12,19 +12,19 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// cededManager owns fields that the agent wrote once and leaves to others: a field
-// that loses its last owner would be reset to its default.
+// cededManager is the field manager of fields that the agent set once and leaves to others: the API server
+// would remove a field that loses its last owner.
 const cededManager = v1alpha1.AgentFieldManager + "-ceded"
 
-// cededFields is what a manifest leaves to others.
+// cededFields are the fields of a manifest that the agent leaves to others.
 type cededFields struct {
-	// omitted are the fields that are not applied (any more).
+	// omitted are the fields that the agent does not apply.
 	omitted [][]string
-	// transferred are those of them that have no owner but us: cededManager gets them first.
+	// transferred are the omitted fields that only the agent owns: cededManager gets them first.
 	transferred [][]string
 }
 
-// findCededFields decides which fields of a live object we leave to others: those of createOnly,
+// findCededFields returns the fields of a live object that the agent leaves to others: those of createOnly,
 // and those of yield that another manager owns.
 func findCededFields(live *unstructured.Unstructured, policy v1alpha1.ApplyPolicy) (cededFields, error) {
 	var c cededFields
@@ -34,12 +34,12 @@ func findCededFields(live *unstructured.Unstructured, policy v1alpha1.ApplyPolic
 			if err != nil {
 				return c, err
 			}
-			theirs := ownedByOthers(live, path)
+			othersOwn := ownedByOthers(live, path)
 			createOnly := i == 0
-			if createOnly || theirs {
+			if createOnly || othersOwn {
 				c.omitted = append(c.omitted, path)
 			}
-			if createOnly && !theirs && agentFields(live).has(path) {
+			if createOnly && !othersOwn && agentFields(live).has(path) {
 				c.transferred = append(c.transferred, path)
 			}
 		}
@@ -47,14 +47,14 @@ func findCededFields(live *unstructured.Unstructured, policy v1alpha1.ApplyPolic
 	return c, nil
 }
 
-// parseFieldPath reads a FieldPath: names between dots, a quoted key in brackets.
+// parseFieldPath parses a FieldPath into names and keys.
 func parseFieldPath(path v1alpha1.FieldPath) ([]string, error) {
 	var parts []string
 	for rest := string(path); rest != ""; {
 		if inner, ok := strings.CutPrefix(rest, `["`); ok {
 			key, after, ok := strings.Cut(inner, `"]`)
 			if !ok {
-				return nil, fmt.Errorf("read field path %q: no \"] closes the key", path)
+				return nil, fmt.Errorf("field path %q: the key must end with \"]", path)
 			}
 			parts, rest = append(parts, key), strings.TrimPrefix(after, ".")
 			continue
@@ -64,18 +64,18 @@ func parseFieldPath(path v1alpha1.FieldPath) ([]string, error) {
 			end = len(rest)
 		}
 		if end == 0 {
-			return nil, fmt.Errorf("read field path %q: a name is missing", path)
+			return nil, fmt.Errorf("field path %q: each part must have a name", path)
 		}
 		parts = append(parts, rest[:end])
 		rest = strings.TrimPrefix(rest[end:], ".")
 	}
 	if len(parts) == 0 {
-		return nil, fmt.Errorf("read field path %q: it is empty", path)
+		return nil, fmt.Errorf("field path %q must not be empty", path)
 	}
 	return parts, nil
 }
 
-// ownedByOthers tells whether a manager that is not ours owns the field.
+// ownedByOthers tells whether a manager other than the agent owns the field.
 func ownedByOthers(o *unstructured.Unstructured, path []string) bool {
 	for _, entry := range o.GetManagedFields() {
 		if entry.Manager != v1alpha1.AgentFieldManager && parseFields(entry).has(path) {
@@ -85,8 +85,8 @@ func ownedByOthers(o *unstructured.Unstructured, path []string) bool {
 	return false
 }
 
-// transferManifest is the manifest by which cededManager takes fields over, with their present
-// values; nil when there is nothing to hand over.
+// transferManifest returns the manifest with which cededManager gets the transferred fields, with their
+// present values; nil without such fields.
 func (c cededFields) transferManifest(live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if len(c.transferred) == 0 {
 		return nil, nil
@@ -107,7 +107,7 @@ func (c cededFields) transferManifest(live *unstructured.Unstructured) (*unstruc
 	return o, nil
 }
 
-// objectReference names a live object, this life of it, and nothing else.
+// objectReference returns a manifest with the identity of a live object only, with its UID.
 func objectReference(live *unstructured.Unstructured) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{}}
 	o.SetGroupVersionKind(live.GroupVersionKind())
@@ -117,7 +117,7 @@ func objectReference(live *unstructured.Unstructured) *unstructured.Unstructured
 	return o
 }
 
-// withoutAgentEntries is the managed fields without our entries, for an object that is let go.
+// withoutAgentEntries returns the managed fields without the agent's entries, for an object that it releases.
 func withoutAgentEntries(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	rest := []metav1.ManagedFieldsEntry{}
 	for _, entry := range entries {

@@ -18,14 +18,14 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// clusterReportInterval is how often the cluster's own figures are compared with what the hub has.
+// clusterReportInterval is how often the agent compares the cluster's status with its last report.
 const clusterReportInterval = 5 * time.Second
 
-// clusterStats are what the hub hears of the cluster itself.
+// clusterStats computes the agent's part of the Cluster's status from the caches.
 type clusterStats struct {
 	nodes, pods toolscache.Store
 	versions    v1alpha1.Versions
-	haltedWorks *haltedWorks
+	halted      *haltedWorks
 	cluster     string
 }
 
@@ -33,21 +33,21 @@ type clusterStats struct {
 func (f *clusterStats) status(hubUID string) v1alpha1.ClusterStatus {
 	allocatable, requested := corev1.ResourceList{}, corev1.ResourceList{}
 	for _, o := range f.nodes.List() {
-		if node, ok := o.(*corev1.Node); ok && node.Status.Phase == corev1.NodeRunning { // see slimNode
+		if node, ok := o.(*corev1.Node); ok && node.Status.Phase == corev1.NodeRunning { // see trimNode
 			addResources(allocatable, node.Status.Allocatable)
 		}
 	}
 	for _, o := range f.pods.List() {
 		if pod, ok := o.(*corev1.Pod); ok && pod.Spec.NodeName != "" &&
 			pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
-			addResources(requested, pod.Spec.Overhead) // see slimPod
+			addResources(requested, pod.Spec.Overhead) // see trimPod
 		}
 	}
 	mismatched := newCondition(v1alpha1.ConditionHubMismatch, false, v1alpha1.ReasonAsExpected, "")
-	if name, all := f.haltedWorks.first(); all > 0 {
+	if name, all := f.halted.first(); all > 0 {
 		mismatched = newCondition(v1alpha1.ConditionHubMismatch, true, v1alpha1.ConditionHubMismatch, fmt.Sprintf(
-			"%d Works, such as %s, do not fit this cluster's records: the hub was restored, or is another one. What runs here stays as it is, "+
-				"and nothing is removed. Run at the hub: kubectl patchbay hub resume --in %s", all, name, f.cluster))
+			"%d Works, such as %s, do not match this cluster's records: the hub was restored, or is another one. The objects of this cluster "+
+				"stay as they are, and the agent removes nothing. Run at the hub: kubectl patchbay hub resume --in %s", all, name, f.cluster))
 	}
 	versions := f.versions
 	return v1alpha1.ClusterStatus{
@@ -64,14 +64,14 @@ func addResources(sum, more corev1.ResourceList) {
 	}
 }
 
-// clusterReporter applies the cluster's figures at the hub when they have changed.
+// clusterReporter applies the Cluster's status at the hub when it has changed.
 type clusterReporter struct {
 	hub      client.Client
 	name     string
 	lastSent *v1alpha1.ClusterStatus
 }
 
-// send applies the status, unless it is what was sent last.
+// send applies the status, unless it is the one that was sent last.
 func (r *clusterReporter) send(ctx context.Context, status v1alpha1.ClusterStatus) error {
 	var before []metav1.Condition
 	if r.lastSent != nil {

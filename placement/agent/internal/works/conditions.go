@@ -16,17 +16,18 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// conditionError is why a target is not as the Work says, in the words of a condition.
+// conditionError is why an object is not applied or removed, as reason and message of a condition.
 type conditionError struct {
 	reason, message string
-	// forbidden tells that the agent lacks a right, or that admission refused.
+	// forbidden is true when the agent lacks a right, or admission rejected the request.
 	forbidden bool
 }
 
 // Error implements error.
-func (r *conditionError) Error() string { return r.reason + ": " + r.message }
+func (e *conditionError) Error() string { return e.reason + ": " + e.message }
 
-// asConditionError turns what the API server refuses into a refusal; other errors pass.
+// asConditionError turns an error of the API server that a retry cannot solve into a *conditionError. It
+// wraps other errors.
 func asConditionError(t desiredObject, err error) error {
 	if r, ok := errors.AsType[*conditionError](err); ok {
 		return r
@@ -43,14 +44,14 @@ func asConditionError(t desiredObject, err error) error {
 	case apierrors.IsForbidden(err), apierrors.IsMethodNotSupported(err):
 		return &conditionError{reason: v1alpha1.ReasonRefused, message: fmt.Sprintf("%s: %s", t, status.Status().Message), forbidden: apierrors.IsForbidden(err)}
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsNotFound(err), apierrors.IsRequestEntityTooLargeError(err):
-		// A webhook may deny without a reason, which a condition must have.
+		// A webhook may reject without a reason, which a condition must have.
 		reason := cmp.Or(string(apierrors.ReasonForError(err)), v1alpha1.ReasonRefused)
 		return &conditionError{reason: reason, message: fmt.Sprintf("%s: %s", t, status.Status().Message)}
 	}
 	return fmt.Errorf("apply %s: %w", t, err)
 }
 
-// conflictingFields names the fields and their owners.
+// conflictingFields lists the fields of a conflict with their owners; "" for another conflict.
 func conflictingFields(status apierrors.APIStatus) string {
 	details := status.Status().Details
 	if details == nil {
@@ -65,17 +66,18 @@ func conflictingFields(status apierrors.APIStatus) string {
 	return strings.Join(parts, "; ")
 }
 
-// newCondition makes a condition; its time is set where it is compared with the old one.
+// newCondition returns a condition without lastTransitionTime, which the comparison with the old condition
+// sets.
 func newCondition(kind string, ok bool, reason, message string) metav1.Condition {
 	status := metav1.ConditionFalse
 	if ok {
 		status = metav1.ConditionTrue
 	}
-	const longest = 1 << 10
-	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: truncateText(message, longest)}
+	const maxBytes = 1 << 10
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: truncateText(message, maxBytes)}
 }
 
-// manifestCondition says whether the object is as the Work says.
+// manifestCondition returns the condition Applied of an object.
 func manifestCondition(err error) metav1.Condition {
 	if err == nil {
 		return newCondition(v1alpha1.ConditionApplied, true, v1alpha1.ReasonAsExpected, "")
@@ -86,28 +88,7 @@ func manifestCondition(err error) metav1.Condition {
 	return newCondition(v1alpha1.ConditionApplied, false, v1alpha1.ReasonProgressing, err.Error())
 }
 
-// appliedCondition sums up all manifests.
-func appliedCondition(errs []error) metav1.Condition {
-	if len(errs) == 0 {
-		return manifestCondition(nil)
-	}
-	var messages []string
-	for _, err := range errs {
-		messages = append(messages, manifestCondition(err).Message)
-	}
-	return newCondition(v1alpha1.ConditionApplied, false, manifestCondition(errs[0]).Reason, strings.Join(messages, "; "))
-}
-
-// readyCondition sums up all manifests.
-func readyCondition(manifests []v1alpha1.ManifestStatus) metav1.Condition {
-	for _, m := range manifests {
-		if !m.Ready {
-			return newCondition(v1alpha1.ConditionReady, false, v1alpha1.ReasonProgressing, m.Kind+" "+m.Name+" is not ready")
-		}
-	}
-	return newCondition(v1alpha1.ConditionReady, true, v1alpha1.ReasonAsExpected, "")
-}
-
+// mergeConditions returns the new conditions, with the times of old ones that have the same status.
 func mergeConditions(old, now []metav1.Condition) []metav1.Condition {
 	var merged []metav1.Condition
 	for _, c := range now {
@@ -121,17 +102,18 @@ func mergeConditions(old, now []metav1.Condition) []metav1.Condition {
 	return merged
 }
 
-// truncateText shortens a text to so many bytes, and not within a character.
-func truncateText(text string, longest int) string {
-	if len(text) <= longest {
+// truncateText cuts a text to at most maxBytes, at the end of a character.
+func truncateText(text string, maxBytes int) string {
+	if len(text) <= maxBytes {
 		return text
 	}
-	for longest > 0 && !utf8.RuneStart(text[longest]) {
-		longest--
+	for maxBytes > 0 && !utf8.RuneStart(text[maxBytes]) {
+		maxBytes--
 	}
-	return text[:longest]
+	return text[:maxBytes]
 }
 
+// truncateMessage cuts a message to maxMessageBytes.
 func truncateMessage(message string) string {
 	return truncateText(message, maxMessageBytes)
 }

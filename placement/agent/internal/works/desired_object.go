@@ -3,24 +3,28 @@
 package works
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// desiredObject is one manifest of a Work, read.
+// desiredObject is one manifest of a Work, decoded.
 type desiredObject struct {
 	gvr    schema.GroupVersionResource
 	object *unstructured.Unstructured
 }
 
-// parseManifest reads a manifest and adds what marks the object as ours.
+// parseManifest decodes a manifest and adds the label and the annotations of the agent's objects.
 func parseManifest(spec v1alpha1.WorkSpec, m v1alpha1.Manifest) (desiredObject, error) {
 	o := &unstructured.Unstructured{}
 	if err := json.Unmarshal(m.Object.Raw, &o.Object); err != nil {
@@ -30,8 +34,8 @@ func parseManifest(spec v1alpha1.WorkSpec, m v1alpha1.Manifest) (desiredObject, 
 	if gvk.Kind == "" || gvk.Version == "" || o.GetName() == "" || m.Resource == "" {
 		return desiredObject{}, fmt.Errorf("read manifest of %s %q: apiVersion, kind, metadata.name or resource is missing", gvk, o.GetName())
 	}
-	// Owners and finalizers, which decide how long an object lives, are this cluster's; the
-	// rest only an API server writes.
+	// Owners and finalizers decide when this cluster deletes the object; only the API server writes the
+	// other fields.
 	meta, _ := o.Object["metadata"].(map[string]any) // it has the name
 	maps.DeleteFunc(meta, func(field string, _ any) bool {
 		return !slices.Contains([]string{"name", "namespace", "labels", "annotations"}, field)
@@ -53,17 +57,17 @@ func parseManifest(spec v1alpha1.WorkSpec, m v1alpha1.Manifest) (desiredObject, 
 	return desiredObject{gvr: gvk.GroupVersion().WithResource(m.Resource), object: o}, nil
 }
 
-// key is the target's objectKey.
+// key returns the objectKey.
 func (t desiredObject) key() string {
 	return objectKey(t.gvr.Group, t.gvr.Resource, t.object.GetNamespace(), t.object.GetName())
 }
 
-// String is for messages: "deployments.apps default/web".
+// String names the object in messages: "deployments.apps default/web".
 func (t desiredObject) String() string {
 	return t.gvr.GroupResource().String() + " " + t.object.GetNamespace() + "/" + t.object.GetName()
 }
 
-// kubectlArgs names the target in a kubectl command: "deployments.apps/web --namespace=default".
+// kubectlArgs names the object in a kubectl command: "deployments.apps/web --namespace=default".
 func (t desiredObject) kubectlArgs() string {
 	name := t.gvr.GroupResource().String() + "/" + t.object.GetName()
 	if ns := t.object.GetNamespace(); ns != "" {
@@ -72,7 +76,27 @@ func (t desiredObject) kubectlArgs() string {
 	return name
 }
 
-// recordEntry finds what the record has of the target.
+// resourceClient returns the client for the object's resource and namespace.
+func (t desiredObject) resourceClient(c dynamic.Interface) dynamic.ResourceInterface {
+	if ns := t.object.GetNamespace(); ns != "" {
+		return c.Resource(t.gvr).Namespace(ns)
+	}
+	return c.Resource(t.gvr)
+}
+
+// readLive returns the live object; nil when there is none.
+func (t desiredObject) readLive(ctx context.Context, c dynamic.Interface) (*unstructured.Unstructured, error) {
+	live, err := t.resourceClient(c).Get(ctx, t.object.GetName(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get %s: %w", t, err)
+	}
+	return live, nil
+}
+
+// recordEntry returns the entry of the object in a record; nil when there is none.
 func (t desiredObject) recordEntry(rec *v1alpha1.AppliedWork) *v1alpha1.AppliedObject {
 	i := slices.IndexFunc(rec.Status.Objects, func(o v1alpha1.AppliedObject) bool {
 		return objectKey(o.Group, o.Resource, o.Namespace, o.Name) == t.key()
@@ -83,7 +107,7 @@ func (t desiredObject) recordEntry(rec *v1alpha1.AppliedWork) *v1alpha1.AppliedO
 	return &rec.Status.Objects[i]
 }
 
-// newRecordEntry is the target's entry in a record before there is an object.
+// newRecordEntry returns an entry for a record, without the UID of an object.
 func (t desiredObject) newRecordEntry() v1alpha1.AppliedObject {
 	return v1alpha1.AppliedObject{
 		Group: t.gvr.Group, Version: t.gvr.Version, Resource: t.gvr.Resource,
@@ -91,15 +115,14 @@ func (t desiredObject) newRecordEntry() v1alpha1.AppliedObject {
 	}
 }
 
-// isOurs tells whether a live object is what the agent made of this target, in whatever
-// life of the agent.
+// isOurs tells whether an agent of this hub created or adopted the live object.
 func (t desiredObject) isOurs(live *unstructured.Unstructured) bool {
 	a := live.GetAnnotations()
 	return a[v1alpha1.HubUIDAnnotation] == t.object.GetAnnotations()[v1alpha1.HubUIDAnnotation] &&
 		a[v1alpha1.SourceUIDAnnotation] != "" && agentFields(live) != nil
 }
 
-// lastReport is what the hub was told last of a target.
+// lastReport returns the last report on the object in the Work's status; empty when there is none.
 func (t desiredObject) lastReport(work *v1alpha1.Work) v1alpha1.ManifestStatus {
 	if work != nil {
 		for _, m := range work.Status.Manifests {
@@ -111,8 +134,8 @@ func (t desiredObject) lastReport(work *v1alpha1.Work) v1alpha1.ManifestStatus {
 	return v1alpha1.ManifestStatus{}
 }
 
-// runsOnce tells whether what is gone must not be made again: its owner at the hub
-// decides that.
+// runsOnce tells whether the agent must not create the object a second time: its owner at the hub
+// decides what follows a deletion.
 func (t desiredObject) runsOnce() bool {
 	gr := t.gvr.GroupResource()
 	return gr == schema.GroupResource{Resource: "pods"} || gr == schema.GroupResource{Group: "batch", Resource: "jobs"}

@@ -32,23 +32,24 @@ func TestParseManifest(t *testing.T) {
 	}
 	o := got.object
 	if o.GetUID() != "" || o.GetResourceVersion() != "" || o.GetOwnerReferences() != nil || o.GetFinalizers() != nil || o.Object["status"] != nil {
-		t.Errorf("got %v: what is not the hub's to say is still there", o.Object)
+		t.Errorf("got %v, want no fields that belong to the cluster", o.Object)
 	}
 	if o.GetLabels()[v1alpha1.ManagedLabel] != "true" || o.GetAnnotations()[v1alpha1.HubUIDAnnotation] != "hub" || o.GetAnnotations()[v1alpha1.SourceUIDAnnotation] != "source" {
-		t.Errorf("got %v: marks are missing", o.Object)
+		t.Errorf("got %v, want the agent's label and annotations", o.Object)
 	}
 	if got.String() != "configmaps n/a" || got.key() != "configmaps. n/a" || got.kubectlArgs() != "configmaps/a --namespace=n" {
 		t.Errorf("got %s, key %q, argument %q", got, got.key(), got.kubectlArgs())
 	}
 	for _, bad := range []string{`{`, `{}`, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{}}`, `{"kind":"X","metadata":{"name":"a"}}`} {
 		if _, err := parseManifest(spec, raw(bad)); err == nil {
-			t.Errorf("%s: accepted", bad)
+			t.Errorf("%s: got no error", bad)
 		}
 	}
 }
 
-// A webhook may deny without a reason, and a condition must have one: the hub would not get it.
-func TestRefusalHasAReason(t *testing.T) {
+// A condition must have a reason, also when a webhook rejects without one: the hub's API server would reject
+// the report.
+func TestConditionErrorHasAReason(t *testing.T) {
 	t.Parallel()
 	target, err := parseManifest(v1alpha1.WorkSpec{}, raw(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"n"}}`))
 	if err != nil {
@@ -60,7 +61,7 @@ func TestRefusalHasAReason(t *testing.T) {
 	}
 }
 
-// Of our own networks only what does not change with every address travels.
+// The report on a network of DANM has only the fields that do not change with each address claim.
 func TestReportedStatus(t *testing.T) {
 	t.Parallel()
 	o := &unstructured.Unstructured{Object: map[string]any{
@@ -90,7 +91,7 @@ func TestReportedStatus(t *testing.T) {
 	}
 }
 
-// Of a large status the same is kept each time, and it is no larger than allowed.
+// The truncated status is the same each time, and within the limit.
 func TestTruncate(t *testing.T) {
 	t.Parallel()
 	status := map[string]any{"observedGeneration": int64(7), "text": strings.Repeat("x", 60<<10)}
@@ -111,7 +112,7 @@ func TestTruncate(t *testing.T) {
 	}
 }
 
-// A Work with its status is no larger than MaxObjectBytes.
+// A Work with its status has at most MaxObjectBytes.
 func TestShrinkStatus(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -119,10 +120,10 @@ func TestShrinkStatus(t *testing.T) {
 		manifest, statuses, bytes     int
 		truncated, associated, status bool
 	}{
-		"small":    {"All of it fits.", 10 << 10, 4, 8 << 10, false, true, true},
-		"statuses": {"Many statuses: some are cut.", 10 << 10, 16, 40 << 10, true, true, true},
-		"narrow":   {"Hardly any room beside the manifest: the counts fit.", 239 << 10, 1, 40 << 10, true, false, true},
-		"full":     {"No room beside the manifest.", 240 << 10, 1, 40 << 10, true, false, false},
+		"small":    {"The whole status fits.", 10 << 10, 4, 8 << 10, false, true, true},
+		"statuses": {"Some of many statuses are truncated.", 10 << 10, 16, 40 << 10, true, true, true},
+		"narrow":   {"Only the counts fit beside the manifest.", 239 << 10, 1, 40 << 10, true, false, true},
+		"full":     {"Nothing fits beside the manifest.", 240 << 10, 1, 40 << 10, true, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -24,30 +24,30 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// Whatever fails between an agent and its hub, and between it and its cluster, it applies,
-// repairs, resumes and removes as it does without, and makes nothing twice. Each trouble has an API
-// server of its own: about 20 s each, and 30 s for each subject whose request hangs.
-func TestAgentMeetsFaults(t *testing.T) {
+// With any failure between agent and hub, and between agent and cluster, the agent applies, repairs, resumes and
+// removes objects as it does without, and creates nothing twice. Each failure mode has an API server of its own,
+// and takes about 20 s, and 30 s more for each subject whose request hangs.
+func TestAgentToleratesFaults(t *testing.T) {
 	t.Parallel()
-	for _, trouble := range apitest.FailureModes() {
-		t.Run(trouble.Name, func(t *testing.T) {
+	for _, mode := range apitest.FailureModes() {
+		t.Run(mode.Name, func(t *testing.T) {
 			t.Parallel()
-			t.Log(trouble.Reason)
+			t.Log(mode.Reason)
 			b := prepare(t)
-			hub, atHub := trouble.InjectPerSubject(b.env.Config, subject)
-			local, inCluster := trouble.InjectPerSubject(b.local(), subject)
+			hub, atHub := mode.InjectPerSubject(b.env.Config, subject)
+			local, inCluster := mode.InjectPerSubject(b.local(), subject)
 			b.runBetween(t, hub, local)
-			b.live(t)
-			for _, name := range struck(trouble.Name) {
+			b.testLifecycle(t)
+			for _, name := range failingRequests(mode.Name) {
 				if atHub.Hits(name)+inCluster.Hits(name) == 0 {
-					t.Errorf("%s\nno request for %s was hit, so that nothing is proven of them; at the hub %s, in the cluster %s", trouble.Reason, name, atHub, inCluster)
+					t.Errorf("%s\nno request for %s failed; failures at the hub %s, in the cluster %s", mode.Reason, name, atHub, inCluster)
 				}
 			}
 		})
 	}
 }
 
-// subject is what of an agent's work a request is for.
+// subject returns which objects of an agent a request is for.
 func subject(r *http.Request) string {
 	ns, resource := apitest.RequestResource(r)
 	switch {
@@ -63,9 +63,9 @@ func subject(r *http.Request) string {
 	return "other"
 }
 
-// struck are the requests that a trouble must hit.
-func struck(trouble string) []string {
-	switch trouble {
+// failingRequests returns the requests that must fail in a failure mode.
+func failingRequests(mode string) []string {
+	switch mode {
 	case "WriteHangs":
 		return []string{"works", "appliedworks", "objects", "copies"}
 	case "ReadHangs":
@@ -73,7 +73,7 @@ func struck(trouble string) []string {
 	case "Unread":
 		return []string{"data GET", "copies GET", "objects GET"}
 	case "WatchCut", "WatchLate":
-		return []string{"works GET", "objects GET"} // nobody watches records
+		return []string{"works GET", "objects GET"} // the agent does not watch records
 	}
 	return []string{
 		"works PATCH", "appliedworks POST", "appliedworks PUT", "appliedworks DELETE",
@@ -81,24 +81,24 @@ func struck(trouble string) []string {
 	}
 }
 
-// live has a ConfigMap and a Secret made, changed, repaired and removed, and another object kept
-// and given to a hub that was restored.
-func (b *bench) live(t *testing.T) {
+// testLifecycle has the agent create, change, repair and remove a ConfigMap and a Secret, and keep another object
+// for a restored hub.
+func (b *testAgent) testLifecycle(t *testing.T) {
 	t.Helper()
 	b.data(t, "v1", "first")
 	w := b.work(t, "life", nil, manifest(t, "configmaps", configMap("life", "first")))
 	s := b.work(t, "db", nil, secret(t, "v1"))
-	made, secretMade := b.await(t, "first", ""), b.awaitSecret(t, "first", "")
+	created, secretCreated := b.await(t, "first", ""), b.awaitSecret(t, "first", "")
 	b.data(t, "v2", "second")
 	b.change(t, w, func(s *v1alpha1.WorkSpec) {
 		s.Manifests[0] = manifest(t, "configmaps", configMap("life", "second"))
 	})
 	b.change(t, s, func(s *v1alpha1.WorkSpec) { s.Manifests[0] = secret(t, "v2") })
-	if changed := b.await(t, "second", ""); changed.GetUID() != made.GetUID() {
-		t.Errorf("UID: got %s, want %s: the object is changed, not made again", changed.GetUID(), made.GetUID())
+	if changed := b.await(t, "second", ""); changed.GetUID() != created.GetUID() {
+		t.Errorf("UID: got %s, want %s: the object must be changed, not recreated", changed.GetUID(), created.GetUID())
 	}
-	if changed := b.awaitSecret(t, "second", ""); changed.GetUID() != secretMade.GetUID() {
-		t.Errorf("UID: got %s, want %s: the Secret is changed, not made again", changed.GetUID(), secretMade.GetUID())
+	if changed := b.awaitSecret(t, "second", ""); changed.GetUID() != secretCreated.GetUID() {
+		t.Errorf("UID: got %s, want %s: the Secret must be changed, not recreated", changed.GetUID(), secretCreated.GetUID())
 	}
 	b.awaitWork(t, w, "the second revision is applied", applied(2))
 	b.awaitWork(t, s, "the second data are applied", applied(2))
@@ -110,47 +110,47 @@ func (b *bench) live(t *testing.T) {
 		}
 		return nil
 	})
-	if err := errors.Join(b.Delete(t.Context(), made), b.Delete(t.Context(), secretMade)); err != nil {
+	if err := errors.Join(b.Delete(t.Context(), created), b.Delete(t.Context(), secretCreated)); err != nil {
 		t.Fatal(err)
 	}
-	repaired := b.await(t, "second", made.GetUID())
+	repaired := b.await(t, "second", created.GetUID())
 	b.awaitWork(t, w, "the repair is reported", func(s v1alpha1.WorkStatus) bool {
 		return applied(2)(s) && s.Manifests[0].UID == repaired.GetUID()
 	})
-	b.awaitSecret(t, "second", secretMade.GetUID())
+	b.awaitSecret(t, "second", secretCreated.GetUID())
 	b.resume(t)
 	b.noLeaks(t)
-	b.end(t, w, s)
+	b.remove(t, w, s)
 }
 
-// resume has a Work halted, since its hub was restored, and answered.
-func (b *bench) resume(t *testing.T) {
+// resume has the agent halt the Work of a restored hub, and answers it.
+func (b *testAgent) resume(t *testing.T) {
 	t.Helper()
-	w := b.made(t, "back", signed("hub-1", 5, 10))
+	w := b.place(t, "back", atPosition("hub-1", 5, 10))
 	uid := b.value(t, "back", "v")
-	b.restore(t, w, "restored", signed("hub-1", 5, 7))
+	b.restore(t, w, "restored", atPosition("hub-1", 5, 7))
 	b.answer(t, w, v1alpha1.TakeHub)
 	b.awaitWork(t, w, "the answered Work is applied", applied(7))
 	if got := b.value(t, "back", "restored"); got != uid {
-		t.Errorf("UID: got %s, want %s: the object is changed, not made again", got, uid)
+		t.Errorf("UID: got %s, want %s: the object must be changed, not recreated", got, uid)
 	}
 }
 
-// end has the ConfigMap, which a finalizer holds for a while, and the Secret removed.
-func (b *bench) end(t *testing.T, w, secret *v1alpha1.Work) {
+// remove has the agent remove the ConfigMap, which a finalizer blocks for some time, and the Secret.
+func (b *testAgent) remove(t *testing.T, w, secret *v1alpha1.Work) {
 	t.Helper()
 	b.patch(t, b.object(t, "v1", "ConfigMap", "default", "life"), `{"metadata":{"finalizers":["example.com/held"]}}`)
 	b.order(t, w)
 	b.order(t, secret)
-	b.awaitWork(t, w, "the removal is held", failed(v1alpha1.ReasonRemovalBlocked, "example.com/held"))
+	b.awaitWork(t, w, "the removal is blocked", failed(v1alpha1.ReasonRemovalBlocked, "example.com/held"))
 	b.awaitWork(t, secret, "the Secret is removed", failed(v1alpha1.ReasonRemoved, ""))
 	if b.object(t, "v1", "Secret", "default", "db") != nil {
-		t.Error("the Secret is still there, and the hub was told that it is not")
+		t.Error("the Secret exists, although the removal is reported")
 	}
 	b.patch(t, b.object(t, "v1", "ConfigMap", "default", "life"), `{"metadata":{"finalizers":null}}`)
 	b.awaitWork(t, w, "the order is carried out", failed(v1alpha1.ReasonRemoved, ""))
 	if b.object(t, "v1", "ConfigMap", "default", "life") != nil {
-		t.Error("the object is still there, and the hub was told that it is not")
+		t.Error("the object exists, although the removal is reported")
 	}
 	for _, name := range []string{w.Name, secret.Name} {
 		eventually(t, "the record "+name+" to go", func() error {
@@ -162,8 +162,8 @@ func (b *bench) end(t *testing.T, w, secret *v1alpha1.Work) {
 	}
 }
 
-// await waits until the object has the value, and not the UID.
-func (b *bench) await(t *testing.T, value string, not types.UID) *unstructured.Unstructured {
+// await waits until the object has the value and another UID.
+func (b *testAgent) await(t *testing.T, value string, not types.UID) *unstructured.Unstructured {
 	t.Helper()
 	var found *unstructured.Unstructured
 	eventually(t, "the object to have "+value, func() error {
@@ -176,12 +176,12 @@ func (b *bench) await(t *testing.T, value string, not types.UID) *unstructured.U
 	return found
 }
 
-// secretPart is in all data of the Secret, and must be in Secrets only.
+// secretPart is a part of all data of the Secret, which must be in Secrets only.
 const secretPart = "correct horse battery staple "
 
 func secretDataFrom(value string) string { return secretPart + value }
 
-// secret is the manifest of a Secret whose data have a version.
+// secret returns the manifest of a Secret with a version of its data.
 func secret(t *testing.T, version string) v1alpha1.Manifest {
 	t.Helper()
 	m := manifest(t, "secrets", "{apiVersion: v1, kind: Secret, metadata: {name: db, namespace: default}}")
@@ -189,8 +189,8 @@ func secret(t *testing.T, version string) v1alpha1.Manifest {
 	return m
 }
 
-// data puts the Secret's data beside its Work, as the hub does.
-func (b *bench) data(t *testing.T, version, value string) {
+// data stores the Secret's data beside its Work, as the hub does.
+func (b *testAgent) data(t *testing.T, version, value string) {
 	t.Helper()
 	o := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: clusterNamespace, Name: "db"}}
 	err := b.Get(t.Context(), client.ObjectKeyFromObject(o), o)
@@ -207,8 +207,8 @@ func (b *bench) data(t *testing.T, version, value string) {
 	}
 }
 
-// awaitSecret waits until the Secret has the value, and not the UID.
-func (b *bench) awaitSecret(t *testing.T, value string, not types.UID) *unstructured.Unstructured {
+// awaitSecret waits until the Secret has the value and another UID.
+func (b *testAgent) awaitSecret(t *testing.T, value string, not types.UID) *unstructured.Unstructured {
 	t.Helper()
 	var found *unstructured.Unstructured
 	eventually(t, "the Secret to have "+value, func() error {
@@ -222,9 +222,9 @@ func (b *bench) awaitSecret(t *testing.T, value string, not types.UID) *unstruct
 }
 
 // noLeaks fails when a Secret's value is in a Work, a record or an Event.
-func (b *bench) noLeaks(t *testing.T) {
+func (b *testAgent) noLeaks(t *testing.T) {
 	t.Helper()
-	encoded := base64.StdEncoding.EncodeToString([]byte(secretPart[:27])) // whole groups: what follows changes nothing
+	encoded := base64.StdEncoding.EncodeToString([]byte(secretPart[:27])) // complete groups of base64, which do not depend on what follows
 	for _, list := range []client.ObjectList{&v1alpha1.WorkList{}, &v1alpha1.AppliedWorkList{}, &corev1.EventList{}} {
 		if err := b.List(t.Context(), list); err != nil {
 			t.Fatal(err)

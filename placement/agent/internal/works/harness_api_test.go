@@ -33,28 +33,28 @@ import (
 	"github.com/patchbay-cni/patchbay/test/placement/bed"
 )
 
-// patience is how long something may take on a busy machine, and while some requests hang.
-const patience = 3 * time.Minute
+// waitTimeout is how long something may take on a busy machine, and while some requests hang.
+const waitTimeout = 3 * time.Minute
 
 const clusterNamespace = v1alpha1.ClusterNamespacePrefix + "east"
 
-// bench is an agent whose hub and cluster are one API server.
-type bench struct {
+// testAgent is an agent whose hub and cluster are the same API server.
+type testAgent struct {
 	client.Client
 	env  *apitest.Env
 	stop func()
 }
 
-// start makes the bench and runs the agent.
-func start(t *testing.T) *bench {
+// start prepares the API server and runs the agent.
+func start(t *testing.T) *testAgent {
 	t.Helper()
 	b := prepare(t)
 	b.run(t)
 	return b
 }
 
-// prepare makes the bench. Records are cluster-scoped, so each test has an API server of its own.
-func prepare(t *testing.T) *bench {
+// prepare prepares an API server for an agent. Records are cluster-scoped, so each test has its own.
+func prepare(t *testing.T) *testAgent {
 	t.Helper()
 	env := apitest.New(t)
 	if err := bed.Install(t.Context(), env.Config, "placement/crds", "CustomResourceDefinition"); err != nil {
@@ -64,7 +64,7 @@ func prepare(t *testing.T) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{Client: c, env: env}
+	b := &testAgent{Client: c, env: env}
 	if err := errors.Join(bed.InstallAgent(t.Context(), env.Config), bed.AggregateAgentRole(t.Context(), c)); err != nil {
 		t.Fatal(err)
 	}
@@ -80,8 +80,8 @@ func prepare(t *testing.T) *bench {
 	return b
 }
 
-// allow labels a namespace of the cluster, as its admin would; it is made if it is missing.
-func (b *bench) allow(t *testing.T, namespace, access string) {
+// allow labels a namespace of the cluster, as its admin would. It creates a missing namespace.
+func (b *testAgent) allow(t *testing.T, namespace, access string) {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 	if err := b.Create(t.Context(), ns); client.IgnoreAlreadyExists(err) != nil {
@@ -93,27 +93,27 @@ func (b *bench) allow(t *testing.T, namespace, access string) {
 	}
 }
 
-// local is the cluster as the agent reaches it: with the rights that deployments/ gives it.
-func (b *bench) local() *rest.Config {
+// local returns the cluster's client configuration for the agent, with the rights that deployments/ gives it.
+func (b *testAgent) local() *rest.Config {
 	config := rest.CopyConfig(b.env.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: bed.AgentUser, Groups: append(bed.Groups(), "system:authenticated")}
 	return config
 }
 
-// run starts an agent; b.stop ends it.
-func (b *bench) run(t *testing.T) {
+// run starts an agent; b.stop stops it.
+func (b *testAgent) run(t *testing.T) {
 	t.Helper()
 	b.runAt(t, b.env.Config)
 }
 
-// runAt starts an agent of a hub.
-func (b *bench) runAt(t *testing.T, hub *rest.Config) {
+// runAt starts an agent with a client configuration for the hub.
+func (b *testAgent) runAt(t *testing.T, hub *rest.Config) {
 	t.Helper()
 	b.runBetween(t, hub, b.local())
 }
 
-// runBetween starts an agent of a hub and a cluster.
-func (b *bench) runBetween(t *testing.T, hub, local *rest.Config) {
+// runBetween starts an agent with client configurations for hub and cluster.
+func (b *testAgent) runBetween(t *testing.T, hub, local *rest.Config) {
 	t.Helper()
 	a, err := works.New(works.Config{
 		Cluster: "east", Hub: hub, Local: local, Identity: "test", Account: "patchbay-agent", Version: "test",
@@ -141,7 +141,7 @@ func (b *bench) runBetween(t *testing.T, hub, local *rest.Config) {
 	t.Cleanup(b.stop)
 }
 
-// manifest reads an object from YAML.
+// manifest returns the manifest of an object in YAML.
 func manifest(t *testing.T, resource, text string) v1alpha1.Manifest {
 	t.Helper()
 	raw, err := yaml.YAMLToJSON([]byte(text))
@@ -151,8 +151,8 @@ func manifest(t *testing.T, resource, text string) v1alpha1.Manifest {
 	return v1alpha1.Manifest{Resource: resource, Object: runtime.RawExtension{Raw: raw}}
 }
 
-// work makes a Work at the hub.
-func (b *bench) work(t *testing.T, name string, change func(*v1alpha1.WorkSpec), manifests ...v1alpha1.Manifest) *v1alpha1.Work {
+// work creates a Work at the hub.
+func (b *testAgent) work(t *testing.T, name string, change func(*v1alpha1.WorkSpec), manifests ...v1alpha1.Manifest) *v1alpha1.Work {
 	t.Helper()
 	w := &v1alpha1.Work{
 		ObjectMeta: metav1.ObjectMeta{Namespace: clusterNamespace, Name: name},
@@ -170,9 +170,8 @@ func (b *bench) work(t *testing.T, name string, change func(*v1alpha1.WorkSpec),
 	return w
 }
 
-// change patches the spec of a Work, whatever the agent writes meanwhile, and gives it the
-// next revision.
-func (b *bench) change(t *testing.T, w *v1alpha1.Work, change func(*v1alpha1.WorkSpec)) {
+// change patches the spec of a Work, without a conflict with the agent's writes, and increases the revision.
+func (b *testAgent) change(t *testing.T, w *v1alpha1.Work, change func(*v1alpha1.WorkSpec)) {
 	t.Helper()
 	fresh := &v1alpha1.Work{}
 	if err := b.Get(t.Context(), client.ObjectKeyFromObject(w), fresh); err != nil {
@@ -187,8 +186,8 @@ func (b *bench) change(t *testing.T, w *v1alpha1.Work, change func(*v1alpha1.Wor
 	*w = *fresh
 }
 
-// awaitWork polls until the Work's status is as wanted.
-func (b *bench) awaitWork(t *testing.T, w *v1alpha1.Work, what string, ok func(v1alpha1.WorkStatus) bool) v1alpha1.WorkStatus {
+// awaitWork waits until ok returns true for the Work's status.
+func (b *testAgent) awaitWork(t *testing.T, w *v1alpha1.Work, what string, ok func(v1alpha1.WorkStatus) bool) v1alpha1.WorkStatus {
 	t.Helper()
 	fresh := &v1alpha1.Work{}
 	eventually(t, what, func() error {
@@ -204,14 +203,14 @@ func (b *bench) awaitWork(t *testing.T, w *v1alpha1.Work, what string, ok func(v
 	return fresh.Status
 }
 
-// applied tells whether the present revision is applied.
+// applied returns a check that a revision is applied.
 func applied(revision int64) func(v1alpha1.WorkStatus) bool {
 	return func(s v1alpha1.WorkStatus) bool {
 		return s.Revision == revision && meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionApplied)
 	}
 }
 
-// failed tells whether Applied is False with that reason and a message that has the part.
+// failed returns a check that Applied is False with a reason and a part of the message.
 func failed(reason, part string) func(v1alpha1.WorkStatus) bool {
 	return func(s v1alpha1.WorkStatus) bool {
 		c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionApplied)
@@ -219,8 +218,8 @@ func failed(reason, part string) func(v1alpha1.WorkStatus) bool {
 	}
 }
 
-// object reads any object; nil when there is none.
-func (b *bench) object(t *testing.T, apiVersion, kind, namespace, name string) *unstructured.Unstructured {
+// object returns an object; nil when there is none.
+func (b *testAgent) object(t *testing.T, apiVersion, kind, namespace, name string) *unstructured.Unstructured {
 	t.Helper()
 	o := &unstructured.Unstructured{}
 	o.SetAPIVersion(apiVersion)
@@ -235,7 +234,7 @@ func (b *bench) object(t *testing.T, apiVersion, kind, namespace, name string) *
 	return o
 }
 
-// field reads a field as text.
+// field returns a field as text.
 func field(o *unstructured.Unstructured, path ...string) string {
 	if o == nil {
 		return "no object"
@@ -244,15 +243,16 @@ func field(o *unstructured.Unstructured, path ...string) string {
 	return fmt.Sprint(v)
 }
 
+// eventually retries until try succeeds, and fails the test after waitTimeout.
 func eventually(t *testing.T, what string, try func() error) {
 	t.Helper()
-	for end := time.Now().Add(patience); ; <-time.After(50 * time.Millisecond) {
+	for end := time.Now().Add(waitTimeout); ; <-time.After(50 * time.Millisecond) {
 		err := try()
 		if err == nil {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("not within %s: %s: %v", patience, what, err)
+			t.Fatalf("not within %s: %s: %v", waitTimeout, what, err)
 		}
 	}
 }

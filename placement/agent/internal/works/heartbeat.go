@@ -16,7 +16,7 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// Times of the heartbeat: the hub takes an agent for unreachable when its Lease has run out.
+// Times of the heartbeat: the hub takes an agent for unreachable when its Lease has expired.
 const (
 	heartbeatInterval = 10 * time.Second
 	leaseSeconds      = 40
@@ -26,11 +26,11 @@ const (
 type heartbeat struct {
 	client              client.Client
 	namespace, identity string
-	recordCount         func() int // how many there are
+	recordCount         func() int // number of AppliedWorks
 	lease               *coordinationv1.Lease
 }
 
-// renew renews the Lease, with one request as a rule.
+// renew renews the Lease, usually with one request.
 func (h *heartbeat) renew(ctx context.Context) error {
 	if h.lease == nil {
 		lease := &coordinationv1.Lease{}

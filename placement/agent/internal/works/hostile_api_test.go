@@ -23,12 +23,12 @@ import (
 	"github.com/patchbay-cni/patchbay/test/placement/bed"
 )
 
-// settings is a ConfigMap of the cluster's own people.
+// settings is a ConfigMap of the cluster's own users.
 const settings = "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: %s}, data: {key: %s}}"
 
-// neighbours makes what is in the cluster beside the hub's objects: monitoring is the
-// cluster's own, team is open to the hub. In both are a ServiceAccount and a ConfigMap.
-func (b *bench) neighbours(t *testing.T) {
+// createClusterObjects creates objects of the cluster: the namespace monitoring is the cluster's own, and team is
+// open to the hub. Both have a ServiceAccount, a ConfigMap and a Secret.
+func (b *testAgent) createClusterObjects(t *testing.T) {
 	t.Helper()
 	b.allow(t, "monitoring", "")
 	b.allow(t, "team", v1alpha1.AccessCreate)
@@ -45,11 +45,11 @@ func (b *bench) neighbours(t *testing.T) {
 	}
 }
 
-// A user of the hub asks for what the cluster's admin has not allowed. Each is refused with
-// object, field and remedy, and changes nothing.
+// A user of the hub requests what the cluster's admin has not allowed. The agent rejects each request with object,
+// field and remedy, and changes nothing.
 func TestHubUserIsNoRoot(t *testing.T) {
 	b := start(t)
-	b.neighbours(t)
+	b.createClusterObjects(t)
 	const pod = "{automountServiceAccountToken: false, containers: [{name: c, image: i}], %s}"
 	force := func(s *v1alpha1.WorkSpec) { s.Apply.Conflict = v1alpha1.ConflictForce }
 	cases := map[string]struct {
@@ -57,26 +57,26 @@ func TestHubUserIsNoRoot(t *testing.T) {
 		change         func(*v1alpha1.WorkSpec)
 		resource, text string
 		want           string // part of the message
-		made           string // kind of what must not be there; empty: it is not asked for
+		made           string // kind of the object that must not exist; empty for no check
 	}{
-		"Namespace":      {"The agent did not make it.", nil, "secrets", "{apiVersion: v1, kind: Secret, metadata: {name: new, namespace: monitoring}}", "kubectl label namespace monitoring placement.patchbay.io/access=create", "Secret"},
-		"ForceNamespace": {"Nor by force.", force, "configmaps", fmt.Sprintf(settings, "monitoring", "ours"), "metadata.namespace", ""},
-		"KubeSystem":     {"Kubernetes' own.", force, "configmaps", "{apiVersion: v1, kind: ConfigMap, metadata: {name: new, namespace: kube-system}}", "kube-system", "ConfigMap"},
-		"Copies":         {"The agent's copies.", force, "secrets", "{apiVersion: v1, kind: Secret, metadata: {name: new, namespace: patchbay-agent-secrets}}", "patchbay-agent-secrets", "Secret"},
-		"Patchbay":       {"The node daemon's.", force, "secrets", "{apiVersion: v1, kind: Secret, metadata: {name: new, namespace: patchbay-system}}", "patchbay-system", "Secret"},
-		"Force":          {"Somebody else's in a namespace that is open.", force, "configmaps", fmt.Sprintf(settings, "team", "ours"), "apply.conflict Force: it was there before and is not the agent's, so the cluster's admin must allow", ""},
-		"Adopt":          {"Nor is it adopted.", func(s *v1alpha1.WorkSpec) { s.Apply.Conflict = v1alpha1.ConflictAdopt }, "configmaps", fmt.Sprintf(settings, "team", "theirs"), "apply.conflict Adopt", ""},
-		"Account":        {"Pods with the rights of what runs there.", nil, "deployments", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: new, namespace: team}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: " + fmt.Sprintf(pod, "serviceAccountName: deployer") + "}}}", "spec.template.spec.serviceAccountName: ServiceAccount deployer must come from the hub", "Deployment"},
-		"Deprecated":     {"By the field's old name.", nil, "pods", "{apiVersion: v1, kind: Pod, metadata: {name: new, namespace: team}, spec: " + fmt.Sprintf(pod, "serviceAccount: deployer") + "}", "spec.serviceAccount: ServiceAccount deployer", "Pod"},
-		"CronJob":        {"At a later time.", nil, "cronjobs", "{apiVersion: batch/v1, kind: CronJob, metadata: {name: new, namespace: team}, spec: {schedule: '* * * * *', jobTemplate: {spec: {template: {spec: " + fmt.Sprintf(pod, "restartPolicy: Never, serviceAccountName: deployer") + "}}}}}", "spec.jobTemplate.spec.template.spec.serviceAccountName", "CronJob"},
-		"Token":          {"The account's token in a Secret of the user's.", nil, "secrets", "{apiVersion: v1, kind: Secret, metadata: {name: new, namespace: team, annotations: {kubernetes.io/service-account.name: deployer}}, type: kubernetes.io/service-account-token}", "type: a Secret from the hub must not hold a ServiceAccount's token", "Secret"},
-		"Rights":         {"Rights.", nil, "rolebindings", "{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: new, namespace: team}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}}", "cluster's own admin", ""},
-		"Volume":         {"Any path of a node.", nil, "persistentvolumes", "{apiVersion: v1, kind: PersistentVolume, metadata: {name: new}}", "no kind of ordinary workloads", ""},
-		"Slices":         {"A Service would lead to any address.", nil, "endpointslices", "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: new, namespace: team}, addressType: IPv4, endpoints: []}", "no kind of ordinary workloads", "EndpointSlice"},
-		"Endpoint":       {"It would have a Pod's address.", nil, "danmeps", "{apiVersion: danm.io/v1, kind: DanmEp, metadata: {name: new, namespace: team}, spec: {NetworkName: n, EndpointID: e, Host: h, Pod: p, CID: c, Interface: {Name: eth1}}}", "no kind of ordinary workloads", "DanmEp"},
-		"Ranges":         {"VLANs of the cluster's NICs.", nil, "tenantconfigs", "{apiVersion: danm.io/v1, kind: TenantConfig, metadata: {name: new}, hostDevices: [{name: ens3}]}", "no kind of ordinary workloads", "TenantConfig"},
-		"Open":           {"A namespace with the label that opens it.", force, "namespaces", "{apiVersion: v1, kind: Namespace, metadata: {name: monitoring, labels: {" + v1alpha1.AccessLabel + ": adopt}}}", "cluster's own admin", ""},
-		"Init":           {"The same by a container that ends before the others start.", nil, "pods", "{apiVersion: v1, kind: Pod, metadata: {name: init, namespace: fresh}, spec: " + fmt.Sprintf(pod, "initContainers: [{name: i, image: i, securityContext: {privileged: true}}]") + "}", `violates PodSecurity "baseline:latest"`, "Pod"},
+		"Namespace":      {"The agent did not create the namespace.", nil, "secrets", "{apiVersion: v1, kind: Secret, metadata: {name: new, namespace: monitoring}}", "kubectl label namespace monitoring placement.patchbay.io/access=create", "Secret"},
+		"ForceNamespace": {"Force does not open a namespace.", force, "configmaps", fmt.Sprintf(settings, "monitoring", "ours"), "metadata.namespace", ""},
+		"KubeSystem":     {"The namespace belongs to Kubernetes.", force, "configmaps", "{apiVersion: v1, kind: ConfigMap, metadata: {name: new, namespace: kube-system}}", "kube-system", "ConfigMap"},
+		"Copies":         {"The namespace has the agent's copies.", force, "secrets", "{apiVersion: v1, kind: Secret, metadata: {name: new, namespace: patchbay-agent-secrets}}", "patchbay-agent-secrets", "Secret"},
+		"Patchbay":       {"The namespace belongs to the node daemon.", force, "secrets", "{apiVersion: v1, kind: Secret, metadata: {name: new, namespace: patchbay-system}}", "patchbay-system", "Secret"},
+		"Force":          {"An object in an open namespace may have another owner.", force, "configmaps", fmt.Sprintf(settings, "team", "ours"), "apply.conflict Force: the object exists and is not the agent's, so the cluster's admin must allow", ""},
+		"Adopt":          {"Adopt needs the admin's permission.", func(s *v1alpha1.WorkSpec) { s.Apply.Conflict = v1alpha1.ConflictAdopt }, "configmaps", fmt.Sprintf(settings, "team", "theirs"), "apply.conflict Adopt", ""},
+		"Account":        {"Pods must not get the rights of the cluster's ServiceAccounts.", nil, "deployments", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: new, namespace: team}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: " + fmt.Sprintf(pod, "serviceAccountName: deployer") + "}}}", "spec.template.spec.serviceAccountName: ServiceAccount deployer must come from the hub", "Deployment"},
+		"Deprecated":     {"The deprecated field works, too.", nil, "pods", "{apiVersion: v1, kind: Pod, metadata: {name: new, namespace: team}, spec: " + fmt.Sprintf(pod, "serviceAccount: deployer") + "}", "spec.serviceAccount: ServiceAccount deployer", "Pod"},
+		"CronJob":        {"A CronJob creates Pods later.", nil, "cronjobs", "{apiVersion: batch/v1, kind: CronJob, metadata: {name: new, namespace: team}, spec: {schedule: '* * * * *', jobTemplate: {spec: {template: {spec: " + fmt.Sprintf(pod, "restartPolicy: Never, serviceAccountName: deployer") + "}}}}}", "spec.jobTemplate.spec.template.spec.serviceAccountName", "CronJob"},
+		"Token":          {"The cluster would write a token into the Secret.", nil, "secrets", "{apiVersion: v1, kind: Secret, metadata: {name: new, namespace: team, annotations: {kubernetes.io/service-account.name: deployer}}, type: kubernetes.io/service-account-token}", "type: must not be that of a ServiceAccount's token", "Secret"},
+		"Rights":         {"A RoleBinding grants rights.", nil, "rolebindings", "{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: new, namespace: team}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}}", "cluster's own admin", ""},
+		"Volume":         {"A volume may be any path of a node.", nil, "persistentvolumes", "{apiVersion: v1, kind: PersistentVolume, metadata: {name: new}}", "must be one of ordinary workloads", ""},
+		"Slices":         {"A Service could send traffic to any address.", nil, "endpointslices", "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: new, namespace: team}, addressType: IPv4, endpoints: []}", "must be one of ordinary workloads", "EndpointSlice"},
+		"Endpoint":       {"A DanmEp could claim a Pod's address.", nil, "danmeps", "{apiVersion: danm.io/v1, kind: DanmEp, metadata: {name: new, namespace: team}, spec: {NetworkName: n, EndpointID: e, Host: h, Pod: p, CID: c, Interface: {Name: eth1}}}", "must be one of ordinary workloads", "DanmEp"},
+		"Ranges":         {"A TenantConfig grants VLANs of the cluster's NICs.", nil, "tenantconfigs", "{apiVersion: danm.io/v1, kind: TenantConfig, metadata: {name: new}, hostDevices: [{name: ens3}]}", "must be one of ordinary workloads", "TenantConfig"},
+		"Open":           {"A manifest must not open a namespace.", force, "namespaces", "{apiVersion: v1, kind: Namespace, metadata: {name: monitoring, labels: {" + v1alpha1.AccessLabel + ": adopt}}}", "cluster's own admin", ""},
+		"Init":           {"An init container is checked, too.", nil, "pods", "{apiVersion: v1, kind: Pod, metadata: {name: init, namespace: fresh}, spec: " + fmt.Sprintf(pod, "initContainers: [{name: i, image: i, securityContext: {privileged: true}}]") + "}", `violates PodSecurity "baseline:latest"`, "Pod"},
 		"Privileged":     {"A namespace that the agent makes enforces the baseline.", nil, "pods", "{apiVersion: v1, kind: Pod, metadata: {name: new, namespace: fresh}, spec: " + fmt.Sprintf(pod, "hostNetwork: true, hostPID: true") + "}", `violates PodSecurity "baseline:latest"`, "Pod"},
 	}
 	for name, tc := range cases {
@@ -105,7 +105,7 @@ func TestHubUserIsNoRoot(t *testing.T) {
 // decide how long they live, or what the hub may do.
 func TestAdminAllows(t *testing.T) {
 	b := start(t)
-	b.neighbours(t)
+	b.createClusterObjects(t)
 	account := "{apiVersion: v1, kind: ServiceAccount, metadata: {name: %s, namespace: team}}"
 	pod := "{apiVersion: v1, kind: Pod, metadata: {name: %[1]s, namespace: team}, spec: {serviceAccountName: %[1]s, automountServiceAccountToken: false, containers: [{name: c, image: i}]}}"
 	label := func(t *testing.T, kind, name, access string) {
@@ -119,7 +119,7 @@ func TestAdminAllows(t *testing.T) {
 	outer := t // the agent outlives the cases
 	t.Run("PlacedAccount", func(t *testing.T) {
 		w := b.work(t, "pod-first", nil, manifest(t, "pods", fmt.Sprintf(pod, "placed")))
-		b.awaitWork(t, w, "the account is not there yet", failed(v1alpha1.ReasonProgressing, "spec.serviceAccountName: ServiceAccount placed must be here before"))
+		b.awaitWork(t, w, "the account is not there yet", failed(v1alpha1.ReasonProgressing, "spec.serviceAccountName: ServiceAccount placed must exist before"))
 		b.awaitWork(t, b.work(t, "account", nil, manifest(t, "serviceaccounts", fmt.Sprintf(account, "placed"))), "the account", applied(1))
 		b.awaitWork(t, w, "Pods that run as what the hub placed", applied(1))
 	})
@@ -206,7 +206,7 @@ func TestAdminAllows(t *testing.T) {
 		}
 	})
 	t.Run("NamespaceGone", func(t *testing.T) {
-		b.stop() // it would make the namespace again, before it is told to remove what was in it
+		b.stop() // it would create the namespace again before the removal order
 		ns := b.object(t, "v1", "Namespace", "", "fresh")
 		if err := b.Delete(t.Context(), ns); err != nil {
 			t.Fatal(err)
@@ -222,7 +222,7 @@ func TestAdminAllows(t *testing.T) {
 }
 
 // finalize ends the deletion of a namespace, which a controller would do.
-func (b *bench) finalize(t *testing.T, name string) {
+func (b *testAgent) finalize(t *testing.T, name string) {
 	t.Helper()
 	for _, kind := range []string{"ConfigMap", "RoleBinding"} {
 		apiVersion := map[string]string{"ConfigMap": "v1", "RoleBinding": rbacv1.SchemeGroupVersion.String()}[kind]
@@ -244,12 +244,12 @@ func (b *bench) finalize(t *testing.T, name string) {
 	}
 }
 
-// With the agent's own token nobody gets further than the agent, under whatever name it was
-// installed. Each attack is carried out with a client that has its rights.
+// The agent's token allows no more than the agent does, also when the agent is installed under another name. Each
+// attack uses a client with the agent's rights.
 func TestStolenAgentToken(t *testing.T) {
 	b := start(t)
-	b.neighbours(t)
-	// The agent has made a namespace, and has its rights in both.
+	b.createClusterObjects(t)
+	// The agent creates a namespace, and has rights in both.
 	b.awaitWork(t, b.work(t, "first", nil, manifest(t, "configmaps", `{apiVersion: v1, kind: ConfigMap, metadata: {name: first, namespace: fresh}}`)), "applied", applied(1))
 	b.awaitWork(t, b.work(t, "second", nil, manifest(t, "configmaps", `{apiVersion: v1, kind: ConfigMap, metadata: {name: second, namespace: team}}`)), "applied", applied(1))
 	b.stop()
@@ -274,11 +274,11 @@ func TestStolenAgentToken(t *testing.T) {
 	}
 }
 
-func testStolenToken(t *testing.T, b *bench, user string) {
+func testStolenToken(t *testing.T, b *testAgent, user string) {
 	t.Helper()
 	config := rest.CopyConfig(b.env.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
-	thief, err := client.New(config, client.Options{Scheme: bed.Scheme()})
+	attacker, err := client.New(config, client.Options{Scheme: bed.Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,7 +286,7 @@ func testStolenToken(t *testing.T, b *bench, user string) {
 	self := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: parts[2], Name: parts[3]}
 	bind := func(namespace, role string, subject rbacv1.Subject) func(...client.CreateOption) error {
 		return func(opts ...client.CreateOption) error {
-			return thief.Create(ctx, &rbacv1.RoleBinding{
+			return attacker.Create(ctx, &rbacv1.RoleBinding{
 				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "x-", Labels: map[string]string{v1alpha1.ManagedLabel: "true"}},
 				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}, Subjects: []rbacv1.Subject{subject},
 			}, opts...)
@@ -294,24 +294,24 @@ func testStolenToken(t *testing.T, b *bench, user string) {
 	}
 	namespace := func(labels map[string]string) func(...client.CreateOption) error {
 		return func(opts ...client.CreateOption) error {
-			return thief.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "x-", Labels: labels}}, opts...)
+			return attacker.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "x-", Labels: labels}}, opts...)
 		}
 	}
 	patch := func(o client.Object, text string) func(...client.CreateOption) error {
 		return func(...client.CreateOption) error {
-			return thief.Patch(ctx, o, client.RawPatch("application/merge-patch+json", []byte(text)))
+			return attacker.Patch(ctx, o, client.RawPatch("application/merge-patch+json", []byte(text)))
 		}
 	}
 	configMap := func(namespace string, labels map[string]string) func(...client.CreateOption) error {
 		return func(opts ...client.CreateOption) error {
-			return thief.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "x-", Labels: labels}}, opts...)
+			return attacker.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "x-", Labels: labels}}, opts...)
 		}
 	}
 	named := func(namespace, name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace, Name: name}
 	}
-	ours := map[string]string{v1alpha1.ManagedLabel: "true"}
-	// With the policy in force the first attack fails for its reason.
+	managed := map[string]string{v1alpha1.ManagedLabel: "true"}
+	// The policy is in force when the first attack fails because of it.
 	privileged := namespace(map[string]string{v1alpha1.AccessLabel: v1alpha1.AccessOwned, "pod-security.kubernetes.io/enforce": "privileged"})
 	eventually(t, "the policy is in force", func() error {
 		if err := privileged(client.DryRunAll); err == nil || !strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
@@ -324,44 +324,44 @@ func testStolenToken(t *testing.T, b *bench, user string) {
 		do      func(...client.CreateOption) error
 		allowed bool
 	}{
-		"Works":          {"What the agent does.", configMap("team", ours), true},
-		"Tighter":        {"And this, too.", patch(&corev1.Namespace{ObjectMeta: named("", "fresh")}, `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`), true},
-		"Elsewhere":      {"It has no rights there.", configMap("monitoring", ours), false},
-		"BindElsewhere":  {"Nor gets any.", bind("monitoring", "patchbay-agent-placeable", self), false},
-		"BindKubeSystem": {"Least of all there.", bind("kube-system", "patchbay-agent-placeable", self), false},
-		"BindOwn":        {"Its own namespace is Patchbay's.", bind("patchbay-system", "patchbay-agent-placeable", self), false},
-		"BindMore":       {"Not more than it has.", bind("team", "cluster-admin", self), false},
-		"BindOther":      {"Nor for anybody else.", bind("team", "patchbay-agent-placeable", rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "team", Name: "deployer"}), false},
-		"BindAll":        {"Nor for a group.", bind("team", "patchbay-agent-placeable", rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:authenticated"}), false},
-		"Privileged":     {"Pods there were root on nodes.", privileged, false},
-		"Unlabelled":     {"The cluster's default may be anything.", namespace(map[string]string{v1alpha1.AccessLabel: v1alpha1.AccessOwned}), false},
-		"OpenNamespace":  {"Only people open namespaces.", namespace(map[string]string{v1alpha1.AccessLabel: v1alpha1.AccessAdopt, "pod-security.kubernetes.io/enforce": "baseline"}), false},
-		"Claim":          {"It takes no namespace for its own.", patch(&corev1.Namespace{ObjectMeta: named("", "monitoring")}, `{"metadata":{"labels":{"`+v1alpha1.AccessLabel+`":"owned"}}}`), false},
-		"ClaimKube":      {"Least of all this.", patch(&corev1.Namespace{ObjectMeta: named("", "kube-system")}, `{"metadata":{"labels":{"`+v1alpha1.AccessLabel+`":"owned"}}}`), false},
-		"Loosen":         {"A level is not lowered.", patch(&corev1.Namespace{ObjectMeta: named("", "fresh")}, `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`), false},
-		"Unenforce":      {"Nor taken off.", patch(&corev1.Namespace{ObjectMeta: named("", "fresh")}, `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":null}}}`), false},
-		"OldVersion":     {"Nor made an older one.", patch(&corev1.Namespace{ObjectMeta: named("", "fresh")}, `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce-version":"v1.0"}}}`), false},
-		"Exempt":         {"Nor is anything else said of a namespace.", patch(&corev1.Namespace{ObjectMeta: named("", "fresh")}, `{"metadata":{"labels":{"admission.example.com/ignore":"true"}}}`), false},
-		"Annotate":       {"By annotations neither.", patch(&corev1.Namespace{ObjectMeta: named("", "fresh")}, `{"metadata":{"annotations":{"a":"b"}}}`), false},
-		"Theirs":         {"What it did not make stays.", patch(&corev1.ConfigMap{ObjectMeta: named("team", "settings")}, `{"data":{"key":"ours"}}`), false},
-		"MakeOurs":       {"It does not get the mark.", patch(&corev1.ConfigMap{ObjectMeta: named("team", "settings")}, `{"metadata":{"labels":{"`+v1alpha1.ManagedLabel+`":"true"}}}`), false},
-		"AllowUse":       {"Nor an account that of people.", patch(&corev1.ServiceAccount{ObjectMeta: named("team", "deployer")}, `{"metadata":{"labels":{"`+v1alpha1.AccessLabel+`":"use"}}}`), false},
-		"Unmarked":       {"What it makes is marked.", configMap("team", nil), false},
-		"Opened":         {"And says nothing of access.", configMap("team", map[string]string{v1alpha1.ManagedLabel: "true", v1alpha1.AccessLabel: v1alpha1.AccessAdopt}), false},
-		"Delete": {"What it did not make is not deleted.", func(...client.CreateOption) error {
-			return thief.Delete(ctx, &corev1.ConfigMap{ObjectMeta: named("team", "settings")})
+		"Works":          {"The agent creates such objects.", configMap("team", managed), true},
+		"Tighter":        {"The agent may raise a level.", patch(&corev1.Namespace{ObjectMeta: named("", "fresh")}, `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`), true},
+		"Elsewhere":      {"The agent has no rights in other namespaces.", configMap("monitoring", managed), false},
+		"BindElsewhere":  {"The agent must not bind itself in other namespaces.", bind("monitoring", "patchbay-agent-placeable", self), false},
+		"BindKubeSystem": {"The agent must not bind itself in kube-system.", bind("kube-system", "patchbay-agent-placeable", self), false},
+		"BindOwn":        {"The agent must not bind itself in its own namespace.", bind("patchbay-system", "patchbay-agent-placeable", self), false},
+		"BindMore":       {"The agent must not get more rights.", bind("team", "cluster-admin", self), false},
+		"BindOther":      {"The agent must not bind other accounts.", bind("team", "patchbay-agent-placeable", rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "team", Name: "deployer"}), false},
+		"BindAll":        {"The agent must not bind groups.", bind("team", "patchbay-agent-placeable", rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:authenticated"}), false},
+		"Privileged":     {"Privileged Pods would be root on nodes.", privileged, false},
+		"Unlabelled":     {"Without a label, the cluster's default applies.", namespace(map[string]string{v1alpha1.AccessLabel: v1alpha1.AccessOwned}), false},
+		"OpenNamespace":  {"Only the admin opens namespaces.", namespace(map[string]string{v1alpha1.AccessLabel: v1alpha1.AccessAdopt, "pod-security.kubernetes.io/enforce": "baseline"}), false},
+		"Claim":          {"The agent must not claim existing namespaces.", patch(&corev1.Namespace{ObjectMeta: named("", "monitoring")}, `{"metadata":{"labels":{"`+v1alpha1.AccessLabel+`":"owned"}}}`), false},
+		"ClaimKube":      {"The agent must not claim kube-system.", patch(&corev1.Namespace{ObjectMeta: named("", "kube-system")}, `{"metadata":{"labels":{"`+v1alpha1.AccessLabel+`":"owned"}}}`), false},
+		"Loosen":         {"The agent must not lower a level.", patch(&corev1.Namespace{ObjectMeta: named("", "fresh")}, `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`), false},
+		"Unenforce":      {"The agent must not remove a level.", patch(&corev1.Namespace{ObjectMeta: named("", "fresh")}, `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":null}}}`), false},
+		"OldVersion":     {"The agent must not set an older version of a level.", patch(&corev1.Namespace{ObjectMeta: named("", "fresh")}, `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce-version":"v1.0"}}}`), false},
+		"Exempt":         {"The agent must not set other labels of a namespace.", patch(&corev1.Namespace{ObjectMeta: named("", "fresh")}, `{"metadata":{"labels":{"admission.example.com/ignore":"true"}}}`), false},
+		"Annotate":       {"The agent must not set annotations of a namespace.", patch(&corev1.Namespace{ObjectMeta: named("", "fresh")}, `{"metadata":{"annotations":{"a":"b"}}}`), false},
+		"Theirs":         {"The agent must not change objects of others.", patch(&corev1.ConfigMap{ObjectMeta: named("team", "settings")}, `{"data":{"key":"ours"}}`), false},
+		"MakeOurs":       {"The agent must not mark objects of others.", patch(&corev1.ConfigMap{ObjectMeta: named("team", "settings")}, `{"metadata":{"labels":{"`+v1alpha1.ManagedLabel+`":"true"}}}`), false},
+		"AllowUse":       {"The agent must not label ServiceAccounts of others.", patch(&corev1.ServiceAccount{ObjectMeta: named("team", "deployer")}, `{"metadata":{"labels":{"`+v1alpha1.AccessLabel+`":"use"}}}`), false},
+		"Unmarked":       {"The agent must mark the objects that it creates.", configMap("team", nil), false},
+		"Opened":         {"The agent must not set the access label.", configMap("team", map[string]string{v1alpha1.ManagedLabel: "true", v1alpha1.AccessLabel: v1alpha1.AccessAdopt}), false},
+		"Delete": {"The agent must not delete objects of others.", func(...client.CreateOption) error {
+			return attacker.Delete(ctx, &corev1.ConfigMap{ObjectMeta: named("team", "settings")})
 		}, false},
-		"DeleteNamespace": {"It deletes no namespace.", func(...client.CreateOption) error {
-			return thief.Delete(ctx, &corev1.Namespace{ObjectMeta: named("", "fresh")})
+		"DeleteNamespace": {"The agent must not delete namespaces.", func(...client.CreateOption) error {
+			return attacker.Delete(ctx, &corev1.Namespace{ObjectMeta: named("", "fresh")})
 		}, false},
-		"Secrets": {"It reads no Secrets but where the hub may write.", func(...client.CreateOption) error { return thief.List(ctx, &corev1.SecretList{}) }, false},
-		"Secret": {"Not by name either.", func(...client.CreateOption) error {
-			return thief.Get(ctx, client.ObjectKey{Namespace: "monitoring", Name: "password"}, &corev1.Secret{})
+		"Secrets": {"The agent must not list all Secrets.", func(...client.CreateOption) error { return attacker.List(ctx, &corev1.SecretList{}) }, false},
+		"Secret": {"The agent must not read Secrets of other namespaces.", func(...client.CreateOption) error {
+			return attacker.Get(ctx, client.ObjectKey{Namespace: "monitoring", Name: "password"}, &corev1.Secret{})
 		}, false},
-		"Copies":     {"It keeps the data of Secrets there, and nothing else.", configMap(v1alpha1.SecretCopyNamespace, ours), false},
-		"BindCopies": {"Nor gets more rights there.", bind(v1alpha1.SecretCopyNamespace, "patchbay-agent-placeable", self), false},
-		"Token": {"It gets no tokens.", func(...client.CreateOption) error {
-			return thief.SubResource("token").Create(ctx, &corev1.ServiceAccount{ObjectMeta: named("team", "deployer")}, &authenticationv1.TokenRequest{})
+		"Copies":     {"The namespace of the copies is for Secrets only.", configMap(v1alpha1.SecretCopyNamespace, managed), false},
+		"BindCopies": {"The agent must not get more rights in the namespace of the copies.", bind(v1alpha1.SecretCopyNamespace, "patchbay-agent-placeable", self), false},
+		"Token": {"The agent must not get tokens of ServiceAccounts.", func(...client.CreateOption) error {
+			return attacker.SubResource("token").Create(ctx, &corev1.ServiceAccount{ObjectMeta: named("team", "deployer")}, &authenticationv1.TokenRequest{})
 		}, false},
 	}
 	for name, tc := range cases {

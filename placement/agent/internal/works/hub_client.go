@@ -3,8 +3,10 @@
 package works
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -12,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,29 +26,30 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// reportInterval is the least time between two reports of one Work.
+// reportInterval is the minimum time between two reports on one Work.
 const reportInterval = time.Second
 
-// secretTimeout is how long the hub may take to answer: other Works wait for the worker.
+// secretTimeout bounds a read of a Secret at the hub: other Works wait for the worker.
 const secretTimeout = 5 * time.Second
 
-// hubClient is the hub's API server, as one cluster's agent sees it.
+// hubClient reads the Works of one cluster from the hub's API server, and reports on them.
 type hubClient struct {
 	client       client.Client
 	cache        cache.Cache
+	cluster      string
 	namespace    string
 	registration atomic.Pointer[toolscache.ResourceEventHandlerRegistration]
 
-	lastReports sync.Map // report by Work, which one worker has at a time
+	lastReports sync.Map // time.Time by Work; one worker has a Work at a time
 }
 
-// newHubClient connects to the hub of a cluster.
+// newHubClient makes a client for the Works of a cluster.
 func newHubClient(config *rest.Config, cluster string) (*hubClient, error) {
 	scheme, mapper, err := schemeAndMapper()
 	if err != nil {
 		return nil, err
 	}
-	h := &hubClient{namespace: v1alpha1.ClusterNamespacePrefix + cluster}
+	h := &hubClient{cluster: cluster, namespace: v1alpha1.ClusterNamespacePrefix + cluster}
 	if h.client, err = client.New(config, client.Options{Scheme: scheme, Mapper: mapper}); err != nil {
 		return nil, fmt.Errorf("make the hub's client: %w", err)
 	}
@@ -59,7 +63,7 @@ func newHubClient(config *rest.Config, cluster string) (*hubClient, error) {
 	return h, nil
 }
 
-// hubUID asks the hub who it is.
+// hubUID returns the UID of the hub: that of its namespace kube-system.
 func (h *hubClient) hubUID(ctx context.Context) (string, error) {
 	ns := &corev1.Namespace{}
 	if err := h.client.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, ns); err != nil {
@@ -68,8 +72,8 @@ func (h *hubClient) hubUID(ctx context.Context) (string, error) {
 	return string(ns.UID), nil
 }
 
-// syncedWork returns a Work, nil when there is none, and whether the cache has been filled at
-// all: before that a missing Work means nothing.
+// syncedWork returns a Work, nil when there is none, and whether the cache is synced: before that the hub
+// may have a Work that the cache lacks.
 func (h *hubClient) syncedWork(ctx context.Context, name string) (*v1alpha1.Work, bool) {
 	if !h.synced() {
 		return nil, false
@@ -82,8 +86,8 @@ func (h *hubClient) syncedWork(ctx context.Context, name string) (*v1alpha1.Work
 	return work, true
 }
 
-// cachedWork returns a Work as the cache has it now, also before it has all; nil when there is none.
-// It is not to be changed.
+// cachedWork returns a Work from the cache, also before it is synced; nil when it has none. The caller
+// must not change the Work.
 func (h *hubClient) cachedWork(ctx context.Context, name string) *v1alpha1.Work {
 	work := &v1alpha1.Work{}
 	if h.cache.Get(ctx, client.ObjectKey{Namespace: h.namespace, Name: name}, work, client.UnsafeDisableDeepCopy) != nil {
@@ -92,7 +96,7 @@ func (h *hubClient) cachedWork(ctx context.Context, name string) *v1alpha1.Work 
 	return work
 }
 
-// listWorks returns all Works as the cache has them. They are not to be changed.
+// listWorks returns all Works of the cache. The caller must not change them.
 func (h *hubClient) listWorks(ctx context.Context) ([]v1alpha1.Work, error) {
 	var list v1alpha1.WorkList
 	if err := h.cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil { // from memory
@@ -101,8 +105,8 @@ func (h *hubClient) listWorks(ctx context.Context) ([]v1alpha1.Work, error) {
 	return list.Items, nil
 }
 
-// fetchSecretData reads the data of a Secret, which are beside its Work; none while the hub has not
-// been reached at all.
+// fetchSecretData reads the data of a placed Secret from the Secret beside its Work; none before the cache
+// is synced.
 func (h *hubClient) fetchSecretData(ctx context.Context, name string) (secretData, error) {
 	if !h.synced() {
 		return secretData{}, nil
@@ -119,8 +123,8 @@ func (h *hubClient) fetchSecretData(ctx context.Context, name string) (secretDat
 	return secretDataFrom(o), nil
 }
 
-// reportStatus writes a Work's status, unless it has it already; later says when to come again,
-// when it is too early for another report.
+// reportStatus writes a Work's status, unless the Work has it already. later is when to report again if it
+// is too early for another report.
 func (h *hubClient) reportStatus(ctx context.Context, work *v1alpha1.Work, status v1alpha1.WorkStatus) (later time.Duration, err error) {
 	keepTransitionTimes(&status, work.Status)
 	shrinkStatus(work, &status)
@@ -130,8 +134,8 @@ func (h *hubClient) reportStatus(ctx context.Context, work *v1alpha1.Work, statu
 	if wait := h.reserveReport(work.Name); wait > 0 {
 		return wait, nil
 	}
-	// The agent is the status' only writer: it replaces it, whatever the hub does to the
-	// spec meanwhile.
+	// The agent is the only writer of the status, so it replaces it even if the hub has changed the spec
+	// meanwhile.
 	patch, err := json.Marshal([]map[string]any{
 		{"op": "test", "path": "/metadata/uid", "value": work.UID},
 		{"op": "add", "path": "/status", "value": status},
@@ -143,7 +147,7 @@ func (h *hubClient) reportStatus(ctx context.Context, work *v1alpha1.Work, statu
 	target.Namespace, target.Name = work.Namespace, work.Name
 	err = h.client.Status().Patch(ctx, target, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(v1alpha1.AgentFieldManager))
 	if apierrors.IsNotFound(err) {
-		return 0, nil // gone meanwhile: its event is on the way
+		return 0, nil // deleted meanwhile: its event follows
 	}
 	if err != nil {
 		h.lastReports.Delete(work.Name)
@@ -152,8 +156,33 @@ func (h *hubClient) reportStatus(ctx context.Context, work *v1alpha1.Work, statu
 	return 0, nil
 }
 
-// keepTransitionTimes gives conditions the times of those that say the same already, as
-// meta.SetStatusCondition does for one.
+// reportNotApplied reports why the agent does not carry out a Work, and keeps the rest of its status.
+func (h *hubClient) reportNotApplied(ctx context.Context, work *v1alpha1.Work, applied metav1.Condition, halted *v1alpha1.HaltedWork) (time.Duration, error) {
+	status := *work.Status.DeepCopy()
+	status.Halted = halted
+	meta.SetStatusCondition(&status.Conditions, applied)
+	return h.reportStatus(ctx, work, status)
+}
+
+// reportWaiting reports that a Work waits until another Work, which is halted, is resumed. what tells what
+// waits.
+func (h *hubClient) reportWaiting(ctx context.Context, work *v1alpha1.Work, what, halted string) (time.Duration, error) {
+	later, err := h.reportNotApplied(ctx, work, newCondition(v1alpha1.ConditionApplied, false, v1alpha1.ConditionHubMismatch, fmt.Sprintf(
+		"%s: Work %s does not match this cluster's record: the hub was restored, or is another one. Run at the hub: kubectl patchbay hub resume --in %s",
+		what, halted, h.cluster)), &v1alpha1.HaltedWork{})
+	return cmp.Or(later, blockedCheckInterval), err
+}
+
+// reportRejected reports why the agent does not record a Work. It returns an error that no user can solve.
+func (h *hubClient) reportRejected(ctx context.Context, work *v1alpha1.Work, err error) (time.Duration, error) {
+	if e, ok := errors.AsType[*conditionError](err); ok {
+		return h.reportNotApplied(ctx, work, newCondition(v1alpha1.ConditionApplied, false, e.reason, e.message), nil)
+	}
+	return 0, err
+}
+
+// keepTransitionTimes keeps the lastTransitionTime of conditions with an unchanged status, as
+// meta.SetStatusCondition does for one condition.
 func keepTransitionTimes(now *v1alpha1.WorkStatus, before v1alpha1.WorkStatus) {
 	now.Conditions = mergeConditions(before.Conditions, now.Conditions)
 	for i := range now.Manifests {
@@ -165,8 +194,8 @@ func keepTransitionTimes(now *v1alpha1.WorkStatus, before v1alpha1.WorkStatus) {
 	}
 }
 
-// shrinkStatus shortens a Work's status until the Work is no larger than MaxObjectBytes: it truncates the
-// statuses of its objects, then leaves out the details of Pods, then the statuses.
+// shrinkStatus shrinks a Work's status until the Work has at most MaxObjectBytes: it truncates the statuses
+// of the objects, then removes the associated Pods, then the statuses.
 func shrinkStatus(work *v1alpha1.Work, status *v1alpha1.WorkStatus) {
 	whole := v1alpha1.Work{ObjectMeta: work.ObjectMeta, Spec: work.Spec}
 	whole.ManagedFields = nil
@@ -193,7 +222,7 @@ func shrinkStatus(work *v1alpha1.Work, status *v1alpha1.WorkStatus) {
 	}
 }
 
-// reserveReport tells how long a report must wait still; at 0 it may be sent now.
+// reserveReport returns how long a report must wait; 0 when the caller may send it now.
 func (h *hubClient) reserveReport(name string) time.Duration {
 	if last, ok := h.lastReports.Load(name); ok {
 		if at, ok := last.(time.Time); ok && time.Since(at) < reportInterval {
@@ -204,7 +233,7 @@ func (h *hubClient) reserveReport(name string) time.Duration {
 	return 0
 }
 
-// watchWorks calls changed for every Work that comes, changes or goes.
+// watchWorks calls changed for each Work that is added, changed or deleted.
 func (h *hubClient) watchWorks(ctx context.Context, changed func(name string)) error {
 	informer, err := h.cache.GetInformer(ctx, &v1alpha1.Work{}, cache.BlockUntilSynced(false))
 	if err != nil {
@@ -218,7 +247,7 @@ func (h *hubClient) watchWorks(ctx context.Context, changed func(name string)) e
 	return nil
 }
 
-// synced tells whether the cache has been filled, and every Work in it told of.
+// synced tells whether the cache has all Works, and watchWorks has called changed for each of them.
 func (h *hubClient) synced() bool {
 	registration := h.registration.Load()
 	return registration != nil && (*registration).HasSynced()

@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,44 +17,8 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// haltedWorks remembers the Works that do not fit their records: their hub was restored from a
-// backup, or is another one. None of them is carried out. While there is one the agent removes
-// nothing, and applies no Work that it has no record of.
-type haltedWorks struct {
-	mu    sync.Mutex
-	works map[string]bool
-}
-
-// update computes and notes whether a Work is halted. The computation runs under the lock, so
-// that an older result never replaces a newer one. It tells whether other Works may go on now,
-// or must wait now.
-func (h *haltedWorks) update(work string, halted func() bool) (changed bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	before := len(h.works) > 0
-	if halted() {
-		if h.works == nil {
-			h.works = map[string]bool{}
-		}
-		h.works[work] = true
-	} else {
-		delete(h.works, work)
-	}
-	return before != (len(h.works) > 0)
-}
-
-// first returns the first halted Work by name, and how many there are.
-func (h *haltedWorks) first() (name string, all int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.works) == 0 {
-		return "", 0
-	}
-	return slices.Min(slices.Collect(maps.Keys(h.works))), len(h.works)
-}
-
-// continuesHistory tells whether a Work's spec is what a record has seen, or a later state of the same
-// history: the hub whose leader wrote it knew of what the record has.
+// continuesHistory tells whether a Work's spec is the recorded state, or a later one of the same history:
+// its leader knew the recorded state.
 func continuesHistory(s, record *v1alpha1.WorkSpec) bool {
 	switch {
 	case s.HubUID != record.HubUID, record.Term > 0 && s.Epoch != record.Epoch, s.Term < record.Term:
@@ -68,28 +31,28 @@ func continuesHistory(s, record *v1alpha1.WorkSpec) bool {
 	})
 }
 
-// matchesRecord tells whether a Work can be carried out by its record. Equal positions must have equal
-// orders, unless a person has said that the cluster's stay.
+// matchesRecord tells whether a Work continues its record. Equal positions must have equal content, unless
+// a user has decided to keep the cluster's manifests.
 func matchesRecord(work *v1alpha1.Work, rec *v1alpha1.AppliedWork) bool {
 	s, record := &work.Spec, &rec.Spec.Work
 	return continuesHistory(s, record) && (s.Position() != record.Position() || keepsClusterManifests(rec) || equalAsJSON(comparableSpec(s), comparableSpec(record)))
 }
 
-// comparableSpec are the fields that say what the object is and what happens to it. A record may lack
-// any other: an agent that is older than its hub stores only the fields that it knows, and must
-// not halt every Work after its own upgrade.
+// comparableSpec returns the fields that decide what happens to the object. A record may lack other
+// fields: an agent that is older than its hub stores only the fields that it knows, and must not halt
+// every Work after its own upgrade.
 func comparableSpec(s *v1alpha1.WorkSpec) v1alpha1.WorkSpec {
 	return v1alpha1.WorkSpec{Source: s.Source, Manifests: s.Manifests, Removal: s.Removal}
 }
 
-// keepsClusterManifests tells whether a record has manifests of its own, which are not the Work's: a person
-// said so for this state of the Work.
+// keepsClusterManifests tells whether a record keeps manifests that are not the Work's, because a user has
+// decided so for this state of the Work.
 func keepsClusterManifests(rec *v1alpha1.AppliedWork) bool {
 	return rec.Annotations[v1alpha1.ResumeAnnotation] == v1alpha1.TakeCluster+":"+rec.Spec.Work.Position()
 }
 
-// isRemovalRequested tells whether a Work orders a removal. An order that a person has answered with
-// TakeCluster is none.
+// isRemovalRequested tells whether a Work orders a removal. An order that a user has answered with
+// TakeCluster does not count.
 func isRemovalRequested(work *v1alpha1.Work, rec *v1alpha1.AppliedWork) bool {
 	if work == nil || work.Spec.Removal == nil {
 		return false
@@ -97,7 +60,7 @@ func isRemovalRequested(work *v1alpha1.Work, rec *v1alpha1.AppliedWork) bool {
 	return rec == nil || !keepsClusterManifests(rec) || work.Spec.Position() != rec.Spec.Work.Position()
 }
 
-// isSpecChanged tells whether a Work that fits its record says something else than that.
+// isSpecChanged tells whether a Work that matches its record has another spec.
 func isSpecChanged(work *v1alpha1.Work, rec *v1alpha1.AppliedWork) bool {
 	if work.Spec.Position() == rec.Spec.Work.Position() && keepsClusterManifests(rec) {
 		return false
@@ -105,10 +68,9 @@ func isSpecChanged(work *v1alpha1.Work, rec *v1alpha1.AppliedWork) bool {
 	return !equalAsJSON(rec.Spec.Work, work.Spec)
 }
 
-// resumeAnswer is what a person says to a Work that does not fit its record: TakeHub, TakeCluster,
-// or "" when there is no answer, none that can be read, or one about another state of the record or
-// of the Work. A hub that has changed the Work since may order what nobody has seen, and with
-// TakeCluster that change would be lost.
+// resumeAnswer returns a user's answer to a halted Work: TakeHub or TakeCluster. It returns "" without an
+// answer, for an invalid one, and for one about another state of the record or of the Work: the user has
+// not seen a later change of the Work, and TakeCluster would lose it.
 func resumeAnswer(work *v1alpha1.Work, rec *v1alpha1.AppliedWork) string {
 	record, at := rec.Spec.Work.Position(), work.Spec.Position()
 	for _, take := range []string{v1alpha1.TakeHub, v1alpha1.TakeCluster} {
@@ -119,26 +81,26 @@ func resumeAnswer(work *v1alpha1.Work, rec *v1alpha1.AppliedWork) string {
 	return ""
 }
 
-// resumedSpec is the spec that a record gets by an answer.
+// resumedSpec returns the spec that a record gets with an answer.
 func resumedSpec(take string, work *v1alpha1.Work, rec *v1alpha1.AppliedWork) v1alpha1.WorkSpec {
 	next := *work.Spec.DeepCopy()
 	if take == v1alpha1.TakeCluster {
-		at := next
+		hub := next
 		next = *rec.Spec.Work.DeepCopy()
-		next.HubUID, next.Epoch, next.Term, next.Revision = at.HubUID, at.Epoch, at.Term, at.Revision
-		next.History, next.Source, next.Removal = at.History, at.Source, nil
+		next.HubUID, next.Epoch, next.Term, next.Revision = hub.HubUID, hub.Epoch, hub.Term, hub.Revision
+		next.History, next.Source, next.Removal = hub.History, hub.Source, nil
 	}
 	return next
 }
 
-// mismatchReport says how a Work does not fit its record.
+// mismatchReport returns how a Work differs from its record.
 func mismatchReport(cluster string, work *v1alpha1.Work, rec *v1alpha1.AppliedWork) (metav1.Condition, *v1alpha1.HaltedWork) {
 	theirs, ours := positionText(&work.Spec), positionText(&rec.Spec.Work)
 	if theirs == ours {
-		ours += " with another content"
+		ours += " with other content"
 	}
 	message := fmt.Sprintf("the Work is of %s, and this cluster's record is of %s: the hub was restored, or is another one. "+
-		"The objects stay as the record says. Run at the hub: kubectl patchbay hub resume --in %s", theirs, ours, cluster)
+		"The objects stay as recorded. Run at the hub: kubectl patchbay hub resume --in %s", theirs, ours, cluster)
 	if text := work.Annotations[v1alpha1.ResumeAnnotation]; text != "" {
 		about := v1alpha1.ResumeAnswer("", rec.Spec.Work.Position(), work.Spec.Position())
 		message += fmt.Sprintf(". Annotation %s: %q is ignored: it must be %s or %s, followed by the present record and Work %q",
@@ -148,7 +110,7 @@ func mismatchReport(cluster string, work *v1alpha1.Work, rec *v1alpha1.AppliedWo
 		&v1alpha1.HaltedWork{Record: rec.Spec.Work.Position(), Work: work.Spec.Position(), Differences: manifestDifferences(&work.Spec, &rec.Spec.Work)}
 }
 
-// positionText is a position in words.
+// positionText returns a position for messages.
 func positionText(s *v1alpha1.WorkSpec) string {
 	return fmt.Sprintf("hub %s, epoch %q, term %d, revision %d", s.HubUID, s.Epoch, s.Term, s.Revision)
 }
@@ -156,8 +118,8 @@ func positionText(s *v1alpha1.WorkSpec) string {
 // maxDifferences is how many differences a report names.
 const maxDifferences = 20
 
-// manifestDifferences names what a Work would change in the cluster, by comparing manifests: what a
-// cluster's own people changed is not the hub's. No value of a Secret is among them.
+// manifestDifferences lists what a Work would change in the cluster. It compares manifests, not live
+// objects, whose other changes do not come from the hub. It lists no value of a Secret.
 func manifestDifferences(work, record *v1alpha1.WorkSpec) []string {
 	source := work.Source.Kind + " " + strings.TrimPrefix(work.Source.Namespace+"/"+work.Source.Name, "/")
 	if work.Removal != nil {
@@ -190,7 +152,7 @@ func manifestDifferences(work, record *v1alpha1.WorkSpec) []string {
 	return found[:min(len(found), maxDifferences)]
 }
 
-// decodeManifest reads a manifest; nil when it cannot be read.
+// decodeManifest decodes a manifest; nil when it is invalid.
 func decodeManifest(m v1alpha1.Manifest) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
 	if json.Unmarshal(m.Object.Raw, &o.Object) != nil {
@@ -199,7 +161,7 @@ func decodeManifest(m v1alpha1.Manifest) *unstructured.Unstructured {
 	return o
 }
 
-// displayName names the first object that is there.
+// displayName names the first object that is not nil.
 func displayName(objects ...*unstructured.Unstructured) string {
 	for _, o := range objects {
 		if o != nil {
@@ -209,7 +171,7 @@ func displayName(objects ...*unstructured.Unstructured) string {
 	return "object"
 }
 
-// isSecret tells whether an object's values are not to be shown.
+// isSecret tells whether an object's values must not be shown.
 func isSecret(o *unstructured.Unstructured) bool {
 	return o != nil && o.GroupVersionKind().GroupKind() == corev1.SchemeGroupVersion.WithKind("Secret").GroupKind()
 }
@@ -221,13 +183,13 @@ func objectContent(o *unstructured.Unstructured) any {
 	return o.Object
 }
 
-// diffValues calls note for each field, at whatever depth, that two values have not alike.
-func diffValues(path string, a, b any, note func(path string, a, b any)) {
+// diffValues calls report for each field, at any depth, in which two values differ.
+func diffValues(path string, a, b any, report func(path string, a, b any)) {
 	x, isMap := a.(map[string]any)
 	y, alsoMap := b.(map[string]any)
 	if !isMap || !alsoMap {
 		if !reflect.DeepEqual(a, b) {
-			note(strings.TrimPrefix(path, "."), a, b)
+			report(strings.TrimPrefix(path, "."), a, b)
 		}
 		return
 	}
@@ -239,11 +201,11 @@ func diffValues(path string, a, b any, note func(path string, a, b any)) {
 	}
 	slices.Sort(keys)
 	for _, key := range keys {
-		diffValues(path+"."+key, x[key], y[key], note)
+		diffValues(path+"."+key, x[key], y[key], report)
 	}
 }
 
-// abbreviate is a value in few words.
+// abbreviate returns a value for messages, if it is short.
 func abbreviate(value any) string {
 	const longest = 40
 	if value == nil {
@@ -256,17 +218,17 @@ func abbreviate(value any) string {
 	return string(raw)
 }
 
-// equalAsJSON compares what two values say, however their manifests are written. Both API servers write
-// JSON alike, as a rule, so that the first comparison mostly is enough.
+// equalAsJSON tells whether two values are equal as JSON, whatever the order and the white space of the raw
+// manifests in them. Usually the first comparison is sufficient.
 func equalAsJSON(a, b any) bool {
 	return reflect.DeepEqual(a, b) || reflect.DeepEqual(jsonValue(a), jsonValue(b))
 }
 
-// jsonValue is a value as JSON has it.
+// jsonValue converts a value to the types that JSON decodes to.
 func jsonValue(value any) any {
 	raw, err := json.Marshal(value)
 	if err != nil {
-		return err // of what is no JSON, and so from no API server
+		return err // cannot be: it came from an API server
 	}
 	var p any
 	if err := json.Unmarshal(raw, &p); err != nil {

@@ -28,23 +28,23 @@ import (
 	"github.com/patchbay-cni/patchbay/test/placement/bed"
 )
 
-// signed gives a Work's spec a position in the hub's history.
-func signed(hub types.UID, term, revision int64, history ...v1alpha1.WorkPosition) func(*v1alpha1.WorkSpec) {
+// atPosition sets the position of a Work's spec in the hub's history.
+func atPosition(hub types.UID, term, revision int64, history ...v1alpha1.WorkPosition) func(*v1alpha1.WorkSpec) {
 	return func(s *v1alpha1.WorkSpec) {
 		s.HubUID, s.Epoch, s.Term, s.Revision, s.History = hub, "epoch of "+string(hub), term, revision, history
 	}
 }
 
-// made makes a ConfigMap by a Work at a position, and waits until the cluster has it.
-func (b *bench) made(t *testing.T, name string, sign func(*v1alpha1.WorkSpec)) *v1alpha1.Work {
+// place places a ConfigMap with a Work at a position, and waits until the cluster has it.
+func (b *testAgent) place(t *testing.T, name string, sign func(*v1alpha1.WorkSpec)) *v1alpha1.Work {
 	t.Helper()
 	w := b.work(t, name, sign, manifest(t, "configmaps", configMap(name, "v")))
 	b.awaitWork(t, w, "applied", applied(w.Spec.Revision))
 	return w
 }
 
-// restore puts a Work into the state of an older hub, or of another one.
-func (b *bench) restore(t *testing.T, w *v1alpha1.Work, value string, sign func(*v1alpha1.WorkSpec)) {
+// restore changes a Work to the state of a restored hub, or of another one.
+func (b *testAgent) restore(t *testing.T, w *v1alpha1.Work, value string, sign func(*v1alpha1.WorkSpec)) {
 	t.Helper()
 	b.change(t, w, func(s *v1alpha1.WorkSpec) {
 		s.Manifests = []v1alpha1.Manifest{manifest(t, "configmaps", configMap(w.Name, value))}
@@ -53,9 +53,9 @@ func (b *bench) restore(t *testing.T, w *v1alpha1.Work, value string, sign func(
 }
 
 // answer answers a halted Work, as kubectl patchbay hub resume does.
-func (b *bench) answer(t *testing.T, w *v1alpha1.Work, take string) {
+func (b *testAgent) answer(t *testing.T, w *v1alpha1.Work, take string) {
 	t.Helper()
-	s := b.awaitWork(t, w, "it is halted", func(s v1alpha1.WorkStatus) bool { return s.Halted != nil && s.Halted.Work == w.Spec.Position() })
+	s := b.awaitWork(t, w, "the Work is halted", func(s v1alpha1.WorkStatus) bool { return s.Halted != nil && s.Halted.Work == w.Spec.Position() })
 	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`,
 		v1alpha1.ResumeAnnotation, v1alpha1.ResumeAnswer(take, s.Halted.Record, w.Spec.Position())))
 	if err := b.Patch(t.Context(), w, patch); err != nil {
@@ -64,7 +64,7 @@ func (b *bench) answer(t *testing.T, w *v1alpha1.Work, take string) {
 }
 
 // value waits until a ConfigMap has a value, and returns its UID.
-func (b *bench) value(t *testing.T, name, want string) types.UID {
+func (b *testAgent) value(t *testing.T, name, want string) types.UID {
 	t.Helper()
 	var uid types.UID
 	eventually(t, fmt.Sprintf("ConfigMap %s has %q", name, want), func() error {
@@ -78,30 +78,30 @@ func (b *bench) value(t *testing.T, name, want string) types.UID {
 	return uid
 }
 
-// (Safety 4) A Work of an earlier state of the hub, of one that counted past it after a
-// restore, or of another hub stands still, and its object is repaired. The others go on, but
-// nothing is removed, and nothing begun that there is no record of. An answer lets it go on.
-func TestAgentHaltsWorksThatDoNotFit(t *testing.T) {
+// (Safety 4) The agent halts a Work of an earlier state of the hub, of a restored hub with greater revisions, or of
+// another hub, and repairs its object. It applies other Works, but removes nothing, and begins no Work without a
+// record. An answer resumes the Work.
+func TestAgentHaltsMismatchedWorks(t *testing.T) {
 	b := start(t)
 	cases := map[string]struct {
 		reason string
 		sign   func(*v1alpha1.WorkSpec)
 		part   string
 	}{
-		"older":     {"The hub was restored.", signed("hub-1", 5, 7), "term 5, revision 7"},
-		"overtaken": {"Edits after the restore have overtaken the record.", signed("hub-1", 6, 20, v1alpha1.WorkPosition{Term: 5, Revision: 7}), "term 6, revision 20"},
-		"rewritten": {"One position has one content.", signed("hub-1", 5, 10), "with another content"},
-		"other":     {"The hub was made again.", signed("hub-2", 6, 1), "of hub hub-2"},
-		"equal":     {"It has counted as far as the former one by chance.", signed("hub-2", 6, 10), "of hub hub-2"},
+		"older":     {"The hub was restored.", atPosition("hub-1", 5, 7), "term 5, revision 7"},
+		"overtaken": {"Changes after the restore have greater revisions than the record.", atPosition("hub-1", 6, 20, v1alpha1.WorkPosition{Term: 5, Revision: 7}), "term 6, revision 20"},
+		"rewritten": {"One position has one content.", atPosition("hub-1", 5, 10), "with other content"},
+		"other":     {"The hub was installed again.", atPosition("hub-2", 6, 1), "of hub hub-2"},
+		"equal":     {"Another hub has the same revision by chance.", atPosition("hub-2", 6, 10), "of hub hub-2"},
 	}
-	good := b.made(t, "good", signed("hub-1", 5, 10))
-	leaving := b.made(t, "leaving", signed("hub-1", 5, 10))
+	good := b.place(t, "good", atPosition("hub-1", 5, 10))
+	leaving := b.place(t, "leaving", atPosition("hub-1", 5, 10))
 	outer := t
 	for name, tc := range cases {
 		for _, take := range []string{v1alpha1.TakeHub, v1alpha1.TakeCluster} {
 			t.Run(name+"/"+take, func(t *testing.T) {
 				name := name + "-" + take
-				w := b.made(t, name, signed("hub-1", 5, 10))
+				w := b.place(t, name, atPosition("hub-1", 5, 10))
 				uid := b.value(t, name, "v")
 				b.restore(t, w, "restored", tc.sign)
 				s := b.awaitWork(t, w, tc.reason, failed(v1alpha1.ConditionHubMismatch, tc.part))
@@ -115,22 +115,22 @@ func TestAgentHaltsWorksThatDoNotFit(t *testing.T) {
 				if err := b.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}); err != nil {
 					t.Fatal(err)
 				}
-				uid2 := b.value(t, name, "v") // it is repaired
+				uid2 := b.value(t, name, "v") // the agent repairs it
 				if uid == uid2 {
 					t.Fatal("the object was not deleted")
 				}
 				b.change(t, good, func(s *v1alpha1.WorkSpec) { s.SourceGeneration++ })
-				b.awaitWork(t, good, "others go on", applied(good.Spec.Revision))
-				early := b.work(t, "new-"+name, signed("hub-1", 5, 1), manifest(t, "configmaps", configMap("new-"+name, "v")))
-				b.awaitWork(t, early, "it is not begun", failed(v1alpha1.ConditionHubMismatch, "new objects wait: Work "+name))
-				b.stop() // an agent that starts knows it, too
+				b.awaitWork(t, good, "other Works are applied", applied(good.Spec.Revision))
+				early := b.work(t, "new-"+name, atPosition("hub-1", 5, 1), manifest(t, "configmaps", configMap("new-"+name, "v")))
+				b.awaitWork(t, early, "the new Work waits", failed(v1alpha1.ConditionHubMismatch, "new objects wait: Work "+name))
+				b.stop() // also after a restart of the agent
 				b.run(outer)
 				b.answer(t, w, take)
-				b.awaitWork(t, w, "it goes on", applied(w.Spec.Revision))
-				b.awaitWork(t, early, "so does the other", applied(1))
+				b.awaitWork(t, w, "the Work is resumed", applied(w.Spec.Revision))
+				b.awaitWork(t, early, "the new Work is applied", applied(1))
 				kept := map[string]string{v1alpha1.TakeHub: "restored", v1alpha1.TakeCluster: "v"}[take]
 				if got := b.value(t, name, kept); got != uid2 {
-					t.Errorf("UID: got %s, want %s: the object stays the same", got, uid2)
+					t.Errorf("UID: got %s, want %s of the same object", got, uid2)
 				}
 				b.restore(t, w, "next", func(*v1alpha1.WorkSpec) {}) // the next revision of the same hub
 				b.awaitWork(t, w, "the next change is applied", applied(w.Spec.Revision))
@@ -139,29 +139,29 @@ func TestAgentHaltsWorksThatDoNotFit(t *testing.T) {
 		}
 	}
 	t.Run("removals wait", func(t *testing.T) {
-		w := b.made(t, "holds", signed("hub-1", 5, 10))
-		b.restore(t, w, "restored", signed("hub-1", 5, 7))
-		b.awaitWork(t, w, "it is halted", failed(v1alpha1.ConditionHubMismatch, ""))
+		w := b.place(t, "holds", atPosition("hub-1", 5, 10))
+		b.restore(t, w, "restored", atPosition("hub-1", 5, 7))
+		b.awaitWork(t, w, "the Work is halted", failed(v1alpha1.ConditionHubMismatch, ""))
 		b.change(t, leaving, func(s *v1alpha1.WorkSpec) {
 			s.Removal = &v1alpha1.Removal{Policy: v1alpha1.OnDeleteDelete, SourceUID: "source-1"}
 		})
 		b.awaitWork(t, leaving, "the order waits", failed(v1alpha1.ConditionHubMismatch, "removals wait: Work holds"))
 		b.value(t, "leaving", "v")
 		b.answer(t, w, v1alpha1.TakeCluster)
-		b.awaitWork(t, leaving, "it is carried out", failed(v1alpha1.ReasonRemoved, ""))
+		b.awaitWork(t, leaving, "the order is carried out", failed(v1alpha1.ReasonRemoved, ""))
 	})
 }
 
-// (Safety 4) A hub that was made again takes over what its predecessor placed, in namespaces
-// that the agent made, too: nothing is deleted or made again.
-func TestAgentServesANewHub(t *testing.T) {
+// (Safety 4) A hub that was installed again takes over the objects of its predecessor, also in namespaces that the
+// agent created. The agent deletes and recreates nothing.
+func TestAgentJoinsANewHub(t *testing.T) {
 	b := start(t)
 	text := `{apiVersion: v1, kind: ConfigMap, metadata: {name: web, namespace: made}, data: {key: v}}`
-	w := b.work(t, "web", signed("hub-1", 5, 10), manifest(t, "configmaps", text))
+	w := b.work(t, "web", atPosition("hub-1", 5, 10), manifest(t, "configmaps", text))
 	b.awaitWork(t, w, "applied", applied(10))
 	uid := b.object(t, "v1", "ConfigMap", "made", "web").GetUID()
 	b.change(t, w, func(s *v1alpha1.WorkSpec) {
-		signed("hub-2", 9, 1)(s)
+		atPosition("hub-2", 9, 1)(s)
 		s.Source.UID = "source-2"
 	})
 	b.answer(t, w, v1alpha1.TakeHub)
@@ -171,22 +171,22 @@ func TestAgentServesANewHub(t *testing.T) {
 		t.Errorf("object: got UID %s, annotations %v, want %s with the new hub's marks", o.GetUID(), o.GetAnnotations(), uid)
 	}
 	if ns := b.object(t, "v1", "Namespace", "", "made"); ns.GetAnnotations()[v1alpha1.HubUIDAnnotation] != "hub-2" {
-		t.Errorf("namespace: got annotations %v, want it handed over", ns.GetAnnotations())
+		t.Errorf("namespace: got annotations %v, want the new hub", ns.GetAnnotations())
 	}
 }
 
-// Patches of what marks an object as ours.
+// Patches of the label, annotations and managed fields of the agent's objects.
 const (
 	unmarked   = `{"metadata":{"labels":null,"annotations":null}}`
 	unlabelled = `{"metadata":{"labels":null}}`
 	labelOnly  = `{"metadata":{"annotations":null,"managedFields":[{}]}}`
 	sourceless = `{"metadata":{"annotations":{"` + v1alpha1.SourceUIDAnnotation + `":null}}}`
-	untouched  = `{"metadata":{"labels":null,"annotations":null,"managedFields":[{}]}}` // as if it had never been ours
+	untouched  = `{"metadata":{"labels":null,"annotations":null,"managedFields":[{}]}}` // as an object that was never the agent's
 	kept       = `{"metadata":{"labels":{"` + v1alpha1.ManagedLabel + `":"false"}}}`
 )
 
-// (Safety 5) An order without a record removes what has our marks and the UID of the order, and nothing
-// else. It is not reported done while the object may be there.
+// (Safety 5) An order without a record removes only an object with the agent's marks and the UID of the order. The
+// agent does not report it as done while the object may exist.
 func TestAgentRemovesWithoutRecords(t *testing.T) {
 	b := start(t)
 	const del, orphan = v1alpha1.OnDeleteDelete, v1alpha1.OnDeleteOrphan
@@ -194,33 +194,33 @@ func TestAgentRemovesWithoutRecords(t *testing.T) {
 		reason string
 		policy v1alpha1.OnDelete
 		uid    string // "": not reported, "live": the object's
-		marks  string // a patch of what marks the object as ours
-		want   string // the reason that is reported
+		marks  string // a patch of the agent's marks
+		want   string // the reported reason
 		part   string // of the message
 		stays  bool
 	}{
-		"known":                {"The hub was told of this very object.", del, "live", "", v1alpha1.ReasonRemoved, "", false},
-		"known, unmarked":      {"Somebody keeps it, and it is still there.", del, "live", unmarked, v1alpha1.ReasonRecordLost, "has the UID of the order, and not the label", true},
-		"known, unlabelled":    {"So is this.", del, "live", unlabelled, v1alpha1.ReasonRecordLost, "has the UID of the order, and not the label", true},
-		"known, untouched":     {"It was reported as ours.", del, "live", untouched, v1alpha1.ReasonRecordLost, "has the UID of the order, and not the label", true},
-		"known, kept":          {"A person says that it stays.", del, "live", kept, v1alpha1.ReasonRemoved, "", true},
-		"orphaned":             {"It is let go.", orphan, "live", "", v1alpha1.ReasonRemoved, "", true},
-		"orphaned, unmarked":   {"Nothing of it is to be removed.", orphan, "live", unmarked, v1alpha1.ReasonRemoved, "", true},
-		"marked":               {"It was made for this order's source.", del, "", "", v1alpha1.ReasonRemoved, "", false},
-		"not known":            {"It is not ours.", del, "", untouched, v1alpha1.ReasonRemoved, "", true},
-		"not known, our field": {"We have written it.", del, "", unmarked, v1alpha1.ReasonRecordLost, "and the order has no UID", true},
-		"not known, our label": {"It has our label.", del, "", labelOnly, v1alpha1.ReasonRecordLost, "and the order has no UID", true},
-		"replaced":             {"The known one is gone, and this one is not ours.", del, "x", untouched, v1alpha1.ReasonRemoved, "", true},
-		"replaced, our field":  {"The known one is gone, and we have written this one.", del, "x", unmarked, v1alpha1.ReasonRecordLost, "and the order is for UID x", true},
-		"another":              {"It is marked, and is not the one that the hub knows.", del, "x", "", v1alpha1.ReasonRecordLost, "and the order is for UID x", true},
-		"half marked":          {"It is this hub's, and its source is not known.", del, "", sourceless, v1alpha1.ReasonRecordLost, "and the order has no UID", true},
+		"known":                {"The UID of the object was reported.", del, "live", "", v1alpha1.ReasonRemoved, "", false},
+		"known, unmarked":      {"A user has removed the marks, and the object exists.", del, "live", unmarked, v1alpha1.ReasonRecordLost, "has the UID of the order, and not the label", true},
+		"known, unlabelled":    {"A user has removed the label, and the object exists.", del, "live", unlabelled, v1alpha1.ReasonRecordLost, "has the UID of the order, and not the label", true},
+		"known, untouched":     {"The object was reported, and has no marks.", del, "live", untouched, v1alpha1.ReasonRecordLost, "has the UID of the order, and not the label", true},
+		"known, kept":          {"A user keeps the object.", del, "live", kept, v1alpha1.ReasonRemoved, "", true},
+		"orphaned":             {"The object is released.", orphan, "live", "", v1alpha1.ReasonRemoved, "", true},
+		"orphaned, unmarked":   {"The object has no marks to remove.", orphan, "live", unmarked, v1alpha1.ReasonRemoved, "", true},
+		"marked":               {"The object has the marks of the order's source.", del, "", "", v1alpha1.ReasonRemoved, "", false},
+		"not known":            {"The object is not the agent's.", del, "", untouched, v1alpha1.ReasonRemoved, "", true},
+		"not known, our field": {"The object has fields of the agent.", del, "", unmarked, v1alpha1.ReasonRecordLost, "and the order has no UID", true},
+		"not known, our label": {"The object has the agent's label.", del, "", labelOnly, v1alpha1.ReasonRecordLost, "and the order has no UID", true},
+		"replaced":             {"The reported object is gone, and this one is not the agent's.", del, "x", untouched, v1alpha1.ReasonRemoved, "", true},
+		"replaced, our field":  {"The reported object is gone, and this one has fields of the agent.", del, "x", unmarked, v1alpha1.ReasonRecordLost, "and the order is for UID x", true},
+		"another":              {"The object has the marks, and another UID than the reported one.", del, "x", "", v1alpha1.ReasonRecordLost, "and the order is for UID x", true},
+		"half marked":          {"The object has the mark of the hub, and none of a source.", del, "", sourceless, v1alpha1.ReasonRecordLost, "and the order has no UID", true},
 	}
 	outer, i := t, 0
 	for name, tc := range cases {
 		object := fmt.Sprint("lost-", i)
 		i++
 		t.Run(name, func(t *testing.T) {
-			w := b.made(t, object, signed("hub-1", 5, 10))
+			w := b.place(t, object, atPosition("hub-1", 5, 10))
 			live := b.value(t, object, "v")
 			b.stop()
 			if err := b.Delete(t.Context(), &v1alpha1.AppliedWork{ObjectMeta: metav1.ObjectMeta{Name: object}}); err != nil {
@@ -244,40 +244,40 @@ func TestAgentRemovesWithoutRecords(t *testing.T) {
 			if tc.want != v1alpha1.ReasonRecordLost {
 				return
 			}
-			// A person decides, by either command of the message.
+			// A user decides, with either command of the message.
 			o := b.object(t, "v1", "ConfigMap", "default", object)
 			if i%2 == 0 {
 				b.patch(t, o, kept)
 			} else if err := b.Delete(t.Context(), o); err != nil {
 				t.Fatal(err)
 			}
-			b.awaitWork(t, w, "it is done then", failed(v1alpha1.ReasonRemoved, ""))
+			b.awaitWork(t, w, "the order is done", failed(v1alpha1.ReasonRemoved, ""))
 		})
 	}
 }
 
-// (Safety 5) By its record an object is ours, also when somebody has taken its marks off: it is removed,
-// or it is said who refuses that.
-func TestAgentRemovesWhatItsRecordHas(t *testing.T) {
+// (Safety 5) The agent removes a recorded object also when a user has removed its marks, or reports who rejects
+// that.
+func TestAgentRemovesRecordedObjects(t *testing.T) {
 	b := start(t)
 	outer := t
 	for _, namespace := range []string{"default", "made"} {
 		t.Run(namespace, func(t *testing.T) {
-			w := b.work(t, "stripped-"+namespace, signed("hub-1", 5, 10), manifest(t, "configmaps",
+			w := b.work(t, "stripped-"+namespace, atPosition("hub-1", 5, 10), manifest(t, "configmaps",
 				`{apiVersion: v1, kind: ConfigMap, metadata: {name: stripped, namespace: `+namespace+`}, data: {key: v}}`))
 			b.awaitWork(t, w, "applied", applied(10))
-			b.stop() // it would repair the marks
+			b.stop() // it would restore the marks
 			b.patch(t, b.object(t, "v1", "ConfigMap", namespace, "stripped"), untouched)
 			b.order(t, w)
 			b.run(outer)
-			if namespace == "made" { // whose admin has allowed only what the agent made
-				b.soon(t, w, "it says who refuses", failed(v1alpha1.ReasonRefused, "may not change what it did not make"))
+			if namespace == "made" { // the agent may only change what it created there
+				b.soon(t, w, "the rejection is reported", failed(v1alpha1.ReasonRefused, "may not change what it did not make"))
 				if b.object(t, "v1", "ConfigMap", namespace, "stripped") == nil {
 					t.Error("the object is gone")
 				}
 				b.patch(t, b.object(t, "v1", "ConfigMap", namespace, "stripped"), `{"metadata":{"labels":{"`+v1alpha1.AccessLabel+`":"adopt"}}}`)
 			}
-			b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonRemoved, ""))
+			b.awaitWork(t, w, "the order is done", failed(v1alpha1.ReasonRemoved, ""))
 			if b.object(t, "v1", "ConfigMap", namespace, "stripped") != nil {
 				t.Error("the object is still there")
 			}
@@ -286,7 +286,7 @@ func TestAgentRemovesWhatItsRecordHas(t *testing.T) {
 }
 
 // patch applies a JSON merge patch.
-func (b *bench) patch(t *testing.T, o client.Object, text string) {
+func (b *testAgent) patch(t *testing.T, o client.Object, text string) {
 	t.Helper()
 	if err := b.Patch(t.Context(), o, client.RawPatch("application/merge-patch+json", []byte(text))); err != nil {
 		t.Fatal(err)
@@ -294,15 +294,15 @@ func (b *bench) patch(t *testing.T, o client.Object, text string) {
 }
 
 // order orders the removal of a Work's object.
-func (b *bench) order(t *testing.T, w *v1alpha1.Work) {
+func (b *testAgent) order(t *testing.T, w *v1alpha1.Work) {
 	t.Helper()
 	b.change(t, w, func(s *v1alpha1.WorkSpec) {
 		s.Removal = &v1alpha1.Removal{Policy: v1alpha1.OnDeleteDelete, SourceUID: s.Source.UID}
 	})
 }
 
-// soon waits for a report that is due within 5 s.
-func (b *bench) soon(t *testing.T, w *v1alpha1.Work, what string, ok func(v1alpha1.WorkStatus) bool) {
+// soon waits for a report, which must come within 5 s.
+func (b *testAgent) soon(t *testing.T, w *v1alpha1.Work, what string, ok func(v1alpha1.WorkStatus) bool) {
 	t.Helper()
 	start := time.Now()
 	b.awaitWork(t, w, what, ok)
@@ -311,17 +311,16 @@ func (b *bench) soon(t *testing.T, w *v1alpha1.Work, what string, ok func(v1alph
 	}
 }
 
-// (Safety 5) A removal that something holds is reported, with what holds it, and is done when the
-// object is gone.
-func TestAgentReportsHeldRemovals(t *testing.T) {
+// (Safety 5) The agent reports what blocks a removal, and reports the removal as done when the object is gone.
+func TestAgentReportsBlockedRemovals(t *testing.T) {
 	b := start(t)
 	t.Run("finalizer", func(t *testing.T) {
-		w := b.made(t, "held", signed("hub-1", 5, 10))
+		w := b.place(t, "held", atPosition("hub-1", 5, 10))
 		b.patch(t, b.object(t, "v1", "ConfigMap", "default", "held"), `{"metadata":{"finalizers":["example.com/held"]}}`)
 		b.order(t, w)
-		b.soon(t, w, "it says what holds it", failed(v1alpha1.ReasonRemovalBlocked, "configmaps default/held: it is being deleted, and its finalizers hold it: example.com/held"))
+		b.soon(t, w, "the cause is reported", failed(v1alpha1.ReasonRemovalBlocked, "configmaps default/held: it is being deleted, and its finalizers block the deletion: example.com/held"))
 		b.patch(t, b.object(t, "v1", "ConfigMap", "default", "held"), `{"metadata":{"finalizers":null}}`)
-		b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonRemoved, ""))
+		b.awaitWork(t, w, "the order is done", failed(v1alpha1.ReasonRemoved, ""))
 	})
 	t.Run("grace period", func(t *testing.T) {
 		if err := b.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "default"}}); client.IgnoreAlreadyExists(err) != nil {
@@ -342,12 +341,12 @@ func TestAgentReportsHeldRemovals(t *testing.T) {
 		if err := b.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
 			t.Fatal(err)
 		}
-		b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonRemoved, ""))
+		b.awaitWork(t, w, "the order is done", failed(v1alpha1.ReasonRemoved, ""))
 	})
 }
 
 // silent makes sure that nothing is reported of a removal that is under way.
-func (b *bench) silent(t *testing.T, w *v1alpha1.Work) {
+func (b *testAgent) silent(t *testing.T, w *v1alpha1.Work) {
 	t.Helper()
 	<-time.After(3 * time.Second)
 	fresh := &v1alpha1.Work{}
@@ -378,7 +377,7 @@ func TestAgentWaitsForPods(t *testing.T) {
 	for kind, tc := range cases {
 		t.Run(kind, func(t *testing.T) {
 			name := strings.ToLower(kind)
-			w := b.work(t, name, signed("hub-1", 5, 10), manifest(t, tc.resource,
+			w := b.work(t, name, atPosition("hub-1", 5, 10), manifest(t, tc.resource,
 				fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: %s, namespace: default}, spec: %s}", tc.version, kind, name, tc.spec)))
 			b.awaitWork(t, w, "applied", applied(10))
 			owner := b.object(t, tc.version, kind, "default", name)
@@ -409,30 +408,30 @@ func TestAgentWaitsForPods(t *testing.T) {
 				if err := b.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil { // its containers have ended
 					t.Fatal(err)
 				}
-				b.soon(t, w, "it says what holds it", failed(v1alpha1.ReasonRemovalBlocked,
-					"statefulsets.apps default/statefulset: it is being deleted (foregroundDeletion), and waits for pods default/statefulset-0, which its finalizers hold: example.com/held"))
+				b.soon(t, w, "the cause is reported", failed(v1alpha1.ReasonRemovalBlocked,
+					"statefulsets.apps default/statefulset: it is being deleted (foregroundDeletion), and the deletion waits for pods default/statefulset-0, which its finalizers block: example.com/held"))
 				b.patch(t, pod, `{"metadata":{"finalizers":null}}`)
-				b.awaitWork(t, w, "that is no longer said", failed(v1alpha1.ReasonProgressing, "waits for its Pods to end"))
+				b.awaitWork(t, w, "the cause is no longer reported", failed(v1alpha1.ReasonProgressing, "waits for its Pods to end"))
 			} else if err := b.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
 				t.Fatal(err)
 			}
 			b.patch(t, owner, `{"metadata":{"finalizers":null}}`) // so does the garbage collector
-			b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonRemoved, ""))
+			b.awaitWork(t, w, "the order is done", failed(v1alpha1.ReasonRemoved, ""))
 		})
 	}
-	t.Run("others", func(t *testing.T) { // nobody else need run to remove them
-		w := b.made(t, "plain", signed("hub-1", 5, 10))
+	t.Run("others", func(t *testing.T) { // no controller has to run for them
+		w := b.place(t, "plain", atPosition("hub-1", 5, 10))
 		b.order(t, w)
-		b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonRemoved, ""))
+		b.awaitWork(t, w, "the order is done", failed(v1alpha1.ReasonRemoved, ""))
 	})
 }
 
-// (Safety 5) A removal that the API server or an admission plug-in refuses is reported, and done
-// when it is no longer refused.
-func TestAgentReportsRefusedRemovals(t *testing.T) {
+// (Safety 5) The agent reports a removal that the API server or admission rejects, and carries it out when it is
+// allowed.
+func TestAgentReportsRejectedRemovals(t *testing.T) {
 	b := start(t)
 	t.Run("forbidden", func(t *testing.T) {
-		w := b.made(t, "forbidden", signed("hub-1", 5, 10))
+		w := b.place(t, "forbidden", atPosition("hub-1", 5, 10))
 		b.allow(t, metav1.NamespaceDefault, "none") // the admin closes the namespace
 		as, err := client.New(b.local(), client.Options{Scheme: b.Scheme()})
 		if err != nil {
@@ -445,12 +444,12 @@ func TestAgentReportsRefusedRemovals(t *testing.T) {
 			return nil
 		})
 		b.order(t, w)
-		b.soon(t, w, "it says who refuses", failed(v1alpha1.ReasonRefused, "the agent of a hub may not write in namespace default"))
+		b.soon(t, w, "the rejection is reported", failed(v1alpha1.ReasonRefused, "the agent of a hub may not write in namespace default"))
 		b.allow(t, metav1.NamespaceDefault, v1alpha1.AccessAdopt)
-		b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonRemoved, ""))
+		b.awaitWork(t, w, "the order is done", failed(v1alpha1.ReasonRemoved, ""))
 	})
-	t.Run("invalid", func(t *testing.T) { // the reason that policies have unless they name another
-		w := b.made(t, "precious", signed("hub-1", 5, 10))
+	t.Run("invalid", func(t *testing.T) { // the default reason of policies
+		w := b.place(t, "precious", atPosition("hub-1", 5, 10))
 		policy, binding := keepPolicy()
 		if err := errors.Join(b.Create(t.Context(), policy), b.Create(t.Context(), binding)); err != nil {
 			t.Fatal(err)
@@ -462,15 +461,15 @@ func TestAgentReportsRefusedRemovals(t *testing.T) {
 			return nil
 		})
 		b.order(t, w)
-		b.soon(t, w, "it says who refuses", failed(v1alpha1.ReasonRefused, "it is precious"))
+		b.soon(t, w, "the rejection is reported", failed(v1alpha1.ReasonRefused, "it is precious"))
 		if err := b.Delete(t.Context(), binding); err != nil {
 			t.Fatal(err)
 		}
-		b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonRemoved, ""))
+		b.awaitWork(t, w, "the order is done", failed(v1alpha1.ReasonRemoved, ""))
 	})
-	t.Run("rights", func(t *testing.T) { // its RoleBinding is deleted: that does not mean that the object is gone
+	t.Run("rights", func(t *testing.T) { // without its RoleBinding the agent cannot read the object
 		text := `{apiVersion: v1, kind: ConfigMap, metadata: {name: web, namespace: made}, data: {key: v}}`
-		w := b.work(t, "rights", signed("hub-1", 5, 10), manifest(t, "configmaps", text))
+		w := b.work(t, "rights", atPosition("hub-1", 5, 10), manifest(t, "configmaps", text))
 		b.awaitWork(t, w, "applied", applied(10))
 		b.stop()
 		for _, o := range []client.Object{
@@ -483,14 +482,14 @@ func TestAgentReportsRefusedRemovals(t *testing.T) {
 		}
 		b.order(t, w)
 		b.run(t)
-		b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonRemoved, ""))
+		b.awaitWork(t, w, "the order is done", failed(v1alpha1.ReasonRemoved, ""))
 		if b.object(t, "v1", "ConfigMap", "made", "web") != nil {
 			t.Error("the object is still there")
 		}
 	})
 }
 
-// keepPolicy refuses to delete the ConfigMap precious.
+// keepPolicy rejects the deletion of the ConfigMap precious.
 func keepPolicy() (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
 	named := metav1.ObjectMeta{Name: "keep.example.com"}
 	return &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: named, Spec: admissionv1.ValidatingAdmissionPolicySpec{
@@ -504,9 +503,9 @@ func keepPolicy() (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.Validati
 		}}
 }
 
-// An order for an object whose kind is no longer served in the version that it was made in
-// removes it in another. Where no version is served it is not taken for gone.
-func TestAgentRemovesWhatIsServedInAnotherVersion(t *testing.T) {
+// The agent removes an object of a kind that is served in another version now. An object of a kind that is not
+// served does not count as gone.
+func TestAgentRemovesInAnotherVersion(t *testing.T) {
 	b := start(t)
 	crd := func(v1, v2 bool) *unstructured.Unstructured {
 		o := &unstructured.Unstructured{}
@@ -548,7 +547,7 @@ func TestAgentRemovesWhatIsServedInAnotherVersion(t *testing.T) {
 		return fmt.Errorf("got %w, want that it is not found", err)
 	})
 	b.order(t, w)
-	b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonRemoved, ""))
+	b.awaitWork(t, w, "the order is done", failed(v1alpha1.ReasonRemoved, ""))
 	if b.object(t, "example.com/v2", "Widget", "default", "one") != nil {
 		t.Error("the object is still there")
 	}
@@ -562,25 +561,25 @@ func TestAgentRemovesWhatIsServedInAnotherVersion(t *testing.T) {
 		return fmt.Errorf("got %w, want that it is not served", err)
 	})
 	b.order(t, stays)
-	b.awaitWork(t, stays, "it cannot be removed", failed(v1alpha1.ReasonRefused, "CustomResourceDefinition widgets.example.com must serve a version"))
+	b.awaitWork(t, stays, "the error is reported", failed(v1alpha1.ReasonRefused, "CustomResourceDefinition widgets.example.com must serve a version"))
 	if err := b.Delete(t.Context(), crd(false, false)); err != nil {
 		t.Fatal(err)
 	}
-	b.awaitWork(t, stays, "it is gone with its definition", failed(v1alpha1.ReasonRemoved, ""))
+	b.awaitWork(t, stays, "the object is gone with its definition", failed(v1alpha1.ReasonRemoved, ""))
 }
 
-// (Safety 4) The order of a restored hub is carried out when a person says so, and is none when
-// a person says that the cluster's state stays.
-func TestAgentAsksBeforeAnOldOrder(t *testing.T) {
+// (Safety 4) The agent carries out the order of a restored hub only when a user answers TakeHub, and ignores it when
+// the user answers TakeCluster.
+func TestAgentWaitsBeforeAnOldOrder(t *testing.T) {
 	b := start(t)
 	halted := func(t *testing.T, name string) *v1alpha1.Work {
 		t.Helper()
-		w := b.made(t, name, signed("hub-1", 5, 10))
+		w := b.place(t, name, atPosition("hub-1", 5, 10))
 		b.restore(t, w, "restored", func(s *v1alpha1.WorkSpec) {
-			signed("hub-1", 5, 7)(s)
+			atPosition("hub-1", 5, 7)(s)
 			s.Removal = &v1alpha1.Removal{Policy: v1alpha1.OnDeleteDelete, SourceUID: s.Source.UID}
 		})
-		s := b.awaitWork(t, w, "it is halted", failed(v1alpha1.ConditionHubMismatch, ""))
+		s := b.awaitWork(t, w, "the Work is halted", failed(v1alpha1.ConditionHubMismatch, ""))
 		if want := "ConfigMap default/" + name + ": would be removed"; s.Halted == nil || len(s.Halted.Differences) != 1 || s.Halted.Differences[0] != want {
 			t.Errorf("halted: got %+v, want %q", s.Halted, want)
 		}
@@ -598,49 +597,49 @@ func TestAgentAsksBeforeAnOldOrder(t *testing.T) {
 		w := halted(t, "kept")
 		uid := b.value(t, "kept", "v")
 		for reason, answer := range map[string]string{
-			"It is about an earlier record.": "hub:hub-1/epoch of hub-1/5/9:" + w.Spec.Position(),
-			"The hub has ordered since.":     "hub:hub-1/epoch of hub-1/5/10:hub-1/epoch of hub-1/5/6",
+			"The answer is about an earlier record.": "hub:hub-1/epoch of hub-1/5/9:" + w.Spec.Position(),
+			"The hub has changed the Work since.":    "hub:hub-1/epoch of hub-1/5/10:hub-1/epoch of hub-1/5/6",
 		} {
 			b.patch(t, w, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.ResumeAnnotation, answer))
 			b.awaitWork(t, w, reason, failed(v1alpha1.ConditionHubMismatch, fmt.Sprintf("%q is ignored", answer)))
 		}
 		b.answer(t, w, v1alpha1.TakeCluster)
-		b.awaitWork(t, w, "it goes on", applied(w.Spec.Revision))
+		b.awaitWork(t, w, "the Work is resumed", applied(w.Spec.Revision))
 		if got := b.value(t, "kept", "v"); got != uid {
 			t.Errorf("UID: got %s, want %s: the object was removed", got, uid)
 		}
-		b.change(t, w, func(s *v1alpha1.WorkSpec) { s.SourceGeneration++ }) // the hub orders it again
-		b.awaitWork(t, w, "a new order counts", failed(v1alpha1.ReasonRemoved, ""))
+		b.change(t, w, func(s *v1alpha1.WorkSpec) { s.SourceGeneration++ }) // the hub orders the removal again
+		b.awaitWork(t, w, "the new order is carried out", failed(v1alpha1.ReasonRemoved, ""))
 	})
 }
 
-// (Safety 4) While a record with an order does not fit its Work, nothing of it is removed, nor made
-// again.
+// (Safety 4) While a Work does not match its record with an order, the agent neither removes nor recreates its
+// objects.
 func TestAgentHaltsAnOrderInARecord(t *testing.T) {
 	b := start(t)
-	w := b.made(t, "half", signed("hub-1", 5, 10))
+	w := b.place(t, "half", atPosition("hub-1", 5, 10))
 	b.patch(t, b.object(t, "v1", "ConfigMap", "default", "half"), `{"metadata":{"finalizers":["example.com/held"]}}`)
 	b.order(t, w)
-	b.awaitWork(t, w, "it is held", failed(v1alpha1.ReasonRemovalBlocked, ""))
+	b.awaitWork(t, w, "the removal is blocked", failed(v1alpha1.ReasonRemovalBlocked, ""))
 	b.restore(t, w, "v", func(s *v1alpha1.WorkSpec) {
-		signed("hub-1", 5, 7)(s)
+		atPosition("hub-1", 5, 7)(s)
 		s.Removal = nil
 	})
-	b.awaitWork(t, w, "it is halted", failed(v1alpha1.ConditionHubMismatch, ""))
+	b.awaitWork(t, w, "the Work is halted", failed(v1alpha1.ConditionHubMismatch, ""))
 	b.patch(t, b.object(t, "v1", "ConfigMap", "default", "half"), `{"metadata":{"finalizers":null}}`)
 	b.stop()
 	b.run(t)
 	<-time.After(3 * time.Second)
 	if b.object(t, "v1", "ConfigMap", "default", "half") != nil {
-		t.Error("what was removed is made again")
+		t.Error("the agent created the removed object again")
 	}
-	b.answer(t, w, v1alpha1.TakeHub) // the hub knows of no order
-	b.awaitWork(t, w, "it is applied", applied(7))
+	b.answer(t, w, v1alpha1.TakeHub) // the hub has no order
+	b.awaitWork(t, w, "the Work is applied", applied(7))
 	b.value(t, "half", "v")
 }
 
-// (Safety 7) A Secret whose record stays keeps its data, though the hub has others, and the agent
-// that knew them has ended.
+// (Safety 7) A Secret keeps its data when its record stays, although the hub has other data, and the agent was
+// restarted.
 func TestAgentKeepsTheClustersSecret(t *testing.T) {
 	b := start(t)
 	beside := &corev1.Secret{
@@ -655,7 +654,7 @@ func TestAgentKeepsTheClustersSecret(t *testing.T) {
 		m.Secret = &v1alpha1.SecretData{Version: version}
 		return m
 	}
-	w := b.work(t, "secret-db", signed("hub-1", 5, 10), at("v2"))
+	w := b.work(t, "secret-db", atPosition("hub-1", 5, 10), at("v2"))
 	b.awaitWork(t, w, "applied", applied(10))
 	uid := b.object(t, "v1", "Secret", "shop", "db").GetUID()
 	b.stop()
@@ -664,16 +663,16 @@ func TestAgentKeepsTheClustersSecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.change(t, w, func(s *v1alpha1.WorkSpec) {
-		signed("hub-2", 1, 3)(s)
+		atPosition("hub-2", 1, 3)(s)
 		s.Manifests = []v1alpha1.Manifest{at("v1")}
 	})
 	b.run(t)
-	s := b.awaitWork(t, w, "it is halted", failed(v1alpha1.ConditionHubMismatch, ""))
+	s := b.awaitWork(t, w, "the Work is halted", failed(v1alpha1.ConditionHubMismatch, ""))
 	if len(s.Manifests) != 1 || s.Manifests[0].UID != uid {
 		t.Errorf("report: got %+v, want the Secret's UID %s", s.Manifests, uid)
 	}
 	b.answer(t, w, v1alpha1.TakeCluster)
-	b.awaitWork(t, w, "it goes on", applied(3))
+	b.awaitWork(t, w, "the Work is resumed", applied(3))
 	o := b.object(t, "v1", "Secret", "shop", "db")
 	if o.GetUID() != uid || field(o, "data", "password") != "aHVudGVyMg==" || o.GetAnnotations()[v1alpha1.HubUIDAnnotation] != "hub-2" {
 		t.Errorf("got UID %s, data %s, annotations %v, want the same object and data, with the new hub's marks",
@@ -681,11 +680,11 @@ func TestAgentKeepsTheClustersSecret(t *testing.T) {
 	}
 }
 
-// (Safety 4) An agent that starts while its hub is away repairs what its records have, and carries
-// out no order, not even one in a record.
-func TestAgentHearsTheHubBeforeItRemoves(t *testing.T) {
+// (Safety 4) An agent that starts while its hub is unreachable repairs the recorded objects, and carries out no
+// order, not even one in a record.
+func TestAgentRemovesNothingWithoutTheHub(t *testing.T) {
 	b := start(t)
-	w, kept := b.made(t, "waits", signed("hub-1", 5, 10)), b.made(t, "kept", signed("hub-1", 5, 10))
+	w, kept := b.place(t, "waits", atPosition("hub-1", 5, 10)), b.place(t, "kept", atPosition("hub-1", 5, 10))
 	b.stop()
 	b.order(t, w)
 	rec := &v1alpha1.AppliedWork{}
@@ -707,14 +706,13 @@ func TestAgentHearsTheHubBeforeItRemoves(t *testing.T) {
 	b.value(t, w.Name, "v")
 	b.stop()
 	b.run(t)
-	b.awaitWork(t, w, "it is carried out", failed(v1alpha1.ReasonRemoved, ""))
+	b.awaitWork(t, w, "the order is carried out", failed(v1alpha1.ReasonRemoved, ""))
 }
 
-// An agent that starts with an order in its record hears the hub first: the order may have been
-// taken back.
+// An agent that starts with an order in a record reads the hub's Works first: the order may be withdrawn.
 func TestAgentStartsWithAnOrder(t *testing.T) {
 	b := start(t)
-	w := b.made(t, "taken-back", signed("hub-1", 5, 10))
+	w := b.place(t, "taken-back", atPosition("hub-1", 5, 10))
 	b.stop()
 	rec := &v1alpha1.AppliedWork{}
 	if err := b.Get(t.Context(), client.ObjectKey{Name: w.Name}, rec); err != nil {
@@ -730,6 +728,6 @@ func TestAgentStartsWithAnOrder(t *testing.T) {
 	b.run(t)
 	b.awaitWork(t, w, "the later revision is applied", applied(w.Spec.Revision))
 	if got := b.value(t, w.Name, "v"); got != uid {
-		t.Errorf("UID: got %s, want %s: the object was removed and made again", got, uid)
+		t.Errorf("UID: got %s, want %s: the object was recreated", got, uid)
 	}
 }

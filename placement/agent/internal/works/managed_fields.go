@@ -15,9 +15,9 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// fieldSet is managed fields as the API server writes them: "f:name" is a field,
-// `k:{"name":"c"}` the item of a list with those keys, "v:1" an item that is a value,
-// "i:0" one by its place, "." the thing itself.
+// fieldSet has managed fields in the format of FieldsV1: "f:name" is a field, `k:{"name":"c"}` a list item
+// with these keys, "v:1" a list item with this value, "i:0" a list item by its index, and "." the object
+// itself.
 type fieldSet map[string]any
 
 // agentFields returns the fields that the agent applied; nil when there are none.
@@ -33,12 +33,12 @@ func agentFields(o *unstructured.Unstructured) fieldSet {
 func parseFields(entry metav1.ManagedFieldsEntry) fieldSet {
 	set := fieldSet{}
 	if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &set) != nil {
-		return nil // the API server wrote it, so it can be read
+		return nil // cannot be: the API server wrote it
 	}
 	return set
 }
 
-// has tells whether the set names the field, or something within it.
+// has tells whether the set contains the field, or a part of it.
 func (s fieldSet) has(path []string) bool {
 	if len(path) == 0 {
 		return true
@@ -51,8 +51,8 @@ func (s fieldSet) has(path []string) bool {
 	return len(path) == 1 || fieldSet(below).has(path[1:])
 }
 
-// fieldsDigest says in few bytes which values the object has in those fields: it changes when
-// one of them is changed or taken away, and only then.
+// fieldsDigest returns a digest of the set and of the object's values in it. It changes only when one of
+// these fields is changed or removed.
 func fieldsDigest(o *unstructured.Unstructured, set fieldSet) string {
 	raw, err := json.Marshal([]any{set, projectFields(set, o.Object)})
 	if err != nil {
@@ -61,7 +61,7 @@ func fieldsDigest(o *unstructured.Unstructured, set fieldSet) string {
 	return fmt.Sprintf("%x", sha256.Sum256(raw))
 }
 
-// projectFields returns the part of value that the set names.
+// projectFields returns the part of value that the set contains.
 func projectFields(set fieldSet, value any) any {
 	if len(set) == 0 {
 		return value
@@ -79,7 +79,7 @@ func projectFields(set fieldSet, value any) any {
 	return part
 }
 
-// childByKey follows one element of a path.
+// childByKey returns the field or list item that a key of a fieldSet names.
 func childByKey(key string, value any) (any, bool) {
 	kind, rest, _ := strings.Cut(key, ":")
 	switch v := value.(type) {
@@ -108,7 +108,7 @@ func listItemByKey(kind, rest string, items []any) (any, bool) {
 	return nil, false
 }
 
-// itemMatchesKey tells whether a list's item has that value, or those keys.
+// itemMatchesKey tells whether a list item has that value, or those keys.
 func itemMatchesKey(kind, rest string, item any) bool {
 	var want any
 	if json.Unmarshal([]byte(rest), &want) != nil {

@@ -15,9 +15,8 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// Managed fields and the object beside them are the workload cluster's, where others write
-// them: whatever they say, the digest depends on them alone, and a path that is ceded is
-// dropped.
+// Other clients in the cluster can write any managed fields. The digest depends only on the fields in the set,
+// and a ceded path is omitted.
 func FuzzManagedFields(f *testing.F) {
 	f.Add(`{"f:spec":{"f:replicas":{}}}`, `{"spec":{"replicas":3}}`, "spec.replicas")
 	f.Add(`{"f:l":{"k:{\"name\":\"c\"}":{".":{},"f:v":{}}}}`, `{"l":[{"name":"c","v":2}]}`, "l")
@@ -26,7 +25,7 @@ func FuzzManagedFields(f *testing.F) {
 	f.Add(`{"f:a":1,"":[],".":{}}`, `{"a":{"b":{}}}`, "a.b")
 	f.Add(`[]`, `{}`, `a["b`)
 	f.Fuzz(func(t *testing.T, fields, object, path string) {
-		// As the API server has them: both are JSON, and an object has a kind.
+		// The API server ensures that both are JSON, and that an object has a kind.
 		live := &unstructured.Unstructured{}
 		if !json.Valid([]byte(fields)) || json.Unmarshal([]byte(object), &live.Object) != nil || live.Object == nil {
 			return
@@ -52,16 +51,16 @@ func FuzzManagedFields(f *testing.F) {
 			return
 		}
 		if len(c.omitted) != 1 {
-			t.Errorf("%q: drops %v, want one path", path, c.omitted)
+			t.Errorf("%q: omitted %v, want one path", path, c.omitted)
 		}
 		before := live.DeepCopy()
 		if _, err := c.transferManifest(live); err == nil && !slices.Equal(slices.Sorted(maps.Keys(before.Object)), slices.Sorted(maps.Keys(live.Object))) {
-			t.Errorf("%q: the handover changes the object", path)
+			t.Errorf("%q: transferManifest changed the object", path)
 		}
 	})
 }
 
-// Field paths come from the hub. Names without dots, brackets and quotes are read back.
+// A path of names without dots, brackets and quotes parses to the same names again.
 func FuzzParseFieldPath(f *testing.F) {
 	for _, seed := range []string{"spec.replicas", `metadata.annotations["example.com/a"]`, `a["b"].c`, "a..b", ".", `["`, `[""]`, "a.", "a[0]"} {
 		f.Add(seed)
@@ -73,7 +72,7 @@ func FuzzParseFieldPath(f *testing.F) {
 		}
 		again, err := parseFieldPath(v1alpha1.FieldPath(strings.Join(parts, ".")))
 		if err != nil || !slices.Equal(parts, again) {
-			t.Errorf("%q: read as %q, and these as %q, %v", path, parts, again, err)
+			t.Errorf("%q: parsed as %q, and these as %q, %v", path, parts, again, err)
 		}
 	})
 }

@@ -22,24 +22,24 @@ func decode(t *testing.T, text string) map[string]any {
 	return m
 }
 
-// What is ours of an object, and so what another's change of it looks like.
+// projectFields returns only the fields in the set.
 func TestProjectFields(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason, set, object, want string
 	}{
-		"Field":   {"Others' fields are not looked at.", `{"f:a":{}}`, `{"a":1,"b":2}`, `{"f:a":1}`},
-		"Missing": {"A field that was taken away is not there.", `{"f:a":{}}`, `{"b":2}`, `{}`},
-		"Nested":  {"Only what is named within.", `{"f:a":{".":{},"f:x":{}}}`, `{"a":{"x":1,"y":2}}`, `{"f:a":{"f:x":1}}`},
-		"Key": {"A list's item by its keys, wherever it stands.", `{"f:l":{"k:{\"name\":\"c\"}":{".":{},"f:v":{}}}}`,
+		"Field":   {"Fields of others are left out.", `{"f:a":{}}`, `{"a":1,"b":2}`, `{"f:a":1}`},
+		"Missing": {"A removed field is left out.", `{"f:a":{}}`, `{"b":2}`, `{}`},
+		"Nested":  {"Only the named fields of an object are in the result.", `{"f:a":{".":{},"f:x":{}}}`, `{"a":{"x":1,"y":2}}`, `{"f:a":{"f:x":1}}`},
+		"Key": {"A list item is found by its keys, at any index.", `{"f:l":{"k:{\"name\":\"c\"}":{".":{},"f:v":{}}}}`,
 			`{"l":[{"name":"d","v":1},{"name":"c","v":2}]}`, `{"f:l":{"k:{\"name\":\"c\"}":{"f:v":2}}}`},
-		"TwoKeys": {"All keys count, numbers too.", `{"f:l":{"k:{\"port\":80,\"protocol\":\"TCP\"}":{"f:v":{}}}}`,
+		"TwoKeys": {"All keys of an item must match, also numbers.", `{"f:l":{"k:{\"port\":80,\"protocol\":\"TCP\"}":{"f:v":{}}}}`,
 			`{"l":[{"port":80,"protocol":"UDP","v":1},{"port":80,"protocol":"TCP","v":2}]}`, `{"f:l":{"k:{\"port\":80,\"protocol\":\"TCP\"}":{"f:v":2}}}`},
-		"Value":      {"A set's item by its value.", `{"f:l":{"v:\"b\"":{}}}`, `{"l":["a","b"]}`, `{"f:l":{"v:\"b\"":"b"}}`},
-		"ValueGone":  {"One that was taken out.", `{"f:l":{"v:\"b\"":{}}}`, `{"l":["a"]}`, `{"f:l":{}}`},
-		"Index":      {"An item by its place.", `{"f:l":{"i:1":{}}}`, `{"l":["a","b"]}`, `{"f:l":{"i:1":"b"}}`},
-		"IndexGone":  {"Past the end.", `{"f:l":{"i:7":{}}}`, `{"l":["a"]}`, `{"f:l":{}}`},
-		"OtherShape": {"A field that became something else.", `{"f:l":{"f:x":{}}}`, `{"l":"text"}`, `{"f:l":{}}`},
+		"Value":      {"An item of a set is found by its value.", `{"f:l":{"v:\"b\"":{}}}`, `{"l":["a","b"]}`, `{"f:l":{"v:\"b\"":"b"}}`},
+		"ValueGone":  {"A removed item of a set is left out.", `{"f:l":{"v:\"b\"":{}}}`, `{"l":["a"]}`, `{"f:l":{}}`},
+		"Index":      {"An item may be named by its index.", `{"f:l":{"i:1":{}}}`, `{"l":["a","b"]}`, `{"f:l":{"i:1":"b"}}`},
+		"IndexGone":  {"An index after the end is left out.", `{"f:l":{"i:7":{}}}`, `{"l":["a"]}`, `{"f:l":{}}`},
+		"OtherShape": {"A field of another type is left out.", `{"f:l":{"f:x":{}}}`, `{"l":"text"}`, `{"f:l":{}}`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -66,50 +66,50 @@ func managed(t *testing.T, object string, owners map[string]string) *unstructure
 	return o
 }
 
-// The digest changes with our fields, with nothing else, and when one is taken from us.
+// The digest changes only when one of the agent's fields changes, or the agent loses one.
 func TestDigest(t *testing.T) {
 	t.Parallel()
-	sum := func(object, ours string) string {
-		o := managed(t, object, map[string]string{v1alpha1.AgentFieldManager: ours, "other": `{"f:b":{}}`})
+	sum := func(object, agents string) string {
+		o := managed(t, object, map[string]string{v1alpha1.AgentFieldManager: agents, "other": `{"f:b":{}}`})
 		return fieldsDigest(o, agentFields(o))
 	}
 	base := sum(`{"metadata":{},"a":1,"b":2}`, `{"f:a":{}}`)
 	if got := sum(`{"metadata":{},"a":1,"b":3}`, `{"f:a":{}}`); got != base {
-		t.Error("another's field changed: so did the digest")
+		t.Error("the digest changed with a field of another manager")
 	}
 	if got := sum(`{"metadata":{},"a":2,"b":2}`, `{"f:a":{}}`); got == base {
-		t.Error("our field changed: the digest did not")
+		t.Error("the digest did not change with the agent's field")
 	}
 	if got := sum(`{"metadata":{},"a":1,"b":2}`, `{}`); got == base {
-		t.Error("our field is no longer ours: the digest did not change")
+		t.Error("the digest did not change when the agent lost its field")
 	}
 }
 
-// Which fields are left to others.
+// The agent leaves the fields of createOnly, and those of yield with another owner, to others.
 func TestFindCededFields(t *testing.T) {
 	t.Parallel()
 	const object = `{"metadata":{},"spec":{"replicas":3}}`
-	ours, theirs := `{"f:spec":{"f:replicas":{}}}`, `{"f:spec":{"f:replicas":{}}}`
+	agents, others := `{"f:spec":{"f:replicas":{}}}`, `{"f:spec":{"f:replicas":{}}}`
 	replicas := []v1alpha1.FieldPath{"spec.replicas"}
 	cases := map[string]struct {
-		reason     string
-		owners     map[string]string
-		policy     v1alpha1.ApplyPolicy
-		drop, hand int
+		reason               string
+		owners               map[string]string
+		policy               v1alpha1.ApplyPolicy
+		omitted, transferred int
 	}{
-		"Nothing":          {"No policy, nothing left.", map[string]string{v1alpha1.AgentFieldManager: ours, "hpa": theirs}, v1alpha1.ApplyPolicy{}, 0, 0},
-		"YieldUnowned":     {"Nobody else has it: we keep it.", map[string]string{v1alpha1.AgentFieldManager: ours}, v1alpha1.ApplyPolicy{Yield: replicas}, 0, 0},
-		"YieldOwned":       {"Another has it: we leave it.", map[string]string{v1alpha1.AgentFieldManager: ours, "hpa": theirs}, v1alpha1.ApplyPolicy{Yield: replicas}, 1, 0},
-		"CreateOnly":       {"Nobody else has it: it is handed over first, else it were reset.", map[string]string{v1alpha1.AgentFieldManager: ours}, v1alpha1.ApplyPolicy{CreateOnly: replicas}, 1, 1},
-		"CreateOnlyCeded":  {"Handed over already.", map[string]string{cededManager: theirs}, v1alpha1.ApplyPolicy{CreateOnly: replicas}, 1, 0},
-		"CreateOnlyTheirs": {"Taken by another.", map[string]string{v1alpha1.AgentFieldManager: ours, "hpa": theirs}, v1alpha1.ApplyPolicy{CreateOnly: replicas}, 1, 0},
+		"Nothing":          {"Without a policy the agent keeps its fields.", map[string]string{v1alpha1.AgentFieldManager: agents, "hpa": others}, v1alpha1.ApplyPolicy{}, 0, 0},
+		"YieldUnowned":     {"Without another owner the agent keeps the field.", map[string]string{v1alpha1.AgentFieldManager: agents}, v1alpha1.ApplyPolicy{Yield: replicas}, 0, 0},
+		"YieldOwned":       {"With another owner the agent omits the field.", map[string]string{v1alpha1.AgentFieldManager: agents, "hpa": others}, v1alpha1.ApplyPolicy{Yield: replicas}, 1, 0},
+		"CreateOnly":       {"Without another owner the field must be transferred, because else it would be removed.", map[string]string{v1alpha1.AgentFieldManager: agents}, v1alpha1.ApplyPolicy{CreateOnly: replicas}, 1, 1},
+		"CreateOnlyCeded":  {"The field was transferred before.", map[string]string{cededManager: others}, v1alpha1.ApplyPolicy{CreateOnly: replicas}, 1, 0},
+		"CreateOnlyTheirs": {"Another owner keeps the field.", map[string]string{v1alpha1.AgentFieldManager: agents, "hpa": others}, v1alpha1.ApplyPolicy{CreateOnly: replicas}, 1, 0},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c, err := findCededFields(managed(t, object, tc.owners), tc.policy)
-			if err != nil || len(c.omitted) != tc.drop || len(c.transferred) != tc.hand {
-				t.Errorf("%s\ngot %+v, %v; want %d dropped, %d handed over", tc.reason, c, err, tc.drop, tc.hand)
+			if err != nil || len(c.omitted) != tc.omitted || len(c.transferred) != tc.transferred {
+				t.Errorf("%s\ngot %+v, %v; want %d omitted, %d transferred", tc.reason, c, err, tc.omitted, tc.transferred)
 			}
 		})
 	}

@@ -6,20 +6,18 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/json"
-	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 
 	danm "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// reportedStatus is the object's status as it is. Of our own networks only what does not
-// change with every address that a Pod gets: else each claim were a write at the hub. Of a
-// status that is too large come conditions and counts.
+// reportedStatus returns the status of a live object for the report: the exact one, or conditions and counts
+// of one that is too large. Of DANM's networks it returns only the fields that do not change with each
+// address claim, because else each claim would be a write at the hub.
 func reportedStatus(live *unstructured.Unstructured) (status *runtime.RawExtension, truncated bool) {
 	value, _ := live.Object["status"].(map[string]any)
 	if len(value) == 0 {
@@ -44,11 +42,11 @@ func reportedStatus(live *unstructured.Unstructured) (status *runtime.RawExtensi
 	return &runtime.RawExtension{Raw: raw}, truncated
 }
 
-// truncateStatus keeps of a status the observedGeneration, the other numbers and the conditions with
-// short messages, in this order, as far as they fit.
+// truncateStatus keeps observedGeneration, the other numbers and the conditions with shortened messages, in
+// this order, as far as they fit into limit bytes.
 func truncateStatus(status map[string]any, limit int) map[string]any {
 	kept, left := map[string]any{}, limit-jsonSize(map[string]any{"conditions": []any{}})
-	take := func(field string, value any) bool {
+	fits := func(field string, value any) bool {
 		left -= jsonSize(map[string]any{field: value})
 		return left >= 0
 	}
@@ -57,7 +55,7 @@ func truncateStatus(status map[string]any, limit int) map[string]any {
 	for _, field := range fields {
 		switch value := status[field].(type) {
 		case int64, float64:
-			if take(field, value) {
+			if fits(field, value) {
 				kept[field] = value
 			}
 		}
@@ -75,7 +73,7 @@ func truncateStatus(status map[string]any, limit int) map[string]any {
 				short[field] = value
 			}
 		}
-		if take("", short) {
+		if fits("", short) {
 			list = append(list, short)
 		}
 	}
@@ -85,7 +83,7 @@ func truncateStatus(status map[string]any, limit int) map[string]any {
 	return kept
 }
 
-// fieldRank puts observedGeneration before all other fields.
+// fieldRank sorts observedGeneration before all other fields.
 func fieldRank(field string) int {
 	if field == "observedGeneration" {
 		return 0
@@ -93,30 +91,14 @@ func fieldRank(field string) int {
 	return 1
 }
 
-// reservedBytes is what is left in MaxObjectBytes for the metadata that API servers add.
+// reservedBytes is the part of MaxObjectBytes for the metadata that API servers add.
 const reservedBytes = 16 << 10
 
-// jsonSize is how many bytes a value has as JSON.
+// jsonSize returns the size of a value as JSON, in bytes.
 func jsonSize(value any) int {
 	raw, err := json.Marshal(value)
 	if err != nil {
-		return 0 // cannot be: it was decoded from JSON, or is a type of ours
+		return 0 // cannot be: it was decoded from JSON, or is an API type
 	}
 	return len(raw)
-}
-
-// isReady is kstatus' answer.
-func isReady(live *unstructured.Unstructured) bool {
-	result, err := status.Compute(live)
-	return err == nil && result.Status == status.CurrentStatus
-}
-
-// runsPods tells whether Pods may be made for an object: built-in kinds without a
-// Pod template have none; other kinds may.
-func runsPods(live *unstructured.Unstructured) bool {
-	group := live.GroupVersionKind().Group
-	if group == "apps" || group == "batch" {
-		return true
-	}
-	return strings.Contains(group, ".") && !strings.HasSuffix(group, ".k8s.io") && group != danm.GroupName
 }

@@ -20,9 +20,9 @@ import (
 	"github.com/patchbay-cni/patchbay/test/placement/bed"
 )
 
-// (Safety 8) A status comes back exactly up to 64 KiB, if it fits beside its manifest. Of a larger
-// one come conditions and counts, and the Work is never larger than MaxObjectBytes.
-func TestAgentCutsStatuses(t *testing.T) {
+// (Safety 8) The agent reports the exact status up to 64 KiB, if it fits beside its manifest. Of a larger one it
+// reports conditions and counts, and the Work has at most MaxObjectBytes.
+func TestAgentTruncatesStatuses(t *testing.T) {
 	b := start(t)
 	b.widgets(t)
 	const below = v1alpha1.MaxStatusBytes - 512 // the other fields take less
@@ -75,8 +75,8 @@ func TestAgentCutsStatuses(t *testing.T) {
 	}
 }
 
-// widgets defines a kind with a status, and lets the agent make objects of it.
-func (b *bench) widgets(t *testing.T) {
+// widgets creates a CRD with a status, and lets the agent create objects of its kind.
+func (b *testAgent) widgets(t *testing.T) {
 	t.Helper()
 	crd := &unstructured.Unstructured{}
 	if err := crd.UnmarshalJSON([]byte(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"widgets.example.com"},"spec":{

@@ -22,14 +22,13 @@ import (
 )
 
 const (
-	// accessTTL is how long the access to a namespace is taken for granted. Withdrawing it
-	// takes effect at once: the ValidatingAdmissionPolicy in deployments/placement/agent
-	// refuses the agent's writes.
+	// accessTTL is how long the agent caches the access to a namespace. A withdrawal takes effect at once,
+	// because the ValidatingAdmissionPolicy in deployments/placement/agent rejects the agent's writes.
 	accessTTL = 10 * time.Second
-	// bindingPropagationDelay is how long a new RoleBinding may take until every API server heeds it.
+	// bindingPropagationDelay is how long it may take until all API servers use a new RoleBinding.
 	bindingPropagationDelay = 10 * time.Second
-	// workloadRole is the ClusterRole that the agent has in each namespace that it may write
-	// in, and bindingName the RoleBinding to it.
+	// workloadRole is the ClusterRole of the agent in each namespace in which it may write, and bindingName
+	// the name of the RoleBinding.
 	workloadRole, bindingName = "patchbay-agent-placeable", "patchbay-agent"
 )
 
@@ -41,20 +40,20 @@ const (
 
 // access is what the hub may do in a namespace of the cluster.
 type access struct {
-	// allowed is a value of AccessLabel; empty: nothing.
+	// allowed is a value of AccessLabel; empty when the hub may do nothing.
 	allowed string
-	// missing tells that there is no such namespace: the agent makes it.
+	// missing is true when the namespace does not exist: the agent creates it.
 	missing bool
 
-	enforcedLevel v1alpha1.PodSecurityLevel // that it enforces
+	enforcedLevel v1alpha1.PodSecurityLevel // of the namespace
 	checkedAt     time.Time
 	boundAt       time.Time
-	// newlyBound tells that the agent had no rights there until now.
+	// newlyBound is true when the agent has just created the RoleBinding.
 	newlyBound bool
 }
 
-// namespaceAccess knows in which namespaces the hub may write, and makes those that are missing.
-// In each the agent gives itself the rights to write there; it has none elsewhere.
+// namespaceAccess finds in which namespaces the hub may write, and creates missing ones. In each of them the
+// agent binds itself to workloadRole; it has no rights to write elsewhere.
 type namespaceAccess struct {
 	client         client.Client
 	minPodSecurity v1alpha1.PodSecurityLevel
@@ -64,8 +63,8 @@ type namespaceAccess struct {
 	byNamespace map[string]access
 }
 
-// accessTo returns the access of a Work's hub to a namespace. Cluster-scoped objects, of no
-// namespace, RBAC decides on.
+// accessTo returns the access of a Work's hub to a namespace. For cluster-scoped objects, whose namespace is
+// empty, RBAC decides.
 func (n *namespaceAccess) accessTo(ctx context.Context, name string, spec *v1alpha1.WorkSpec) (access, error) {
 	if name == "" {
 		return access{allowed: v1alpha1.AccessCreate}, nil
@@ -101,27 +100,27 @@ func (n *namespaceAccess) accessTo(ctx context.Context, name string, spec *v1alp
 	return n.bindRole(ctx, name, now)
 }
 
-// allowedAccess reads what a namespace allows. One that the agent made for another hub is as any
-// other.
+// allowedAccess returns what a namespace allows. AccessOwned is for the hub only for which the agent created
+// the namespace.
 func allowedAccess(ns *corev1.Namespace, spec *v1alpha1.WorkSpec) string {
-	switch may := ns.Labels[v1alpha1.AccessLabel]; may {
+	switch allowed := ns.Labels[v1alpha1.AccessLabel]; allowed {
 	case v1alpha1.AccessCreate, v1alpha1.AccessAdopt:
-		return may
+		return allowed
 	case v1alpha1.AccessOwned:
 		if ns.Annotations[v1alpha1.HubUIDAnnotation] == string(spec.HubUID) {
-			return may
+			return allowed
 		}
 	}
 	return ""
 }
 
-// needsStricterLevel tells whether the hub asks for a stricter level than a namespace has that the agent
-// made. It is never loosened: only the cluster's own people do that.
+// needsStricterLevel tells whether the hub requests a stricter level than a namespace of the agent has. The
+// agent never lowers a level; only the cluster's admin may.
 func (n *namespaceAccess) needsStricterLevel(now access, spec *v1alpha1.WorkSpec) bool {
 	return now.allowed == v1alpha1.AccessOwned && strictness(spec.PodSecurity["enforce"]) > strictness(now.enforcedLevel)
 }
 
-// raisePodSecurity gives a namespace the hub's level.
+// raisePodSecurity sets the level of a namespace to the hub's.
 func (n *namespaceAccess) raisePodSecurity(ctx context.Context, ns *corev1.Namespace, spec *v1alpha1.WorkSpec) (v1alpha1.PodSecurityLevel, error) {
 	before, level := ns.DeepCopy(), spec.PodSecurity["enforce"]
 	ns.Labels[enforceLabel] = string(level)
@@ -131,7 +130,7 @@ func (n *namespaceAccess) raisePodSecurity(ctx context.Context, ns *corev1.Names
 	return level, nil
 }
 
-// bindRole gives the agent its rights in the namespace, once, and remembers the access.
+// bindRole creates the agent's RoleBinding in the namespace, once, and caches the access.
 func (n *namespaceAccess) bindRole(ctx context.Context, name string, now access) (access, error) {
 	known := now
 	if now.boundAt.IsZero() {
@@ -140,7 +139,7 @@ func (n *namespaceAccess) bindRole(ctx context.Context, name string, now access)
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: workloadRole},
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: n.account.Namespace, Name: n.account.Name}},
 		})
-		known.boundAt = time.Now() // one that exists already may be as new: other Works are carried out beside this one
+		known.boundAt = time.Now() // an existing one may be as new: another worker may have created it
 		now.boundAt, now.newlyBound = known.boundAt, err == nil
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return access{}, fmt.Errorf("create RoleBinding %s in namespace %s: %w", bindingName, name, err)
@@ -152,8 +151,8 @@ func (n *namespaceAccess) bindRole(ctx context.Context, name string, now access)
 	return now, nil
 }
 
-// createNamespace makes a namespace that is missing. When another client made it meanwhile, what it
-// allows is found next time.
+// createNamespace creates a missing namespace. It returns an error if another client has created it
+// meanwhile and does not allow the hub to write.
 func (n *namespaceAccess) createNamespace(ctx context.Context, name string, spec *v1alpha1.WorkSpec) error {
 	labels := map[string]string{v1alpha1.AccessLabel: v1alpha1.AccessOwned}
 	maps.Copy(labels, podSecurityLabels(spec, n.minPodSecurity))
@@ -165,13 +164,13 @@ func (n *namespaceAccess) createNamespace(ctx context.Context, name string, spec
 	}
 	found, err := n.accessTo(ctx, name, spec)
 	if err == nil && (found.allowed == "" || found.missing) {
-		err = &conditionError{reason: v1alpha1.ReasonProgressing, message: fmt.Sprintf("namespace %s has changed hands in this cluster", name)}
+		err = &conditionError{reason: v1alpha1.ReasonProgressing, message: fmt.Sprintf("namespace %s: another client created it in this cluster, and does not allow the hub to write there", name)}
 	}
 	return err
 }
 
-// podSecurityLabels returns the labels of a namespace that the agent makes: the hub's levels, and
-// at least the cluster's own. Versions do not travel: an old one would be weaker.
+// podSecurityLabels returns the labels of a namespace that the agent creates: the hub's levels, and at least
+// the cluster's own. It sets no versions of the Pod Security Standards, because an old one may be weaker.
 func podSecurityLabels(spec *v1alpha1.WorkSpec, least v1alpha1.PodSecurityLevel) map[string]string {
 	labels := map[string]string{}
 	for mode, level := range spec.PodSecurity {
@@ -185,8 +184,8 @@ func podSecurityLabels(spec *v1alpha1.WorkSpec, least v1alpha1.PodSecurityLevel)
 	return labels
 }
 
-// restoreAccess makes sure of the agent's rights in a namespace where it was refused to read. Settled
-// tells that it had them for a while: then it was refused for another reason.
+// restoreAccess makes sure that the agent's RoleBinding exists in a namespace where a read was forbidden.
+// settled is true when it existed long enough: then the read was forbidden for another reason.
 func (n *namespaceAccess) restoreAccess(ctx context.Context, name string, spec *v1alpha1.WorkSpec) (found access, settled bool, err error) {
 	n.mu.Lock()
 	before := n.byNamespace[name]
@@ -201,14 +200,14 @@ func (n *namespaceAccess) restoreAccess(ctx context.Context, name string, spec *
 	if settled {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		found.boundAt = before.boundAt // the next refusal is known at once
+		found.boundAt = before.boundAt // so that the next forbidden read counts as settled at once
 		n.byNamespace[name] = found
 	}
 	return found, settled, nil
 }
 
-// transferToHub makes the namespaces that the agent made for a record's hub those of another one, to
-// which a person has said that the record belongs now.
+// transferToHub assigns the namespaces that the agent created for the hub of a record to another hub, after a
+// user has assigned the record to that hub.
 func (n *namespaceAccess) transferToHub(ctx context.Context, from, to *v1alpha1.WorkSpec) error {
 	if from.HubUID == to.HubUID {
 		return nil
@@ -238,16 +237,16 @@ func (n *namespaceAccess) transferToHub(ctx context.Context, from, to *v1alpha1.
 	return nil
 }
 
-// isBindingRecent tells whether the agent's rights in a namespace are so new that an API server may
-// not know of them.
+// isBindingRecent tells whether the agent's RoleBinding in a namespace is so new that an API server may not
+// use it yet.
 func (n *namespaceAccess) isBindingRecent(name string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return time.Since(n.byNamespace[name].boundAt) < bindingPropagationDelay
 }
 
-// isGone tells whether there is no such namespace. Its RoleBinding is gone with it, so what was
-// in it can no longer be asked for.
+// isGone tells whether a namespace does not exist. Its RoleBinding is gone with it, so that the agent can no
+// longer read its objects.
 func (n *namespaceAccess) isGone(ctx context.Context, name string) bool {
 	return name != "" && apierrors.IsNotFound(n.client.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{}))
 }
@@ -258,7 +257,7 @@ func (n *namespaceAccess) forget(name string) {
 	delete(n.byNamespace, name)
 }
 
-// strictness orders the levels of Pod Security.
+// strictness orders the Pod Security levels.
 func strictness(level v1alpha1.PodSecurityLevel) int {
 	switch level {
 	case v1alpha1.PodSecurityRestricted:
@@ -269,7 +268,7 @@ func strictness(level v1alpha1.PodSecurityLevel) int {
 	return 0
 }
 
-// podSecurityLevel reads a label; what is no level enforces nothing.
+// podSecurityLevel returns the level of a label; privileged without one.
 func podSecurityLevel(label string) v1alpha1.PodSecurityLevel {
 	return cmp.Or(v1alpha1.PodSecurityLevel(label), v1alpha1.PodSecurityPrivileged)
 }

@@ -6,80 +6,49 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// objectApplier writes objects in the cluster.
+// objectApplier applies objects in the cluster.
 type objectApplier struct {
 	dynamic    dynamic.Interface
-	discovery  discovery.DiscoveryInterface
 	guard      Guard
 	namespaces *namespaceAccess
-	pods       *podIndex
-
-	goneSince sync.Map // by UID: since when an object is gone that has left Pods
 }
 
-// priorState is what the agent knows of an object from before.
+// priorState is the state of an object after the agent's last apply.
 type priorState struct {
-	// uid of the object that it made; empty when it made none, or does not know.
+	// uid of the object in the record; empty when the record has none.
 	uid types.UID
-	// digest of our fields after the last apply of this very manifest; "" when it
-	// must be applied in any case.
+	// digest of the agent's fields after the last apply of the same manifest; "" when the agent must apply
+	// the manifest in any case.
 	digest string
-	// reported is whether the hub has heard of the object: records are lost when a cluster
-	// leaves its hub, and joins again.
+	// reported is true when the Work's status has the object: a cluster that leaves its hub and joins again
+	// loses its records.
 	reported bool
 }
 
-// applyResult is what ensure found and did.
+// applyResult is the result of an apply.
 type applyResult struct {
-	// live is the object as it is now; nil when there is none, or it is not ours.
+	// live is the object after the apply; nil when there is none, or it is not the agent's.
 	live *unstructured.Unstructured
-	// applied tells that it has been written.
+	// applied is true when the agent has written the object.
 	applied bool
 }
 
-func (a *objectApplier) resourceClient(t desiredObject) dynamic.ResourceInterface {
-	if ns := t.object.GetNamespace(); ns != "" {
-		return a.dynamic.Resource(t.gvr).Namespace(ns)
-	}
-	return a.dynamic.Resource(t.gvr)
-}
-
-// readLive returns the live object; nil when there is none.
-func (a *objectApplier) readLive(ctx context.Context, t desiredObject) (*unstructured.Unstructured, error) {
-	live, err := a.resourceClient(t).Get(ctx, t.object.GetName(), metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("get %s: %w", t, err)
-	}
-	return live, nil
-}
-
-// isVolumeClaimMissing tells whether a PersistentVolumeClaim, named namespace/name, is known not to be there.
-func (a *objectApplier) isVolumeClaimMissing(ctx context.Context, claim string) bool {
-	ns, name, _ := strings.Cut(claim, "/")
-	_, err := a.dynamic.Resource(corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims")).Namespace(ns).Get(ctx, name, metav1.GetOptions{})
-	return apierrors.IsNotFound(err)
-}
-
-// apply brings the object to what the target says. A refusal is an error whose cause
-// a person must mend.
+// apply applies the object, unless it is as the agent applied it last. A *conditionError has the reason
+// and the message for the user.
 func (a *objectApplier) apply(ctx context.Context, t desiredObject, spec *v1alpha1.WorkSpec, k priorState) (applyResult, error) {
 	if why := a.guard.refusalMessage(t); why != "" {
 		return applyResult{}, &conditionError{reason: v1alpha1.ReasonRefused, message: why}
@@ -90,7 +59,7 @@ func (a *objectApplier) apply(ctx context.Context, t desiredObject, spec *v1alph
 	case err != nil:
 		return applyResult{}, asConditionError(t, err)
 	case access.allowed == "":
-		return applyResult{}, &conditionError{reason: v1alpha1.ReasonRefused, message: fmt.Sprintf("%s: metadata.namespace: the agent did not make namespace %s of this cluster, "+
+		return applyResult{}, &conditionError{reason: v1alpha1.ReasonRefused, message: fmt.Sprintf("%s: metadata.namespace: the agent did not create namespace %s of this cluster, "+
 			"so the cluster's admin must allow it: kubectl label namespace %s %s=%s", t, ns, ns, v1alpha1.AccessLabel, v1alpha1.AccessCreate)}
 	}
 	out, err := a.applyAllowed(ctx, t, spec, k, access)
@@ -104,19 +73,19 @@ func (a *objectApplier) apply(ctx context.Context, t desiredObject, spec *v1alph
 	return out, err
 }
 
-// applyAllowed is ensure where the object may be written.
+// applyAllowed applies the object in a namespace in which the hub may write.
 func (a *objectApplier) applyAllowed(ctx context.Context, t desiredObject, spec *v1alpha1.WorkSpec, k priorState, access access) (applyResult, error) {
 	var live *unstructured.Unstructured
 	if !access.missing {
 		var err error
-		if live, err = a.readLive(ctx, t); err != nil {
+		if live, err = t.readLive(ctx, a.dynamic); err != nil {
 			return applyResult{}, asConditionError(t, err)
 		}
 	}
 	policy := spec.Apply
 	switch {
 	case live == nil && (k.uid != "" || k.reported) && t.runsOnce():
-		return applyResult{}, &conditionError{reason: v1alpha1.ReasonDeletedInCluster, message: fmt.Sprintf("%s: it is gone, not by an order, and never runs twice", t)}
+		return applyResult{}, &conditionError{reason: v1alpha1.ReasonDeletedInCluster, message: fmt.Sprintf("%s: it was deleted in the cluster without an order, and must not run twice", t)}
 	case live == nil:
 		if access.missing {
 			if err := a.namespaces.createNamespace(ctx, t.object.GetNamespace(), spec); err != nil {
@@ -133,7 +102,7 @@ func (a *objectApplier) applyAllowed(ctx context.Context, t desiredObject, spec 
 	if err := checkAdoption(t, live, policy, k, access); err != nil {
 		return applyResult{}, err
 	}
-	if k.uid == live.GetUID() && k.digest != "" && k.digest == fieldsDigest(live, agentFields(live)) && !a.mustCede(live, policy) {
+	if k.uid == live.GetUID() && k.digest != "" && k.digest == fieldsDigest(live, agentFields(live)) && !mustCede(live, policy) {
 		return applyResult{live: live}, nil
 	}
 	if err := a.checkServiceAccounts(ctx, t, spec); err != nil {
@@ -142,24 +111,24 @@ func (a *objectApplier) applyAllowed(ctx context.Context, t desiredObject, spec 
 	return a.update(ctx, t, live, policy)
 }
 
-// checkAdoption refuses an object that the agent did not make, unless the Placement and the
-// cluster's admin both want it to be taken over.
+// checkAdoption rejects an object that the agent did not create, unless both the Placement and the
+// cluster's admin allow the agent to adopt it.
 func checkAdoption(t desiredObject, live *unstructured.Unstructured, policy v1alpha1.ApplyPolicy, k priorState, access access) error {
 	switch {
 	case live.GetUID() == k.uid, t.isOurs(live):
 		return nil
 	case policy.Conflict != v1alpha1.ConflictAdopt && policy.Conflict != v1alpha1.ConflictForce:
-		return &conditionError{reason: v1alpha1.ReasonConflict, message: fmt.Sprintf("%s: it was there before and is not the agent's; "+
-			"apply.conflict Adopt in the Placement takes it over, where the cluster's admin allows that", t)}
+		return &conditionError{reason: v1alpha1.ReasonConflict, message: fmt.Sprintf("%s: the object exists and is not the agent's: "+
+			"to adopt it, set apply.conflict to Adopt in the Placement; the cluster's admin must allow that, too", t)}
 	case access.allowed != v1alpha1.AccessAdopt && live.GetLabels()[v1alpha1.AccessLabel] != v1alpha1.AccessAdopt:
-		return &conditionError{reason: v1alpha1.ReasonRefused, message: fmt.Sprintf("%s: apply.conflict %s: it was there before and is not the agent's, "+
-			"so the cluster's admin must allow to take it over: kubectl label %s %s=%s", t, policy.Conflict, t.kubectlArgs(), v1alpha1.AccessLabel, v1alpha1.AccessAdopt)}
+		return &conditionError{reason: v1alpha1.ReasonRefused, message: fmt.Sprintf("%s: apply.conflict %s: the object exists and is not the agent's, "+
+			"so the cluster's admin must allow its adoption: kubectl label %s %s=%s", t, policy.Conflict, t.kubectlArgs(), v1alpha1.AccessLabel, v1alpha1.AccessAdopt)}
 	}
 	return nil
 }
 
-// checkServiceAccounts refuses Pods that would run as a ServiceAccount which is the cluster's own: with
-// that they had rights there that the hub was not given.
+// checkServiceAccounts rejects Pods that would run as one of the cluster's own ServiceAccounts, whose
+// rights the hub must not get.
 func (a *objectApplier) checkServiceAccounts(ctx context.Context, t desiredObject, spec *v1alpha1.WorkSpec) error {
 	for _, named := range accountReferences(t) {
 		o, err := a.dynamic.Resource(corev1.SchemeGroupVersion.WithResource("serviceaccounts")).
@@ -167,7 +136,7 @@ func (a *objectApplier) checkServiceAccounts(ctx context.Context, t desiredObjec
 		switch {
 		case apierrors.IsNotFound(err):
 			return &conditionError{reason: v1alpha1.ReasonProgressing, message: fmt.Sprintf(
-				"%s: %s: ServiceAccount %s must be here before the Pods that run as it: place it with them", t, named.field, named.name)}
+				"%s: %s: ServiceAccount %s must exist before the Pods that run as it: place it with them", t, named.field, named.name)}
 		case err != nil:
 			return asConditionError(t, err)
 		case !isUsableAccount(o, string(spec.HubUID)):
@@ -178,8 +147,55 @@ func (a *objectApplier) checkServiceAccounts(ctx context.Context, t desiredObjec
 	return nil
 }
 
-// mustCede tells whether others own by now what the policy yields, and we do still.
-func (a *objectApplier) mustCede(live *unstructured.Unstructured, policy v1alpha1.ApplyPolicy) bool {
+// accountReference is a field of a manifest with the name of a ServiceAccount.
+type accountReference struct {
+	field, name string
+}
+
+// accountReferences returns the ServiceAccounts other than default as which Pods of an object would run. It
+// looks at all fields with these names, because the Pod template of a custom kind may be anywhere.
+func accountReferences(t desiredObject) []accountReference {
+	switch _, known := workloadResources[t.gvr.Group]; {
+	case t.gvr.Group == "" && !slices.Contains([]string{"pods", "podtemplates", "replicationcontrollers"}, t.gvr.Resource):
+		return nil
+	case known && !slices.Contains([]string{"", "apps", "batch"}, t.gvr.Group):
+		return nil
+	}
+	var found []accountReference
+	var walk func(path string, value any)
+	walk = func(path string, value any) {
+		switch value := value.(type) {
+		case []any:
+			for i, item := range value {
+				walk(fmt.Sprintf("%s[%d]", path, i), item)
+			}
+		case map[string]any:
+			for _, key := range slices.Sorted(maps.Keys(value)) {
+				at := strings.TrimPrefix(path+"."+key, ".")
+				name, isText := value[key].(string)
+				switch {
+				case key == "metadata": // labels and annotations are no references
+				case (key == "serviceAccountName" || key == "serviceAccount") && isText && name != "" && name != "default":
+					found = append(found, accountReference{at, name})
+				default:
+					walk(at, value[key])
+				}
+			}
+		}
+	}
+	walk("", t.object.Object)
+	return found
+}
+
+// isUsableAccount tells whether Pods from the hub may run as a ServiceAccount: the hub placed it, or the
+// cluster's admin labelled it.
+func isUsableAccount(o metav1.Object, hub string) bool {
+	return o.GetLabels()[v1alpha1.AccessLabel] == v1alpha1.AccessUse ||
+		o.GetLabels()[v1alpha1.ManagedLabel] == "true" && o.GetAnnotations()[v1alpha1.HubUIDAnnotation] == hub
+}
+
+// mustCede tells whether the agent still owns fields that it must leave to other managers.
+func mustCede(live *unstructured.Unstructured, policy v1alpha1.ApplyPolicy) bool {
 	c, err := findCededFields(live, policy)
 	if err != nil {
 		return true
@@ -187,7 +203,7 @@ func (a *objectApplier) mustCede(live *unstructured.Unstructured, policy v1alpha
 	return slices.ContainsFunc(c.omitted, agentFields(live).has)
 }
 
-// create makes the object.
+// create creates the object.
 func (a *objectApplier) create(ctx context.Context, t desiredObject, policy v1alpha1.ApplyPolicy) (applyResult, error) {
 	live, err := a.serverSideApply(ctx, t, t.object, v1alpha1.AgentFieldManager, false)
 	if err != nil {
@@ -203,19 +219,19 @@ func (a *objectApplier) create(ctx context.Context, t desiredObject, policy v1al
 	return a.update(ctx, t, live, policy)
 }
 
-// update applies the manifest to an object that is there, this very one, less what is
-// left to others.
+// update applies the manifest to the live object with its UID, without the fields that it leaves to
+// others.
 func (a *objectApplier) update(ctx context.Context, t desiredObject, live *unstructured.Unstructured, policy v1alpha1.ApplyPolicy) (applyResult, error) {
 	c, err := findCededFields(live, policy)
 	if err != nil {
 		return applyResult{live: live}, &conditionError{reason: v1alpha1.ReasonRefused, message: err.Error()}
 	}
-	hand, err := c.transferManifest(live)
+	transfer, err := c.transferManifest(live)
 	if err != nil {
 		return applyResult{live: live}, err
 	}
-	if hand != nil {
-		if _, err := a.serverSideApply(ctx, t, hand, cededManager, true); err != nil {
+	if transfer != nil {
+		if _, err := a.serverSideApply(ctx, t, transfer, cededManager, true); err != nil {
 			return applyResult{live: live}, asConditionError(t, err)
 		}
 	}
@@ -234,19 +250,19 @@ func (a *objectApplier) update(ctx context.Context, t desiredObject, live *unstr
 	return applyResult{live: now, applied: true}, nil
 }
 
-// scaleCededReplicas sets replicas that are left to others to 0 and back, when the hub asks for that:
-// how many there are is an autoscaler's to say, whether there are any the hub's, which
-// empties a cluster before it leaves it.
+// scaleCededReplicas scales an object whose replicas are left to others to 0 and back when the hub
+// requests it: the autoscaler decides how many replicas there are, and the hub whether there are any,
+// because it empties a cluster before it removes the object.
 func (a *objectApplier) scaleCededReplicas(ctx context.Context, t desiredObject, live *unstructured.Unstructured, c cededFields) (*unstructured.Unstructured, error) {
 	path := []string{"spec", "replicas"}
-	asked, said, _ := unstructured.NestedInt64(t.object.Object, path...)
-	has, there, _ := unstructured.NestedInt64(live.Object, path...)
+	requested, inManifest, _ := unstructured.NestedInt64(t.object.Object, path...)
+	current, inLive, _ := unstructured.NestedInt64(live.Object, path...)
 	ceded := slices.ContainsFunc(c.omitted, func(p []string) bool { return slices.Equal(p, path) })
-	if !ceded || !said || !there || (asked == 0) == (has == 0) {
+	if !ceded || !inManifest || !inLive || (requested == 0) == (current == 0) {
 		return live, nil
 	}
-	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q},"spec":{"replicas":%d}}`, live.GetUID(), asked)
-	now, err := a.resourceClient(t).Patch(ctx, live.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: cededManager})
+	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q},"spec":{"replicas":%d}}`, live.GetUID(), requested)
+	now, err := t.resourceClient(a.dynamic).Patch(ctx, live.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: cededManager})
 	if err != nil {
 		return live, asConditionError(t, err)
 	}
@@ -254,5 +270,5 @@ func (a *objectApplier) scaleCededReplicas(ctx context.Context, t desiredObject,
 }
 
 func (a *objectApplier) serverSideApply(ctx context.Context, t desiredObject, o *unstructured.Unstructured, manager string, force bool) (*unstructured.Unstructured, error) {
-	return a.resourceClient(t).Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: manager, Force: force})
+	return t.resourceClient(a.dynamic).Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: manager, Force: force})
 }

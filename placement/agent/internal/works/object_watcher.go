@@ -19,17 +19,17 @@ import (
 )
 
 const (
-	// batchDelay lets changes that come together be looked at together.
+	// batchDelay lets one reconciliation handle changes that come together.
 	batchDelay = 20 * time.Millisecond
-	// namespaceCheckTimeout bounds the question whether a namespace exists.
+	// namespaceCheckTimeout bounds the check whether a namespace exists.
 	namespaceCheckTimeout = 10 * time.Second
-	// unseenCheckInterval is how often the objects are looked at that no watch has seen yet.
+	// unseenCheckInterval is how often the agent reconciles the objects that no watch has seen yet.
 	unseenCheckInterval = 2 * time.Second
 )
 
-// objectWatcher follows the objects that are ours, one watch per resource and namespace, as
-// metadata: each change of an object, of its status too, changes its resourceVersion. The
-// agent has no right to watch a resource in all namespaces.
+// objectWatcher watches the agent's objects, with one watch per resource and namespace, because the agent
+// has no right to watch all namespaces. It watches metadata only: each change of an object, also of its
+// status, changes the resourceVersion.
 type objectWatcher struct {
 	client   metadata.Interface
 	onChange func(key string, o metav1.Object)
@@ -43,7 +43,7 @@ type objectWatcher struct {
 	running sync.WaitGroup
 }
 
-// watchKey is what one watch follows; without a namespace it is cluster-scoped.
+// watchKey identifies a watch; namespace is empty for cluster-scoped resources.
 type watchKey struct {
 	schema.GroupVersionResource
 	namespace string
@@ -53,9 +53,11 @@ type watchKey struct {
 type activeWatch struct {
 	cancel  context.CancelFunc
 	objects toolscache.Store
+	// uses counts the calls of ensureWatch for this watch.
+	uses int
 }
 
-// unseenObject is an object that its watch does not have.
+// unseenObject is an object that its watch has not seen yet.
 type unseenObject struct {
 	watchKey
 	object *metav1.ObjectMeta
@@ -65,31 +67,34 @@ func newObjectWatcher(client metadata.Interface, changed func(string, metav1.Obj
 	return &objectWatcher{client: client, onChange: changed, isNamespaceGone: gone, watches: map[watchKey]*activeWatch{}, unseen: map[string]unseenObject{}}
 }
 
-// ensureWatch begins to follow a resource in a namespace, once, until end: a watch outlives the pass
-// that needs it first.
+// ensureWatch starts the watch of a resource in a namespace, unless it runs. The watch runs until stop, also
+// after the context of the reconciliation has ended.
 func (w *objectWatcher) ensureWatch(ctx context.Context, gvr schema.GroupVersionResource, namespace string) {
-	this := watchKey{gvr, namespace}
+	key := watchKey{gvr, namespace}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if _, ok := w.watches[this]; ok || w.stopped {
+	if running, ok := w.watches[key]; ok || w.stopped {
+		if ok {
+			running.uses++
+		}
 		return
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	informer := metadatainformer.NewFilteredMetadataInformer(w.client, gvr, namespace, 0, nil,
 		func(o *metav1.ListOptions) { o.LabelSelector = v1alpha1.ManagedLabel + "=true" }).Informer()
-	w.watches[this] = &activeWatch{cancel, informer.GetStore()}
+	w.watches[key] = &activeWatch{cancel: cancel, objects: informer.GetStore()}
 	if observeInformer(informer, trimMetadata, func(o metav1.Object) {
 		w.onChange(objectKey(gvr.Group, gvr.Resource, o.GetNamespace(), o.GetName()), o)
 	}) != nil || informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *toolscache.Reflector, err error) {
-		w.handleWatchError(ctx, this, r, err)
+		w.handleWatchError(ctx, key, r, err)
 	}) != nil {
-		return // the informer is new: it can be observed
+		return // cannot be: the informer has not started
 	}
 	w.running.Go(func() { informer.RunWithContext(ctx) })
 }
 
-// expect has an object looked at again until its watch has it: nobody tells of one that is
-// deleted before the watch begins, or while it is broken.
+// expect makes requeueUnseen report an object until its watch has seen it: there is no event for an object
+// that is deleted before its watch starts, or while the watch is interrupted.
 func (w *objectWatcher) expect(gvr schema.GroupVersionResource, o metav1.Object) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -99,18 +104,19 @@ func (w *objectWatcher) expect(gvr schema.GroupVersionResource, o metav1.Object)
 	}
 }
 
-// hasSeen tells whether the watch of an object has it.
+// hasSeen tells whether the watch of an object has seen it.
 func (w *objectWatcher) hasSeen(u unseenObject) bool {
-	one, ok := w.watches[u.watchKey]
+	watch, ok := w.watches[u.watchKey]
 	if !ok {
-		return true // it ended with its namespace
+		return true // the watch ended with its namespace
 	}
-	found, _, err := one.objects.GetByKey(toolscache.MetaObjectToName(u.object).String())
+	found, _, err := watch.objects.GetByKey(toolscache.MetaObjectToName(u.object).String())
 	o, ok := found.(metav1.Object)
 	return err == nil && ok && o.GetUID() == u.object.GetUID()
 }
 
-// requeueUnseen tells of the objects that are still unseen. A look at them expects them again.
+// requeueUnseen calls onChange for the objects that no watch has seen. Their reconciliation expects them
+// again.
 func (w *objectWatcher) requeueUnseen(context.Context) {
 	w.mu.Lock()
 	missed := w.unseen
@@ -122,29 +128,47 @@ func (w *objectWatcher) requeueUnseen(context.Context) {
 	}
 }
 
-// handleWatchError ends a watch whose namespace is gone, and with it the agent's rights there. The
-// lock is held while the API server is asked: a namespace that comes back is watched again.
-func (w *objectWatcher) handleWatchError(ctx context.Context, this watchKey, r *toolscache.Reflector, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// handleWatchError stops a watch whose namespace is gone, and with it the agent's rights there. It checks
+// the namespace without the lock: when a reconciliation uses the watch meanwhile, because the namespace
+// exists again, the watch goes on.
+func (w *objectWatcher) handleWatchError(ctx context.Context, key watchKey, r *toolscache.Reflector, err error) {
+	uses, forbidden := w.useCount(key), apierrors.IsForbidden(err)
 	bounded, cancel := context.WithTimeout(ctx, namespaceCheckTimeout)
 	defer cancel()
-	if this.namespace == "" || !apierrors.IsForbidden(err) || !w.isNamespaceGone(bounded, this.namespace) {
+	if key.namespace == "" || !forbidden || !w.isNamespaceGone(bounded, key.namespace) || !w.stopUnused(key, uses) {
 		toolscache.DefaultWatchErrorHandler(ctx, r, err)
-		return
-	}
-	if one, ok := w.watches[this]; ok {
-		one.cancel()
-		delete(w.watches, this)
 	}
 }
 
-// stop ends all watches, and waits for them.
+// useCount returns how often ensureWatch was called for a running watch.
+func (w *objectWatcher) useCount(key watchKey) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if watch, ok := w.watches[key]; ok {
+		return watch.uses
+	}
+	return 0
+}
+
+// stopUnused stops a watch, unless ensureWatch was called for it since its useCount was uses.
+func (w *objectWatcher) stopUnused(key watchKey, uses int) (stopped bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	watch, ok := w.watches[key]
+	if !ok || watch.uses != uses {
+		return !ok
+	}
+	watch.cancel()
+	delete(w.watches, key)
+	return true
+}
+
+// stop stops all watches, and waits for their end.
 func (w *objectWatcher) stop() {
 	w.mu.Lock()
 	w.stopped = true
-	for _, one := range w.watches {
-		one.cancel()
+	for _, watch := range w.watches {
+		watch.cancel()
 	}
 	w.mu.Unlock()
 	w.running.Wait()

@@ -10,16 +10,17 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// A watch ends with its namespace: an agent would else keep one for each namespace that ever
-// was, and ask for what it may not see. One whose rights are missing for the moment goes on,
-// and a namespace that comes back is watched again. A
-// watch outlives the pass that began it.
+// A watch ends with its namespace: else an agent would keep one for each namespace that ever existed. A
+// watch without rights in an existing namespace goes on, and a namespace that is created again is watched
+// again. A watch runs longer than the reconciliation that started it.
 func TestWatchesEndWithTheirNamespace(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
@@ -39,7 +40,7 @@ func TestWatchesEndWithTheirNamespace(t *testing.T) {
 	w := newObjectWatcher(client, func(string, metav1.Object) {}, func(context.Context, string) bool { return !exists.Load() })
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	pass, endPass := context.WithCancel(ctx)
+	reconciliation, endReconciliation := context.WithCancel(ctx)
 	gvr := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	running := func() int {
 		w.mu.Lock()
@@ -55,25 +56,53 @@ func TestWatchesEndWithTheirNamespace(t *testing.T) {
 			time.Sleep(5 * time.Millisecond)
 		}
 	}
-	w.ensureWatch(pass, gvr, "team")
-	w.ensureWatch(pass, gvr, "") // nothing of the cluster goes with a namespace
-	await("both to be refused twice", func() bool { return asked.Load() >= 4 })
+	w.ensureWatch(reconciliation, gvr, "team")
+	w.ensureWatch(reconciliation, gvr, "") // no namespace ends the watch of cluster-scoped objects
+	await("both requests to be rejected twice", func() bool { return asked.Load() >= 4 })
 	if got := running(); got != 2 {
 		t.Errorf("%d watches while the namespace exists, want 2", got)
 	}
 	exists.Store(false)
 	await("the watch to end", func() bool { return running() == 1 })
 	exists.Store(true)
-	w.ensureWatch(pass, gvr, "team")
+	w.ensureWatch(reconciliation, gvr, "team")
 	if got := running(); got != 2 {
 		t.Errorf("%d watches after the namespace came back, want 2", got)
 	}
 	before := asked.Load()
-	endPass()
-	await("the watches to go on after their pass", func() bool { return asked.Load() >= before+2 })
+	endReconciliation()
+	await("the watches to go on after the reconciliation", func() bool { return asked.Load() >= before+2 })
 	w.stop()
 	w.ensureWatch(ctx, gvr, "other")
 	if got := running(); got != 2 {
-		t.Errorf("%d watches after the end, want none begun", got)
+		t.Errorf("%d watches after the end, want no new one", got)
+	}
+}
+
+// A watch goes on when a reconciliation uses it while the agent checks its namespace: the namespace exists
+// again.
+func TestWatchInUseGoesOn(t *testing.T) {
+	t.Parallel()
+	gvr := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	key := watchKey{gvr, "team"}
+	used := true
+	var w *objectWatcher
+	w = newObjectWatcher(nil, nil, func(ctx context.Context, namespace string) bool {
+		if used {
+			w.ensureWatch(ctx, gvr, namespace)
+		}
+		return true
+	})
+	stopped := false
+	w.watches[key] = &activeWatch{cancel: func() { stopped = true }}
+	forbidden := apierrors.NewForbidden(gvr.GroupResource(), "", nil)
+	w.handleWatchError(t.Context(), key, &toolscache.Reflector{}, forbidden)
+	if _, ok := w.watches[key]; !ok || stopped {
+		t.Error("the watch was stopped")
+	}
+	used = false
+	w.handleWatchError(t.Context(), key, &toolscache.Reflector{}, forbidden)
+	if _, ok := w.watches[key]; ok || !stopped {
+		t.Error("the watch of a namespace that is gone was not stopped")
 	}
 }

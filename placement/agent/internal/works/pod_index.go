@@ -11,49 +11,52 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
-	"k8s.io/client-go/tools/cache"
+	toolscache "k8s.io/client-go/tools/cache"
+	podresources "k8s.io/component-helpers/resource"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// Bounds of what a report says of Pods.
+// Bounds of a report on Pods.
 const (
 	maxBrokenPods   = 20
 	maxMessageBytes = 256
 	maxPodReasons   = 32
-	// maxOwnerDepth bounds the walk from a Pod to its workload: CronJob, Job, Pod is 2.
+	// maxOwnerDepth bounds the number of owner references between a Pod and its workload: CronJob, Job, Pod
+	// has 2.
 	maxOwnerDepth = 5
 )
 
-// ownerUIDIndex indexes objects by the UID of the controller that made them.
+// ownerUIDIndex indexes objects by the UID of their controller.
 const ownerUIDIndex = "owner"
 
 // podIndex finds the Pods of a workload by their ownerReferences.
 type podIndex struct {
-	// pods and owners, in the order of ownerKinds, have the index byOwner.
-	pods   cache.Indexer
-	owners []cache.Indexer
+	// pods and owners, in the order of ownerKinds, have the index ownerUIDIndex.
+	pods   toolscache.Indexer
+	owners []toolscache.Indexer
 }
 
-// newPodIndex makes the caches that find Pods; run starts them. changed is called for the
-// UIDs of a changed Pod or owner and of all that owns it.
-func newPodIndex(list cache.ListerWatcher, meta metadata.Interface, changed func(metav1.Object, *podIndex)) (*podIndex, []cache.SharedIndexInformer, error) {
-	indexers := cache.Indexers{ownerUIDIndex: indexByOwnerUID}
-	podInformer := cache.NewSharedIndexInformer(list, &corev1.Pod{}, 0, indexers)
+// newPodIndex makes a podIndex and its informers, which the caller starts. changed is called for each changed
+// Pod or owner.
+func newPodIndex(list toolscache.ListerWatcher, meta metadata.Interface, changed func(metav1.Object, *podIndex)) (*podIndex, []toolscache.SharedIndexInformer, error) {
+	indexers := toolscache.Indexers{ownerUIDIndex: indexByOwnerUID}
+	podInformer := toolscache.NewSharedIndexInformer(list, &corev1.Pod{}, 0, indexers)
 	p := &podIndex{pods: podInformer.GetIndexer()}
-	note := func(o metav1.Object) { changed(o, p) }
-	informers := []cache.SharedIndexInformer{podInformer}
-	if err := observeInformer(podInformer, trimPod, note); err != nil {
+	onChange := func(o metav1.Object) { changed(o, p) }
+	informers := []toolscache.SharedIndexInformer{podInformer}
+	if err := observeInformer(podInformer, trimPod, onChange); err != nil {
 		return nil, nil, err
 	}
 	for _, gvr := range ownerKinds() {
 		informer := metadatainformer.NewFilteredMetadataInformer(meta, gvr, metav1.NamespaceAll, 0, indexers, nil).Informer()
-		if err := observeInformer(informer, trimMetadata, note); err != nil {
+		if err := observeInformer(informer, trimMetadata, onChange); err != nil {
 			return nil, nil, err
 		}
 		p.owners = append(p.owners, informer.GetIndexer())
@@ -62,7 +65,51 @@ func newPodIndex(list cache.ListerWatcher, meta metadata.Interface, changed func
 	return p, informers, nil
 }
 
-// ownerKinds are what may stand between a workload and its Pods.
+// trimPod keeps the fields of a Pod that podIndex and clusterStats read. Its requests are in spec.overhead.
+func trimPod(o any) (any, error) {
+	pod, ok := o.(*corev1.Pod)
+	if !ok {
+		return o, nil
+	}
+	trimmed := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+			OwnerReferences: pod.OwnerReferences, Finalizers: pod.Finalizers,
+			DeletionTimestamp: pod.DeletionTimestamp, DeletionGracePeriodSeconds: pod.DeletionGracePeriodSeconds,
+		},
+		Spec:   corev1.PodSpec{NodeName: pod.Spec.NodeName, Overhead: podRequests(pod)},
+		Status: corev1.PodStatus{Phase: pod.Status.Phase, Reason: pod.Status.Reason, Message: truncateMessage(pod.Status.Message)},
+	}
+	for _, v := range pod.Spec.Volumes {
+		if v.PersistentVolumeClaim != nil {
+			trimmed.Spec.Volumes = append(trimmed.Spec.Volumes, corev1.Volume{VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: v.PersistentVolumeClaim}})
+		}
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			trimmed.Status.Conditions = append(trimmed.Status.Conditions, c)
+		}
+	}
+	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if c.State.Waiting != nil {
+			trimmed.Status.ContainerStatuses = append(trimmed.Status.ContainerStatuses, corev1.ContainerStatus{
+				Name: c.Name, State: corev1.ContainerState{Waiting: c.State.Waiting},
+			})
+		}
+	}
+	return trimmed, nil
+}
+
+// podRequests returns the CPU and memory that the scheduler reserves for a Pod.
+func podRequests(pod *corev1.Pod) corev1.ResourceList {
+	sum := podresources.PodRequests(pod, podresources.PodResourcesOptions{})
+	maps.DeleteFunc(sum, func(name corev1.ResourceName, _ resource.Quantity) bool {
+		return name != corev1.ResourceCPU && name != corev1.ResourceMemory
+	})
+	return sum
+}
+
+// ownerKinds are the resources that may own Pods on behalf of a workload.
 func ownerKinds() []schema.GroupVersionResource {
 	return []schema.GroupVersionResource{
 		appsv1.SchemeGroupVersion.WithResource("replicasets"),
@@ -72,7 +119,7 @@ func ownerKinds() []schema.GroupVersionResource {
 	}
 }
 
-// indexByOwnerUID implements byOwner.
+// indexByOwnerUID is the index function of ownerUIDIndex.
 func indexByOwnerUID(o any) ([]string, error) {
 	object, ok := o.(metav1.Object)
 	if !ok {
@@ -84,7 +131,7 @@ func indexByOwnerUID(o any) ([]string, error) {
 	return nil, nil
 }
 
-// associated counts the Pods of the object with that UID.
+// associated counts the Pods of the object with that UID; nil without Pods.
 func (p *podIndex) associated(uid types.UID) *v1alpha1.Associated {
 	if p == nil {
 		return nil
@@ -110,7 +157,8 @@ func (p *podIndex) associated(uid types.UID) *v1alpha1.Associated {
 	return a
 }
 
-// podReason says how a Pod is in one word: its phase, or why it waits.
+// podReason returns a Pod's phase, or the reason why it waits or failed. broken is true if it failed or cannot
+// start.
 func podReason(pod *corev1.Pod) (reason, message string, broken bool) {
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		if w := c.State.Waiting; w != nil && w.Reason != "" && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
@@ -128,7 +176,7 @@ func podReason(pod *corev1.Pod) (reason, message string, broken bool) {
 	return string(pod.Status.Phase), "", false
 }
 
-// mostFrequent keeps the reasons that most Pods have, and adds up the others.
+// mostFrequent keeps the most frequent reasons, and sums the others up as "Other".
 func mostFrequent(pods map[string]int32) map[string]int32 {
 	if len(pods) <= maxPodReasons {
 		return pods
@@ -146,7 +194,7 @@ func mostFrequent(pods map[string]int32) map[string]int32 {
 	return kept
 }
 
-// podsOf finds the Pods that were made for the object with that UID.
+// podsOf returns the Pods of the object with that UID.
 func (p *podIndex) podsOf(uid types.UID) []*corev1.Pod {
 	var all []*corev1.Pod
 	p.visitDependents(uid, maxOwnerDepth, func(_ string, o metav1.Object) {
@@ -157,7 +205,8 @@ func (p *podIndex) podsOf(uid types.UID) []*corev1.Pod {
 	return all
 }
 
-// volumeClaims are the PersistentVolumeClaims that Pods of the object with that UID use, as namespace/name.
+// volumeClaims returns the PersistentVolumeClaims that Pods of the object with that UID use, as
+// namespace/name.
 func (p *podIndex) volumeClaims(uid types.UID) map[string]bool {
 	found := map[string]bool{}
 	for _, pod := range p.podsOf(uid) {
@@ -170,15 +219,15 @@ func (p *podIndex) volumeClaims(uid types.UID) map[string]bool {
 	return found
 }
 
-// visitDependents calls note for all that was made for the object with that UID, with its resource.
-func (p *podIndex) visitDependents(uid types.UID, depth int, note func(resource string, o metav1.Object)) {
+// visitDependents calls visit for each Pod and owner below the object with that UID, with its plural kind.
+func (p *podIndex) visitDependents(uid types.UID, depth int, visit func(plural string, o metav1.Object)) {
 	if p == nil {
 		return
 	}
 	found, _ := p.pods.ByIndex(ownerUIDIndex, string(uid)) // fails only without the index
 	for _, o := range found {
 		if pod, ok := o.(metav1.Object); ok {
-			note("pods", pod)
+			visit("pods", pod)
 		}
 	}
 	if depth == 0 {
@@ -188,28 +237,29 @@ func (p *podIndex) visitDependents(uid types.UID, depth int, note func(resource 
 		children, _ := owners.ByIndex(ownerUIDIndex, string(uid))
 		for _, o := range children {
 			if child, ok := o.(metav1.Object); ok {
-				note(ownerKinds()[i].Resource, child)
-				p.visitDependents(child.GetUID(), depth-1, note)
+				visit(ownerKinds()[i].Resource, child)
+				p.visitDependents(child.GetUID(), depth-1, visit)
 			}
 		}
 	}
 }
 
-// blockedDependent names what was made for the object with that UID, is being deleted, and is held by finalizers,
-// which come with it; "" for nothing. Of several it is the first by name, so that reports do not change.
+// blockedDependent returns a Pod or owner below the object with that UID that is being deleted and blocked by
+// finalizers, and these finalizers; "" for none. Of several it returns the first by name, so that reports
+// do not change.
 func (p *podIndex) blockedDependent(uid types.UID, now time.Time) (name string, finalizers []string) {
-	p.visitDependents(uid, maxOwnerDepth, func(resource string, o metav1.Object) {
-		this, by := resource+" "+o.GetNamespace()+"/"+o.GetName(), blockingFinalizers(o, now)
-		by = slices.DeleteFunc(by, func(f string) bool { return f == batchv1.JobTrackingFinalizer }) // the Job controller's
-		if len(by) > 0 && (name == "" || this < name) {
-			name, finalizers = this, by
+	p.visitDependents(uid, maxOwnerDepth, func(plural string, o metav1.Object) {
+		dependent, blocking := plural+" "+o.GetNamespace()+"/"+o.GetName(), blockingFinalizers(o, now)
+		blocking = slices.DeleteFunc(blocking, func(f string) bool { return f == batchv1.JobTrackingFinalizer }) // the Job controller's
+		if len(blocking) > 0 && (name == "" || dependent < name) {
+			name, finalizers = dependent, blocking
 		}
 	})
 	return name, finalizers
 }
 
-// blockingFinalizers returns the finalizers that keep an object which is being deleted. That of the garbage
-// collector waits for Pods; and what is in its grace period stays in any case until it has ended.
+// blockingFinalizers returns the finalizers that block the deletion of an object. It returns none within the
+// grace period, and never that of the garbage collector, which waits for Pods.
 func blockingFinalizers(o metav1.Object, now time.Time) []string {
 	until, grace := o.GetDeletionTimestamp(), o.GetDeletionGracePeriodSeconds()
 	if until == nil || grace != nil && *grace > 0 && now.Before(until.Time) {
@@ -218,7 +268,7 @@ func blockingFinalizers(o metav1.Object, now time.Time) []string {
 	return slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool { return f == metav1.FinalizerDeleteDependents })
 }
 
-// ownerChain are the UIDs from an object up to one that nothing here owns.
+// ownerChain returns the UIDs of an object and its owners, up to one without an owner in the index.
 func (p *podIndex) ownerChain(o metav1.Object) []types.UID {
 	uids := []types.UID{o.GetUID()}
 	for range maxOwnerDepth {

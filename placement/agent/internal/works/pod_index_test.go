@@ -26,28 +26,28 @@ func TestPodReason(t *testing.T) {
 		reason string
 		broken bool
 	}{
-		"Running":  {"Its phase.", corev1.PodStatus{Phase: corev1.PodRunning}, "Running", false},
-		"Creating": {"Waiting for what comes by itself is nothing broken.", corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: waiting("ContainerCreating", "")}, "Pending", false},
-		"Crashing": {"Why it waits.", corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: waiting("CrashLoopBackOff", "m")}, "CrashLoopBackOff", true},
-		"Init":     {"So do init containers.", corev1.PodStatus{Phase: corev1.PodPending, InitContainerStatuses: waiting("ErrImagePull", "m")}, "ErrImagePull", true},
-		"Nowhere": {"No node has room.", corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
+		"Running":  {"A running Pod has its phase.", corev1.PodStatus{Phase: corev1.PodRunning}, "Running", false},
+		"Creating": {"A Pod whose containers are being created is not broken.", corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: waiting("ContainerCreating", "")}, "Pending", false},
+		"Crashing": {"A waiting container has a reason.", corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: waiting("CrashLoopBackOff", "m")}, "CrashLoopBackOff", true},
+		"Init":     {"A waiting init container has a reason.", corev1.PodStatus{Phase: corev1.PodPending, InitContainerStatuses: waiting("ErrImagePull", "m")}, "ErrImagePull", true},
+		"Unschedulable": {"No node has room.", corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
 			{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/3"},
 		}}, "Unschedulable", true},
-		"Evicted": {"Failed, and why.", corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted"}, "Evicted", true},
-		"Failed":  {"Failed without a reason.", corev1.PodStatus{Phase: corev1.PodFailed}, "Failed", true},
+		"Evicted": {"A failed Pod may have a reason.", corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted"}, "Evicted", true},
+		"Failed":  {"A failed Pod may have no reason.", corev1.PodStatus{Phase: corev1.PodFailed}, "Failed", true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			slim, err := trimPod(&corev1.Pod{Status: tc.status})
+			trimmed, err := trimPod(&corev1.Pod{Status: tc.status})
 			if err != nil {
 				t.Fatal(err)
 			}
-			less, ok := slim.(*corev1.Pod)
+			cached, ok := trimmed.(*corev1.Pod)
 			if !ok {
-				t.Fatalf("got %T", slim)
+				t.Fatalf("got %T", trimmed)
 			}
-			for _, pod := range []*corev1.Pod{{Status: tc.status}, less} {
+			for _, pod := range []*corev1.Pod{{Status: tc.status}, cached} {
 				if reason, _, broken := podReason(pod); reason != tc.reason || broken != tc.broken {
 					t.Errorf("%s\ngot %s, broken %t; want %s, %t", tc.why, reason, broken, tc.reason, tc.broken)
 				}
@@ -63,25 +63,25 @@ func child(name, owner string) metav1.ObjectMeta {
 	}}
 }
 
-// Pods are found below their workload, however many controllers stand between.
+// podIndex finds the Pods of a workload over several levels of owners.
 func TestPodsBelow(t *testing.T) {
 	t.Parallel()
 	indexers := toolscache.Indexers{ownerUIDIndex: indexByOwnerUID}
 	index := func() toolscache.Indexer { return toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, indexers) }
 	p := &podIndex{pods: index(), owners: []toolscache.Indexer{index(), index()}}
-	keep := func(i toolscache.Indexer, o any) {
+	add := func(i toolscache.Indexer, o any) {
 		if err := i.Add(o); err != nil {
 			t.Fatal(err)
 		}
 	}
-	keep(p.owners[0], &metav1.PartialObjectMetadata{ObjectMeta: child("rs", "deployment")})
-	keep(p.owners[1], &metav1.PartialObjectMetadata{ObjectMeta: child("job", "cronjob")})
+	add(p.owners[0], &metav1.PartialObjectMetadata{ObjectMeta: child("rs", "deployment")})
+	add(p.owners[1], &metav1.PartialObjectMetadata{ObjectMeta: child("job", "cronjob")})
 	for i := range 30 {
-		keep(p.pods, &corev1.Pod{ObjectMeta: child(fmt.Sprintf("pod-%02d", i), "rs"), Status: corev1.PodStatus{
+		add(p.pods, &corev1.Pod{ObjectMeta: child(fmt.Sprintf("pod-%02d", i), "rs"), Status: corev1.PodStatus{
 			Phase: corev1.PodRunning, ContainerStatuses: waiting("CrashLoopBackOff", strings.Repeat("x", 1000)),
 		}})
 	}
-	keep(p.pods, &corev1.Pod{ObjectMeta: child("other", "job"), Status: corev1.PodStatus{Phase: corev1.PodSucceeded}})
+	add(p.pods, &corev1.Pod{ObjectMeta: child("other", "job"), Status: corev1.PodStatus{Phase: corev1.PodSucceeded}})
 
 	a := p.associated("deployment")
 	if a.Pods["CrashLoopBackOff"] != 30 || len(a.Pods) != 1 || len(a.Broken) != maxBrokenPods || a.Broken[0].Name != "pod-00" || len(a.Broken[0].Message) != maxMessageBytes {
@@ -90,12 +90,12 @@ func TestPodsBelow(t *testing.T) {
 	if a := p.associated("cronjob"); a == nil || a.Pods["Succeeded"] != 1 {
 		t.Errorf("CronJob: got %+v, want 1 Succeeded", a)
 	}
-	if a := p.associated("nobody"); a != nil {
-		t.Errorf("nobody: got %+v", a)
+	if a := p.associated("unknown"); a != nil {
+		t.Errorf("unknown object: got %+v", a)
 	}
 	pod := &corev1.Pod{ObjectMeta: child("pod-00", "rs")}
 	if got := fmt.Sprint(p.ownerChain(pod)); got != "[pod-00 rs deployment]" {
-		t.Errorf("roots: got %s", got)
+		t.Errorf("owner chain: got %s", got)
 	}
 }
 
@@ -112,10 +112,10 @@ func TestPodRequests(t *testing.T) {
 		spec   corev1.PodSpec
 		want   string
 	}{
-		"Sum":      {"Containers run side by side.", corev1.PodSpec{Containers: []corev1.Container{container("1", nil), container("500m", nil)}}, "1500m"},
-		"Init":     {"Init containers run before: the greater counts.", corev1.PodSpec{InitContainers: []corev1.Container{container("4", nil)}, Containers: []corev1.Container{container("1", nil)}}, "4"},
-		"Sidecar":  {"One that stays is added.", corev1.PodSpec{InitContainers: []corev1.Container{container("2", &always)}, Containers: []corev1.Container{container("1", nil)}}, "3"},
-		"Overhead": {"The sandbox, too.", corev1.PodSpec{Overhead: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}, Containers: []corev1.Container{container("1", nil)}}, "1100m"},
+		"Sum":      {"Containers run at the same time.", corev1.PodSpec{Containers: []corev1.Container{container("1", nil), container("500m", nil)}}, "1500m"},
+		"Init":     {"Init containers run before the others, so the maximum counts.", corev1.PodSpec{InitContainers: []corev1.Container{container("4", nil)}, Containers: []corev1.Container{container("1", nil)}}, "4"},
+		"Sidecar":  {"A sidecar runs with the containers, so it is added.", corev1.PodSpec{InitContainers: []corev1.Container{container("2", &always)}, Containers: []corev1.Container{container("1", nil)}}, "3"},
+		"Overhead": {"The overhead of the sandbox is added.", corev1.PodSpec{Overhead: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}, Containers: []corev1.Container{container("1", nil)}}, "1100m"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestPodRequests(t *testing.T) {
 	}
 }
 
-// Reports have so many reasons at most; the rare ones are added up.
+// A report has at most maxPodReasons reasons; the least frequent ones are summed up.
 func TestMostFrequent(t *testing.T) {
 	t.Parallel()
 	pods := map[string]int32{"Running": 1000}

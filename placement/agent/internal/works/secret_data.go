@@ -17,9 +17,9 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// secretDataCache has the data of placed Secrets. They come from the hub, where they are in a Secret
-// beside their Work, and are copied to a Secret of the agent's in the cluster, so that it can
-// repair while its hub is away. No record has them.
+// secretDataCache has the data of placed Secrets. The hub stores them in a Secret beside their Work, and
+// the agent copies them to a Secret of its own in the cluster, so that it can repair objects while its
+// hub is unreachable. Records do not have them.
 type secretDataCache struct {
 	hub    *hubClient
 	local  client.Client
@@ -30,16 +30,16 @@ type secretDataCache struct {
 type secretData struct {
 	version string
 	data    map[string][]byte
-	// copied tells that the cluster's copy has them.
+	// copied is true when the copy in the cluster has the data.
 	copied bool
 }
 
-// secretDataFrom reads the data that a Secret of the hub's, or a copy, has.
+// secretDataFrom returns the data of the hub's Secret, or of the copy.
 func secretDataFrom(o *corev1.Secret) secretData {
 	return secretData{version: o.Annotations[v1alpha1.DataVersionAnnotation], data: o.Data}
 }
 
-// inject puts the data of a Secret, in the version that a manifest wants, into its target.
+// inject sets the data of a Secret to those of the version that its manifest names.
 func (s *secretDataCache) inject(ctx context.Context, name string, t desiredObject, want *v1alpha1.SecretData) error {
 	if want == nil {
 		return nil
@@ -49,7 +49,7 @@ func (s *secretDataCache) inject(ctx context.Context, name string, t desiredObje
 		return err
 	}
 	if found.version != want.Version {
-		return &conditionError{reason: v1alpha1.ReasonProgressing, message: fmt.Sprintf("%s: its data of this revision are not to be had from the hub yet, or no more", t)}
+		return &conditionError{reason: v1alpha1.ReasonProgressing, message: fmt.Sprintf("%s: data: the hub does not have the data of this revision", t)}
 	}
 	if len(found.data) > 0 {
 		data := make(map[string]any, len(found.data))
@@ -61,8 +61,8 @@ func (s *secretDataCache) inject(ctx context.Context, name string, t desiredObje
 	return nil
 }
 
-// lookup looks for data of a version: in memory, at the hub, in the copy. What it returns is of
-// another version when none of these has them.
+// lookup returns the data of a version from memory, the hub or the copy. The result has another version
+// when none of them has it.
 func (s *secretDataCache) lookup(ctx context.Context, name, version string) (secretData, error) {
 	if stored, ok := s.byWork.Load(name); ok {
 		if known, ok := stored.(secretData); ok && known.version == version {
@@ -76,8 +76,8 @@ func (s *secretDataCache) lookup(ctx context.Context, name, version string) (sec
 		if client.IgnoreNotFound(copyErr) != nil {
 			return secretData{}, errors.Join(err, fmt.Errorf("get the copy of a Secret's data %s/%s: %w", v1alpha1.SecretCopyNamespace, name, copyErr))
 		}
-		if of := secretDataFrom(copied); of.version == version {
-			found, err = of, nil
+		if data := secretDataFrom(copied); data.version == version {
+			found, err = data, nil
 			found.copied = true
 		}
 	}
@@ -87,8 +87,8 @@ func (s *secretDataCache) lookup(ctx context.Context, name, version string) (sec
 	return found, err
 }
 
-// saveCopy brings the copy to the data that a record's object was applied with. It goes with the
-// record: the cluster's garbage collector deletes it.
+// saveCopy updates the copy to the data with which a record's object was applied. The record owns the
+// copy, so that the cluster's garbage collector deletes it with the record.
 func (s *secretDataCache) saveCopy(ctx context.Context, rec *v1alpha1.AppliedWork) error {
 	stored, _ := s.byWork.Load(rec.Name)
 	known, ok := stored.(secretData)
@@ -108,7 +108,7 @@ func (s *secretDataCache) saveCopy(ctx context.Context, rec *v1alpha1.AppliedWor
 	if missing || secretDataFrom(o).version != known.version || !metav1.IsControlledBy(o, rec) {
 		o.Namespace, o.Name, o.Data = key.Namespace, key.Name, known.data
 		o.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(rec, v1alpha1.SchemeGroupVersion().WithKind("AppliedWork"))}
-		o.OwnerReferences[0].BlockOwnerDeletion = nil // which would take a right over AppliedWorks' finalizers
+		o.OwnerReferences[0].BlockOwnerDeletion = nil // it would require a right over AppliedWorks' finalizers
 		metav1.SetMetaDataLabel(&o.ObjectMeta, v1alpha1.ManagedLabel, "true")
 		metav1.SetMetaDataAnnotation(&o.ObjectMeta, v1alpha1.DataVersionAnnotation, known.version)
 		if missing {
@@ -124,3 +124,6 @@ func (s *secretDataCache) saveCopy(ctx context.Context, rec *v1alpha1.AppliedWor
 	s.byWork.Store(rec.Name, known)
 	return nil
 }
+
+// forget drops the data of a Work from memory.
+func (s *secretDataCache) forget(work string) { s.byWork.Delete(work) }

@@ -3,86 +3,116 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/apply"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/clusters"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/kinds"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/limits"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/scope"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/term"
 )
 
-// component is the source of the hub's Events.
-const component = "patchbay-hub"
+// eventSource is the component of the hub's Events.
+const eventSource = "patchbay-hub"
 
-func namespaceKind() schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind("Namespace") }
+// Config configures the controllers.
+type Config struct {
+	// Workers is how many objects are reconciled at a time. Default: 8.
+	Workers int
+	// Now is the clock. Default: time.Now.
+	Now func() time.Time
 
-// Add makes a manager run the hub's controllers while it leads. The manager must be
-// made with Options.
+	probeDuration, preflightWait time.Duration // for tests
+}
+
+func (c Config) withDefaults() Config {
+	c.Workers = cmp.Or(c.Workers, 8)
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	c.probeDuration, c.preflightWait = cmp.Or(c.probeDuration, probeDuration), cmp.Or(c.preflightWait, preflightWait)
+	return c
+}
+
+// Add makes a manager run the hub's controllers while it leads. The manager must have been made with
+// Options.
 func Add(ctx context.Context, m manager.Manager, cfg Config) error {
 	cfg = cfg.withDefaults()
-	h := &hub{
-		cached: m.GetCache(), direct: m.GetClient(), now: cfg.Now,
-		access: &access{cached: m.GetCache(), direct: m.GetClient()},
-		kinds:  &kinds{}, ledger: newLedger(), drains: newDrains(),
-		probed: make(chan struct{}), probeLife: cfg.probeLife, freshWait: cfg.freshWait,
-	}
-	var err error
-	if h.events, err = newRecorder(ctx, m); err != nil {
+	cached, direct := m.GetCache(), m.GetClient()
+	events, err := newRecorder(ctx, m)
+	if err != nil {
 		return err
 	}
-	if err := h.index(ctx); err != nil {
+	check, err := newPreflight(m, cfg.probeDuration)
+	if err != nil {
 		return err
 	}
-	ctl, err := controller.NewTyped("placement", m, controller.TypedOptions[Key]{
-		Reconciler: h, MaxConcurrentReconciles: cfg.Workers, RateLimiter: retries[Key](),
+	registry, capacity, drains := &kinds.Registry{}, limits.NewCapacity(), limits.NewDrains()
+	heartbeats := clusters.NewHeartbeats(cached, direct, cfg.Now)
+	lead := &leadership{
+		cached: cached, direct: direct, now: cfg.Now, signer: &term.Signer{}, capacity: capacity, drains: drains, heartbeats: heartbeats,
+		awaitPreflight: func(ctx context.Context) error { return check.await(ctx, cfg.preflightWait) },
+	}
+	reader, err := scope.NewReader(ctx, cached, direct, registry, heartbeats, cfg.Now)
+	if err != nil {
+		return err
+	}
+	expectations, secrets := apply.NewExpectations(direct, cfg.Now), &apply.Secrets{Direct: direct}
+	objects, err := controller.NewTyped("placement", m, controller.TypedOptions[kinds.Key]{
+		MaxConcurrentReconciles: cfg.Workers, RateLimiter: newRateLimiter[kinds.Key](),
+		Reconciler: &objectReconciler{
+			cached: cached, kinds: registry, leadership: lead, reader: reader, capacity: capacity, drains: drains, expectations: expectations,
+			objects:     &apply.Objects{Direct: direct},
+			assignments: &apply.Assignments{Direct: direct, Events: events, Expectations: expectations},
+			works:       &apply.Works{Direct: direct, Secrets: secrets, Signer: lead.signer, Expectations: expectations, Restored: lead.restored},
+			secrets:     secrets,
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("make the controller of objects: %w", err)
 	}
-	if err := h.watch(ctl); err != nil {
+	if err := watchDependencies(objects, cached, registry, drains); err != nil {
 		return err
 	}
 	d, err := discovery.NewDiscoveryClientForConfigAndClient(m.GetConfig(), m.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("make discovery client: %w", err)
 	}
-	for name, add := range map[string]func(manager.Manager) error{
-		"refusal":      h.addRefusal,
-		"kinds":        func(m manager.Manager) error { return m.Add(newWatcher(h, ctl, d)) },
-		"clusters":     h.addClusters,
-		"certificates": h.addCertificates,
-		"policies":     h.addPolicies,
+	clusterReconciler := &clusters.Reconciler{
+		Cached: cached, Direct: direct, Events: events, Now: cfg.Now,
+		Heartbeats: heartbeats, Capacity: capacity, Drains: drains, Lead: lead.ensure,
+	}
+	for name, add := range map[string]func() error{
+		"preflight":    func() error { return m.Add(check) },
+		"kinds":        func() error { return m.Add(newKindWatcher(cached, registry, objects, d)) },
+		"clusters":     func() error { return clusterReconciler.SetupWithManager(m, controllerOptions()) },
+		"certificates": func() error { return (&certificateApprover{cached: cached, direct: direct}).setup(m) },
+		"policies": func() error {
+			return (&policyValidator{cached: cached, direct: direct, events: events, kinds: registry}).setup(m)
+		},
 	} {
-		if err := add(m); err != nil {
+		if err := add(); err != nil {
 			return fmt.Errorf("add the controller of %s: %w", name, err)
 		}
 	}
 	return nil
 }
 
-// index makes the caches' indexes.
-func (h *hub) index(ctx context.Context) error {
-	if err := h.cached.IndexField(ctx, &v1alpha1.Assignment{}, byFollowed, followKeys); err != nil {
-		return fmt.Errorf("index Assignments: %w", err)
-	}
-	if err := h.cached.IndexField(ctx, &v1alpha1.Work{}, byName, func(o client.Object) []string {
-		return []string{o.GetName()}
-	}); err != nil {
-		return fmt.Errorf("index Works: %w", err)
-	}
-	return nil
-}
-
-// newRecorder starts a recorder that stops when ctx ends.
+// newRecorder starts a recorder of Events that stops when ctx ends.
 func newRecorder(ctx context.Context, m manager.Manager) (record.EventRecorder, error) {
 	c, err := typedcorev1.NewForConfigAndClient(m.GetConfig(), m.GetHTTPClient())
 	if err != nil {
@@ -91,13 +121,22 @@ func newRecorder(ctx context.Context, m manager.Manager) (record.EventRecorder, 
 	b := record.NewBroadcaster(record.WithContext(ctx))
 	b.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.Events("")})
 	context.AfterFunc(ctx, b.Shutdown)
-	return b.NewRecorder(m.GetScheme(), corev1.EventSource{Component: component}).
+	return b.NewRecorder(m.GetScheme(), corev1.EventSource{Component: eventSource}).
 		WithLogger(logr.FromContextOrDiscard(ctx)), nil
 }
 
-// empty is an object of a kind, for the cache of whole objects.
-func empty(gvk schema.GroupVersionKind) *unstructured.Unstructured {
-	o := &unstructured.Unstructured{}
-	o.SetGroupVersionKind(gvk)
-	return o
+// The first and the longest pause between retries.
+const (
+	firstRetry   = 5 * time.Millisecond
+	longestRetry = time.Minute
+)
+
+// newRateLimiter limits retries to one a minute, so that the hub recovers soon after its API server
+// does. The longest pause of controller-runtime's default is 17 minutes.
+func newRateLimiter[K comparable]() workqueue.TypedRateLimiter[K] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[K](firstRetry, longestRetry)
+}
+
+func controllerOptions() controller.Options {
+	return controller.Options{RateLimiter: newRateLimiter[reconcile.Request]()}
 }

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -22,29 +21,31 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// certificates approves what accepted clusters' agents request. What is not ours is
-// left to others; what is ours and not accepted waits.
-type certificates struct{ *hub }
+// certificateApprover approves the certificate requests of accepted clusters' agents. It ignores
+// other requests, and leaves those of clusters that are not accepted pending.
+type certificateApprover struct {
+	cached client.Reader
+	direct client.Client
+}
 
-// addCertificates makes a manager look after certificate requests.
-func (h *hub) addCertificates(m manager.Manager) error {
-	c := &certificates{h}
+// setup adds the controller of certificate requests to a manager.
+func (c *certificateApprover) setup(m manager.Manager) error {
 	return builder.ControllerManagedBy(m).Named("certificates").
-		WithOptions(controller.Options{RateLimiter: retries[reconcile.Request]()}).
+		WithOptions(controllerOptions()).
 		For(&certificatesv1.CertificateSigningRequest{}).
-		Watches(&v1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.waiting)).
+		Watches(&v1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.pending)).
 		Complete(c)
 }
 
-// waiting are the requests that wait for somebody to accept a cluster.
-func (c *certificates) waiting(ctx context.Context, o client.Object) []reconcile.Request {
+// pending returns the pending requests when a Cluster is accepted.
+func (c *certificateApprover) pending(ctx context.Context, o client.Object) []reconcile.Request {
 	cluster, ok := o.(*v1alpha1.Cluster)
 	if !ok || !cluster.Spec.Accepted {
 		return nil
 	}
 	var list certificatesv1.CertificateSigningRequestList
 	if c.cached.List(ctx, &list, client.UnsafeDisableDeepCopy) != nil {
-		return nil // they are looked at when they are next seen
+		return nil // they are reconciled when they change
 	}
 	var found []reconcile.Request
 	for i := range list.Items {
@@ -55,8 +56,8 @@ func (c *certificates) waiting(ctx context.Context, o client.Object) []reconcile
 	return found
 }
 
-// Reconcile approves one request if it is an accepted cluster's.
-func (c *certificates) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+// Reconcile approves a pending request of an accepted cluster's agent.
+func (c *certificateApprover) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	r := &certificatesv1.CertificateSigningRequest{}
 	if err := c.cached.Get(ctx, req.NamespacedName, r); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
@@ -64,7 +65,7 @@ func (c *certificates) Reconcile(ctx context.Context, req reconcile.Request) (re
 	if len(r.Status.Conditions) > 0 {
 		return reconcile.Result{}, nil
 	}
-	name, ok := clusterAsking(&r.Spec)
+	name, ok := requestingCluster(&r.Spec)
 	if !ok {
 		return reconcile.Result{}, nil
 	}
@@ -86,8 +87,10 @@ func (c *certificates) Reconcile(ctx context.Context, req reconcile.Request) (re
 	return reconcile.Result{}, nil
 }
 
-// clusterAsking is the cluster that a request is from, if it is one that we approve.
-func clusterAsking(s *certificatesv1.CertificateSigningRequestSpec) (string, bool) {
+// requestingCluster returns the cluster whose agent makes a request, and whether the request is one
+// that the hub may approve: a client certificate for that agent alone, requested with the cluster's
+// join token or with the certificate that it renews.
+func requestingCluster(s *certificatesv1.CertificateSigningRequestSpec) (string, bool) {
 	if s.SignerName != certificatesv1.KubeAPIServerClientSignerName {
 		return "", false
 	}
@@ -99,8 +102,8 @@ func clusterAsking(s *certificatesv1.CertificateSigningRequestSpec) (string, boo
 	if err != nil || csr.CheckSignature() != nil {
 		return "", false
 	}
-	name, ours := strings.CutPrefix(csr.Subject.CommonName, v1alpha1.ClusterUserPrefix)
-	if !ours || name == "" || !slices.Equal(csr.Subject.Organization, []string{v1alpha1.ClusterGroup}) ||
+	name, isAgent := strings.CutPrefix(csr.Subject.CommonName, v1alpha1.ClusterUserPrefix)
+	if !isAgent || name == "" || !slices.Equal(csr.Subject.Organization, []string{v1alpha1.ClusterGroup}) ||
 		len(csr.DNSNames)+len(csr.IPAddresses)+len(csr.EmailAddresses)+len(csr.URIs) > 0 {
 		return "", false
 	}
@@ -111,6 +114,6 @@ func clusterAsking(s *certificatesv1.CertificateSigningRequestSpec) (string, boo
 			return "", false
 		}
 	}
-	own := s.Username == csr.Subject.CommonName
-	return name, own || slices.Contains(s.Groups, v1alpha1.BootstrapGroupPrefix+name)
+	renews := s.Username == csr.Subject.CommonName
+	return name, renews || slices.Contains(s.Groups, v1alpha1.BootstrapGroupPrefix+name)
 }

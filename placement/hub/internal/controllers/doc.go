@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controllers runs the controllers at the hub. One reconciler takes one object through
-// all of placement, in this order, each step from what is stored:
+// Package controllers runs the hub's controllers in a manager. The controller of objects takes one
+// object through all stages of placement. Each stage is a function from values to values, and only
+// the last one writes:
 //
-//	resolve    policies and inventory → what is wanted of the object     (package policy)
-//	move       wanted, asked and reported → what is asked next           (package mover)
-//	assign     one write of the Assignment
-//	render     object, Customizations, what is asked → one Work per cluster
-//	summarise  Works' reports → Assignment.status, and the object's own status
-//	lifecycle  the finalizer of an object that a cluster has
+//	read scope      all that is stored about the object    package scope
+//	resolve policy  what users request for it              package scope
+//	assign          which clusters are to have it          package desiredstate
+//	migrate         the next step towards that             package desiredstate
+//	render          one Work for each cluster              package desiredstate
+//	aggregate       what the clusters report               package desiredstate
+//	apply           finalizer, Assignment, Works, status   package apply
 //
-// Three smaller ones look after Clusters (namespace, rights, Reachable), certificate
-// requests of agents, and the policies' own conditions.
-//
-// Objects of any kind are watched as metadata only, and read when there is something
-// to decide; kinds come and go with their definitions. Nothing is ever ordered to be
-// removed because a cache does not have it. Everything compares before it writes.
+// Other controllers maintain Clusters (package clusters), approve agents' certificates, and validate
+// policies. Objects of any kind are watched as metadata only, and read from the API server when there
+// is something to decide. Nothing is ordered to be removed because a cache does not have it.
 package controllers

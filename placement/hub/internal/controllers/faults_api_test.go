@@ -17,42 +17,44 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/apply"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/kinds"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 	"github.com/patchbay-cni/patchbay/test/placement/bed"
 )
 
-// Whatever fails between a hub and its API server, it does what it does without: nothing runs
-// in fewer replicas than before, no Work is made twice, and clusters get the data of Secrets that
-// are stored. Each trouble has an API server of its own, since a hub places what is in all
-// namespaces: about 20 s each, and 30 s for each subject whose request hangs.
+// A failure between a hub and its API server does not change the result: no object runs in fewer
+// replicas than before, no Work is created twice, and clusters get the stored data of Secrets. Each
+// failure mode has an API server of its own, since a hub places the objects of all namespaces. Each
+// takes about 20 s, and 30 s for each subject whose request hangs.
 func TestFaults(t *testing.T) {
 	t.Parallel()
-	for _, trouble := range append(apitest.FailureModes(),
-		apitest.LaggingCache("assignments", forget+time.Second), apitest.LaggingCache("works", forget+time.Second)) {
-		t.Run(trouble.Name, func(t *testing.T) {
+	for _, mode := range append(apitest.FailureModes(),
+		apitest.LaggingCache("assignments", apply.CacheDelay+time.Second), apitest.LaggingCache("works", apply.CacheDelay+time.Second)) {
+		t.Run(mode.Name, func(t *testing.T) {
 			t.Parallel()
-			t.Log(trouble.Reason)
+			t.Log(mode.Reason)
 			env := apitest.New(t)
-			b := newBenchOn(t, env, 6*time.Minute)
+			h := newTestHubOn(t, env, 6*time.Minute)
 			if err := bed.Install(t.Context(), env.Config, "placement", "CustomResourceDefinition"); err != nil {
 				t.Fatal(err)
 			}
-			config, tally := trouble.InjectPerSubject(env.Config, subject)
+			config, tally := mode.InjectPerSubject(env.Config, subject)
 			runHub(t, config)
-			b.live()
-			for _, name := range struck(trouble.Name) {
+			h.placeMoveAndDelete()
+			for _, name := range mustFail(mode.Name) {
 				if tally.Hits(name) == 0 {
-					t.Errorf("%s\nno request for %s was hit, so that nothing is proven of them: %s", trouble.Reason, name, tally)
+					t.Errorf("%s\nno request for %s has failed, so the test proves nothing about them: %s", mode.Reason, name, tally)
 				}
 			}
 		})
 	}
 }
 
-// subject is what of placement a request is for; "other" is what is not placement of an object.
+// subject groups requests by what they are about; "other" is not about a placed object.
 func subject(r *http.Request) string {
 	ns, resource := apitest.RequestResource(r)
-	_, of := clusterOf(ns)
+	_, of := kinds.ClusterOfNamespace(ns)
 	switch {
 	case resource == "works" || resource == "assignments":
 		return resource
@@ -64,9 +66,9 @@ func subject(r *http.Request) string {
 	return "other"
 }
 
-// struck are the requests that a trouble must hit.
-func struck(trouble string) []string {
-	switch trouble {
+// mustFail returns the subjects whose requests a failure mode must affect.
+func mustFail(mode string) []string {
+	switch mode {
 	case "WriteHangs":
 		return []string{"works", "assignments", "data", "placed"}
 	case "ReadHangs":
@@ -86,8 +88,7 @@ func struck(trouble string) []string {
 	}
 }
 
-// runHub runs a hub until the test ends, and starts it again when it does not come up, as kubelet
-// does.
+// runHub runs a hub until the test ends, and starts it again after a failed start, as kubelet does.
 func runHub(t *testing.T, config *rest.Config) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(logr.NewContext(context.Background(), logger()))
@@ -106,7 +107,7 @@ func runHub(t *testing.T, config *rest.Config) {
 	})
 }
 
-// newProcess is a hub as its program makes it, which nothing waits for when it ends.
+// newProcess returns a hub as its program makes it, without graceful shutdown.
 func newProcess(ctx context.Context, config *rest.Config) (manager.Manager, error) {
 	opts, err := Options(ctx)
 	if err != nil {
@@ -118,5 +119,5 @@ func newProcess(ctx context.Context, config *rest.Config) (manager.Manager, erro
 	if err != nil {
 		return nil, err
 	}
-	return m, Add(ctx, m, Config{freshWait: time.Millisecond})
+	return m, Add(ctx, m, Config{preflightWait: time.Millisecond})
 }

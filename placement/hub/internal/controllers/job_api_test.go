@@ -18,15 +18,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/kinds"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/scope"
 )
 
-// A Job that leaves a cluster is paused there with the completions of its part: with
-// those of the whole the cluster's API server would refuse it, and it would run on.
-func TestJobIsPausedAsItWas(t *testing.T) {
-	b := newBench(t)
-	ns := b.namespace("pause")
-	b.cluster("pause-east", v1alpha1.ClusterSpec{})
-	b.cluster("pause-west", v1alpha1.ClusterSpec{})
+// A Job that leaves a cluster is paused there with the completions of its part. The cluster's API
+// server would reject those of the whole Job, and the Job would run on.
+func TestPausedJobKeepsCompletions(t *testing.T) {
+	h := newTestHub(t)
+	ns := h.namespace("pause")
+	h.cluster("pause-east", v1alpha1.ClusterSpec{})
+	h.cluster("pause-west", v1alpha1.ClusterSpec{})
 	wish := &v1alpha1.Placement{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "jobs"},
 		Spec: v1alpha1.PlacementSpec{
@@ -35,22 +37,22 @@ func TestJobIsPausedAsItWas(t *testing.T) {
 			Move:     v1alpha1.MovePolicy{Settle: &metav1.Duration{Duration: time.Hour}},
 		},
 	}
-	b.create(wish)
-	b.create(&batchv1.Job{
+	h.create(wish)
+	h.create(&batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "sums"},
 		Spec: batchv1.JobSpec{Completions: new(int32(6)), Parallelism: new(int32(4)), Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 			RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "sum", Image: "sum:1"}},
 		}}},
 	})
-	key := Key{GroupKind: schema.GroupKind{Group: "batch", Kind: "Job"}, Namespace: ns, Name: "sums"}
+	key := kinds.Key{GroupKind: schema.GroupKind{Group: "batch", Kind: "Job"}, Namespace: ns, Name: "sums"}
 	asks := func(cluster string, completions, parallelism int64) {
 		t.Helper()
-		b.eventually(fmt.Sprintf("%s to be asked for %d, %d at a time", cluster, completions, parallelism), func(ctx context.Context) error {
+		h.eventually(fmt.Sprintf("%s to request %d completions, %d in parallel", cluster, completions, parallelism), func(ctx context.Context) error {
 			w := &v1alpha1.Work{}
-			if err := b.client.Get(ctx, key.work(cluster), w); err != nil {
+			if err := h.client.Get(ctx, key.Work(cluster), w); err != nil {
 				return err
 			}
-			o, err := manifestOf(w)
+			o, err := scope.ManifestOf(w)
 			if err != nil {
 				return err
 			}
@@ -65,7 +67,7 @@ func TestJobIsPausedAsItWas(t *testing.T) {
 	asks("pause-east", 3, 2)
 	asks("pause-west", 3, 2)
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"clusters":{"names":["pause-west"]}}}`))
-	if err := b.client.Patch(t.Context(), wish, patch); err != nil {
+	if err := h.client.Patch(t.Context(), wish, patch); err != nil {
 		t.Fatal(err)
 	}
 	asks("pause-east", 3, 0)

@@ -24,14 +24,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/kinds"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// A kind is placed as soon as its definition is there.
+// The hub places objects of a new kind after its definition was created.
 func TestNewKind(t *testing.T) {
-	b := newBench(t)
-	ns := b.namespace("kinds")
-	b.cluster("kinds-east", v1alpha1.ClusterSpec{})
+	h := newTestHub(t)
+	ns := h.namespace("kinds")
+	h.cluster("kinds-east", v1alpha1.ClusterSpec{})
 	definition := &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: "databases.example.com"},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
@@ -45,7 +46,7 @@ func TestNewKind(t *testing.T) {
 			}},
 		},
 	}
-	b.create(definition)
+	h.create(definition)
 	database := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "example.com/v1", "kind": "Database",
 		"metadata": map[string]any{
@@ -53,38 +54,38 @@ func TestNewKind(t *testing.T) {
 			"annotations": map[string]any{v1alpha1.ClustersAnnotation: "kinds-east"},
 		},
 	}}
-	b.eventually("the kind to be served", func(ctx context.Context) error {
-		return client.IgnoreAlreadyExists(b.client.Create(ctx, database.DeepCopy()))
+	h.eventually("the kind to be served", func(ctx context.Context) error {
+		return client.IgnoreAlreadyExists(h.client.Create(ctx, database.DeepCopy()))
 	})
-	b.runs(Key{GroupKind: schema.GroupKind{Group: "example.com", Kind: "Database"}, Namespace: ns, Name: "orders"},
+	h.expectWorks(kinds.Key{GroupKind: schema.GroupKind{Group: "example.com", Kind: "Database"}, Namespace: ns, Name: "orders"},
 		map[string]int32{"kinds-east": 0})
 }
 
-// A Pod goes to one cluster, and stays there.
+// A Pod is placed in one cluster, and stays there.
 func TestPodRunsOnce(t *testing.T) {
-	b := newBench(t)
-	ns := b.namespace("pods")
-	b.cluster("pods-east", v1alpha1.ClusterSpec{})
-	b.cluster("pods-west", v1alpha1.ClusterSpec{})
-	b.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "default"}})
-	b.create(&v1alpha1.Placement{
+	h := newTestHub(t)
+	ns := h.namespace("pods")
+	h.cluster("pods-east", v1alpha1.ClusterSpec{})
+	h.cluster("pods-west", v1alpha1.ClusterSpec{})
+	h.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "default"}})
+	h.create(&v1alpha1.Placement{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "all"},
 		Spec:       v1alpha1.PlacementSpec{Clusters: v1alpha1.ClusterChoice{Names: []v1alpha1.ClusterName{"pods-east", "pods-west"}}},
 	})
-	b.create(&corev1.Pod{
+	h.create(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "once"},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app:1"}}},
 	})
-	b.runs(Key{GroupKind: schema.GroupKind{Kind: "Pod"}, Namespace: ns, Name: "once"}, map[string]int32{"pods-east": 0})
+	h.expectWorks(kinds.Key{GroupKind: schema.GroupKind{Kind: "Pod"}, Namespace: ns, Name: "once"}, map[string]int32{"pods-east": 0})
 }
 
-// Only an accepted cluster's agent gets a certificate, for its own name.
+// Only the agent of an accepted cluster gets a certificate, for its own name.
 func TestCertificates(t *testing.T) {
-	b := newBench(t)
+	h := newTestHub(t)
 	env := apitest.Start(t)
-	b.create(&v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "certs-in"}, Spec: v1alpha1.ClusterSpec{Accepted: true}})
+	h.create(&v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "certs-in"}, Spec: v1alpha1.ClusterSpec{Accepted: true}})
 	waiting := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "certs-out"}}
-	b.create(waiting)
+	h.create(waiting)
 	request := func(name, user string, groups ...string) *certificatesv1.CertificateSigningRequest {
 		t.Helper()
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -112,7 +113,7 @@ func TestCertificates(t *testing.T) {
 	}
 	approved := func(r *certificatesv1.CertificateSigningRequest) func(context.Context) error {
 		return func(ctx context.Context) error {
-			if err := b.client.Get(ctx, client.ObjectKeyFromObject(r), r); err != nil {
+			if err := h.client.Get(ctx, client.ObjectKeyFromObject(r), r); err != nil {
 				return err
 			}
 			if len(r.Status.Conditions) == 0 || r.Status.Conditions[0].Type != certificatesv1.CertificateApproved {
@@ -123,17 +124,17 @@ func TestCertificates(t *testing.T) {
 	}
 	stranger := request("certs-in", "mallory", v1alpha1.BootstrapGroupPrefix+"certs-out")
 	late := request("certs-out", "system:bootstrap:abcdef", v1alpha1.BootstrapGroupPrefix+"certs-out")
-	b.eventually("the token's request", approved(request("certs-in", "system:bootstrap:abcdef", v1alpha1.BootstrapGroupPrefix+"certs-in")))
-	b.eventually("the rotation", approved(request("certs-in", v1alpha1.ClusterUserPrefix+"certs-in")))
+	h.eventually("the token's request", approved(request("certs-in", "system:bootstrap:abcdef", v1alpha1.BootstrapGroupPrefix+"certs-in")))
+	h.eventually("the rotation", approved(request("certs-in", v1alpha1.ClusterUserPrefix+"certs-in")))
 	if err := approved(late)(t.Context()); err == nil {
-		t.Error("approved for a cluster that nobody has accepted")
+		t.Error("approved for a cluster that is not accepted")
 	}
 	accept := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"accepted":true}}`))
-	if err := b.client.Patch(t.Context(), waiting, accept); err != nil {
+	if err := h.client.Patch(t.Context(), waiting, accept); err != nil {
 		t.Fatal(err)
 	}
-	b.eventually("the request of the cluster that is accepted now", approved(late))
+	h.eventually("the request of the cluster after it was accepted", approved(late))
 	if err := approved(stranger)(t.Context()); err == nil {
-		t.Error("approved for somebody with another cluster's token")
+		t.Error("approved with another cluster's join token")
 	}
 }

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -28,21 +27,11 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/app"
 )
 
-const (
-	// passTimeout bounds each look at an object: an API server that does not answer must not keep a
-	// worker from the others.
-	passTimeout = 2 * time.Minute
-	// retryFirst and retryLast are the pauses between looks that fail.
-	retryFirst, retryLast = 5 * time.Millisecond, time.Minute
-)
+// reconcileTimeout bounds each reconciliation: while the API server does not answer for one object,
+// the worker must get on to the others.
+const reconcileTimeout = 2 * time.Minute
 
-// retries is when to look again at what has failed: ever later, and within a minute, so that the
-// hub goes on when its API server does. The default of controller-runtime ends at 17 minutes.
-func retries[K comparable]() workqueue.TypedRateLimiter[K] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[K](retryFirst, retryLast)
-}
-
-// NewScheme knows the kinds that the hub reads and writes by type.
+// NewScheme returns a scheme with the kinds that the hub reads and writes by type.
 func NewScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -56,8 +45,8 @@ func NewScheme() (*runtime.Scheme, error) {
 	return s, nil
 }
 
-// Options are what Add needs of a manager that runs until ctx ends: reads go to the API
-// server unless the cache is asked by name, and caches are slim.
+// Options returns the options of a manager for Add that runs until ctx ends. Its client reads from
+// the API server, and its cache drops what no decision depends on.
 func Options(ctx context.Context) (manager.Options, error) {
 	scheme, err := NewScheme()
 	if err != nil {
@@ -68,7 +57,7 @@ func Options(ctx context.Context) (manager.Options, error) {
 	return manager.Options{
 		Scheme: scheme,
 		Cache: cache.Options{
-			DefaultTransform: slim,
+			DefaultTransform: dropUnused,
 			ByObject: map[client.Object]cache.ByObject{
 				&coordinationv1.Lease{}:      {Field: fields.OneTermEqualSelector("metadata.name", v1alpha1.HeartbeatLease)},
 				&rbacv1.Role{}:               managed, // agents' rights
@@ -84,12 +73,12 @@ func Options(ctx context.Context) (manager.Options, error) {
 		NewCache:    app.NewCache(ctx),
 		BaseContext: func() context.Context { return ctx },
 		Metrics:     metricsserver.Options{BindAddress: "0"},
-		Controller:  config.Controller{SkipNameValidation: &skip, ReconciliationTimeout: passTimeout},
+		Controller:  config.Controller{SkipNameValidation: &skip, ReconciliationTimeout: reconcileTimeout},
 	}, nil
 }
 
-// slim drops what no decision depends on, before it is cached.
-func slim(o any) (any, error) {
+// dropUnused drops what no decision depends on from an object, before it is cached.
+func dropUnused(o any) (any, error) {
 	object, ok := o.(metav1.Object)
 	if !ok {
 		return o, nil

@@ -20,16 +20,16 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// certificateLifetime of certificates: a hub that is up for longer is started again.
+// certificateLifetime is the lifetime of certificates: a standalone hub must be restarted before it ends.
 const certificateLifetime = 365 * 24 * time.Hour
 
-// certificateAuthority signs the certificates of one hub. It is kept, as agents know it.
+// certificateAuthority signs the certificates of one hub. It is stored, because agents trust it.
 type certificateAuthority struct {
 	cert *x509.Certificate
 	key  crypto.Signer
 }
 
-// loadOrCreateCA reads the authority of a folder, or makes it.
+// loadOrCreateCA reads the CA of a folder, or creates it.
 func loadOrCreateCA(dir string) (*certificateAuthority, error) {
 	certFile, keyFile := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "ca.key")
 	key, err := loadOrCreateKey(keyFile)
@@ -41,15 +41,15 @@ func loadOrCreateCA(dir string) (*certificateAuthority, error) {
 	}
 	c, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "patchbay-hub"}, key)
 	if err != nil {
-		return nil, fmt.Errorf("make authority: %w", err)
+		return nil, fmt.Errorf("create CA: %w", err)
 	}
 	if err := cert.WriteCert(certFile, encodePEM(c)); err != nil {
-		return nil, fmt.Errorf("store authority: %w", err)
+		return nil, fmt.Errorf("store CA: %w", err)
 	}
 	return &certificateAuthority{c, key}, nil
 }
 
-// loadOrCreateKey reads a private key, or makes it.
+// loadOrCreateKey reads a private key, or creates it.
 func loadOrCreateKey(file string) (crypto.Signer, error) {
 	data, _, err := keyutil.LoadOrGenerateKeyFile(file)
 	if err != nil {
@@ -66,7 +66,7 @@ func loadOrCreateKey(file string) (crypto.Signer, error) {
 	return signer, nil
 }
 
-// issueCertificate makes a certificate, base.crt with base.key, new at each start.
+// issueCertificate writes a new certificate base.crt for the key base.key.
 func (a *certificateAuthority) issueCertificate(base string, subject pkix.Name, usage x509.ExtKeyUsage, ips []net.IP, names []string) error {
 	key, err := loadOrCreateKey(base + ".key")
 	if err != nil {
@@ -74,7 +74,7 @@ func (a *certificateAuthority) issueCertificate(base string, subject pkix.Name, 
 	}
 	serial, err := rand.Int(rand.Reader, big.NewInt(math.MaxInt64))
 	if err != nil {
-		return fmt.Errorf("make serial number: %w", err)
+		return fmt.Errorf("create serial number: %w", err)
 	}
 	template := &x509.Certificate{
 		Subject: subject, SerialNumber: serial, IPAddresses: ips, DNSNames: names,

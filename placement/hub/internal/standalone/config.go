@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
@@ -22,52 +23,52 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// Config says where a hub's API server is.
+// Config configures a hub's API server.
 type Config struct {
-	// BinDir has kube-apiserver and kube-controller-manager; etcd is there or in the
-	// PATH.
+	// BinDir has the programs kube-apiserver, kube-controller-manager and etcd. Programs that it lacks are
+	// looked up in the PATH.
 	BinDir string
-	// DataDir keeps everything, over restarts. Relative paths are the working folder's.
+	// DataDir stores all data over restarts. A relative path is relative to the working folder.
 	DataDir string
-	// Address and Port are where agents dial the API server.
+	// Address is the IP address at which agents dial the API server.
 	Address net.IP
-	// Listen is the address that the API server listens on, if it is not Address: in a
-	// container, or behind NAT.
+	// Listen is the IP address on which the API server listens, if it is not Address: in a container, or
+	// behind NAT.
 	Listen net.IP
 	// Port of the API server.
 	Port int
 }
 
-// Times that a hub which was killed just now may still keep port and folder.
+// How long a hub that was killed may still use the port and the folder.
 const (
 	portTimeout = 5 * time.Second
 	lockTimeout = 10 * time.Second
 )
 
-// Validate refuses what can be seen to be wrong from the flags alone.
+// Validate checks the flags, and that the programs exist.
 func (c Config) Validate() error {
 	switch {
 	case c.Address == nil || c.Address.IsUnspecified():
-		return errors.New("flag --address: want the IP address that agents dial the hub at, such as 192.0.2.10")
+		return errors.New("flag --address: must be the IP address at which agents dial the hub, such as 192.0.2.10")
 	case c.Port < 1 || c.Port > 65535:
-		return fmt.Errorf("flag --port: got %d, want 1 to 65535", c.Port)
+		return fmt.Errorf("flag --port: %d must be from 1 to 65535", c.Port)
 	case c.DataDir == "":
-		return errors.New("flag --data-dir: want a folder for all that is stored")
+		return errors.New("flag --data-dir: must be a folder for the hub's data")
 	}
 	for _, p := range programs(c) {
 		if _, err := findBinary(c.BinDir, p.name); err != nil {
-			return fmt.Errorf("flag --bin-dir: %s is neither in %q nor in the PATH: "+
-				"give the folder that has it (`make packages kubernetes` puts them into bin/kubernetes and the PATH)", p.name, c.BinDir)
+			return fmt.Errorf("flag --bin-dir: %s must be in %q or in the PATH: "+
+				"give the folder with the program (`make packages kubernetes` installs the programs in bin/kubernetes and the PATH)", p.name, c.BinDir)
 		}
 	}
 	return nil
 }
 
-// KubeconfigPath is where the admin's kubeconfig is.
+// KubeconfigPath returns the path of the admin's kubeconfig.
 func (c Config) KubeconfigPath() string { return c.dataPath("admin.kubeconfig") }
 
-// HubRESTConfig is how the hub's program reaches the API server: with the rights of its service
-// account, and no more.
+// HubRESTConfig returns the client configuration of patchbay-hub, which has the rights of its
+// ServiceAccount only.
 func (c Config) HubRESTConfig() (*rest.Config, error) {
 	cfg, err := clientcmd.BuildConfigFromFlags("", c.KubeconfigPath())
 	if err != nil {
@@ -77,7 +78,7 @@ func (c Config) HubRESTConfig() (*rest.Config, error) {
 	return cfg, nil
 }
 
-// OpenLog opens a file for the logs of a program, and empties it.
+// OpenLog creates the log file of a program, or truncates it.
 func (c Config) OpenLog(program string) (*os.File, error) {
 	f, err := os.Create(c.dataPath(program + ".log"))
 	if err != nil {
@@ -99,65 +100,76 @@ func (c Config) serverURL() string {
 	return "https://" + net.JoinHostPort(c.Address.String(), strconv.Itoa(c.Port))
 }
 
-// lockDataDir makes the folder and takes it. It is free again when this process has ended and all
-// that it started, which have the file, too: a new etcd finds none of before.
+// lockDataDir creates the folder and locks it. The programs inherit the file of the lock: it is free when
+// this process and all its programs have ended, so that a new etcd finds no old one.
 func (c Config) lockDataDir(ctx context.Context) (*os.File, error) {
 	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
-		return nil, fmt.Errorf("flag --data-dir: make the folder (give one that can be written): %w", err)
+		return nil, fmt.Errorf("flag --data-dir: create the folder (give one that can be written): %w", err)
 	}
 	f, err := os.OpenFile(c.dataPath("lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("flag --data-dir: write in the folder (give one that can be written): %w", err)
 	}
-	for end := time.Now().Add(lockTimeout); ; sleepPollInterval(ctx) {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return f, c.removeStaleSockets()
-		}
-		if ctx.Err() != nil || time.Now().After(end) {
-			return nil, errors.Join(fmt.Errorf("flag --data-dir: a hub runs on %s: end that, or give another folder: %w", c.DataDir, err), f.Close())
-		}
+	err = poll(ctx, lockTimeout, func(context.Context) error {
+		return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("flag --data-dir: a hub runs on %s: stop that hub, or give another folder: %w", c.DataDir, err), f.Close())
 	}
+	return f, c.removeStaleSockets()
 }
 
-// removeStaleSockets removes what an etcd that was killed leaves: a new one cannot listen there.
+// removeStaleSockets removes the sockets of an etcd that was killed: a new etcd cannot listen on them.
 func (c Config) removeStaleSockets() error {
 	for _, name := range []string{etcdSocket, etcdPeerSocket} {
 		if err := os.Remove(c.dataPath(name)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("remove socket of another life: %w", err)
+			return fmt.Errorf("remove stale socket: %w", err)
 		}
 	}
 	return nil
 }
 
-// checkPortFree makes sure that the API server can listen where it is to.
+// checkPortFree checks that the API server can listen on its address and port.
 func (c Config) checkPortFree(ctx context.Context) error {
 	address := net.JoinHostPort(c.listenAddress().String(), strconv.Itoa(c.Port))
-	for end := time.Now().Add(portTimeout); ; sleepPollInterval(ctx) {
+	var listenErr error // other than a port in use, which may become free
+	err := poll(ctx, portTimeout, func(context.Context) error {
 		l, err := net.Listen("tcp", address)
 		switch {
 		case err == nil:
 			return l.Close()
-		case errors.Is(err, syscall.EADDRINUSE) && ctx.Err() == nil && time.Now().Before(end):
 		case errors.Is(err, syscall.EADDRINUSE):
-			return fmt.Errorf("flag --port: %s is taken by somebody else: give a free port: %w", address, err)
-		case errors.Is(err, syscall.EADDRNOTAVAIL):
-			return fmt.Errorf("flag --listen (default: --address): %s is no address of this machine: give one that is: %w", c.listenAddress(), err)
-		default:
-			return fmt.Errorf("flags --listen and --port: cannot listen on %s: %w", address, err)
+			return err
 		}
+		listenErr = err
+		return nil
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("flag --port: %s must not be in use: give a free port: %w", address, err)
+	case errors.Is(listenErr, syscall.EADDRNOTAVAIL):
+		return fmt.Errorf("flag --listen (default: --address): %s must be an address of this machine: %w", c.listenAddress(), listenErr)
+	case listenErr != nil:
+		return fmt.Errorf("flags --listen and --port: listen on %s: %w", address, listenErr)
 	}
+	return nil
 }
 
-// sleepPollInterval is that between two looks.
-func sleepPollInterval(ctx context.Context) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(pollInterval):
+// poll calls try every pollInterval until it succeeds. When timeout has passed, or ctx has ended, it returns
+// the last error of try.
+func poll(ctx context.Context, timeout time.Duration, try func(context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, timeout, true, func(ctx context.Context) (bool, error) {
+		last = try(ctx)
+		return last == nil, nil
+	})
+	if err != nil && last != nil {
+		return last
 	}
+	return err
 }
 
-// writeCredentials makes certificates and kubeconfig.
+// writeCredentials creates certificates and kubeconfig.
 func (c Config) writeCredentials() error {
 	a, err := loadOrCreateCA(c.DataDir)
 	if err != nil {
@@ -182,10 +194,10 @@ func (c Config) writeCredentials() error {
 	return c.writeKubeconfig()
 }
 
-// serviceAccountPrefix is what the names of our service accounts begin with.
+// serviceAccountPrefix is the prefix of the user names of the hub's ServiceAccounts.
 const serviceAccountPrefix = "system:serviceaccount:" + v1alpha1.SystemNamespace
 
-// writeKubeconfig has its certificates in it, so that it can be copied elsewhere.
+// writeKubeconfig writes the admin's kubeconfig with embedded certificates, so that it can be copied.
 func (c Config) writeKubeconfig() error {
 	k := api.NewConfig()
 	cluster, user, context := api.NewCluster(), api.NewAuthInfo(), api.NewContext()

@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// folder is a configuration whose programs are there and do nothing.
-func folder(t *testing.T) Config {
+// testConfig returns a configuration whose programs exist and do nothing.
+func testConfig(t *testing.T) Config {
 	t.Helper()
 	bin := t.TempDir()
 	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager"} {
@@ -31,17 +31,17 @@ func TestCheck(t *testing.T) {
 		change func(*Config)
 		want   string
 	}{
-		"Good":     {reason: "all is there", change: func(*Config) {}},
-		"Address":  {reason: "agents dial something", change: func(c *Config) { c.Address = nil }, want: "--address"},
-		"Anything": {reason: "nobody can dial all addresses", change: func(c *Config) { c.Address = net.IPv4zero }, want: "--address"},
-		"Listen":   {reason: "but one can listen on all", change: func(c *Config) { c.Listen = net.IPv4zero }},
-		"NoPort":   {reason: "agents dial a port", change: func(c *Config) { c.Port = 0 }, want: "--port: got 0"},
-		"NoFolder": {reason: "state is kept somewhere", change: func(c *Config) { c.DataDir = "" }, want: "--data-dir"},
+		"Good":     {reason: "all fields are valid", change: func(*Config) {}},
+		"Address":  {reason: "agents need an address to dial", change: func(c *Config) { c.Address = nil }, want: "--address"},
+		"Anything": {reason: "agents cannot dial the unspecified address", change: func(c *Config) { c.Address = net.IPv4zero }, want: "--address"},
+		"Listen":   {reason: "the API server can listen on all addresses", change: func(c *Config) { c.Listen = net.IPv4zero }},
+		"NoPort":   {reason: "agents need a port to dial", change: func(c *Config) { c.Port = 0 }, want: "--port: 0 must be from 1 to 65535"},
+		"NoFolder": {reason: "the data needs a folder", change: func(c *Config) { c.DataDir = "" }, want: "--data-dir"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := folder(t)
+			c := testConfig(t)
 			tc.change(&c)
 			if err := c.Validate(); tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
 				t.Errorf("%s: got %v, want %q", tc.reason, err, tc.want)
@@ -50,16 +50,16 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// The folder is one hub's at a time, and what a killed etcd leaves is swept.
+// Only one hub at a time can lock the folder, and the next one removes the sockets of a killed etcd.
 func TestLock(t *testing.T) {
 	t.Parallel()
-	c := folder(t)
+	c := testConfig(t)
 	first, err := c.lockDataDir(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.lockDataDir(t.Context()); err == nil || !strings.Contains(err.Error(), c.DataDir) {
-		t.Errorf("a second hub: got %v, want the folder named", err)
+		t.Errorf("a second hub: got %v, want an error with the folder", err)
 	}
 	if err := os.WriteFile(c.dataPath(etcdSocket), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -69,18 +69,18 @@ func TestLock(t *testing.T) {
 	}
 	second, err := c.lockDataDir(t.Context())
 	if err != nil {
-		t.Fatalf("the folder is free again: %v", err)
+		t.Fatalf("the lock was released: %v", err)
 	}
 	defer second.Close()
 	if _, err := os.Stat(c.dataPath(etcdSocket)); !os.IsNotExist(err) {
-		t.Errorf("a socket of before: got %v", err)
+		t.Errorf("a stale socket: got %v, want that it is gone", err)
 	}
 }
 
-// Agents know the hub by its authority, so it stays; everything else is signed by it.
+// The CA stays over restarts, because agents trust it. It signs the other certificates.
 func TestCertificates(t *testing.T) {
 	t.Parallel()
-	c := folder(t)
+	c := testConfig(t)
 	lock, err := c.lockDataDir(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -98,11 +98,11 @@ func TestCertificates(t *testing.T) {
 		authorities[i] = string(raw)
 	}
 	if authorities[0] != authorities[1] {
-		t.Error("another authority after a restart")
+		t.Error("the CA changed with a restart")
 	}
 	for _, name := range []string{"ca.key", "admin.key", "hub.key", "server.key", "accounts.key", "admin.kubeconfig"} {
 		if info, err := os.Stat(c.dataPath(name)); err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("%s: %v, %v, want a file of its owner alone", name, info, err)
+			t.Errorf("%s: %v, %v, want a file that only its owner can read", name, info, err)
 		}
 	}
 	admin, err := clientcmd.BuildConfigFromFlags("", c.KubeconfigPath())
@@ -111,18 +111,18 @@ func TestCertificates(t *testing.T) {
 	}
 	hub, err := c.HubRESTConfig()
 	if err != nil || hub.CertFile != c.dataPath("hub.crt") || len(hub.CertData) > 0 {
-		t.Errorf("the hub has not its own rights: %v, %v", hub, err)
+		t.Errorf("the hub must use its own certificate: %v, %v", hub, err)
 	}
 }
 
-// A key that is none is named, and not replaced: it may be all that opens something.
+// The error for an invalid key has the file. The key is not replaced: the user may be able to restore it.
 func TestBrokenAuthority(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "ca.key"), []byte("rubbish"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "ca.key"), []byte("invalid"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := loadOrCreateCA(dir); err == nil || !strings.Contains(err.Error(), filepath.Join(dir, "ca.key")) {
-		t.Errorf("got %v, want the file named", err)
+		t.Errorf("got %v, want an error with the file", err)
 	}
 }

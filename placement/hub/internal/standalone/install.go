@@ -20,7 +20,7 @@ import (
 	manifests "github.com/patchbay-cni/patchbay/deployments/placement"
 )
 
-// Install applies what a hub's API server needs, and waits until it serves our kinds.
+// Install applies the manifests of a hub, and waits until the API server serves their kinds.
 func Install(ctx context.Context, cfg *rest.Config) error {
 	c, err := client.New(cfg, client.Options{})
 	if err != nil {
@@ -44,7 +44,8 @@ func Install(ctx context.Context, cfg *rest.Config) error {
 	return waitForKinds(ctx, c)
 }
 
-// installedKinds are what a hub needs of its manifests, in this order: Pods do not run there.
+// installedKinds are the kinds of the manifests that a standalone hub needs, in the order of installation.
+// Its API server runs no Pods.
 func installedKinds() []string {
 	return []string{
 		"CustomResourceDefinition", "Namespace", "ServiceAccount", "Role", "ClusterRole", "ClusterRoleBinding",
@@ -52,7 +53,7 @@ func installedKinds() []string {
 	}
 }
 
-// decodeManifests returns all objects of the manifests.
+// decodeManifests returns the objects of all manifests.
 func decodeManifests(files fs.FS) (objects []*unstructured.Unstructured, err error) {
 	err = fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -78,17 +79,15 @@ func decodeManifests(files fs.FS) (objects []*unstructured.Unstructured, err err
 	return slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool { return len(o.Object) == 0 }), err
 }
 
-// waitForKinds waits until our kinds are served.
+// waitForKinds waits until the API server serves the placement kinds.
 func waitForKinds(ctx context.Context, c client.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	for _, kind := range []string{"Cluster", "Placement", "ClusterPlacement", "Customization", "Assignment", "Work"} {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(v1alpha1.SchemeGroupVersion().WithKind(kind + "List"))
-		for err := c.List(ctx, list); err != nil; err = c.List(ctx, list) {
-			if sleepPollInterval(ctx); ctx.Err() != nil {
-				return fmt.Errorf("wait until %s is served: %w", kind, err)
-			}
+		if err := poll(ctx, startTimeout, func(ctx context.Context) error { return c.List(ctx, list) }); err != nil {
+			return fmt.Errorf("wait until %s is served: %w", kind, err)
 		}
 	}
 	return nil

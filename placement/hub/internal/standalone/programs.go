@@ -8,25 +8,25 @@ import (
 	"strconv"
 )
 
-// Sockets of etcd in DataDir, where programs run: the path is short so. etcd insists on the
-// form host:port, and then takes all of it for the name.
+// Sockets of etcd in DataDir, the working folder of the programs, which keeps the path short. etcd requires
+// the form host:port, and uses all of it as the file name.
 const (
 	etcdSocket     = "etcd.sock:0"
 	etcdPeerSocket = "peer.sock:0"
 )
 
-// program is one of those that are started.
+// program is a program with its arguments.
 type program struct {
 	name string
 	args []string
 }
 
-// programs are all of them, in the order in which they start.
+// programs returns all programs, in the order of their start.
 func programs(c Config) []program {
 	return []program{etcdProgram(etcdDir), apiServerProgram(c), controllerManagerProgram()}
 }
 
-// etcdProgram keeps its data in a folder of DataDir.
+// etcdProgram returns etcd with its data in a folder of DataDir.
 func etcdProgram(folder string) program {
 	const socket = "unix://" + etcdSocket
 	return program{"etcd", []string{
@@ -37,19 +37,20 @@ func etcdProgram(folder string) program {
 	}}
 }
 
-// apiServerProgram is started when etcd answers: it gives up after 20 seconds.
+// apiServerProgram returns kube-apiserver. It must start when etcd answers, because it gives up after 20
+// seconds.
 func apiServerProgram(c Config) program {
 	return program{"kube-apiserver", []string{
 		"--etcd-servers=unix://" + etcdSocket,
 		"--bind-address=" + c.listenAddress().String(), "--advertise-address=" + c.Address.String(),
 		"--secure-port=" + strconv.Itoa(c.Port),
-		"--endpoint-reconciler-type=none", // nothing here dials the Service "kubernetes"
+		"--endpoint-reconciler-type=none", // no client uses the Service "kubernetes"
 		"--tls-cert-file=server.crt", "--tls-private-key-file=server.key", "--client-ca-file=ca.crt",
 		"--authorization-mode=RBAC", "--enable-bootstrap-token-auth=true",
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 		"--service-account-key-file=accounts.key", "--service-account-signing-key-file=accounts.key",
 		"--service-cluster-ip-range=10.96.0.0/16", "--allow-privileged=true",
-		// Pods are made for clusters, which have accounts and nodes of their own.
+		// Pods are for clusters, which have ServiceAccounts and nodes of their own.
 		"--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,DefaultTolerationSeconds",
 	}}
 }
@@ -60,7 +61,7 @@ const enabledControllers = "namespace-controller,garbage-collector-controller,se
 	"certificatesigningrequest-cleaner-controller,certificatesigningrequest-signing-controller,clusterrole-aggregation-controller," +
 	"persistentvolumeclaim-protection-controller"
 
-// controllerManagerProgram is started when the API server answers: it would not wait for long.
+// controllerManagerProgram returns kube-controller-manager. It must start when the API server answers.
 func controllerManagerProgram() program {
 	return program{"kube-controller-manager", []string{
 		"--kubeconfig=admin.kubeconfig", "--controllers=" + enabledControllers, "--leader-elect=false", "--secure-port=0",
@@ -70,7 +71,7 @@ func controllerManagerProgram() program {
 	}}
 }
 
-// findBinary is where a program is: beside the others, or in the PATH.
+// findBinary returns the path of a program in dir or in the PATH.
 func findBinary(dir, name string) (string, error) {
 	if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
 		return filepath.Abs(path)

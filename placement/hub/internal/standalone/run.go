@@ -21,16 +21,16 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Times of starting and ending.
+// Timeouts of start and stop.
 const (
 	startTimeout = 2 * time.Minute
 	stopTimeout  = 15 * time.Second
 	pollInterval = 200 * time.Millisecond
 )
 
-// Run starts the API server, calls serve when it answers, and ends everything when serve
-// returns, ctx ends or one of its programs does. That ctx has ended is no error, however far
-// the start had come; serve is to return then.
+// Run starts the API server and calls serve when the API server answers. It stops all programs when serve
+// returns, ctx ends or one of the programs ends. serve must return when its context ends. Run returns nil
+// when ctx has ended, also during the start.
 func Run(ctx context.Context, c Config, serve func(context.Context) error) error {
 	if err := c.Validate(); err != nil {
 		return err
@@ -44,7 +44,7 @@ func Run(ctx context.Context, c Config, serve func(context.Context) error) error
 	}
 }
 
-// prepareAndRun takes the folder, prepares it and runs the programs.
+// prepareAndRun locks and prepares the folder, and runs the programs.
 func prepareAndRun(ctx context.Context, c Config, serve func(context.Context) error) error {
 	lock, err := c.lockDataDir(ctx)
 	if err != nil {
@@ -61,7 +61,7 @@ func prepareAndRun(ctx context.Context, c Config, serve func(context.Context) er
 	return r.run(ctx, serve)
 }
 
-// programRunner runs the programs of a hub whose folder is taken.
+// programRunner runs the programs of a hub whose folder is locked.
 type programRunner struct {
 	Config
 
@@ -75,8 +75,8 @@ func (r *programRunner) run(ctx context.Context, serve func(context.Context) err
 	if err != nil {
 		return err
 	}
-	// Serve ends first: it has writes to finish, and a Lease to give back. Then each program
-	// ends before that which it needs: without etcd, the API server takes 10 seconds.
+	// serve ends first, because it has writes to finish and a Lease to release. Then each program ends before
+	// the one that it needs: without etcd, the API server takes 10 seconds to end.
 	group.Go(func() error {
 		defer stopEtcd()
 		if err := r.waitForEtcd(ctx); err != nil {
@@ -100,8 +100,8 @@ func (r *programRunner) run(ctx context.Context, serve func(context.Context) err
 	return group.Wait()
 }
 
-// startProgram runs a program, which is not to end before stop, also when ctx does. Stop waits for
-// the end.
+// startProgram runs a program until stop is called, also after ctx has ended. stop waits for the end of the
+// program, whose earlier end is an error of the group.
 func (r *programRunner) startProgram(ctx context.Context, group *errgroup.Group, p program) (stop func(), err error) {
 	path, err := findBinary(r.BinDir, p.name)
 	if err != nil {
@@ -117,12 +117,12 @@ func (r *programRunner) startProgram(ctx context.Context, group *errgroup.Group,
 	cmd.ExtraFiles = []*os.File{r.lock}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = stopTimeout
-	// A group of its own: Ctrl-C is for us, and we end them in order. When we are killed
-	// the kernel kills them.
+	// A process group of its own: Ctrl-C is for this process, which ends the programs in order. When this
+	// process is killed, the kernel kills the programs.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	started, ended := make(chan error), make(chan struct{})
 	group.Go(func() error {
-		// The death signal follows the thread that forked: it stays until the child is gone.
+		// The kernel sends Pdeathsig when the thread that forked ends: it must live as long as the child.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer close(ended)
@@ -131,7 +131,7 @@ func (r *programRunner) startProgram(ctx context.Context, group *errgroup.Group,
 		err := cmd.Start()
 		started <- err
 		if err != nil {
-			return nil // who waits for the start reports it
+			return nil // startProgram returns the error
 		}
 		err = cmd.Wait()
 		if ctx.Err() != nil {
@@ -145,17 +145,16 @@ func (r *programRunner) startProgram(ctx context.Context, group *errgroup.Group,
 	return func() { cancel(); <-ended }, nil
 }
 
-// etcdDir has etcd's data. It is made under the other name.
+// etcdDir has etcd's data; initializeEtcd creates it as etcdInitDir.
 const (
 	etcdDir     = "etcd"
 	etcdInitDir = "etcd.first"
 )
 
-// initializeEtcd makes etcd's folder at a hub's first start. An etcd that ends between its first
-// files and its first entry has no member when it starts again, and never elects a leader:
-// the hub could not start in that folder any more. So the folder gets its name when an etcd
-// has answered with it, and what an earlier start has left under the other name goes. No API
-// server has written there.
+// initializeEtcd creates etcd's folder at a hub's first start. An etcd that is killed between its first
+// files and its first entry has no member when it starts again, and never elects a leader. Therefore the
+// folder gets its final name after an etcd has answered with it, and an unfinished folder of an earlier
+// start is removed: no API server has written to it.
 func (r *programRunner) initializeEtcd(ctx context.Context) error {
 	if _, err := os.Stat(r.dataPath(etcdDir)); err == nil || !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -176,12 +175,12 @@ func (r *programRunner) initializeEtcd(ctx context.Context) error {
 		return err
 	}
 	if err := os.Rename(r.dataPath(etcdInitDir), r.dataPath(etcdDir)); err != nil {
-		return fmt.Errorf("name etcd's folder: %w", err)
+		return fmt.Errorf("rename etcd's folder: %w", err)
 	}
 	return errors.Join(r.removeStaleSockets(), r.syncDataDir())
 }
 
-// syncDataDir keeps the names in DataDir over a loss of power.
+// syncDataDir writes the directory entries of DataDir to the disk, so that they survive a power failure.
 func (r *programRunner) syncDataDir() error {
 	dir, err := os.Open(r.DataDir)
 	if err != nil {
@@ -197,7 +196,7 @@ func (r *programRunner) waitForEtcd(ctx context.Context) error {
 		return fmt.Errorf("open the folder of etcd's socket: %w", err)
 	}
 	defer dir.Close()
-	// DataDir may be longer than the path of a socket may be (unix(7)).
+	// DataDir may be longer than the maximum path of a socket (unix(7)).
 	socket := fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), etcdSocket)
 	dialer := &net.Dialer{}
 	client := &http.Client{Transport: &http.Transport{
@@ -206,39 +205,33 @@ func (r *programRunner) waitForEtcd(ctx context.Context) error {
 			return dialer.DialContext(ctx, "unix", socket)
 		},
 	}}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	for {
-		err := checkEtcdHealth(ctx, client)
-		if err == nil {
-			return nil
-		}
-		if sleepPollInterval(ctx); ctx.Err() != nil {
-			return fmt.Errorf("wait for etcd (see %s): %w", r.dataPath("etcd.log"), err)
-		}
+	err = poll(ctx, startTimeout, func(ctx context.Context) error { return checkEtcdHealth(ctx, client) })
+	if err != nil {
+		return fmt.Errorf("wait for etcd (see %s): %w", r.dataPath("etcd.log"), err)
 	}
+	return nil
 }
 
-// checkEtcdHealth asks etcd, which reads from a quorum before it answers.
+// checkEtcdHealth returns an error unless etcd is healthy. etcd reads from a quorum before it answers.
 func checkEtcdHealth(ctx context.Context, client *http.Client) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://etcd/health", http.NoBody)
 	if err != nil {
-		return fmt.Errorf("ask etcd for its health: %w", err)
+		return fmt.Errorf("check etcd's health: %w", err)
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return fmt.Errorf("ask etcd for its health: %w", err)
+		return fmt.Errorf("check etcd's health: %w", err)
 	}
 	defer response.Body.Close()
-	const most = 1 << 10
-	text, err := io.ReadAll(io.LimitReader(response.Body, most))
+	const maxBytes = 1 << 10
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxBytes))
 	if err == nil && response.StatusCode != http.StatusOK {
 		err = fmt.Errorf("etcd is not healthy: %s: %s", response.Status, strings.TrimSpace(string(text)))
 	}
 	return err
 }
 
-// waitForAPIServer waits until the API server answers.
+// waitForAPIServer waits until the API server is ready.
 func (r *programRunner) waitForAPIServer(ctx context.Context) error {
 	cfg, err := clientcmd.BuildConfigFromFlags("", r.KubeconfigPath())
 	if err != nil {
@@ -248,15 +241,12 @@ func (r *programRunner) waitForAPIServer(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make client: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	for {
+	err = poll(ctx, startTimeout, func(ctx context.Context) error {
 		_, err := client.RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
-		if err == nil {
-			return nil
-		}
-		if sleepPollInterval(ctx); ctx.Err() != nil {
-			return fmt.Errorf("wait for the API server at %s: %w", r.serverURL(), err)
-		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("wait for the API server at %s: %w", r.serverURL(), err)
 	}
+	return nil
 }

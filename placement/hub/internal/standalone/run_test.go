@@ -19,7 +19,7 @@ import (
 	"github.com/patchbay-cni/patchbay/test/lab/controlplane"
 )
 
-// TestMain lets this binary be the programs, too: its name says which one.
+// TestMain lets this test binary act as the programs, by its file name.
 func TestMain(m *testing.M) {
 	name := filepath.Base(os.Args[0])
 	if name != "etcd" && name != "kube-apiserver" && name != "kube-controller-manager" {
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	_, err := os.Stat(name + mute)
+	_, err := os.Stat(name + muteSuffix)
 	switch {
 	case err == nil:
 	case name == "etcd":
@@ -38,15 +38,15 @@ func TestMain(m *testing.M) {
 	<-ctx.Done()
 }
 
-// mute ends the name of the file that keeps a program from answering.
-const mute = ".mute"
+// muteSuffix is the suffix of a file that keeps a program from answering.
+const muteSuffix = ".mute"
 
-// yes answers every request with 200.
-func yes() *http.Server {
+// okServer answers each request with 200.
+func okServer() *http.Server {
 	return &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}
 }
 
-// healthyEtcd makes its folder and answers as an etcd does that has a leader.
+// healthyEtcd creates its folder and answers like an etcd with a leader.
 func healthyEtcd(args []string) error {
 	if err := os.MkdirAll(valueOf(args, "--data-dir"), 0o700); err != nil {
 		return err
@@ -55,12 +55,12 @@ func healthyEtcd(args []string) error {
 	if err != nil {
 		return err
 	}
-	return yes().Serve(l)
+	return okServer().Serve(l)
 }
 
-// readyServer answers as an API server does that is ready.
+// readyServer answers like an API server that is ready.
 func readyServer(args []string) error {
-	s := yes()
+	s := okServer()
 	s.Addr = net.JoinHostPort(valueOf(args, "--bind-address"), valueOf(args, "--secure-port"))
 	return s.ListenAndServeTLS(valueOf(args, "--tls-cert-file"), valueOf(args, "--tls-private-key-file"))
 }
@@ -74,14 +74,14 @@ func valueOf(args []string, flag string) string {
 	return ""
 }
 
-// running is a configuration whose programs run and do next to nothing.
-func running(t *testing.T) Config {
+// fakeProgramsConfig returns a configuration whose programs run and only answer health checks.
+func fakeProgramsConfig(t *testing.T) Config {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := folder(t)
+	c := testConfig(t)
 	for _, p := range programs(c) {
 		path := filepath.Join(c.BinDir, p.name)
 		if err := errors.Join(os.Remove(path), os.Symlink(self, path)); err != nil {
@@ -101,16 +101,16 @@ func running(t *testing.T) Config {
 
 var errServe = errors.New("serve has failed")
 
-// Whoever ends a hub during its start has not made a mistake.
+// Run returns no error when its context ends during the start.
 func TestEndDuringStart(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason  string
-		prepare func(*testing.T, Config)    // what holds the start up
-		at      string                      // the file that says how far it is
-		serve   func(context.Context) error // what runs when all has started
+		prepare func(*testing.T, Config)    // delays the start
+		at      string                      // the file that shows the progress of the start
+		serve   func(context.Context) error // runs after the start
 	}{
-		"Folder": {reason: "another hub is about to leave the folder", at: "lock", prepare: func(t *testing.T, c Config) {
+		"Folder": {reason: "another hub is about to release the folder", at: "lock", prepare: func(t *testing.T, c Config) {
 			t.Helper()
 			f, err := c.lockDataDir(t.Context())
 			if err != nil {
@@ -118,7 +118,7 @@ func TestEndDuringStart(t *testing.T) {
 			}
 			t.Cleanup(func() { _ = f.Close() })
 		}},
-		"Port": {reason: "another hub is about to leave the port", at: "lock", prepare: func(t *testing.T, c Config) {
+		"Port": {reason: "another hub is about to release the port", at: "lock", prepare: func(t *testing.T, c Config) {
 			t.Helper()
 			l, err := net.Listen("tcp", strings.TrimPrefix(c.serverURL(), "https://"))
 			if err != nil {
@@ -126,9 +126,9 @@ func TestEndDuringStart(t *testing.T) {
 			}
 			t.Cleanup(func() { _ = l.Close() })
 		}},
-		"Certificates": {reason: "nothing runs yet", at: "ca.crt", prepare: silent("etcd")},
+		"Certificates": {reason: "no program runs yet", at: "ca.crt", prepare: silent("etcd")},
 		"FirstEtcd":    {reason: "etcd has no leader yet", at: "etcd.log", prepare: silent("etcd")},
-		"Etcd": {reason: "nor on a later start", at: "etcd.log", prepare: func(t *testing.T, c Config) {
+		"Etcd": {reason: "etcd has no leader yet at a later start", at: "etcd.log", prepare: func(t *testing.T, c Config) {
 			t.Helper()
 			silent("etcd")(t, c)
 			if err := os.Mkdir(c.dataPath(etcdDir), 0o700); err != nil {
@@ -136,15 +136,15 @@ func TestEndDuringStart(t *testing.T) {
 			}
 		}},
 		"APIServer": {reason: "the API server does not answer yet", at: "kube-apiserver.log", prepare: silent("kube-apiserver")},
-		"Manager":   {reason: "all has started", at: "kube-controller-manager.log", prepare: func(*testing.T, Config) {}},
+		"Manager":   {reason: "all programs have started", at: "kube-controller-manager.log", prepare: func(*testing.T, Config) {}},
 		"Serve": {
-			reason: "a question of the hub's was cut off", at: "kube-controller-manager.log", prepare: func(*testing.T, Config) {},
+			reason: "a request of the hub was interrupted", at: "kube-controller-manager.log", prepare: func(*testing.T, Config) {},
 			serve: func(ctx context.Context) error { <-ctx.Done(); return errServe },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := running(t)
+			c := fakeProgramsConfig(t)
 			tc.prepare(t, c)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -158,7 +158,7 @@ func TestEndDuringStart(t *testing.T) {
 					return nil
 				})
 			}()
-			appears(t, c.dataPath(tc.at), ended)
+			awaitFile(t, c.dataPath(tc.at), ended)
 			cancel()
 			if err := <-ended; err != nil {
 				t.Errorf("%s: got %v, want no error", tc.reason, err)
@@ -171,14 +171,14 @@ func TestEndDuringStart(t *testing.T) {
 func silent(name string) func(*testing.T, Config) {
 	return func(t *testing.T, c Config) {
 		t.Helper()
-		if err := os.WriteFile(c.dataPath(name+mute), nil, 0o600); err != nil {
+		if err := os.WriteFile(c.dataPath(name+muteSuffix), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// appears waits for a file.
-func appears(t *testing.T, path string, ended <-chan error) {
+// awaitFile waits until a file exists.
+func awaitFile(t *testing.T, path string, ended <-chan error) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; <-time.After(time.Millisecond) {
 		if _, err := os.Stat(path); err == nil {
@@ -186,7 +186,7 @@ func appears(t *testing.T, path string, ended <-chan error) {
 		}
 		select {
 		case err := <-ended:
-			t.Fatalf("ended before %s was there: %v", path, err)
+			t.Fatalf("ended before %s existed: %v", path, err)
 		default:
 		}
 		if time.Now().After(end) {
@@ -198,7 +198,7 @@ func appears(t *testing.T, path string, ended <-chan error) {
 // A start removes an unfinished folder of etcd, and keeps a finished one.
 func TestEtcdFolder(t *testing.T) {
 	t.Parallel()
-	c := running(t)
+	c := fakeProgramsConfig(t)
 	if err := errors.Join(os.Mkdir(c.dataPath(etcdInitDir), 0o700), os.WriteFile(c.dataPath(etcdInitDir+"/left"), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
@@ -223,10 +223,10 @@ func TestEtcdFolder(t *testing.T) {
 	}
 }
 
-// What ends by itself is told, and takes the rest along.
+// Run returns the error of serve, and of a program that ends, after it has stopped the others.
 func TestEndByItself(t *testing.T) {
 	t.Parallel()
-	c := running(t)
+	c := fakeProgramsConfig(t)
 	if err := Run(t.Context(), c, func(context.Context) error { return errServe }); !errors.Is(err, errServe) {
 		t.Errorf("serve: got %v, want %v", err, errServe)
 	}
@@ -236,6 +236,6 @@ func TestEndByItself(t *testing.T) {
 	}
 	err := Run(t.Context(), c, func(ctx context.Context) error { <-ctx.Done(); return nil })
 	if err == nil || !strings.Contains(err.Error(), "etcd ended") || !strings.Contains(err.Error(), c.dataPath("etcd.log")) {
-		t.Errorf("etcd: got %v, want it named, with its log", err)
+		t.Errorf("etcd: got %v, want an error with its name and log", err)
 	}
 }

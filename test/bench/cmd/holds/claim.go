@@ -12,38 +12,39 @@ import (
 	"time"
 
 	"github.com/patchbay-cni/patchbay/internal/network"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/allocator"
+	"github.com/patchbay-cni/patchbay/ipam/status"
 	"github.com/patchbay-cni/patchbay/test/bench/measure"
 )
 
 // objectStore is a store of one object that does nothing but compare its version.
 type objectStore struct {
-	claims.Store // what an allocator without DanmEps does not call
-	mu           sync.Mutex
-	object       claims.Object
-	version      int
+	allocator.Store // what an allocator without DanmEps does not call
+	mu              sync.Mutex
+	object          status.Object
+	version         int
 }
 
-// Get implements claims.Store.
-func (c *objectStore) Get(context.Context, network.Ref) (*claims.Object, error) {
+// Get implements allocator.Store.
+func (c *objectStore) Get(context.Context, network.Ref) (*status.Object, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return copyOf(c.object), nil
 }
 
-// Protect implements claims.Store.
-func (c *objectStore) Protect(ctx context.Context, o *claims.Object, on bool) (*claims.Object, error) {
+// Protect implements allocator.Store.
+func (c *objectStore) Protect(ctx context.Context, o *status.Object, on bool) (*status.Object, error) {
 	protected := *o
 	protected.Protected = on
 	return c.Update(ctx, &protected)
 }
 
-// Update implements claims.Store.
-func (c *objectStore) Update(_ context.Context, o *claims.Object) (*claims.Object, error) {
+// Update implements allocator.Store.
+func (c *objectStore) Update(_ context.Context, o *status.Object) (*status.Object, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if o.ResourceVersion != c.object.ResourceVersion {
-		return nil, claims.ErrConflict
+		return nil, status.ErrConflict
 	}
 	c.version++
 	c.object = *copyOf(*o)
@@ -51,12 +52,12 @@ func (c *objectStore) Update(_ context.Context, o *claims.Object) (*claims.Objec
 	return copyOf(c.object), nil
 }
 
-// Endpoints implements claims.Store.
-func (c *objectStore) Endpoints(context.Context, network.Ref) ([]claims.Endpoint, error) {
+// Endpoints implements allocator.Store.
+func (c *objectStore) Endpoints(context.Context, network.Ref) ([]status.Endpoint, error) {
 	return nil, nil
 }
 
-func copyOf(o claims.Object) *claims.Object {
+func copyOf(o status.Object) *status.Object {
 	o.IPAM = o.IPAM.DeepCopy()
 	return &o
 }
@@ -99,8 +100,8 @@ func compareClaims(ctx context.Context, o options) (measure.Table, error) {
 // hold is filled before, by as many at once.
 func timeClaims(ctx context.Context, n, hold int) (ns, allocations float64, err error) {
 	net := subnet("speed")
-	store := &objectStore{object: claims.Object{Ref: net.Ref, UID: net.UID, Generation: 1, Network: net}}
-	a := claims.New(store, claims.Config{Node: "node", NodeUID: "uid", Life: 1, Hold: hold})
+	store := &objectStore{object: status.Object{Ref: net.Ref, UID: net.UID, Generation: 1, Network: net}}
+	a := allocator.New(store, allocator.Config{Node: "node", NodeUID: "uid", Incarnation: 1, WarmPoolSize: hold})
 	defer a.Close()
 	if hold > 0 {
 		if n, err = fillWarmPool(ctx, a, net, n); err != nil {
@@ -109,7 +110,7 @@ func timeClaims(ctx context.Context, n, hold int) (ns, allocations float64, err 
 	} else if err := claim(ctx, a, net); err != nil { // the first one builds the state
 		return 0, 0, err
 	}
-	served := a.Stats().FromHold
+	served := a.Stats().FromWarmPool
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
@@ -121,20 +122,20 @@ func timeClaims(ctx context.Context, n, hold int) (ns, allocations float64, err 
 	}
 	took := time.Since(begin)
 	runtime.ReadMemStats(&after)
-	if served = a.Stats().FromHold - served; hold > 0 && served != int64(n) {
+	if served = a.Stats().FromWarmPool - served; hold > 0 && served != int64(n) {
 		return 0, 0, fmt.Errorf("the hold served %d of %d claims", served, n)
 	}
 	return float64(took.Nanoseconds()) / float64(n), float64(after.Mallocs-before.Mallocs) / float64(n), nil
 }
 
-func claim(ctx context.Context, a *claims.Allocator, net *network.Network) error {
-	_, _, err := a.Claim(ctx, net, claims.Want{Dynamic: true}, claims.Want{})
+func claim(ctx context.Context, a *allocator.Allocator, net *network.Network) error {
+	_, _, err := a.Claim(ctx, net, allocator.AddressRequest{Dynamic: true}, allocator.AddressRequest{})
 	return err
 }
 
 // fillWarmPool lets n Pods come at once, and again until the allocator keeps enough for half of
 // them. It returns how many claims the hold serves before more is wanted.
-func fillWarmPool(ctx context.Context, a *claims.Allocator, net *network.Network, n int) (ready int, err error) {
+func fillWarmPool(ctx context.Context, a *allocator.Allocator, net *network.Network, n int) (ready int, err error) {
 	for range 20 {
 		errs := make(chan error, n)
 		for range n {
@@ -145,9 +146,9 @@ func fillWarmPool(ctx context.Context, a *claims.Allocator, net *network.Network
 				return 0, err
 			}
 		}
-		if ready = a.Stats().Held / 2; ready >= n/4 {
+		if ready = a.Stats().Warm / 2; ready >= n/4 {
 			return ready, nil
 		}
 	}
-	return 0, fmt.Errorf("%d addresses are held after 20 times %d claims", a.Stats().Held, n)
+	return 0, fmt.Errorf("%d addresses are held after 20 times %d claims", a.Stats().Warm, n)
 }

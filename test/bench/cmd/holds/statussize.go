@@ -14,7 +14,8 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/allocator"
+	"github.com/patchbay-cni/patchbay/ipam/status"
 	"github.com/patchbay-cni/patchbay/test/bench/measure"
 )
 
@@ -75,14 +76,14 @@ func sizesOf(ctx context.Context, o options, pods, churn int) (sizes, held measu
 // networkSizes is one network.
 func networkSizes(ctx context.Context, o options, i, pods, churn int) (size, held float64, err error) {
 	net := subnet("size-" + strconv.Itoa(i))
-	store := &objectStore{object: claims.Object{Ref: net.Ref, UID: net.UID, Generation: 1, Network: net}}
+	store := &objectStore{object: status.Object{Ref: net.Ref, UID: net.UID, Generation: 1, Network: net}}
 	dice := rand.New(rand.NewPCG(uint64(i), 1))
 	nodes := make([]*node, o.nodes)
 	for n := range nodes {
 		name := fmt.Sprintf("worker-%02d.example", n)
-		nodes[n] = &node{net: net, Allocator: claims.New(store, claims.Config{
-			Node: name, NodeUID: "7f0c4b1e-2f4d-4b5e-9d59-1f1f5e0f8a" + strconv.Itoa(10+n), Life: 1, Cool: -1,
-			Nodes: func() int { return o.nodes },
+		nodes[n] = &node{net: net, Allocator: allocator.New(store, allocator.Config{
+			Node: name, NodeUID: "7f0c4b1e-2f4d-4b5e-9d59-1f1f5e0f8a" + strconv.Itoa(10+n), Incarnation: 1, Cooldown: -1,
+			NodeCount: func() int { return o.nodes },
 		})}
 		defer nodes[n].Close()
 	}
@@ -99,10 +100,10 @@ func networkSizes(ctx context.Context, o options, i, pods, churn int) (size, hel
 	}
 	for _, n := range nodes {
 		n.publishAll()
-		if err := n.Settle(ctx, claims.KeyOf(net)); err != nil {
+		if err := n.ReconcileEntries(ctx, network.KeyOf(net)); err != nil {
 			return 0, 0, err
 		}
-		held += float64(n.Stats().Held) / float64(o.nodes)
+		held += float64(n.Stats().Warm) / float64(o.nodes)
 	}
 	object, err := store.Get(ctx, net.Ref)
 	if err != nil {
@@ -114,7 +115,7 @@ func networkSizes(ctx context.Context, o options, i, pods, churn int) (size, hel
 
 // node is a node's Pods on one network.
 type node struct {
-	*claims.Allocator
+	*allocator.Allocator
 	net  *network.Network
 	pods []netip.Addr
 }
@@ -125,7 +126,7 @@ func (n *node) attachPods(ctx context.Context, count int) error {
 	var all sync.WaitGroup
 	for i := range count {
 		all.Go(func() {
-			addrs[i], _, errs[i] = n.Claim(ctx, n.net, claims.Want{Dynamic: true}, claims.Want{})
+			addrs[i], _, errs[i] = n.Claim(ctx, n.net, allocator.AddressRequest{Dynamic: true}, allocator.AddressRequest{})
 		})
 	}
 	all.Wait()
@@ -150,7 +151,7 @@ func (n *node) detachPods(dice *rand.Rand, count int) {
 // publishAll says that all Pods have DanmEps: what is left in the entry is held.
 func (n *node) publishAll() {
 	for i, a := range n.pods {
-		n.Published(claims.KeyOf(n.net), "pod-"+strconv.Itoa(i), a, netip.Addr{})
+		n.MarkPublished(network.KeyOf(n.net), "pod-"+strconv.Itoa(i), a, netip.Addr{})
 	}
 }
 

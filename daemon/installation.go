@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-logr/logr"
+
+	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
+	"github.com/patchbay-cni/patchbay/daemon/internal/install"
+	"github.com/patchbay-cni/patchbay/daemon/internal/journal"
+	"github.com/patchbay-cni/patchbay/daemon/internal/kubeclient"
+)
+
+// installation installs the plugin on the node, and uninstalls it when the daemon's DaemonSet was
+// deleted. It does nothing with --install=false.
+type installation struct {
+	options *options
+	log     logr.Logger
+	conn    *kubeclient.Connection
+	journal *journal.Journal
+	// removePacketFilters removes all packet filters of the daemon from the kernel.
+	removePacketFilters func(context.Context) error
+}
+
+// install installs the plugin, and then its configuration. From then on, the container runtime
+// sends new sandboxes to the plugin.
+func (i *installation) install() error {
+	installer, err := i.newInstaller()
+	if installer == nil || err != nil {
+		return err
+	}
+	if err := installer.InstallPlugin(); err != nil {
+		return err
+	}
+	return installer.InstallConfig()
+}
+
+// uninstall uninstalls the plugin if the DaemonSet was deleted. It is no error when the API
+// server does not answer: it may be unreachable for longer than the daemon may run.
+func (i *installation) uninstall(ctx context.Context) error {
+	installer, err := i.newInstaller()
+	if installer == nil || err != nil {
+		return err
+	}
+	ctx = context.WithoutCancel(ctx)
+	outcome, err := installer.CleanUp(ctx)
+	i.log.Info("Checked the installation", "outcome", outcome)
+	if errors.Is(err, install.ErrUninstallUnknown) {
+		i.log.Info("Kept the installation", "error", err.Error())
+		return nil
+	}
+	if err == nil && outcome == install.Removed { // otherwise Pods may still need the filters
+		err = i.removePacketFilters(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("uninstall the plugin: %w", err)
+	}
+	return nil
+}
+
+// newInstaller returns an Installer for the daemon's flags, and nil with --install=false.
+func (i *installation) newInstaller() (*install.Installer, error) {
+	o := i.options
+	if !o.install {
+		return nil, nil
+	}
+	config, err := install.Conflist(install.Settings{
+		CNIVersion: o.cniVersion, NamingScheme: o.namingScheme, CNIDir: o.cniConf, Socket: o.socket,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &install.Installer{
+		PluginSource: o.plugin, BinDir: o.cniBin, ConfDir: o.cniConf, Config: config,
+		DaemonSetGone:     func(ctx context.Context) (bool, error) { return i.conn.DaemonSetDeleted(ctx, o.namespace, o.daemonSet) },
+		SandboxesAttached: i.hasSandboxes,
+	}, nil
+}
+
+// hasSandboxes reports whether the journal has a record of an attached sandbox.
+func (i *installation) hasSandboxes() (bool, error) {
+	records, err := i.journal.List()
+	for _, rec := range records {
+		if rec.State != attach.Released {
+			return true, err
+		}
+	}
+	return false, err
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pods
+
+import (
+	"context"
+	"errors"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
+	"github.com/patchbay-cni/patchbay/daemon/internal/kubeclient"
+	"github.com/patchbay-cni/patchbay/internal/network"
+	"github.com/patchbay-cni/patchbay/ipam/allocator"
+	"github.com/patchbay-cni/patchbay/netwatcher"
+)
+
+// EventComponent is the source component of the daemon's Events.
+const EventComponent = "patchbayd"
+
+// EventRecorder records Events on Pods, networks and this node's NodeNetwork. It increments the
+// count of a repeated Event and limits the rate per object, because kubelet retries a failed
+// sandbox every few seconds.
+type EventRecorder struct {
+	recorder record.EventRecorder
+}
+
+// NewEventRecorder starts an EventRecorder, which stops when ctx ends.
+func NewEventRecorder(ctx context.Context, conn *kubeclient.Connection) (*EventRecorder, error) {
+	sink, err := conn.EventSink()
+	if err != nil {
+		return nil, err
+	}
+	b := record.NewBroadcaster(record.WithContext(ctx))
+	b.StartRecordingToSink(sink)
+	context.AfterFunc(ctx, b.Shutdown)
+	source := corev1.EventSource{Component: EventComponent, Host: conn.Node}
+	return &EventRecorder{recorder: b.NewRecorder(conn.Direct.Scheme(), source).WithLogger(logr.FromContextOrDiscard(ctx))}, nil
+}
+
+// ReportFailure records a Warning on a Pod whose networks could not be attached.
+func (e *EventRecorder) ReportFailure(pod *corev1.Pod, err error) {
+	e.recorder.Event(pod, corev1.EventTypeWarning, eventReason(err), err.Error())
+}
+
+// ReportConflict records an address conflict as a Warning on the network, and on the Pod unless
+// it is nil.
+func (e *EventRecorder) ReportConflict(pod *corev1.Pod, net *network.Network, err error) {
+	e.recorder.Event(&corev1.ObjectReference{
+		APIVersion: v1.SchemeGroupVersion().String(), Kind: net.Ref.Kind,
+		Namespace: net.Ref.Namespace, Name: net.Ref.Name, UID: types.UID(net.UID),
+	}, corev1.EventTypeWarning, eventReason(err), err.Error())
+	if pod != nil {
+		e.ReportFailure(pod, err)
+	}
+}
+
+// ReportLinkEvent records a change of this node's links on its NodeNetwork.
+func (e *EventRecorder) ReportLinkEvent(nodeNetwork *corev1.ObjectReference, event netwatcher.LinkEvent) {
+	eventType := corev1.EventTypeNormal
+	if event.Warning {
+		eventType = corev1.EventTypeWarning
+	}
+	e.recorder.Event(nodeNetwork, eventType, event.Reason, event.Message)
+}
+
+// eventReasonOther is the reason of an Event whose error is in no row of eventReason.
+const eventReasonOther = "NetworkAttachmentFailed"
+
+// eventReason returns the reason of an Event about an error. The first row that matches counts.
+func eventReason(err error) string {
+	for _, row := range []struct {
+		target error
+		reason string
+	}{
+		{allocator.ErrExhausted, "AddressesExhausted"},
+		{allocator.ErrTaken, "AddressTaken"},
+		{allocator.ErrOutside, "AddressOutsideNetwork"},
+		{allocator.ErrNoSubnet, "NetworkWithoutSubnet"},
+		{allocator.ErrDeleting, "NetworkDeleting"},
+		{allocator.ErrSubnetInUse, "SubnetChanged"},
+		{attach.ErrConflict, "AddressInUse"},
+		{attach.ErrInvalidRequest, "InvalidRequest"},
+		{network.ErrInvalid, "InvalidNetwork"},
+		{attach.ErrNotFound, "NetworkNotFound"},
+		{attach.ErrTryAgain, "NetworkNotReady"},
+	} {
+		if errors.Is(err, row.target) {
+			return row.reason
+		}
+	}
+	return eventReasonOther
+}

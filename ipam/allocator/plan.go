@@ -1,0 +1,543 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package allocator
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/patchbay-cni/patchbay/ipam/status"
+)
+
+// snapshot is what a plan is made from, besides the local state and the claims: values that
+// were read before.
+type snapshot struct {
+	obj *status.Object
+	// danmEps are nil before they were listed.
+	danmEps *danmEps
+	now     time.Time
+	// node and nodeUID are this node, incarnation that of its daemon.
+	node, nodeUID string
+	incarnation   int64
+	// nodeAddresses are the nodes' own, which are never handed out; nodeCount is how many
+	// nodes share the pools.
+	nodeAddresses []netip.Addr
+	nodeCount     int
+	// rollback is what the object shows of older state.
+	rollback rollback
+	// unused says that the network's status is absent, and nothing is asked of it.
+	unused bool
+	// first says that the local state was compared with the cluster for the first time.
+	first bool
+	// collect asks to free what nothing covers.
+	collect bool
+	// fence asks for a real change: a write on the same object may be under way.
+	fence bool
+
+	// warm is the warm pool, takes how many claims it has served of late, and withdrawn what
+	// has left it for this plan.
+	warm      warmContents
+	takes     int
+	withdrawn []netip.Addr
+	// maxWarm limits the warm target, demand is what it follows.
+	maxWarm int
+	demand  demand
+	// closing says that the daemon ends, reclaim that another node needs addresses: nothing
+	// is pre-allocated.
+	closing, reclaim bool
+	// cooldown, idleTimeout and reclaimTimeout are those of Config.
+	cooldown, idleTimeout, reclaimTimeout time.Duration
+}
+
+// plan is what one attempt writes, and its effects.
+type plan struct {
+	// withdraw is what has to leave the warm pool before a plan can be made. If it is not
+	// empty, nothing else in the plan counts: it is made again after the withdrawal.
+	withdraw withdrawal
+
+	// next is the object to write; nothing is written unless changed.
+	next    *status.Object
+	changed bool
+	// entry is the node's own entry in next.
+	entry status.Entry
+	// warnings are what was found damaged.
+	warnings []error
+
+	// These are effects to apply before the write: freed addresses must not be handed out
+	// any more, orphans are on interfaces though the journal has no owner for them, and
+	// tentative are the addresses by which a claim is recognised whose answer is lost.
+	freed     map[netip.Addr]bool
+	orphans   []netip.Addr
+	tentative map[*claim][]netip.Addr
+
+	// These are effects to apply after the write.
+
+	// answers are the answers to claims.
+	answers []answer
+	// gone are known addresses that are not this node's any more: freed by this plan (and
+	// perhaps granted again), or found not to be.
+	gone []netip.Addr
+	// collectErr is why what nothing covers could not be freed, collected how much was.
+	collected  int64
+	collectErr error
+	// keepWarm says that there has to be a warm pool, with as many addresses as target. stock
+	// is what to put there now, cool what may be put there after a cooldown.
+	keepWarm    bool
+	target      int
+	stock, cool []netip.Addr
+	// allowed limits target, whatever the demand is.
+	allowed int
+	// served counts the dynamic claims that the plan grants.
+	served int
+	// starved says that claims wait for other nodes to give back.
+	starved bool
+	// room4 and room6 are how many more addresses may go into quarantine.
+	room4, room6 int
+	// reassert says that the node has marked all that it has in use.
+	reassert bool
+	// deadDanmEps says that there are DanmEps of this node that it has removed: an older
+	// state brought them back.
+	deadDanmEps bool
+}
+
+// answer is the answer to a claim.
+type answer struct {
+	to    *claim
+	addrs []netip.Addr
+	err   error
+}
+
+// makePlan plans the next write for all claims. It is a function from values to a value: it
+// changes neither the local state, nor the claims, nor the warm pool. Nothing of an earlier
+// plan is used but the addresses that the lost one had granted.
+//
+// What is free becomes free first, so that a full pool serves a claim with an address that
+// was just given back. The error is status.ErrNeedEndpoints when the plan cannot be made
+// without the DanmEps.
+func makePlan(s *snapshot, l *localState, claims []*claim) (*plan, error) {
+	p := newPlanner(s, l, claims)
+	defer func() { p.warnings = p.draft.Warnings }()
+	if s.unused {
+		p.next, p.entry = p.draft.Next, p.draft.Entry
+		return &p.plan, nil
+	}
+	if err := p.draft.Open(s.nodeAddresses); err != nil {
+		return &p.plan, err
+	}
+	if p.sizeWarmPool(); !p.withdraw.isEmpty() {
+		return &p.plan, nil
+	}
+	p.freeUnusable()
+	p.findTentative()
+	p.dropFromEntry()
+	p.addToEntry()
+	p.reportToRecovery()
+	p.markCovered()
+	if s.collect {
+		p.collectErr = p.draft.FreeUncovered(p.isKnown)
+		p.collected = p.draft.Freed
+	}
+	if err := p.draft.MoveSubnets(); err != nil {
+		return &p.plan, err
+	}
+	if p.serveClaims(); !p.withdraw.isEmpty() {
+		return &p.plan, nil
+	}
+	p.refillWarmPool()
+	p.room4, p.room6 = p.quarantineRoom(&p.draft.V4), p.quarantineRoom(&p.draft.V6)
+	p.finish()
+	return &p.plan, nil
+}
+
+// planner makes one plan. It reads the snapshot, the local state and the claims.
+type planner struct {
+	*snapshot
+	local  *localState
+	claims []*claim
+	draft  *status.Draft
+	plan
+}
+
+func newPlanner(s *snapshot, l *localState, claims []*claim) *planner {
+	p := &planner{snapshot: s, local: l, claims: claims}
+	p.reassert = s.rollback.reassert
+	p.freed, p.tentative = map[netip.Addr]bool{}, map[*claim][]netip.Addr{}
+	var owners *status.Owners
+	if s.danmEps != nil {
+		owners = &s.danmEps.Owners
+	}
+	p.draft = status.NewDraft(s.obj, s.node, owners)
+	p.draft.Entry.Seq = l.entry.next(p.draft.Entry.Seq, s.incarnation)
+	if s.rollback.cause != "" {
+		p.warn(fmt.Errorf("%s: its addresses are recovered from what all nodes have in use", s.rollback.cause))
+	}
+	p.draft.Entry.Rollback = s.rollback.report
+	return p
+}
+
+func (p *planner) warn(err error) { p.draft.Warnings = append(p.draft.Warnings, err) }
+
+// state is how this node stands to an address, as far as the plan has come.
+func (p *planner) state(a netip.Addr) addressState {
+	if p.freed[a] {
+		return freeing
+	}
+	return p.local.uses[a].state
+}
+
+// isKnown reports whether this node answers for the address.
+func (p *planner) isKnown(a netip.Addr) bool {
+	_, known := p.local.uses[a]
+	return known
+}
+
+// free takes a known address out of use.
+func (p *planner) free(a netip.Addr) { p.freed[a] = true }
+
+// sizeWarmPool decides how many addresses the node pre-allocates, and which have to leave the
+// warm pool before the write that gives them back is sent: from then on, no claim gets one.
+func (p *planner) sizeWarmPool() {
+	p.target, p.keepWarm = p.warmTarget()
+	if !p.warm.open {
+		return
+	}
+	if !p.keepWarm || p.warm.generation != p.obj.Generation {
+		p.withdraw.close = true
+		return
+	}
+	for _, a := range slices.Concat(p.warm.v4, p.warm.v6) {
+		// Reserved by now, or lost by an older state of the object.
+		if !p.draft.Family(a).HandsOut(a) || !p.draft.Entry.Contains(a) && p.local.uses[a].state == warm {
+			p.withdraw.addrs = append(p.withdraw.addrs, a)
+		}
+	}
+	if p.withdraw.limit = 2 * p.target; max(len(p.warm.v4), len(p.warm.v6)) > p.withdraw.limit {
+		p.withdraw.shrink = true
+	}
+}
+
+// warmTarget is how many addresses of each family to pre-allocate, and whether there may be
+// a warm pool at all: that of a network without addresses serves claims that need none.
+func (p *planner) warmTarget() (target int, keep bool) {
+	switch {
+	case p.obj.Deleting, p.obj.Invalid != nil, p.reclaim, p.closing, p.maxWarm == 0,
+		p.draft.Recovering(), p.draft.V4.Former || p.draft.V6.Former:
+		return 0, false
+	}
+	claims := p.takes
+	for _, c := range p.claims {
+		if c.isDynamic() {
+			claims++
+		}
+	}
+	target = p.demand.after(claims, p.now, p.idleTimeout).target(p.now, p.idleTimeout)
+	if p.first && target == 0 {
+		target = p.leftovers()
+	}
+	p.allowed = p.maxWarm
+	nodes := max(p.nodeCount, len(p.draft.Next.IPAM.Held))
+	for _, f := range p.draft.Families() {
+		if f.Pool != nil {
+			p.allowed = min(p.allowed, allowance(p.freeOf(f), nodes))
+		}
+	}
+	target = min(target, p.allowed)
+	return target, target > 0
+}
+
+// leftovers counts the addresses that a former incarnation left in the entry and that have
+// no use.
+func (p *planner) leftovers() int {
+	n := 0
+	for _, a := range p.draft.Entry.Addrs() {
+		if !p.isKnown(a) && !p.danmEps.live[a] {
+			n++
+		}
+	}
+	return n
+}
+
+// freeOf counts the free addresses of a pool, with those of the warm pool, also as it was
+// before the withdrawal for this plan.
+func (p *planner) freeOf(f *status.Family) int64 {
+	free := f.Pool.Capacity() - f.Pool.AllocatedDynamic() - int64(len(p.claims))
+	of := f.Pool.CIDR().Addr()
+	for _, a := range p.withdrawn {
+		if a.Is4() == of.Is4() {
+			free++
+		}
+	}
+	return free + int64(len(p.warm.of(of)))
+}
+
+// freeUnusable frees what this node keeps without a use and may not, or need not, keep.
+func (p *planner) freeUnusable() {
+	p.endCooldowns()
+	for a, u := range p.local.uses {
+		switch u.state {
+		case orphan: // its interface is gone
+			if p.danmEps != nil && !p.danmEps.live[a] {
+				p.free(a)
+			}
+		default:
+		}
+		if p.draft.Entry.Contains(a) {
+			continue
+		}
+		switch u.state { // an older state of the object has lost it
+		case cooling, orphan, quarantined:
+			p.free(a)
+		default: // what was taken from the warm pool is in use
+		}
+	}
+}
+
+// endCooldowns cuts short as many cooldowns as there are claims that find nothing else, and
+// all cooldowns and quarantines when the network or this daemon is about to go: then no claim
+// follows. A subnet that the network does not have any more needs no quarantine.
+func (p *planner) endCooldowns() {
+	if p.obj.Deleting || p.closing {
+		for _, a := range slices.Concat(p.local.cooldown.current(p.local, cooling), p.local.inQuarantine()) {
+			p.free(a)
+		}
+		return
+	}
+	resting := p.local.cooldown.current(p.local, cooling)
+	for _, f := range p.draft.Families() {
+		if f.Pool == nil || f.Former {
+			continue
+		}
+		missing := -p.freeOf(f)
+		for _, a := range resting {
+			if missing > 0 && f.HandsOut(a) {
+				p.free(a)
+				missing--
+			}
+		}
+	}
+	for _, a := range p.local.inQuarantine() { // else the network keeps its former subnet for that long
+		if p.draft.Family(a).Former {
+			p.free(a)
+		}
+	}
+}
+
+// findTentative finds the claims that a plan whose answer was lost had already granted: the
+// own entry has their addresses and they have no use here. These claims get the same
+// addresses, so that a lost reply costs no second one.
+func (p *planner) findTentative() {
+	taken := map[netip.Addr]bool{}
+	for _, c := range p.claims {
+		lost := slices.ContainsFunc(c.tentative, func(a netip.Addr) bool {
+			return p.isKnown(a) || taken[a] || !p.draft.Entry.Contains(a)
+		})
+		if lost || len(c.tentative) == 0 {
+			continue
+		}
+		p.tentative[c] = c.tentative
+		for _, a := range c.tentative {
+			taken[a] = true
+		}
+	}
+}
+
+// dropFromEntry removes from the entry what need not or must not be there: what a DanmEp
+// covers leaves the entry and keeps its bit; what has to be freed loses both, and so does
+// what has no use here and no room in the warm pool.
+func (p *planner) dropFromEntry() {
+	kept := map[netip.Addr]bool{}
+	for _, addrs := range p.tentative {
+		for _, a := range addrs {
+			kept[a] = true
+		}
+	}
+	e := &p.draft.Entry
+	for _, a := range e.Addrs() {
+		known := p.isKnown(a)
+		switch {
+		case kept[a], !known && p.adopt(a):
+		case !known, p.state(a) == freeing:
+			e.Of(a).Remove(a)
+			if !p.isCoveredElsewhere(a) {
+				p.draft.Family(a).Release(a)
+			}
+		case p.state(a) == published:
+			e.Of(a).Remove(a)
+		}
+	}
+	for a := range p.local.uses {
+		if p.state(a) == freeing {
+			p.gone = append(p.gone, a)
+		}
+	}
+}
+
+// adopt keeps an address of the entry that has no use here: a former incarnation had it in
+// its warm pool, or claimed it for a caller who is gone. It is handed out after the write
+// that fences the former incarnation, and after a cooldown if it may have been in use.
+func (p *planner) adopt(a netip.Addr) bool {
+	switch {
+	case p.danmEps != nil && p.danmEps.live[a]:
+		p.orphans = append(p.orphans, a)
+		return true
+	case p.target == 0, !p.draft.Family(a).HandsOut(a), p.stocked(a) >= p.target:
+		return false
+	}
+	if p.first && p.cooldown > 0 {
+		p.cool = append(p.cool, a)
+	} else {
+		p.stock = append(p.stock, a)
+	}
+	return true
+}
+
+// stocked is how many addresses of that one's family are in the warm pool or on their way.
+func (p *planner) stocked(a netip.Addr) int {
+	n := len(p.warm.of(a))
+	for _, b := range slices.Concat(p.stock, p.cool) {
+		if a.Is4() == b.Is4() {
+			n++
+		}
+	}
+	return n
+}
+
+// isCoveredElsewhere reports whether another node covers an address that this node's entry
+// has: possible only when an older state has brought one of the two back.
+func (p *planner) isCoveredElsewhere(a netip.Addr) bool {
+	return p.draft.Recovering() && (p.draft.IsForeign(a) || p.danmEps != nil && p.danmEps.Has(a))
+}
+
+// addToEntry puts into the entry what it has to cover and does not: addresses that are on
+// their way back, and those that an older state of the object has lost.
+func (p *planner) addToEntry() {
+	for a := range p.local.uses {
+		if s := p.state(a); s == published || s == freeing || p.draft.Entry.Contains(a) {
+			continue
+		}
+		if p.draft.IsForeign(a) && !p.rollback.reassert {
+			p.gone = append(p.gone, a)
+			p.warn(fmt.Errorf("%v was this node's, but another node's entry has it", a))
+			continue
+		}
+		p.draft.Family(a).Mark(a)
+		p.draft.Entry.Of(a).Add(a)
+	}
+}
+
+// reportToRecovery reports to a recovery, once the entry has what is in use here: it marks
+// what DanmEps cover, which older pages may lack. A node that reports a rollback does all
+// but that: what it has in use is safe with the same write.
+func (p *planner) reportToRecovery() {
+	if !p.rollback.reassert {
+		return
+	}
+	p.draft.MarkDanmEps()
+	if !p.first {
+		for a := range p.danmEps.Mine {
+			p.deadDanmEps = p.deadDanmEps || !p.isKnown(a)
+		}
+	}
+	if p.deadDanmEps {
+		return // not before these are gone: another node may use what they name
+	}
+	if !p.rollback.answers {
+		return // the controller starts the recovery to report to
+	}
+	p.draft.Entry.Rollback = nil
+	if rec := p.draft.Next.IPAM.Recovering; !slices.Contains(rec.ReportedNodes, p.node) {
+		rec.ReportedNodes = append(rec.ReportedNodes, p.node)
+		slices.Sort(rec.ReportedNodes)
+	}
+}
+
+// markCovered sets the bits that are clear though their addresses are covered.
+func (p *planner) markCovered() {
+	var inUse []netip.Addr
+	for a := range p.local.uses {
+		if p.state(a) == published {
+			inUse = append(inUse, a)
+		}
+	}
+	p.draft.MarkCovered(inUse, func(a netip.Addr) bool { return p.state(a) == freeing })
+	if p.draft.Marked > 0 {
+		p.warn(fmt.Errorf("%d bits were clear though their addresses are in use or held: they are set again", p.draft.Marked))
+	}
+}
+
+// refillWarmPool claims what the warm pool lacks, once half of the target is used up.
+func (p *planner) refillWarmPool() {
+	if p.target == 0 || p.starved {
+		return
+	}
+	for _, f := range p.draft.Families() {
+		if f.Pool == nil {
+			continue
+		}
+		there := p.stocked(f.Pool.CIDR().Addr())
+		if there > p.target/2 {
+			continue
+		}
+		for _, a := range f.Pool.AllocateN(nil, p.target-there) {
+			p.draft.Entry.Of(a).Add(a)
+			p.stock = append(p.stock, a)
+		}
+	}
+}
+
+// quarantineRoom is how many more addresses of a family this node may put into quarantine.
+func (p *planner) quarantineRoom(f *status.Family) int {
+	if f.Pool == nil {
+		return 0
+	}
+	of := f.Pool.CIDR().Addr()
+	var own, others int64
+	for _, a := range p.quarantined() {
+		if a.Is4() == of.Is4() {
+			own++
+		}
+	}
+	for _, o := range p.draft.Others() {
+		others += o.QuarantinedOf(of).Len()
+	}
+	return int(min(max(f.Pool.Capacity()/quarantineShare, 1)-own-others, maxQuarantined-own))
+}
+
+// quarantined returns the addresses that stay in quarantine.
+func (p *planner) quarantined() []netip.Addr {
+	return slices.DeleteFunc(p.local.inQuarantine(), func(a netip.Addr) bool { return p.freed[a] })
+}
+
+// finish writes the plan into the object.
+func (p *planner) finish() {
+	p.putEntry(p.needsEntry())
+	p.changed = p.draft.Encode()
+	if p.fence && !p.changed {
+		p.draft.Entry.Seq++
+		p.putEntry(true)
+		p.changed = true
+	}
+	p.next, p.entry = p.draft.Next, p.draft.Entry
+}
+
+// needsEntry reports whether anything depends on the node's entry.
+func (p *planner) needsEntry() bool {
+	if !p.draft.Entry.IsEmpty() || p.draft.Entry.Rollback != nil || p.local.addressless > 0 || p.keepWarm {
+		return true
+	}
+	return slices.ContainsFunc(p.answers, func(a answer) bool { return a.err == nil && len(a.addrs) == 0 })
+}
+
+// putEntry writes the own entry, with the marks of quarantine, or removes it.
+func (p *planner) putEntry(present bool) {
+	e := &p.draft.Entry
+	e.QuarantinedV4, e.QuarantinedV6 = status.Entry{}.V4, status.Entry{}.V6
+	for _, a := range p.quarantined() {
+		if e.Contains(a) {
+			e.QuarantinedOf(a).Add(a)
+		}
+	}
+	p.draft.PutEntry(present, p.nodeUID)
+}

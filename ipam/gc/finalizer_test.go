@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gc_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/patchbay-cni/patchbay/ipam/internal/testbed"
+
+	"github.com/patchbay-cni/patchbay/ipam/allocator"
+	"github.com/patchbay-cni/patchbay/ipam/gc"
+	"github.com/patchbay-cni/patchbay/ipam/ipamtest"
+	"github.com/patchbay-cni/patchbay/ipam/status"
+)
+
+// Whatever becomes of the requests that end a deletion, the network goes in the end, and
+// not before.
+func TestDeletionThroughFaults(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		op     ipamtest.Op
+		faults []ipamtest.Fault
+	}{
+		"Conflict":    {"somebody else wrote", ipamtest.OpProtect, testbed.Faults(3, ipamtest.Conflict, 0)},
+		"LostRequest": {"asked again", ipamtest.OpProtect, testbed.Faults(3, ipamtest.LostRequest, 0)},
+		"LostReply":   {"the network is gone, and that is seen", ipamtest.OpProtect, testbed.Faults(1, ipamtest.LostReply, 0)},
+		"NoRead":      {"asked again", ipamtest.OpGet, testbed.Faults(3, ipamtest.LostRequest, 0)},
+		"NoList":      {"not without knowing what DanmEps there are", ipamtest.OpEndpoints, testbed.Faults(3, ipamtest.LostRequest, 0)},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
+				a := w.Node("n1")
+				a4, _ := w.Claim(a, testbed.Dynamic, testbed.None)
+				w.Store.Delete(w.Net.Ref)
+				w.Idle()
+				a.Discard(w.Net, a4, testbed.NoAddr)
+				w.Idle()
+				store, s := w.Scripted()
+				s.Set(tc.op, tc.faults)
+				for range tc.faults {
+					if err := w.RemoveFinalizer(store); err == nil {
+						w.Errorf("%s: no error, so nobody tries again", tc.reason)
+					}
+				}
+				if err := w.RemoveFinalizer(store); err != nil || w.Store.Object(w.Net.Ref) != nil {
+					w.Errorf("%s: still there (%v)", tc.reason, err)
+				}
+			})
+		})
+	}
+}
+
+// A network in deletion stays while anybody uses it, or begins to.
+func TestDeletionWaitsForUsers(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		use    func(*testbed.World, *allocator.Allocator)
+	}{
+		"Entry": {"an address that a node covers is in use, or about to be", func(w *testbed.World, a *allocator.Allocator) {
+			w.Claim(a, testbed.Dynamic, testbed.None)
+		}},
+		"EntryWithoutAddress": {"an attachment without an address, whose DanmEp may not exist yet", func(w *testbed.World, a *allocator.Allocator) {
+			w.Claim(a, testbed.None, testbed.None)
+		}},
+		"DanmEp": {"an address that no entry covers any more", func(w *testbed.World, a *allocator.Allocator) {
+			a4, _ := w.Claim(a, testbed.Dynamic, testbed.None)
+			w.Publish(a, "n1", a4, testbed.NoAddr)
+			w.Idle()
+			if got := w.Entry("n1"); got != "-" {
+				w.Fatalf("entry %q, want none", got)
+			}
+		}},
+		"DanmEpOfNobody": {"DANM wrote it: it counts for any network of the name", func(w *testbed.World, a *allocator.Allocator) {
+			a4, _ := w.Claim(a, testbed.Dynamic, testbed.None)
+			a.Discard(w.Net, a4, testbed.NoAddr)
+			w.Store.AddEndpoint(w.Net.Ref, status.Endpoint{Namespace: "ns", Name: "danm", Node: "n9"})
+			w.Idle()
+		}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
+				tc.use(w, w.Node("n1"))
+				w.Store.Delete(w.Net.Ref)
+				if err := w.RemoveFinalizer(w.Store); err != nil {
+					w.Error(err)
+				}
+				w.Idle()
+				if w.Store.Object(w.Net.Ref) == nil {
+					w.Errorf("the network is gone: %s", tc.reason)
+				}
+			})
+		})
+	}
+}
+
+// Who begins to use the network after it was read has changed it: the finalizer stays.
+func TestDeletionMeetsAClaim(t *testing.T) {
+	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
+		a := w.Node("n1")
+		a4, _ := w.Claim(a, testbed.Dynamic, testbed.None)
+		w.Publish(a, "n1", a4, testbed.NoAddr)
+		w.Idle()
+		w.Store.Delete(w.Net.Ref)
+		ep := w.Endpoint("n1", a4, testbed.NoAddr)
+		store := &ipamtest.Faulty{Store: w.Store, Next: func(op ipamtest.Op) ipamtest.Fault {
+			if op != ipamtest.OpEndpoints {
+				return ipamtest.Fault{}
+			}
+			// After the read: the DanmEp is lost, and its node covers the address again.
+			w.Store.RemoveEndpoint(ep.Namespace, ep.Name)
+			a.DanmEpMissing(w.Key(), ep.Name, a4, testbed.NoAddr)
+			time.Sleep(time.Second)
+			return ipamtest.Fault{}
+		}}
+		w.Damaged = true // for a moment nobody covers it
+		if err := w.RemoveFinalizer(store); !errors.Is(err, status.ErrConflict) {
+			w.Errorf("EndDeletion: got %v, want a conflict", err)
+		}
+		if w.Store.Object(w.Net.Ref) == nil {
+			w.Error("the network is gone under an address in use")
+		}
+	})
+}
+
+// An object that is older than it was may have lost its users: it recovers first.
+func TestDeletionOfAnOlderObject(t *testing.T) {
+	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
+		a := w.Node("n1")
+		a4, _ := w.Claim(a, testbed.Dynamic, testbed.None)
+		a.Discard(w.Net, a4, testbed.NoAddr)
+		w.Idle()
+		w.Store.Delete(w.Net.Ref)
+		steward := gc.NewCollector(w.Store, gc.Config{})
+		steward.ObserveVersion(w.Key(), "1000")
+		if done, err := steward.RemoveFinalizer(w.Context(), w.Key()); done || !errors.Is(err, status.ErrTryAgain) {
+			w.Errorf("EndDeletion() = %t, %v; want it to be tried again", done, err)
+		}
+		if o := w.Store.Object(w.Net.Ref); o == nil || o.IPAM.Recovering == nil {
+			w.Errorf("got %+v, want it to recover", o)
+		}
+		if err := w.RemoveFinalizer(w.Store); err != nil || w.Store.Object(w.Net.Ref) == nil {
+			w.Errorf("it is gone before every node has reported (%v)", err)
+		}
+		if _, err := steward.Recover(w.Context(), w.Key(), nil, nil); err != nil {
+			w.Fatal(err)
+		}
+		if err := w.RemoveFinalizer(w.Store); err != nil || w.Store.Object(w.Net.Ref) != nil {
+			w.Errorf("it is there after that (%v)", err)
+		}
+	})
+}

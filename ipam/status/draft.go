@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"reflect"
+	"slices"
+
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/ipam"
+)
+
+// ErrNeedEndpoints asks for the network's DanmEps: the draft is made again from the same
+// object, with a list that was made after the object was read.
+var ErrNeedEndpoints = errors.New("the list of DanmEps is needed")
+
+// Draft is a change of a network's status while it is planned: decoded copies that share no
+// memory with the object that was read.
+type Draft struct {
+	// Object is the object as read, Next what is to be written.
+	Object, Next *Object
+	// Owners are the addresses of DanmEps; nil before they were listed.
+	Owners *Owners
+	// Node is the node that plans, the key of its entry; empty for the controller.
+	Node string
+	// Entry is that node's own entry. One that cannot be read counts as empty.
+	Entry Entry
+	// EntryErr is why the own entry cannot be read.
+	EntryErr error
+	// V4 and V6 are the families, after Open.
+	V4, V6 Family
+	// Warnings are what was found damaged and can be repaired.
+	Warnings []error
+	// Marked counts the bits that MarkCovered has set, Freed those that FreeUncovered has
+	// cleared.
+	Marked, Freed int64
+
+	// others are the parsed entries of others, once they were asked for.
+	others []NamedEntry
+	parsed bool
+}
+
+// NamedEntry is the entry of another node.
+type NamedEntry struct {
+	Name string
+	*Entry
+	// Err is why the entry cannot be read; Entry has no addresses then.
+	Err error
+}
+
+// NewDraft returns a draft for a node, or for the controller if node is empty.
+func NewDraft(obj *Object, node string, owners *Owners) *Draft {
+	next := *obj
+	next.IPAM = &v1.IPAMStatus{}
+	if obj.IPAM != nil {
+		next.IPAM = obj.IPAM.DeepCopy()
+	}
+	d := &Draft{Object: obj, Next: &next, Node: node, Owners: owners}
+	if h, ok := next.IPAM.Held[node]; ok && node != "" {
+		e, err := ParseEntry(h)
+		if err != nil {
+			d.EntryErr = fmt.Errorf("read own entry: %w", err)
+			d.warn(d.EntryErr)
+		}
+		d.Entry = e
+	}
+	return d
+}
+
+func (d *Draft) warn(err error) { d.Warnings = append(d.Warnings, err) }
+
+// Open reads the bitmaps. nodeAddresses are never handed out. The error is ErrNeedEndpoints
+// when a bitmap has to be rebuilt and the DanmEps were not listed.
+func (d *Draft) Open(nodeAddresses []netip.Addr) error {
+	v4, v6 := d.Object.Subnets()
+	nodeAddresses = slices.Clip(nodeAddresses)
+	d.V4 = Family{Name: "IPv4", Fields: "spec.Options.allocation_pool or cidr", Subnet: v4, nodeAddresses: nodeAddresses}
+	d.V6 = Family{Name: "IPv6", Fields: "spec.Options.allocation_pool_v6 or net6", Subnet: v6, nodeAddresses: nodeAddresses}
+	if err := d.V4.open(d.Next.IPAM.V4, d.fill, d.warn); err != nil {
+		return err
+	}
+	if err := d.V6.open(d.Next.IPAM.V6, d.fill, d.warn); err != nil {
+		return err
+	}
+	if d.Owners == nil && d.miscounted() {
+		return ErrNeedEndpoints
+	}
+	return nil
+}
+
+// miscounted reports whether the bitmaps have more or fewer bits than the last write
+// counted: they are damaged, and what DanmEps cover may look free.
+func (d *Draft) miscounted() bool {
+	return d.Object.IPAM != nil && d.allocated() != d.Object.Allocated
+}
+
+// Family returns the family of an address.
+func (d *Draft) Family(a netip.Addr) *Family {
+	if a.Is4() {
+		return &d.V4
+	}
+	return &d.V6
+}
+
+// Families returns both families.
+func (d *Draft) Families() [2]*Family { return [...]*Family{&d.V4, &d.V6} }
+
+// allocated counts the bits that are set.
+func (d *Draft) allocated() int64 {
+	var n int64
+	for _, f := range d.Families() {
+		if f.Pool != nil {
+			n += f.Pool.Allocated()
+		}
+	}
+	return n
+}
+
+// Recovering reports whether it is unknown which addresses are in use. The own report of a
+// rollback counts, even if it is deferred.
+func (d *Draft) Recovering() bool { return d.Entry.Rollback != nil || Recovering(d.Next.IPAM) }
+
+// Others returns the entries of all but the own node, in no order.
+func (d *Draft) Others() []NamedEntry {
+	if d.parsed {
+		return d.others
+	}
+	d.parsed = true
+	entries := make([]Entry, len(d.Next.IPAM.Held))
+	d.others = make([]NamedEntry, 0, len(entries))
+	for name, h := range d.Next.IPAM.Held {
+		if name != d.Node || d.Node == "" {
+			e, err := &entries[len(d.others)], error(nil)
+			*e, err = ParseEntry(h)
+			d.others = append(d.others, NamedEntry{Name: name, Entry: e, Err: err})
+		}
+	}
+	return d.others
+}
+
+// IsForeign reports whether another entry has the address. One that cannot be read counts
+// as having it: an address that leaks can be collected later, one that is freed while it is
+// in use cannot be taken back.
+func (d *Draft) IsForeign(a netip.Addr) bool {
+	return slices.ContainsFunc(d.Others(), func(o NamedEntry) bool { return o.Err != nil || o.Contains(a) })
+}
+
+// RemoveEntry removes the entry of a node.
+func (d *Draft) RemoveEntry(name string) {
+	delete(d.Next.IPAM.Held, name)
+	d.others = slices.DeleteFunc(d.others, func(o NamedEntry) bool { return o.Name == name })
+}
+
+// PutEntry writes the own entry into the object, or removes it.
+func (d *Draft) PutEntry(present bool, nodeUID string) {
+	d.Entry.Present = present
+	if !present {
+		delete(d.Next.IPAM.Held, d.Node)
+		return
+	}
+	if d.Next.IPAM.Held == nil {
+		d.Next.IPAM.Held = map[string]v1.HeldAddresses{}
+	}
+	d.Next.IPAM.Held[d.Node] = d.Entry.Encode(nodeUID)
+}
+
+// Covering returns all entries, the own one as it is planned. It needs the DanmEps, because
+// its callers do.
+func (d *Draft) Covering() ([]Entry, error) {
+	if d.Owners == nil {
+		return nil, ErrNeedEndpoints
+	}
+	entries := []Entry{d.Entry}
+	for _, o := range d.Others() {
+		if o.Err != nil {
+			return nil, fmt.Errorf("read entry of %q: %w: %w", o.Name, ErrUnknownState, o.Err)
+		}
+		entries = append(entries, *o.Entry)
+	}
+	return entries, nil
+}
+
+// fill sets the bits of a pool from all entries and DanmEps.
+func (d *Draft) fill(pool *ipam.Pool) error {
+	entries, err := d.Covering()
+	if err != nil {
+		return fmt.Errorf("find who covers addresses of %v: %w", pool.CIDR(), err)
+	}
+	for a := range d.Owners.Mine {
+		pool.MarkAllocated(a)
+	}
+	for a := range d.Owners.Others {
+		pool.MarkAllocated(a)
+	}
+	for _, e := range entries {
+		for _, r := range [...]ipam.Ranges{e.V4, e.V6} {
+			for a := range r.All() {
+				pool.MarkAllocated(a)
+			}
+		}
+	}
+	return nil
+}
+
+// MarkCovered sets the bits that are clear though their addresses are covered: by an entry,
+// by one of published, or by a DanmEp if these were listed, unless its own node is freeing
+// it. A claim would else take what a damaged bitmap shows as free.
+func (d *Draft) MarkCovered(published []netip.Addr, freeing func(netip.Addr) bool) {
+	before := d.allocated()
+	d.markEntry(&d.Entry)
+	for _, o := range d.Others() { // the garbage collector reports one that cannot be read
+		d.markEntry(o.Entry)
+	}
+	for _, a := range published {
+		d.Family(a).Mark(a)
+	}
+	if d.Owners != nil {
+		for a := range d.Owners.Others {
+			d.Family(a).Mark(a)
+		}
+		for a := range d.Owners.Mine {
+			if !freeing(a) { // its DanmEp went after the list
+				d.Family(a).Mark(a)
+			}
+		}
+	}
+	d.Marked += d.allocated() - before
+}
+
+// markEntry sets the bits of an entry.
+func (d *Draft) markEntry(e *Entry) {
+	for _, side := range [...]struct {
+		family *Family
+		ranges *ipam.Ranges
+	}{{&d.V4, &e.V4}, {&d.V6, &e.V6}} {
+		if side.family.Pool == nil {
+			continue
+		}
+		for a := range side.ranges.All() {
+			side.family.Pool.MarkAllocated(a)
+		}
+	}
+}
+
+// MarkDanmEps sets the bits that DanmEps cover.
+func (d *Draft) MarkDanmEps() {
+	for _, addrs := range [...]map[netip.Addr]string{d.Owners.Mine, d.Owners.Others} {
+		for a := range addrs {
+			d.Family(a).Mark(a)
+		}
+	}
+}
+
+// FreeUncovered frees the bits that nothing covers, and that inUse does not report either:
+// use counts even if somebody took the DanmEp away by force. The object was read first, then
+// the DanmEps were listed, and the write carries the resourceVersion of that read: whoever
+// covers a bit since then has changed the object.
+func (d *Draft) FreeUncovered(inUse func(netip.Addr) bool) error {
+	for _, f := range d.Families() {
+		if f.Pool == nil {
+			continue
+		}
+		covered, err := ipam.New(ipam.Config{CIDR: f.Pool.CIDR()})
+		if err == nil {
+			err = d.fill(covered)
+		}
+		if err != nil {
+			return err
+		}
+		var leaked []netip.Addr
+		for a := range f.Pool.All() {
+			if !inUse(a) && !covered.Has(a) {
+				leaked = append(leaked, a)
+			}
+		}
+		for _, a := range leaked {
+			f.Pool.Release(a)
+		}
+		d.Freed += int64(len(leaked))
+	}
+	return nil
+}
+
+// MoveSubnets starts new bitmaps where the spec has another subnet than was recorded, and
+// no address outside of it is covered. What lies in it is kept: the subnet may have grown,
+// and a compromised node may have recorded any. An invalid spec moves nothing: releases go
+// on with the subnet that was recorded.
+func (d *Draft) MoveSubnets() error {
+	for _, f := range d.Families() {
+		if !f.Former || d.Object.Invalid != nil {
+			continue
+		}
+		entries, err := d.Covering()
+		if err != nil {
+			return err
+		}
+		if d.usedOutside(f, entries) {
+			continue // releases go on, claims are refused
+		}
+		if err := f.Reset(); err != nil {
+			return err
+		}
+		if f.Pool == nil {
+			continue
+		}
+		if err := d.fill(f.Pool); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// usedOutside reports whether an entry or a DanmEp has an address of the family that is
+// not in the subnet of the spec.
+func (d *Draft) usedOutside(f *Family, entries []Entry) bool {
+	outside := func(a netip.Addr) bool {
+		return a.Is4() == (f == &d.V4) && (f.Subnet == nil || !f.Subnet.CIDR.Contains(a))
+	}
+	for i := range entries {
+		if slices.ContainsFunc(entries[i].Addrs(), outside) {
+			return true
+		}
+	}
+	for _, addrs := range [...]map[netip.Addr]string{d.Owners.Mine, d.Owners.Others} {
+		for a := range addrs {
+			if outside(a) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Encode writes bitmaps and counts into Next, and reports whether status.ipam differs from
+// what was read. A change of the counts alone is no reason for a write.
+func (d *Draft) Encode() (changed bool) {
+	if len(d.Next.IPAM.Held) == 0 {
+		d.Next.IPAM.Held = nil
+	}
+	d.Next.IPAM.V4, d.Next.IPAM.V6 = d.V4.encode(), d.V6.encode()
+	d.Next.Allocated, d.Next.Capacity = d.allocated(), 0
+	for _, f := range d.Families() {
+		if f.Pool == nil {
+			continue
+		}
+		d.Next.Capacity += f.Pool.Capacity()
+		if d.Next.Capacity < 0 {
+			d.Next.Capacity = math.MaxInt64 // both families saturate
+		}
+	}
+	return d.Object.IPAM == nil || !reflect.DeepEqual(d.Object.IPAM, d.Next.IPAM)
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusters
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/internal/policy"
+)
+
+const (
+	// reasonNeverSeen is the reason of Reachable=False of a Cluster whose agent never reported.
+	reasonNeverSeen = "NeverSeen"
+	// reasonSilent is the reason of Reachable=False of a Cluster whose agent has reported before.
+	reasonSilent = "Silent"
+)
+
+// IsReachable reports whether the condition Reachable of a Cluster is True.
+func IsReachable(c *v1alpha1.Cluster) bool {
+	return meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ConditionReachable)
+}
+
+// ReachabilityOf returns what the condition Reachable of a Cluster means for a decision.
+func ReachabilityOf(c *v1alpha1.Cluster) policy.Reachability {
+	condition := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionReachable)
+	switch {
+	case condition == nil || condition.Reason == reasonNeverSeen:
+		return policy.NeverReported
+	case condition.Status != metav1.ConditionTrue:
+		return policy.NotReporting
+	}
+	return policy.Reachable
+}
+
+// acceptedCondition returns the condition Accepted.
+func acceptedCondition(c *v1alpha1.Cluster, h Heartbeat) metav1.Condition {
+	accepted := metav1.Condition{
+		Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: "Accepted", ObservedGeneration: c.Generation,
+	}
+	ns := v1alpha1.ClusterNamespacePrefix + c.Name
+	switch {
+	case h.namespaceTaken:
+		accepted.Status, accepted.Reason = metav1.ConditionFalse, v1alpha1.ReasonNamespaceTaken
+		accepted.Message = "namespace " + ns + " was not made by the hub, and its users would have the rights of the agent: " +
+			"delete the namespace, or remove all RoleBindings in it and run: kubectl annotate namespace " + ns + " " + v1alpha1.ClusterUIDAnnotation + "=" + string(c.UID)
+	case !c.Spec.Accepted:
+		accepted.Status, accepted.Reason = metav1.ConditionFalse, "Waiting"
+		accepted.Message = "set spec.accepted, or run: kubectl patchbay cluster accept " + c.Name
+	}
+	return accepted
+}
+
+// reachableCondition returns the condition Reachable. A Cluster whose agent has reported once never
+// returns to NeverSeen, also when its heartbeat was deleted: it keeps its objects.
+func reachableCondition(c *v1alpha1.Cluster, h Heartbeat, now time.Time) metav1.Condition {
+	reachable := metav1.Condition{Type: v1alpha1.ConditionReachable, Status: metav1.ConditionFalse}
+	before := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionReachable)
+	ns := v1alpha1.ClusterNamespacePrefix + c.Name
+	switch {
+	case h.remaining(now) > 0:
+		reachable.Status, reachable.Reason = metav1.ConditionTrue, "Heartbeat"
+	case h.namespaceTaken:
+		reachable.Reason, reachable.Message = v1alpha1.ReasonNamespaceTaken, "namespace "+ns+" was not made by the hub"
+	case !h.renewTime.IsZero():
+		reachable.Reason = reasonSilent
+		reachable.Message = "no heartbeat since " + h.renewTime.UTC().Format(time.RFC3339) + "; the cluster keeps its objects"
+	case before != nil && before.Reason != reasonNeverSeen && before.Reason != v1alpha1.ReasonNamespaceTaken:
+		reachable.Reason = reasonSilent
+		reachable.Message = "its heartbeat, the Lease " + ns + "/" + v1alpha1.HeartbeatLease + ", was deleted; the cluster keeps its objects"
+	default:
+		reachable.Reason, reachable.Message = reasonNeverSeen, "no agent has joined yet"
+	}
+	return reachable
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusters
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+)
+
+// defaultLeaseDuration applies to a heartbeat without leaseDurationSeconds.
+const defaultLeaseDuration = 40 * time.Second
+
+// Heartbeat is the last known heartbeat of one cluster.
+type Heartbeat struct {
+	renewTime      time.Time     // by the agent's clock; zero: there is no heartbeat
+	observed       time.Time     // when renewTime changed, by the hub's clock
+	duration       time.Duration // how long it is valid from then on
+	namespaceTaken bool          // the hub did not make the namespace: the heartbeat proves nothing
+}
+
+// remaining returns how long the heartbeat is still valid.
+func (h Heartbeat) remaining(now time.Time) time.Duration {
+	if h.renewTime.IsZero() || h.namespaceTaken {
+		return 0
+	}
+	return max(0, h.duration-now.Sub(h.observed))
+}
+
+// Heartbeats stores for each cluster when this hub saw its heartbeat change. Heartbeats count from
+// then, as in leader election: the clocks of agents need not agree with the hub's.
+type Heartbeats struct {
+	cached, direct client.Reader
+	now            func() time.Time
+
+	mu        sync.Mutex
+	byCluster map[string]Heartbeat
+}
+
+// NewHeartbeats returns Heartbeats that are read from the cache, and from the API server where
+// the cache may be behind.
+func NewHeartbeats(cached, direct client.Reader, now func() time.Time) *Heartbeats {
+	return &Heartbeats{cached: cached, direct: direct, now: now, byCluster: map[string]Heartbeat{}}
+}
+
+// ObserveAll observes the heartbeats of all clusters. A new leader does so before its first
+// decision: the conditions that its predecessor stored may be old.
+func (h *Heartbeats) ObserveAll(ctx context.Context) error {
+	var list v1alpha1.ClusterList
+	if err := h.cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list Clusters: %w", err)
+	}
+	for i := range list.Items {
+		if _, _, err := h.Observe(ctx, &list.Items[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Observe reads the heartbeat of one cluster, and whether its namespace is the hub's.
+func (h *Heartbeats) Observe(ctx context.Context, c *v1alpha1.Cluster) (*coordinationv1.Lease, Heartbeat, error) {
+	_, owner, err := findNamespace(ctx, h.cached, h.direct, c)
+	if err != nil {
+		return nil, Heartbeat{}, err
+	}
+	lease := &coordinationv1.Lease{}
+	key := client.ObjectKey{Namespace: v1alpha1.ClusterNamespacePrefix + c.Name, Name: v1alpha1.HeartbeatLease}
+	if err := h.cached.Get(ctx, key, lease); client.IgnoreNotFound(err) != nil {
+		return nil, Heartbeat{}, fmt.Errorf("read the heartbeat of %s: %w", c.Name, err)
+	}
+	return lease, h.record(c.Name, lease, owner == ownerOther, h.now()), nil
+}
+
+// record stores a cluster's heartbeat. The first one that a hub reads may be old: it counts from
+// its own time, or from now if that is in the future.
+func (h *Heartbeats) record(cluster string, lease *coordinationv1.Lease, namespaceTaken bool, now time.Time) Heartbeat {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	before, known := h.byCluster[cluster]
+	next := Heartbeat{observed: now, duration: defaultLeaseDuration, namespaceTaken: namespaceTaken}
+	if d := lease.Spec.LeaseDurationSeconds; d != nil {
+		next.duration = time.Duration(*d) * time.Second
+	}
+	if t := lease.Spec.RenewTime; t != nil {
+		next.renewTime = t.Time
+	}
+	switch {
+	case known && !next.renewTime.After(before.renewTime): // an earlier one comes from a restored backup
+		next.observed = before.observed
+	case !known && next.renewTime.Before(now):
+		next.observed = next.renewTime
+	}
+	h.byCluster[cluster] = next
+	return next
+}
+
+// Forget drops a cluster that left the inventory.
+func (h *Heartbeats) Forget(cluster string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.byCluster, cluster)
+}
+
+// Inventory returns all Clusters by name, with the condition Reachable as it is now. Of those whose
+// namespace the hub did not make, it returns the names in taken.
+func (h *Heartbeats) Inventory(ctx context.Context) (inventory map[string]*v1alpha1.Cluster, taken map[string]bool, err error) {
+	var list v1alpha1.ClusterList
+	if err := h.cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, nil, fmt.Errorf("list Clusters: %w", err)
+	}
+	inventory, taken = make(map[string]*v1alpha1.Cluster, len(list.Items)), map[string]bool{}
+	now := h.now()
+	for i := range list.Items {
+		c := &list.Items[i]
+		last, known := h.last(c.Name)
+		if last.namespaceTaken {
+			taken[c.Name] = true
+		}
+		if known && (last.remaining(now) > 0) != IsReachable(c) {
+			c = withReachable(c, last, now)
+		}
+		inventory[c.Name] = c
+	}
+	return inventory, taken, nil
+}
+
+func (h *Heartbeats) last(cluster string) (last Heartbeat, known bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	last, known = h.byCluster[cluster]
+	return last, known
+}
+
+func withReachable(c *v1alpha1.Cluster, h Heartbeat, now time.Time) *v1alpha1.Cluster {
+	next := c.DeepCopy()
+	condition := reachableCondition(c, h, now)
+	condition.LastTransitionTime = metav1.NewTime(now)
+	meta.SetStatusCondition(&next.Status.Conditions, condition)
+	return next
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusters
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/kinds"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/limits"
+)
+
+// StatusInterval is how often a Cluster's status and rights are compared, at the least.
+const StatusInterval = 10 * time.Second
+
+// Reconciler maintains namespace, rights and status of Clusters.
+type Reconciler struct {
+	// Cached reads from the cache, Direct from the API server.
+	Cached client.Reader
+	// Direct also writes.
+	Direct client.Client
+	// Events is the recorder of Events.
+	Events record.EventRecorder
+	// Now is the clock.
+	Now func() time.Time
+	// Heartbeats of all clusters.
+	Heartbeats *Heartbeats
+	// Capacity has what is assigned to each cluster.
+	Capacity *limits.Capacity
+	// Drains tells which objects wait for their turn to leave.
+	Drains *limits.Drains
+	// Lead prepares this process to lead, before its first decision.
+	Lead func(context.Context) error
+
+	access *access
+}
+
+// SetupWithManager adds the controller of Clusters to a manager.
+func (r *Reconciler) SetupWithManager(m manager.Manager, options controller.Options) error {
+	r.access = &access{cached: r.Cached, direct: r.Direct}
+	byNamespace := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+		return requestFor(kinds.ClusterOfNamespace(o.GetNamespace()))
+	})
+	byNamespaceName := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+		return requestFor(kinds.ClusterOfNamespace(o.GetName()))
+	})
+	byUserName := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+		return requestFor(strings.CutPrefix(o.GetName(), v1alpha1.ClusterUserPrefix))
+	})
+	return builder.ControllerManagedBy(m).
+		WithOptions(options).
+		For(&v1alpha1.Cluster{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&coordinationv1.Lease{}, byNamespace).
+		Watches(&rbacv1.Role{}, byNamespace).
+		Watches(&rbacv1.RoleBinding{}, byNamespace).
+		Watches(&rbacv1.ClusterRole{}, byUserName).
+		Watches(&rbacv1.ClusterRoleBinding{}, byUserName).
+		WatchesMetadata(&corev1.Namespace{}, byNamespaceName).
+		Complete(r)
+}
+
+func requestFor(cluster string, ok bool) []reconcile.Request {
+	if !ok {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: cluster}}}
+}
+
+// Reconcile brings the rights and the status of one Cluster up to date.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	if err := r.Lead(ctx); err != nil {
+		return reconcile.Result{}, err
+	}
+	cluster := &v1alpha1.Cluster{}
+	err := r.Cached.Get(ctx, req.NamespacedName, cluster)
+	switch {
+	case apierrors.IsNotFound(err):
+		r.Heartbeats.Forget(req.Name)
+		return reconcile.Result{}, r.access.revoke(ctx, req.Name)
+	case err != nil:
+		return reconcile.Result{}, fmt.Errorf("read Cluster %s: %w", req.Name, err)
+	}
+	// The heartbeat is observed also when the rights cannot be written. A Cluster that is being
+	// deleted gets no new rights: a finalizer may let it be drained first.
+	var accessErr error
+	if cluster.DeletionTimestamp == nil {
+		accessErr = r.access.grant(ctx, cluster)
+	}
+	lease, heartbeat, err := r.Heartbeats.Observe(ctx, cluster)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	now := r.Now()
+	remaining := heartbeat.remaining(now)
+	conditions := []metav1.Condition{acceptedCondition(cluster, heartbeat), reachableCondition(cluster, heartbeat, now)}
+	if limits.IsDraining(cluster) {
+		drained, err := r.drainedCondition(ctx, cluster, lease, remaining > 0)
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		conditions = append(conditions, drained)
+	}
+	if err := errors.Join(accessErr, r.writeStatus(ctx, cluster, conditions)); err != nil {
+		return reconcile.Result{}, err
+	}
+	if remaining == 0 || remaining > StatusInterval {
+		remaining = StatusInterval
+	}
+	return reconcile.Result{RequeueAfter: remaining}, nil
+}
+
+// drainedCondition counts what a draining cluster still has.
+func (r *Reconciler) drainedCondition(
+	ctx context.Context, cluster *v1alpha1.Cluster, lease *coordinationv1.Lease, reachable bool,
+) (metav1.Condition, error) {
+	var assignments v1alpha1.AssignmentList
+	if err := r.Cached.List(ctx, &assignments, client.UnsafeDisableDeepCopy); err != nil {
+		return metav1.Condition{}, fmt.Errorf("list Assignments: %w", err)
+	}
+	var works v1alpha1.WorkList
+	if err := r.Cached.List(ctx, &works, client.InNamespace(v1alpha1.ClusterNamespacePrefix+cluster.Name), client.UnsafeDisableDeepCopy); err != nil {
+		return metav1.Condition{}, fmt.Errorf("list Works of %s: %w", cluster.Name, err)
+	}
+	p := progressOf(cluster.Name, assignments.Items, r.Drains)
+	p.works = len(works.Items)
+	p.appliedWorks, p.unknown = appliedWorks(lease, reachable)
+	return p.condition(cluster, r.Now()), nil
+}
+
+// writeStatus applies the hub's part of a Cluster's status, if it differs from the stored one.
+func (r *Reconciler) writeStatus(ctx context.Context, stored *v1alpha1.Cluster, conditions []metav1.Condition) error {
+	for i := range conditions {
+		conditions[i].LastTransitionTime = metav1.NewTime(r.Now())
+		if old := meta.FindStatusCondition(stored.Status.Conditions, conditions[i].Type); old != nil && old.Status == conditions[i].Status {
+			conditions[i].LastTransitionTime = old.LastTransitionTime
+		}
+	}
+	status := &v1alpha1.ClusterStatus{Conditions: conditions, Assigned: assigned(r.Capacity.Usage(stored.Name))}
+	drainEnded := meta.FindStatusCondition(stored.Status.Conditions, v1alpha1.ConditionDrained) != nil &&
+		meta.FindStatusCondition(conditions, v1alpha1.ConditionDrained) == nil
+	changed := drainEnded || !equality.Semantic.DeepEqual(stored.Status.Assigned, status.Assigned)
+	for _, c := range conditions {
+		old := meta.FindStatusCondition(stored.Status.Conditions, c.Type)
+		changed = changed || old == nil || *old != c
+		warn := c.Reason == v1alpha1.ReasonDrainBlocked || c.Type == v1alpha1.ConditionAccepted && c.Reason == v1alpha1.ReasonNamespaceTaken
+		if warn && (old == nil || old.Reason != c.Reason) {
+			r.Events.Event(stored, corev1.EventTypeWarning, c.Reason, c.Message)
+		}
+	}
+	if !changed {
+		return nil
+	}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)
+	if err != nil {
+		return fmt.Errorf("encode status of Cluster %s: %w", stored.Name, err)
+	}
+	next := &unstructured.Unstructured{Object: map[string]any{"status": fields}}
+	next.SetGroupVersionKind(v1alpha1.SchemeGroupVersion().WithKind("Cluster"))
+	next.SetName(stored.Name)
+	if err := r.Direct.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(next),
+		client.FieldOwner(v1alpha1.HubFieldManager), client.ForceOwnership); err != nil {
+		return fmt.Errorf("write status of Cluster %s: %w", stored.Name, err)
+	}
+	return nil
+}
+
+// assigned is what the hub has placed on a cluster.
+func assigned(u limits.Usage) *v1alpha1.Assigned {
+	a := &v1alpha1.Assigned{Objects: int32(u.Objects), Replicas: int32(u.Replicas)}
+	if u.MilliCPU > 0 || u.Memory > 0 {
+		a.Requests = corev1.ResourceList{
+			corev1.ResourceCPU:    *resource.NewMilliQuantity(u.MilliCPU, resource.DecimalSI),
+			corev1.ResourceMemory: *resource.NewQuantity(u.Memory, resource.BinarySI),
+		}
+	}
+	return a
+}

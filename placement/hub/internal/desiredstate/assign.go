@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package desiredstate
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/clusters"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/limits"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/scope"
+	"github.com/patchbay-cni/patchbay/placement/internal/policy"
+	"github.com/patchbay-cni/patchbay/placement/internal/render"
+)
+
+// drainWait is when an object that waits to leave a draining cluster is decided again, at the
+// latest.
+const drainWait = 15 * time.Second
+
+// DependsOnDependents reports whether the decision about an object without a policy takes it from
+// clusters because no dependent needs it there. All dependents must be known then.
+func DependsOnDependents(s *scope.Scope, r scope.Resolution, current *v1alpha1.Assignment) bool {
+	if !s.Alive() || r.Mistake != nil || r.Policy != nil || r.Unselected || v1alpha1.IsVolumeClaim(s.Key.GroupKind) {
+		return false
+	}
+	before := storedDecision(s, current)
+	return !wasPlaced(before) && !allRequired(before, s.RequiredIn)
+}
+
+// wasPlaced reports whether a policy or an annotation made a decision, not the dependents.
+func wasPlaced(d Decision) bool { return len(d.Replicas) > 0 && d.Source != sourceDependents }
+
+// allRequired reports whether dependents need the object in all of its clusters.
+func allRequired(d Decision, requiredIn map[string]bool) bool {
+	for name := range d.Replicas {
+		if !requiredIn[name] {
+			return false
+		}
+	}
+	return true
+}
+
+// Assign decides which clusters are to have the object. It reserves their capacity, and a slot of
+// each draining cluster that the object leaves. After a mistake the earlier decision stays in force.
+// Unknown is why not all dependents are known; it matters where DependsOnDependents. The error is
+// limits.ErrDrainLimit when other objects have taken the slots meanwhile: then decide again.
+func Assign(
+	s *scope.Scope, r scope.Resolution, current *v1alpha1.Assignment, unknown *scope.UnknownDependents,
+	capacity *limits.Capacity, drains *limits.Drains,
+) (Decision, error) {
+	d := Decision{Mistake: r.Mistake}
+	var err error
+	switch {
+	case r.Mistake != nil:
+	case !s.Alive(): // its deletion is the order to remove it everywhere
+		d.Replicas = map[string]int64{}
+	case r.Policy == nil:
+		d = assignWithoutPolicy(s, r, current, unknown)
+	default:
+		d, err = assignByPolicy(s, r, current, capacity, drains)
+	}
+	if mistake, ok := errors.AsType[*policy.Error](err); ok {
+		d.Mistake, err = mistake, nil
+	}
+	if err != nil {
+		return Decision{}, err
+	}
+	if d.Mistake != nil {
+		kept := storedDecision(s, current)
+		kept.Policy, kept.Mistake, kept.AnnotationPolicyLost, kept.RequeueAfter = d.Policy, d.Mistake, d.AnnotationPolicyLost, d.RequeueAfter
+		d = kept
+	}
+	if d.Mistake != nil || d.Policy == nil { // the object waits for a user, not for a drain
+		for _, t := range current.Spec.Targets {
+			drains.StopWaiting(string(t.Cluster), s.Key)
+		}
+	}
+	return d, nil
+}
+
+// assignByPolicy decides by the effective policy.
+func assignByPolicy(
+	s *scope.Scope, r scope.Resolution, current *v1alpha1.Assignment, capacity *limits.Capacity, drains *limits.Drains,
+) (Decision, error) {
+	d := requiredDecision(s.RequiredIn)
+	d.Policy = r.Policy
+	in := planInput(s, r.Policy, current)
+	for i := range in.Clusters {
+		c := s.Clusters[in.Clusters[i].Name]
+		if _, assigned := in.Assigned[c.Name]; assigned && limits.IsDraining(c) && drains.MustWait(c, s.Key) {
+			in.Clusters[i].DrainLimitReached = true
+			d.RequeueAfter = drainWait
+		}
+	}
+	if err := reserve(s, &d, in, current, capacity); err != nil {
+		d.AnnotationPolicyLost = losesAnnotationPolicy(s, r.Policy, current)
+		return d, err
+	}
+	before := storedDecision(s, current)
+	d.AnnotationPolicyLost = losesAnnotationPolicy(s, r.Policy, current)
+	loses := d.AnnotationPolicyLost && takesFrom(before, d)
+	if loses || fallsBack(r, current) && (d.Shortfall != "" || takesFrom(before, d)) {
+		kept := keepPlaced(s, before, r.Policy, d.AnnotationPolicyLost)
+		kept.RequeueAfter = d.RequeueAfter
+		return kept, nil
+	}
+	if mistake := tooManyTargets(current, d); mistake != nil { // before the drains begin
+		return d, mistake
+	}
+	return d, startDrains(s, in, d, drains)
+}
+
+// requiredDecision is the decision that follows from the object's dependents.
+func requiredDecision(requiredIn map[string]bool) Decision {
+	d := Decision{Replicas: map[string]int64{}}
+	for name := range requiredIn {
+		d.Replicas[name], d.Source = 0, sourceDependents
+	}
+	return d
+}
+
+// reserve plans within the capacity of the clusters, reserves it, and stores the plan in d.
+func reserve(s *scope.Scope, d *Decision, in policy.PlanInput, current *v1alpha1.Assignment, capacity *limits.Capacity) error {
+	perReplica := limits.Usage{}
+	if in.Replicas != nil {
+		perReplica = limits.PerReplica(current.Spec.Decision.Requests)
+	}
+	return capacity.Reserve(s.Key, func(room limits.RoomFunc) (limits.Reservation, error) {
+		in.Capacity = func(name string) (*int64, string) { return room(perReplica, name, s.Clusters[name].Spec.Limits) }
+		plan, err := d.Policy.Plan(in)
+		if err != nil {
+			return limits.Reservation{}, err
+		}
+		d.Divided, d.Shortfall, d.ShortfallReason = plan.Divided, plan.Message, plan.Reason
+		d.Source, d.Digest = d.Policy.Source, d.Policy.Digest()
+		reservation := limits.Reservation{PerReplica: perReplica, Replicas: map[string]int64{}}
+		for name, n := range plan.Targets {
+			if !plan.Divided && in.Replicas != nil {
+				n = *in.Replicas
+			}
+			d.Replicas[name], reservation.Replicas[name] = n, n
+		}
+		for _, t := range current.Spec.Targets { // replicas that leave use their capacity until they have left
+			name := string(t.Cluster)
+			reservation.Replicas[name] = max(reservation.Replicas[name], deref(t.RequestedReplicas))
+		}
+		return reservation, nil
+	})
+}
+
+// planInput returns what the plan depends on beside the policy.
+func planInput(s *scope.Scope, p *policy.EffectivePolicy, current *v1alpha1.Assignment) policy.PlanInput {
+	in := policy.PlanInput{
+		Assigned: map[string]int64{}, Unconfirmed: map[string]bool{}, BeingRemoved: map[string]bool{},
+		PolicyUnchanged: isPolicyUnchanged(current, p), VolumeClaims: volumeClaims(s, current),
+	}
+	for name := range s.RequiredIn { // there it stays with its dependent
+		delete(in.VolumeClaims, name)
+	}
+	if n, ok := replicasOf(s.Key, s.Object); ok {
+		in.Replicas = new(int64(n))
+	}
+	returning := map[string]int64{} // what stays if an order to remove is taken back
+	for _, t := range current.Spec.Targets {
+		name := string(t.Cluster)
+		switch c := s.Clusters[name]; t.State {
+		case v1alpha1.TargetPending:
+			if c != nil && clusters.ReachabilityOf(c) == policy.Reachable { // nothing was sent yet
+				in.Assigned[name] = confirmedReplicas(s, t)
+			}
+		case v1alpha1.TargetActive:
+			in.Unconfirmed[name] = !s.Reports[name].Applied
+			in.Assigned[name] = confirmedReplicas(s, t)
+		case v1alpha1.TargetDraining:
+			in.Assigned[name] = deref(t.RequestedReplicas)
+		case v1alpha1.TargetRemoving:
+			if w := s.Works[name]; w != nil && !scope.IsRemoved(w) {
+				n, _ := scope.RequestedReplicas(w)
+				returning[name] = int64(n)
+			}
+		}
+	}
+	if len(in.Assigned) == 0 || p.Spec.Replicas.Mode != v1alpha1.ReplicasSingle { // of Single only one cluster is to have it
+		maps.Copy(in.Assigned, returning)
+		for name := range returning {
+			in.BeingRemoved[name] = true
+		}
+	}
+	for _, c := range s.Clusters {
+		in.Clusters = append(in.Clusters, policy.Cluster{
+			Name: c.Name, Labels: c.Labels, Spec: &c.Spec, Reachability: clusters.ReachabilityOf(c),
+			Deleting: c.DeletionTimestamp != nil, Lost: isLost(s, p, c),
+		})
+	}
+	return in
+}
+
+// isPolicyUnchanged reports whether the targets of an Assignment were planned from this policy.
+// Recovered targets of a lost Assignment have no digest: they stay as they are.
+func isPolicyUnchanged(a *v1alpha1.Assignment, p *policy.EffectivePolicy) bool {
+	digest := a.Spec.Decision.Digest
+	return digest == p.Digest() || digest == "" && a.UID == "" && len(a.Spec.Targets) > 0
+}
+
+// volumeClaims names, by cluster, a volume claim that the object has there: one that its Pod template
+// names, or one that the agent reports for Pods that an operator makes for the object.
+func volumeClaims(s *scope.Scope, a *v1alpha1.Assignment) map[string]string {
+	names := render.VolumeClaimNames(s.Object)
+	if v1alpha1.IsVolumeClaim(s.Key.GroupKind) {
+		names = []string{s.Key.Name}
+	}
+	found := map[string]string{}
+	for _, t := range a.Spec.Targets {
+		if t.State != v1alpha1.TargetActive && t.State != v1alpha1.TargetDraining {
+			continue
+		}
+		cluster := string(t.Cluster)
+		r := s.Reports[cluster]
+		exists := r.RefusalReason == "" // also before the first report, which may precede the creation
+		for _, uid := range r.UIDs {
+			exists = exists || uid != ""
+		}
+		switch {
+		case exists && len(names) > 0:
+			found[cluster] = names[0]
+		case len(r.VolumeClaims) > 0:
+			found[cluster] = r.VolumeClaims[0]
+		}
+	}
+	return found
+}
+
+// confirmedReplicas returns how many replicas a target counts with. Replicas that a cluster was
+// asked for, and has not confirmed before it fell silent, go elsewhere.
+func confirmedReplicas(s *scope.Scope, t v1alpha1.Target) int64 {
+	name := string(t.Cluster)
+	c, r := s.Clusters[name], s.Reports[name]
+	if c == nil || clusters.ReachabilityOf(c) == policy.Reachable || r.Applied || t.Replicas == nil {
+		return deref(t.Replicas)
+	}
+	return min(deref(t.Replicas), deref(r.Replicas))
+}
+
+// isLost reports whether a cluster has been unreachable for as long as the policy waits.
+func isLost(s *scope.Scope, p *policy.EffectivePolicy, c *v1alpha1.Cluster) bool {
+	if p.Spec.Offline.AssumeLostAfter == nil {
+		return false
+	}
+	condition := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionReachable)
+	if condition == nil || condition.Status == metav1.ConditionTrue {
+		return false
+	}
+	return s.Now.Sub(condition.LastTransitionTime.Time) >= p.Spec.Offline.AssumeLostAfter.Duration
+}
+
+// losesAnnotationPolicy reports whether the policy that said the rest for an annotated object is
+// lost, or in a tie, while the annotation is unchanged.
+func losesAnnotationPolicy(s *scope.Scope, p *policy.EffectivePolicy, a *v1alpha1.Assignment) bool {
+	d := a.Spec.Decision
+	return p.Source == v1alpha1.SourceAnnotation && p.UID == "" &&
+		d.Source == v1alpha1.SourceAnnotation && d.AnnotatedPolicyUID != "" && d.AnnotationDigest == annotationDigest(s)
+}
+
+// fallsBack reports whether the Placement that placed the object no longer selects it, and a
+// ClusterPlacement does: a user may be about to create the Placement again.
+func fallsBack(r scope.Resolution, a *v1alpha1.Assignment) bool {
+	return !r.Unselected && strings.HasPrefix(a.Spec.Decision.Source, "Placement ") && strings.HasPrefix(r.Policy.Source, "ClusterPlacement ")
+}
+
+// startDrains takes a drain slot of each cluster that the object leaves.
+func startDrains(s *scope.Scope, in policy.PlanInput, d Decision, drains *limits.Drains) error {
+	limited := map[string]bool{}
+	for _, c := range in.Clusters {
+		limited[c.Name] = c.DrainLimitReached
+	}
+	for _, name := range slices.Sorted(maps.Keys(in.Assigned)) {
+		c := s.Clusters[name]
+		switch {
+		case !limits.IsDraining(c):
+		case d.includes(name) && d.Replicas[name] >= in.Assigned[name]:
+			if !limited[name] {
+				drains.StopWaiting(name, s.Key)
+			}
+		case !drains.Start(c, s.Key):
+			return limits.ErrDrainLimit
+		}
+	}
+	return nil
+}
+
+// assignWithoutPolicy decides about an object that no policy and no annotation selects. Losing them
+// is no order to remove it: it stays in its clusters. An object that only its dependents have
+// placed follows them.
+func assignWithoutPolicy(s *scope.Scope, r scope.Resolution, current *v1alpha1.Assignment, unknown *scope.UnknownDependents) Decision {
+	before := storedDecision(s, current)
+	var d Decision
+	switch {
+	case r.Unselected, !wasPlaced(before) && allRequired(before, s.RequiredIn):
+		d = requiredDecision(s.RequiredIn)
+	case !wasPlaced(before) && v1alpha1.IsVolumeClaim(s.Key.GroupKind): // a claim stays after its last dependent
+		d = before
+		addRequired(&d, s.RequiredIn)
+	case wasPlaced(before):
+		d = keepPlaced(s, before, nil, false)
+	case unknown != nil:
+		return Decision{Mistake: unknown.Mistake, RequeueAfter: unknown.RequeueAfter}
+	default:
+		d = requiredDecision(s.RequiredIn)
+	}
+	d.Mistake = tooManyTargets(current, d)
+	return d
+}
+
+// keepPlaced keeps an object where a policy or an annotation has placed it before. Fallback is a
+// policy of a lower rank that selects it now, nil for none. It, or the annotation alone if the
+// annotation's policy is lost, would take the object from where it runs.
+func keepPlaced(s *scope.Scope, before Decision, fallback *policy.EffectivePolicy, annotationPolicyLost bool) Decision {
+	d := before
+	where := strings.Join(slices.Sorted(maps.Keys(before.Replicas)), ", ")
+	addRequired(&d, s.RequiredIn)
+	d.AnnotationPolicyLost = annotationPolicyLost
+	d.ShortfallReason = v1alpha1.ReasonNoPolicy
+	switch {
+	case annotationPolicyLost:
+		d.Shortfall = fmt.Sprintf("the policy that completes its annotation no longer selects the object, and the annotation alone "+
+			"would remove it from clusters where it runs: it stays in %s. Create a policy, or change the annotation", where)
+	case fallback != nil:
+		d.Shortfall = fmt.Sprintf("%s no longer selects the object, and %s would remove it from clusters where it runs: it stays in %s. "+
+			"To move it, set the annotation %s", before.Source, fallback.Source, where, v1alpha1.ClustersAnnotation)
+	default:
+		d.Shortfall = "no policy and no annotation selects the object any more: it stays in " + where +
+			". To remove it there, run kubectl patchbay remove"
+	}
+	return d
+}
+
+func addRequired(d *Decision, requiredIn map[string]bool) {
+	for name := range requiredIn {
+		if !d.includes(name) {
+			d.Replicas[name] = 0
+		}
+	}
+}
+
+// tooManyTargets rejects a decision for which an Assignment has no room, together with the clusters
+// that the object leaves.
+func tooManyTargets(a *v1alpha1.Assignment, d Decision) *policy.Error {
+	n := len(d.Replicas)
+	for _, t := range a.Spec.Targets {
+		if !d.includes(string(t.Cluster)) {
+			n++
+		}
+	}
+	if n <= v1alpha1.MaxTargets {
+		return nil
+	}
+	return &policy.Error{Reason: v1alpha1.ReasonTooManyTargets, Object: d.Source, Field: "spec.clusters", Message: fmt.Sprintf(
+		"%d clusters have the object or are to have it, and at most %d are supported: select fewer", n, v1alpha1.MaxTargets)}
+}

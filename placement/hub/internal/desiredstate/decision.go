@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package desiredstate
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/kinds"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/scope"
+	"github.com/patchbay-cni/patchbay/placement/internal/policy"
+	"github.com/patchbay-cni/patchbay/placement/internal/render"
+)
+
+// sourceDependents is the source of a decision that follows from the object's dependents only.
+const sourceDependents = "dependency"
+
+// Decision is which clusters are to have the object in the end, and why.
+type Decision struct {
+	// Policy is what the decision was made from; nil: the object has no policy, or keeps what it has
+	// although it has one.
+	Policy *policy.EffectivePolicy
+	// Mistake of a user keeps the earlier decision in force; nil: there is none.
+	Mistake *policy.Error
+	// Replicas of the clusters that are to have the object; 0 for kinds without replicas.
+	Replicas map[string]int64
+	// Divided reports that the replicas are divided: else each cluster has all of them.
+	Divided bool
+	// Shortfall is what the decision does not provide of what users request; empty: it provides all.
+	Shortfall string
+	// ShortfallReason is the reason of the condition Placed then.
+	ShortfallReason string
+	// Source names the policy, the annotation or the dependents.
+	Source string
+	// Digest of the policy.
+	Digest string
+	// AnnotationPolicyLost reports that the object is annotated, and that the policy which said the
+	// rest no longer selects it.
+	AnnotationPolicyLost bool
+	// RequeueAfter is when to decide again; 0: when something changes.
+	RequeueAfter time.Duration
+}
+
+// includes reports whether a cluster is to have the object.
+func (d *Decision) includes(cluster string) bool {
+	_, ok := d.Replicas[cluster]
+	return ok
+}
+
+// storedDecision returns the decision that an Assignment stores.
+func storedDecision(s *scope.Scope, a *v1alpha1.Assignment) Decision {
+	d := Decision{Replicas: map[string]int64{}, Source: a.Spec.Decision.Source, Digest: a.Spec.Decision.Digest}
+	for _, t := range a.Spec.Targets {
+		d.Divided = d.Divided || t.RequestedReplicas != nil
+	}
+	if s.Alive() {
+		d.Replicas = desiredReplicas(a)
+	}
+	return d
+}
+
+// desiredReplicas returns the clusters that are to have the object by an Assignment.
+func desiredReplicas(a *v1alpha1.Assignment) map[string]int64 {
+	replicas := map[string]int64{}
+	for _, t := range a.Spec.Targets {
+		if t.State == v1alpha1.TargetActive || t.State == v1alpha1.TargetPending {
+			replicas[string(t.Cluster)] = deref(t.Replicas)
+		}
+	}
+	return replicas
+}
+
+// takesFrom reports whether a decision takes the object from a cluster that has it, takes replicas
+// from a cluster for another one, or divides what each cluster had whole. Fewer replicas in all are
+// what the object itself requests.
+func takesFrom(before, after Decision) bool {
+	taken, given := false, false
+	for name, n := range before.Replicas {
+		if !after.includes(name) {
+			return true
+		}
+		taken = taken || after.Divided && after.Replicas[name] < n
+	}
+	for name, n := range after.Replicas {
+		given = given || n > before.Replicas[name]
+	}
+	return taken && (given || !before.Divided)
+}
+
+// CurrentAssignment returns a copy of the stored Assignment, with a target for each Work that has
+// none. Its Assignment, or the target, was lost then, and the cluster may still have the object.
+func CurrentAssignment(s *scope.Scope) *v1alpha1.Assignment {
+	a := s.Assignment.DeepCopy()
+	recoverTargets(s, a)
+	if s.Object != nil {
+		a.Spec.Object = s.Reference()
+		a.Spec.Decision.Requests = render.PodRequests(s.Object)
+	}
+	return a
+}
+
+func recoverTargets(s *scope.Scope, a *v1alpha1.Assignment) {
+	known := map[string]bool{}
+	for _, t := range a.Spec.Targets {
+		known[string(t.Cluster)] = true
+	}
+	for cluster, w := range s.Works {
+		if known[cluster] || scope.IsRemoved(w) { // the cluster has nothing, and the Work will be deleted
+			continue
+		}
+		t := v1alpha1.Target{
+			Cluster: v1alpha1.ClusterName(cluster), State: v1alpha1.TargetActive,
+			LastTransitionTime: &metav1.MicroTime{Time: w.CreationTimestamp.Time},
+		}
+		if w.Spec.Removal != nil {
+			t.State = v1alpha1.TargetRemoving
+		}
+		if n, ok := scope.RequestedReplicas(w); ok {
+			t.Replicas, t.RequestedReplicas = new(n), new(n)
+		}
+		a.Spec.Targets = append(a.Spec.Targets, t)
+		if a.Spec.Object.Name == "" {
+			a.Spec.Object = w.Spec.Source
+		}
+		if a.UID == "" && !s.IsOfEarlierObject(w) {
+			a.Spec.Decision.OnDelete = w.Spec.OnDelete
+		}
+	}
+}
+
+// NextAssignment returns a copy of the current Assignment that records what a decision without a
+// mistake was made from. Its targets are still the present ones.
+func NextAssignment(s *scope.Scope, current *v1alpha1.Assignment, decision Decision) *v1alpha1.Assignment {
+	next := current.DeepCopy()
+	if decision.Mistake != nil {
+		return next
+	}
+	d := &next.Spec.Decision
+	changed := !equality.Semantic.DeepEqual(desiredReplicas(s.Assignment), decision.Replicas) || d.Digest != decision.Digest
+	d.Source, d.Digest = decision.Source, decision.Digest
+	if p := decision.Policy; p != nil {
+		recordPolicy(d, s, p, decision.AnnotationPolicyLost)
+	}
+	if d.OnDelete == "" {
+		d.OnDelete = v1alpha1.DefaultOnDelete(s.Key.GroupKind)
+	}
+	if changed || d.LastChangeTime == nil {
+		d.Number++
+		d.LastChangeTime = &metav1.MicroTime{Time: s.Now}
+	}
+	return next
+}
+
+func recordPolicy(d *v1alpha1.Decision, s *scope.Scope, p *policy.EffectivePolicy, annotationPolicyLost bool) {
+	annotated := p.Source == v1alpha1.SourceAnnotation
+	if d.PolicyUID = p.UID; annotated {
+		d.PolicyUID = "" // the annotation has placed the object, not the policy
+	}
+	if !annotationPolicyLost {
+		d.AnnotatedPolicyUID, d.AnnotationDigest = "", ""
+		if annotated && p.UID != "" {
+			d.AnnotatedPolicyUID, d.AnnotationDigest = p.UID, annotationDigest(s)
+		}
+	}
+	if p.UID != "" || d.OnDelete == "" { // an annotation alone keeps what an earlier policy said
+		d.OnDelete = p.Spec.OnDelete
+	}
+}
+
+// annotationDigest identifies the text of the object's annotation.
+func annotationDigest(s *scope.Scope) string {
+	sum := sha256.Sum256([]byte(s.Annotations()[v1alpha1.ClustersAnnotation]))
+	return hex.EncodeToString(sum[:8])
+}
+
+// ClustersLosing returns the clusters that begin to lose the object, or are ordered to remove it.
+func ClustersLosing(before, next []v1alpha1.Target) (names []string) {
+	states := map[v1alpha1.ClusterName]v1alpha1.TargetState{}
+	for _, t := range before {
+		states[t.Cluster] = t.State
+	}
+	for _, t := range next {
+		state, ok := states[t.Cluster]
+		if !ok {
+			continue
+		}
+		leaves := state == v1alpha1.TargetActive && t.State != v1alpha1.TargetActive
+		if leaves || t.State == v1alpha1.TargetRemoving && state != v1alpha1.TargetRemoving {
+			names = append(names, string(t.Cluster))
+		}
+	}
+	return names
+}
+
+// replicasOf returns how many replicas an object requests, and whether its kind has replicas. A
+// Pod is one.
+func replicasOf(key kinds.Key, o *unstructured.Unstructured) (int32, bool) {
+	switch {
+	case o == nil:
+		return 0, false
+	case key.IsPod():
+		return 1, true
+	}
+	return render.Replicas(o)
+}
+
+func deref(n *int32) int64 { return int64(ptr.Deref(n, 0)) }

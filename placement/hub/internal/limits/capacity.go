@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package limits
+
+import (
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/kinds"
+)
+
+// Usage is what objects use of one cluster, or what one replica uses.
+type Usage struct {
+	// Objects and Replicas are counts.
+	Objects, Replicas int64
+	// MilliCPU is in thousandths of a CPU.
+	MilliCPU int64
+	// Memory is in bytes.
+	Memory int64
+}
+
+// PerReplica returns the usage of one replica whose Pod has these requests.
+func PerReplica(requests corev1.ResourceList) Usage {
+	return Usage{Replicas: 1, MilliCPU: requests.Cpu().MilliValue(), Memory: requests.Memory().Value()}
+}
+
+func (u *Usage) add(o Usage, times int64) {
+	u.Objects += o.Objects * times
+	u.Replicas += o.Replicas * times
+	u.MilliCPU += o.MilliCPU * times
+	u.Memory += o.Memory * times
+}
+
+// Reservation is what one object uses.
+type Reservation struct {
+	// PerReplica is the usage of one replica; it is zero for kinds without replicas.
+	PerReplica Usage
+	// Replicas by cluster. A cluster that has the object is in it, also with 0 replicas.
+	Replicas map[string]int64
+}
+
+// ReservationOf returns the reservation of a stored Assignment. While replicas move away from a
+// cluster they count there until they are gone.
+func ReservationOf(a *v1alpha1.Assignment) Reservation {
+	r := Reservation{Replicas: map[string]int64{}}
+	for _, t := range a.Spec.Targets {
+		if t.Replicas != nil {
+			r.PerReplica = PerReplica(a.Spec.Decision.Requests)
+		}
+		r.Replicas[string(t.Cluster)] = int64(max(ptr.Deref(t.Replicas, 0), ptr.Deref(t.RequestedReplicas, 0)))
+	}
+	return r
+}
+
+// Capacity counts the usage of each cluster by all objects, so that two objects never get the
+// same room.
+type Capacity struct {
+	mu           sync.Mutex
+	reservations map[kinds.Key]Reservation
+	used         map[string]*Usage // by cluster
+}
+
+// NewCapacity returns a Capacity without any reservation.
+func NewCapacity() *Capacity {
+	return &Capacity{reservations: map[kinds.Key]Reservation{}, used: map[string]*Usage{}}
+}
+
+// RoomFunc returns how many replicas of the object fit into a cluster with these limits, those
+// included that it has there, and names the limit that is reached first. A nil count is no limit.
+type RoomFunc func(perReplica Usage, cluster string, limits *v1alpha1.Limits) (replicas *int64, limit string)
+
+// Reserve runs a decision that depends on room, and stores its reservation. Decisions run one at a
+// time: they must not block.
+func (c *Capacity) Reserve(key kinds.Key, decide func(RoomFunc) (Reservation, error)) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r, err := decide(func(perReplica Usage, cluster string, limits *v1alpha1.Limits) (*int64, string) {
+		return c.room(key, perReplica, cluster, limits)
+	})
+	if err != nil {
+		return err
+	}
+	c.store(key, r)
+	return nil
+}
+
+func (c *Capacity) room(key kinds.Key, perReplica Usage, cluster string, limits *v1alpha1.Limits) (*int64, string) {
+	if limits == nil || perReplica.Replicas == 0 {
+		return nil, ""
+	}
+	var others Usage
+	if u := c.used[cluster]; u != nil {
+		others = *u
+	}
+	if own, ok := c.reservations[key]; ok {
+		others.add(own.PerReplica, -own.Replicas[cluster])
+	}
+	var room *int64
+	reached := ""
+	lower := func(limit, used, per int64, name string) {
+		if per <= 0 {
+			return
+		}
+		if n := max(0, limit-used) / per; room == nil || n < *room {
+			room, reached = &n, fmt.Sprintf("limits.%s %d, %d of it used by others", name, limit, used)
+		}
+	}
+	if limits.Replicas != nil {
+		lower(int64(*limits.Replicas), 0, 1, "replicas")
+	}
+	if limits.Pods != nil {
+		lower(int64(*limits.Pods), others.Replicas, 1, "pods")
+	}
+	if limits.CPU != nil {
+		lower(limits.CPU.MilliValue(), others.MilliCPU, perReplica.MilliCPU, "cpu (in thousandths)")
+	}
+	if limits.Memory != nil {
+		lower(limits.Memory.Value(), others.Memory, perReplica.Memory, "memory")
+	}
+	return room, reached
+}
+
+// Set replaces the reservation of an object.
+func (c *Capacity) Set(key kinds.Key, r Reservation) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.store(key, r)
+}
+
+func (c *Capacity) store(key kinds.Key, r Reservation) {
+	c.count(c.reservations[key], -1)
+	c.count(r, 1)
+	if len(r.Replicas) == 0 {
+		delete(c.reservations, key)
+		return
+	}
+	c.reservations[key] = r
+}
+
+func (c *Capacity) count(r Reservation, sign int64) {
+	for cluster, n := range r.Replicas {
+		u := c.used[cluster]
+		if u == nil {
+			u = &Usage{}
+			c.used[cluster] = u
+		}
+		u.add(r.PerReplica, sign*n)
+		u.Objects += sign
+	}
+}
+
+// Usage returns what all objects use of a cluster.
+func (c *Capacity) Usage(cluster string) Usage {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if u := c.used[cluster]; u != nil {
+		return *u
+	}
+	return Usage{}
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scope
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/kinds"
+	"github.com/patchbay-cni/patchbay/placement/internal/policy"
+	"github.com/patchbay-cni/patchbay/placement/internal/render"
+)
+
+const (
+	// maxDependencies is how many dependencies the Assignment's schema allows.
+	maxDependencies = 256
+	// missingAssignmentRetry is when to look again for a dependent's missing Assignment.
+	missingAssignmentRetry = time.Second
+	// autoscalerKind is placed with its workload only where the policy yields spec.replicas to it.
+	autoscalerKind = "HorizontalPodAutoscaler"
+)
+
+func dependencyIndexKey(group, kind, name string) string {
+	return strings.Join([]string{group, kind, name}, "/")
+}
+
+func dependencyIndexKeys(o client.Object) []string {
+	a, ok := o.(*v1alpha1.Assignment)
+	if !ok {
+		return nil
+	}
+	var keys []string
+	for _, d := range a.Spec.Dependencies {
+		keys = append(keys, dependencyIndexKey(d.Group, d.Kind, d.Name))
+	}
+	return keys
+}
+
+// dependents returns the Assignments of the objects that need this one.
+func (r *Reader) dependents(ctx context.Context, s *Scope) ([]v1alpha1.Assignment, error) {
+	if !s.Kind.Namespaced {
+		return nil, nil
+	}
+	var list v1alpha1.AssignmentList
+	if err := r.cached.List(ctx, &list, client.InNamespace(s.Key.Namespace), client.UnsafeDisableDeepCopy,
+		client.MatchingFields{dependencyIndex: dependencyIndexKey(s.Key.Group, s.Key.Kind, s.Key.Name)}); err != nil {
+		return nil, fmt.Errorf("list dependents of %s: %w", s.Key, err)
+	}
+	return list.Items, nil
+}
+
+// requiredIn returns the clusters where a dependent needs the object, until its last replica has
+// left the cluster.
+func (r *Reader) requiredIn(ctx context.Context, s *Scope, dependents []v1alpha1.Assignment) (map[string]bool, error) {
+	required := map[string]bool{}
+	for i := range dependents {
+		needed, err := r.isNeeded(ctx, s, &dependents[i])
+		if err != nil {
+			return nil, err
+		}
+		if !needed {
+			continue
+		}
+		for _, t := range dependents[i].Spec.Targets {
+			required[string(t.Cluster)] = true
+		}
+	}
+	return required, nil
+}
+
+// isNeeded reports whether a dependent still needs the object. An annotated object goes to the
+// clusters of its annotation once the dependent no longer names it.
+func (r *Reader) isNeeded(ctx context.Context, s *Scope, dependent *v1alpha1.Assignment) (bool, error) {
+	if _, annotated := s.Annotations()[v1alpha1.ClustersAnnotation]; !annotated {
+		return true, nil
+	}
+	ref := dependent.Spec.Object
+	o := kinds.Unstructured(schema.GroupVersionKind{Group: ref.Group, Version: ref.Version, Kind: ref.Kind})
+	err := r.direct.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, o)
+	if kinds.IsObjectNotFound(err) {
+		return true, nil // until its clusters have removed it
+	}
+	if err != nil {
+		return false, fmt.Errorf("read %s: %w", kinds.KeyOf(ref), err)
+	}
+	named := slices.ContainsFunc(render.Dependencies(o), func(d render.Reference) bool {
+		return d.Group == s.Key.Group && d.Kind == s.Key.Kind && d.Namespace == s.Key.Namespace && d.Name == s.Key.Name
+	})
+	return named || o.GetDeletionTimestamp() != nil || render.IsCompanionOf(s.Object, o), nil
+}
+
+// Dependencies returns what the object needs in its clusters, by the effective policy p, nil for
+// none. It keeps earlier dependencies of current as long as the object has targets, since Pods of
+// an earlier template may use them. An object that has lost its policy keeps all of them.
+func (r *Reader) Dependencies(
+	ctx context.Context, s *Scope, p *policy.EffectivePolicy, current *v1alpha1.Assignment,
+) ([]v1alpha1.DependencyReference, error) {
+	if !s.Alive() || p == nil && s.Assignment.UID != "" {
+		return current.Spec.Dependencies, nil
+	}
+	yields := p != nil && slices.Contains(p.Spec.Apply.Yield, "spec.replicas")
+	found := map[v1alpha1.DependencyReference]bool{}
+	if p == nil || p.IncludesDependencies() {
+		for _, d := range render.Dependencies(s.Object) {
+			gk := schema.GroupKind{Group: d.Group, Kind: d.Kind}
+			if d.Namespace == s.Key.Namespace && policy.PlaceableObject(gk, d.Namespace, d.Name) {
+				found[v1alpha1.DependencyReference{Group: d.Group, Kind: d.Kind, Name: d.Name}] = true
+			}
+		}
+		if err := r.addCompanions(ctx, s, yields, found); err != nil {
+			return nil, err
+		}
+	}
+	dependencies := slices.SortedFunc(maps.Keys(found), func(a, b v1alpha1.DependencyReference) int {
+		return strings.Compare(dependencyIndexKey(a.Group, a.Kind, a.Name), dependencyIndexKey(b.Group, b.Kind, b.Name))
+	})
+	kept, err := r.keptDependencies(ctx, s, current, yields, found)
+	if err != nil {
+		return nil, err
+	}
+	dependencies = append(dependencies, kept...) // after the present ones, as they are cut first
+	return dependencies[:min(len(dependencies), maxDependencies)], nil
+}
+
+// addCompanions adds the objects that refer to this one. An autoscaler is only added where the
+// policy yields spec.replicas to it: else it would contend with the hub for the field.
+func (r *Reader) addCompanions(ctx context.Context, s *Scope, yields bool, found map[v1alpha1.DependencyReference]bool) error {
+	for _, gvk := range render.CompanionKinds() {
+		if gvk.Kind == autoscalerKind && !yields {
+			continue
+		}
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+		if err := r.cached.List(ctx, list, client.InNamespace(s.Key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("list %ss in %s: %w", gvk.Kind, s.Key.Namespace, err)
+		}
+		for i := range list.Items {
+			if o := &list.Items[i]; render.IsCompanionOf(o, s.Object) {
+				found[v1alpha1.DependencyReference{Group: gvk.Group, Kind: gvk.Kind, Name: o.GetName()}] = true
+			}
+		}
+	}
+	return nil
+}
+
+// keptDependencies returns the recorded dependencies that the object no longer names. Each is kept
+// until the object leaves, or until it is deleted or annotated itself: then a user may remove it.
+func (r *Reader) keptDependencies(
+	ctx context.Context, s *Scope, current *v1alpha1.Assignment, yields bool, found map[v1alpha1.DependencyReference]bool,
+) ([]v1alpha1.DependencyReference, error) {
+	if len(current.Spec.Targets) == 0 {
+		return nil, nil
+	}
+	var kept []v1alpha1.DependencyReference
+	for _, d := range current.Spec.Dependencies {
+		if found[d] || d.Kind == autoscalerKind && !yields {
+			continue
+		}
+		k, served := r.kinds.Get(schema.GroupKind{Group: d.Group, Kind: d.Kind})
+		if !served {
+			kept = append(kept, d)
+			continue
+		}
+		o := kinds.Metadata(k.GroupVersionKind)
+		err := r.cached.Get(ctx, client.ObjectKey{Namespace: s.Key.Namespace, Name: d.Name}, o)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("read metadata of %s %s/%s: %w", d.Kind, s.Key.Namespace, d.Name, err)
+		}
+		if _, annotated := o.Annotations[v1alpha1.ClustersAnnotation]; err == nil && o.DeletionTimestamp == nil && !annotated {
+			kept = append(kept, d)
+		}
+	}
+	return kept, nil
+}
+
+// UnknownDependents is why the hub cannot tell whether another object needs this one.
+type UnknownDependents struct {
+	// Mistake is what the Assignment reports.
+	Mistake *policy.Error
+	// RequeueAfter is when to look again.
+	RequeueAfter time.Duration
+}
+
+// FindUnknownDependents returns why the hub cannot tell whether another object needs this one, and
+// nil when it can. A placed object of the namespace may be without its Assignment, because another
+// client has deleted that: its dependencies are unknown until the hub has made the Assignment again.
+func (r *Reader) FindUnknownDependents(ctx context.Context, s *Scope) (*UnknownDependents, error) {
+	for _, k := range r.kinds.All() {
+		if !k.Namespaced || !render.MayHaveDependencies(k.GroupKind()) {
+			continue
+		}
+		if !kinds.IsListed(ctx, r.cached, k) {
+			return &UnknownDependents{RequeueAfter: kinds.ListRetry, Mistake: &policy.Error{
+				Reason:  v1alpha1.ReasonAssignmentLost,
+				Message: fmt.Sprintf("objects of kind %s cannot be listed, and one of them may need this object: it stays", k.Kind),
+			}}, nil
+		}
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(k.GroupVersion().WithKind(k.Kind + "List"))
+		if err := r.cached.List(ctx, list, client.InNamespace(s.Key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("list %ss in %s: %w", k.Kind, s.Key.Namespace, err)
+		}
+		for i := range list.Items {
+			o := &list.Items[i]
+			dependent := kinds.Key{GroupKind: k.GroupKind(), Namespace: o.Namespace, Name: o.Name}
+			if dependent == s.Key || !slices.Contains(o.Finalizers, v1alpha1.PlacedFinalizer) {
+				continue
+			}
+			err := r.cached.Get(ctx, dependent.Assignment(), &v1alpha1.Assignment{})
+			if client.IgnoreNotFound(err) != nil {
+				return nil, fmt.Errorf("read the Assignment of %s: %w", dependent, err)
+			}
+			if err != nil {
+				return &UnknownDependents{RequeueAfter: missingAssignmentRetry, Mistake: &policy.Error{
+					Reason:  v1alpha1.ReasonAssignmentLost,
+					Message: fmt.Sprintf("the Assignment of %s is missing: this object stays until the hub has made it again", dependent),
+				}}, nil
+			}
+		}
+	}
+	return nil, nil
+}

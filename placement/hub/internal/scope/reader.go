@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scope
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/clusters"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/kinds"
+	"github.com/patchbay-cni/patchbay/placement/internal/policy"
+)
+
+// Indexes of the cache.
+const (
+	workNameIndex   = "metadata.name"     // Works by name: one object's Works share it
+	dependencyIndex = "spec.dependencies" // Assignments by what their objects need
+)
+
+// workReadRetry is when to ask again whether a Work is gone, after the API server did not answer.
+const workReadRetry = time.Second
+
+// Reader reads Scopes.
+type Reader struct {
+	cached     cache.Cache
+	direct     client.Reader
+	kinds      *kinds.Registry
+	heartbeats *clusters.Heartbeats
+	now        func() time.Time
+	rules      rulesCache
+}
+
+// NewReader returns a Reader, and adds the indexes that it needs to the cache.
+func NewReader(
+	ctx context.Context, cached cache.Cache, direct client.Reader, registry *kinds.Registry, heartbeats *clusters.Heartbeats, now func() time.Time,
+) (*Reader, error) {
+	if err := cached.IndexField(ctx, &v1alpha1.Assignment{}, dependencyIndex, dependencyIndexKeys); err != nil {
+		return nil, fmt.Errorf("index Assignments: %w", err)
+	}
+	if err := cached.IndexField(ctx, &v1alpha1.Work{}, workNameIndex, func(o client.Object) []string {
+		return []string{o.GetName()}
+	}); err != nil {
+		return nil, fmt.Errorf("index Works: %w", err)
+	}
+	return &Reader{cached: cached, direct: direct, kinds: registry, heartbeats: heartbeats, now: now}, nil
+}
+
+// Read returns the Scope of an object, and nil when placement does not concern it.
+func (r *Reader) Read(ctx context.Context, key kinds.Key, k kinds.Kind) (*Scope, error) {
+	s := &Scope{Key: key, Kind: k, Now: r.now(), Assignment: &v1alpha1.Assignment{}}
+	metadata := kinds.Metadata(k.GroupVersionKind)
+	err := r.cached.Get(ctx, key.Object(), metadata)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("read metadata of %s: %w", key, err)
+	}
+	if err == nil && !policy.PlaceableObject(key.GroupKind, key.Namespace, key.Name) {
+		return nil, nil
+	}
+	if err := r.cached.Get(ctx, key.Assignment(), s.Assignment); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("read the Assignment of %s: %w", key, err)
+	}
+	if err := r.readWorks(ctx, s); err != nil {
+		return nil, err
+	}
+	dependents, err := r.dependents(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if s.Assignment.UID == "" && len(s.Works) == 0 {
+		concerned, err := r.isConcerned(ctx, s, metadata, len(dependents) > 0)
+		if err != nil || !concerned {
+			return nil, err
+		}
+	}
+	if s.Object, err = ReadObject(ctx, r.direct, key, k); err != nil {
+		return nil, err
+	}
+	if s.RequiredIn, err = r.requiredIn(ctx, s, dependents); err != nil {
+		return nil, err
+	}
+	return s, r.readSurroundings(ctx, s)
+}
+
+// readWorks reads the object's Works in all clusters.
+func (r *Reader) readWorks(ctx context.Context, s *Scope) error {
+	var list v1alpha1.WorkList
+	if err := r.cached.List(ctx, &list, client.MatchingFields{workNameIndex: s.Key.RecordName()}, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list Works of %s: %w", s.Key, err)
+	}
+	s.Works = make(map[string]*v1alpha1.Work, len(list.Items))
+	s.Reports = make(map[string]WorkReport, len(list.Items))
+	for i := range list.Items {
+		w := &list.Items[i]
+		if cluster, ok := kinds.ClusterOfNamespace(w.Namespace); ok {
+			s.Works[cluster], s.Reports[cluster] = w, ReportOf(s.Key.GroupKind, w)
+		}
+	}
+	return nil
+}
+
+// isConcerned reports whether an object without Assignment and Works needs an Assignment.
+func (r *Reader) isConcerned(ctx context.Context, s *Scope, o *metav1.PartialObjectMetadata, isDependency bool) (bool, error) {
+	switch {
+	case o.UID == "":
+		return false, nil
+	case slices.Contains(o.Finalizers, v1alpha1.PlacedFinalizer):
+		return true, nil
+	case o.DeletionTimestamp != nil:
+		return false, nil
+	case isDependency:
+		return true, nil
+	}
+	policies, labels, err := r.readPolicies(ctx, r.cached, s)
+	if err != nil {
+		return false, err
+	}
+	resolution, err := resolve(s, o, labels, policies)
+	return resolution.Policy != nil || resolution.Mistake != nil, err
+}
+
+// ReadObject reads an object from the API server, and returns nil if it does not exist. A cache may
+// be behind. It returns an error if the API server does not serve the kind.
+func ReadObject(ctx context.Context, direct client.Reader, key kinds.Key, k kinds.Kind) (*unstructured.Unstructured, error) {
+	o := kinds.Unstructured(k.GroupVersionKind)
+	err := direct.Get(ctx, key.Object(), o)
+	if kinds.IsObjectNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", key, err)
+	}
+	return o, nil
+}
+
+// readSurroundings reads what decisions depend on beside the object's own records.
+func (r *Reader) readSurroundings(ctx context.Context, s *Scope) (err error) {
+	if s.Clusters, s.TakenNamespaces, err = r.heartbeats.Inventory(ctx); err != nil {
+		return err
+	}
+	if s.Object != nil {
+		if s.Policies, s.NamespaceLabels, err = r.readPolicies(ctx, r.cached, s); err != nil {
+			return err
+		}
+	}
+	if s.Rules, err = r.rules.read(ctx, r.cached, s.Key.Namespace); err != nil {
+		return err
+	}
+	r.readGoneWorks(ctx, s)
+	return nil
+}
+
+// readPolicies reads the policies that may select the object, and the labels of its namespace.
+func (r *Reader) readPolicies(ctx context.Context, from client.Reader, s *Scope) (p Policies, namespaceLabels map[string]string, err error) {
+	if s.Kind.Namespaced {
+		ns := kinds.NamespaceMetadata()
+		if err := from.Get(ctx, client.ObjectKey{Name: s.Key.Namespace}, ns); client.IgnoreNotFound(err) != nil {
+			return Policies{}, nil, fmt.Errorf("read namespace %s: %w", s.Key.Namespace, err)
+		}
+		namespaceLabels = ns.Labels
+		var list v1alpha1.PlacementList
+		if err := from.List(ctx, &list, client.InNamespace(s.Key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+			return Policies{}, nil, fmt.Errorf("list Placements: %w", err)
+		}
+		p.Placements = list.Items
+	}
+	var list v1alpha1.ClusterPlacementList
+	if err := from.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return Policies{}, nil, fmt.Errorf("list ClusterPlacements: %w", err)
+	}
+	p.ClusterPlacements = list.Items
+	return p, namespaceLabels, nil
+}
+
+// readGoneWorks asks the API server for Works that are missing in the cache, where a target waits
+// for its Work to be gone.
+func (r *Reader) readGoneWorks(ctx context.Context, s *Scope) {
+	s.GoneWorks = map[string]bool{}
+	for _, t := range s.Assignment.Spec.Targets {
+		cluster := string(t.Cluster)
+		waits := t.State == v1alpha1.TargetRemoving && !s.WasSent(cluster) || s.Clusters[cluster] == nil && t.State != ""
+		if s.Works[cluster] != nil || !waits {
+			continue
+		}
+		err := r.direct.Get(ctx, s.Key.Work(cluster), &v1alpha1.Work{})
+		switch {
+		case kinds.IsObjectNotFound(err):
+			s.GoneWorks[cluster] = true
+		case err != nil:
+			s.RequeueAfter = workReadRetry
+		}
+	}
+}
+
+// Confirm reads from the API server what the decision to take the object from these clusters
+// depends on. It returns ErrStale when that is not what the Scope has.
+func (r *Reader) Confirm(ctx context.Context, s *Scope, decided Resolution, losing []string) error {
+	if !s.Alive() || len(losing) == 0 {
+		return nil // the object's deletion was read from the API server
+	}
+	policies, labels, err := r.readPolicies(ctx, r.direct, s)
+	if err != nil {
+		return err
+	}
+	stored, err := resolve(s, s.Object, labels, policies)
+	if err != nil {
+		return err
+	}
+	if !stored.equal(decided) {
+		return fmt.Errorf("plan %s: its policy: %w", s.Key, ErrStale)
+	}
+	for _, name := range losing {
+		cached, c := s.Clusters[name], &v1alpha1.Cluster{}
+		if cached == nil {
+			continue
+		}
+		err := r.direct.Get(ctx, client.ObjectKey{Name: name}, c)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("read Cluster %s: %w", name, err)
+		}
+		if err != nil || c.UID != cached.UID || c.Generation != cached.Generation || !maps.Equal(c.Labels, cached.Labels) {
+			return fmt.Errorf("plan %s: Cluster %s: %w", s.Key, name, ErrStale)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package scope reads all that a decision about one object depends on, into a Scope: an immutable
+// snapshot, taken once at the beginning of each reconciliation. The stages after it compute from
+// the Scope alone.
+package scope
+
+import (
+	"errors"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/kinds"
+)
+
+// ErrStale is returned when the API server has something else than the Scope: the object must be
+// reconciled again when the cache has caught up.
+var ErrStale = errors.New("it has changed since the cache was read")
+
+// Scope is what is stored about one object and around it. Its objects may be the cache's own: no
+// stage changes them.
+type Scope struct {
+	// Key of the object.
+	Key kinds.Key
+	// Kind of the object.
+	Kind kinds.Kind
+	// Now is when the Scope was read.
+	Now time.Time
+	// Object is read from the API server; nil: it does not exist.
+	Object *unstructured.Unstructured
+	// NamespaceLabels are those of the object's namespace.
+	NamespaceLabels map[string]string
+	// Policies that may select the object.
+	Policies Policies
+	// Rules are the Customizations of the object's namespace and of all namespaces.
+	Rules *Rules
+	// Assignment as stored; without a UID: there is none.
+	Assignment *v1alpha1.Assignment
+	// Works of the object, by cluster.
+	Works map[string]*v1alpha1.Work
+	// Reports of the Works, by cluster.
+	Reports map[string]WorkReport
+	// GoneWorks are the clusters of which the API server has confirmed that a missing Work is gone.
+	GoneWorks map[string]bool
+	// Clusters are the whole inventory, by name.
+	Clusters map[string]*v1alpha1.Cluster
+	// TakenNamespaces are the clusters whose namespace the hub did not make: nothing is written there.
+	TakenNamespaces map[string]bool
+	// RequiredIn are the clusters where another placed object needs this one.
+	RequiredIn map[string]bool
+	// RequeueAfter is when to read again what could not be read; 0: all could be.
+	RequeueAfter time.Duration
+}
+
+// Alive reports whether the object exists and is not being deleted.
+func (s *Scope) Alive() bool { return s.Object != nil && s.Object.GetDeletionTimestamp() == nil }
+
+// Annotations returns the annotations of the object, and nil when it does not exist.
+func (s *Scope) Annotations() map[string]string {
+	if s.Object == nil {
+		return nil
+	}
+	return s.Object.GetAnnotations()
+}
+
+// Reference returns a reference to the object, which must exist.
+func (s *Scope) Reference() v1alpha1.ObjectReference {
+	return v1alpha1.ObjectReference{
+		Group: s.Kind.Group, Version: s.Kind.Version, Kind: s.Kind.Kind, Resource: s.Kind.Resource,
+		Namespace: s.Key.Namespace, Name: s.Key.Name, UID: s.Object.GetUID(),
+	}
+}
+
+// IsOfEarlierObject reports whether a Work carries an earlier object of the same name: the cluster
+// must remove that one first.
+func (s *Scope) IsOfEarlierObject(w *v1alpha1.Work) bool {
+	return s.Object != nil && w.Spec.Source.UID != s.Object.GetUID()
+}
+
+// WritableCluster returns a Cluster of the inventory in whose namespace the hub may write.
+func (s *Scope) WritableCluster(name string) (*v1alpha1.Cluster, bool) {
+	c, ok := s.Clusters[name]
+	return c, ok && !s.TakenNamespaces[name]
+}
+
+// LastPosition returns the position that a cluster's Work last had, as far as it was recorded.
+func (s *Scope) LastPosition(cluster string) v1alpha1.WorkPosition {
+	for _, c := range s.Assignment.Status.Clusters {
+		if string(c.Cluster) == cluster {
+			return v1alpha1.WorkPosition{Term: c.Term, Revision: c.Revision}
+		}
+	}
+	return v1alpha1.WorkPosition{}
+}
+
+// WasSent reports whether a Work was once written for a cluster. If it is missing although no
+// removal was reported, it was lost.
+func (s *Scope) WasSent(cluster string) bool { return s.LastPosition(cluster).Revision > 0 }
+
+// Sooner returns the earlier of two times to reconcile again; 0 is never.
+func Sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
