@@ -57,8 +57,8 @@ func scatteredTypes(c code) figure {
 	return count("types with methods in more than 3 files", 0, found)
 }
 
-// distantHelpers is the percentage of unexported functions and methods with one use that stand
-// in another file than that use.
+// distantHelpers is the percentage of unexported functions with one use that stand in another file
+// than that use. Methods and constructors are not counted: they stand with their type.
 func distantHelpers(c code) figure {
 	type helper struct {
 		name, file string
@@ -66,7 +66,7 @@ func distantHelpers(c code) figure {
 	}
 	helpers := map[types.Object]*helper{}
 	c.functions(func(p *packages.Package, _ *ast.File, fn *ast.FuncDecl) {
-		if !fn.Name.IsExported() && fn.Name.Name != "main" && fn.Name.Name != "init" {
+		if !fn.Name.IsExported() && fn.Name.Name != "main" && fn.Name.Name != "init" && fn.Recv == nil && !c.constructs(p, fn) {
 			helpers[p.TypesInfo.Defs[fn.Name]] = &helper{name: path(p) + "." + fn.Name.Name, file: c.file(fn.Pos())}
 		}
 	})
@@ -93,6 +93,25 @@ func distantHelpers(c code) figure {
 	f := count("helpers used once, in another file (%)", 15, found)
 	f.value = 100 * f.value / max(once, 1)
 	return f
+}
+
+// constructs reports whether a function returns a type that is declared in its file.
+func (c code) constructs(p *packages.Package, fn *ast.FuncDecl) bool {
+	f, ok := p.TypesInfo.Defs[fn.Name].(*types.Func)
+	if !ok {
+		return false
+	}
+	results := f.Signature().Results()
+	for i := range results.Len() {
+		t := results.At(i).Type()
+		if pointer, ok := t.(*types.Pointer); ok {
+			t = pointer.Elem()
+		}
+		if named, ok := t.(*types.Named); ok && named.Obj().Pkg() == p.Types && c.file(named.Obj().Pos()) == c.file(fn.Pos()) {
+			return true
+		}
+	}
+	return false
 }
 
 // packageSizes is the 90th percentile of the number of files in a package.
@@ -216,7 +235,7 @@ func undocumentedIn(d ast.Decl) []string {
 	return names
 }
 
-var flattened = regexp.MustCompile(`Errorf\(.*%[vs].*\berr\)`)
+var flattened = regexp.MustCompile(`fmt\.Errorf\(.*%[vs].*\berr\)`)
 
 // flattenedErrors counts errors that are formatted into another without %w.
 func flattenedErrors(c code) figure {

@@ -67,11 +67,10 @@ func (c Config) killNodes(ctx context.Context) error {
 
 func (c Config) killPlane(ctx context.Context) error {
 	plane, err := controlplane.Open(c.path(planeDir))
-	if err != nil {
-		// None, or one that broke while it was made: emptying the namespace is enough.
-		return nil //nolint:nilerr // see above
+	if err == nil {
+		return plane.Kill(ctx, plane.Parts()...)
 	}
-	return plane.Kill(ctx, plane.Parts()...)
+	return nil // none, or one that broke while it was made: emptying the namespace is enough
 }
 
 // Leftovers lists what there is of a lab: processes, its network namespace (and so its

@@ -68,7 +68,7 @@ func Check(t *testing.T, env *apitest.Env, scheme *runtime.Scheme, rejected []st
 		for _, l := range leafFields(o, &c.schema) {
 			covered[l.field] = true
 			for _, value := range l.values() {
-				key := l.path[0].(string) + " " + value //nolint:forcetypeassert // it is the name of a part
+				key := fmt.Sprint(l.path[0]) + " " + value
 				byValue[key] = append(byValue[key], l)
 			}
 		}
@@ -327,20 +327,20 @@ func topLevelFields(root *apiextensionsv1.JSONSchemaProps) []string {
 	})
 }
 
-// setAt replaces the value at a path that is there.
-func setAt(in any, path []any, value any) {
-	for _, step := range path[:len(path)-1] {
-		switch step := step.(type) {
-		case string:
-			in = in.(map[string]any)[step] //nolint:forcetypeassert // leaves went this way
-		case int:
-			in = in.([]any)[step] //nolint:forcetypeassert // leaves went this way
+// setAt replaces the value at a path that is there, and returns what it is in.
+func setAt(in any, path []any, value any) any {
+	if len(path) == 0 {
+		return value
+	}
+	switch in := in.(type) {
+	case map[string]any:
+		if name, ok := path[0].(string); ok {
+			in[name] = setAt(in[name], path[1:], value)
+		}
+	case []any:
+		if i, ok := path[0].(int); ok {
+			in[i] = setAt(in[i], path[1:], value)
 		}
 	}
-	switch step := path[len(path)-1].(type) {
-	case string:
-		in.(map[string]any)[step] = value //nolint:forcetypeassert // leaves went this way
-	case int:
-		in.([]any)[step] = value //nolint:forcetypeassert // leaves went this way
-	}
+	return in
 }
