@@ -16,8 +16,8 @@ const (
 	// value.
 	ManagedBy = "svcwatcher.danm.io"
 
-	// EndpointsAnnotation, when "true" on a Service, requests v1 Endpoints for programs that read
-	// no EndpointSlices.
+	// EndpointsAnnotation is the annotation of a Service that requests v1 Endpoints, by the value
+	// "true", for programs that read no EndpointSlices.
 	EndpointsAnnotation = "danm.io/endpoints"
 
 	// MaxEndpoints is how many endpoints a slice has at most: Kubernetes' default.

@@ -26,7 +26,7 @@ type subnetOptions struct {
 
 func optionsV4(o *v1.NetworkOptions) subnetOptions {
 	so := subnetOptions{
-		ip: ipv4, cidrField: "cidr", poolField: "allocation_pool", routes: "routes",
+		ip: ipv4(), cidrField: "cidr", poolField: "allocation_pool", routes: "routes",
 		cidr: o.CIDR, dsts: toStrings(o.Routes),
 	}
 	if o.Pool != nil {
@@ -37,7 +37,7 @@ func optionsV4(o *v1.NetworkOptions) subnetOptions {
 
 func optionsV6(o *v1.NetworkOptions) subnetOptions {
 	so := subnetOptions{
-		ip: ipv6, cidrField: "net6", poolField: "allocation_pool_v6", routes: "routes6",
+		ip: ipv6(), cidrField: "net6", poolField: "allocation_pool_v6", routes: "routes6",
 		cidr: o.Net6, dsts: toStrings(o.Routes6),
 	}
 	if o.Pool6 != nil {
@@ -75,7 +75,7 @@ func readCIDR(f *faults, path *field.Path, o subnetOptions) netip.Prefix {
 	p, ok := o.ip.parsePrefix(o.cidr)
 	if !ok {
 		f.invalid(path.Child(o.cidrField), o.cidr, "must be "+o.ip.prefixRule)
-	} else if slices.ContainsFunc(o.ip.special, p.Overlaps) {
+	} else if overlapsSpecial(p) {
 		f.invalid(path.Child(o.cidrField), o.cidr, "must be outside "+o.ip.specialRule+", which are for special purposes")
 	}
 	return p
@@ -150,7 +150,7 @@ func defaultPool(ip ipVersion, subnet, part netip.Prefix, start, end netip.Addr)
 		part = subnet
 	}
 	lo, hi := firstAddr(part), lastAddr(part)
-	if ip.bits == ipv4.bits && hasBroadcast(part) {
+	if ip.bits == ipv4().bits && hasBroadcast(part) {
 		lo, hi = lo.Next(), hi.Prev()
 	}
 	switch {
@@ -302,8 +302,8 @@ func readRange(f *faults, path *field.Path, written v1.IPRange) (AddrRange, bool
 }
 
 func parseAnyAddr(s string) (netip.Addr, bool) {
-	if a, ok := ipv4.parseAddr(s); ok {
+	if a, ok := ipv4().parseAddr(s); ok {
 		return a, true
 	}
-	return ipv6.parseAddr(s)
+	return ipv6().parseAddr(s)
 }
