@@ -31,10 +31,10 @@ const (
 
 // Reasons of Events on Services.
 const (
-	// ReasonNotServed: the Service has a type that cannot have endpoints on networks.
-	ReasonNotServed = "NotServed"
-	// ReasonInvalidAnnotations: the annotations cannot be read.
-	ReasonInvalidAnnotations = "InvalidAnnotations"
+	// reasonNotServed: the Service has a type that cannot have endpoints on networks.
+	reasonNotServed = "NotServed"
+	// reasonInvalidAnnotations: the annotations cannot be read.
+	reasonInvalidAnnotations = "InvalidAnnotations"
 	// ReasonNetworkNotFound: a network of the Service does not exist.
 	ReasonNetworkNotFound = "NetworkNotFound"
 	// ReasonNetworkNotAllowed: a network does not allow the Service's namespace.
@@ -66,10 +66,10 @@ func Classify(svc *corev1.Service) Classification {
 		return Classification{Class: Unmanaged}
 	}
 	if why := unsupportedReason(&svc.Spec); why != "" {
-		return Classification{Class: Unsupported, Reason: ReasonNotServed, Message: why}
+		return Classification{Class: Unsupported, Reason: reasonNotServed, Message: why}
 	}
 	if err != nil {
-		return Classification{Class: Invalid, Reason: ReasonInvalidAnnotations, Message: fmt.Sprintf("the Service keeps the endpoints that it has: %v", err)}
+		return Classification{Class: Invalid, Reason: reasonInvalidAnnotations, Message: fmt.Sprintf("the Service keeps the endpoints that it has: %v", err)}
 	}
 	return Classification{Class: Managed, Request: request}
 }

@@ -20,8 +20,8 @@ const (
 	// "true", for programs that read no EndpointSlices.
 	EndpointsAnnotation = "danm.io/endpoints"
 
-	// MaxEndpoints is how many endpoints a slice has at most: Kubernetes' default.
-	MaxEndpoints = 100
+	// maxEndpoints is how many endpoints a slice has at most: Kubernetes' default.
+	maxEndpoints = 100
 )
 
 // labelsOf returns the labels of a Service's slices: the Service's own, as Kubernetes copies them,
