@@ -29,22 +29,12 @@ const (
 	Managed
 )
 
-// Reasons of Events on Services.
+// Reasons of Events on Services that get no endpoints.
 const (
 	// reasonNotServed: the Service has a type that cannot have endpoints on networks.
 	reasonNotServed = "NotServed"
 	// reasonInvalidAnnotations: the annotations cannot be read.
 	reasonInvalidAnnotations = "InvalidAnnotations"
-	// ReasonNetworkNotFound: a network of the Service does not exist.
-	ReasonNetworkNotFound = "NetworkNotFound"
-	// ReasonNetworkNotAllowed: a network does not allow the Service's namespace.
-	ReasonNetworkNotAllowed = "NetworkNotAllowed"
-	// ReasonNetworkInvalid: a network breaks a rule that is newer than it.
-	ReasonNetworkInvalid = "NetworkInvalid"
-	// ReasonAddressWithheld: an address of a Pod is not published.
-	ReasonAddressWithheld = "AddressWithheld"
-	// ReasonEndpointsNotWritten: the API server rejects the EndpointSlices or Endpoints.
-	ReasonEndpointsNotWritten = "EndpointsNotWritten"
 )
 
 // Classification is the class of a Service with its reason.

@@ -146,11 +146,11 @@ func newScheme() (*runtime.Scheme, error) {
 // newMapper maps those kinds to resources without discovery at the API server.
 func newMapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
-	core, ours, admission := corev1.SchemeGroupVersion, v1.SchemeGroupVersion(), admissionv1.SchemeGroupVersion
+	core, ours, registration := corev1.SchemeGroupVersion, v1.SchemeGroupVersion(), admissionv1.SchemeGroupVersion
 	m.Add(core.WithKind("Namespace"), meta.RESTScopeRoot)
 	m.Add(core.WithKind("Secret"), meta.RESTScopeNamespace)
-	m.Add(admission.WithKind("MutatingWebhookConfiguration"), meta.RESTScopeRoot)
-	m.Add(admission.WithKind("ValidatingWebhookConfiguration"), meta.RESTScopeRoot)
+	m.Add(registration.WithKind("MutatingWebhookConfiguration"), meta.RESTScopeRoot)
+	m.Add(registration.WithKind("ValidatingWebhookConfiguration"), meta.RESTScopeRoot)
 	m.Add(ours.WithKind(v1.KindClusterNetwork), meta.RESTScopeRoot)
 	m.Add(ours.WithKind(v1.KindTenantNetwork), meta.RESTScopeNamespace)
 	m.Add(ours.WithKind(v1.KindDanmNet), meta.RESTScopeNamespace)
