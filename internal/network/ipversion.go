@@ -4,7 +4,6 @@ package network
 
 import (
 	"net/netip"
-	"slices"
 )
 
 // ipVersion is an address family: IPv4 or IPv6.
@@ -30,22 +29,6 @@ func ipv6() ipVersion {
 		prefixRule:  `an IPv6 subnet with its prefix length, such as "fd00::/64"`,
 		specialRule: "::/80, fe80::/10 and ff00::/8",
 	}
-}
-
-// overlapsSpecial reports whether p overlaps a prefix of addresses for special purposes, which no
-// subnet may overlap.
-func overlapsSpecial(p netip.Prefix) bool {
-	return slices.ContainsFunc([]netip.Prefix{
-		netip.MustParsePrefix("0.0.0.0/8"),          // unspecified
-		netip.MustParsePrefix("127.0.0.0/8"),        // loopback
-		netip.MustParsePrefix("169.254.0.0/16"),     // link-local
-		netip.MustParsePrefix("224.0.0.0/4"),        // multicast
-		netip.MustParsePrefix("255.255.255.255/32"), // limited broadcast
-
-		netip.MustParsePrefix("::/80"),     // unspecified, loopback, IPv4-mapped
-		netip.MustParsePrefix("fe80::/10"), // link-local
-		netip.MustParsePrefix("ff00::/8"),  // multicast
-	}, p.Overlaps)
 }
 
 // parseAddr accepts the same addresses as CEL's ip(): without zones, IPv4-mapped IPv6 addresses and

@@ -81,6 +81,22 @@ func readCIDR(f *faults, path *field.Path, o subnetOptions) netip.Prefix {
 	return p
 }
 
+// overlapsSpecial reports whether p overlaps a prefix of addresses for special purposes, which no
+// subnet may overlap.
+func overlapsSpecial(p netip.Prefix) bool {
+	return slices.ContainsFunc([]netip.Prefix{
+		netip.MustParsePrefix("0.0.0.0/8"),          // unspecified
+		netip.MustParsePrefix("127.0.0.0/8"),        // loopback
+		netip.MustParsePrefix("169.254.0.0/16"),     // link-local
+		netip.MustParsePrefix("224.0.0.0/4"),        // multicast
+		netip.MustParsePrefix("255.255.255.255/32"), // limited broadcast
+
+		netip.MustParsePrefix("::/80"),     // unspecified, loopback, IPv4-mapped
+		netip.MustParsePrefix("fe80::/10"), // link-local
+		netip.MustParsePrefix("ff00::/8"),  // multicast
+	}, p.Overlaps)
+}
+
 // readPool returns the first and the last dynamic address. The subnet is the zero Prefix if it is
 // missing or invalid.
 func readPool(f *faults, path *field.Path, o subnetOptions, subnet netip.Prefix) (start, end netip.Addr) {
