@@ -2,9 +2,7 @@
 
 package network
 
-import (
-	"net/netip"
-)
+import "net/netip"
 
 // ipVersion is an address family: IPv4 or IPv6.
 type ipVersion struct {
