@@ -29,22 +29,12 @@ const (
 	Managed
 )
 
-// Reasons of Events on Services.
+// Reasons of Events on Services that get no endpoints.
 const (
-	// ReasonNotServed: the Service has a type that cannot have endpoints on networks.
-	ReasonNotServed = "NotServed"
-	// ReasonInvalidAnnotations: the annotations cannot be read.
-	ReasonInvalidAnnotations = "InvalidAnnotations"
-	// ReasonNetworkNotFound: a network of the Service does not exist.
-	ReasonNetworkNotFound = "NetworkNotFound"
-	// ReasonNetworkNotAllowed: a network does not allow the Service's namespace.
-	ReasonNetworkNotAllowed = "NetworkNotAllowed"
-	// ReasonNetworkInvalid: a network breaks a rule that is newer than it.
-	ReasonNetworkInvalid = "NetworkInvalid"
-	// ReasonAddressWithheld: an address of a Pod is not published.
-	ReasonAddressWithheld = "AddressWithheld"
-	// ReasonEndpointsNotWritten: the API server rejects the EndpointSlices or Endpoints.
-	ReasonEndpointsNotWritten = "EndpointsNotWritten"
+	// reasonNotServed: the Service has a type that cannot have endpoints on networks.
+	reasonNotServed = "NotServed"
+	// reasonInvalidAnnotations: the annotations cannot be read.
+	reasonInvalidAnnotations = "InvalidAnnotations"
 )
 
 // Classification is the class of a Service with its reason.
@@ -66,10 +56,10 @@ func Classify(svc *corev1.Service) Classification {
 		return Classification{Class: Unmanaged}
 	}
 	if why := unsupportedReason(&svc.Spec); why != "" {
-		return Classification{Class: Unsupported, Reason: ReasonNotServed, Message: why}
+		return Classification{Class: Unsupported, Reason: reasonNotServed, Message: why}
 	}
 	if err != nil {
-		return Classification{Class: Invalid, Reason: ReasonInvalidAnnotations, Message: fmt.Sprintf("the Service keeps the endpoints that it has: %v", err)}
+		return Classification{Class: Invalid, Reason: reasonInvalidAnnotations, Message: fmt.Sprintf("the Service keeps the endpoints that it has: %v", err)}
 	}
 	return Classification{Class: Managed, Request: request}
 }

@@ -16,12 +16,12 @@ const (
 	// value.
 	ManagedBy = "svcwatcher.danm.io"
 
-	// EndpointsAnnotation, when "true" on a Service, requests v1 Endpoints for programs that read
-	// no EndpointSlices.
+	// EndpointsAnnotation is the annotation of a Service that requests v1 Endpoints, by the value
+	// "true", for programs that read no EndpointSlices.
 	EndpointsAnnotation = "danm.io/endpoints"
 
-	// MaxEndpoints is how many endpoints a slice has at most: Kubernetes' default.
-	MaxEndpoints = 100
+	// maxEndpoints is how many endpoints a slice has at most: Kubernetes' default.
+	maxEndpoints = 100
 )
 
 // labelsOf returns the labels of a Service's slices: the Service's own, as Kubernetes copies them,

@@ -140,7 +140,7 @@ func (p *planner) placeMissing(g *Group, missing []discoveryv1.Endpoint) {
 	}
 }
 
-// placeInNewSlice puts up to MaxEndpoints into an idle or new slice, and returns the rest.
+// placeInNewSlice puts up to maxEndpoints into an idle or new slice, and returns the rest.
 func (p *planner) placeInNewSlice(g *Group, missing []discoveryv1.Endpoint) []discoveryv1.Endpoint {
 	d := &draft{}
 	reused := len(p.idle[g.Family]) > 0
@@ -170,7 +170,7 @@ type draft struct {
 	changed bool
 }
 
-func (d *draft) freeEndpoints() int { return MaxEndpoints - len(d.slice.Endpoints) }
+func (d *draft) freeEndpoints() int { return maxEndpoints - len(d.slice.Endpoints) }
 
 // fill moves endpoints into a slice until it is full, and returns the rest.
 func (d *draft) fill(missing []discoveryv1.Endpoint) []discoveryv1.Endpoint {

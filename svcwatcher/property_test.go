@@ -126,7 +126,7 @@ func (w *world) reconcile(t *rapid.T) {
 	}
 	seen := map[string]bool{}
 	for _, s := range w.slices {
-		if n := len(s.Endpoints); n == 0 || n > svcwatcher.MaxEndpoints {
+		if n := len(s.Endpoints); n == 0 || n > 100 {
 			t.Fatalf("slice %s has %d endpoints", s.Name, n)
 		}
 		for _, e := range s.Endpoints {

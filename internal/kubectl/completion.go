@@ -97,11 +97,6 @@ func (f *factory) clusterNames(ctx context.Context, toComplete string) ([]string
 	return f.namesOf(v1alpha1.SchemeGroupVersion().WithKind("Cluster"))(ctx, toComplete)
 }
 
-// nodeNames lists the names of the Nodes.
-func (f *factory) nodeNames(ctx context.Context, toComplete string) ([]string, error) {
-	return f.namesOf(corev1.SchemeGroupVersion.WithKind("Node"))(ctx, toComplete)
-}
-
 // listNames lists the names of a kind's objects, of all namespaces if namespace is empty.
 func listNames(ctx context.Context, c client.Reader, gvk schema.GroupVersionKind, namespace string) ([]string, error) {
 	list := &metav1.PartialObjectMetadataList{}

@@ -193,7 +193,7 @@ func (r *resumption) print(w io.Writer, found workListing, reachable map[string]
 		cluster := clusterOf(work)
 		did := r.outcome(work)
 		counts[did]++
-		fmt.Fprintf(out, "%s  %s: %s\n", cluster, sourceOf(work), fmt.Sprintf(outcomeSentences[did], cluster))
+		fmt.Fprintf(out, "%s  %s: %s\n", cluster, sourceOf(work), did.in(cluster))
 		if did == outcomeCreated || did == outcomeRemovedLater {
 			continue
 		}
@@ -272,15 +272,17 @@ const (
 	outcomeRemovedLater
 )
 
-// outcomeSentences are the outcomes for messages; %s is the cluster.
-var outcomeSentences = [...]string{
-	outcomeChanged:      "becomes in %s what the hub says",
-	outcomeRemoved:      "is removed from %s",
-	outcomeOrphaned:     "is orphaned in %s: it stays there, and Patchbay does not manage it any more",
-	outcomeSame:         "is the same in %s",
-	outcomeKept:         "stays as it is in %s",
-	outcomeCreated:      "is created in %s when the others are answered",
-	outcomeRemovedLater: "is removed from %s when the others are answered",
+// in returns the outcome in a cluster, for messages.
+func (o outcome) in(cluster string) string {
+	return fmt.Sprintf([...]string{
+		outcomeChanged:      "becomes in %s what the hub says",
+		outcomeRemoved:      "is removed from %s",
+		outcomeOrphaned:     "is orphaned in %s: it stays there, and Patchbay does not manage it any more",
+		outcomeSame:         "is the same in %s",
+		outcomeKept:         "stays as it is in %s",
+		outcomeCreated:      "is created in %s when the others are answered",
+		outcomeRemovedLater: "is removed from %s when the others are answered",
+	}[o], cluster)
 }
 
 // outcome returns the effect of the answer on the object of a Work.

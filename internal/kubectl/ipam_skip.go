@@ -34,7 +34,7 @@ func newSkip(f *factory) *cobra.Command {
 			"recorded only on the node are assigned to other Pods.",
 		Example:           "  kubectl patchbay ipam skip node-7",
 		Args:              exactlyOneArgument("the name of one Node, such as node-7"),
-		ValidArgsFunction: firstArgument(f.nodeNames),
+		ValidArgsFunction: firstArgument(f.namesOf(corev1.SchemeGroupVersion.WithKind("Node"))),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if wrong := validation.IsDNS1123Subdomain(args[0]); len(wrong) > 0 {
 				return fmt.Errorf("node %q: must be the name of a Node: %s", args[0], strings.Join(wrong, "; "))

@@ -194,10 +194,10 @@ func parseEntry(f *faults, path *field.Path, raw json.RawMessage) InterfaceReque
 	}
 	var r InterfaceRequest
 	r.Kind, r.Network = parseReference(f, path, e)
-	r.V4 = parseAddress(f, path.Child("ip"), ipv4, e.IP)
-	r.V6 = parseAddress(f, path.Child("ip6"), ipv6, e.IP6)
-	r.Proutes = parseRoutes(f, path.Child("proutes"), ipv4, e.Proutes)
-	r.Proutes6 = parseRoutes(f, path.Child("proutes6"), ipv6, e.Proutes6)
+	r.V4 = parseAddress(f, path.Child("ip"), ipv4(), e.IP)
+	r.V6 = parseAddress(f, path.Child("ip6"), ipv6(), e.IP6)
+	r.Proutes = parseRoutes(f, path.Child("proutes"), ipv4(), e.Proutes)
+	r.Proutes6 = parseRoutes(f, path.Child("proutes6"), ipv6(), e.Proutes6)
 	return r
 }
 

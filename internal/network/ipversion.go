@@ -9,36 +9,25 @@ type ipVersion struct {
 	bits int // of an address
 	// addrRule, prefixRule and specialRule are accepted values and reserved prefixes for messages.
 	addrRule, prefixRule, specialRule string
-	// special are the prefixes of addresses for special purposes, which no subnet may overlap.
-	special []netip.Prefix
 }
 
-var (
-	ipv4 = ipVersion{
+func ipv4() ipVersion {
+	return ipVersion{
 		bits:        32,
 		addrRule:    `an IPv4 address, such as "10.0.0.10"`,
 		prefixRule:  `an IPv4 subnet with its prefix length, such as "10.0.0.0/24"`,
 		specialRule: "0.0.0.0/8, 127.0.0.0/8, 169.254.0.0/16, 224.0.0.0/4 and 255.255.255.255/32",
-		special: []netip.Prefix{
-			netip.MustParsePrefix("0.0.0.0/8"),          // unspecified
-			netip.MustParsePrefix("127.0.0.0/8"),        // loopback
-			netip.MustParsePrefix("169.254.0.0/16"),     // link-local
-			netip.MustParsePrefix("224.0.0.0/4"),        // multicast
-			netip.MustParsePrefix("255.255.255.255/32"), // limited broadcast
-		},
 	}
-	ipv6 = ipVersion{
+}
+
+func ipv6() ipVersion {
+	return ipVersion{
 		bits:        128,
 		addrRule:    `an IPv6 address, such as "fd00::10"`,
 		prefixRule:  `an IPv6 subnet with its prefix length, such as "fd00::/64"`,
 		specialRule: "::/80, fe80::/10 and ff00::/8",
-		special: []netip.Prefix{
-			netip.MustParsePrefix("::/80"),     // unspecified, loopback, IPv4-mapped
-			netip.MustParsePrefix("fe80::/10"), // link-local
-			netip.MustParsePrefix("ff00::/8"),  // multicast
-		},
 	}
-)
+}
 
 // parseAddr accepts the same addresses as CEL's ip(): without zones, IPv4-mapped IPv6 addresses and
 // leading zeros.

@@ -45,6 +45,21 @@ func CheckPod(
 	return c.warnings, c.faults.err("")
 }
 
+// checkNodeAddresses rejects static addresses that a node has; isNodeAddress may be nil. The node
+// daemon rejects them when it claims.
+func checkNodeAddresses(n *Network, r InterfaceRequest, isNodeAddress func(netip.Addr) bool) error {
+	var f faults
+	for _, a := range []struct {
+		field  string
+		static netip.Addr
+	}{{"ip", r.V4.Static}, {"ip6", r.V6.Static}} {
+		if isNodeAddress != nil && a.static.IsValid() && isNodeAddress(a.static) {
+			f.invalid(field.NewPath(a.field), a.static.String(), "must not be an address of a node, because the Pod would get the node's packets: use another address")
+		}
+	}
+	return f.err(n.Ref.String())
+}
+
 // podCheck collects the faults and warnings of an annotation.
 type podCheck struct {
 	path     *field.Path

@@ -26,7 +26,7 @@ type subnetOptions struct {
 
 func optionsV4(o *v1.NetworkOptions) subnetOptions {
 	so := subnetOptions{
-		ip: ipv4, cidrField: "cidr", poolField: "allocation_pool", routes: "routes",
+		ip: ipv4(), cidrField: "cidr", poolField: "allocation_pool", routes: "routes",
 		cidr: o.CIDR, dsts: toStrings(o.Routes),
 	}
 	if o.Pool != nil {
@@ -37,7 +37,7 @@ func optionsV4(o *v1.NetworkOptions) subnetOptions {
 
 func optionsV6(o *v1.NetworkOptions) subnetOptions {
 	so := subnetOptions{
-		ip: ipv6, cidrField: "net6", poolField: "allocation_pool_v6", routes: "routes6",
+		ip: ipv6(), cidrField: "net6", poolField: "allocation_pool_v6", routes: "routes6",
 		cidr: o.Net6, dsts: toStrings(o.Routes6),
 	}
 	if o.Pool6 != nil {
@@ -75,10 +75,26 @@ func readCIDR(f *faults, path *field.Path, o subnetOptions) netip.Prefix {
 	p, ok := o.ip.parsePrefix(o.cidr)
 	if !ok {
 		f.invalid(path.Child(o.cidrField), o.cidr, "must be "+o.ip.prefixRule)
-	} else if slices.ContainsFunc(o.ip.special, p.Overlaps) {
+	} else if overlapsSpecial(p) {
 		f.invalid(path.Child(o.cidrField), o.cidr, "must be outside "+o.ip.specialRule+", which are for special purposes")
 	}
 	return p
+}
+
+// overlapsSpecial reports whether p overlaps a prefix of addresses for special purposes, which no
+// subnet may overlap.
+func overlapsSpecial(p netip.Prefix) bool {
+	return slices.ContainsFunc([]netip.Prefix{
+		netip.MustParsePrefix("0.0.0.0/8"),          // unspecified
+		netip.MustParsePrefix("127.0.0.0/8"),        // loopback
+		netip.MustParsePrefix("169.254.0.0/16"),     // link-local
+		netip.MustParsePrefix("224.0.0.0/4"),        // multicast
+		netip.MustParsePrefix("255.255.255.255/32"), // limited broadcast
+
+		netip.MustParsePrefix("::/80"),     // unspecified, loopback, IPv4-mapped
+		netip.MustParsePrefix("fe80::/10"), // link-local
+		netip.MustParsePrefix("ff00::/8"),  // multicast
+	}, p.Overlaps)
 }
 
 // readPool returns the first and the last dynamic address. The subnet is the zero Prefix if it is
@@ -150,7 +166,7 @@ func defaultPool(ip ipVersion, subnet, part netip.Prefix, start, end netip.Addr)
 		part = subnet
 	}
 	lo, hi := firstAddr(part), lastAddr(part)
-	if ip.bits == ipv4.bits && hasBroadcast(part) {
+	if ip.bits == ipv4().bits && hasBroadcast(part) {
 		lo, hi = lo.Next(), hi.Prev()
 	}
 	switch {
@@ -302,8 +318,8 @@ func readRange(f *faults, path *field.Path, written v1.IPRange) (AddrRange, bool
 }
 
 func parseAnyAddr(s string) (netip.Addr, bool) {
-	if a, ok := ipv4.parseAddr(s); ok {
+	if a, ok := ipv4().parseAddr(s); ok {
 		return a, true
 	}
-	return ipv6.parseAddr(s)
+	return ipv6().parseAddr(s)
 }

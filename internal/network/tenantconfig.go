@@ -181,9 +181,9 @@ func readSubnets(f *faults, path *field.Path, written []v1.TenantSubnet) []netip
 	}
 	var all []netip.Prefix
 	for i, text := range written {
-		p, ok := ipv4.parsePrefix(string(text))
+		p, ok := ipv4().parsePrefix(string(text))
 		if !ok {
-			p, ok = ipv6.parsePrefix(string(text))
+			p, ok = ipv6().parsePrefix(string(text))
 		}
 		if !ok {
 			f.invalid(path.Index(i), text, `must be a subnet with its prefix length, such as "10.0.0.0/8" or "fd00::/32"`)

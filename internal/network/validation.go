@@ -112,21 +112,6 @@ func staticPoolText(s *Subnet) string {
 	return rule + ": use an address in it"
 }
 
-// checkNodeAddresses rejects static addresses that a node has; isNodeAddress may be nil. The node
-// daemon rejects them when it claims.
-func checkNodeAddresses(n *Network, r InterfaceRequest, isNodeAddress func(netip.Addr) bool) error {
-	var f faults
-	for _, a := range []struct {
-		field  string
-		static netip.Addr
-	}{{"ip", r.V4.Static}, {"ip6", r.V6.Static}} {
-		if isNodeAddress != nil && a.static.IsValid() && isNodeAddress(a.static) {
-			f.invalid(field.NewPath(a.field), a.static.String(), "must not be an address of a node, because the Pod would get the node's packets: use another address")
-		}
-	}
-	return f.err(n.Ref.String())
-}
-
 // CheckAssignment checks that a TenantNetwork has only the plugin, NIC, VLAN and VXLAN that
 // admission assigned from a TenantConfig: a plugin runs as root on the nodes, and a NIC, VLAN or VXLAN
 // may belong to another tenant. Admission records the assignment in an annotation that tenants cannot

@@ -105,14 +105,15 @@ func (p *page) fields(t *apiType) {
 		if f.inline {
 			name = "(inline)"
 		}
-		meaning := text(f.doc.paragraphs, "<br>") + limits(f.doc)
+		var meaning strings.Builder
+		meaning.WriteString(text(f.doc.paragraphs, "<br>") + limits(f.doc))
 		for _, rule := range f.doc.rules() {
-			meaning += "<br>Rule: " + rule + "."
+			meaning.WriteString("<br>Rule: " + rule + ".")
 		}
 		if f.required {
-			meaning += " **Required.**"
+			meaning.WriteString(" **Required.**")
 		}
-		p.printf("| %s | %s | %s |\n", name, p.typeName(f.typ), strings.ReplaceAll(strings.TrimSpace(meaning), "|", "\\|"))
+		p.printf("| %s | %s | %s |\n", name, p.typeName(f.typ), strings.ReplaceAll(strings.TrimSpace(meaning.String()), "|", "\\|"))
 	}
 	p.rules(t.doc)
 }

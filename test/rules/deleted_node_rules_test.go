@@ -24,14 +24,14 @@ func deletedNodeRules() []mutation {
 		{
 			name: "GoneForFifteenMinutes",
 			rule: "the controller frees the unused warm addresses of a deleted Node 15 minutes later",
-			file: "controller/internal/addresses/nodes.go",
+			file: "controller/internal/addresses/sweeper.go",
 			old:  "if now.Sub(a[l]) >= grace {", new: "if true {",
 			test: "^TestGoneSince$",
 		},
 		{
 			name: "GoneAtEachLook",
 			rule: "deleting a Node says that the machine is off: one that came back was not",
-			file: "controller/internal/addresses/nodes.go",
+			file: "controller/internal/addresses/sweeper.go",
 			old:  "return !suspects[l] })", new: "return false })",
 			test: "^TestGoneSince$",
 		},

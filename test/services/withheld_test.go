@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
-	"github.com/patchbay-cni/patchbay/svcwatcher"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 	"github.com/patchbay-cni/patchbay/test/services/scene"
 )
@@ -27,7 +26,7 @@ func TestVictimsAreNotPublished(t *testing.T) {
 	s.addPod("out", "web", "192.0.2.77/24", "", true)
 	s.addPod("thief", "web", "10.222.0.9/8", "", true)
 	s.awaitEndpoints("what is harmless", "web", "10.0.0.1 web:8080/TCP ready,serving good", "10.222.0.9 web:8080/TCP ready,serving thief")
-	s.awaitEvent(svc, svcwatcher.ReasonAddressWithheld, "spec.Options.cidr", "10.96.0.1", "which the cluster uses for Services", "1 more")
+	s.awaitEvent(svc, "AddressWithheld", "spec.Options.cidr", "10.96.0.1", "which the cluster uses for Services", "1 more")
 	victim := scene.Pod(s.ns, "victim", "none")
 	s.create(victim)
 	s.must(scene.SetStatus(s.Context(), s.c, victim, corev1.PodStatus{
@@ -65,6 +64,6 @@ func TestPermittedInTheNodesSubnet(t *testing.T) {
 		s.create(ep)
 		s.must(scene.SetReady(s.Context(), s.c, pod, true))
 	}
-	s.awaitEvent(svc, svcwatcher.ReasonAddressWithheld, "198.18.0.1 ", "1 more")
+	s.awaitEvent(svc, "AddressWithheld", "198.18.0.1 ", "1 more")
 	s.awaitEndpoints("what the netadmin permits, but for the node", "web", "198.18.0.9 web:8080/TCP ready,serving beside")
 }

@@ -5,11 +5,9 @@ package addresses
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -80,27 +78,6 @@ func listNodes(ctx context.Context, from client.Reader) (nodesByName, error) {
 // emptyNodeMetadata returns an empty Node as metadata.
 func emptyNodeMetadata() *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}}
-}
-
-// goneSince maps incarnations that own an address or a DanmEp to when a sweep first missed their
-// Node.
-type goneSince map[incarnation]time.Time
-
-// observe records one sweep. It returns those suspects, in no order, that every sweep has missed
-// for at least grace. It forgets an incarnation that is no suspect any more, so that its next
-// absence starts from zero.
-func (a goneSince) observe(now time.Time, grace time.Duration, suspects map[incarnation]bool) []incarnation {
-	maps.DeleteFunc(a, func(l incarnation, _ time.Time) bool { return !suspects[l] })
-	var gone []incarnation
-	for l := range suspects {
-		if _, known := a[l]; !known {
-			a[l] = now
-		}
-		if now.Sub(a[l]) >= grace {
-			gone = append(gone, l)
-		}
-	}
-	return gone
 }
 
 // goneIncarnations are the incarnations that have been gone for the grace period. It is safe for

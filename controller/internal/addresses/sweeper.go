@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -187,4 +188,25 @@ func keepTrue(suspects map[incarnation]bool) map[incarnation]bool {
 		}
 	}
 	return suspects
+}
+
+// goneSince maps incarnations that own an address or a DanmEp to when a sweep first missed their
+// Node.
+type goneSince map[incarnation]time.Time
+
+// observe records one sweep. It returns those suspects, in no order, that every sweep has missed
+// for at least grace. It forgets an incarnation that is no suspect any more, so that its next
+// absence starts from zero.
+func (a goneSince) observe(now time.Time, grace time.Duration, suspects map[incarnation]bool) []incarnation {
+	maps.DeleteFunc(a, func(l incarnation, _ time.Time) bool { return !suspects[l] })
+	var gone []incarnation
+	for l := range suspects {
+		if _, known := a[l]; !known {
+			a[l] = now
+		}
+		if now.Sub(a[l]) >= grace {
+			gone = append(gone, l)
+		}
+	}
+	return gone
 }

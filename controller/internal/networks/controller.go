@@ -10,8 +10,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -24,6 +26,44 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/kube"
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
+
+// Config configures a Controller. Registry and Events are required.
+type Config struct {
+	// Events gets Events about networks that become ready or not ready.
+	Events EventRecorder
+	// Registry gets the metrics.
+	Registry prometheus.Registerer
+	// StabilizationWindow is how long a change must last before it is written, except for a network
+	// that becomes ready; 10 s when zero.
+	StabilizationWindow time.Duration
+	// MinWriteInterval is the least time between two writes of one network; 10 s when zero.
+	MinWriteInterval time.Duration
+	// Timeout bounds one reconciliation; 30 s when zero.
+	Timeout time.Duration
+	// Now is the clock; time.Now when nil.
+	Now func() time.Time
+}
+
+func (c Config) withDefaults() Config {
+	for _, d := range []struct {
+		field *time.Duration
+		value time.Duration
+	}{{&c.StabilizationWindow, 10 * time.Second}, {&c.MinWriteInterval, 10 * time.Second}, {&c.Timeout, 30 * time.Second}} {
+		if *d.field == 0 {
+			*d.field = d.value
+		}
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return c
+}
+
+// EventRecorder makes Events; record.EventRecorder of client-go implements it.
+type EventRecorder interface {
+	// Event makes an Event on an object.
+	Event(object runtime.Object, eventtype, reason, message string)
+}
 
 // Controller maintains the condition Ready of networks.
 type Controller struct {
@@ -283,4 +323,35 @@ func (c *Controller) removeCondition(ctx context.Context, ref network.Ref, s net
 	c.metrics.written.Inc()
 	s.Ready, s.lastWritten, s.differsSince = nil, now, time.Time{}
 	return s, 0, nil
+}
+
+// metrics are the values of the leader; in another replica the metrics have none.
+type metrics struct {
+	readiness *prometheus.GaugeVec
+	written   prometheus.Counter
+}
+
+func newMetrics(r prometheus.Registerer) *metrics {
+	m := &metrics{
+		readiness: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "patchbay_network_ready", Help: "1 if the network's link is up on all nodes, else 0. It changes at once, and the condition Ready later.",
+		}, []string{"kind", "namespace", "name"}),
+		written: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "patchbay_network_conditions_written_total", Help: "Writes of the condition Ready of networks.",
+		}),
+	}
+	r.MustRegister(m.readiness, m.written)
+	return m
+}
+
+func (m *metrics) setReady(ref network.Ref, s metav1.ConditionStatus) {
+	value := 0.0
+	if s == metav1.ConditionTrue {
+		value = 1
+	}
+	m.readiness.WithLabelValues(ref.Kind, ref.Namespace, ref.Name).Set(value)
+}
+
+func (m *metrics) forget(ref network.Ref) {
+	m.readiness.DeleteLabelValues(ref.Kind, ref.Namespace, ref.Name)
 }

@@ -23,6 +23,20 @@ const (
 	subjectWithheld = "withheld"
 )
 
+// Reasons of Events on a Service, besides those of svcwatcher.Classify.
+const (
+	// reasonNetworkNotFound: a network of the Service does not exist.
+	reasonNetworkNotFound = "NetworkNotFound"
+	// reasonNetworkNotAllowed: a network does not allow the Service's namespace.
+	reasonNetworkNotAllowed = "NetworkNotAllowed"
+	// reasonNetworkInvalid: a network breaks a rule that is newer than it.
+	reasonNetworkInvalid = "NetworkInvalid"
+	// reasonAddressWithheld: an address of a Pod is not published.
+	reasonAddressWithheld = "AddressWithheld"
+	// reasonEndpointsNotWritten: the API server rejects the EndpointSlices or Endpoints.
+	reasonEndpointsNotWritten = "EndpointsNotWritten"
+)
+
 // eventReporter makes warning Events on Services. It remembers the last message on each subject of
 // a Service, and makes an Event only of another one. A restart loses that memory, and repeats
 // the Events once. It is safe for concurrent use.
@@ -54,12 +68,12 @@ func (e *eventReporter) reportNetworkState(svc *corev1.Service, ref network.Ref,
 	reason, message := "", ""
 	switch {
 	case !at.exists:
-		reason, message = svcwatcher.ReasonNetworkNotFound, fmt.Sprintf("%s does not exist: the Service has no endpoints on it until it is created", ref)
+		reason, message = reasonNetworkNotFound, fmt.Sprintf("%s does not exist: the Service has no endpoints on it until it is created", ref)
 	case !at.allowed:
-		reason, message = svcwatcher.ReasonNetworkNotAllowed,
+		reason, message = reasonNetworkNotAllowed,
 			fmt.Sprintf("%s must list namespace %s in spec.AllowedTenants: ask its administrator, or name another network", ref, svc.Namespace)
 	case at.Err != nil:
-		reason, message = svcwatcher.ReasonNetworkInvalid, fmt.Sprintf("the Service has no endpoints on an invalid network: %v", at.Err)
+		reason, message = reasonNetworkInvalid, fmt.Sprintf("the Service has no endpoints on an invalid network: %v", at.Err)
 	}
 	e.warn(svc, ref.String(), reason, message)
 }
@@ -73,14 +87,14 @@ func (e *eventReporter) reportWithheld(svc *corev1.Service, all []svcwatcher.Wit
 	if len(all) > 1 {
 		message += fmt.Sprintf(" (and %d more)", len(all)-1)
 	}
-	e.warn(svc, subjectWithheld, svcwatcher.ReasonAddressWithheld, message)
+	e.warn(svc, subjectWithheld, reasonAddressWithheld, message)
 }
 
 // reportRejectedWrite reports a write that the API server rejected for its content. It reports
 // neither an API server that was unreachable nor a conflict, which are retried.
 func (e *eventReporter) reportRejectedWrite(svc *corev1.Service, err error) {
 	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsAlreadyExists(err) {
-		e.warn(svc, subjectWrite, svcwatcher.ReasonEndpointsNotWritten, err.Error())
+		e.warn(svc, subjectWrite, reasonEndpointsNotWritten, err.Error())
 	}
 }
 

@@ -71,7 +71,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 // updateConditions writes the conditions that differ from the present conflicts.
 func (r *conflictReporter) updateConditions(ctx context.Context) error {
-	if r.index.checkSynced() != nil {
+	if !r.index.synced.Load() {
 		return nil // markSynced makes it run again
 	}
 	if r.reported == nil {

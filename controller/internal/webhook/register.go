@@ -11,12 +11,19 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	crwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/controller/internal/reserve"
 	"github.com/patchbay-cni/patchbay/controller/internal/webhook/cert"
 	"github.com/patchbay-cni/patchbay/internal/network"
@@ -94,6 +101,20 @@ func Register(ctx context.Context, mgr manager.Manager, o Options) (ready func()
 	}, nil
 }
 
+// newClient returns a client without a cache: from an old cache, admission would reject valid
+// objects and admit invalid ones.
+func newClient(cfg *rest.Config) (client.Client, error) {
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.New(cfg, client.Options{Scheme: scheme, Mapper: newMapper()})
+	if err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
+	}
+	return c, nil
+}
+
 // newNetworkCache returns a cache for the networkInformer, which watches the metadata of networks.
 func newNetworkCache(mgr manager.Manager) (cache.Cache, error) {
 	scheme, err := newScheme()
@@ -107,6 +128,35 @@ func newNetworkCache(mgr manager.Manager) (cache.Cache, error) {
 		return nil, fmt.Errorf("make cache of networks: %w", err)
 	}
 	return c, nil
+}
+
+// newScheme returns the kinds that admission reads or writes.
+func newScheme() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, admissionv1.AddToScheme, metav1.AddMetaToScheme, v1.AddToScheme,
+	} {
+		if err := add(s); err != nil {
+			return nil, fmt.Errorf("register kinds: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// newMapper maps those kinds to resources without discovery at the API server.
+func newMapper() meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper(nil)
+	core, ours, registration := corev1.SchemeGroupVersion, v1.SchemeGroupVersion(), admissionv1.SchemeGroupVersion
+	m.Add(core.WithKind("Namespace"), meta.RESTScopeRoot)
+	m.Add(core.WithKind("Secret"), meta.RESTScopeNamespace)
+	m.Add(registration.WithKind("MutatingWebhookConfiguration"), meta.RESTScopeRoot)
+	m.Add(registration.WithKind("ValidatingWebhookConfiguration"), meta.RESTScopeRoot)
+	m.Add(ours.WithKind(v1.KindClusterNetwork), meta.RESTScopeRoot)
+	m.Add(ours.WithKind(v1.KindTenantNetwork), meta.RESTScopeNamespace)
+	m.Add(ours.WithKind(v1.KindDanmNet), meta.RESTScopeNamespace)
+	m.Add(ours.WithKind("TenantConfig"), meta.RESTScopeRoot)
+	m.Add(ours.WithKind("DanmEp"), meta.RESTScopeNamespace)
+	return m
 }
 
 func newCertRotator(c client.Client, o Options, log logr.Logger) *cert.Rotator {

@@ -38,7 +38,7 @@ func main() {
 
 // run executes a command line and returns the exit code.
 func run(ctx context.Context, args []string) int {
-	root := newRoot() //nolint:contextcheck // cobra gives the context to each command
+	root := newRoot()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	var code exitError
