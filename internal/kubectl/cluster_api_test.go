@@ -110,8 +110,10 @@ func TestAClusterJoins(t *testing.T) {
 	if out, err := do("cluster", "list"); err != nil || !strings.Contains(out, "east") {
 		t.Errorf("%q, %v", out, err)
 	}
-	if out, err := do("__complete", "cluster", "accept", "ea"); err != nil || !strings.HasPrefix(out, "east\n") {
-		t.Errorf("completion of a Cluster's name: %q, %v", out, err)
+	var out bytes.Buffer
+	complete := []string{"__complete", "--kubeconfig=" + env.ControlPlane.AdminKubeconfig(), "cluster", "accept", "ea"}
+	if err := Run(ctx, complete, &out, &out); err != nil || !strings.HasPrefix(out.String(), "east\n") {
+		t.Errorf("completion of a Cluster's name: %q, %v", out.String(), err)
 	}
 	if out, err := do("cluster", "list", "-o", "name"); err != nil || out != "cluster.placement.patchbay.io/east\n" {
 		t.Errorf("list of names: %q, %v", out, err)
