@@ -65,10 +65,11 @@ func decodeRecord(k, value []byte) (*attach.Record, error) {
 	return rec, nil
 }
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+// castagnoli returns the table that the standard library has in memory.
+func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
 // crc32c returns the CRC-32C of a document.
-func crc32c(doc []byte) uint32 { return crc32.Checksum(doc, castagnoli) }
+func crc32c(doc []byte) uint32 { return crc32.Checksum(doc, castagnoli()) }
 
 // seqSize is the length of a sequence number on disk, in bytes, big endian.
 const seqSize = 8

@@ -37,7 +37,7 @@ func readBootID(path string) (string, error) {
 
 // keyIncarnation has the number of daemon starts: 8 bytes, big endian, after their checksum since
 // schema 2.
-var keyIncarnation = []byte("life")
+const keyIncarnation = "life"
 
 // NextIncarnation increments the number of daemon starts and returns it, from 1. The number
 // distinguishes what this daemon writes to the API server from the writes of earlier ones.
@@ -45,13 +45,13 @@ func (j *Journal) NextIncarnation() (int64, error) {
 	var incarnation uint64
 	err := catchPanic(func() error {
 		return j.db.Update(func(tx *bbolt.Tx) (err error) {
-			meta := tx.Bucket(bucketMeta)
-			if incarnation, err = decodeIncarnation(meta.Get(keyIncarnation)); err != nil {
+			meta := tx.Bucket([]byte(bucketMeta))
+			if incarnation, err = decodeIncarnation(meta.Get([]byte(keyIncarnation))); err != nil {
 				return err
 			}
 			incarnation++
 			n := binary.BigEndian.AppendUint64(nil, incarnation)
-			return meta.Put(keyIncarnation, append(binary.BigEndian.AppendUint32(nil, crc32c(n)), n...))
+			return meta.Put([]byte(keyIncarnation), append(binary.BigEndian.AppendUint32(nil, crc32c(n)), n...))
 		})
 	})
 	if err != nil {
@@ -128,7 +128,7 @@ func (j *Journal) Seqs(nodeUID string) (map[network.Key]int64, error) {
 func (j *Journal) viewSeqs(nodeUID string, read func(seqs *bbolt.Bucket) error) error {
 	return catchPanic(func() error {
 		return j.db.View(func(tx *bbolt.Tx) error {
-			all := tx.Bucket(bucketSeqs)
+			all := tx.Bucket([]byte(bucketSeqs))
 			if all == nil {
 				return nil
 			}

@@ -284,7 +284,7 @@ func (j *Journal) List() ([]*attach.Record, error) {
 // view reads the bucket of records.
 func (j *Journal) view(read func(records *bbolt.Bucket) error) error {
 	return catchPanic(func() error {
-		return j.db.View(func(tx *bbolt.Tx) error { return read(tx.Bucket(bucketRecords)) })
+		return j.db.View(func(tx *bbolt.Tx) error { return read(tx.Bucket([]byte(bucketRecords))) })
 	})
 }
 
