@@ -125,13 +125,13 @@ func (s *Service) attachSandbox(ctx context.Context, req *Request, pod *corev1.P
 		return nil, err
 	}
 	if err := s.addresses.claim(ctx, pod, rec, requested); err != nil {
-		return nil, withReason(ReasonAddress, err)
+		return nil, err
 	}
 	if err := s.journal.Put(rec); err != nil {
 		return nil, errors.Join(fmt.Errorf("journal sandbox %s: %w", req.ContainerID, err), s.discardRecord(rec))
 	}
 	if err := s.interfaces.attach(ctx, rec); err != nil {
-		return nil, errors.Join(withReason(ReasonAttach, err), s.rollBack(ctx, rec))
+		return nil, errors.Join(err, s.rollBack(ctx, rec))
 	}
 	rec.State = Attached
 	if err := s.journal.Put(rec); err != nil {
