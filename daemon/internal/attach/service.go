@@ -80,6 +80,22 @@ func (s *Service) Add(ctx context.Context, req Request) (*types100.Result, error
 	return mergeResults(rec)
 }
 
+// addError returns the error of ADD. It adds ErrDeleted if a DEL canceled the ADD.
+func addError(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); errors.Is(cause, ErrDeleted) && !errors.Is(err, ErrDeleted) {
+		return fmt.Errorf("%w: %w", ErrDeleted, err)
+	}
+	return retryableDeadline(err)
+}
+
+// retryableDeadline adds ErrTryAgain to the error of a deadline.
+func retryableDeadline(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrTryAgain) {
+		return fmt.Errorf("%w: %w", ErrTryAgain, err)
+	}
+	return err
+}
+
 // priorRecord returns the record of an earlier ADD of this sandbox if that ADD succeeded, and nil if
 // there is no record. It rolls back an ADD that did not complete.
 func (s *Service) priorRecord(ctx context.Context, req *Request) (*Record, error) {

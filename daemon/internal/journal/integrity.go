@@ -27,6 +27,18 @@ const (
 	metaChecksum = metaStart + 56
 )
 
+// prepareFile verifies the file, prepares its schema, and marks a lost commit.
+func prepareFile(db *bbolt.DB) error {
+	rolledBack, err := verifyFile(db)
+	if err != nil {
+		return err
+	}
+	if err := prepareSchema(db); err != nil || !rolledBack {
+		return err
+	}
+	return markRollback(db)
+}
+
 // verifyFile reads the file without bbolt and checks its pages. It reports whether bbolt fell back to
 // the state before the last commit. bbolt has two meta pages and writes them in turn. When the newer
 // one is corrupt it opens the older one, which lacks the records of the last commit. A corrupt older

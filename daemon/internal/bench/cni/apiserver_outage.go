@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
 	"time"
 
@@ -70,19 +69,4 @@ func (c *benchCluster) claimCounts(ctx context.Context) (fromHold, committed int
 		_, _ = fmt.Sscanf(line, `patchbay_claims_total{source="commit"} %d`, &committed)
 	}
 	return fromHold, committed, nil
-}
-
-// get sends a request to the daemon's HTTP server.
-func get(ctx context.Context, path string) (body []byte, status int, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+daemonHTTP+path, nil)
-	if err != nil {
-		return nil, 0, fmt.Errorf("get %s: %w", path, err)
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, 0, fmt.Errorf("get %s: %w", path, err)
-	}
-	defer func() { err = errors.Join(err, res.Body.Close()) }()
-	body, err = io.ReadAll(res.Body)
-	return body, res.StatusCode, err
 }

@@ -87,7 +87,7 @@ func TestAddRejects(t *testing.T) {
 		},
 		"NoBackend": {
 			reason: "The node does not support the network type.", annotation: `[{"network":"vf"}]`, contains: []string{"sriov", "DanmNet/ns/vf"},
-			event: "InvalidNetwork",
+			event: "NetworkAttachmentFailed",
 		},
 		"AnotherPod": {
 			reason: "The Pod of that name has another UID.", annotation: threeInterfaces, contains: []string{"ns/web"}, is: attach.ErrNotFound,
