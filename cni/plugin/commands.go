@@ -14,16 +14,6 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/pending"
 )
 
-// commandFunc handles a CNI command and returns the answer to print, or nil.
-type commandFunc func(*invocation, context.Context) (any, error)
-
-func commands() map[string]commandFunc {
-	return map[string]commandFunc{
-		"ADD": (*invocation).add, "DEL": (*invocation).del, "STATUS": (*invocation).status,
-		"CHECK": (*invocation).notImplemented, "GC": (*invocation).notImplemented,
-	}
-}
-
 // invocation is a command with its configuration.
 type invocation struct {
 	*Process

@@ -105,6 +105,16 @@ func (p *Process) handle(ctx context.Context, command string) (answer any, cniVe
 	return answer, c.CNIVersion, err
 }
 
+// commandFunc handles a CNI command and returns the answer to print, or nil.
+type commandFunc func(*invocation, context.Context) (any, error)
+
+func commands() map[string]commandFunc {
+	return map[string]commandFunc{
+		"ADD": (*invocation).add, "DEL": (*invocation).del, "STATUS": (*invocation).status,
+		"CHECK": (*invocation).notImplemented, "GC": (*invocation).notImplemented,
+	}
+}
+
 // readConfig reads the configuration, which must fit into a frame with the rest of the request.
 func (p *Process) readConfig() ([]byte, error) {
 	const limit = wire.MaxFrame / 2

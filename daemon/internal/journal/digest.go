@@ -72,13 +72,3 @@ func readDigest(tx *bbolt.Tx) (*digest, error) {
 	}
 	return &digest{records: binary.BigEndian.Uint64(value), sum: binary.BigEndian.Uint64(value[8:])}, nil
 }
-
-// digestRecords computes the digest of the records in a file without a digest.
-func digestRecords(tx *bbolt.Tx) (*digest, error) {
-	d := &digest{}
-	err := tx.Bucket([]byte(bucketRecords)).ForEach(func(k, value []byte) error {
-		d.add(k, value)
-		return nil
-	})
-	return d, err
-}

@@ -73,3 +73,13 @@ func prepareSchema(db *bbolt.DB) error {
 		return errors.Join(all.store(tx), meta.Put([]byte(keySchema), []byte(schema)))
 	})
 }
+
+// digestRecords computes the digest of the records in a file without a digest.
+func digestRecords(tx *bbolt.Tx) (*digest, error) {
+	d := &digest{}
+	err := tx.Bucket([]byte(bucketRecords)).ForEach(func(k, value []byte) error {
+		d.add(k, value)
+		return nil
+	})
+	return d, err
+}
