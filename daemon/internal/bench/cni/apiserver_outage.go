@@ -17,11 +17,11 @@ import (
 // reportClaimSources prints the sources of all claimed addresses, and then measures ADDs while the API
 // server is paused, which shows that they do not wait for it.
 func (c *benchCluster) reportClaimSources(ctx context.Context, patchbay contender, netns string, out io.Writer) error {
-	fromHold, committed, err := c.claimCounts(ctx)
+	fromWarmPool, committed, err := c.claimCounts(ctx)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "in the cluster, %d addresses came from the warm pool, and %d from a write that their ADDs waited for\n", fromHold, committed)
+	fmt.Fprintf(out, "in the cluster, %d addresses came from the warm pool, and %d from a write that their ADDs waited for\n", fromWarmPool, committed)
 	adds, err := c.addDuringOutage(ctx, patchbay, netns)
 	if err != nil {
 		return err
@@ -59,14 +59,14 @@ func (c *benchCluster) addDuringOutage(ctx context.Context, patchbay contender, 
 }
 
 // claimCounts returns the daemon's numbers of claims without and with a write.
-func (c *benchCluster) claimCounts(ctx context.Context) (fromHold, committed int, err error) {
+func (c *benchCluster) claimCounts(ctx context.Context) (fromWarmPool, committed int, err error) {
 	text, err := c.scraper.Metrics(ctx, daemonMetrics)
 	if err != nil {
 		return 0, 0, err
 	}
 	for line := range strings.Lines(text) {
-		_, _ = fmt.Sscanf(line, `patchbay_claims_total{source="warm_pool"} %d`, &fromHold)
+		_, _ = fmt.Sscanf(line, `patchbay_claims_total{source="warm_pool"} %d`, &fromWarmPool)
 		_, _ = fmt.Sscanf(line, `patchbay_claims_total{source="commit"} %d`, &committed)
 	}
-	return fromHold, committed, nil
+	return fromWarmPool, committed, nil
 }
