@@ -48,12 +48,12 @@ func (c linkKubeClient) WriteStatus(ctx context.Context, status v1.NodeNetworkSt
 	return c.nodes.WriteStatus(ctx, status)
 }
 
-// podLinks implements netwatcher.Pods with the journal.
+// podLinks implements netwatcher.PodLinks with the journal.
 type podLinks struct {
 	journal attach.Journal
 }
 
-// Links implements netwatcher.Pods.
+// Links implements netwatcher.PodLinks.
 func (p podLinks) Links() (map[network.Link]bool, error) {
 	records, err := p.journal.List()
 	if err != nil {

@@ -48,7 +48,7 @@ type allocatorManager struct {
 // open creates the allocator from the journal and opens it. It returns false when the journal is
 // corrupt: without all records the allocator would free addresses in use. The daemon keeps
 // running, so that Pods can be deleted.
-func (a *allocatorManager) open(ctx context.Context) (opened bool, err error) {
+func (a *allocatorManager) open() (opened bool, err error) {
 	state, err := a.readJournal()
 	if errors.Is(err, journal.ErrCorrupt) {
 		err = withRepairSteps(err, a.options.journal)

@@ -38,7 +38,7 @@ func TestDamagedJournalRefusesPods(t *testing.T) {
 	t.Cleanup(func() { _ = errors.Join(d.firewall.Close(), d.sourceGuard.Close()) })
 	deferred := addresses.NewDeferredAllocator()
 	a := &allocatorManager{options: &options{journal: path}, log: logr.Discard(), journal: j, deferred: deferred}
-	opened, err := a.open(t.Context())
+	opened, err := a.open()
 	if err != nil || opened {
 		t.Fatalf("open the allocator: got %t and error %v, want neither", opened, err)
 	}

@@ -378,7 +378,7 @@ func (d *daemon) openForPods(ctx context.Context) error {
 	if !waitUntil(ctx, d.hasSynced) {
 		return nil
 	}
-	opened, err := d.allocator.open(ctx)
+	opened, err := d.allocator.open()
 	if err != nil || !opened {
 		return err
 	}

@@ -56,8 +56,8 @@ func (a *applier) applyChange(ctx context.Context, c Change) error {
 
 // applyChanges calls apply for each change. It continues after a failure, without the failed
 // link's later changes.
-func applyChanges(changes []Change, apply func(Change) error) Failures {
-	failed := Failures{}
+func applyChanges(changes []Change, apply func(Change) error) linkFailures {
+	failed := linkFailures{}
 	for _, c := range changes {
 		id := c.identity()
 		if failed[id] != nil {

@@ -83,15 +83,15 @@ func isolatedCondition(f *VXLANFilter, open *isolationErrors) metav1.Condition {
 	return c
 }
 
-// ConditionVTEPsAccepted is the condition of a NodeNetwork that is true if the node uses all other
+// conditionVTEPsAccepted is the condition of a NodeNetwork that is true if the node uses all other
 // nodes' VTEPs.
-const ConditionVTEPsAccepted = "VTEPsAccepted"
+const conditionVTEPsAccepted = "VTEPsAccepted"
 
 // vtepsAcceptedCondition returns the condition, without times. It names the NICs with VXLANs and
 // not the ignored addresses: otherwise all nodes would write an address that one of them claims.
 func vtepsAcceptedCondition(p *Plan, refused VTEPs) metav1.Condition {
 	c := metav1.Condition{
-		Type: ConditionVTEPsAccepted, Status: metav1.ConditionTrue, Reason: "InRange",
+		Type: conditionVTEPsAccepted, Status: metav1.ConditionTrue, Reason: "InRange",
 		Message: "all VTEPs are in this node's subnets or in --vtep-ranges",
 	}
 	var nics []string

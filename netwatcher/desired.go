@@ -159,11 +159,11 @@ func (b *planner) startLink(w *DesiredLink, nic *NIC) error {
 // checkUnused checks that no other link on this node has the link's name or identity.
 func (b *planner) checkUnused(w *DesiredLink) error {
 	if _, ok := b.state.nic(w.Name); ok {
-		return fmt.Errorf("link name %s is the name of a NIC of this node: use another NetworkID: %w", w.Name, ErrTaken)
+		return fmt.Errorf("link name %s is the name of a NIC of this node: use another NetworkID: %w", w.Name, errTaken)
 	}
 	if name, ok := b.foreignNames[w.Identity]; ok {
 		return fmt.Errorf("%s is link %s of this node, which Patchbay did not create: delete it, or use another VLAN or VXLAN ID: %w",
-			w.Identity, name, ErrTaken)
+			w.Identity, name, errTaken)
 	}
 	return nil
 }
@@ -213,11 +213,11 @@ func (b *planner) sortPlan() *Plan {
 func usableNIC(state *State, device string) (*NIC, error) {
 	nic, ok := state.nic(device)
 	if !ok {
-		return nil, fmt.Errorf("%s: %w%s", device, ErrNoNIC, listNICs(state))
+		return nil, fmt.Errorf("%s: %w%s", device, errNoNIC, listNICs(state))
 	}
 	if nic.Master != "" && nic.MasterKind != "vrf" { // a VRF does not take frames from VLANs and slaves
 		return nil, fmt.Errorf("%s: %w, the %s %s: use that as host_device, or remove the NIC from it",
-			device, ErrBridgePort, nic.MasterKind, nic.Master)
+			device, errBridgePort, nic.MasterKind, nic.Master)
 	}
 	return nic, nil
 }
@@ -251,7 +251,7 @@ func (s *Spec) placeOn(nic *NIC, peers VTEPs) error {
 		return nil
 	}
 	if len(nic.Addresses) == 0 {
-		return fmt.Errorf("%s: %w: add one", nic.Name, ErrNoAddress)
+		return fmt.Errorf("%s: %w: add one", nic.Name, errNoAddress)
 	}
 	s.Local = nic.Addresses[0].Addr()
 	s.MTU -= vxlanOverhead6
@@ -266,7 +266,7 @@ func (s *Spec) placeOn(nic *NIC, peers VTEPs) error {
 func checkMTU(n *network.Network, mtu int, nic *NIC) error {
 	if n.MTU > mtu {
 		return fmt.Errorf("%w: mtu %d must be at most %d, which NIC %s with mtu %d allows: increase the NIC's mtu or decrease the network's",
-			ErrMTUTooLarge, n.MTU, mtu, nic.Name, nic.MTU)
+			errMTUTooLarge, n.MTU, mtu, nic.Name, nic.MTU)
 	}
 	return nil
 }

@@ -91,7 +91,7 @@ func TestDesired(t *testing.T) {
 			nets:   []*network.Network{newNet(1, "plain")},
 			state:  &State{NICs: []NIC{{Name: "ens4", MTU: 1500, Up: true, Master: "ovs-system", MasterKind: "openvswitch"}}},
 			want: Plan{
-				DirectNICs: []DesiredLink{{Spec: Spec{Identity: network.Link{Device: "ens4"}, Name: "ens4", Device: "ens4"}, Networks: []network.Ref{ref("plain")}, Err: ErrBridgePort}},
+				DirectNICs: []DesiredLink{{Spec: Spec{Identity: network.Link{Device: "ens4"}, Name: "ens4", Device: "ens4"}, Networks: []network.Ref{ref("plain")}, Err: errBridgePort}},
 			},
 		},
 		"Bond": {
@@ -103,7 +103,7 @@ func TestDesired(t *testing.T) {
 			want: Plan{
 				Links: []DesiredLink{
 					{Spec: vlanLink("both.5", "bond0", 5, 9000), Networks: []network.Ref{ref("both")}},
-					{Spec: Spec{Identity: network.Link{Device: "ens4", VLAN: 5}, Name: "port.5", Device: "ens4"}, Networks: []network.Ref{ref("port")}, Err: ErrBridgePort},
+					{Spec: Spec{Identity: network.Link{Device: "ens4", VLAN: 5}, Name: "port.5", Device: "ens4"}, Networks: []network.Ref{ref("port")}, Err: errBridgePort},
 				},
 				RequiredNICs: []string{"bond0"},
 			},
@@ -138,7 +138,7 @@ func TestDesired(t *testing.T) {
 			want: Plan{
 				Links:        []DesiredLink{{Spec: vlanLink("x.5", "ens4", 5, 1500), Networks: []network.Ref{ref("old")}}},
 				RequiredNICs: []string{"ens4"},
-				Refused:      map[network.Ref]error{ref("young"): ErrTaken},
+				Refused:      map[network.Ref]error{ref("young"): errTaken},
 			},
 		},
 		"VNIOnOtherDevice": {
@@ -147,7 +147,7 @@ func TestDesired(t *testing.T) {
 			want: Plan{
 				Links:        []DesiredLink{{Spec: vxlanLink("vx_old", "ens4", 700, 1450, "192.0.2.1", "192.0.2.2", "192.0.2.3"), Networks: []network.Ref{ref("old")}}},
 				RequiredNICs: []string{"ens4"},
-				Refused:      map[network.Ref]error{ref("young"): ErrTaken},
+				Refused:      map[network.Ref]error{ref("young"): errTaken},
 			},
 		},
 		"OtherSlavesOnTheLink": {
@@ -156,7 +156,7 @@ func TestDesired(t *testing.T) {
 			want: Plan{
 				Links:        []DesiredLink{{Spec: vlanLink("old.5", "ens4", 5, 1500), Networks: []network.Ref{ref("old"), ref("delegate")}}},
 				RequiredNICs: []string{"ens4"},
-				Refused:      map[network.Ref]error{ref("young"): ErrTaken},
+				Refused:      map[network.Ref]error{ref("young"): errTaken},
 			},
 		},
 		"PoolsOverlap": {
@@ -172,22 +172,22 @@ func TestDesired(t *testing.T) {
 			reason: "The link has an error on this node.",
 			nets:   []*network.Network{newNet(1, "storage", vlan(500), device("ens9")), newNet(2, "plain", device("ens9"))},
 			want: Plan{
-				Links:      []DesiredLink{{Spec: Spec{Identity: network.Link{Device: "ens9", VLAN: 500}, Name: "storage.500", Device: "ens9"}, Networks: []network.Ref{ref("storage")}, Err: ErrNoNIC}},
-				DirectNICs: []DesiredLink{{Spec: Spec{Identity: network.Link{Device: "ens9"}, Name: "ens9", Device: "ens9"}, Networks: []network.Ref{ref("plain")}, Err: ErrNoNIC}},
+				Links:      []DesiredLink{{Spec: Spec{Identity: network.Link{Device: "ens9", VLAN: 500}, Name: "storage.500", Device: "ens9"}, Networks: []network.Ref{ref("storage")}, Err: errNoNIC}},
+				DirectNICs: []DesiredLink{{Spec: Spec{Identity: network.Link{Device: "ens9"}, Name: "ens9", Device: "ens9"}, Networks: []network.Ref{ref("plain")}, Err: errNoNIC}},
 			},
 		},
 		"BridgePort": {
 			reason: "A bridge gets all frames of its ports.",
 			nets:   []*network.Network{newNet(1, "storage", vlan(500), device("ens7"))},
 			want: Plan{
-				Links: []DesiredLink{{Spec: Spec{Identity: network.Link{Device: "ens7", VLAN: 500}, Name: "storage.500", Device: "ens7"}, Networks: []network.Ref{ref("storage")}, Err: ErrBridgePort}},
+				Links: []DesiredLink{{Spec: Spec{Identity: network.Link{Device: "ens7", VLAN: 500}, Name: "storage.500", Device: "ens7"}, Networks: []network.Ref{ref("storage")}, Err: errBridgePort}},
 			},
 		},
 		"NoVTEP": {
 			reason: "VXLAN requires an address of the NIC.",
 			nets:   []*network.Network{newNet(1, "backend", vxlan(700), device("ens6"))},
 			want: Plan{
-				Links: []DesiredLink{{Spec: Spec{Identity: network.Link{VXLAN: 700}, Name: "vx_backend", Device: "ens6", MTU: 1500}, Networks: []network.Ref{ref("backend")}, Err: ErrNoAddress}},
+				Links: []DesiredLink{{Spec: Spec{Identity: network.Link{VXLAN: 700}, Name: "vx_backend", Device: "ens6", MTU: 1500}, Networks: []network.Ref{ref("backend")}, Err: errNoAddress}},
 			},
 		},
 		"MTUTooLarge": {
@@ -196,20 +196,20 @@ func TestDesired(t *testing.T) {
 			want: Plan{
 				Links:        []DesiredLink{{Spec: vxlanLink("vx_fits", "ens4", 700, 1450, "192.0.2.1", "192.0.2.2", "192.0.2.3"), Networks: []network.Ref{ref("fits")}}},
 				RequiredNICs: []string{"ens4"},
-				Refused:      map[network.Ref]error{ref("big"): ErrMTUTooLarge, ref("jumbo"): ErrMTUTooLarge},
+				Refused:      map[network.Ref]error{ref("big"): errMTUTooLarge, ref("jumbo"): errMTUTooLarge},
 			},
 		},
 		"ForeignIdentity": {
 			reason: "A VLAN that Patchbay did not create is not used.",
 			nets:   []*network.Network{newNet(1, "storage", vlan(500))},
 			state:  host(unmanaged(vlanLink("ens4.500", "ens4", 500, 1500))),
-			want:   Plan{Refused: map[network.Ref]error{ref("storage"): ErrTaken}},
+			want:   Plan{Refused: map[network.Ref]error{ref("storage"): errTaken}},
 		},
 		"ForeignName": {
 			reason: "A NIC of the node has the name.",
 			nets:   []*network.Network{newNet(1, "backend", vxlan(700))},
 			state:  &State{NICs: append(host().NICs, NIC{Name: "vx_backend"})},
-			want:   Plan{Refused: map[network.Ref]error{ref("backend"): ErrTaken}},
+			want:   Plan{Refused: map[network.Ref]error{ref("backend"): errTaken}},
 		},
 	}
 	for name, tc := range cases {

@@ -60,12 +60,12 @@ func (c *Change) linkName() string {
 	return c.Link.Name
 }
 
-// InUseFunc reports whether Pods or other links are on a link.
-type InUseFunc func(*ObservedLink) bool
+// usageFunc reports whether Pods or other links are on a link.
+type usageFunc func(*ObservedLink) bool
 
 // Diff returns the changes from the state to the plan; nil if there are none. Deletions are first:
 // a new link may need the name or the identity of a deleted one.
-func Diff(plan *Plan, state *State, used InUseFunc) []Change {
+func Diff(plan *Plan, state *State, used usageFunc) []Change {
 	var first, then []Change
 	for _, name := range plan.RequiredNICs {
 		if nic, ok := state.nic(name); ok && !nic.Up {
@@ -104,7 +104,7 @@ func mustDelete(f *ObservedLink, plan *Plan) bool {
 }
 
 // linkChanges returns the changes of one link; f is the existing link or nil.
-func linkChanges(w *DesiredLink, f *ObservedLink, used InUseFunc) []Change {
+func linkChanges(w *DesiredLink, f *ObservedLink, used usageFunc) []Change {
 	if f == nil {
 		return []Change{{Op: OpCreate, Link: w.Spec}}
 	}
@@ -150,7 +150,7 @@ func difference(want, have []netip.Addr) []netip.Addr {
 // a network is a trunk. The filter of a NIC that no network uses is removed when no Pod is on
 // the NIC: its network may have been refused. The changes are last: if one fails, the link
 // works without the filter.
-func tagFilterChanges(plan *Plan, state *State, kept map[network.Link]*ObservedLink, used InUseFunc) []Change {
+func tagFilterChanges(plan *Plan, state *State, kept map[network.Link]*ObservedLink, used usageFunc) []Change {
 	var changes []Change
 	for i := range plan.Links {
 		w := &plan.Links[i]

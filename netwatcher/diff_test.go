@@ -61,7 +61,7 @@ func TestDiff(t *testing.T) {
 		"LearnedUnknown":  {reason: "Entries stay while the peers are not known.", plan: planOf(unknown), state: host(learned(backend, "192.0.2.66"))},
 		"PeersUnknown":    {reason: "Entries stay until the API server has answered.", plan: planOf(unknown), state: host(managed(backend))},
 		"NICDown":         {reason: "A required NIC is set up.", plan: &Plan{RequiredNICs: []string{"ens4", "ens6"}}, state: host(), want: []Change{{Op: OpSetUp, Link: Spec{Device: "ens6"}}}},
-		"Impossible":      {reason: "The existing link of a failed plan stays.", plan: &Plan{Links: []DesiredLink{{Spec: storage, Err: ErrNoNIC}}}, state: host(managed(storage))},
+		"Impossible":      {reason: "The existing link of a failed plan stays.", plan: &Plan{Links: []DesiredLink{{Spec: storage, Err: errNoNIC}}}, state: host(managed(storage))},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -3,7 +3,7 @@
 // Package netwatcher creates a node's VLAN and VXLAN links, as the networks need them.
 //
 // Desired computes the links from all networks and the node's NICs, Diff compares them with
-// the existing links, and Status describes the difference. All three are pure functions. The
+// the existing links, and newStatus describes the difference. All three are pure functions. The
 // Reconciler runs them when a network, another node or a link changes, and at least once a
 // minute.
 //

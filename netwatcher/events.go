@@ -13,18 +13,18 @@ import (
 
 // Reasons of LinkEvents.
 const (
-	// ReasonLinkFailed means that links differ from the plan.
-	ReasonLinkFailed = "LinkFailed"
-	// ReasonLinkUp means that links are as planned again.
-	ReasonLinkUp = "LinkUp"
-	// ReasonLinkRestored means that another program or user deleted links, which were created again.
-	ReasonLinkRestored = "LinkRestored"
-	// ReasonNetworkRefused means that a network has no link on this node.
-	ReasonNetworkRefused = "NetworkRefused"
-	// ReasonNotIsolated means that the condition Isolated is false.
-	ReasonNotIsolated = "NotIsolated"
-	// ReasonIsolated means that the condition Isolated is true again.
-	ReasonIsolated = "Isolated"
+	// reasonLinkFailed means that links differ from the plan.
+	reasonLinkFailed = "LinkFailed"
+	// reasonLinkUp means that links are as planned again.
+	reasonLinkUp = "LinkUp"
+	// reasonLinkRestored means that another program or user deleted links, which were created again.
+	reasonLinkRestored = "LinkRestored"
+	// reasonNetworkRefused means that a network has no link on this node.
+	reasonNetworkRefused = "NetworkRefused"
+	// reasonNotIsolated means that the condition Isolated is false.
+	reasonNotIsolated = "NotIsolated"
+	// reasonIsolated means that the condition Isolated is true again.
+	reasonIsolated = "Isolated"
 )
 
 // LinkEvent is a change of the node's state. A reconciliation has at most one of each reason,
@@ -75,8 +75,8 @@ func linkEvents(before, after *v1.NodeNetworkStatus, changes []Change) []LinkEve
 		warning bool
 		lines   []string
 	}{
-		{ReasonNotIsolated, true, opened}, {ReasonLinkFailed, true, failed}, {ReasonNetworkRefused, true, rejected},
-		{ReasonLinkRestored, true, restored}, {ReasonLinkUp, false, up}, {ReasonIsolated, false, closed},
+		{reasonNotIsolated, true, opened}, {reasonLinkFailed, true, failed}, {reasonNetworkRefused, true, rejected},
+		{reasonLinkRestored, true, restored}, {reasonLinkUp, false, up}, {reasonIsolated, false, closed},
 	} {
 		if len(n.lines) > 0 {
 			all = append(all, LinkEvent{Reason: n.reason, Warning: n.warning, Message: firstAndCount(n.lines)})

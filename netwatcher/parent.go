@@ -54,12 +54,12 @@ func (r *Reconciler) Check(ctx context.Context, n *network.Network) error {
 // noLinkError explains how to give the network a parent.
 func noLinkError(n *network.Network) error {
 	if n.Ref.Kind == v1.KindTenantNetwork {
-		return fmt.Errorf("network %s: %w: none was assigned from a TenantConfig: create the network again, or use a ClusterNetwork", n.Ref, ErrNoLink)
+		return fmt.Errorf("network %s: %w: none was assigned from a TenantConfig: create the network again, or use a ClusterNetwork", n.Ref, errNoLink)
 	}
 	if n.Type == v1.TypeSRIOV {
-		return fmt.Errorf("network %s: %w: its devices come from device_pool", n.Ref, ErrNoLink)
+		return fmt.Errorf("network %s: %w: its devices come from device_pool", n.Ref, errNoLink)
 	}
-	return fmt.Errorf("network %s: %w: set spec.Options.host_device", n.Ref, ErrNoLink)
+	return fmt.Errorf("network %s: %w: set spec.Options.host_device", n.Ref, errNoLink)
 }
 
 // ensureLink applies the changes that one link needs, and none of other links. A reconciliation
@@ -149,5 +149,5 @@ func linkName(s *scope, id network.Link, changes []Change) (string, error) {
 	if f := s.state.link(id); f != nil {
 		return f.Name, nil
 	}
-	return "", fmt.Errorf("%s: %w", id, ErrNetworkChanged)
+	return "", fmt.Errorf("%s: %w", id, errNetworkChanged)
 }

@@ -172,7 +172,7 @@ func (r *Reconciler) Reconcile(ctx context.Context) (err error) {
 	open.tagFilter = failed.takeTagFailures()
 	r.publishCache(s)
 	r.reporter.logRefusedVTEPs(s.refusedVTEPs)
-	current := Status(s.plan, s.state, failed)
+	current := newStatus(s.plan, s.state, failed)
 	current.Conditions = append(current.Conditions, isolatedCondition(&s.filter, open), vtepsAcceptedCondition(s.plan, s.refusedVTEPs))
 	current.Version, current.KernelVersion = r.Version, r.KernelVersion
 	status = &current

@@ -223,11 +223,11 @@ func TestParent(t *testing.T) {
 		"New":         {reason: "The cache does not have the network yet.", net: newNet(2, "n", vlan(7)), want: "n.7"},
 		"Shared":      {reason: "The older network's link is shared.", net: newNet(2, "n", vlan(5)), want: "old.5"},
 		"Kept":        {reason: "A link with Pods keeps another name.", net: newNet(2, "n", vlan(5)), used: true, links: []ObservedLink{managed(vlanLink("gone.5", "ens4", 5, 1500))}, want: "gone.5"},
-		"NoNIC":       {reason: "The node has no such NIC.", net: newNet(2, "n", device("ens9")), is: ErrNoNIC},
-		"NoNICVLAN":   {reason: "The node has no such NIC.", net: newNet(2, "n", vlan(7), device("ens9")), is: ErrNoNIC},
-		"BridgePort":  {reason: "The bridge gets the frames.", net: newNet(2, "n", vlan(7), device("ens7")), is: ErrBridgePort},
-		"OtherSlaves": {reason: "The older network determines the kind of slaves.", net: newNet(2, "n", vlan(5), kind("macvlan")), is: ErrTaken},
-		"NoDevice":    {reason: "An SR-IOV network has no parent.", net: newNet(2, "n", kind("sriov")), is: ErrNoLink},
+		"NoNIC":       {reason: "The node has no such NIC.", net: newNet(2, "n", device("ens9")), is: errNoNIC},
+		"NoNICVLAN":   {reason: "The node has no such NIC.", net: newNet(2, "n", vlan(7), device("ens9")), is: errNoNIC},
+		"BridgePort":  {reason: "The bridge gets the frames.", net: newNet(2, "n", vlan(7), device("ens7")), is: errBridgePort},
+		"OtherSlaves": {reason: "The older network determines the kind of slaves.", net: newNet(2, "n", vlan(5), kind("macvlan")), is: errTaken},
+		"NoDevice":    {reason: "An SR-IOV network has no parent.", net: newNet(2, "n", kind("sriov")), is: errNoLink},
 		"Fails":       {reason: "The kernel's error is returned.", net: newNet(2, "n", vlan(7)), err: map[string]error{"n.7": errBroken}, is: errBroken},
 	}
 	for name, tc := range cases {

@@ -19,7 +19,7 @@ type scope struct {
 	networks []*network.Network
 	plan     *Plan
 	state    *State
-	inUse    InUseFunc
+	inUse    usageFunc
 	// filter is for the plan's links and the existing ones.
 	filter VXLANFilter
 	// refusedVTEPs are other nodes' VTEPs that are ignored.
@@ -66,7 +66,7 @@ func newScope(ctx context.Context, c *Config, extra *network.Network) (*scope, e
 // inUseFunc reports links that Pods of the journal use, or that have another link on top. It asks
 // the kernel at most once, and only if a link should be deleted or get a smaller MTU: the kernel
 // has to read every namespace. If the kernel fails, all links are in use.
-func inUseFunc(ctx context.Context, c *Config, byPods map[network.Link]bool) InUseFunc {
+func inUseFunc(ctx context.Context, c *Config, byPods map[network.Link]bool) usageFunc {
 	linksInUse := sync.OnceValues(func() (map[string]bool, error) {
 		names, err := c.Kernel.LinksInUse(ctx)
 		if err != nil {
@@ -108,7 +108,7 @@ func (s *scope) keepUnknown() {
 
 // dropResolved drops the failures of links that are as planned now: a Pod's ADD created the link
 // after the state was read. Call it when s.state is the state after the changes.
-func (s *scope) dropResolved(failed Failures) {
+func (s *scope) dropResolved(failed linkFailures) {
 	if len(failed) == 0 {
 		return
 	}

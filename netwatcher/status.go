@@ -16,12 +16,12 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/text"
 )
 
-// Failures are the errors of links that could not be changed.
-type Failures map[network.Link]error
+// linkFailures are the errors of links that could not be changed.
+type linkFailures map[network.Link]error
 
 // takeTagFailures removes and joins the failures of tag filters, which leave the link usable.
-func (f Failures) takeTagFailures() error {
-	open := Failures{}
+func (f linkFailures) takeTagFailures() error {
+	open := linkFailures{}
 	for id, err := range f {
 		if errors.Is(err, errTagsNotFiltered) {
 			open[id] = err
@@ -32,7 +32,7 @@ func (f Failures) takeTagFailures() error {
 }
 
 // join joins the errors in a stable order; it returns nil for none.
-func (f Failures) join() error {
+func (f linkFailures) join() error {
 	var errs []error
 	for _, err := range f {
 		errs = append(errs, err)
@@ -41,9 +41,9 @@ func (f Failures) join() error {
 	return errors.Join(errs...)
 }
 
-// Status describes the plan and the existing links. Equal input gives equal output, so that it can
+// newStatus describes the plan and the existing links. Equal input gives equal output, so that it can
 // be compared with the last status. The caller adds versions and the conditions' times.
-func Status(plan *Plan, state *State, failures Failures) v1.NodeNetworkStatus {
+func newStatus(plan *Plan, state *State, failures linkFailures) v1.NodeNetworkStatus {
 	var s v1.NodeNetworkStatus
 	for i := range state.NICs {
 		nic := &state.NICs[i]
@@ -65,7 +65,7 @@ func Status(plan *Plan, state *State, failures Failures) v1.NodeNetworkStatus {
 // linkRows builds the links of a status.
 type linkRows struct {
 	plan     *Plan
-	failures Failures
+	failures linkFailures
 	nics     map[string]*NIC
 	// observed are the finished managed links.
 	observed map[network.Link]*ObservedLink
@@ -73,7 +73,7 @@ type linkRows struct {
 	desiredNames map[string]bool
 }
 
-func newLinkRows(plan *Plan, state *State, failures Failures) *linkRows {
+func newLinkRows(plan *Plan, state *State, failures linkFailures) *linkRows {
 	r := &linkRows{
 		plan: plan, failures: failures,
 		nics: map[string]*NIC{}, observed: map[network.Link]*ObservedLink{}, desiredNames: map[string]bool{},

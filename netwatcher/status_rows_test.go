@@ -87,7 +87,7 @@ func TestLinkRows(t *testing.T) {
 			if tc.want.Identity.IsNIC() {
 				plan = &Plan{DirectNICs: []DesiredLink{*tc.want}}
 			}
-			got := newLinkRows(plan, tc.state, Failures{tc.want.Identity: tc.failed}).build()
+			got := newLinkRows(plan, tc.state, linkFailures{tc.want.Identity: tc.failed}).build()
 			if len(got) != 1 {
 				t.Fatalf("%s %d rows: %+v", tc.reason, len(got), got)
 			}

@@ -35,17 +35,17 @@ func TestStatus(t *testing.T) {
 			{Spec: vlanLink("half.8", "ens4", 8, 1500), Managed: true, Unfinished: true},
 		},
 	}
-	plan := &Plan{RequiredNICs: []string{"dummy0", "ens4"}, Refused: map[network.Ref]error{ref("young"): ErrTaken}, DirectNICs: []DesiredLink{
+	plan := &Plan{RequiredNICs: []string{"dummy0", "ens4"}, Refused: map[network.Ref]error{ref("young"): errTaken}, DirectNICs: []DesiredLink{
 		{Spec: Spec{Identity: network.Link{Device: "dummy0"}, Name: "dummy0", Device: "dummy0"}, Networks: []network.Ref{ref("plain")}},
 	}, Links: []DesiredLink{
 		{Spec: vlanLink("storage.500", "ens4", 500, 1500), Networks: []network.Ref{ref("b"), ref("a")}},
 		{Spec: vlanLink("new.6", "ens4", 6, 1500)},
 		{Spec: vlanLink("down.7", "ens4", 7, 1500)},
 		{Spec: vlanLink("half.8", "ens4", 8, 1500)},
-		{Spec: vlanLink("far.9", "ens9", 9, 0), Err: ErrNoNIC},
+		{Spec: vlanLink("far.9", "ens9", 9, 0), Err: errNoNIC},
 		{Spec: vlanLink("broken.10", "ens4", 10, 1500)},
 	}}
-	failures := Failures{network.Link{Device: "ens4", VLAN: 10}: errors.New("create link broken.10: no buffer space")}
+	failures := linkFailures{network.Link{Device: "ens4", VLAN: 10}: errors.New("create link broken.10: no buffer space")}
 	want := v1.NodeNetworkStatus{
 		Conditions: []metav1.Condition{{
 			Type: "Ready", Status: "False", Reason: "LinkNotUp", Message: "broken.10: create link broken.10: no buffer space (and 5 more)",
@@ -64,13 +64,13 @@ func TestStatus(t *testing.T) {
 			{Name: "broken.10", Identity: "vlan/ens4/10", Parent: "ens4", State: "Error", Error: "create link broken.10: no buffer space"},
 			{Name: "down.7", Identity: "vlan/ens4/7", Parent: "ens4", MTU: 1500, State: "Down"},
 			{Name: "dummy0", Identity: "nic/dummy0", MTU: 1500, State: "Down", Networks: []string{"ClusterNetwork/plain"}},
-			{Name: "far.9", Identity: "vlan/ens9/9", Parent: "ens9", State: "Error", Error: ErrNoNIC.Error()},
+			{Name: "far.9", Identity: "vlan/ens9/9", Parent: "ens9", State: "Error", Error: errNoNIC.Error()},
 			{Name: "half.8", Identity: "vlan/ens4/8", Parent: "ens4", State: "Down"},
 			{Name: "old.6", Identity: "vlan/ens4/6", Parent: "ens4", MTU: 1400, State: "Up"},
 			{Name: "storage.500", Identity: "vlan/ens4/500", Parent: "ens4", MTU: 1500, State: "Up", Networks: []string{"ClusterNetwork/a", "ClusterNetwork/b"}},
 		},
 	}
-	if diff := cmp.Diff(want, Status(plan, state, failures), opts); diff != "" {
+	if diff := cmp.Diff(want, newStatus(plan, state, failures), opts); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 }
@@ -83,7 +83,7 @@ func TestStatusNamesAreUnique(t *testing.T) {
 		{Spec: vlanLink("x.5", "ens5", 5, 1500)}, // waits for the name
 		{Spec: vlanLink("y.5", "ens4", 5, 1500)}, // has the name, with Pods on it
 	}}
-	got := Status(plan, state, nil).Links
+	got := newStatus(plan, state, nil).Links
 	if len(got) != 2 || got[0].Name == got[1].Name {
 		t.Errorf("got %+v, want two names", got)
 	}

@@ -105,7 +105,7 @@ func TestRefusedVTEP(t *testing.T) {
 	if diff := cmp.Diff(ipList("192.0.2.2"), w.filter.VTEPs, opts); diff != "" {
 		t.Errorf("the packet filter: -want +got\n%s", diff)
 	}
-	c := meta.FindStatusCondition(w.written[0].Conditions, ConditionVTEPsAccepted)
+	c := meta.FindStatusCondition(w.written[0].Conditions, conditionVTEPsAccepted)
 	if c == nil || c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "ens4") || strings.Contains(c.Message, "203.") {
 		t.Errorf("got %+v", c)
 	}

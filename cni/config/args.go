@@ -78,7 +78,7 @@ func (a *Args) field(key string) *string {
 // checkArg allows the characters of Kubernetes' names and UIDs only, so that requests and logs have
 // no path separators and control characters.
 func checkArg(key, value string) error {
-	if value == "" || ValidName(value) && len(value) <= maxArg {
+	if value == "" || isValidName(value) && len(value) <= maxArg {
 		return nil
 	}
 	return wire.Errorf(wire.CodeEnv, "CNI_ARGS: %s %q must be at most %d letters, digits, '_', '.' or '-'", key, truncate(value), maxArg)

@@ -20,15 +20,15 @@ import (
 // PluginType is the value of "type" in the plugin's configurations, and its file name.
 const PluginType = "patchbay"
 
-// DefaultCNIDir is the default of cniDir, the directory of delegates' configurations.
-const DefaultCNIDir = "/etc/cni/net.d"
+// defaultCNIDir is the default of cniDir, the directory of delegates' configurations.
+const defaultCNIDir = "/etc/cni/net.d"
 
 // Values of namingScheme.
 const (
-	// NamingIndexed names interfaces <container_prefix><index>.
-	NamingIndexed = ""
-	// NamingLegacy names an interface container_prefix itself, as DANM does.
-	NamingLegacy = "legacy"
+	// namingIndexed names interfaces <container_prefix><index>.
+	namingIndexed = ""
+	// namingLegacy names an interface container_prefix itself, as DANM does.
+	namingLegacy = "legacy"
 )
 
 // Config is a network configuration (CNI 1.1, section 1) that the runtime derives from a
@@ -79,7 +79,7 @@ func ParseConfig(data []byte) (*Config, error) {
 	if err := decodeConfig(data, c); err != nil {
 		return nil, err
 	}
-	c.CNIDir = cmp.Or(c.CNIDir, DefaultCNIDir)
+	c.CNIDir = cmp.Or(c.CNIDir, defaultCNIDir)
 	c.Socket = cmp.Or(c.Socket, wire.DefaultSocket)
 	for _, check := range []func(*Config) error{checkVersion, checkNames, checkNaming, checkPaths} {
 		if err := check(c); err != nil {
@@ -173,7 +173,7 @@ func checkVersion(c *Config) error {
 
 // checkNames applies the specification's rule for network names, which become part of the journal.
 func checkNames(c *Config) error {
-	if !ValidName(c.Name) {
+	if !isValidName(c.Name) {
 		return wire.Errorf(wire.CodeConfig,
 			"network configuration: name %q must be letters, digits, '_', '.' or '-' and start with a letter or digit",
 			truncate(c.Name))
@@ -185,9 +185,9 @@ func checkNames(c *Config) error {
 }
 
 func checkNaming(c *Config) error {
-	if c.NamingScheme != NamingIndexed && c.NamingScheme != NamingLegacy {
+	if c.NamingScheme != namingIndexed && c.NamingScheme != namingLegacy {
 		return wire.Errorf(wire.CodeConfig, "network configuration: namingScheme %q must be %q or %q",
-			truncate(c.NamingScheme), NamingIndexed, NamingLegacy)
+			truncate(c.NamingScheme), namingIndexed, namingLegacy)
 	}
 	return nil
 }

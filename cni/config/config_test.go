@@ -61,7 +61,7 @@ func TestParse(t *testing.T) {
 			"Each key of Patchbay is read.",
 			map[string]any{"namingScheme": "legacy", "cniDir": "/etc/cni/static", "socket": "/run/x.sock"},
 			func(c *config.Config) {
-				c.NamingScheme, c.CNIDir, c.Socket = config.NamingLegacy, "/etc/cni/static", "/run/x.sock"
+				c.NamingScheme, c.CNIDir, c.Socket = "legacy", "/etc/cni/static", "/run/x.sock"
 			},
 		},
 		"Empty": {

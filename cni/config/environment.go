@@ -62,7 +62,7 @@ func checkContainer(req *wire.Request) error {
 	if req.ContainerID == "" {
 		return wire.Errorf(wire.CodeEnv, "CNI_CONTAINERID must be set: %s requires the sandbox", req.Command)
 	}
-	if !ValidName(req.ContainerID) || len(req.ContainerID) > maxID {
+	if !isValidName(req.ContainerID) || len(req.ContainerID) > maxID {
 		return wire.Errorf(wire.CodeEnv,
 			"CNI_CONTAINERID: %q must be at most %d letters, digits, '_', '.' or '-' and start with a letter or digit",
 			truncate(req.ContainerID), maxID)
@@ -97,9 +97,9 @@ func checkNetns(req *wire.Request) error {
 	return nil
 }
 
-// ValidName reports whether s is valid as a network name or a container ID by the specification: a
+// isValidName reports whether s is valid as a network name or a container ID by the specification: a
 // letter or digit, then letters, digits, '_', '.' and '-'. It is safe in a file name.
-func ValidName(s string) bool {
+func isValidName(s string) bool {
 	for i, r := range s {
 		alnum := r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z'
 		if !alnum && (i == 0 || !strings.ContainsRune("_.-", r)) {

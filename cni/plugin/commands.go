@@ -9,20 +9,10 @@ import (
 	"time"
 
 	"github.com/patchbay-cni/patchbay/cni/config"
-	"github.com/patchbay-cni/patchbay/cni/heartbeat"
-	"github.com/patchbay-cni/patchbay/cni/pending"
 	"github.com/patchbay-cni/patchbay/cni/wire"
+	"github.com/patchbay-cni/patchbay/internal/heartbeat"
+	"github.com/patchbay-cni/patchbay/internal/pending"
 )
-
-// commandFunc handles a CNI command and returns the answer to print, or nil.
-type commandFunc func(*invocation, context.Context) (any, error)
-
-func commands() map[string]commandFunc {
-	return map[string]commandFunc{
-		"ADD": (*invocation).add, "DEL": (*invocation).del, "STATUS": (*invocation).status,
-		"CHECK": (*invocation).notImplemented, "GC": (*invocation).notImplemented,
-	}
-}
 
 // invocation is a command with its configuration.
 type invocation struct {
@@ -36,7 +26,7 @@ type invocation struct {
 func (i *invocation) add(ctx context.Context) (any, error) {
 	deadline := time.Now().Add(i.AddWait)
 	for {
-		res, err := i.call(ctx, RequestTimeout)
+		res, err := i.call(ctx, requestTimeout)
 		if !isUnavailable(err) {
 			return addResult(res, err)
 		}
@@ -76,7 +66,7 @@ func addResult(res *wire.Response, err error) (any, error) {
 // del succeeds when the daemon has handled the DEL, or when it is recorded on disk for the daemon:
 // runtimes must be able to delete sandboxes during an upgrade of the daemon.
 func (i *invocation) del(ctx context.Context) (any, error) {
-	_, err := i.call(ctx, RequestTimeout)
+	_, err := i.call(ctx, requestTimeout)
 	if !isUnavailable(err) {
 		return nil, err
 	}
@@ -97,7 +87,7 @@ func (i *invocation) status(ctx context.Context) (any, error) {
 		return nil, err
 	}
 	age, unknown := heartbeat.Age(wire.HeartbeatPath(i.config.Socket))
-	if unknown == nil && age <= HeartbeatMaxAge {
+	if unknown == nil && age <= heartbeatMaxAge {
 		return nil, nil
 	}
 	e := &wire.Error{Code: wire.CodeNotAvailable, Details: errors.Join(unknown, err).Error()}

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/patchbay-cni/patchbay/cni/pending"
 	"github.com/patchbay-cni/patchbay/cni/plugin"
 	"github.com/patchbay-cni/patchbay/cni/wire"
+	"github.com/patchbay-cni/patchbay/internal/pending"
 )
 
 // host has the directories of a machine, and a daemon after start.

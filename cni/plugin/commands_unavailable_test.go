@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/patchbay-cni/patchbay/cni/heartbeat"
 	"github.com/patchbay-cni/patchbay/cni/plugin"
 	"github.com/patchbay-cni/patchbay/cni/wire"
+	"github.com/patchbay-cni/patchbay/internal/heartbeat"
 )
 
 // An ADD during a restart waits for the new daemon.

@@ -20,14 +20,14 @@ import (
 
 // Limits of one invocation. Kubelet's timeout for a sandbox is 2 minutes.
 const (
-	// DefaultAddWait is how long ADD waits for an unavailable daemon.
-	DefaultAddWait = 10 * time.Second
+	// defaultAddWait is how long ADD waits for an unavailable daemon.
+	defaultAddWait = 10 * time.Second
 	// DefaultStatusTimeout is how long STATUS waits for the daemon's answer.
 	DefaultStatusTimeout = 2 * time.Second
-	// RequestTimeout bounds the daemon's time for an ADD or DEL.
-	RequestTimeout = 100 * time.Second
-	// HeartbeatMaxAge is the greatest age of a heartbeat with which STATUS succeeds.
-	HeartbeatMaxAge = 60 * time.Second
+	// requestTimeout bounds the daemon's time for an ADD or DEL.
+	requestTimeout = 100 * time.Second
+	// heartbeatMaxAge is the greatest age of a heartbeat with which STATUS succeeds.
+	heartbeatMaxAge = 60 * time.Second
 )
 
 // Process is the plugin's environment: the runtime's input and output (CNI 1.1, section 2), and
@@ -53,7 +53,7 @@ type Process struct {
 func NewProcess() *Process {
 	return &Process{
 		LookupEnv: os.LookupEnv, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		PendingDir: wire.DefaultPendingDir, AddWait: DefaultAddWait, StatusTimeout: DefaultStatusTimeout,
+		PendingDir: wire.DefaultPendingDir, AddWait: defaultAddWait, StatusTimeout: DefaultStatusTimeout,
 	}
 }
 
@@ -103,6 +103,16 @@ func (p *Process) handle(ctx context.Context, command string) (answer any, cniVe
 	req.Config = stdin
 	answer, err = commands()[command](&invocation{Process: p, req: req, config: c}, ctx)
 	return answer, c.CNIVersion, err
+}
+
+// commandFunc handles a CNI command and returns the answer to print, or nil.
+type commandFunc func(*invocation, context.Context) (any, error)
+
+func commands() map[string]commandFunc {
+	return map[string]commandFunc{
+		"ADD": (*invocation).add, "DEL": (*invocation).del, "STATUS": (*invocation).status,
+		"CHECK": (*invocation).notImplemented, "GC": (*invocation).notImplemented,
+	}
 }
 
 // readConfig reads the configuration, which must fit into a frame with the rest of the request.

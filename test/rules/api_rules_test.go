@@ -26,8 +26,8 @@ func apiRules() []mutation {
 			name: "AddressReturnsBeforeTheDanmEpGoes",
 			rule: "Release: (1) the address back into the own entry, (2) the DanmEp deleted",
 			file: "daemon/internal/danmep/publisher.go",
-			old:  "if err := p.coverage.Return(ctx, net, ifc.EndpointName, ifc.V4.Addr(), ifc.V6.Addr()); err != nil {",
-			new:  "if err := p.danmEps.remove(ctx, ep.DeepCopy()); err != nil {\n\t\t\treturn err\n\t\t}\n\t\tif err := p.coverage.Return(ctx, net, ifc.EndpointName, ifc.V4.Addr(), ifc.V6.Addr()); err != nil {",
+			old:  "if err := p.coverage.ReturnToEntry(ctx, net, ifc.EndpointName, ifc.V4.Addr(), ifc.V6.Addr()); err != nil {",
+			new:  "if err := p.danmEps.remove(ctx, ep.DeepCopy()); err != nil {\n\t\t\treturn err\n\t\t}\n\t\tif err := p.coverage.ReturnToEntry(ctx, net, ifc.EndpointName, ifc.V4.Addr(), ifc.V6.Addr()); err != nil {",
 			tags: "apiserver", test: "^TestEndpointLivesFromPublishToRelease$",
 		},
 		{

@@ -59,7 +59,7 @@ func daemonRules() []mutation {
 			rule: "only the owner releases: a record goes before its addresses",
 			file: "daemon/internal/attach/service.go",
 			old:  "func (s *Service) discardRecord(rec *Record) error {\n",
-			new:  "func (s *Service) discardRecord(rec *Record) error {\n\tfor i := range slices.Backward(rec.Interfaces) {\n\t\ts.addresses.discardAddresses(&rec.Interfaces[i])\n\t}\n",
+			new:  "func (s *Service) discardRecord(rec *Record) error {\n\tfor i := range slices.Backward(rec.Interfaces) {\n\t\ts.addresses.discard(&rec.Interfaces[i])\n\t}\n",
 			test: "^TestDelAfterFailedRollBackFreesNobodyElse$",
 		},
 		{

@@ -7,13 +7,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
+	"github.com/patchbay-cni/patchbay/daemon/internal/pods"
 	"github.com/patchbay-cni/patchbay/internal/network"
+	"github.com/patchbay-cni/patchbay/ipam/allocator"
 )
 
 // Pod implements attach.KubeClient.
@@ -46,12 +49,7 @@ func (d *testDaemon) Network(ctx context.Context, ref network.Ref) (n *network.N
 func (d *testDaemon) ReportFailure(pod *corev1.Pod, err error) {
 	d.env.mu.Lock()
 	defer d.env.mu.Unlock()
-	var why interface{ Reason() string }
-	reason := ""
-	if errors.As(err, &why) {
-		reason = why.Reason()
-	}
-	d.env.events = append(d.env.events, fmt.Sprintf("%s/%s %s: %v", pod.Namespace, pod.Name, reason, err))
+	d.env.events = append(d.env.events, fmt.Sprintf("%s/%s %s: %v", pod.Namespace, pod.Name, pods.EventReason(err), err))
 }
 
 // Claim implements attach.Addresses.
@@ -77,7 +75,7 @@ func (d *testDaemon) Claim(ctx context.Context, n *network.Network, v4, v6 attac
 func (d *testDaemon) allocate(s *network.Subnet, want attach.AddressRequest) (netip.Addr, error) {
 	switch {
 	case want.Static.IsValid() && d.env.claimed[want.Static]:
-		return netip.Addr{}, fmt.Errorf("address %s is taken", want.Static)
+		return netip.Addr{}, fmt.Errorf("address %s: %w", want.Static, allocator.ErrTaken)
 	case want.Static.IsValid():
 		return want.Static, nil
 	case !want.Dynamic:
@@ -88,7 +86,7 @@ func (d *testDaemon) allocate(s *network.Subnet, want attach.AddressRequest) (ne
 			return a, nil
 		}
 	}
-	return netip.Addr{}, fmt.Errorf("no free address in %s", s.CIDR)
+	return netip.Addr{}, fmt.Errorf("%w in %s", allocator.ErrExhausted, s.CIDR)
 }
 
 // free frees addresses.
@@ -202,7 +200,7 @@ func (b backend) Attach(ctx context.Context, rec *attach.Record, ifc *attach.Int
 func (b backend) make(rec *attach.Record, ifc *attach.Interface) error {
 	links, exists := b.env.namespaces[rec.Netns]
 	if !exists {
-		return fmt.Errorf("open %s: %w", rec.Netns, attach.ErrNotFound)
+		return fmt.Errorf("open %s: %w", rec.Netns, fs.ErrNotExist)
 	}
 	if _, taken := links[ifc.Name]; taken {
 		return fmt.Errorf("link %s exists", ifc.Name)

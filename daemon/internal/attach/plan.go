@@ -27,7 +27,7 @@ type requestedInterface struct {
 func lookupNetworks(ctx context.Context, kube KubeClient, pod *corev1.Pod) ([]requestedInterface, error) {
 	requests, err := network.ParseInterfaces(pod.Annotations)
 	if err != nil {
-		return nil, withReason(ReasonInterfaces, err)
+		return nil, err
 	}
 	if len(requests) == 0 {
 		r, err := lookupDefaultNetwork(ctx, kube, pod.Namespace)
@@ -37,7 +37,7 @@ func lookupNetworks(ctx context.Context, kube KubeClient, pod *corev1.Pod) ([]re
 	for i, r := range requests {
 		n, err := kube.Network(ctx, r.Ref(pod.Namespace))
 		if err != nil {
-			return nil, withReason(ReasonNetwork, fmt.Errorf("interface %d, network %s: %w", i, r.Ref(pod.Namespace), err))
+			return nil, fmt.Errorf("interface %d, network %s: %w", i, r.Ref(pod.Namespace), err)
 		}
 		requested[i] = requestedInterface{request: r, network: n}
 	}
@@ -53,10 +53,10 @@ func lookupDefaultNetwork(ctx context.Context, kube KubeClient, namespace string
 		case err == nil:
 			return requestedInterface{request: network.DefaultRequest(n), network: n}, nil
 		case !errors.Is(err, ErrNotFound):
-			return requestedInterface{}, withReason(ReasonNetwork, fmt.Errorf("default network %s: %w", ref, err))
+			return requestedInterface{}, fmt.Errorf("default network %s: %w", ref, err)
 		}
 	}
-	return requestedInterface{}, withReasonf(ReasonNetwork,
+	return requestedInterface{}, fmt.Errorf(
 		"default network: %w: the Pod has no annotation %s, and there is no DanmNet or TenantNetwork %q in namespace %q and no ClusterNetwork %q: create one of them",
 		ErrNotFound, v1.InterfacesAnnotation, v1.DefaultNetworkName, namespace, v1.DefaultNetworkName)
 }
@@ -66,7 +66,7 @@ func lookupDefaultNetwork(ctx context.Context, kube KubeClient, namespace string
 func newRecord(req *Request, pod *corev1.Pod, requested []requestedInterface) (*Record, error) {
 	names, err := network.InterfaceNames(req.NamingScheme, req.IfName, interfacePrefixes(requested))
 	if err != nil {
-		return nil, withReason(ReasonInterfaces, fmt.Errorf("name the Pod's interfaces: %w", err))
+		return nil, fmt.Errorf("name the Pod's interfaces: %w", err)
 	}
 	rec := &Record{
 		ContainerID: req.ContainerID, IfName: req.IfName, NetName: req.NetName, Netns: req.Netns, Path: req.Path,
@@ -103,18 +103,15 @@ func interfacePrefixes(requested []requestedInterface) []string {
 func (r requestedInterface) admit(namespace string) error {
 	n := r.network
 	if n.Deleting {
-		return withReasonf(ReasonNetwork, "network %s is being deleted and takes no new Pods", n.Ref)
+		return fmt.Errorf("network %s is being deleted and takes no new Pods", n.Ref)
 	}
 	if !n.Allows(namespace) {
-		return withReason(ReasonTenant, network.CheckRequest(n, namespace, r.request))
+		return network.CheckRequest(n, namespace, r.request)
 	}
 	if err := network.CheckAssignment(n); err != nil {
-		return withReason(ReasonNetwork, err)
+		return err
 	}
-	if err := network.CheckRequest(n, namespace, r.request); err != nil {
-		return withReason(ReasonInterfaces, err)
-	}
-	return nil
+	return network.CheckRequest(n, namespace, r.request)
 }
 
 // addressRequests returns the addresses to claim. A delegate manages its addresses itself, so that

@@ -50,7 +50,7 @@ type AddressRequest struct {
 	Static netip.Addr
 }
 
-// Addresses claims addresses and gives them back. Package package ipam/allocator has the order of writes.
+// Addresses claims addresses and gives them back. Package ipam/allocator has the order of writes.
 type Addresses interface {
 	// Claim claims one address per requested family: the node's entry in the network's status covers
 	// it. It creates the entry even if no family is requested. Errors name the network, the number

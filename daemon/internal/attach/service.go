@@ -80,6 +80,22 @@ func (s *Service) Add(ctx context.Context, req Request) (*types100.Result, error
 	return mergeResults(rec)
 }
 
+// addError returns the error of ADD. It adds ErrDeleted if a DEL canceled the ADD.
+func addError(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); errors.Is(cause, ErrDeleted) && !errors.Is(err, ErrDeleted) {
+		return fmt.Errorf("%w: %w", ErrDeleted, err)
+	}
+	return retryableDeadline(err)
+}
+
+// retryableDeadline adds ErrTryAgain to the error of a deadline.
+func retryableDeadline(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrTryAgain) {
+		return fmt.Errorf("%w: %w", ErrTryAgain, err)
+	}
+	return err
+}
+
 // priorRecord returns the record of an earlier ADD of this sandbox if that ADD succeeded, and nil if
 // there is no record. It rolls back an ADD that did not complete.
 func (s *Service) priorRecord(ctx context.Context, req *Request) (*Record, error) {
@@ -125,13 +141,13 @@ func (s *Service) attachSandbox(ctx context.Context, req *Request, pod *corev1.P
 		return nil, err
 	}
 	if err := s.addresses.claim(ctx, pod, rec, requested); err != nil {
-		return nil, withReason(ReasonAddress, err)
+		return nil, err
 	}
 	if err := s.journal.Put(rec); err != nil {
 		return nil, errors.Join(fmt.Errorf("journal sandbox %s: %w", req.ContainerID, err), s.discardRecord(rec))
 	}
 	if err := s.interfaces.attach(ctx, rec); err != nil {
-		return nil, errors.Join(withReason(ReasonAttach, err), s.rollBack(ctx, rec))
+		return nil, errors.Join(err, s.rollBack(ctx, rec))
 	}
 	rec.State = Attached
 	if err := s.journal.Put(rec); err != nil {

@@ -180,6 +180,11 @@ func matchSet(s *nftables.Set) exprs {
 	return exprs{&expr.Lookup{SourceRegister: register(1), SetName: s.Name, SetID: s.ID}}
 }
 
+// matchOutsideSet matches if the set does not contain the key in the first registers.
+func matchOutsideSet(s *nftables.Set) exprs {
+	return exprs{&expr.Lookup{SourceRegister: register(1), SetName: s.Name, SetID: s.ID, Invert: true}}
+}
+
 // loadBytes loads bytes of the frame.
 func loadBytes(n, offset, length uint32) exprs {
 	return exprs{&expr.Payload{DestRegister: register(n), Base: expr.PayloadBaseLLHeader, Offset: offset, Len: length}}

@@ -84,9 +84,7 @@ func (r *vxlanRules) addHook(name string, hook *nftables.ChainHook) *nftables.Ch
 		exprs{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1}, matchRegister(1, unix.IPPROTO_UDP)},
 		exprs{&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: udpDestination, Len: 2}, matchRegister(1, vxlanPort>>8, vxlanPort&0xff)},
 		exprs{&expr.Verdict{Kind: expr.VerdictJump, Chain: vxlan.Name}})
-	other := matchSet(r.vnis)
-	other[0].(*expr.Lookup).Invert = true //nolint:forcetypeassert // created in the line above
-	r.addRule(vxlan, loadVNI(1), other, verdictReturn())
+	r.addRule(vxlan, loadVNI(1), matchOutsideSet(r.vnis), verdictReturn())
 	return vxlan
 }
 

@@ -7,11 +7,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
-	"slices"
 	"strings"
 
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
-	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
 // separator separates the parts of a key. No part contains a NUL.
@@ -65,40 +63,8 @@ func decodeRecord(k, value []byte) (*attach.Record, error) {
 	return rec, nil
 }
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+// castagnoli returns the table that the standard library has in memory.
+func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
 // crc32c returns the CRC-32C of a document.
-func crc32c(doc []byte) uint32 { return crc32.Checksum(doc, castagnoli) }
-
-// seqSize is the length of a sequence number on disk, in bytes, big endian.
-const seqSize = 8
-
-// seqKey returns the key of a network in the bucket of a Node UID: kind, namespace, name and UID.
-func seqKey(nodeUID string, key network.Key) ([]byte, error) {
-	k := strings.Join([]string{key.Ref.Kind, key.Ref.Namespace, key.Ref.Name, key.UID}, separator)
-	if nodeUID == "" || key.UID == "" || strings.Count(k, separator) != 3 || len(nodeUID)+len(k) > maxKeySize {
-		return nil, fmt.Errorf("journal key: Node UID %q, network %v with UID %q: both UIDs must be set, without NUL, and at most %d bytes",
-			nodeUID, key.Ref, key.UID, maxKeySize)
-	}
-	return []byte(k), nil
-}
-
-// encodeSeq returns the sequence number after the checksum of key and number (CRC-32C, big endian).
-func encodeSeq(k []byte, seq int64) []byte {
-	n := binary.BigEndian.AppendUint64(nil, uint64(seq))
-	return append(binary.BigEndian.AppendUint32(nil, crc32c(slices.Concat(k, n))), n...)
-}
-
-// decodeSeq decodes a key and the value that encodeSeq returned for it.
-func decodeSeq(k, value []byte) (network.Key, int64, error) {
-	parts := strings.Split(string(k), separator)
-	if len(parts) != 4 || len(value) != checksumSize+seqSize {
-		return network.Key{}, 0, fmt.Errorf("%w: seq %q: %d bytes", ErrCorrupt, formatKey(k), len(value))
-	}
-	n := value[checksumSize:]
-	if binary.BigEndian.Uint32(value) != crc32c(slices.Concat(k, n)) {
-		return network.Key{}, 0, fmt.Errorf("%w: seq %q: the checksum does not match", ErrCorrupt, formatKey(k))
-	}
-	key := network.Key{Ref: network.Ref{Kind: parts[0], Namespace: parts[1], Name: parts[2]}, UID: parts[3]}
-	return key, int64(binary.BigEndian.Uint64(n)), nil
-}
+func crc32c(doc []byte) uint32 { return crc32.Checksum(doc, castagnoli()) }

@@ -119,7 +119,7 @@ func (ch change) write(tx *bbolt.Tx, d *digest) error {
 		}
 		return putOrDelete(bucket, ch.key, ch.value)
 	}
-	bucket := tx.Bucket(bucketRecords)
+	bucket := tx.Bucket([]byte(bucketRecords))
 	stored, value := bucket.Get(ch.key), ch.value
 	if ch.edit != nil {
 		if value = ch.edit(stored); value == nil {
@@ -137,7 +137,7 @@ func (ch change) write(tx *bbolt.Tx, d *digest) error {
 
 // keepOnlyNodeBucket returns the bucket of a Node UID and deletes those of other UIDs.
 func keepOnlyNodeBucket(tx *bbolt.Tx, nodeUID []byte) (*bbolt.Bucket, error) {
-	all, err := tx.CreateBucketIfNotExists(bucketSeqs)
+	all, err := tx.CreateBucketIfNotExists([]byte(bucketSeqs))
 	if err != nil {
 		return nil, fmt.Errorf("create bucket: %w", err)
 	}

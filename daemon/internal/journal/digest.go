@@ -11,7 +11,7 @@ import (
 )
 
 // keyDigest is the key of the digest in the bucket meta.
-var keyDigest = []byte("digest")
+const keyDigest = "digest"
 
 // digestSize is the length of a digest on disk, in bytes.
 const digestSize = 8 + 8 + checksumSize
@@ -40,7 +40,7 @@ func (d *digest) remove(k, value []byte) {
 
 // entryChecksum returns the checksum of a key with its value.
 func entryChecksum(k, value []byte) uint64 {
-	return uint64(crc32.Update(crc32c(k), castagnoli, value))
+	return uint64(crc32.Update(crc32c(k), castagnoli(), value))
 }
 
 // checkDigest compares the digest of the records that were found with the stored one.
@@ -61,24 +61,14 @@ func checkDigest(tx *bbolt.Tx, found *digest) error {
 func (d *digest) store(tx *bbolt.Tx) error {
 	value := binary.BigEndian.AppendUint64(nil, d.records)
 	value = binary.BigEndian.AppendUint64(value, d.sum)
-	return tx.Bucket(bucketMeta).Put(keyDigest, binary.BigEndian.AppendUint32(value, crc32c(value)))
+	return tx.Bucket([]byte(bucketMeta)).Put([]byte(keyDigest), binary.BigEndian.AppendUint32(value, crc32c(value)))
 }
 
 // readDigest reads the stored digest.
 func readDigest(tx *bbolt.Tx) (*digest, error) {
-	value := tx.Bucket(bucketMeta).Get(keyDigest)
+	value := tx.Bucket([]byte(bucketMeta)).Get([]byte(keyDigest))
 	if len(value) != digestSize || binary.BigEndian.Uint32(value[16:]) != crc32c(value[:16]) {
 		return nil, fmt.Errorf("%w: the digest of all records is unreadable", ErrCorrupt)
 	}
 	return &digest{records: binary.BigEndian.Uint64(value), sum: binary.BigEndian.Uint64(value[8:])}, nil
-}
-
-// digestRecords computes the digest of the records in a file without a digest.
-func digestRecords(tx *bbolt.Tx) (*digest, error) {
-	d := &digest{}
-	err := tx.Bucket(bucketRecords).ForEach(func(k, value []byte) error {
-		d.add(k, value)
-		return nil
-	})
-	return d, err
 }

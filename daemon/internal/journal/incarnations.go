@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"go.etcd.io/bbolt"
@@ -37,7 +38,7 @@ func readBootID(path string) (string, error) {
 
 // keyIncarnation has the number of daemon starts: 8 bytes, big endian, after their checksum since
 // schema 2.
-var keyIncarnation = []byte("life")
+const keyIncarnation = "life"
 
 // NextIncarnation increments the number of daemon starts and returns it, from 1. The number
 // distinguishes what this daemon writes to the API server from the writes of earlier ones.
@@ -45,13 +46,13 @@ func (j *Journal) NextIncarnation() (int64, error) {
 	var incarnation uint64
 	err := catchPanic(func() error {
 		return j.db.Update(func(tx *bbolt.Tx) (err error) {
-			meta := tx.Bucket(bucketMeta)
-			if incarnation, err = decodeIncarnation(meta.Get(keyIncarnation)); err != nil {
+			meta := tx.Bucket([]byte(bucketMeta))
+			if incarnation, err = decodeIncarnation(meta.Get([]byte(keyIncarnation))); err != nil {
 				return err
 			}
 			incarnation++
 			n := binary.BigEndian.AppendUint64(nil, incarnation)
-			return meta.Put(keyIncarnation, append(binary.BigEndian.AppendUint32(nil, crc32c(n)), n...))
+			return meta.Put([]byte(keyIncarnation), append(binary.BigEndian.AppendUint32(nil, crc32c(n)), n...))
 		})
 	})
 	if err != nil {
@@ -102,6 +103,22 @@ func (j *Journal) PutSeq(nodeUID string, key network.Key, seq int64) error {
 	return nil
 }
 
+// seqKey returns the key of a network in the bucket of a Node UID: kind, namespace, name and UID.
+func seqKey(nodeUID string, key network.Key) ([]byte, error) {
+	k := strings.Join([]string{key.Ref.Kind, key.Ref.Namespace, key.Ref.Name, key.UID}, separator)
+	if nodeUID == "" || key.UID == "" || strings.Count(k, separator) != 3 || len(nodeUID)+len(k) > maxKeySize {
+		return nil, fmt.Errorf("journal key: Node UID %q, network %v with UID %q: both UIDs must be set, without NUL, and at most %d bytes",
+			nodeUID, key.Ref, key.UID, maxKeySize)
+	}
+	return []byte(k), nil
+}
+
+// encodeSeq returns the sequence number after the checksum of key and number (CRC-32C, big endian).
+func encodeSeq(k []byte, seq int64) []byte {
+	n := binary.BigEndian.AppendUint64(nil, uint64(seq))
+	return append(binary.BigEndian.AppendUint32(nil, crc32c(slices.Concat(k, n))), n...)
+}
+
 // Seqs returns the readable sequence numbers of this Node UID, and an error that names each
 // network whose number is unreadable.
 func (j *Journal) Seqs(nodeUID string) (map[network.Key]int64, error) {
@@ -124,11 +141,28 @@ func (j *Journal) Seqs(nodeUID string) (map[network.Key]int64, error) {
 	return found, nil
 }
 
+// seqSize is the length of a sequence number on disk, in bytes, big endian.
+const seqSize = 8
+
+// decodeSeq decodes a key and the value that encodeSeq returned for it.
+func decodeSeq(k, value []byte) (network.Key, int64, error) {
+	parts := strings.Split(string(k), separator)
+	if len(parts) != 4 || len(value) != checksumSize+seqSize {
+		return network.Key{}, 0, fmt.Errorf("%w: seq %q: %d bytes", ErrCorrupt, formatKey(k), len(value))
+	}
+	n := value[checksumSize:]
+	if binary.BigEndian.Uint32(value) != crc32c(slices.Concat(k, n)) {
+		return network.Key{}, 0, fmt.Errorf("%w: seq %q: the checksum does not match", ErrCorrupt, formatKey(k))
+	}
+	key := network.Key{Ref: network.Ref{Kind: parts[0], Namespace: parts[1], Name: parts[2]}, UID: parts[3]}
+	return key, int64(binary.BigEndian.Uint64(n)), nil
+}
+
 // viewSeqs reads the sequence numbers of a Node UID. It does not call read when there are none.
 func (j *Journal) viewSeqs(nodeUID string, read func(seqs *bbolt.Bucket) error) error {
 	return catchPanic(func() error {
 		return j.db.View(func(tx *bbolt.Tx) error {
-			all := tx.Bucket(bucketSeqs)
+			all := tx.Bucket([]byte(bucketSeqs))
 			if all == nil {
 				return nil
 			}

@@ -156,7 +156,7 @@ func TestCorruptSeq(t *testing.T) {
 				t.Fatal(err)
 			}
 			err := j.db.Update(func(tx *bbolt.Tx) error {
-				return tx.Bucket(bucketSeqs).Bucket([]byte("node")).Put(k, tc.value)
+				return tx.Bucket([]byte(bucketSeqs)).Bucket([]byte("node")).Put(k, tc.value)
 			})
 			if err != nil {
 				t.Fatal(err)

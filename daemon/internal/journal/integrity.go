@@ -15,7 +15,7 @@ import (
 )
 
 // keyRollback is set in the bucket meta after a commit was found missing.
-var keyRollback = []byte("rollback")
+const keyRollback = "rollback"
 
 // Offsets in bbolt's meta pages, in the machine's byte order.
 const (
@@ -26,6 +26,18 @@ const (
 	metaTxID     = metaStart + 48
 	metaChecksum = metaStart + 56
 )
+
+// prepareFile verifies the file, prepares its schema, and marks a lost commit.
+func prepareFile(db *bbolt.DB) error {
+	rolledBack, err := verifyFile(db)
+	if err != nil {
+		return err
+	}
+	if err := prepareSchema(db); err != nil || !rolledBack {
+		return err
+	}
+	return markRollback(db)
+}
 
 // verifyFile reads the file without bbolt and checks its pages. It reports whether bbolt fell back to
 // the state before the last commit. bbolt has two meta pages and writes them in turn. When the newer
@@ -67,12 +79,12 @@ func metaPageChecksum(page []byte) uint64 {
 // markRollback makes List report the missing commit from now on. The next commit overwrites the
 // corrupt meta page, so that it cannot be detected afterwards.
 func markRollback(db *bbolt.DB) error {
-	return db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(bucketMeta).Put(keyRollback, []byte{1}) })
+	return db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte(bucketMeta)).Put([]byte(keyRollback), []byte{1}) })
 }
 
 // checkRollback returns an error after markRollback was called.
 func checkRollback(tx *bbolt.Tx) error {
-	if tx.Bucket(bucketMeta).Get(keyRollback) == nil {
+	if tx.Bucket([]byte(bucketMeta)).Get([]byte(keyRollback)) == nil {
 		return nil
 	}
 	return fmt.Errorf("%w: the meta page of the last commit was corrupt, so that a record may be missing", ErrCorrupt)

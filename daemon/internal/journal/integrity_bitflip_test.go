@@ -136,8 +136,8 @@ func TestJournalOfSchema1(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = db.Update(func(tx *bbolt.Tx) error {
-		meta := tx.Bucket(bucketMeta)
-		return errors.Join(meta.Delete(keyDigest), meta.Put(keySchema, []byte(schemaNoDigest)), meta.Put(keyIncarnation, []byte{0, 0, 0, 0, 0, 0, 0, 7}))
+		meta := tx.Bucket([]byte(bucketMeta))
+		return errors.Join(meta.Delete([]byte(keyDigest)), meta.Put([]byte(keySchema), []byte(schemaNoDigest)), meta.Put([]byte(keyIncarnation), []byte{0, 0, 0, 0, 0, 0, 0, 7}))
 	})
 	if err := errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)
@@ -149,7 +149,7 @@ func TestJournalOfSchema1(t *testing.T) {
 	if err := errors.Join(err, list); err != nil || incarnation != 8 || len(recs) != 2 {
 		t.Fatalf("got incarnation %d, %d records and error %v, want 8, 2 and none", incarnation, len(recs), err)
 	}
-	if err := j.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(bucketRecords).Delete([]byte("c1\x00eth0")) }); err != nil {
+	if err := j.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte(bucketRecords)).Delete([]byte("c1\x00eth0")) }); err != nil {
 		t.Fatal(err)
 	}
 	if recs, err := j.List(); !errors.Is(err, ErrCorrupt) || len(recs) != 1 || !strings.Contains(err.Error(), "found 1 records, must be 2") {

@@ -69,7 +69,7 @@ func TestCorruptRecord(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path := createJournal(t)
-			writeKey(t, path, bucketRecords, []byte("c1\x00eth0"), tc.value)
+			writeKey(t, path, []byte(bucketRecords), []byte("c1\x00eth0"), tc.value)
 			j, err := Open(path, Options{})
 			if err != nil {
 				t.Fatal(err)
@@ -96,7 +96,7 @@ func TestCorruptRecord(t *testing.T) {
 func TestOtherSchema(t *testing.T) {
 	t.Parallel()
 	path := createJournal(t)
-	writeKey(t, path, bucketMeta, keySchema, []byte("3"))
+	writeKey(t, path, []byte(bucketMeta), []byte(keySchema), []byte("3"))
 	_, err := Open(path, Options{})
 	if !errors.Is(err, ErrSchema) || !strings.Contains(err.Error(), `"3"`) || !strings.Contains(err.Error(), `"2"`) {
 		t.Errorf("Open of a newer journal: got %v, want ErrSchema with both versions", err)

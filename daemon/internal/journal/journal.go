@@ -110,18 +110,6 @@ func openLocked(ctx context.Context, path string, wait time.Duration) (*bbolt.DB
 	}
 }
 
-// prepareFile verifies the file, prepares its schema, and marks a lost commit.
-func prepareFile(db *bbolt.DB) error {
-	rolledBack, err := verifyFile(db)
-	if err != nil {
-		return err
-	}
-	if err := prepareSchema(db); err != nil || !rolledBack {
-		return err
-	}
-	return markRollback(db)
-}
-
 // writeHolder writes a line about the holder of the lock. The kernel only knows its PID, which has
 // no meaning in the PID namespace of another container.
 func writeHolder(path, name string) error {
@@ -284,7 +272,7 @@ func (j *Journal) List() ([]*attach.Record, error) {
 // view reads the bucket of records.
 func (j *Journal) view(read func(records *bbolt.Bucket) error) error {
 	return catchPanic(func() error {
-		return j.db.View(func(tx *bbolt.Tx) error { return read(tx.Bucket(bucketRecords)) })
+		return j.db.View(func(tx *bbolt.Tx) error { return read(tx.Bucket([]byte(bucketRecords))) })
 	})
 }
 

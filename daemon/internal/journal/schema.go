@@ -21,12 +21,12 @@ const schemaNoDigest = "1"
 // ErrSchema means that another version of the daemon wrote the journal.
 var ErrSchema = errors.New("journal has another schema")
 
-// bucket names and the schema's key.
-var (
-	bucketMeta    = []byte("meta")
-	bucketRecords = []byte("records")
-	bucketSeqs    = []byte("seqs")
-	keySchema     = []byte("schema")
+// Names of buckets, and the schema's key in the bucket meta.
+const (
+	bucketMeta    = "meta"
+	bucketRecords = "records"
+	bucketSeqs    = "seqs"
+	keySchema     = "schema"
 )
 
 // firstTxID is the transaction ID of a file without a commit. A file with commits and without
@@ -41,15 +41,15 @@ func prepareSchema(db *bbolt.DB) error {
 		if fresh = tx.ID() == firstTxID; fresh {
 			return nil
 		}
-		meta := tx.Bucket(bucketMeta)
+		meta := tx.Bucket([]byte(bucketMeta))
 		if meta == nil {
 			return fmt.Errorf("%w: no bucket %q", ErrCorrupt, bucketMeta)
 		}
-		got := string(meta.Get(keySchema))
+		got := string(meta.Get([]byte(keySchema)))
 		if old = got == schemaNoDigest; !old && got != schema {
 			return fmt.Errorf("%w: it is %q, must be %q", ErrSchema, got, schema)
 		}
-		if tx.Bucket(bucketRecords) == nil {
+		if tx.Bucket([]byte(bucketRecords)) == nil {
 			return fmt.Errorf("%w: no bucket %q", ErrCorrupt, bucketRecords)
 		}
 		return nil
@@ -58,11 +58,11 @@ func prepareSchema(db *bbolt.DB) error {
 		return err
 	}
 	return db.Update(func(tx *bbolt.Tx) error {
-		_, err := tx.CreateBucketIfNotExists(bucketRecords)
+		_, err := tx.CreateBucketIfNotExists([]byte(bucketRecords))
 		if err != nil {
 			return fmt.Errorf("create bucket: %w", err)
 		}
-		meta, err := tx.CreateBucketIfNotExists(bucketMeta)
+		meta, err := tx.CreateBucketIfNotExists([]byte(bucketMeta))
 		if err != nil {
 			return fmt.Errorf("create bucket: %w", err)
 		}
@@ -70,6 +70,16 @@ func prepareSchema(db *bbolt.DB) error {
 		if err != nil {
 			return err
 		}
-		return errors.Join(all.store(tx), meta.Put(keySchema, []byte(schema)))
+		return errors.Join(all.store(tx), meta.Put([]byte(keySchema), []byte(schema)))
 	})
+}
+
+// digestRecords computes the digest of the records in a file without a digest.
+func digestRecords(tx *bbolt.Tx) (*digest, error) {
+	d := &digest{}
+	err := tx.Bucket([]byte(bucketRecords)).ForEach(func(k, value []byte) error {
+		d.add(k, value)
+		return nil
+	})
+	return d, err
 }

@@ -5,6 +5,7 @@ package kernel
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"time"
@@ -174,13 +175,13 @@ func (c *conn) deleteAddress(index int, a netip.Prefix) error {
 // updatePeers adds and deletes default forwarding entries of a VXLAN.
 func (c *conn) updatePeers(index int, add, drop []netip.Addr) error {
 	for _, a := range add {
-		err := c.send(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_APPEND, fdbMessage(index, zeroMAC, a)...)
+		err := c.send(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_APPEND, fdbMessage(index, net.HardwareAddr(zeroMAC), a)...)
 		if err != nil && !errors.Is(err, unix.EEXIST) {
 			return fmt.Errorf("add forwarding entry to %s: %w", a, err)
 		}
 	}
 	for _, a := range drop {
-		err := c.send(unix.RTM_DELNEIGH, 0, fdbMessage(index, zeroMAC, a)...)
+		err := c.send(unix.RTM_DELNEIGH, 0, fdbMessage(index, net.HardwareAddr(zeroMAC), a)...)
 		if err != nil && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("delete forwarding entry to %s: %w", a, err)
 		}

@@ -56,6 +56,10 @@ func (h *Host) Prober() *Prober { return &Prober{ns: h.ns, conn: h.conn} }
 // Sandboxes are the network namespaces that container runtimes mount.
 func (h *Host) Sandboxes() *Sandboxes { return &Sandboxes{host: h.conn, dirs: sandboxNamespaceDirs()} }
 
+// sandboxNamespaceDirs are the directories in which runtimes mount the namespaces of
+// sandboxes. Where /var/run is not a link, the second is a directory of its own.
+func sandboxNamespaceDirs() []string { return []string{"/run/netns", "/var/run/netns"} }
+
 // keyedMutex is one mutex per key. Entries stay: a node has few link names, and they recur.
 type keyedMutex struct{ byKey sync.Map }
 

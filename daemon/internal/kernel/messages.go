@@ -58,7 +58,7 @@ func parseAddress(m []byte) (netip.Prefix, error) {
 
 // zeroMAC is the MAC of a VXLAN's default entries: a frame without an entry of its own, such as a
 // broadcast, is sent to all of them (head-end replication).
-var zeroMAC = make(net.HardwareAddr, 6)
+const zeroMAC = "\x00\x00\x00\x00\x00\x00"
 
 // fdbEntry is a forwarding entry of a VXLAN: frames to the MAC are sent to the VTEP.
 type fdbEntry struct {
@@ -68,7 +68,7 @@ type fdbEntry struct {
 }
 
 // isDefault reports whether it is a default entry.
-func (e *fdbEntry) isDefault() bool { return string(e.mac) == string(zeroMAC) }
+func (e *fdbEntry) isDefault() bool { return string(e.mac) == zeroMAC }
 
 func fdbMessage(index int, mac net.HardwareAddr, vtep netip.Addr) []nl.NetlinkRequestData {
 	return []nl.NetlinkRequestData{

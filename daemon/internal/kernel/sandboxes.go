@@ -22,10 +22,6 @@ type Sandboxes struct {
 	dirs []string
 }
 
-// sandboxNamespaceDirs are the directories in which runtimes mount the namespaces of
-// sandboxes. Where /var/run is not a link, the second is a directory of its own.
-func sandboxNamespaceDirs() []string { return []string{"/run/netns", "/var/run/netns"} }
-
 // Exists reports whether path is a network namespace now.
 func (s *Sandboxes) Exists(path string) (bool, error) {
 	ns, err := openNamespace(path)

@@ -89,12 +89,6 @@ func isValidLinkName(name string) bool {
 		!strings.ContainsAny(name, "/: \t\n\v\f\r%\x00")
 }
 
-// Link modes of <linux/if_link.h>.
-var (
-	ipvlanModes  = map[string]uint16{"": 0, "l2": 0, "l3": 1, "l3s": 2}
-	macvlanModes = map[string]uint32{"": 4, "private": 1, "vepa": 2, "bridge": 4, "passthru": 8}
-)
-
 // linkInfo is the IFLA_LINKINFO of the slave.
 func (s *Slave) linkInfo() (*nl.RtAttr, error) {
 	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
@@ -102,13 +96,13 @@ func (s *Slave) linkInfo() (*nl.RtAttr, error) {
 	data := info.AddRtAttr(nl.IFLA_INFO_DATA, nil)
 	switch s.Kind {
 	case IPVLAN:
-		mode, ok := ipvlanModes[s.Mode]
+		mode, ok := ipvlanMode(s.Mode)
 		if !ok {
 			return nil, fmt.Errorf("%w: IPVLAN mode %q: must be l2, l3 or l3s", ErrInvalid, s.Mode)
 		}
 		data.AddRtAttr(nl.IFLA_IPVLAN_MODE, nl.Uint16Attr(mode))
 	case MACVLAN:
-		mode, ok := macvlanModes[s.Mode]
+		mode, ok := macvlanMode(s.Mode)
 		if !ok {
 			return nil, fmt.Errorf("%w: MACVLAN mode %q: must be bridge, private, vepa or passthru", ErrInvalid, s.Mode)
 		}
@@ -117,6 +111,34 @@ func (s *Slave) linkInfo() (*nl.RtAttr, error) {
 		return nil, fmt.Errorf("%w: link kind %q: must be %s or %s", ErrInvalid, s.Kind, IPVLAN, MACVLAN)
 	}
 	return info, nil
+}
+
+// ipvlanMode returns the IPVLAN_MODE of <linux/if_link.h>. The empty mode is the default.
+func ipvlanMode(name string) (mode uint16, ok bool) {
+	switch name {
+	case "", "l2":
+		return 0, true
+	case "l3":
+		return 1, true
+	case "l3s":
+		return 2, true
+	}
+	return 0, false
+}
+
+// macvlanMode returns the MACVLAN_MODE of <linux/if_link.h>. The empty mode is the default.
+func macvlanMode(name string) (mode uint32, ok bool) {
+	switch name {
+	case "private":
+		return 1, true
+	case "vepa":
+		return 2, true
+	case "", "bridge":
+		return 4, true
+	case "passthru":
+		return 8, true
+	}
+	return 0, false
 }
 
 // hasFamilyOf reports whether the slave has an address of the route's family.

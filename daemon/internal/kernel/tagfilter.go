@@ -28,27 +28,31 @@ const (
 // The tag filter has two programs of classic BPF, which needs neither bpf(2) nor a running
 // process. They run on the host's link, where a Pod can bypass them neither with CAP_NET_ADMIN
 // nor with sockets that skip the filters of its own interface (AF_XDP, PACKET_QDISC_BYPASS).
-//
-// On egress, a frame of a VLAN link above, or of a bridge, has its tag in the frame's metadata
-// (skb->vlan_tci). A frame of a slave has its tag in the frame itself, since slaves have no tag
-// offload: the filter drops it. On ingress, the filter drops tagged frames whose source and
-// destination MAC are equal: IPVLAN hands such frames of its slaves back to its parent, which
-// would pass them to its VLANs. No frame from the wire has equal MACs.
-var (
-	egressTagProgram = assemble(
-		loadVLANTagPresent,
+
+// egressTagProgram drops frames whose tag is in the frame itself. A frame of a VLAN link above, or of
+// a bridge, has its tag in the frame's metadata (skb->vlan_tci). A frame of a slave has it in the
+// frame, since slaves have no tag offload.
+func egressTagProgram() []byte {
+	return assemble(
+		loadVLANTagPresent(),
 		unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1},
-		loadEtherType,
+		unix.SockFilter{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_ABS, K: 12}, // EtherType
 		jumpIf(0x8100, 5), // 802.1Q
 		jumpIf(0x88a8, 4), // 802.1ad
 		jumpIf(0x9100, 3), // used for 802.1ad before the standard
 		jumpIf(0x9200, 2),
 		jumpIf(0x9300, 1),
-		verdictContinue,
-		verdictDrop,
+		verdictContinue(),
+		verdictDrop(),
 	)
-	ingressTagProgram = assemble(
-		loadVLANTagPresent,
+}
+
+// ingressTagProgram drops tagged frames whose source and destination MAC are equal: IPVLAN hands such
+// frames of its slaves back to its parent, which would pass them to its VLANs. No frame from the
+// wire has equal MACs.
+func ingressTagProgram() []byte {
+	return assemble(
+		loadVLANTagPresent(),
 		jumpIf(0, 8),
 		unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0},
 		unix.SockFilter{Code: unix.BPF_MISC | unix.BPF_TAX},
@@ -58,26 +62,35 @@ var (
 		unix.SockFilter{Code: unix.BPF_MISC | unix.BPF_TAX},
 		unix.SockFilter{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_ABS, K: 10},
 		unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_X, Jt: 1},
-		verdictContinue,
-		verdictDrop,
+		verdictContinue(),
+		verdictDrop(),
 	)
-
-	loadVLANTagPresent = unix.SockFilter{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: skfAncillary + 48}
-	loadEtherType      = unix.SockFilter{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_ABS, K: 12}
-	verdictContinue    = unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: math.MaxUint32} // TC_ACT_UNSPEC: continue with other filters
-	verdictDrop        = unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: 2}              // TC_ACT_SHOT
-)
+}
 
 // skfAncillary is SKF_AD_OFF: loads from this offset on read the frame's metadata.
 const skfAncillary = 0xfffff000
+
+func loadVLANTagPresent() unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: skfAncillary + 48}
+}
 
 func jumpIf(value uint32, skip uint8) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: skip, K: value}
 }
 
+// verdictContinue lets other filters decide (TC_ACT_UNSPEC).
+func verdictContinue() unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: math.MaxUint32}
+}
+
+// verdictDrop drops the frame (TC_ACT_SHOT).
+func verdictDrop() unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: 2}
+}
+
 // assemble encodes a program as TCA_BPF_OPS.
 func assemble(ops ...unix.SockFilter) []byte {
-	var b []byte
+	b := make([]byte, 0, len(ops)*unix.SizeofSockFilter)
 	for _, op := range ops {
 		b = binary.NativeEndian.AppendUint16(b, op.Code)
 		b = append(b, op.Jt, op.Jf)
@@ -99,10 +112,10 @@ type tagFilter struct {
 // nicTagFilters are the filters of a NIC. A VLAN or VXLAN needs the egress filter only: it has no
 // VLANs on top that could receive a frame that IPVLAN hands back.
 func nicTagFilters() []tagFilter {
-	return []tagFilter{{netlink.HANDLE_MIN_EGRESS, egressTagProgram}, {netlink.HANDLE_MIN_INGRESS, ingressTagProgram}}
+	return []tagFilter{{netlink.HANDLE_MIN_EGRESS, egressTagProgram()}, {netlink.HANDLE_MIN_INGRESS, ingressTagProgram()}}
 }
 
-func blockTagFilter() tagFilter { return tagFilter{sharedTagBlock, egressTagProgram} }
+func blockTagFilter() tagFilter { return tagFilter{sharedTagBlock, egressTagProgram()} }
 
 const (
 	// blockIfindex is TCM_IFINDEX_MAGIC_BLOCK: the message is about a block.

@@ -341,7 +341,7 @@ func TestTagFilterState(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	other := tagFilter{netlink.HANDLE_MIN_EGRESS, assemble(verdictContinue)}
+	other := tagFilter{netlink.HANDLE_MIN_EGRESS, assemble(verdictContinue())}
 	unmanaged := other.message(index)
 	unmanaged.Handle = 9
 	set(unmanaged, other)

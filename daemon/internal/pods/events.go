@@ -44,7 +44,7 @@ func NewEventRecorder(ctx context.Context, conn *kubeclient.Connection) (*EventR
 
 // ReportFailure records a Warning on a Pod whose networks could not be attached.
 func (e *EventRecorder) ReportFailure(pod *corev1.Pod, err error) {
-	e.recorder.Event(pod, corev1.EventTypeWarning, eventReason(err), err.Error())
+	e.recorder.Event(pod, corev1.EventTypeWarning, EventReason(err), err.Error())
 }
 
 // ReportConflict records an address conflict as a Warning on the network, and on the Pod unless
@@ -53,7 +53,7 @@ func (e *EventRecorder) ReportConflict(pod *corev1.Pod, net *network.Network, er
 	e.recorder.Event(&corev1.ObjectReference{
 		APIVersion: v1.SchemeGroupVersion().String(), Kind: net.Ref.Kind,
 		Namespace: net.Ref.Namespace, Name: net.Ref.Name, UID: types.UID(net.UID),
-	}, corev1.EventTypeWarning, eventReason(err), err.Error())
+	}, corev1.EventTypeWarning, EventReason(err), err.Error())
 	if pod != nil {
 		e.ReportFailure(pod, err)
 	}
@@ -68,11 +68,12 @@ func (e *EventRecorder) ReportLinkEvent(nodeNetwork *corev1.ObjectReference, eve
 	e.recorder.Event(nodeNetwork, eventType, event.Reason, event.Message)
 }
 
-// eventReasonOther is the reason of an Event whose error is in no row of eventReason.
-const eventReasonOther = "NetworkAttachmentFailed"
+// otherReason is the reason of an Event whose error is in no row of EventReason.
+const otherReason = "NetworkAttachmentFailed"
 
-// eventReason returns the reason of an Event about an error. The first row that matches counts.
-func eventReason(err error) string {
+// EventReason returns the reason of an Event about an error of a Pod's networks or addresses. It is
+// the catalogue of these reasons. The first row that matches counts.
+func EventReason(err error) string {
 	for _, row := range []struct {
 		target error
 		reason string
@@ -93,5 +94,5 @@ func eventReason(err error) string {
 			return row.reason
 		}
 	}
-	return eventReasonOther
+	return otherReason
 }

@@ -27,7 +27,7 @@ func TestEventReason(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := eventReason(tc.err); got != tc.want {
+			if got := EventReason(tc.err); got != tc.want {
 				t.Errorf("%s: got %s, want %s", tc.reason, got, tc.want)
 			}
 		})

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/patchbay-cni/patchbay/cni/pending"
+	"github.com/patchbay-cni/patchbay/internal/pending"
 )
 
 const (

@@ -18,10 +18,10 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/patchbay-cni/patchbay/cni/config"
-	"github.com/patchbay-cni/patchbay/cni/heartbeat"
-	"github.com/patchbay-cni/patchbay/cni/pending"
 	"github.com/patchbay-cni/patchbay/cni/wire"
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
+	"github.com/patchbay-cni/patchbay/internal/heartbeat"
+	"github.com/patchbay-cni/patchbay/internal/pending"
 )
 
 // Handler handles requests. Both methods are idempotent and serialize the requests of one sandbox.

@@ -16,9 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/patchbay-cni/patchbay/cni/pending"
 	"github.com/patchbay-cni/patchbay/cni/plugin"
 	"github.com/patchbay-cni/patchbay/cni/wire"
+	"github.com/patchbay-cni/patchbay/internal/pending"
 	"github.com/patchbay-cni/patchbay/test/random"
 )
 

@@ -16,10 +16,10 @@ import (
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
-	"github.com/patchbay-cni/patchbay/cni/heartbeat"
 	"github.com/patchbay-cni/patchbay/cni/wire"
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
 	"github.com/patchbay-cni/patchbay/daemon/internal/server"
+	"github.com/patchbay-cni/patchbay/internal/heartbeat"
 )
 
 // Only root can use the socket, and only the heartbeat file remains after the end.

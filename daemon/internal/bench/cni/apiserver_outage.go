@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
 	"time"
 
@@ -18,11 +17,11 @@ import (
 // reportClaimSources prints the sources of all claimed addresses, and then measures ADDs while the API
 // server is paused, which shows that they do not wait for it.
 func (c *benchCluster) reportClaimSources(ctx context.Context, patchbay contender, netns string, out io.Writer) error {
-	fromHold, committed, err := c.claimCounts(ctx)
+	fromWarmPool, committed, err := c.claimCounts(ctx)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "in the cluster, %d addresses came from the warm pool, and %d from a write that their ADDs waited for\n", fromHold, committed)
+	fmt.Fprintf(out, "in the cluster, %d addresses came from the warm pool, and %d from a write that their ADDs waited for\n", fromWarmPool, committed)
 	adds, err := c.addDuringOutage(ctx, patchbay, netns)
 	if err != nil {
 		return err
@@ -60,29 +59,14 @@ func (c *benchCluster) addDuringOutage(ctx context.Context, patchbay contender, 
 }
 
 // claimCounts returns the daemon's numbers of claims without and with a write.
-func (c *benchCluster) claimCounts(ctx context.Context) (fromHold, committed int, err error) {
+func (c *benchCluster) claimCounts(ctx context.Context) (fromWarmPool, committed int, err error) {
 	text, err := c.scraper.Metrics(ctx, daemonMetrics)
 	if err != nil {
 		return 0, 0, err
 	}
 	for line := range strings.Lines(text) {
-		_, _ = fmt.Sscanf(line, `patchbay_claims_total{source="warm_pool"} %d`, &fromHold)
+		_, _ = fmt.Sscanf(line, `patchbay_claims_total{source="warm_pool"} %d`, &fromWarmPool)
 		_, _ = fmt.Sscanf(line, `patchbay_claims_total{source="commit"} %d`, &committed)
 	}
-	return fromHold, committed, nil
-}
-
-// get sends a request to the daemon's HTTP server.
-func get(ctx context.Context, path string) (body []byte, status int, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+daemonHTTP+path, nil)
-	if err != nil {
-		return nil, 0, fmt.Errorf("get %s: %w", path, err)
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, 0, fmt.Errorf("get %s: %w", path, err)
-	}
-	defer func() { err = errors.Join(err, res.Body.Close()) }()
-	body, err = io.ReadAll(res.Body)
-	return body, res.StatusCode, err
+	return fromWarmPool, committed, nil
 }

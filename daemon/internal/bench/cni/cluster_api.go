@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -137,6 +138,21 @@ func checkReady(ctx context.Context) error {
 		err = fmt.Errorf("%w: %s", errNotReady, body)
 	}
 	return err
+}
+
+// get sends a request to the daemon's HTTP server.
+func get(ctx context.Context, path string) (body []byte, status int, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+daemonHTTP+path, nil)
+	if err != nil {
+		return nil, 0, fmt.Errorf("get %s: %w", path, err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, 0, fmt.Errorf("get %s: %w", path, err)
+	}
+	defer func() { err = errors.Join(err, res.Body.Close()) }()
+	body, err = io.ReadAll(res.Body)
+	return body, res.StatusCode, err
 }
 
 // stop stops the daemon and the API server.

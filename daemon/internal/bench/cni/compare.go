@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/patchbay-cni/patchbay/cni/wire"
 	"github.com/patchbay-cni/patchbay/test/bench/measure"
@@ -76,6 +77,26 @@ func table(o options, flight int, contenders []contender, results [][]outcome, r
 		t.Rows = append(t.Rows, row(contenders[i].name, results[i]))
 	}
 	return t
+}
+
+// row returns the row of a contender, with one figure per column and run.
+func row(name string, outcomes []outcome) measure.Row {
+	columns := make([]measure.Series, 6)
+	for _, o := range outcomes {
+		var both, adds, dels []time.Duration
+		for _, s := range o.samples {
+			both, adds, dels = append(both, s.add+s.del), append(adds, s.add), append(dels, s.del)
+		}
+		for i, v := range []float64{
+			measure.Millis(measure.Quantile(both, 0.5)),
+			measure.Millis(measure.Quantile(adds, 0.5)), measure.Millis(measure.Quantile(adds, 0.99)),
+			measure.Millis(measure.Quantile(dels, 0.5)), measure.Millis(measure.Quantile(dels, 0.99)),
+			float64(len(o.samples)) / o.elapsed.Seconds(),
+		} {
+			columns[i] = append(columns[i], v)
+		}
+	}
+	return measure.Row{Name: name, Columns: columns}
 }
 
 // startDaemon starts the daemon as a process, and waits until it answers.

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"sync"
 	"time"
-
-	"github.com/patchbay-cni/patchbay/test/bench/measure"
 )
 
 // sample has the durations of one Pod's ADD and DEL.
@@ -50,24 +48,4 @@ func addAndDelete(ctx context.Context, c contender, box sandbox) (s sample, err 
 	}
 	s.del, err = c.execPlugin(ctx, "DEL", box)
 	return s, err
-}
-
-// row returns the row of a contender, with one figure per column and run.
-func row(name string, outcomes []outcome) measure.Row {
-	columns := make([]measure.Series, 6)
-	for _, o := range outcomes {
-		var both, adds, dels []time.Duration
-		for _, s := range o.samples {
-			both, adds, dels = append(both, s.add+s.del), append(adds, s.add), append(dels, s.del)
-		}
-		for i, v := range []float64{
-			measure.Millis(measure.Quantile(both, 0.5)),
-			measure.Millis(measure.Quantile(adds, 0.5)), measure.Millis(measure.Quantile(adds, 0.99)),
-			measure.Millis(measure.Quantile(dels, 0.5)), measure.Millis(measure.Quantile(dels, 0.99)),
-			float64(len(o.samples)) / o.elapsed.Seconds(),
-		} {
-			columns[i] = append(columns[i], v)
-		}
-	}
-	return measure.Row{Name: name, Columns: columns}
 }

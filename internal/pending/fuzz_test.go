@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/patchbay-cni/patchbay/cni/pending"
+	"github.com/patchbay-cni/patchbay/internal/pending"
 )
 
 // For any content, Read returns the request for the file's name, or ErrMalformed.

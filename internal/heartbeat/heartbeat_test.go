@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/patchbay-cni/patchbay/cni/heartbeat"
+	"github.com/patchbay-cni/patchbay/internal/heartbeat"
 )
 
 func TestTouchThenAge(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/patchbay-cni/patchbay/cni/pending"
 	"github.com/patchbay-cni/patchbay/cni/wire"
+	"github.com/patchbay-cni/patchbay/internal/pending"
 )
 
 func del(id string) *wire.Request {

@@ -29,72 +29,72 @@ func TestAddRejects(t *testing.T) {
 	}{
 		"NoNetwork": {
 			reason: "The Pod requests no interface, and there is no default network.", contains: []string{`"default"`, "danm.io/interfaces"},
-			is: attach.ErrNotFound, event: attach.ReasonNetwork,
+			is: attach.ErrNotFound, event: "NetworkNotFound",
 		},
 		"UnknownNetwork": {
 			reason: "The network does not exist.", annotation: `[{"network":"nope"}]`, contains: []string{"DanmNet/ns/nope"},
-			is: attach.ErrNotFound, event: attach.ReasonNetwork,
+			is: attach.ErrNotFound, event: "NetworkNotFound",
 		},
 		"BadJSON": {
-			reason: "The annotation is no JSON.", annotation: `[{`, contains: []string{"danm.io/interfaces"}, is: network.ErrInvalid, event: attach.ReasonInterfaces,
+			reason: "The annotation is no JSON.", annotation: `[{`, contains: []string{"danm.io/interfaces"}, is: network.ErrInvalid, event: "InvalidNetwork",
 		},
 		"Tenant": {
 			reason: "The network allows other tenants.", annotation: `[{"clusterNetwork":"other"}]`, contains: []string{"ClusterNetwork/other", "AllowedTenants"},
-			event: attach.ReasonTenant,
+			event: "InvalidNetwork",
 		},
 		"TenantDefault": {
 			reason: "AllowedTenants also applies to the default network.", contains: []string{"ClusterNetwork/default", "AllowedTenants"},
-			change: func(env *environment, _ *attach.Request) { env.addForeignDefault() }, event: attach.ReasonTenant,
+			change: func(env *environment, _ *attach.Request) { env.addForeignDefault() }, event: "InvalidNetwork",
 		},
 		"DefaultInvalid": {
 			reason: "The next default network must not replace an invalid one.", contains: []string{"DanmNet/ns/default"},
 			change: func(env *environment, _ *attach.Request) {
 				env.invalid = map[network.Ref]bool{network.DefaultRefs("ns")[0]: true}
 				env.add(network.Network{Ref: network.DefaultRefs("ns")[2], Type: "ipvlan"})
-			}, is: network.ErrInvalid, event: attach.ReasonNetwork,
+			}, is: network.ErrInvalid, event: "InvalidNetwork",
 		},
 		"Deleting": {
 			reason: "A network in deletion accepts no ADD.", annotation: `[{"tenantNetwork":"dying"}]`, contains: []string{"TenantNetwork/ns/dying", "deleted"},
-			event: attach.ReasonNetwork,
+			event: "NetworkAttachmentFailed",
 		},
 		"StaticOutside": {
 			reason: "The address is outside of the subnet.", annotation: `[{"network":"blue","ip":"10.9.0.1"}]`, contains: []string{"10.9.0.1", "10.0.0.0/29"},
-			event: attach.ReasonInterfaces,
+			event: "InvalidNetwork",
 		},
 		"StaticTaken": {
 			reason: "Another interface has the address.", annotation: `[{"network":"blue","ip":"10.0.0.2"},{"network":"blue","ip":"10.0.0.2"}]`,
-			contains: []string{"10.0.0.2", "taken"}, event: attach.ReasonAddress,
+			contains: []string{"10.0.0.2", "taken"}, event: "AddressTaken",
 		},
 		"StaticOfDelegate": {
 			reason: "Another plugin manages the addresses.", annotation: `[{"clusterNetwork":"flat6","ip":"10.0.0.3"}]`,
-			contains: []string{"ip:", "bridge", "manages addresses itself"}, event: attach.ReasonInterfaces,
+			contains: []string{"ip:", "bridge", "manages addresses itself"}, event: "InvalidNetwork",
 		},
 		"ProutesOfDelegate": {
 			reason: "Another plugin manages the routes.", annotation: `[{"clusterNetwork":"flat6","ip":"dynamic","proutes":{"10.5.0.0/16":"10.0.0.1"}}]`,
-			contains: []string{"proutes", "bridge"}, event: attach.ReasonInterfaces,
+			contains: []string{"proutes", "bridge"}, event: "InvalidNetwork",
 		},
 		"TenantsDelegate": {
 			reason: "A tenant must not choose a program that runs as root.", annotation: `[{"tenantNetwork":"theirs"}]`,
-			contains: []string{"TenantNetwork/ns/theirs", "spec.NetworkType", "bridge"}, event: attach.ReasonNetwork,
+			contains: []string{"TenantNetwork/ns/theirs", "spec.NetworkType", "bridge"}, event: "InvalidNetwork",
 		},
 		"TenantsVLAN": {
 			reason: "A tenant must not choose the VLAN of another tenant.", annotation: `[{"tenantNetwork":"spy"}]`,
-			contains: []string{"TenantNetwork/ns/spy", "spec.Options.vlan", "500"}, event: attach.ReasonNetwork,
+			contains: []string{"TenantNetwork/ns/spy", "spec.Options.vlan", "500"}, event: "InvalidNetwork",
 		},
 		"SameNameTwice": {
 			reason: "Two legacy names are equal.", annotation: `[{"network":"blue"},{"network":"plain"},{"network":"plain"}]`,
-			change: func(_ *environment, r *attach.Request) { r.NamingScheme = "legacy" }, contains: []string{"net"}, event: attach.ReasonInterfaces,
+			change: func(_ *environment, r *attach.Request) { r.NamingScheme = "legacy" }, contains: []string{"net"}, event: "InvalidNetwork",
 		},
 		"NoBackend": {
 			reason: "The node does not support the network type.", annotation: `[{"network":"vf"}]`, contains: []string{"sriov", "DanmNet/ns/vf"},
-			event: attach.ReasonNetwork,
+			event: "NetworkAttachmentFailed",
 		},
 		"AnotherPod": {
 			reason: "The Pod of that name has another UID.", annotation: threeInterfaces, contains: []string{"ns/web"}, is: attach.ErrNotFound,
 			change: func(_ *environment, r *attach.Request) { r.PodUID = "older" },
 		},
 		"NoNamespace": {
-			reason: "The sandbox is gone.", annotation: threeInterfaces, contains: []string{"/run/netns/gone"}, event: attach.ReasonAttach,
+			reason: "The sandbox is gone.", annotation: threeInterfaces, contains: []string{"/run/netns/gone"}, event: "NetworkAttachmentFailed",
 			change: func(_ *environment, r *attach.Request) { r.Netns = "/run/netns/gone" },
 		},
 	}
