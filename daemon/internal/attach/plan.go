@@ -103,7 +103,7 @@ func interfacePrefixes(requested []requestedInterface) []string {
 func (r requestedInterface) admit(namespace string) error {
 	n := r.network
 	if n.Deleting {
-		return fmt.Errorf("network %s is being deleted and takes no new Pods", n.Ref)
+		return fmt.Errorf("network %s %w", n.Ref, ErrNetworkDeleting)
 	}
 	if !n.Allows(namespace) {
 		return network.CheckRequest(n, namespace, r.request)

@@ -24,6 +24,8 @@ var (
 	ErrTryAgain = errors.New("try again later")
 	// ErrConflict means that another machine on the network uses an address.
 	ErrConflict = errors.New("address conflict")
+	// ErrNetworkDeleting means that the network of an interface is being deleted.
+	ErrNetworkDeleting = errors.New("is being deleted and takes no new Pods")
 )
 
 // KubeClient reads Pods and networks, and records Events. It reads from the API server where a cache

@@ -55,7 +55,7 @@ func TestAddRejects(t *testing.T) {
 		},
 		"Deleting": {
 			reason: "A network in deletion accepts no ADD.", annotation: `[{"tenantNetwork":"dying"}]`, contains: []string{"TenantNetwork/ns/dying", "deleted"},
-			event: "NetworkAttachmentFailed",
+			is: attach.ErrNetworkDeleting, event: "NetworkDeleting",
 		},
 		"StaticOutside": {
 			reason: "The address is outside of the subnet.", annotation: `[{"network":"blue","ip":"10.9.0.1"}]`, contains: []string{"10.9.0.1", "10.0.0.0/29"},

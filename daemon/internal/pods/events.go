@@ -83,6 +83,7 @@ func EventReason(err error) string {
 		{allocator.ErrOutside, "AddressOutsideNetwork"},
 		{allocator.ErrNoSubnet, "NetworkWithoutSubnet"},
 		{allocator.ErrDeleting, "NetworkDeleting"},
+		{attach.ErrNetworkDeleting, "NetworkDeleting"},
 		{allocator.ErrSubnetInUse, "SubnetChanged"},
 		{attach.ErrConflict, "AddressInUse"},
 		{attach.ErrInvalidRequest, "InvalidRequest"},
