@@ -13,7 +13,7 @@ import (
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/ipam/allocator"
-	"github.com/patchbay-cni/patchbay/ipam/ipamtest"
+	"github.com/patchbay-cni/patchbay/internal/ipamtest"
 )
 
 // A write that is still on its way is made to fail, even when by now there is

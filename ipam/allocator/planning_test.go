@@ -12,7 +12,7 @@ import (
 
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam/allocator"
-	"github.com/patchbay-cni/patchbay/ipam/ipamtest"
+	"github.com/patchbay-cni/patchbay/internal/ipamtest"
 )
 
 // While one network's plan is being made, and somebody waits for its end, the

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/patchbay-cni/patchbay/ipam/internal/testbed"
-	"github.com/patchbay-cni/patchbay/ipam/ipamtest"
+	"github.com/patchbay-cni/patchbay/internal/ipamtest"
 	"github.com/patchbay-cni/patchbay/ipam/status"
 
 	"github.com/google/go-cmp/cmp"

@@ -17,7 +17,7 @@ import (
 	"github.com/patchbay-cni/patchbay/ipam/allocator"
 	"github.com/patchbay-cni/patchbay/ipam/gc"
 	"github.com/patchbay-cni/patchbay/ipam/internal/testbed"
-	"github.com/patchbay-cni/patchbay/ipam/ipamtest"
+	"github.com/patchbay-cni/patchbay/internal/ipamtest"
 	"github.com/patchbay-cni/patchbay/ipam/status"
 	"github.com/patchbay-cni/patchbay/test/random"
 )
