@@ -3,13 +3,16 @@
 package ipamtest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"sync"
 
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam/status"
 )
@@ -113,6 +116,11 @@ func (f *Fake) write(ctx context.Context, obj *status.Object, change func(*statu
 	return clone(o), nil
 }
 
+func same(a, b *status.Object) bool {
+	return a.Protected == b.Protected && a.Allocated == b.Allocated && a.Capacity == b.Capacity &&
+		reflect.DeepEqual(a.IPAM, b.IPAM)
+}
+
 // put stores an object under a new version and checks it.
 func (f *Fake) put(o *status.Object) {
 	f.version++
@@ -121,9 +129,169 @@ func (f *Fake) put(o *status.Object) {
 	f.check(o)
 }
 
+// check is made after each change, with the lock held.
+func (f *Fake) check(o *status.Object) {
+	if o.Recovering() {
+		return // it is not known yet what its bits have to be
+	}
+	if err := Covered(o, f.list(o.Ref)); err != nil {
+		f.problems = append(f.problems, fmt.Errorf("version %s: %w", o.ResourceVersion, err))
+	}
+}
+
 // clone copies all of an object but the network, which nobody changes.
 func clone(o *status.Object) *status.Object {
 	c := *o
 	c.IPAM = o.IPAM.DeepCopy()
 	return &c
+}
+
+// Create makes a network object with a UID of its own, or, when one of that name
+// is there, gives it a new spec. It returns the network as stored; one without a
+// type is IPVLAN, as with the API.
+func (f *Fake) Create(net *network.Network) *network.Network {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := *net
+	n.Type = cmp.Or(n.Type, "ipvlan")
+	o := &status.Object{Ref: n.Ref, Network: &n}
+	if old := f.objects[n.Ref]; old != nil {
+		o = clone(old)
+		o.Network, o.Invalid = &n, nil
+	} else {
+		o.UID = "uid-" + strconv.Itoa(f.version+1)
+	}
+	o.Generation++
+	n.UID, n.Generation = o.UID, o.Generation
+	f.put(o)
+	return &n
+}
+
+// Spoil gives a network a spec that is wrong in that way; Create mends it.
+func (f *Fake) Spoil(ref network.Ref, invalid error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	o := clone(f.objects[ref])
+	o.Network, o.Invalid = nil, invalid
+	o.Generation++
+	f.put(o)
+}
+
+// Delete deletes a network: at once, or, with the finalizer, when that goes.
+func (f *Fake) Delete(ref network.Ref) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	o := f.objects[ref]
+	if o == nil {
+		return
+	}
+	if !o.Protected {
+		delete(f.objects, ref)
+		return
+	}
+	o = clone(o)
+	o.Deleting = true
+	f.put(o)
+}
+
+// SetIPAM replaces status.ipam behind everybody's back, as a backup tool or an
+// older etcd would; nil drops it.
+func (f *Fake) SetIPAM(ref network.Ref, ipam *v1.IPAMStatus) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	o := clone(f.objects[ref])
+	o.IPAM = ipam.DeepCopy()
+	f.version++
+	o.ResourceVersion = strconv.Itoa(f.version)
+	f.objects[ref] = o
+}
+
+// AddEndpoint makes a DanmEp for the network of that name, with a UID of its own unless
+// one of its name is there.
+func (f *Fake) AddEndpoint(ref network.Ref, ep status.Endpoint) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	key := ep.Namespace + "/" + ep.Name
+	f.uids++
+	ep.UID = cmp.Or(f.endpoints[key].UID, "uid-of-ep-"+strconv.Itoa(f.uids))
+	f.endpoints[key] = endpoint{ref, ep}
+}
+
+// RemoveEndpoint removes a DanmEp; it is there no more when this returns.
+func (f *Fake) RemoveEndpoint(namespace, name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	key := namespace + "/" + name
+	ep, ok := f.endpoints[key]
+	delete(f.endpoints, key)
+	if o := f.objects[ep.ref]; ok && o != nil {
+		f.check(o)
+	}
+}
+
+// Object returns the stored object, or nil.
+func (f *Fake) Object(ref network.Ref) *status.Object {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if o := f.objects[ref]; o != nil {
+		return clone(o)
+	}
+	return nil
+}
+
+// Writes counts the writes that changed something.
+func (f *Fake) Writes() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.writes
+}
+
+// Problems returns what the check found after any write: see Covered.
+func (f *Fake) Problems() []error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.problems)
+}
+
+// Snapshot is the state of a store at some moment, as a backup of etcd has it.
+type Snapshot struct {
+	version   int
+	objects   map[network.Ref]*status.Object
+	endpoints map[string]endpoint
+}
+
+// Snapshot returns the present state.
+func (f *Fake) Snapshot() Snapshot {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := Snapshot{version: f.version, objects: map[network.Ref]*status.Object{}, endpoints: maps.Clone(f.endpoints)}
+	for ref, o := range f.objects {
+		s.objects[ref] = clone(o)
+	}
+	return s
+}
+
+// Restore goes back to a snapshot: objects have the versions that they had, and new
+// writes get versions that were never there, as etcd restores with --bump-revision. It
+// reports whether a network had changed since.
+func (f *Fake) Restore(s Snapshot) (changed bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for ref, o := range f.objects {
+		changed = changed || s.objects[ref] == nil || s.objects[ref].ResourceVersion != o.ResourceVersion
+	}
+	f.objects, f.endpoints = map[network.Ref]*status.Object{}, maps.Clone(s.endpoints)
+	for ref, o := range s.objects {
+		f.objects[ref] = clone(o)
+	}
+	return changed
+}
+
+// Rewind goes back to a snapshot, and the versions of new writes with it, as etcd
+// restores without --bump-revision.
+func (f *Fake) Rewind(s Snapshot) {
+	f.Restore(s)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.version = s.version
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -64,6 +65,22 @@ type Faulty struct {
 	mu sync.Mutex
 	// late are the writes under way, each closed when it has reached the store.
 	late []chan struct{}
+}
+
+// Dice draws faults for Faulty.Next: each kind but Fine for percent of the
+// requests, with delays below most. Equal seeds draw equal faults.
+func Dice(seed uint64, percent int, most time.Duration) func(Op) Fault {
+	var mu sync.Mutex
+	r := rand.New(rand.NewPCG(seed, seed))
+	return func(Op) Fault {
+		mu.Lock()
+		defer mu.Unlock()
+		f := Fault{Delay: time.Duration(r.Int64N(int64(most) + 1))}
+		if n := r.IntN(100); n < int(Late)*percent {
+			f.Kind = Kind(n/percent) + Conflict
+		}
+		return f
+	}
 }
 
 // Wait waits until all late writes have reached the store. More may come

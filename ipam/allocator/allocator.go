@@ -17,33 +17,9 @@ import (
 	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
-// Store reads and writes network objects. Package ipamtest has the conformance
-// suite that every implementation passes.
-//
-// Each error that is neither status.ErrConflict nor status.ErrNotFound counts as "the
-// answer was lost": the write may have been applied, or may still be.
-type Store interface {
-	// Get reads the object with quorum, never from a cache, or returns
-	// status.ErrNotFound. An object that fails validation has Invalid instead of
-	// Network: what was claimed of it must still be released.
-	Get(ctx context.Context, ref network.Ref) (*status.Object, error)
-
-	// Update writes IPAM, Allocated and Capacity through the status
-	// subresource, and nothing else, and returns the object as written. It
-	// returns status.ErrConflict when the stored object has another ResourceVersion
-	// or UID, and that or status.ErrNotFound when it is gone. It does not retry.
-	Update(ctx context.Context, obj *status.Object) (*status.Object, error)
-
-	// Protect puts the finalizer danm.io/in-use on the main resource, or takes
-	// it off, and returns the object as written. Errors are those of Update. Only the
-	// controller may take it off.
-	Protect(ctx context.Context, obj *status.Object, on bool) (*status.Object, error)
-
-	// Endpoints lists the DanmEps that name the network, of all namespaces and
-	// nodes. The list is consistent: it has every DanmEp that existed when the
-	// call was made. Those in deletion count while their finalizer is there.
-	Endpoints(ctx context.Context, ref network.Ref) ([]status.Endpoint, error)
-}
+// reconcileAtOnce limits the networks that are reconciled at a time: all nodes of a cluster
+// may be starting together.
+const reconcileAtOnce = 16
 
 // Retries: how long the store may fail before those who wait are told to try again, and
 // how long one random wait is at most. Writers that met spread out over spread times the
@@ -56,10 +32,6 @@ const (
 	spread          = 4
 	constantRetries = 6
 )
-
-// reconcileAtOnce limits the networks that are reconciled at a time: all nodes of a cluster
-// may be starting together.
-const reconcileAtOnce = 16
 
 // Allocator claims and releases the addresses of one node. Its methods may be
 // called from any goroutine.
@@ -480,19 +452,6 @@ func (a *Allocator) ReleaseWarmPool(ctx context.Context) error {
 		}
 		return nil
 	})
-}
-
-// Stats is the state of an Allocator.
-type Stats struct {
-	// Warm are pre-allocated addresses that are ready, Cooling those in cooldown.
-	Warm, Cooling int
-	// Quarantined are addresses that another machine on the network has.
-	Quarantined int
-	// Networks have addresses that are warm, cooling or quarantined.
-	Networks int
-	// FromWarmPool and Committed count the claims that succeeded, by where the
-	// addresses came from; Exhausted those that found none.
-	FromWarmPool, Committed, Exhausted int64
 }
 
 // counters are the parts of Stats that only grow.

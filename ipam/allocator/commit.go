@@ -114,6 +114,9 @@ func (n *networkAllocator) needsFinalizer(r reading) bool {
 	return n.hasClaims() && !answersClaims(r.obj) && !doubtful
 }
 
+// hasClaims reports whether a claim waits.
+func (n *networkAllocator) hasClaims() bool { return len(claimsOf(n.queue.Waiting())) > 0 }
+
 // answersClaims reports whether claims can be granted or refused without the finalizer being
 // set first.
 func answersClaims(o *status.Object) bool { return o.Deleting || o.Invalid != nil || o.Protected }
@@ -205,23 +208,14 @@ func (n *networkAllocator) planWith(r reading, listed *danmEps) (*plan, []*group
 // observe updates the local state by what was read, and takes the snapshot for a plan. The
 // error is status.ErrNeedEndpoints when the local state has to be compared with the DanmEps.
 func (n *networkAllocator) observe(r reading, listed *danmEps, requests []*groupcommit.Request[request], claimed bool) (*snapshot, error) {
-	cfg, l, now := &n.a.cfg, &n.local, time.Now()
+	cfg, l := &n.a.cfg, &n.local
 	own, unreadable := ownEntry(r.obj, cfg.Node)
 	l.recognise(own)
 	if err := checkCutOff(own, unreadable, l, cfg); err != nil {
 		return nil, err
 	}
-	s := &snapshot{
-		obj: r.obj, danmEps: listed, now: now, node: cfg.Node, nodeUID: cfg.NodeUID, incarnation: cfg.Incarnation,
-		nodeCount: cfg.NodeCount(), rollback: detectRollback(r, own, unreadable, l, cfg),
-		fence: n.lostWrite != "" && n.lostWrite == r.obj.ResourceVersion,
-		warm:  n.warmContents(), demand: n.demand, maxWarm: cfg.WarmPoolSize,
-		closing: n.a.closing.Load(), reclaim: n.reclaim.isActive(r.obj, now),
-		cooldown: cfg.Cooldown, idleTimeout: cfg.WarmPoolIdleTimeout, reclaimTimeout: cfg.ReclaimTimeout,
-	}
-	if w := n.warm.Load(); w != nil {
-		s.takes = int(w.takes.Load())
-	}
+	s := n.newSnapshot(r, listed)
+	s.rollback = detectRollback(r, own, unreadable, l, cfg)
 	recheck := false
 	for _, req := range requests {
 		if c := req.Value.condition; c != nil {
@@ -234,21 +228,8 @@ func (n *networkAllocator) observe(r reading, listed *danmEps, requests []*group
 		l.verified = true
 		return s, nil
 	}
-	unverified := !l.verified && (own.Present || len(l.uses) > 0)
-	if (unverified || s.collect || recheck || s.rollback.reassert) && listed == nil {
-		return nil, status.ErrNeedEndpoints
-	}
-	if s.first = !l.verified; s.first {
-		var found danmEps
-		if listed != nil {
-			found = *listed
-		}
-		recovering := s.rollback.report != nil || r.obj.Recovering()
-		for _, a := range l.verify(own, found, recovering) {
-			n.report(fmt.Errorf("%v is in use on this node, but a DanmEp of another node has it", a))
-		}
-	} else if s.rollback.reassert {
-		l.coverLost(listed)
+	if err := n.compareWithDanmEps(s, own, recheck); err != nil {
+		return nil, err
 	}
 	if v4, v6 := r.obj.Subnets(); v4 != nil || v6 != nil {
 		s.nodeAddresses = cfg.Reserved(r.obj.Network)
@@ -256,18 +237,65 @@ func (n *networkAllocator) observe(r reading, listed *danmEps, requests []*group
 	return s, nil
 }
 
-// ownEntry reads a node's entry. One that cannot be read has no addresses: what is in use is
-// put back from the local state, the rest is collected.
-func ownEntry(o *status.Object, node string) (e status.Entry, unreadable bool) {
-	if o.IPAM == nil {
-		return e, false
+// newSnapshot returns a snapshot of the object, the warm pool and the configuration.
+func (n *networkAllocator) newSnapshot(r reading, listed *danmEps) *snapshot {
+	cfg, now := &n.a.cfg, time.Now()
+	s := &snapshot{
+		obj: r.obj, danmEps: listed, now: now, node: cfg.Node, nodeUID: cfg.NodeUID, incarnation: cfg.Incarnation,
+		nodeCount: cfg.NodeCount(),
+		fence:     n.lostWrite != "" && n.lostWrite == r.obj.ResourceVersion,
+		warm:      n.warmContents(), demand: n.demand, maxWarm: cfg.WarmPoolSize,
+		closing: n.a.closing.Load(), reclaim: n.reclaim.isActive(r.obj, now),
+		cooldown: cfg.Cooldown, idleTimeout: cfg.WarmPoolIdleTimeout, reclaimTimeout: cfg.ReclaimTimeout,
 	}
-	h, ok := o.IPAM.Held[node]
-	if !ok {
-		return e, false
+	if w := n.warm.Load(); w != nil {
+		s.takes = int(w.takes.Load())
 	}
-	e, err := status.ParseEntry(h)
-	return e, err != nil
+	return s
+}
+
+// reclaimSeen is the last reclaim request of a network, and when it was new here: clocks of
+// nodes differ.
+type reclaimSeen struct{ requested, seen time.Time }
+
+// isActive reports whether a node needs addresses and has requested them not long ago. It
+// remembers the request.
+func (r *reclaimSeen) isActive(o *status.Object, now time.Time) bool {
+	if o.IPAM == nil || o.IPAM.ReclaimRequestTime == nil {
+		return false
+	}
+	if requested := o.IPAM.ReclaimRequestTime.Time; !requested.Equal(r.requested) {
+		before := r.requested
+		r.requested, r.seen = requested, now
+		if before.IsZero() && now.Sub(requested) >= reclaimExpired {
+			r.seen = requested
+		}
+	}
+	return now.Sub(r.seen) < reclaimLasts
+}
+
+// compareWithDanmEps compares the local state with the entry and the DanmEps: all of it the
+// first time, and after a rollback what may have lost its DanmEp. The error is
+// status.ErrNeedEndpoints when these have to be listed first.
+func (n *networkAllocator) compareWithDanmEps(s *snapshot, own status.Entry, recheck bool) error {
+	l := &n.local
+	unverified := !l.verified && (own.Present || len(l.uses) > 0)
+	if (unverified || s.collect || recheck || s.rollback.reassert) && s.danmEps == nil {
+		return status.ErrNeedEndpoints
+	}
+	if s.first = !l.verified; s.first {
+		var found danmEps
+		if s.danmEps != nil {
+			found = *s.danmEps
+		}
+		recovering := s.rollback.report != nil || s.obj.Recovering()
+		for _, a := range l.verify(own, found, recovering) {
+			n.report(fmt.Errorf("%v is in use on this node, but a DanmEp of another node has it", a))
+		}
+	} else if s.rollback.reassert {
+		l.coverLost(s.danmEps)
+	}
+	return nil
 }
 
 // prepare applies the effects of a plan that have to come before its write.

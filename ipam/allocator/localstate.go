@@ -165,7 +165,7 @@ func (l *localState) resume(u Use) {
 			l.decide(a, "")
 			l.end(a)
 		}
-		l.uses[a] = use{state: as, owner: u.Owner, static: u.static(a)}
+		l.uses[a] = use{state: as, owner: u.Owner, static: a.Is4() && u.Static4 || a.Is6() && u.Static6}
 	}
 }
 
@@ -347,21 +347,6 @@ func (l *localState) needsWrite() bool {
 	return false
 }
 
-// danmEps are the network's DanmEps as one node sees them.
-type danmEps struct {
-	status.Owners
-	// live are the addresses on interfaces of this node.
-	live map[netip.Addr]bool
-	// publishedBefore are the addresses that were published before the list was asked for:
-	// only of these it proves something when their DanmEps are not in it.
-	publishedBefore map[netip.Addr]bool
-}
-
-// lost reports whether the DanmEp of a published address is not there any more.
-func (o *danmEps) lost(a netip.Addr, s addressState) bool {
-	return s == published && o.publishedBefore[a] && !o.HasMine(a)
-}
-
 // verify compares what the journal recorded with the entry and with a consistent list of the
 // DanmEps, made after the entry was read. It returns the addresses that are in use here by
 // the journal and have another owner; in a recovery that is no proof, since an older state
@@ -406,40 +391,6 @@ func (l *localState) coverLost(o *danmEps) {
 	}
 }
 
-// entryState is what this node knows of its own entry.
-type entryState struct {
-	// written is the entry as last written or read, and sure says that it is that in the
-	// object: no write since has lost its answer.
-	written status.Entry
-	sure    bool
-	// attempted is what the last write, which met a conflict, would have made of the entry;
-	// nil for none. It may have met itself: a proxy on the way may send a request twice.
-	attempted *status.Entry
-	// fenced says that this incarnation has changed the entry, so that no write of a former
-	// incarnation can be applied any more. seq is what was written last, or may have been.
-	fenced bool
-	seq    int64
-	// journalled is the seq that the journal has of this network, 0 for none.
-	journalled int64
-}
-
-// next is what seq becomes if the entry is written that has this seq now. The first write of
-// this incarnation raises it above whatever a former incarnation wrote: a real change, so
-// that writes of the former incarnation that are still on their way meet a conflict.
-func (s *entryState) next(seq, incarnation int64) int64 {
-	if s.fenced {
-		return max(seq, s.seq)
-	}
-	return max(seq+1, incarnation, s.journalled+1)
-}
-
-// changedByOther reports whether another program has written the node's entry: an older copy
-// of the object was written over it. A write whose answer was lost may be this node's own,
-// and one that no write of this incarnation has fenced off may be a former incarnation's.
-func (s *entryState) changedByOther(e *status.Entry, unreadable bool) bool {
-	return s.sure && s.fenced && !unreadable && !e.CoversSame(&s.written)
-}
-
 // expiries are addresses in the order in which their time ends.
 type expiries []expiry
 
@@ -458,9 +409,9 @@ func (e expiry) isCurrent(l *localState, s addressState) bool {
 }
 
 // current returns the addresses that are still in that state.
-func (x expiries) current(l *localState, s addressState) []netip.Addr {
+func (x *expiries) current(l *localState, s addressState) []netip.Addr {
 	var addrs []netip.Addr
-	for _, e := range x {
+	for _, e := range *x {
 		if e.isCurrent(l, s) {
 			addrs = append(addrs, e.addr)
 		}

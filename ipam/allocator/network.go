@@ -5,14 +5,12 @@ package allocator
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/patchbay-cni/patchbay/internal/groupcommit"
 	"github.com/patchbay-cni/patchbay/internal/network"
-	"github.com/patchbay-cni/patchbay/ipam"
 	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
@@ -22,12 +20,6 @@ const (
 	// maxRetryDelay is how long a network's allocator waits at most after a failure before it
 	// tries again by itself.
 	maxRetryDelay = 30 * time.Second
-
-	// maxQuarantined limits the addresses of one network and family that a node has in
-	// quarantine, and quarantineShare those of all nodes, as a part of the pool: a Pod that
-	// answers for every address must not use the pool up.
-	maxQuarantined  = 64
-	quarantineShare = 4
 )
 
 // networkAllocator has the claims and releases of one network. Its requests become one write
@@ -130,26 +122,6 @@ func (w *wakeUp) stop() {
 	}
 }
 
-// reclaimSeen is the last reclaim request of a network, and when it was new here: clocks of
-// nodes differ.
-type reclaimSeen struct{ requested, seen time.Time }
-
-// isActive reports whether a node needs addresses and has requested them not long ago. It
-// remembers the request.
-func (r *reclaimSeen) isActive(o *status.Object, now time.Time) bool {
-	if o.IPAM == nil || o.IPAM.ReclaimRequestTime == nil {
-		return false
-	}
-	if requested := o.IPAM.ReclaimRequestTime.Time; !requested.Equal(r.requested) {
-		before := r.requested
-		r.requested, r.seen = requested, now
-		if before.IsZero() && now.Sub(requested) >= reclaimExpired {
-			r.seen = requested
-		}
-	}
-	return now.Sub(r.seen) < reclaimLasts
-}
-
 func newNetworkAllocator(a *Allocator, key network.Key) *networkAllocator {
 	n := &networkAllocator{a: a, key: key, local: newLocalState()}
 	n.queue = groupcommit.New[request](a.ctx, groupcommit.Config{
@@ -181,9 +153,6 @@ func (n *networkAllocator) add(c *condition) *groupcommit.Request[request] {
 	}
 	return n.queue.Add(request{condition: c})
 }
-
-// hasClaims reports whether a claim waits.
-func (n *networkAllocator) hasClaims() bool { return len(claimsOf(n.queue.Waiting())) > 0 }
 
 // idle is called when the writer has nothing left to do.
 func (n *networkAllocator) idle() {
@@ -356,156 +325,6 @@ func (n *networkAllocator) cooldownEnd() time.Time {
 		return time.Time{}
 	}
 	return time.Now().Add(n.a.cfg.Cooldown)
-}
-
-// takeWarm serves a claim from the warm pool: all of it or nothing. It takes no lock, but for
-// an address of one family that was taken for nothing.
-func (n *networkAllocator) takeWarm(net *network.Network, v4, v6 AddressRequest) (a4, a6 netip.Addr, ok bool) {
-	w := n.warm.Load()
-	if w == nil || !n.a.cfg.Usable() {
-		return a4, a6, false
-	}
-	a4, a6, stranded, ok := w.take(net, v4, v6)
-	if stranded.IsValid() {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		n.local.set(stranded, freeing)
-		n.queue.Trigger()
-	}
-	if w.wantsMore() {
-		n.a.requestRefill(n, w)
-	}
-	return a4, a6, ok
-}
-
-// countAddressless counts the attachments without addresses that the warm pool has served. The
-// caller holds n.mu.
-func (n *networkAllocator) countAddressless() {
-	if w := n.warm.Load(); w != nil {
-		n.local.addressless += w.addressless.count()
-	}
-}
-
-func (n *networkAllocator) warmContents() warmContents {
-	if w := n.warm.Load(); w != nil {
-		return w.contents()
-	}
-	return warmContents{}
-}
-
-// withdraw takes out of the warm pool what a write will give back, and returns what was still
-// there. The rest is in use. The caller holds n.mu.
-func (n *networkAllocator) withdraw(what withdrawal) []netip.Addr {
-	if what.close {
-		return n.closeWarmPool()
-	}
-	w := n.warm.Load()
-	var withdrawn []netip.Addr
-	for _, a := range what.addrs {
-		if w.remove(a) {
-			withdrawn = append(withdrawn, a)
-		}
-	}
-	if what.shrink {
-		withdrawn = append(withdrawn, w.shrink(what.limit)...)
-	}
-	for _, a := range withdrawn {
-		n.local.set(a, freeing)
-	}
-	return withdrawn
-}
-
-// closeWarmPool closes the warm pool. What is left in it has to be freed. The caller holds
-// n.mu.
-func (n *networkAllocator) closeWarmPool() []netip.Addr {
-	w := n.warm.Swap(nil)
-	if w == nil {
-		return nil
-	}
-	left, addressless := w.close()
-	n.local.addressless += addressless
-	for _, a := range left {
-		n.local.set(a, freeing)
-	}
-	return left
-}
-
-// stockWarmPool puts into the warm pool what a plan claimed for it, and opens it if need be.
-// The caller holds n.mu.
-func (n *networkAllocator) stockWarmPool(p *plan) {
-	now := time.Now()
-	n.measureDemand(p.served, now)
-	n.allowed = p.allowed
-	if p.keepWarm && p.entry.Present && n.warm.Load() == nil && n.a.ctx.Err() == nil && !n.a.closing.Load() {
-		n.warm.Store(newWarmPool(p.next.Network, n.a.cfg.WarmPoolSize))
-	}
-	w := n.warm.Load()
-	for _, a := range p.stock {
-		n.local.set(a, warm)
-		if w == nil || !w.put(a) {
-			n.local.set(a, freeing)
-		}
-	}
-	for _, a := range p.cool {
-		n.local.uses[a] = use{state: claimed}
-		n.local.retire(a, n.cooldownEnd())
-	}
-	if w != nil {
-		w.setTarget(p.target)
-	}
-	n.schedule(now)
-}
-
-// measureDemand counts claims as demand, those that the warm pool served too. The caller holds
-// n.mu.
-func (n *networkAllocator) measureDemand(claims int, now time.Time) {
-	if w := n.warm.Load(); w != nil {
-		claims += int(w.takes.Swap(0))
-	}
-	n.demand = n.demand.after(claims, now, n.a.cfg.WarmPoolIdleTimeout)
-}
-
-// warmTarget is how many addresses of a family to pre-allocate now.
-func (n *networkAllocator) warmTarget(now time.Time) int {
-	if n.a.closing.Load() {
-		return 0
-	}
-	return min(n.demand.target(now, n.a.cfg.WarmPoolIdleTimeout), n.allowed)
-}
-
-// needsRefill reports whether the warm pool has half of its target, or less: the next plan
-// fills it then. Callers were served, so none has asked for it yet.
-func (n *networkAllocator) needsRefill(now time.Time) bool {
-	w, target := n.warm.Load(), n.warmTarget(now)
-	if w == nil || target == 0 {
-		return false
-	}
-	return slices.ContainsFunc(w.families(), func(p *ipam.WarmPool) bool { return p.Len() <= target/2 })
-}
-
-// counts returns how many addresses are warm, cooling and in quarantine.
-func (n *networkAllocator) counts() (warm, cool, quarantined int) {
-	if w := n.warm.Load(); w != nil {
-		warm = w.len()
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return warm, len(n.local.cooldown.current(&n.local, cooling)), len(n.local.inQuarantine())
-}
-
-// releaseWarmPool ends the warm pool, and returns a request that is answered once it is given
-// back; nil if there is nothing to give back.
-func (n *networkAllocator) releaseWarmPool() (*groupcommit.Request[request], error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.closed || n.warm.Load() == nil && len(n.local.cooldown) == 0 && len(n.local.quarantine) == 0 {
-		return nil, nil
-	}
-	if n.a.ctx.Err() != nil {
-		return nil, ErrClosed
-	}
-	n.closeWarmPool()
-	return n.add(&condition{fresh: true, holds: func(l *localState) bool { return !l.needsWrite() }}), nil
 }
 
 // close ends the network's allocator with the Allocator.

@@ -6,50 +6,9 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/patchbay-cni/patchbay/ipam/status"
 )
-
-// snapshot is what a plan is made from, besides the local state and the claims: values that
-// were read before.
-type snapshot struct {
-	obj *status.Object
-	// danmEps are nil before they were listed.
-	danmEps *danmEps
-	now     time.Time
-	// node and nodeUID are this node, incarnation that of its daemon.
-	node, nodeUID string
-	incarnation   int64
-	// nodeAddresses are the nodes' own, which are never handed out; nodeCount is how many
-	// nodes share the pools.
-	nodeAddresses []netip.Addr
-	nodeCount     int
-	// rollback is what the object shows of older state.
-	rollback rollback
-	// unused says that the network's status is absent, and nothing is asked of it.
-	unused bool
-	// first says that the local state was compared with the cluster for the first time.
-	first bool
-	// collect asks to free what nothing covers.
-	collect bool
-	// fence asks for a real change: a write on the same object may be under way.
-	fence bool
-
-	// warm is the warm pool, takes how many claims it has served of late, and withdrawn what
-	// has left it for this plan.
-	warm      warmContents
-	takes     int
-	withdrawn []netip.Addr
-	// maxWarm limits the warm target, demand is what it follows.
-	maxWarm int
-	demand  demand
-	// closing says that the daemon ends, reclaim that another node needs addresses: nothing
-	// is pre-allocated.
-	closing, reclaim bool
-	// cooldown, idleTimeout and reclaimTimeout are those of Config.
-	cooldown, idleTimeout, reclaimTimeout time.Duration
-}
 
 // plan is what one attempt writes, and its effects.
 type plan struct {
@@ -196,82 +155,6 @@ func (p *planner) isKnown(a netip.Addr) bool {
 // free takes a known address out of use.
 func (p *planner) free(a netip.Addr) { p.freed[a] = true }
 
-// sizeWarmPool decides how many addresses the node pre-allocates, and which have to leave the
-// warm pool before the write that gives them back is sent: from then on, no claim gets one.
-func (p *planner) sizeWarmPool() {
-	p.target, p.keepWarm = p.warmTarget()
-	if !p.warm.open {
-		return
-	}
-	if !p.keepWarm || p.warm.generation != p.obj.Generation {
-		p.withdraw.close = true
-		return
-	}
-	for _, a := range slices.Concat(p.warm.v4, p.warm.v6) {
-		// Reserved by now, or lost by an older state of the object.
-		if !p.draft.Family(a).HandsOut(a) || !p.draft.Entry.Contains(a) && p.local.uses[a].state == warm {
-			p.withdraw.addrs = append(p.withdraw.addrs, a)
-		}
-	}
-	if p.withdraw.limit = 2 * p.target; max(len(p.warm.v4), len(p.warm.v6)) > p.withdraw.limit {
-		p.withdraw.shrink = true
-	}
-}
-
-// warmTarget is how many addresses of each family to pre-allocate, and whether there may be
-// a warm pool at all: that of a network without addresses serves claims that need none.
-func (p *planner) warmTarget() (target int, keep bool) {
-	switch {
-	case p.obj.Deleting, p.obj.Invalid != nil, p.reclaim, p.closing, p.maxWarm == 0,
-		p.draft.Recovering(), p.draft.V4.Former || p.draft.V6.Former:
-		return 0, false
-	}
-	claims := p.takes
-	for _, c := range p.claims {
-		if c.isDynamic() {
-			claims++
-		}
-	}
-	target = p.demand.after(claims, p.now, p.idleTimeout).target(p.now, p.idleTimeout)
-	if p.first && target == 0 {
-		target = p.leftovers()
-	}
-	p.allowed = p.maxWarm
-	nodes := max(p.nodeCount, len(p.draft.Next.IPAM.Held))
-	for _, f := range p.draft.Families() {
-		if f.Pool != nil {
-			p.allowed = min(p.allowed, allowance(p.freeOf(f), nodes))
-		}
-	}
-	target = min(target, p.allowed)
-	return target, target > 0
-}
-
-// leftovers counts the addresses that a former incarnation left in the entry and that have
-// no use.
-func (p *planner) leftovers() int {
-	n := 0
-	for _, a := range p.draft.Entry.Addrs() {
-		if !p.isKnown(a) && !p.danmEps.live[a] {
-			n++
-		}
-	}
-	return n
-}
-
-// freeOf counts the free addresses of a pool, with those of the warm pool, also as it was
-// before the withdrawal for this plan.
-func (p *planner) freeOf(f *status.Family) int64 {
-	free := f.Pool.Capacity() - f.Pool.AllocatedDynamic() - int64(len(p.claims))
-	of := f.Pool.CIDR().Addr()
-	for _, a := range p.withdrawn {
-		if a.Is4() == of.Is4() {
-			free++
-		}
-	}
-	return free + int64(len(p.warm.of(of)))
-}
-
 // freeUnusable frees what this node keeps without a use and may not, or need not, keep.
 func (p *planner) freeUnusable() {
 	p.endCooldowns()
@@ -393,17 +276,6 @@ func (p *planner) adopt(a netip.Addr) bool {
 	return true
 }
 
-// stocked is how many addresses of that one's family are in the warm pool or on their way.
-func (p *planner) stocked(a netip.Addr) int {
-	n := len(p.warm.of(a))
-	for _, b := range slices.Concat(p.stock, p.cool) {
-		if a.Is4() == b.Is4() {
-			n++
-		}
-	}
-	return n
-}
-
 // isCoveredElsewhere reports whether another node covers an address that this node's entry
 // has: possible only when an older state has brought one of the two back.
 func (p *planner) isCoveredElsewhere(a netip.Addr) bool {
@@ -467,25 +339,13 @@ func (p *planner) markCovered() {
 	}
 }
 
-// refillWarmPool claims what the warm pool lacks, once half of the target is used up.
-func (p *planner) refillWarmPool() {
-	if p.target == 0 || p.starved {
-		return
-	}
-	for _, f := range p.draft.Families() {
-		if f.Pool == nil {
-			continue
-		}
-		there := p.stocked(f.Pool.CIDR().Addr())
-		if there > p.target/2 {
-			continue
-		}
-		for _, a := range f.Pool.AllocateN(nil, p.target-there) {
-			p.draft.Entry.Of(a).Add(a)
-			p.stock = append(p.stock, a)
-		}
-	}
-}
+const (
+	// maxQuarantined limits the addresses of one network and family that a node has in
+	// quarantine, and quarantineShare those of all nodes, as a part of the pool: a Pod that
+	// answers for every address must not use the pool up.
+	maxQuarantined  = 64
+	quarantineShare = 4
+)
 
 // quarantineRoom is how many more addresses of a family this node may put into quarantine.
 func (p *planner) quarantineRoom(f *status.Family) int {

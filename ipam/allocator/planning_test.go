@@ -10,9 +10,9 @@ import (
 
 	"github.com/patchbay-cni/patchbay/ipam/internal/testbed"
 
+	"github.com/patchbay-cni/patchbay/internal/ipamtest"
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam/allocator"
-	"github.com/patchbay-cni/patchbay/internal/ipamtest"
 )
 
 // While one network's plan is being made, and somebody waits for its end, the

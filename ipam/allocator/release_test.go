@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/patchbay-cni/patchbay/ipam/internal/testbed"
 	"github.com/patchbay-cni/patchbay/internal/ipamtest"
+	"github.com/patchbay-cni/patchbay/ipam/internal/testbed"
 	"github.com/patchbay-cni/patchbay/ipam/status"
 
 	"github.com/google/go-cmp/cmp"

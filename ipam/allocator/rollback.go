@@ -10,15 +10,6 @@ import (
 	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
-// reading is an object as it was read, and what is known of its place in time.
-type reading struct {
-	obj *status.Object
-	// newest is the newest version that was known before the read; older says that the
-	// object is older than that.
-	newest uint64
-	older  bool
-}
-
 // rollback is what a reading shows of older state, and how the node answers it.
 type rollback struct {
 	// cause is how the object is known to be older than it has been; empty if it is not.
@@ -87,4 +78,38 @@ func checkCutOff(own status.Entry, unreadable bool, l *localState, cfg *Config) 
 		return nil
 	}
 	return fmt.Errorf("%w: this node was cut off and looks whether its Node object is still there", status.ErrTryAgain)
+}
+
+// entryState is what this node knows of its own entry.
+type entryState struct {
+	// written is the entry as last written or read, and sure says that it is that in the
+	// object: no write since has lost its answer.
+	written status.Entry
+	sure    bool
+	// attempted is what the last write, which met a conflict, would have made of the entry;
+	// nil for none. It may have met itself: a proxy on the way may send a request twice.
+	attempted *status.Entry
+	// fenced says that this incarnation has changed the entry, so that no write of a former
+	// incarnation can be applied any more. seq is what was written last, or may have been.
+	fenced bool
+	seq    int64
+	// journalled is the seq that the journal has of this network, 0 for none.
+	journalled int64
+}
+
+// next is what seq becomes if the entry is written that has this seq now. The first write of
+// this incarnation raises it above whatever a former incarnation wrote: a real change, so
+// that writes of the former incarnation that are still on their way meet a conflict.
+func (s *entryState) next(seq, incarnation int64) int64 {
+	if s.fenced {
+		return max(seq, s.seq)
+	}
+	return max(seq+1, incarnation, s.journalled+1)
+}
+
+// changedByOther reports whether another program has written the node's entry: an older copy
+// of the object was written over it. A write whose answer was lost may be this node's own,
+// and one that no write of this incarnation has fenced off may be a former incarnation's.
+func (s *entryState) changedByOther(e *status.Entry, unreadable bool) bool {
+	return s.sure && s.fenced && !unreadable && !e.CoversSame(&s.written)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/patchbay-cni/patchbay/ipam/internal/testbed"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
-	"github.com/patchbay-cni/patchbay/ipam/allocator"
 	"github.com/patchbay-cni/patchbay/internal/ipamtest"
+	"github.com/patchbay-cni/patchbay/ipam/allocator"
 	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 

@@ -4,9 +4,11 @@ package allocator
 
 import (
 	"net/netip"
+	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/patchbay-cni/patchbay/internal/groupcommit"
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam"
 )
@@ -40,6 +42,26 @@ func newWarmPool(n *network.Network, size int) *warmPool {
 		w.v6 = ipam.NewWarmPool(size)
 	}
 	return w
+}
+
+// takeWarm serves a claim from the warm pool: all of it or nothing. It takes no lock, but for
+// an address of one family that was taken for nothing.
+func (n *networkAllocator) takeWarm(net *network.Network, v4, v6 AddressRequest) (a4, a6 netip.Addr, ok bool) {
+	w := n.warm.Load()
+	if w == nil || !n.a.cfg.Usable() {
+		return a4, a6, false
+	}
+	a4, a6, stranded, ok := w.take(net, v4, v6)
+	if stranded.IsValid() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.local.set(stranded, freeing)
+		n.queue.Trigger()
+	}
+	if w.wantsMore() {
+		n.a.requestRefill(n, w)
+	}
+	return a4, a6, ok
 }
 
 // take serves a claim: all of it or nothing. stranded is an address that it took for nothing
@@ -94,12 +116,6 @@ func (w *warmPool) wantsMore() bool {
 	return few && w.asked.CompareAndSwap(false, true)
 }
 
-// setTarget sets when the pool asks for more: when a quarter of its target is left.
-func (w *warmPool) setTarget(target int) {
-	w.low.Store(int64(target / 4))
-	w.asked.Store(false)
-}
-
 // of returns the addresses of that one's family, nil if the network lacks it.
 func (w *warmPool) of(a netip.Addr) *ipam.WarmPool {
 	if a.Is4() {
@@ -119,15 +135,6 @@ func (w *warmPool) families() []*ipam.WarmPool {
 	return families
 }
 
-// len counts the addresses.
-func (w *warmPool) len() int {
-	n := 0
-	for _, p := range w.families() {
-		n += p.Len()
-	}
-	return n
-}
-
 // remove takes that address out. It reports false when it is not there: a claim has it.
 func (w *warmPool) remove(a netip.Addr) bool {
 	p := w.of(a)
@@ -140,26 +147,19 @@ func (w *warmPool) put(a netip.Addr) bool {
 	return p != nil && p.Put(a)
 }
 
-// shrink takes out addresses of each family, those first that are there the longest, until no
-// more than limit are left. It returns them.
-func (w *warmPool) shrink(limit int) (taken []netip.Addr) {
-	for _, p := range w.families() {
-		for p.Len() > limit {
-			a, ok := p.Take()
-			if !ok {
-				break
-			}
-			taken = append(taken, a)
-		}
+// countAddressless counts the attachments without addresses that the warm pool has served. The
+// caller holds n.mu.
+func (n *networkAllocator) countAddressless() {
+	if w := n.warm.Load(); w != nil {
+		n.local.addressless += w.addressless.count()
 	}
-	return taken
 }
 
-// close ends the pool. It returns the addresses that no claim has taken, and how many claims
-// without addresses were served and not counted yet.
-func (w *warmPool) close() (left []netip.Addr, addressless int) {
-	w.closed.Store(true)
-	return w.shrink(0), w.addressless.close()
+func (n *networkAllocator) warmContents() warmContents {
+	if w := n.warm.Load(); w != nil {
+		return w.contents()
+	}
+	return warmContents{}
 }
 
 // contents returns what is in the pool, for a plan.
@@ -194,6 +194,28 @@ func (c *warmContents) of(a netip.Addr) []netip.Addr {
 	return c.v6
 }
 
+// withdraw takes out of the warm pool what a write will give back, and returns what was still
+// there. The rest is in use. The caller holds n.mu.
+func (n *networkAllocator) withdraw(what withdrawal) []netip.Addr {
+	if what.close {
+		return n.closeWarmPool()
+	}
+	w := n.warm.Load()
+	var withdrawn []netip.Addr
+	for _, a := range what.addrs {
+		if w.remove(a) {
+			withdrawn = append(withdrawn, a)
+		}
+	}
+	if what.shrink {
+		withdrawn = append(withdrawn, w.shrink(what.limit)...)
+	}
+	for _, a := range withdrawn {
+		n.local.set(a, freeing)
+	}
+	return withdrawn
+}
+
 // withdrawal is what has to leave the warm pool before a write gives it back. A claim may be
 // faster: only what was found there is given back.
 type withdrawal struct {
@@ -207,6 +229,136 @@ type withdrawal struct {
 }
 
 func (w *withdrawal) isEmpty() bool { return !w.close && !w.shrink && len(w.addrs) == 0 }
+
+// shrink takes out addresses of each family, those first that are there the longest, until no
+// more than limit are left. It returns them.
+func (w *warmPool) shrink(limit int) (taken []netip.Addr) {
+	for _, p := range w.families() {
+		for p.Len() > limit {
+			a, ok := p.Take()
+			if !ok {
+				break
+			}
+			taken = append(taken, a)
+		}
+	}
+	return taken
+}
+
+// closeWarmPool closes the warm pool. What is left in it has to be freed. The caller holds
+// n.mu.
+func (n *networkAllocator) closeWarmPool() []netip.Addr {
+	w := n.warm.Swap(nil)
+	if w == nil {
+		return nil
+	}
+	left, addressless := w.close()
+	n.local.addressless += addressless
+	for _, a := range left {
+		n.local.set(a, freeing)
+	}
+	return left
+}
+
+// close ends the pool. It returns the addresses that no claim has taken, and how many claims
+// without addresses were served and not counted yet.
+func (w *warmPool) close() (left []netip.Addr, addressless int) {
+	w.closed.Store(true)
+	return w.shrink(0), w.addressless.close()
+}
+
+// stockWarmPool puts into the warm pool what a plan claimed for it, and opens it if need be.
+// The caller holds n.mu.
+func (n *networkAllocator) stockWarmPool(p *plan) {
+	now := time.Now()
+	n.measureDemand(p.served, now)
+	n.allowed = p.allowed
+	if p.keepWarm && p.entry.Present && n.warm.Load() == nil && n.a.ctx.Err() == nil && !n.a.closing.Load() {
+		n.warm.Store(newWarmPool(p.next.Network, n.a.cfg.WarmPoolSize))
+	}
+	w := n.warm.Load()
+	for _, a := range p.stock {
+		n.local.set(a, warm)
+		if w == nil || !w.put(a) {
+			n.local.set(a, freeing)
+		}
+	}
+	for _, a := range p.cool {
+		n.local.uses[a] = use{state: claimed}
+		n.local.retire(a, n.cooldownEnd())
+	}
+	if w != nil {
+		w.setTarget(p.target)
+	}
+	n.schedule(now)
+}
+
+// setTarget sets when the pool asks for more: when a quarter of its target is left.
+func (w *warmPool) setTarget(target int) {
+	w.low.Store(int64(target / 4))
+	w.asked.Store(false)
+}
+
+// measureDemand counts claims as demand, those that the warm pool served too. The caller holds
+// n.mu.
+func (n *networkAllocator) measureDemand(claims int, now time.Time) {
+	if w := n.warm.Load(); w != nil {
+		claims += int(w.takes.Swap(0))
+	}
+	n.demand = n.demand.after(claims, now, n.a.cfg.WarmPoolIdleTimeout)
+}
+
+// warmTarget is how many addresses of a family to pre-allocate now.
+func (n *networkAllocator) warmTarget(now time.Time) int {
+	if n.a.closing.Load() {
+		return 0
+	}
+	return min(n.demand.target(now, n.a.cfg.WarmPoolIdleTimeout), n.allowed)
+}
+
+// needsRefill reports whether the warm pool has half of its target, or less: the next plan
+// fills it then. Callers were served, so none has asked for it yet.
+func (n *networkAllocator) needsRefill(now time.Time) bool {
+	w, target := n.warm.Load(), n.warmTarget(now)
+	if w == nil || target == 0 {
+		return false
+	}
+	return slices.ContainsFunc(w.families(), func(p *ipam.WarmPool) bool { return p.Len() <= target/2 })
+}
+
+// counts returns how many addresses are warm, cooling and in quarantine.
+func (n *networkAllocator) counts() (warm, cool, quarantined int) {
+	if w := n.warm.Load(); w != nil {
+		warm = w.len()
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return warm, len(n.local.cooldown.current(&n.local, cooling)), len(n.local.inQuarantine())
+}
+
+// len counts the addresses.
+func (w *warmPool) len() int {
+	n := 0
+	for _, p := range w.families() {
+		n += p.Len()
+	}
+	return n
+}
+
+// releaseWarmPool ends the warm pool, and returns a request that is answered once it is given
+// back; nil if there is nothing to give back.
+func (n *networkAllocator) releaseWarmPool() (*groupcommit.Request[request], error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed || n.warm.Load() == nil && len(n.local.cooldown) == 0 && len(n.local.quarantine) == 0 {
+		return nil, nil
+	}
+	if n.a.ctx.Err() != nil {
+		return nil, ErrClosed
+	}
+	n.closeWarmPool()
+	return n.add(&condition{fresh: true, holds: func(l *localState) bool { return !l.needsWrite() }}), nil
+}
 
 // entrants counts those who need the node's entry and no address, until it is closed.
 type entrants struct{ n atomic.Int64 }
@@ -242,64 +394,3 @@ func (e *entrants) count() int {
 
 // close lets no one enter any more, and returns the count.
 func (e *entrants) close() int { return int(max(e.n.Swap(closedEntrants), 0)) }
-
-// The warm target, in addresses and shares.
-const (
-	// minWarm is how many addresses a network in use has at least, if any.
-	minWarm = 4
-	// scarce is how many free addresses there must be for each node.
-	scarce = 8
-	// share is the part of its fair share of the free addresses that a node
-	// pre-allocates at most, as 1/share: all nodes together leave three quarters.
-	share = 4
-	// decaySteps is into how many steps Config.WarmPoolIdleTimeout is divided: with each step
-	// without a claim the target is halved, after the last it is 0.
-	decaySteps = 5
-)
-
-// demand is how many addresses of one network were claimed of late. The warm target is twice
-// that, and less with time.
-type demand struct {
-	// peak is the target when the last claim came.
-	peak int
-	last time.Time
-	// claimed counts the claims since then. They come one at a time, and each is seen alone,
-	// so only together do they show how many addresses the node needs.
-	claimed int
-	since   time.Time
-}
-
-// target is the warm target now. idleTimeout is how long an unused warm pool is kept.
-func (d demand) target(now time.Time, idleTimeout time.Duration) int {
-	step := int(now.Sub(d.last) * decaySteps / max(idleTimeout, 1))
-	if d.peak == 0 || step >= decaySteps {
-		return 0
-	}
-	return max(d.peak>>max(step, 0), minWarm)
-}
-
-// after returns the demand after some claims. Those of two decay steps count as one demand:
-// what the warm pool served is counted up to a step later.
-func (d demand) after(claims int, now time.Time, idleTimeout time.Duration) demand {
-	if claims == 0 {
-		return d
-	}
-	peak := d.target(now, idleTimeout)
-	if now.Sub(d.since) >= 2*idleTimeout/decaySteps {
-		d.claimed, d.since = 0, now
-	}
-	d.claimed += claims
-	d.peak, d.last = max(2*d.claimed, peak, minWarm), now
-	return d
-}
-
-// allowance is how many addresses one node may pre-allocate of a pool, with its own warm ones
-// among the free: none when there are fewer than 8 for each node, so that no address of a
-// full pool waits for a Pod elsewhere.
-func allowance(free int64, nodes int) int {
-	n := int64(max(nodes, 1))
-	if free < scarce*n {
-		return 0
-	}
-	return int(min(free/(share*n), 1<<20))
-}

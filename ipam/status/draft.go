@@ -134,8 +134,9 @@ func (d *Draft) Others() []NamedEntry {
 	d.others = make([]NamedEntry, 0, len(entries))
 	for name, h := range d.Next.IPAM.Held {
 		if name != d.Node || d.Node == "" {
-			e, err := &entries[len(d.others)], error(nil)
-			*e, err = ParseEntry(h)
+			parsed, err := ParseEntry(h)
+			e := &entries[len(d.others)]
+			*e = parsed
 			d.others = append(d.others, NamedEntry{Name: name, Entry: e, Err: err})
 		}
 	}

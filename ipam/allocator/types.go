@@ -3,10 +3,12 @@
 package allocator
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 
 	"github.com/patchbay-cni/patchbay/internal/network"
+	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
 // Errors of an Allocator, beside those of package status. errors.Is holds through wrapping;
@@ -29,6 +31,34 @@ var (
 	// ErrClosed means that the Allocator was closed.
 	ErrClosed = errors.New("allocator is closed")
 )
+
+// Store reads and writes network objects. Package ipamtest has the conformance
+// suite that every implementation passes.
+//
+// Each error that is neither status.ErrConflict nor status.ErrNotFound counts as "the
+// answer was lost": the write may have been applied, or may still be.
+type Store interface {
+	// Get reads the object with quorum, never from a cache, or returns
+	// status.ErrNotFound. An object that fails validation has Invalid instead of
+	// Network: what was claimed of it must still be released.
+	Get(ctx context.Context, ref network.Ref) (*status.Object, error)
+
+	// Update writes IPAM, Allocated and Capacity through the status
+	// subresource, and nothing else, and returns the object as written. It
+	// returns status.ErrConflict when the stored object has another ResourceVersion
+	// or UID, and that or status.ErrNotFound when it is gone. It does not retry.
+	Update(ctx context.Context, obj *status.Object) (*status.Object, error)
+
+	// Protect puts the finalizer danm.io/in-use on the main resource, or takes
+	// it off, and returns the object as written. Errors are those of Update. Only the
+	// controller may take it off.
+	Protect(ctx context.Context, obj *status.Object, on bool) (*status.Object, error)
+
+	// Endpoints lists the DanmEps that name the network, of all namespaces and
+	// nodes. The list is consistent: it has every DanmEp that existed when the
+	// call was made. Those in deletion count while their finalizer is there.
+	Endpoints(ctx context.Context, ref network.Ref) ([]status.Endpoint, error)
+}
 
 // AddressRequest is what an interface asks of one family.
 type AddressRequest struct {
@@ -66,5 +96,15 @@ type Use struct {
 	Phase Phase
 }
 
-// static reports whether an address of the use was asked for by name.
-func (u Use) static(a netip.Addr) bool { return a.Is4() && u.Static4 || a.Is6() && u.Static6 }
+// Stats is the state of an Allocator.
+type Stats struct {
+	// Warm are pre-allocated addresses that are ready, Cooling those in cooldown.
+	Warm, Cooling int
+	// Quarantined are addresses that another machine on the network has.
+	Quarantined int
+	// Networks have addresses that are warm, cooling or quarantined.
+	Networks int
+	// FromWarmPool and Committed count the claims that succeeded, by where the
+	// addresses came from; Exhausted those that found none.
+	FromWarmPool, Committed, Exhausted int64
+}
