@@ -104,10 +104,6 @@ func (p *page) countDynamic(from, to uint) int {
 	return n
 }
 
-// strictBase64 refuses base64 whose unused last bits are not zero, so that one page
-// has one text only.
-var strictBase64 = base64.StdEncoding.Strict()
-
 // encode returns used in standard base64, bit 0 of byte 0 first.
 func (p *page) encode() string {
 	if p.text == "" {
@@ -115,7 +111,7 @@ func (p *page) encode() string {
 		for i, w := range p.used {
 			binary.LittleEndian.PutUint64(raw[8*i:], w)
 		}
-		p.text = strictBase64.EncodeToString(raw[:])
+		p.text = base64.StdEncoding.EncodeToString(raw[:])
 	}
 	return p.text
 }
@@ -130,7 +126,8 @@ func (p *page) decode(text string) error {
 		raw [pageBytes + 2]byte
 	)
 	copy(in[:], text)
-	n, err := strictBase64.Decode(raw[:], in[:])
+	// Strict: the unused last bits are zero, so that one page has one text only.
+	n, err := base64.StdEncoding.Strict().Decode(raw[:], in[:])
 	if err != nil {
 		return fmt.Errorf("decode page: %w", err)
 	}

@@ -13,15 +13,15 @@ import (
 
 // Errors that a Pool answers with; errors.Is holds through wrapping.
 var (
-	// ErrOutsideSubnet says that an address is not in the subnet.
-	ErrOutsideSubnet = errors.New("address is outside of the subnet")
-	// ErrUnusable says that an address is the subnet's network or broadcast
+	// errOutsideSubnet says that an address is not in the subnet.
+	errOutsideSubnet = errors.New("address is outside of the subnet")
+	// errUnusable says that an address is the subnet's network or broadcast
 	// address.
-	ErrUnusable = errors.New("address is the subnet's network or broadcast address")
+	errUnusable = errors.New("address is the subnet's network or broadcast address")
 	// ErrAllocated says that an address is in use.
 	ErrAllocated = errors.New("address is in use")
-	// ErrSubnetMismatch says that a State was written for another subnet.
-	ErrSubnetMismatch = errors.New("bitmap is of another subnet")
+	// errSubnetMismatch says that a State was written for another subnet.
+	errSubnetMismatch = errors.New("bitmap is of another subnet")
 )
 
 // Config describes a pool.
@@ -71,7 +71,7 @@ func New(cfg Config) (*Pool, error) {
 		}
 		off, ok := p.offset(bound.addr)
 		if !ok {
-			return nil, fmt.Errorf("make pool: %s %v: %w %v", bound.name, bound.addr, ErrOutsideSubnet, cidr)
+			return nil, fmt.Errorf("make pool: %s %v: %w %v", bound.name, bound.addr, errOutsideSubnet, cidr)
 		}
 		*bound.off = off
 	}
@@ -170,9 +170,9 @@ func (p *Pool) Allocate(a netip.Addr) error {
 	off, ok := p.offset(a)
 	switch {
 	case !ok:
-		return fmt.Errorf("claim %v: %w %v", a, ErrOutsideSubnet, p.cidr)
+		return fmt.Errorf("claim %v: %w %v", a, errOutsideSubnet, p.cidr)
 	case p.reservesEnds() && (off == u128{} || off == p.last):
-		return fmt.Errorf("claim %v of %v: %w", a, p.cidr, ErrUnusable)
+		return fmt.Errorf("claim %v of %v: %w", a, p.cidr, errUnusable)
 	case p.Has(a):
 		return fmt.Errorf("claim %v of %v: %w", a, p.cidr, ErrAllocated)
 	}
@@ -279,16 +279,6 @@ func (p *Pool) IsAllocatable(a netip.Addr) bool {
 	}
 	pg := p.index.get(off.pageNumber())
 	return pg == nil || pg.reserved[bitOf(off)/64]>>(bitOf(off)%64)&1 == 0
-}
-
-// Cursor is the address where the next search starts.
-func (p *Pool) Cursor() netip.Addr { return p.addr(p.cursor) }
-
-// SetCursor has the next search start at an address, if that is in the dynamic range.
-func (p *Pool) SetCursor(a netip.Addr) {
-	if off, ok := p.offset(a); ok && p.inDynamicRange(off) {
-		p.cursor = off
-	}
 }
 
 // inDynamicRange reports whether an offset is in the dynamic range.

@@ -45,7 +45,7 @@ func Decode(cfg Config, s State) (*Pool, error) {
 		return nil, err
 	}
 	if s.CIDR != p.cidr.String() {
-		return nil, fmt.Errorf("decode bitmap: %w: want %v, got %.50q", ErrSubnetMismatch, p.cidr, s.CIDR)
+		return nil, fmt.Errorf("decode bitmap: %w: want %v, got %.50q", errSubnetMismatch, p.cidr, s.CIDR)
 	}
 	if err := p.decodeCursor(s.Cursor); err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func (p *Pool) decodeCursor(text string) error {
 	}
 	off, ok := p.offset(a)
 	if !ok {
-		return fmt.Errorf("decode cursor of %v: %v: %w", p.cidr, a, ErrOutsideSubnet)
+		return fmt.Errorf("decode cursor of %v: %v: %w", p.cidr, a, errOutsideSubnet)
 	}
 	if p.inDynamicRange(off) {
 		p.cursor = off

@@ -74,7 +74,7 @@ func TestDecodeRefuses(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Decode(config("10.0.0.0/24", "", ""), State{CIDR: "10.0.1.0/24"}); !errors.Is(err, ErrSubnetMismatch) {
+	if _, err := Decode(config("10.0.0.0/24", "", ""), State{CIDR: "10.0.1.0/24"}); !errors.Is(err, errSubnetMismatch) {
 		t.Errorf("other subnet: %v, want ErrSubnet", err)
 	}
 }

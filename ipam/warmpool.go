@@ -84,8 +84,8 @@ func (h *WarmPool) Len() int {
 	return n
 }
 
-// Cap returns how many addresses there is room for.
-func (h *WarmPool) Cap() int { return len(h.groups) * groupSize }
+// capacity returns how many addresses there is room for.
+func (h *WarmPool) capacity() int { return len(h.groups) * groupSize }
 
 // All yields the addresses that are there, in no order. It takes none: each was
 // there at some moment of the iteration, and may have been taken since.

@@ -22,12 +22,13 @@ import (
 const reconcileAtOnce = 16
 
 // Retries: how long the store may fail before those who wait are told to try again, and
-// how long one random wait is at most. Writers that met spread out over spread times the
+// how long one random wait is at most: a bound from minBackoff to maxBackoff. Writers that met spread out over spread times the
 // length of an attempt, and the bound does not double before constantRetries conflicts in a
 // row. Measured with 50 writers: less spread makes more of them meet, and doubling at once
 // leaves the last ones waiting when all others are through.
 const (
 	maxFailures     = 4
+	minBackoff      = 5 * time.Millisecond
 	maxBackoff      = 2 * time.Second
 	spread          = 4
 	constantRetries = 6
@@ -70,7 +71,7 @@ func New(store Store, cfg Config) *Allocator {
 	}
 	a.retry = groupcommit.Policy{
 		IsConflict: func(err error) bool { return errors.Is(err, status.ErrConflict) },
-		MinBackoff: a.cfg.Backoff, MaxBackoff: maxBackoff, Spread: spread, ConstantRetries: constantRetries,
+		MinBackoff: minBackoff, MaxBackoff: maxBackoff, Spread: spread, ConstantRetries: constantRetries,
 		MaxFailures: maxFailures, Rand: a.cfg.Rand,
 	}
 	a.networks.Store(&map[network.Key]*networkAllocator{})
@@ -223,7 +224,7 @@ func (a *Allocator) Discard(net *network.Network, a4, a6 netip.Addr) {
 }
 
 // Quarantine takes an address out of use that Claim gave and that another machine on the
-// network has. No dynamic claim gets it for Config.Quarantine; the node's entry covers
+// network has. No dynamic claim gets it for quarantineTime; the node's entry covers
 // it, marked as quarantined. It reports false when too many are in quarantine already:
 // the address then cools down as if it was discarded. It makes no request.
 //

@@ -15,6 +15,8 @@ import (
 )
 
 const (
+	// requestTimeout bounds one request to the store.
+	requestTimeout = 10 * time.Second
 	// starvedPause is about how long a network's allocator waits for other nodes to give back,
 	// before it reads the object again.
 	starvedPause = 500 * time.Millisecond
@@ -60,7 +62,7 @@ func ask[T any](ctx context.Context, timeout time.Duration, request func(context
 // object when the network is gone and all requests are answered.
 func (n *networkAllocator) read(ctx context.Context) (reading, error) {
 	newest := n.a.versions.Newest(n.key)
-	obj, err := ask(ctx, n.a.cfg.Timeout, func(ctx context.Context) (*status.Object, error) {
+	obj, err := ask(ctx, requestTimeout, func(ctx context.Context) (*status.Object, error) {
 		return n.a.store.Get(ctx, n.key.Ref)
 	})
 	switch {
@@ -129,14 +131,14 @@ func (n *networkAllocator) protect(ctx context.Context, obj *status.Object) (*st
 	if obj.IPAM == nil {
 		next := *obj
 		next.IPAM = &v1.IPAMStatus{}
-		obj, err = ask(ctx, n.a.cfg.Timeout, func(ctx context.Context) (*status.Object, error) {
+		obj, err = ask(ctx, requestTimeout, func(ctx context.Context) (*status.Object, error) {
 			return n.a.store.Update(ctx, &next)
 		})
 		if err != nil {
 			return nil, fmt.Errorf("write first status of network %v: %w", n.key.Ref, err)
 		}
 	}
-	obj, err = ask(ctx, n.a.cfg.Timeout, func(ctx context.Context) (*status.Object, error) {
+	obj, err = ask(ctx, requestTimeout, func(ctx context.Context) (*status.Object, error) {
 		return n.a.store.Protect(ctx, obj, true)
 	})
 	if err != nil {
@@ -155,7 +157,7 @@ func (n *networkAllocator) plan(ctx context.Context, r reading) (*plan, []*group
 	n.mu.Lock()
 	found := danmEps{publishedBefore: n.local.addrs(published)}
 	n.mu.Unlock()
-	endpoints, err := ask(ctx, n.a.cfg.Timeout, func(ctx context.Context) ([]status.Endpoint, error) {
+	endpoints, err := ask(ctx, requestTimeout, func(ctx context.Context) ([]status.Endpoint, error) {
 		return n.a.store.Endpoints(ctx, r.obj.Ref)
 	})
 	if err != nil {
@@ -324,7 +326,7 @@ func (n *networkAllocator) write(ctx context.Context, r reading, p *plan) error 
 			return err
 		}
 	}
-	written, err := ask(ctx, n.a.cfg.Timeout, func(ctx context.Context) (*status.Object, error) {
+	written, err := ask(ctx, requestTimeout, func(ctx context.Context) (*status.Object, error) {
 		return n.a.store.Update(ctx, p.next)
 	})
 	if err != nil {

@@ -50,9 +50,6 @@ type Config struct {
 	// Cooldown is how long a released dynamic address is not handed out again: 10 s when
 	// zero, no cooldown when negative.
 	Cooldown time.Duration
-	// Quarantine is how long an address is kept from Pods that another machine on the
-	// network has; 1 h when zero.
-	Quarantine time.Duration
 	// WarmPoolIdleTimeout is after how long without a claim a warm pool is released; 5 min
 	// when zero.
 	WarmPoolIdleTimeout time.Duration
@@ -62,11 +59,6 @@ type Config struct {
 	// FlushDelay is how long published addresses may stay in the entry when nothing else is
 	// written; 2 s when zero.
 	FlushDelay time.Duration
-	// Timeout bounds one request to the store; 10 s when zero.
-	Timeout time.Duration
-	// Backoff is the least first bound of the random wait after a conflict; the bound
-	// doubles up to 2 s. 5 ms when zero.
-	Backoff time.Duration
 	// Report gets the errors that no caller can get: entries that cannot be read, addresses
 	// in use here that another node covers. It is called with locks held; nil drops it.
 	Report func(error)
@@ -77,8 +69,8 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c = c.withFuncs()
 	for d, value := range map[*time.Duration]time.Duration{
-		&c.Cooldown: 10 * time.Second, &c.Quarantine: time.Hour, &c.WarmPoolIdleTimeout: 5 * time.Minute, &c.ReclaimTimeout: 8 * time.Second,
-		&c.FlushDelay: 2 * time.Second, &c.Timeout: 10 * time.Second, &c.Backoff: 5 * time.Millisecond,
+		&c.Cooldown: 10 * time.Second, &c.WarmPoolIdleTimeout: 5 * time.Minute, &c.ReclaimTimeout: 8 * time.Second,
+		&c.FlushDelay: 2 * time.Second,
 	} {
 		if *d == 0 {
 			*d = value

@@ -20,6 +20,9 @@ const (
 	// maxRetryDelay is how long a network's allocator waits at most after a failure before it
 	// tries again by itself.
 	maxRetryDelay = 30 * time.Second
+	// quarantineTime is how long an address is kept from Pods that another machine on the
+	// network has.
+	quarantineTime = time.Hour
 )
 
 // networkAllocator has the claims and releases of one network. Its requests become one write
@@ -312,7 +315,7 @@ func (n *networkAllocator) quarantine(addr netip.Addr) bool {
 		return false
 	}
 	*room--
-	n.local.putIntoQuarantine(addr, time.Now().Add(n.a.cfg.Quarantine))
+	n.local.putIntoQuarantine(addr, time.Now().Add(quarantineTime))
 	n.queue.Trigger() // for the mark in the entry
 	n.schedule(time.Now())
 	return true

@@ -38,21 +38,13 @@ type Config struct {
 	Reserved func(*network.Network) []netip.Addr
 	// Timeout bounds one request to the store; 10 s when zero.
 	Timeout time.Duration
-	// Backoff is the least first bound of the random wait after a conflict; the bound
-	// doubles up to 2 s. 5 ms when zero.
-	Backoff time.Duration
 	// Report gets what was found damaged and has been repaired; nil drops it.
 	Report func(error)
-	// Rand returns a number in [0,1), for jitter; math/rand when nil.
-	Rand func() float64
 }
 
 func (c Config) withDefaults() Config {
 	if c.Timeout == 0 {
 		c.Timeout = 10 * time.Second
-	}
-	if c.Backoff == 0 {
-		c.Backoff = 5 * time.Millisecond
 	}
 	if c.Reserved == nil {
 		c.Reserved = func(*network.Network) []netip.Addr { return nil }
@@ -63,8 +55,12 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// maxBackoff limits one random wait after a conflict.
-const maxBackoff = 2 * time.Second
+// The bound of the random wait after a conflict: it starts at minBackoff or more, and doubles
+// up to maxBackoff.
+const (
+	minBackoff = 5 * time.Millisecond
+	maxBackoff = 2 * time.Second
+)
 
 // Collector collects the garbage of a cluster's networks. It has no entry of its own and
 // claims nothing. Any number of them may work, beside the nodes.
@@ -82,7 +78,7 @@ type Collector struct {
 // NewCollector returns a Collector.
 func NewCollector(store Store, cfg Config) *Collector {
 	cfg = cfg.withDefaults()
-	return &Collector{store: store, cfg: cfg, retry: groupcommit.Policy{MinBackoff: cfg.Backoff, MaxBackoff: maxBackoff, Rand: cfg.Rand}}
+	return &Collector{store: store, cfg: cfg, retry: groupcommit.Policy{MinBackoff: minBackoff, MaxBackoff: maxBackoff}}
 }
 
 // ObserveVersion records that the metadata of a network is at that version, by a watch.

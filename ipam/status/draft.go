@@ -23,14 +23,8 @@ var ErrNeedEndpoints = errors.New("the list of DanmEps is needed")
 type Draft struct {
 	// Object is the object as read, Next what is to be written.
 	Object, Next *Object
-	// Owners are the addresses of DanmEps; nil before they were listed.
-	Owners *Owners
-	// Node is the node that plans, the key of its entry; empty for the controller.
-	Node string
 	// Entry is that node's own entry. One that cannot be read counts as empty.
 	Entry Entry
-	// EntryErr is why the own entry cannot be read.
-	EntryErr error
 	// V4 and V6 are the families, after Open.
 	V4, V6 Family
 	// Warnings are what was found damaged and can be repaired.
@@ -39,6 +33,10 @@ type Draft struct {
 	// cleared.
 	Marked, Freed int64
 
+	// owners are the addresses of DanmEps; nil before they were listed.
+	owners *Owners
+	// node is the node that plans, the key of its entry; empty for the controller.
+	node string
 	// others are the parsed entries of others, once they were asked for.
 	others []NamedEntry
 	parsed bool
@@ -59,12 +57,11 @@ func NewDraft(obj *Object, node string, owners *Owners) *Draft {
 	if obj.IPAM != nil {
 		next.IPAM = obj.IPAM.DeepCopy()
 	}
-	d := &Draft{Object: obj, Next: &next, Node: node, Owners: owners}
+	d := &Draft{Object: obj, Next: &next, node: node, owners: owners}
 	if h, ok := next.IPAM.Held[node]; ok && node != "" {
 		e, err := ParseEntry(h)
 		if err != nil {
-			d.EntryErr = fmt.Errorf("read own entry: %w", err)
-			d.warn(d.EntryErr)
+			d.warn(fmt.Errorf("read own entry: %w", err))
 		}
 		d.Entry = e
 	}
@@ -86,7 +83,7 @@ func (d *Draft) Open(nodeAddresses []netip.Addr) error {
 	if err := d.V6.open(d.Next.IPAM.V6, d.fill, d.warn); err != nil {
 		return err
 	}
-	if d.Owners == nil && d.miscounted() {
+	if d.owners == nil && d.miscounted() {
 		return ErrNeedEndpoints
 	}
 	return nil
@@ -133,7 +130,7 @@ func (d *Draft) Others() []NamedEntry {
 	entries := make([]Entry, len(d.Next.IPAM.Held))
 	d.others = make([]NamedEntry, 0, len(entries))
 	for name, h := range d.Next.IPAM.Held {
-		if name != d.Node || d.Node == "" {
+		if name != d.node || d.node == "" {
 			parsed, err := ParseEntry(h)
 			e := &entries[len(d.others)]
 			*e = parsed
@@ -160,19 +157,19 @@ func (d *Draft) RemoveEntry(name string) {
 func (d *Draft) PutEntry(present bool, nodeUID string) {
 	d.Entry.Present = present
 	if !present {
-		delete(d.Next.IPAM.Held, d.Node)
+		delete(d.Next.IPAM.Held, d.node)
 		return
 	}
 	if d.Next.IPAM.Held == nil {
 		d.Next.IPAM.Held = map[string]v1.HeldAddresses{}
 	}
-	d.Next.IPAM.Held[d.Node] = d.Entry.Encode(nodeUID)
+	d.Next.IPAM.Held[d.node] = d.Entry.encode(nodeUID)
 }
 
-// Covering returns all entries, the own one as it is planned. It needs the DanmEps, because
+// covering returns all entries, the own one as it is planned. It needs the DanmEps, because
 // its callers do.
-func (d *Draft) Covering() ([]Entry, error) {
-	if d.Owners == nil {
+func (d *Draft) covering() ([]Entry, error) {
+	if d.owners == nil {
 		return nil, ErrNeedEndpoints
 	}
 	entries := []Entry{d.Entry}
@@ -187,14 +184,14 @@ func (d *Draft) Covering() ([]Entry, error) {
 
 // fill sets the bits of a pool from all entries and DanmEps.
 func (d *Draft) fill(pool *ipam.Pool) error {
-	entries, err := d.Covering()
+	entries, err := d.covering()
 	if err != nil {
 		return fmt.Errorf("find who covers addresses of %v: %w", pool.CIDR(), err)
 	}
-	for a := range d.Owners.Mine {
+	for a := range d.owners.Mine {
 		pool.MarkAllocated(a)
 	}
-	for a := range d.Owners.Others {
+	for a := range d.owners.Others {
 		pool.MarkAllocated(a)
 	}
 	for _, e := range entries {
@@ -219,11 +216,11 @@ func (d *Draft) MarkCovered(published []netip.Addr, freeing func(netip.Addr) boo
 	for _, a := range published {
 		d.Family(a).Mark(a)
 	}
-	if d.Owners != nil {
-		for a := range d.Owners.Others {
+	if d.owners != nil {
+		for a := range d.owners.Others {
 			d.Family(a).Mark(a)
 		}
-		for a := range d.Owners.Mine {
+		for a := range d.owners.Mine {
 			if !freeing(a) { // its DanmEp went after the list
 				d.Family(a).Mark(a)
 			}
@@ -249,7 +246,7 @@ func (d *Draft) markEntry(e *Entry) {
 
 // MarkDanmEps sets the bits that DanmEps cover.
 func (d *Draft) MarkDanmEps() {
-	for _, addrs := range [...]map[netip.Addr]string{d.Owners.Mine, d.Owners.Others} {
+	for _, addrs := range [...]map[netip.Addr]string{d.owners.Mine, d.owners.Others} {
 		for a := range addrs {
 			d.Family(a).Mark(a)
 		}
@@ -295,14 +292,14 @@ func (d *Draft) MoveSubnets() error {
 		if !f.Former || d.Object.Invalid != nil {
 			continue
 		}
-		entries, err := d.Covering()
+		entries, err := d.covering()
 		if err != nil {
 			return err
 		}
 		if d.usedOutside(f, entries) {
 			continue // releases go on, claims are refused
 		}
-		if err := f.Reset(); err != nil {
+		if err := f.reset(); err != nil {
 			return err
 		}
 		if f.Pool == nil {
@@ -326,7 +323,7 @@ func (d *Draft) usedOutside(f *Family, entries []Entry) bool {
 			return true
 		}
 	}
-	for _, addrs := range [...]map[netip.Addr]string{d.Owners.Mine, d.Owners.Others} {
+	for _, addrs := range [...]map[netip.Addr]string{d.owners.Mine, d.owners.Others} {
 		for a := range addrs {
 			if outside(a) {
 				return true

@@ -60,8 +60,8 @@ func parseRanges(text string, is4 bool) (ipam.Ranges, error) {
 	return r, nil
 }
 
-// Encode is the inverse of ParseEntry.
-func (e *Entry) Encode(nodeUID string) v1.HeldAddresses {
+// encode is the inverse of ParseEntry.
+func (e *Entry) encode(nodeUID string) v1.HeldAddresses {
 	return v1.HeldAddresses{
 		UID: nodeUID, Seq: e.Seq, V4: e.V4.String(), V6: e.V6.String(), Rollback: e.Rollback,
 		QuarantinedV4: e.QuarantinedV4.String(), QuarantinedV6: e.QuarantinedV6.String(),

@@ -40,7 +40,7 @@ func (f *Family) open(rec *v1.AddressBitmap, fill func(*ipam.Pool) error, report
 	if f.Subnet == nil {
 		return nil
 	}
-	if err := f.Reset(); err != nil {
+	if err := f.reset(); err != nil {
 		return err
 	}
 	return fill(f.Pool)
@@ -59,8 +59,8 @@ func (f *Family) decode(rec *v1.AddressBitmap) (err error) {
 	return err
 }
 
-// Reset makes an empty pool of the subnet that the spec asks for, if any.
-func (f *Family) Reset() (err error) {
+// reset makes an empty pool of the subnet that the spec asks for, if any.
+func (f *Family) reset() (err error) {
 	f.Pool, f.Former = nil, false
 	if f.Subnet != nil {
 		f.Pool, err = ipam.New(f.config())

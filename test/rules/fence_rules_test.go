@@ -96,7 +96,7 @@ func fenceRules() []mutation {
 			name:        "GoneFreesNoDanmEps",
 			rule:        "the controller frees the unused holds of a deleted Node",
 			file:        statusDir + "draft.go",
-			old:         "\tfor a := range d.Owners.Others {\n\t\tpool.MarkAllocated(a)\n\t}\n",
+			old:         "\tfor a := range d.owners.Others {\n\t\tpool.MarkAllocated(a)\n\t}\n",
 			testPackage: "ipam/gc", test: "^TestEvict",
 		},
 	}

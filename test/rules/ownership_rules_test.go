@@ -89,7 +89,7 @@ func ownershipRules() []mutation {
 			name: "MiscountedBitmapIsNotBelieved",
 			rule: "a bit that flips gives no address twice",
 			file: statusDir + "draft.go",
-			old:  "if d.Owners == nil && d.miscounted() {", new: "if false {",
+			old:  "if d.owners == nil && d.miscounted() {", new: "if false {",
 			testPackage: "ipam/allocator",
 			test:        "^TestFlippedBit$",
 		},

@@ -26,7 +26,7 @@ func poolRules() []mutation {
 			name:        "SubnetChangeResetsThePages",
 			rule:        "the next write resets the pages",
 			file:        statusDir + "draft.go",
-			old:         "\t\tif err := f.Reset(); err != nil {\n\t\t\treturn err\n\t\t}\n\t\tif f.Pool == nil {",
+			old:         "\t\tif err := f.reset(); err != nil {\n\t\t\treturn err\n\t\t}\n\t\tif f.Pool == nil {",
 			new:         "\t\tif f.Pool == nil {",
 			testPackage: "ipam/allocator", test: "^TestSubnetChange$",
 		},
