@@ -17,21 +17,22 @@ import (
 const (
 	// requestTimeout bounds one request to the store.
 	requestTimeout = 10 * time.Second
-	// starvedPause is about how long a network's allocator waits for other nodes to give back,
-	// before it reads the object again.
+	// starvedPause is about how long a network's allocator waits for other nodes to free
+	// addresses, before it reads the object again.
 	starvedPause = 500 * time.Millisecond
-	// reclaimLasts is for how long nothing is pre-allocated after a reclaim request.
+	// reclaimLasts is how long no address is pre-allocated after a reclaim request.
 	reclaimLasts = time.Minute
-	// reclaimExpired is the age at which a reclaim request is over that was there before this
-	// daemon: nothing removes it from the object. Clocks differ by less.
+	// reclaimExpired is the age at which a request from before this daemon's start is ignored:
+	// nothing removes it from the object. Clocks of nodes must differ by less.
 	reclaimExpired = time.Hour
-	// deadDanmEpsEvery is how often a recovering node looks whether its dead DanmEps are gone.
+	// deadDanmEpsEvery is how often a recovering node checks whether its dead DanmEps are gone.
 	deadDanmEpsEvery = time.Second
 )
 
-// commit is one attempt of the group commit: it reads the object, plans for all who wait,
-// writes, and answers them. status.ErrConflict means that nothing was written, unless the
-// request met a copy of itself; any other error leaves that open. The next attempt finds out.
+// commit is one attempt of the group commit: it reads the object, plans for all waiting
+// requests, writes, and answers them. status.ErrConflict means that nothing was written, unless
+// the write conflicted with a duplicate of itself; any other error leaves that open. The next
+// attempt finds out.
 func (n *networkAllocator) commit(ctx context.Context) error {
 	r, err := n.read(ctx)
 	if err != nil || r.obj == nil {
@@ -51,7 +52,7 @@ func (n *networkAllocator) commit(ctx context.Context) error {
 	return nil
 }
 
-// ask makes one request to the store, bounded in time.
+// ask makes one request to the store, with a timeout.
 func ask[T any](ctx context.Context, timeout time.Duration, request func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -72,7 +73,7 @@ func (n *networkAllocator) read(ctx context.Context) (reading, error) {
 	case err != nil:
 		return reading{}, fmt.Errorf("read network %v: %w", n.key.Ref, err)
 	case obj.UID != n.key.UID:
-		n.endWithNetwork(fmt.Errorf("%w: the network was deleted and made again", status.ErrTryAgain))
+		n.endWithNetwork(fmt.Errorf("%w: the network was deleted and created again", status.ErrTryAgain))
 		return reading{}, nil
 	}
 	r := reading{obj: obj, newest: newest, older: status.IsOlder(obj.ResourceVersion, newest)}
@@ -82,8 +83,8 @@ func (n *networkAllocator) read(ctx context.Context) (reading, error) {
 	return r, err
 }
 
-// endWithNetwork closes the network's allocator when the network is gone: claims fail, and
-// there is nothing left to release. A network of the same name has another one.
+// endWithNetwork closes the network's allocator because the network is gone: claims fail, and
+// there is nothing left to release. A new network of the same name gets a new allocator.
 func (n *networkAllocator) endWithNetwork(cause error) {
 	n.a.remove(n)
 	n.a.versions.Forget(n.key)
@@ -102,15 +103,15 @@ func (n *networkAllocator) endWithNetwork(cause error) {
 }
 
 // needsFinalizer records the reading and reports whether the finalizer must be set before
-// claims can be granted or refused. An object without finalizer or bitmap that cannot be a
-// new one goes to the plan: it starts a recovery, before another write hides that the object
-// is older.
+// claims can be granted or refused. It reports false for an object that has no finalizer and no
+// bitmap although it cannot be new: the plan must report the rollback before another write hides
+// that the object is older.
 func (n *networkAllocator) needsFinalizer(r reading) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.readAt, n.objectMoved = time.Now(), false
 	if n.lostWrite != r.obj.ResourceVersion {
-		n.lostWrite = "" // a write on another version is refused for good
+		n.lostWrite = "" // a write on another version can no longer be applied
 	}
 	doubtful := r.older || r.obj.IPAM == nil && (n.local.entry.journalled > 0 || n.local.danmEpMissing)
 	return n.hasClaims() && !answersClaims(r.obj) && !doubtful
@@ -119,13 +120,13 @@ func (n *networkAllocator) needsFinalizer(r reading) bool {
 // hasClaims reports whether a claim waits.
 func (n *networkAllocator) hasClaims() bool { return len(claimsOf(n.queue.Waiting())) > 0 }
 
-// answersClaims reports whether claims can be granted or refused without the finalizer being
-// set first.
+// answersClaims reports whether claims can be granted or refused without setting the finalizer
+// first.
 func answersClaims(o *status.Object) bool { return o.Deleting || o.Invalid != nil || o.Protected }
 
-// protect sets the finalizer. Before that it writes an empty status.ipam into a network that
-// no node has used yet: a network that has its finalizer and no status.ipam has lost it, and
-// with it the addresses that are in use.
+// protect sets the finalizer. Before that it writes an empty status.ipam if no node has used the
+// network yet, because a network with the finalizer and without status.ipam counts as one that
+// has lost its status.
 func (n *networkAllocator) protect(ctx context.Context, obj *status.Object) (*status.Object, error) {
 	var err error
 	if obj.IPAM == nil {
@@ -142,13 +143,13 @@ func (n *networkAllocator) protect(ctx context.Context, obj *status.Object) (*st
 		return n.a.store.Protect(ctx, obj, true)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("put finalizer on network %v: %w", n.key.Ref, err)
+		return nil, fmt.Errorf("add finalizer to network %v: %w", n.key.Ref, err)
 	}
 	return obj, nil
 }
 
-// plan plans for all who wait now. If the plan needs the DanmEps, they are listed and it is
-// made again.
+// plan plans for all waiting requests. If the plan needs the DanmEps, it lists them and plans
+// again.
 func (n *networkAllocator) plan(ctx context.Context, r reading) (*plan, []*groupcommit.Request[request], error) {
 	p, requests, err := n.planWith(r, nil)
 	if !errors.Is(err, status.ErrNeedEndpoints) {
@@ -172,8 +173,8 @@ func (n *networkAllocator) plan(ctx context.Context, r reading) (*plan, []*group
 	return n.planWith(r, &found)
 }
 
-// planWith makes a plan. What the plan needs out of the warm pool is withdrawn before, and
-// what it gives back is marked: from here on, no claim gets such an address.
+// planWith makes a plan. Before that, it withdraws the addresses from the warm pool that the plan
+// frees or grants, so that no claim gets them from there.
 func (n *networkAllocator) planWith(r reading, listed *danmEps) (*plan, []*groupcommit.Request[request], error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -207,7 +208,7 @@ func (n *networkAllocator) planWith(r reading, listed *danmEps) (*plan, []*group
 	}
 }
 
-// observe updates the local state by what was read, and takes the snapshot for a plan. The
+// observe updates the local state from the object, and takes the snapshot for a plan. The
 // error is status.ErrNeedEndpoints when the local state has to be compared with the DanmEps.
 func (n *networkAllocator) observe(r reading, listed *danmEps, requests []*groupcommit.Request[request], claimed bool) (*snapshot, error) {
 	cfg, l := &n.a.cfg, &n.local
@@ -256,12 +257,12 @@ func (n *networkAllocator) newSnapshot(r reading, listed *danmEps) *snapshot {
 	return s
 }
 
-// reclaimSeen is the last reclaim request of a network, and when it was new here: clocks of
-// nodes differ.
+// reclaimSeen is the last reclaim request of a network, and when this node first saw it, because
+// clocks of nodes differ.
 type reclaimSeen struct{ requested, seen time.Time }
 
-// isActive reports whether a node needs addresses and has requested them not long ago. It
-// remembers the request.
+// isActive reports whether a node has requested addresses within reclaimLasts. It records the
+// request.
 func (r *reclaimSeen) isActive(o *status.Object, now time.Time) bool {
 	if o.IPAM == nil || o.IPAM.ReclaimRequestTime == nil {
 		return false
@@ -276,9 +277,9 @@ func (r *reclaimSeen) isActive(o *status.Object, now time.Time) bool {
 	return now.Sub(r.seen) < reclaimLasts
 }
 
-// compareWithDanmEps compares the local state with the entry and the DanmEps: all of it the
-// first time, and after a rollback what may have lost its DanmEp. The error is
-// status.ErrNeedEndpoints when these have to be listed first.
+// compareWithDanmEps compares the local state with the entry and the DanmEps: completely the
+// first time, and after a rollback the addresses that may have lost their DanmEp. The error is
+// status.ErrNeedEndpoints if the DanmEps have to be listed first.
 func (n *networkAllocator) compareWithDanmEps(s *snapshot, own status.Entry, recheck bool) error {
 	l := &n.local
 	unverified := !l.verified && (own.Present || len(l.uses) > 0)
@@ -300,7 +301,7 @@ func (n *networkAllocator) compareWithDanmEps(s *snapshot, own status.Entry, rec
 	return nil
 }
 
-// prepare applies the effects of a plan that have to come before its write.
+// prepare applies the effects of a plan that must come before its write.
 func (n *networkAllocator) prepare(p *plan, claims []*claim) {
 	for a := range p.freed {
 		n.local.set(a, freeing)
@@ -313,9 +314,9 @@ func (n *networkAllocator) prepare(p *plan, claims []*claim) {
 	}
 }
 
-// write writes a plan, if there is something to write. What the journal has of the entry's
-// seq is never more than what the object has: it forgets the seq before the entry goes, and
-// gets it after the entry has come.
+// write writes a plan if it changes the object. The seq in the journal is never higher than that
+// in the object: it is removed before the entry is removed, and recorded after the entry is
+// written.
 func (n *networkAllocator) write(ctx context.Context, r reading, p *plan) error {
 	if !p.changed {
 		n.observeWritten(p, r, r.obj)
@@ -336,8 +337,8 @@ func (n *networkAllocator) write(ctx context.Context, r reading, p *plan) error 
 	return n.journalSeq(p.entry)
 }
 
-// observeWritten takes the object's version as the newest. That of a recovery begins afresh,
-// once the recovery is written.
+// observeWritten records the object's version as the newest, even if a recovery has made it lower
+// than before.
 func (n *networkAllocator) observeWritten(p *plan, r reading, obj *status.Object) {
 	if p.reassert {
 		n.a.versions.ObserveRecovery(n.key, obj.ResourceVersion, r.newest)
@@ -346,7 +347,7 @@ func (n *networkAllocator) observeWritten(p *plan, r reading, obj *status.Object
 	n.a.versions.ObserveResponse(n.key, obj.ResourceVersion)
 }
 
-// journalSeq journals the seq of an entry, or that there is none.
+// journalSeq records the seq of an entry in the journal, or 0 if there is no entry.
 func (n *networkAllocator) journalSeq(e status.Entry) error {
 	seq := e.Seq
 	if !e.Present {
@@ -367,7 +368,7 @@ func (n *networkAllocator) journalSeq(e status.Entry) error {
 	return nil
 }
 
-// writeFailed records what an unsuccessful write leaves to be done.
+// writeFailed records a failed write for the next attempt.
 func (n *networkAllocator) writeFailed(p *plan, err error) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -383,8 +384,8 @@ func (n *networkAllocator) writeFailed(p *plan, err error) error {
 	return fmt.Errorf("write status of network %v: %w", n.key.Ref, err)
 }
 
-// apply applies the effects of a plan that was written (or had nothing to write), and answers
-// those whom it served.
+// apply applies the effects of a plan after its write (if it had any), and answers the requests
+// that it served.
 func (n *networkAllocator) apply(p *plan, requests []*groupcommit.Request[request]) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -412,7 +413,7 @@ func (n *networkAllocator) apply(p *plan, requests []*groupcommit.Request[reques
 	l.wrote(p.entry)
 	granted := n.grant(p, requests)
 	n.stockWarmPool(p)
-	// Last: a caller that claims again at once finds the warm pool filled.
+	// Answer last, so that a caller that claims again at once finds the warm pool filled.
 	for _, g := range granted {
 		g.request.Value.claim.addrs = g.addrs
 		g.request.Answer(g.err)
@@ -423,8 +424,8 @@ func (n *networkAllocator) apply(p *plan, requests []*groupcommit.Request[reques
 	}
 }
 
-// grant records the claims that were written, and returns the answers to give. needsWrite
-// sees to the addresses of those whose callers gave up.
+// grant records the granted claims, and returns the answers of those whose callers still wait.
+// The next write frees the addresses of the others: see needsWrite.
 func (n *networkAllocator) grant(p *plan, requests []*groupcommit.Request[request]) []grantedAnswer {
 	of := make(map[*claim]*groupcommit.Request[request], len(requests))
 	for _, r := range requests {
@@ -444,13 +445,13 @@ func (n *networkAllocator) grant(p *plan, requests []*groupcommit.Request[reques
 	return granted
 }
 
-// grantedAnswer is an answer whose caller waits for it.
+// grantedAnswer is an answer whose caller still waits.
 type grantedAnswer struct {
 	answer
 	request *groupcommit.Request[request]
 }
 
-// answerConditions answers the conditions that hold now.
+// answerConditions answers the requests whose condition holds now.
 func (n *networkAllocator) answerConditions(p *plan, served []*groupcommit.Request[request]) {
 	for _, r := range n.queue.Waiting() {
 		c := r.Value.condition

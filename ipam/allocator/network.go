@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	// rereadEvery is how often a node with warm addresses reads an object whose metadata moves.
+	// rereadEvery is how often a node with warm addresses reads an object that changes.
 	rereadEvery = 5 * time.Second
 	// maxRetryDelay is how long a network's allocator waits at most after a failure before it
-	// tries again by itself.
+	// retries without a request.
 	maxRetryDelay = 30 * time.Second
 	// quarantineTime is how long an address is kept from Pods that another machine on the
 	// network has.
 	quarantineTime = time.Hour
 )
 
-// networkAllocator has the claims and releases of one network. Its requests become one write
-// each time (see commit.go).
+// networkAllocator handles the claims and releases of one network. All waiting requests become
+// one write (see commit.go).
 type networkAllocator struct {
 	a     *Allocator
 	key   network.Key
@@ -38,44 +38,44 @@ type networkAllocator struct {
 
 	mu    sync.Mutex
 	local localState
-	// closed says that the network is gone, and its allocator with it.
+	// closed means that the network is gone.
 	closed bool
-	// lostWrite is the resourceVersion of a write whose answer was lost and that may still be
-	// applied; empty when there is none.
+	// lostWrite is the resourceVersion of a write without a response that may still be applied;
+	// empty if there is none.
 	lostWrite string
-	// failures counts the ends of the writer in failure, for the next retry.
+	// failures counts how often in a row the writer has failed, for the retry delay.
 	failures int
 	// retry has the object read again when the timer fires.
 	retry bool
-	// objectMoved says that the object has moved since it was read, at readAt.
+	// objectMoved means that the object has changed since readAt, when it was last read.
 	objectMoved bool
 	readAt      time.Time
 	wakeUp      wakeUp
 
 	demand demand
-	// allowed limits the warm target, for the pool that was seen last.
+	// allowed limits the warm target; the last plan has set it.
 	allowed int
-	// room4 and room6 are how many more addresses may go into quarantine, for the pool
-	// that was seen last.
+	// room4 and room6 are how many more addresses may go into quarantine; the last plan has
+	// set them.
 	room4, room6 int
 	reclaim      reclaimSeen
 }
 
-// request is what a caller waits for: a claim, or a condition of the local state.
+// request is a queued claim, or a condition of the local state that a caller waits for.
 type request struct {
 	claim     *claim
 	condition *condition
 }
 
-// condition is what a caller waits for that has changed the local state.
+// condition is a condition of the local state that a caller waits for.
 type condition struct {
 	holds func(*localState) bool
-	// fresh asks for a plan from an object read after the caller came.
+	// fresh requires a plan from an object that was read after the request was queued.
 	fresh bool
-	// collect asks for garbage collection in that plan.
+	// collect requests garbage collection in that plan.
 	collect   bool
 	collected int64
-	// recheck asks to look again whether orphans are still on an interface.
+	// recheck requests a check whether orphans are still on an interface.
 	recheck bool
 }
 
@@ -90,15 +90,15 @@ func claimsOf(requests []*groupcommit.Request[request]) []*claim {
 	return claims
 }
 
-// wakeUp is a timer that can be set to an earlier time, not to a later one. Its owner's lock
-// is held for all methods.
+// wakeUp is a timer that can be set to an earlier time, but not to a later one. Its methods must
+// be called with the owner's lock held.
 type wakeUp struct {
 	timer *time.Timer
 	due   time.Time
 }
 
-// in has f called after a while, if no earlier call is due. f gets a function that reports
-// whether the call still counts, to be called with the lock.
+// in schedules a call of f, unless an earlier one is due. f must call its argument with the lock
+// held, and do nothing if it reports that another call has replaced this one.
 func (w *wakeUp) in(after time.Duration, f func(counts func() bool)) {
 	due := time.Now().Add(after)
 	if w.timer != nil && !due.Before(w.due) {
@@ -110,7 +110,7 @@ func (w *wakeUp) in(after time.Duration, f func(counts func() bool)) {
 	t = time.AfterFunc(after, func() {
 		f(func() bool {
 			if w.timer != t {
-				return false // another call has taken its place
+				return false // another call has replaced this one
 			}
 			w.timer = nil
 			return true
@@ -137,7 +137,8 @@ func (n *networkAllocator) report(err error) {
 	n.a.cfg.Report(fmt.Errorf("network %v: %w", n.key.Ref, err))
 }
 
-// ifOpen calls f with the network locked, and reports whether the network is not gone.
+// ifOpen calls f with the network locked, unless the network is gone. It reports whether it
+// called f.
 func (n *networkAllocator) ifOpen(f func(*networkAllocator)) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -157,7 +158,7 @@ func (n *networkAllocator) add(c *condition) *groupcommit.Request[request] {
 	return n.queue.Add(request{condition: c})
 }
 
-// idle is called when the writer has nothing left to do.
+// idle implements groupcommit.Config.Idle.
 func (n *networkAllocator) idle() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -169,7 +170,7 @@ func (n *networkAllocator) idle() {
 	n.schedule(time.Now())
 }
 
-// failureError is what those get who wait for a store that fails.
+// failureError implements groupcommit.Config.FailureError.
 func (n *networkAllocator) failureError(cause error) error {
 	if n.a.ctx.Err() != nil {
 		return ErrClosed
@@ -177,7 +178,7 @@ func (n *networkAllocator) failureError(cause error) error {
 	return fmt.Errorf("%w: %w", status.ErrTryAgain, cause)
 }
 
-// failed retries later what has to be written.
+// failed implements groupcommit.Config.Failed. It schedules a retry of pending changes.
 func (n *networkAllocator) failed(due bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -187,8 +188,8 @@ func (n *networkAllocator) failed(due bool) {
 	}
 }
 
-// changed sees to what has changed in the local state: at once if a write has to follow. The
-// caller holds n.mu.
+// changed must be called after a change of the local state. It triggers a write if one is
+// needed. The caller holds n.mu.
 func (n *networkAllocator) changed() {
 	if n.local.needsWrite() {
 		n.queue.Trigger()
@@ -201,7 +202,7 @@ func (n *networkAllocator) changed() {
 
 func (n *networkAllocator) hasSlack() bool { return n.local.hasSlack(n.warm.Load() != nil) }
 
-// tendIn has the network tended after a while, if not sooner. The caller holds n.mu.
+// tendIn schedules a call of tend, unless an earlier one is due. The caller holds n.mu.
 func (n *networkAllocator) tendIn(after time.Duration) {
 	if n.a.ctx.Err() != nil {
 		return
@@ -215,7 +216,7 @@ func (n *networkAllocator) tendIn(after time.Duration) {
 	})
 }
 
-// schedule has the network tended when something is next due. The caller holds n.mu.
+// schedule schedules a call of tend for the next expiry. The caller holds n.mu.
 func (n *networkAllocator) schedule(now time.Time) {
 	for _, x := range []expiries{n.local.cooldown, n.local.quarantine} {
 		if len(x) > 0 {
@@ -230,9 +231,9 @@ func (n *networkAllocator) schedule(now time.Time) {
 	}
 }
 
-// tend does what time brings: addresses whose cooldown has ended are warm again or freed; a
-// warm pool that is unused is freed, and one that fell behind the demand is filled. It has a
-// write made if one is due. The caller holds n.mu.
+// tend handles expired timers: addresses whose cooldown has ended enter the warm pool or are
+// freed; an unused warm pool is closed, and one below its target is refilled. It triggers a
+// write if one is due. The caller holds n.mu.
 func (n *networkAllocator) tend(now time.Time) {
 	if n.closed {
 		return
@@ -260,13 +261,13 @@ func (n *networkAllocator) tend(now time.Time) {
 	n.schedule(now)
 }
 
-// rereadDue reports whether it is time to read an object that has moved.
+// rereadDue reports whether it is time to read an object that has changed.
 func (n *networkAllocator) rereadDue(now time.Time) bool {
 	return n.objectMoved && now.Sub(n.readAt) >= rereadEvery
 }
 
-// observeVersion is Allocator.ObserveVersion, with n.mu locked. behind says that the version is
-// older than a known one, back that the watch itself went back.
+// observeVersion implements Allocator.ObserveVersion. behind means that the version is older than
+// a known one, back that it is older than one of the watch. The caller holds n.mu.
 func (n *networkAllocator) observeVersion(behind, back bool) {
 	if back {
 		n.queue.Trigger()
@@ -284,7 +285,7 @@ func (n *networkAllocator) observeVersion(behind, back bool) {
 	n.schedule(now)
 }
 
-// danmEpMissing is Allocator.DanmEpMissing, with n.mu locked.
+// danmEpMissing implements Allocator.DanmEpMissing. The caller holds n.mu.
 func (n *networkAllocator) danmEpMissing(owner string, addrs []netip.Addr) {
 	unexpected := len(addrs) == 0
 	for _, addr := range n.local.owned(owner, addrs) {
@@ -294,13 +295,13 @@ func (n *networkAllocator) danmEpMissing(owner string, addrs []netip.Addr) {
 		}
 	}
 	if !unexpected {
-		return // a recovery has found that out, and covered the addresses
+		return // a recovery has already covered the addresses
 	}
 	n.local.danmEpMissing = true
 	n.queue.Trigger()
 }
 
-// quarantine is Allocator.Quarantine, with n.mu locked.
+// quarantine implements Allocator.Quarantine. The caller holds n.mu.
 func (n *networkAllocator) quarantine(addr netip.Addr) bool {
 	if !n.local.unpublished(addr) {
 		return false
@@ -321,7 +322,7 @@ func (n *networkAllocator) quarantine(addr netip.Addr) bool {
 	return true
 }
 
-// cooldownEnd is when the cooldown ends of an address that is released now; zero without a
+// cooldownEnd returns when the cooldown of an address ends that is released now; zero means no
 // cooldown.
 func (n *networkAllocator) cooldownEnd() time.Time {
 	if n.a.cfg.Cooldown == 0 {
@@ -330,7 +331,7 @@ func (n *networkAllocator) cooldownEnd() time.Time {
 	return time.Now().Add(n.a.cfg.Cooldown)
 }
 
-// close ends the network's allocator with the Allocator.
+// close stops the timer and the warm pool, for Allocator.Close.
 func (n *networkAllocator) close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -9,72 +9,72 @@ import (
 	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
-// reading is an object as it was read, and what is known of its place in time.
+// reading is an object as it was read, and whether it is older than a known version.
 type reading struct {
 	obj *status.Object
-	// newest is the newest version that was known before the read; older says that the
+	// newest is the newest version that was known before the read; older means that the
 	// object is older than that.
 	newest uint64
 	older  bool
 }
 
-// snapshot is what a plan is made from, besides the local state and the claims: values that
-// were read before.
+// snapshot is the input of a plan besides the local state and the claims. All values were read
+// before.
 type snapshot struct {
 	obj *status.Object
-	// danmEps are nil before they were listed.
+	// danmEps is nil if the DanmEps were not listed.
 	danmEps *danmEps
 	now     time.Time
-	// node and nodeUID are this node, incarnation that of its daemon.
+	// node, nodeUID and incarnation are those of Config.
 	node, nodeUID string
 	incarnation   int64
-	// nodeAddresses are the nodes' own, which are never handed out; nodeCount is how many
-	// nodes share the pools.
+	// nodeAddresses are the nodes' own addresses, which are never allocated; nodeCount is how
+	// many nodes share the pools.
 	nodeAddresses []netip.Addr
 	nodeCount     int
-	// rollback is what the object shows of older state.
+	// rollback is the result of the rollback detection.
 	rollback rollback
-	// unused says that the network's status is absent, and nothing is asked of it.
+	// unused means that the network has no status, and no request needs one.
 	unused bool
-	// first says that the local state was compared with the cluster for the first time.
+	// first means that the local state was compared with the cluster for the first time.
 	first bool
-	// collect asks to free what nothing covers.
+	// collect requests that uncovered bits are freed.
 	collect bool
-	// fence asks for a real change: a write on the same object may be under way.
+	// fence requests a real change: a write on the same object may be in flight.
 	fence bool
 
-	// warm is the warm pool, takes how many claims it has served of late, and withdrawn what
-	// has left it for this plan.
+	// warm is the warm pool, takes how many claims it has served since demand was measured,
+	// and withdrawn the addresses that were withdrawn from it for this plan.
 	warm      warmContents
 	takes     int
 	withdrawn []netip.Addr
-	// maxWarm limits the warm target, demand is what it follows.
+	// demand determines the warm target, and maxWarm limits it.
 	maxWarm int
 	demand  demand
-	// closing says that the daemon ends, reclaim that another node needs addresses: nothing
-	// is pre-allocated.
+	// closing means that the daemon shuts down, reclaim that another node needs addresses:
+	// then no address is pre-allocated.
 	closing, reclaim bool
 	// cooldown, idleTimeout and reclaimTimeout are those of Config.
 	cooldown, idleTimeout, reclaimTimeout time.Duration
 }
 
-// danmEps are the network's DanmEps as one node sees them.
+// danmEps are the addresses of the network's DanmEps, from the point of view of this node.
 type danmEps struct {
 	status.Owners
 	// live are the addresses on interfaces of this node.
 	live map[netip.Addr]bool
-	// publishedBefore are the addresses that were published before the list was asked for:
-	// only of these it proves something when their DanmEps are not in it.
+	// publishedBefore are the addresses that were published before the list request: only
+	// their DanmEps are lost if they are not in the list.
 	publishedBefore map[netip.Addr]bool
 }
 
-// lost reports whether the DanmEp of a published address is not there any more.
+// lost reports whether the DanmEp of a published address no longer exists.
 func (o *danmEps) lost(a netip.Addr, s addressState) bool {
 	return s == published && o.publishedBefore[a] && !o.HasMine(a)
 }
 
-// ownEntry reads a node's entry. One that cannot be read has no addresses: what is in use is
-// put back from the local state, the rest is collected.
+// ownEntry parses a node's entry. An unreadable one counts as empty: addresses in use are added
+// again from the local state, and garbage collection frees the others.
 func ownEntry(o *status.Object, node string) (e status.Entry, unreadable bool) {
 	if o.IPAM == nil {
 		return e, false
