@@ -10,10 +10,11 @@ import (
 	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
-// plan is what one attempt writes, and its effects.
+// plan is the change that one attempt writes, with its effects.
 type plan struct {
-	// withdraw is what has to leave the warm pool before a plan can be made. If it is not
-	// empty, nothing else in the plan counts: it is made again after the withdrawal.
+	// withdraw has the addresses that must be withdrawn from the warm pool before a plan can
+	// be made. If it is not empty, the rest of the plan is not used: it is made again after the
+	// withdrawal.
 	withdraw withdrawal
 
 	// next is the object to write; nothing is written unless changed.
@@ -21,12 +22,12 @@ type plan struct {
 	changed bool
 	// entry is the node's own entry in next.
 	entry status.Entry
-	// warnings are what was found damaged.
+	// warnings describe the damage that was found.
 	warnings []error
 
-	// These are effects to apply before the write: freed addresses must not be handed out
-	// any more, orphans are on interfaces though the journal has no owner for them, and
-	// tentative are the addresses by which a claim is recognised whose answer is lost.
+	// These are effects to apply before the write: freed addresses must not be allocated any
+	// more, orphans are on interfaces although the journal has no owner for them, and tentative
+	// are the addresses by which a later attempt recognises a claim whose response was lost.
 	freed     map[netip.Addr]bool
 	orphans   []netip.Addr
 	tentative map[*claim][]netip.Addr
@@ -35,29 +36,29 @@ type plan struct {
 
 	// answers are the answers to claims.
 	answers []answer
-	// gone are known addresses that are not this node's any more: freed by this plan (and
-	// perhaps granted again), or found not to be.
+	// gone are known addresses that are no longer this node's: freed by this plan (and perhaps
+	// granted again), or found to be another node's.
 	gone []netip.Addr
-	// collectErr is why what nothing covers could not be freed, collected how much was.
+	// collected is how many uncovered bits were freed, collectErr the error of that.
 	collected  int64
 	collectErr error
-	// keepWarm says that there has to be a warm pool, with as many addresses as target. stock
-	// is what to put there now, cool what may be put there after a cooldown.
+	// keepWarm means that there must be a warm pool, with as many addresses as target. stock
+	// has the addresses to add now, cool those that need a cooldown first.
 	keepWarm    bool
 	target      int
 	stock, cool []netip.Addr
-	// allowed limits target, whatever the demand is.
+	// allowed limits target, independently of the demand.
 	allowed int
 	// served counts the dynamic claims that the plan grants.
 	served int
-	// starved says that claims wait for other nodes to give back.
+	// starved means that claims wait for other nodes to free addresses.
 	starved bool
 	// room4 and room6 are how many more addresses may go into quarantine.
 	room4, room6 int
-	// reassert says that the node has marked all that it has in use.
+	// reassert means that the node has set the bits of all its addresses.
 	reassert bool
-	// deadDanmEps says that there are DanmEps of this node that it has removed: an older
-	// state brought them back.
+	// deadDanmEps means that there are DanmEps of this node that it had deleted: a rollback
+	// brought them back.
 	deadDanmEps bool
 }
 
@@ -68,13 +69,12 @@ type answer struct {
 	err   error
 }
 
-// makePlan plans the next write for all claims. It is a function from values to a value: it
-// changes neither the local state, nor the claims, nor the warm pool. Nothing of an earlier
-// plan is used but the addresses that the lost one had granted.
+// makePlan plans the next write for all claims. It is a pure function: it changes neither the
+// local state, nor the claims, nor the warm pool. Of an earlier plan it uses only the tentative
+// addresses.
 //
-// What is free becomes free first, so that a full pool serves a claim with an address that
-// was just given back. The error is status.ErrNeedEndpoints when the plan cannot be made
-// without the DanmEps.
+// It frees addresses first, so that a full pool serves a claim with an address that was just
+// released. The error is status.ErrNeedEndpoints if the plan needs the DanmEps.
 func makePlan(s *snapshot, l *localState, claims []*claim) (*plan, error) {
 	p := newPlanner(s, l, claims)
 	defer func() { p.warnings = p.draft.Warnings }()
@@ -138,7 +138,7 @@ func newPlanner(s *snapshot, l *localState, claims []*claim) *planner {
 
 func (p *planner) warn(err error) { p.draft.Warnings = append(p.draft.Warnings, err) }
 
-// state is how this node stands to an address, as far as the plan has come.
+// state returns the state of an address, after the changes of the plan so far.
 func (p *planner) state(a netip.Addr) addressState {
 	if p.freed[a] {
 		return freeing
@@ -146,16 +146,16 @@ func (p *planner) state(a netip.Addr) addressState {
 	return p.local.uses[a].state
 }
 
-// isKnown reports whether this node answers for the address.
+// isKnown reports whether the local state has the address.
 func (p *planner) isKnown(a netip.Addr) bool {
 	_, known := p.local.uses[a]
 	return known
 }
 
-// free takes a known address out of use.
+// free plans to free a known address.
 func (p *planner) free(a netip.Addr) { p.freed[a] = true }
 
-// freeUnusable frees what this node keeps without a use and may not, or need not, keep.
+// freeUnusable frees unused addresses that this node must not, or need not, keep.
 func (p *planner) freeUnusable() {
 	p.endCooldowns()
 	for a, u := range p.local.uses {
@@ -169,17 +169,17 @@ func (p *planner) freeUnusable() {
 		if p.draft.Entry.Contains(a) {
 			continue
 		}
-		switch u.state { // an older state of the object has lost it
+		switch u.state { // a rollback has removed it from the entry
 		case cooling, orphan, quarantined:
 			p.free(a)
-		default: // what was taken from the warm pool is in use
+		default: // an address that was taken from the warm pool is in use
 		}
 	}
 }
 
-// endCooldowns cuts short as many cooldowns as there are claims that find nothing else, and
-// all cooldowns and quarantines when the network or this daemon is about to go: then no claim
-// follows. A subnet that the network does not have any more needs no quarantine.
+// endCooldowns ends as many cooldowns as claims would otherwise find no free address. If the
+// network is in deletion or the daemon shuts down, no claim follows, and it ends all cooldowns
+// and quarantines. It also ends the quarantines of a previous subnet.
 func (p *planner) endCooldowns() {
 	if p.obj.Deleting || p.closing {
 		for _, a := range slices.Concat(p.local.cooldown.current(p.local, cooling), p.local.inQuarantine()) {
@@ -187,29 +187,29 @@ func (p *planner) endCooldowns() {
 		}
 		return
 	}
-	resting := p.local.cooldown.current(p.local, cooling)
+	inCooldown := p.local.cooldown.current(p.local, cooling)
 	for _, f := range p.draft.Families() {
 		if f.Pool == nil || f.Former {
 			continue
 		}
 		missing := -p.freeOf(f)
-		for _, a := range resting {
+		for _, a := range inCooldown {
 			if missing > 0 && f.HandsOut(a) {
 				p.free(a)
 				missing--
 			}
 		}
 	}
-	for _, a := range p.local.inQuarantine() { // else the network keeps its former subnet for that long
+	for _, a := range p.local.inQuarantine() { // otherwise the network keeps its previous subnet for that long
 		if p.draft.Family(a).Former {
 			p.free(a)
 		}
 	}
 }
 
-// findTentative finds the claims that a plan whose answer was lost had already granted: the
-// own entry has their addresses and they have no use here. These claims get the same
-// addresses, so that a lost reply costs no second one.
+// findTentative finds the claims that a previous plan has granted with a write whose response
+// was lost: the own entry has their addresses, and the local state does not. These claims get
+// the same addresses, so that a lost response wastes none.
 func (p *planner) findTentative() {
 	taken := map[netip.Addr]bool{}
 	for _, c := range p.claims {
@@ -226,9 +226,9 @@ func (p *planner) findTentative() {
 	}
 }
 
-// dropFromEntry removes from the entry what need not or must not be there: what a DanmEp
-// covers leaves the entry and keeps its bit; what has to be freed loses both, and so does
-// what has no use here and no room in the warm pool.
+// dropFromEntry removes addresses from the entry. An address that a DanmEp covers keeps its bit.
+// The bit is cleared if the address has to be freed, or if it has no use and no room in the warm
+// pool.
 func (p *planner) dropFromEntry() {
 	kept := map[netip.Addr]bool{}
 	for _, addrs := range p.tentative {
@@ -257,8 +257,8 @@ func (p *planner) dropFromEntry() {
 	}
 }
 
-// adopt keeps an address of the entry that has no use here: a former incarnation had it in
-// its warm pool, or claimed it for a caller who is gone. It is handed out after the write
+// adopt keeps an address of the entry that has no use: a former incarnation had it in its warm
+// pool, or claimed it for a caller that has given up. It enters the warm pool after the write
 // that fences the former incarnation, and after a cooldown if it may have been in use.
 func (p *planner) adopt(a netip.Addr) bool {
 	switch {
@@ -276,14 +276,14 @@ func (p *planner) adopt(a netip.Addr) bool {
 	return true
 }
 
-// isCoveredElsewhere reports whether another node covers an address that this node's entry
-// has: possible only when an older state has brought one of the two back.
+// isCoveredElsewhere reports whether another node also covers an address of this node's entry.
+// That is possible only after a rollback.
 func (p *planner) isCoveredElsewhere(a netip.Addr) bool {
 	return p.draft.Recovering() && (p.draft.IsForeign(a) || p.danmEps != nil && p.danmEps.Has(a))
 }
 
-// addToEntry puts into the entry what it has to cover and does not: addresses that are on
-// their way back, and those that an older state of the object has lost.
+// addToEntry adds the addresses to the entry that it must cover: those that are being returned,
+// and those that a rollback has removed.
 func (p *planner) addToEntry() {
 	for a := range p.local.uses {
 		if s := p.state(a); s == published || s == freeing || p.draft.Entry.Contains(a) {
@@ -299,9 +299,9 @@ func (p *planner) addToEntry() {
 	}
 }
 
-// reportToRecovery reports to a recovery, once the entry has what is in use here: it marks
-// what DanmEps cover, which older pages may lack. A node that reports a rollback does all
-// but that: what it has in use is safe with the same write.
+// reportToRecovery reports this node to a recovery, after its addresses were added to the entry.
+// It also sets the bits that DanmEps cover, which older pages may lack. A node that reports a
+// rollback does the same except for the report to the recovery.
 func (p *planner) reportToRecovery() {
 	if !p.rollback.reassert {
 		return
@@ -313,10 +313,10 @@ func (p *planner) reportToRecovery() {
 		}
 	}
 	if p.deadDanmEps {
-		return // not before these are gone: another node may use what they name
+		return // not before they are deleted: another node may use their addresses
 	}
 	if !p.rollback.answers {
-		return // the controller starts the recovery to report to
+		return // the controller has not started the recovery yet
 	}
 	p.draft.Entry.Rollback = nil
 	if rec := p.draft.Next.IPAM.Recovering; !slices.Contains(rec.ReportedNodes, p.node) {
@@ -325,7 +325,7 @@ func (p *planner) reportToRecovery() {
 	}
 }
 
-// markCovered sets the bits that are clear though their addresses are covered.
+// markCovered sets the bits of covered addresses that are clear.
 func (p *planner) markCovered() {
 	var inUse []netip.Addr
 	for a := range p.local.uses {
@@ -335,7 +335,7 @@ func (p *planner) markCovered() {
 	}
 	p.draft.MarkCovered(inUse, func(a netip.Addr) bool { return p.state(a) == freeing })
 	if p.draft.Marked > 0 {
-		p.warn(fmt.Errorf("%d bits were clear though their addresses are in use or held: they are set again", p.draft.Marked))
+		p.warn(fmt.Errorf("%d bits were clear although their addresses are covered: they are set again", p.draft.Marked))
 	}
 }
 
@@ -382,7 +382,7 @@ func (p *planner) finish() {
 	p.next, p.entry = p.draft.Next, p.draft.Entry
 }
 
-// needsEntry reports whether anything depends on the node's entry.
+// needsEntry reports whether the node needs its entry.
 func (p *planner) needsEntry() bool {
 	if !p.draft.Entry.IsEmpty() || p.draft.Entry.Rollback != nil || p.local.addressless > 0 || p.keepWarm {
 		return true
@@ -390,7 +390,7 @@ func (p *planner) needsEntry() bool {
 	return slices.ContainsFunc(p.answers, func(a answer) bool { return a.err == nil && len(a.addrs) == 0 })
 }
 
-// putEntry writes the own entry, with the marks of quarantine, or removes it.
+// putEntry writes the own entry, with its quarantined addresses, or removes it.
 func (p *planner) putEntry(present bool) {
 	e := &p.draft.Entry
 	e.QuarantinedV4, e.QuarantinedV6 = status.Entry{}.V4, status.Entry{}.V6

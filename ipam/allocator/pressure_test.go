@@ -56,7 +56,7 @@ func TestQuarantineIsNotWaitedFor(t *testing.T) {
 		says   string
 	}{
 		"Exhausted": {"the pool is as full as it will ever be", testbed.Dynamic(), allocator.ErrExhausted, "delete Pods or enlarge"},
-		"Static":    {"no node has it", testbed.Static("10.0.0.1"), allocator.ErrTaken, "ask for another"},
+		"Static":    {"no node has it", testbed.Static("10.0.0.1"), allocator.ErrTaken, "request another"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/30", ""), func(w *testbed.World) {

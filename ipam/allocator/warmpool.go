@@ -14,20 +14,20 @@ import (
 )
 
 // warmPool has the pre-allocated addresses of a network for one generation of its spec.
-// Claims take from it without a lock and without a request. The network's allocator closes
-// it and takes what is left. A claim that took an address before that, or at the same time,
-// has an address that the entry covers: the close finds it missing.
+// Claims take from it without a lock and without an API request. The network's allocator closes
+// it and takes the remaining addresses. A claim may take an address before that or at the same
+// time: close does not return it then, and the entry still covers it.
 type warmPool struct {
 	generation int64
 	// v4 and v6 are the addresses; nil for a family that the network lacks.
 	v4, v6 *ipam.WarmPool
 	// addressless counts the claims without addresses.
 	addressless entrants
-	// closed says that nothing is handed out any more.
+	// closed means that claims must not take addresses any more.
 	closed atomic.Bool
-	// takes counts the claims served since the network's allocator looked last.
+	// takes counts the claims served since measureDemand was last called.
 	takes atomic.Int64
-	// low is the number of addresses below which the pool asks for more; asked says that it
+	// low is the number of addresses at which the pool requests a refill; asked means that it
 	// has.
 	low   atomic.Int64
 	asked atomic.Bool
@@ -44,8 +44,8 @@ func newWarmPool(n *network.Network, size int) *warmPool {
 	return w
 }
 
-// takeWarm serves a claim from the warm pool: all of it or nothing. It takes no lock, but for
-// an address of one family that was taken for nothing.
+// takeWarm serves a claim completely from the warm pool, or not at all. It takes no lock, except to
+// free a stranded address.
 func (n *networkAllocator) takeWarm(net *network.Network, v4, v6 AddressRequest) (a4, a6 netip.Addr, ok bool) {
 	w := n.warm.Load()
 	if w == nil || !n.a.cfg.Usable() {
@@ -64,8 +64,8 @@ func (n *networkAllocator) takeWarm(net *network.Network, v4, v6 AddressRequest)
 	return a4, a6, ok
 }
 
-// take serves a claim: all of it or nothing. stranded is an address that it took for nothing
-// and could not put back; the network's allocator must free it.
+// take serves a claim completely, or not at all. stranded is an address that it took although the
+// other family had none, and could not put back; the network's allocator must free it.
 func (w *warmPool) take(net *network.Network, v4, v6 AddressRequest) (a4, a6, stranded netip.Addr, ok bool) {
 	if w.generation != net.Generation || v4.Static.IsValid() || v6.Static.IsValid() {
 		return a4, a6, stranded, false
@@ -85,7 +85,7 @@ func (w *warmPool) take(net *network.Network, v4, v6 AddressRequest) (a4, a6, st
 	return a4, a6, stranded, ok
 }
 
-// takeFrom takes one address if it is wanted; a family that the network lacks has none.
+// takeFrom takes one address if it is requested. It fails for a family that the network lacks.
 func takeFrom(p *ipam.WarmPool, r AddressRequest) (netip.Addr, bool) {
 	if !r.Dynamic {
 		return netip.Addr{}, true
@@ -96,20 +96,20 @@ func takeFrom(p *ipam.WarmPool, r AddressRequest) (netip.Addr, bool) {
 	return p.Take()
 }
 
-// putBack puts an address back that was taken for nothing. It returns the address if the
-// pool was closed meanwhile: the close has not found it.
+// putBack puts an address back. It returns the address if the pool was closed meanwhile and close
+// has not returned it.
 func (w *warmPool) putBack(a netip.Addr) (stranded netip.Addr) {
 	if !a.IsValid() {
 		return stranded
 	}
 	there := w.put(a)
 	if there && !w.closed.Load() || there && !w.remove(a) {
-		return stranded // it is there, or the close has found it
+		return stranded // it is in the pool, or close has returned it
 	}
 	return a
 }
 
-// wantsMore reports, once, that few addresses are left.
+// wantsMore reports, once until setTarget, that few addresses are left.
 func (w *warmPool) wantsMore() bool {
 	low := int(w.low.Load())
 	few := w.v4 != nil && w.v4.Len() <= low || w.v6 != nil && w.v6.Len() <= low
@@ -135,7 +135,7 @@ func (w *warmPool) families() []*ipam.WarmPool {
 	return families
 }
 
-// remove takes that address out. It reports false when it is not there: a claim has it.
+// remove takes that address out. It reports false if a claim has taken it.
 func (w *warmPool) remove(a netip.Addr) bool {
 	p := w.of(a)
 	return p != nil && p.Remove(a)
@@ -147,8 +147,8 @@ func (w *warmPool) put(a netip.Addr) bool {
 	return p != nil && p.Put(a)
 }
 
-// countAddressless counts the attachments without addresses that the warm pool has served. The
-// caller holds n.mu.
+// countAddressless adds the attachments without addresses that the warm pool has served to the
+// local state. The caller holds n.mu.
 func (n *networkAllocator) countAddressless() {
 	if w := n.warm.Load(); w != nil {
 		n.local.addressless += w.addressless.count()
@@ -162,7 +162,7 @@ func (n *networkAllocator) warmContents() warmContents {
 	return warmContents{}
 }
 
-// contents returns what is in the pool, for a plan.
+// contents returns the addresses in the pool, for a plan.
 func (w *warmPool) contents() warmContents {
 	c := warmContents{open: true, generation: w.generation}
 	if w.v4 != nil {
@@ -178,9 +178,9 @@ func (w *warmPool) contents() warmContents {
 	return c
 }
 
-// warmContents is a warm pool at one moment. Claims go on taking from it.
+// warmContents is a snapshot of a warm pool. Claims may take from the pool meanwhile.
 type warmContents struct {
-	// open says that there is a pool, of that generation of the spec.
+	// open means that there is a pool, for that generation of the spec.
 	open       bool
 	generation int64
 	v4, v6     []netip.Addr
@@ -194,8 +194,8 @@ func (c *warmContents) of(a netip.Addr) []netip.Addr {
 	return c.v6
 }
 
-// withdraw takes out of the warm pool what a write will give back, and returns what was still
-// there. The rest is in use. The caller holds n.mu.
+// withdraw takes addresses out of the warm pool before a write frees them, and returns those that
+// were still there. Claims have taken the others. The caller holds n.mu.
 func (n *networkAllocator) withdraw(what withdrawal) []netip.Addr {
 	if what.close {
 		return n.closeWarmPool()
@@ -216,22 +216,22 @@ func (n *networkAllocator) withdraw(what withdrawal) []netip.Addr {
 	return withdrawn
 }
 
-// withdrawal is what has to leave the warm pool before a write gives it back. A claim may be
-// faster: only what was found there is given back.
+// withdrawal says which addresses must be withdrawn from the warm pool before a write frees them.
+// Only those are freed that no claim has taken before.
 type withdrawal struct {
-	// close ends the whole pool.
+	// close means the whole pool.
 	close bool
 	// addrs are single addresses.
 	addrs []netip.Addr
-	// shrink says that no more than limit addresses of a family may be left.
+	// shrink means that at most limit addresses of each family stay in the pool.
 	shrink bool
 	limit  int
 }
 
 func (w *withdrawal) isEmpty() bool { return !w.close && !w.shrink && len(w.addrs) == 0 }
 
-// shrink takes out addresses of each family, those first that are there the longest, until no
-// more than limit are left. It returns them.
+// shrink takes out addresses of each family, the oldest first, until at most limit are left. It
+// returns them.
 func (w *warmPool) shrink(limit int) (taken []netip.Addr) {
 	for _, p := range w.families() {
 		for p.Len() > limit {
@@ -245,8 +245,8 @@ func (w *warmPool) shrink(limit int) (taken []netip.Addr) {
 	return taken
 }
 
-// closeWarmPool closes the warm pool. What is left in it has to be freed. The caller holds
-// n.mu.
+// closeWarmPool closes the warm pool, and returns the remaining addresses, which have to be freed.
+// The caller holds n.mu.
 func (n *networkAllocator) closeWarmPool() []netip.Addr {
 	w := n.warm.Swap(nil)
 	if w == nil {
@@ -260,15 +260,15 @@ func (n *networkAllocator) closeWarmPool() []netip.Addr {
 	return left
 }
 
-// close ends the pool. It returns the addresses that no claim has taken, and how many claims
-// without addresses were served and not counted yet.
+// close closes the pool. It returns the addresses that no claim has taken, and the number of
+// served claims without addresses that were not counted yet.
 func (w *warmPool) close() (left []netip.Addr, addressless int) {
 	w.closed.Store(true)
 	return w.shrink(0), w.addressless.close()
 }
 
-// stockWarmPool puts into the warm pool what a plan claimed for it, and opens it if need be.
-// The caller holds n.mu.
+// stockWarmPool adds the addresses to the warm pool that a plan claimed for it, and opens the pool
+// if it is closed. The caller holds n.mu.
 func (n *networkAllocator) stockWarmPool(p *plan) {
 	now := time.Now()
 	n.measureDemand(p.served, now)
@@ -293,14 +293,14 @@ func (n *networkAllocator) stockWarmPool(p *plan) {
 	n.schedule(now)
 }
 
-// setTarget sets when the pool asks for more: when a quarter of its target is left.
+// setTarget sets when the pool requests a refill: when a quarter of its target is left.
 func (w *warmPool) setTarget(target int) {
 	w.low.Store(int64(target / 4))
 	w.asked.Store(false)
 }
 
-// measureDemand counts claims as demand, those that the warm pool served too. The caller holds
-// n.mu.
+// measureDemand adds claims to the demand, together with those that the warm pool has served. The
+// caller holds n.mu.
 func (n *networkAllocator) measureDemand(claims int, now time.Time) {
 	if w := n.warm.Load(); w != nil {
 		claims += int(w.takes.Swap(0))
@@ -316,8 +316,8 @@ func (n *networkAllocator) warmTarget(now time.Time) int {
 	return min(n.demand.target(now, n.a.cfg.WarmPoolIdleTimeout), n.allowed)
 }
 
-// needsRefill reports whether the warm pool has half of its target, or less: the next plan
-// fills it then. Callers were served, so none has asked for it yet.
+// needsRefill reports whether the warm pool has half of its target or less, so that the next plan
+// refills it. No claim has requested that yet, because all were served.
 func (n *networkAllocator) needsRefill(now time.Time) bool {
 	w, target := n.warm.Load(), n.warmTarget(now)
 	if w == nil || target == 0 {
@@ -345,8 +345,8 @@ func (w *warmPool) len() int {
 	return n
 }
 
-// releaseWarmPool ends the warm pool, and returns a request that is answered once it is given
-// back; nil if there is nothing to give back.
+// releaseWarmPool closes the warm pool, and returns a request that is answered once its addresses
+// are freed; nil if there is no address to free.
 func (n *networkAllocator) releaseWarmPool() (*groupcommit.Request[request], error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -360,13 +360,13 @@ func (n *networkAllocator) releaseWarmPool() (*groupcommit.Request[request], err
 	return n.add(&condition{fresh: true, holds: func(l *localState) bool { return !l.needsWrite() }}), nil
 }
 
-// entrants counts those who need the node's entry and no address, until it is closed.
+// entrants counts the claims that need the node's entry and no address, until it is closed.
 type entrants struct{ n atomic.Int64 }
 
-// closedEntrants is the count when no one may enter any more.
+// closedEntrants is the count of closed entrants.
 const closedEntrants = -1 << 62
 
-// enter counts one, unless it is closed.
+// enter counts one claim, unless it is closed.
 func (e *entrants) enter() bool {
 	for {
 		n := e.n.Load()
@@ -379,7 +379,7 @@ func (e *entrants) enter() bool {
 	}
 }
 
-// count returns how many have entered since it was called last.
+// count returns the number of claims since the last call.
 func (e *entrants) count() int {
 	for {
 		n := e.n.Load()
@@ -392,5 +392,5 @@ func (e *entrants) count() int {
 	}
 }
 
-// close lets no one enter any more, and returns the count.
+// close rejects further claims, and returns the count.
 func (e *entrants) close() int { return int(max(e.n.Swap(closedEntrants), 0)) }

@@ -10,33 +10,33 @@ import (
 	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
-// The warm target, in addresses and shares.
+// Parameters of the warm target.
 const (
-	// minWarm is how many addresses a network in use has at least, if any.
+	// minWarm is the least warm target other than zero.
 	minWarm = 4
-	// scarce is how many free addresses there must be for each node.
+	// scarce is the least number of free addresses per node for a warm pool.
 	scarce = 8
-	// share is the part of its fair share of the free addresses that a node
-	// pre-allocates at most, as 1/share: all nodes together leave three quarters.
+	// share limits the addresses that a node pre-allocates to 1/share of its fair share of
+	// the free addresses, so that all nodes together leave three quarters free.
 	share = 4
-	// decaySteps is into how many steps Config.WarmPoolIdleTimeout is divided: with each step
-	// without a claim the target is halved, after the last it is 0.
+	// decaySteps divides Config.WarmPoolIdleTimeout into steps. Each step without a claim
+	// halves the target, and the last one sets it to 0.
 	decaySteps = 5
 )
 
-// demand is how many addresses of one network were claimed of late. The warm target is twice
-// that, and less with time.
+// demand measures the recent claims in one network. The warm target is twice their number, and
+// decays with time.
 type demand struct {
 	// peak is the target when the last claim came.
 	peak int
 	last time.Time
-	// claimed counts the claims since then. They come one at a time, and each is seen alone,
-	// so only together do they show how many addresses the node needs.
+	// claimed counts the claims since the time since. A burst of claims may arrive one at a
+	// time, so they are summed up.
 	claimed int
 	since   time.Time
 }
 
-// target is the warm target now. idleTimeout is how long an unused warm pool is kept.
+// target returns the warm target now. idleTimeout is Config.WarmPoolIdleTimeout.
 func (d demand) target(now time.Time, idleTimeout time.Duration) int {
 	step := int(now.Sub(d.last) * decaySteps / max(idleTimeout, 1))
 	if d.peak == 0 || step >= decaySteps {
@@ -45,8 +45,8 @@ func (d demand) target(now time.Time, idleTimeout time.Duration) int {
 	return max(d.peak>>max(step, 0), minWarm)
 }
 
-// after returns the demand after some claims. Those of two decay steps count as one demand:
-// what the warm pool served is counted up to a step later.
+// after returns the demand after some claims. The claims of two decay steps are summed up, because
+// those that the warm pool served are counted up to one step later.
 func (d demand) after(claims int, now time.Time, idleTimeout time.Duration) demand {
 	if claims == 0 {
 		return d
@@ -60,8 +60,8 @@ func (d demand) after(claims int, now time.Time, idleTimeout time.Duration) dema
 	return d
 }
 
-// sizeWarmPool decides how many addresses the node pre-allocates, and which have to leave the
-// warm pool before the write that gives them back is sent: from then on, no claim gets one.
+// sizeWarmPool decides how many addresses the node pre-allocates, and which must be withdrawn from
+// the warm pool before the write that frees them is sent, so that no claim gets them.
 func (p *planner) sizeWarmPool() {
 	p.target, p.keepWarm = p.warmTarget()
 	if !p.warm.open {
@@ -72,7 +72,7 @@ func (p *planner) sizeWarmPool() {
 		return
 	}
 	for _, a := range slices.Concat(p.warm.v4, p.warm.v6) {
-		// Reserved by now, or lost by an older state of the object.
+		// It is reserved now, or a rollback has removed it from the entry.
 		if !p.draft.Family(a).HandsOut(a) || !p.draft.Entry.Contains(a) && p.local.uses[a].state == warm {
 			p.withdraw.addrs = append(p.withdraw.addrs, a)
 		}
@@ -82,8 +82,8 @@ func (p *planner) sizeWarmPool() {
 	}
 }
 
-// warmTarget is how many addresses of each family to pre-allocate, and whether there may be
-// a warm pool at all: that of a network without addresses serves claims that need none.
+// warmTarget returns how many addresses of each family to pre-allocate, and whether to keep a warm
+// pool at all. On a network without addresses, the warm pool serves claims that need none.
 func (p *planner) warmTarget() (target int, keep bool) {
 	switch {
 	case p.obj.Deleting, p.obj.Invalid != nil, p.reclaim, p.closing, p.maxWarm == 0,
@@ -111,8 +111,7 @@ func (p *planner) warmTarget() (target int, keep bool) {
 	return target, target > 0
 }
 
-// leftovers counts the addresses that a former incarnation left in the entry and that have
-// no use.
+// leftovers counts the unused addresses that a former incarnation left in the entry.
 func (p *planner) leftovers() int {
 	n := 0
 	for _, a := range p.draft.Entry.Addrs() {
@@ -123,9 +122,9 @@ func (p *planner) leftovers() int {
 	return n
 }
 
-// allowance is how many addresses one node may pre-allocate of a pool, with its own warm ones
-// among the free: none when there are fewer than 8 for each node, so that no address of a
-// full pool waits for a Pod elsewhere.
+// allowance returns how many addresses of a pool one node may pre-allocate; its own warm addresses
+// count as free. It is zero if fewer than 8 per node are free, so that no address of a nearly
+// full pool stays unused on another node.
 func allowance(free int64, nodes int) int {
 	n := int64(max(nodes, 1))
 	if free < scarce*n {
@@ -134,8 +133,8 @@ func allowance(free int64, nodes int) int {
 	return int(min(free/(share*n), 1<<20))
 }
 
-// freeOf counts the free addresses of a pool, with those of the warm pool, also as it was
-// before the withdrawal for this plan.
+// freeOf counts the free addresses of a pool, with those of the warm pool and those that were
+// withdrawn from it for this plan.
 func (p *planner) freeOf(f *status.Family) int64 {
 	free := f.Pool.Capacity() - f.Pool.AllocatedDynamic() - int64(len(p.claims))
 	of := f.Pool.CIDR().Addr()
@@ -147,7 +146,8 @@ func (p *planner) freeOf(f *status.Family) int64 {
 	return free + int64(len(p.warm.of(of)))
 }
 
-// stocked is how many addresses of that one's family are in the warm pool or on their way.
+// stocked counts the addresses of that address's family that are in the warm pool or planned for
+// it.
 func (p *planner) stocked(a netip.Addr) int {
 	n := len(p.warm.of(a))
 	for _, b := range slices.Concat(p.stock, p.cool) {
@@ -158,7 +158,7 @@ func (p *planner) stocked(a netip.Addr) int {
 	return n
 }
 
-// refillWarmPool claims what the warm pool lacks, once half of the target is used up.
+// refillWarmPool claims addresses up to the target if half of it, or less, is left.
 func (p *planner) refillWarmPool() {
 	if p.target == 0 || p.starved {
 		return
