@@ -146,7 +146,7 @@ func (p *planner) takeOne(f *status.Family, r AddressRequest) (netip.Addr, error
 	if !ok {
 		err := fmt.Errorf("claim %s address: %w: all %d dynamic addresses of %v are in use; delete Pods or enlarge %s",
 			f.Name, ErrExhausted, f.Pool.Capacity(), f.Pool.CIDR(), f.Fields)
-		return a, p.orElsewhere(err, func(e *status.Entry) bool { return e.GivesBack(f.Pool.CIDR().Addr()) })
+		return a, p.orElsewhere(err, func(e *status.Entry) bool { return e.HasReclaimable(f.Pool.CIDR().Addr()) })
 	}
 	return a, nil
 }
@@ -226,7 +226,7 @@ func (p *planner) orElsewhere(err error, has func(*status.Entry) bool) error {
 // static address outside of the dynamic range is never pre-allocated.
 func (p *planner) mayBeWarmElsewhere(c *claim) bool {
 	for _, a := range status.Valid(c.v4.Static, c.v6.Static) {
-		if p.draft.Family(a).HandsOut(a) {
+		if p.draft.Family(a).IsAllocatable(a) {
 			return true
 		}
 	}

@@ -194,7 +194,7 @@ func (p *planner) endCooldowns() {
 		}
 		missing := -p.freeOf(f)
 		for _, a := range inCooldown {
-			if missing > 0 && f.HandsOut(a) {
+			if missing > 0 && f.IsAllocatable(a) {
 				p.free(a)
 				missing--
 			}
@@ -265,7 +265,7 @@ func (p *planner) adopt(a netip.Addr) bool {
 	case p.danmEps != nil && p.danmEps.live[a]:
 		p.orphans = append(p.orphans, a)
 		return true
-	case p.target == 0, !p.draft.Family(a).HandsOut(a), p.stocked(a) >= p.target:
+	case p.target == 0, !p.draft.Family(a).IsAllocatable(a), p.stocked(a) >= p.target:
 		return false
 	}
 	if p.first && p.cooldown > 0 {

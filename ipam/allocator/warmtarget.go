@@ -73,7 +73,7 @@ func (p *planner) sizeWarmPool() {
 	}
 	for _, a := range slices.Concat(p.warm.v4, p.warm.v6) {
 		// It is reserved now, or a rollback has removed it from the entry.
-		if !p.draft.Family(a).HandsOut(a) || !p.draft.Entry.Contains(a) && p.local.uses[a].state == warm {
+		if !p.draft.Family(a).IsAllocatable(a) || !p.draft.Entry.Contains(a) && p.local.uses[a].state == warm {
 			p.withdraw.addrs = append(p.withdraw.addrs, a)
 		}
 	}

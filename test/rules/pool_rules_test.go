@@ -62,7 +62,7 @@ func poolRules() []mutation {
 			name: "ReservedLaterIsNotHeld",
 			rule: "gateway addresses and the nodes' own are never handed out dynamically, by no hold either",
 			file: allocatorDir + "plan.go",
-			old:  "case p.target == 0, !p.draft.Family(a).HandsOut(a), p", new: "case p.target == 0, !p.draft.Family(a).HandsOut(a) && false, p",
+			old:  "case p.target == 0, !p.draft.Family(a).IsAllocatable(a), p", new: "case p.target == 0, !p.draft.Family(a).IsAllocatable(a) && false, p",
 			test: "^TestRebuiltHold$",
 		},
 		{
