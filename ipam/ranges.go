@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// addressRange is a run of addresses of one family, both ends included.
+// addressRange has the addresses from from to to, both included, of one family.
 type addressRange struct{ from, to netip.Addr }
 
 // Ranges is a set of addresses of one family: ranges in order, none empty, with
@@ -75,7 +75,7 @@ func (r *Ranges) Remove(a netip.Addr) bool {
 	return true
 }
 
-// Clone returns a set that can be changed apart from this one.
+// Clone returns a deep copy.
 func (r *Ranges) Clone() Ranges { return Ranges{slices.Clone(r.list)} }
 
 // Empty reports whether the set has no address.
@@ -127,14 +127,13 @@ func (r *Ranges) String() string {
 	return string(b)
 }
 
-// maxRanges bounds the ranges of one text: 4,096 of IPv6 are at most 320 KiB,
-// far more than a node ever holds.
+// maxRanges limits the ranges of one text: 4,096 of IPv6 are at most 320 KiB, far more than the entry
+// of a node needs.
 const maxRanges = 4096
 
-// ParseRanges reads ranges of addresses of one family. A set has one text only:
-// ranges in order and not adjacent, addresses in their canonical form (RFC 5952
-// for IPv6) without zone, no white space. Each other text is an error that
-// names the range.
+// ParseRanges parses ranges of addresses of one family. A set has only one valid text: ranges in order
+// and not adjacent, addresses in their canonical form (RFC 5952 for IPv6) without zone, no white
+// space. The error of any other text names the range.
 func ParseRanges(text string) (Ranges, error) {
 	var r Ranges
 	if text == "" {

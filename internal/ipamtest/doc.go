@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ipamtest tests stores of networks' address management, and what is
-// built on them: a conformance suite that every allocator.Store passes, a store in
-// memory, faults that can be put before any store, and a check of who covers
-// which bit.
+// Package ipamtest helps to test implementations and users of allocator.Store. It has a conformance
+// suite that every implementation must pass, an in-memory store, a store that injects faults, and a
+// check of the bitmap against entries and DanmEps.
 package ipamtest

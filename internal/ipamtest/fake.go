@@ -17,9 +17,9 @@ import (
 	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
-// Fake is a allocator.Store in memory that behaves as the API server does: one
-// version counter, status writes that compare versions, writes without a change
-// that leave the version alone, deletion that waits for the finalizer.
+// Fake is an in-memory allocator.Store that behaves like the API server: one version counter, status
+// writes that compare versions, writes without a change that keep the version, and deletion that
+// waits for the finalizer.
 type Fake struct {
 	mu        sync.Mutex
 	version   int
@@ -89,7 +89,7 @@ func (f *Fake) list(ref network.Ref) []status.Endpoint {
 	return out
 }
 
-// write changes the stored object if it is still the one that obj was read as.
+// write changes the stored object if it still has the version of obj.
 func (f *Fake) write(ctx context.Context, obj *status.Object, change func(*status.Object)) (*status.Object, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -129,26 +129,25 @@ func (f *Fake) put(o *status.Object) {
 	f.check(o)
 }
 
-// check is made after each change, with the lock held.
+// check records problems of an object after a change. The caller holds f.mu.
 func (f *Fake) check(o *status.Object) {
 	if o.Recovering() {
-		return // it is not known yet what its bits have to be
+		return // its bits need not be correct yet
 	}
 	if err := Covered(o, f.list(o.Ref)); err != nil {
 		f.problems = append(f.problems, fmt.Errorf("version %s: %w", o.ResourceVersion, err))
 	}
 }
 
-// clone copies all of an object but the network, which nobody changes.
+// clone copies an object except for its network, which is never changed.
 func clone(o *status.Object) *status.Object {
 	c := *o
 	c.IPAM = o.IPAM.DeepCopy()
 	return &c
 }
 
-// Create makes a network object with a UID of its own, or, when one of that name
-// is there, gives it a new spec. It returns the network as stored; one without a
-// type is IPVLAN, as with the API.
+// Create creates a network object with a new UID, or updates the spec of the object of that name. It
+// returns the network as stored. The default type is ipvlan, as in the API.
 func (f *Fake) Create(net *network.Network) *network.Network {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -167,7 +166,7 @@ func (f *Fake) Create(net *network.Network) *network.Network {
 	return &n
 }
 
-// Spoil gives a network a spec that is wrong in that way; Create mends it.
+// Spoil makes the spec of a network invalid; Create repairs it.
 func (f *Fake) Spoil(ref network.Ref, invalid error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -177,7 +176,7 @@ func (f *Fake) Spoil(ref network.Ref, invalid error) {
 	f.put(o)
 }
 
-// Delete deletes a network: at once, or, with the finalizer, when that goes.
+// Delete deletes a network: at once, or, if it has the finalizer, when that is removed.
 func (f *Fake) Delete(ref network.Ref) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -194,8 +193,8 @@ func (f *Fake) Delete(ref network.Ref) {
 	f.put(o)
 }
 
-// SetIPAM replaces status.ipam behind everybody's back, as a backup tool or an
-// older etcd would; nil drops it.
+// SetIPAM replaces status.ipam without any check, as a backup tool or a restored etcd does; nil removes
+// it.
 func (f *Fake) SetIPAM(ref network.Ref, ipam *v1.IPAMStatus) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -206,8 +205,8 @@ func (f *Fake) SetIPAM(ref network.Ref, ipam *v1.IPAMStatus) {
 	f.objects[ref] = o
 }
 
-// AddEndpoint makes a DanmEp for the network of that name, with a UID of its own unless
-// one of its name is there.
+// AddEndpoint creates a DanmEp for the network of that name with a new UID, or updates the DanmEp of
+// its name.
 func (f *Fake) AddEndpoint(ref network.Ref, ep status.Endpoint) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -217,7 +216,7 @@ func (f *Fake) AddEndpoint(ref network.Ref, ep status.Endpoint) {
 	f.endpoints[key] = endpoint{ref, ep}
 }
 
-// RemoveEndpoint removes a DanmEp; it is there no more when this returns.
+// RemoveEndpoint deletes a DanmEp at once.
 func (f *Fake) RemoveEndpoint(namespace, name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -246,21 +245,21 @@ func (f *Fake) Writes() int {
 	return f.writes
 }
 
-// Problems returns what the check found after any write: see Covered.
+// Problems returns the errors of Covered after all writes so far.
 func (f *Fake) Problems() []error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.problems)
 }
 
-// Snapshot is the state of a store at some moment, as a backup of etcd has it.
+// Snapshot is the state of a store, like a backup of etcd.
 type Snapshot struct {
 	version   int
 	objects   map[network.Ref]*status.Object
 	endpoints map[string]endpoint
 }
 
-// Snapshot returns the present state.
+// Snapshot returns the current state.
 func (f *Fake) Snapshot() Snapshot {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -271,9 +270,9 @@ func (f *Fake) Snapshot() Snapshot {
 	return s
 }
 
-// Restore goes back to a snapshot: objects have the versions that they had, and new
-// writes get versions that were never there, as etcd restores with --bump-revision. It
-// reports whether a network had changed since.
+// Restore restores a snapshot: objects get their previous versions, and new writes get versions that
+// were never used, as after a restore of etcd with --bump-revision. It reports whether a network has
+// changed since the snapshot.
 func (f *Fake) Restore(s Snapshot) (changed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -287,8 +286,8 @@ func (f *Fake) Restore(s Snapshot) (changed bool) {
 	return changed
 }
 
-// Rewind goes back to a snapshot, and the versions of new writes with it, as etcd
-// restores without --bump-revision.
+// Rewind restores a snapshot together with its version counter, as after a restore of etcd without
+// --bump-revision.
 func (f *Fake) Rewind(s Snapshot) {
 	f.Restore(s)
 	f.mu.Lock()

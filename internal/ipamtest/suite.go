@@ -19,22 +19,21 @@ import (
 	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
-// Harness is a store and the other end of it: what users and node daemons do to
-// the objects. Every test of the suite gets one of its own, or makes networks of
-// its own in a shared one.
+// Harness has the store under test, and changes objects like users and node daemons. Each test of the
+// suite gets its own Harness, or uses its own networks in a shared one.
 type Harness interface {
-	// Store is what is tested.
+	// Store returns the store under test.
 	Store() allocator.Store
-	// Create makes a network object with an IPv4 subnet, and returns it as
-	// validated, with its UID.
+	// Create creates a network object with an IPv4 subnet, and returns it as validated, with
+	// its UID.
 	Create(t *testing.T, ref network.Ref, cidr string) *network.Network
-	// Delete asks for the deletion of a network object.
+	// Delete requests the deletion of a network object.
 	Delete(t *testing.T, ref network.Ref)
-	// AddEndpoint makes a DanmEp, its namespace included.
+	// AddEndpoint creates a DanmEp and its namespace.
 	AddEndpoint(t *testing.T, ref network.Ref, ep status.Endpoint)
 }
 
-// Run runs the conformance suite. kind is the network kind to test with.
+// Run runs the conformance suite with networks of that kind.
 func Run(t *testing.T, kind string, start func(*testing.T) Harness) {
 	t.Helper()
 	tests := map[string]func(*suite){
@@ -109,7 +108,7 @@ func (s *suite) update(o *status.Object) *status.Object {
 	return written
 }
 
-// status is one address of a node.
+// ipamStatus returns a status.ipam with one address of a node.
 func ipamStatus(node, addr string) *v1.IPAMStatus {
 	return &v1.IPAMStatus{
 		V4:   &v1.AddressBitmap{CIDR: "10.0.0.0/24", Cursor: addr},
@@ -129,7 +128,7 @@ func (s *suite) freshObject() {
 		s.Errorf("got %+v of %+v", o, net)
 	}
 	if o.IPAM != nil || o.Deleting || o.Protected || o.Allocated != 0 || o.Capacity != 0 {
-		s.Errorf("a fresh object knows things: %+v", o)
+		s.Errorf("a new object has a status: %+v", o)
 	}
 	if o.Network == nil || o.Network.UID != o.UID || o.Network.V4 == nil || o.Network.V4.CIDR.String() != "10.0.0.0/24" {
 		s.Errorf("got network %+v", o.Network)
@@ -154,7 +153,7 @@ func (s *suite) updateWritesStatus() {
 	}
 }
 
-// The API server does not count a write without a change: it fences nothing.
+// The API server ignores a write without a change, so that it fences no other write.
 func (s *suite) updateWithoutChange() {
 	s.create()
 	o := s.get()
@@ -197,7 +196,7 @@ func (s *suite) updateOfFormerObject() {
 	}
 }
 
-// The API server checks the UID first, so it may call what is gone a conflict.
+// The API server checks the UID first, so that it may return a conflict for a deleted object.
 func (s *suite) updateOfNothing() {
 	s.create()
 	o := s.get()
@@ -336,7 +335,7 @@ func (s *suite) endpointsOfTheNetwork() {
 	}
 }
 
-// Who stops waiting must not take that for an answer.
+// A cancelled request must not return an error that means a result of the write.
 func (s *suite) cancelledRequests() {
 	s.create()
 	o := s.get()
@@ -353,9 +352,8 @@ func (s *suite) cancelledRequests() {
 	}
 }
 
-// allocatorsAndFaults lets four nodes claim at once and then give back, while
-// each tenth request meets a conflict, is lost on its way there or back, or
-// arrives late.
+// allocatorsAndFaults has four nodes claim concurrently and then discard, while requests have conflicts,
+// are lost, lose their response, or arrive late, 10 % each.
 func (s *suite) allocatorsAndFaults() {
 	const nodes, each = 4, 20
 	net := s.create()
@@ -395,7 +393,7 @@ func (s *suite) allocatorsAndFaults() {
 	s.untilEmpty()
 }
 
-// claimAll makes n claims at once, each until it succeeds.
+// claimAll makes n concurrent claims, and retries each until it succeeds.
 func (s *suite) claimAll(a *allocator.Allocator, net *network.Network, n int) []netip.Addr {
 	addrs := make([]netip.Addr, n)
 	var wg sync.WaitGroup

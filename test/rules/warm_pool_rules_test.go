@@ -144,7 +144,7 @@ func warmPoolRules() []mutation {
 			name: "FinalizerStaysOnWhatIsOlder",
 			rule: "an object older than what the controller has seen gives out nothing",
 			file: gcDir + "collector.go",
-			old:  "case status.IsOlder(obj.ResourceVersion, newest): // it", new: "case status.IsOlder(obj.ResourceVersion, newest) && false: // what",
+			old:  "case status.IsOlder(obj.ResourceVersion, newest): // it", new: "case status.IsOlder(obj.ResourceVersion, newest) && false: // it",
 			test: "^TestDeletionOfAnOlderObject$",
 		},
 	}

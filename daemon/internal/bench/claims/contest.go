@@ -29,7 +29,7 @@ type contender struct {
 	newClient func(store allocator.Store, n *network.Network, client int) nodeClient
 }
 
-// allocator claims addresses for one client.
+// nodeClient claims addresses for one client.
 type nodeClient interface {
 	// Claim claims n addresses. It calls got for each claimed address with the duration of the claim,
 	// possibly from several goroutines.
@@ -124,7 +124,7 @@ type countingStore struct {
 	counter *writeCounter
 }
 
-// Update implements nodeClient.Store.
+// Update implements allocator.Store.
 func (s countingStore) Update(ctx context.Context, o *status.Object) (*status.Object, error) {
 	written, err := s.Store.Update(ctx, o)
 	s.counter.writes.Add(1)
