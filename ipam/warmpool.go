@@ -29,20 +29,20 @@ type WarmPool struct {
 // NewWarmPool returns an empty WarmPool with room for size addresses, rounded up to a multiple of 64.
 // With a size below 1 it has no room.
 func NewWarmPool(size int) *WarmPool {
-	h := &WarmPool{groups: make([]slotGroup, (max(size, 0)+groupSize-1)/groupSize)}
-	for i := range h.groups {
-		h.groups[i].bits[empty].Store(^uint64(0))
+	w := &WarmPool{groups: make([]slotGroup, (max(size, 0)+groupSize-1)/groupSize)}
+	for i := range w.groups {
+		w.groups[i].bits[empty].Store(^uint64(0))
 	}
-	return h
+	return w
 }
 
 // Put adds an address. It reports false if the WarmPool is full, or if the address is invalid or has
 // a zone, which a slot cannot store.
-func (h *WarmPool) Put(a netip.Addr) bool {
+func (w *WarmPool) Put(a netip.Addr) bool {
 	if !a.IsValid() || a.Zone() != "" {
 		return false
 	}
-	g, bit, ok := h.acquireSlot(empty)
+	g, bit, ok := w.acquireSlot(empty)
 	if ok {
 		g.slots[bit].store(a)
 		g.release(ready, bit)
@@ -52,8 +52,8 @@ func (h *WarmPool) Put(a netip.Addr) bool {
 
 // Take takes the oldest address out. After calls of Remove or with concurrent calls, it takes
 // approximately the oldest one. It reports false if it finds none.
-func (h *WarmPool) Take() (netip.Addr, bool) {
-	g, bit, ok := h.acquireSlot(ready)
+func (w *WarmPool) Take() (netip.Addr, bool) {
+	g, bit, ok := w.acquireSlot(ready)
 	if !ok {
 		return netip.Addr{}, false
 	}
@@ -63,9 +63,9 @@ func (h *WarmPool) Take() (netip.Addr, bool) {
 }
 
 // Remove takes this address out. It reports false if the address is not there.
-func (h *WarmPool) Remove(a netip.Addr) bool {
-	for i := range h.groups {
-		if h.groups[i].remove(a) {
+func (w *WarmPool) Remove(a netip.Addr) bool {
+	for i := range w.groups {
+		if w.groups[i].remove(a) {
 			return true
 		}
 	}
@@ -73,23 +73,23 @@ func (h *WarmPool) Remove(a netip.Addr) bool {
 }
 
 // Len returns the number of addresses.
-func (h *WarmPool) Len() int {
+func (w *WarmPool) Len() int {
 	n := 0
-	for i := range h.groups {
-		n += bits.OnesCount64(h.groups[i].bits[ready].Load())
+	for i := range w.groups {
+		n += bits.OnesCount64(w.groups[i].bits[ready].Load())
 	}
 	return n
 }
 
 // capacity returns the maximum number of addresses.
-func (h *WarmPool) capacity() int { return len(h.groups) * groupSize }
+func (w *WarmPool) capacity() int { return len(w.groups) * groupSize }
 
 // All yields the addresses, in no particular order, without taking them. Each was there at some time
 // during the iteration, and may have been taken since.
-func (h *WarmPool) All() iter.Seq[netip.Addr] {
+func (w *WarmPool) All() iter.Seq[netip.Addr] {
 	return func(yield func(netip.Addr) bool) {
-		for i := range h.groups {
-			if !h.groups[i].each(yield) {
+		for i := range w.groups {
+			if !w.groups[i].each(yield) {
 				return
 			}
 		}
@@ -98,9 +98,9 @@ func (h *WarmPool) All() iter.Seq[netip.Addr] {
 
 // acquireSlot makes the caller the owner of the first slot of that kind from the cursor on, with
 // wrap-around.
-func (h *WarmPool) acquireSlot(kind int) (*slotGroup, int, bool) {
-	n := uint64(len(h.groups))
-	from := h.cursor[kind].Load()
+func (w *WarmPool) acquireSlot(kind int) (*slotGroup, int, bool) {
+	n := uint64(len(w.groups))
+	from := w.cursor[kind].Load()
 	first, mask := from/groupSize, ^uint64(0)<<(from%groupSize)
 	for i := range n + min(n, 1) {
 		switch i {
@@ -111,9 +111,9 @@ func (h *WarmPool) acquireSlot(kind int) (*slotGroup, int, bool) {
 			mask = ^uint64(0)
 		}
 		at := (first + i) % n
-		if bit, ok := h.groups[at].acquire(kind, mask); ok {
-			h.cursor[kind].Store((at*groupSize + uint64(bit) + 1) % (n * groupSize))
-			return &h.groups[at], bit, true
+		if bit, ok := w.groups[at].acquire(kind, mask); ok {
+			w.cursor[kind].Store((at*groupSize + uint64(bit) + 1) % (n * groupSize))
+			return &w.groups[at], bit, true
 		}
 	}
 	return nil, 0, false

@@ -5,12 +5,14 @@ package allocator
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/patchbay-cni/patchbay/internal/groupcommit"
 	"github.com/patchbay-cni/patchbay/internal/network"
+	"github.com/patchbay-cni/patchbay/ipam"
 	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
@@ -259,6 +261,16 @@ func (n *networkAllocator) tend(now time.Time) {
 		n.queue.Trigger()
 	}
 	n.schedule(now)
+}
+
+// needsRefill reports whether the warm pool has half of its target or less, so that the next plan
+// refills it. No claim has requested that yet, because all were served.
+func (n *networkAllocator) needsRefill(now time.Time) bool {
+	w, target := n.warm.Load(), n.warmTarget(now)
+	if w == nil || target == 0 {
+		return false
+	}
+	return slices.ContainsFunc(w.families(), func(p *ipam.WarmPool) bool { return p.Len() <= target/2 })
 }
 
 // rereadDue reports whether it is time to read an object that has changed.

@@ -4,7 +4,6 @@ package allocator
 
 import (
 	"net/netip"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -314,16 +313,6 @@ func (n *networkAllocator) warmTarget(now time.Time) int {
 		return 0
 	}
 	return min(n.demand.target(now, n.a.cfg.WarmPoolIdleTimeout), n.allowed)
-}
-
-// needsRefill reports whether the warm pool has half of its target or less, so that the next plan
-// refills it. No claim has requested that yet, because all were served.
-func (n *networkAllocator) needsRefill(now time.Time) bool {
-	w, target := n.warm.Load(), n.warmTarget(now)
-	if w == nil || target == 0 {
-		return false
-	}
-	return slices.ContainsFunc(w.families(), func(p *ipam.WarmPool) bool { return p.Len() <= target/2 })
 }
 
 // counts returns how many addresses are warm, cooling and in quarantine.
