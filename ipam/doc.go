@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ipam is the arithmetic of address management: a sparse bitmap of the
-// addresses in use in one subnet of any size, next-fit search in it, and ranges
-// of addresses as text.
+// Package ipam has the data structures of address management: a sparse bitmap of the addresses in
+// use in one subnet of any size with next-fit search, sets of addresses as text ranges, and a
+// lock-free set for a warm pool.
 //
-// A Pool is neither safe for concurrent use nor connected to anything: it is
-// decoded from a network's status, changed, and encoded again. The package has
-// no I/O, no clock and no log.
+// A Pool is not safe for concurrent use. It is decoded from a network's status, changed, and encoded
+// again. The package has no I/O, no clock and no log.
 package ipam

@@ -8,13 +8,13 @@ import (
 	"sort"
 )
 
-// index finds pages by number and the next page with room without looking at
-// the full ones between. An absent page is empty.
+// index finds pages by number, and the next page with a free address without a scan of the full
+// pages. A missing page is empty.
 type index struct {
-	// keys are the pages' numbers in order; pages stands beside it.
+	// keys are the pages' numbers in order; pages has the pages at the same positions.
 	keys  []u128
 	pages []*page
-	// full has a bit for each position whose page has nothing to hand out.
+	// full has a bit for each position whose page has no free address.
 	full []uint64
 }
 
@@ -27,7 +27,7 @@ func (x *index) find(key u128) (int, bool) {
 	return slices.BinarySearchFunc(x.keys, key, u128.cmp)
 }
 
-// get returns a page, or nil when it is absent.
+// get returns a page, or nil if it is missing.
 func (x *index) get(key u128) *page {
 	if i, ok := x.find(key); ok {
 		return x.pages[i]
@@ -35,7 +35,7 @@ func (x *index) get(key u128) *page {
 	return nil
 }
 
-// change applies f to a page, which is made when it is absent.
+// change applies f to a page. It creates a missing page.
 func (x *index) change(key u128, f func(*page)) {
 	i, ok := x.find(key)
 	if !ok {
@@ -47,7 +47,7 @@ func (x *index) change(key u128, f func(*page)) {
 	x.updateFull(i)
 }
 
-// updateFull brings the summary up to date for one page.
+// updateFull updates full for one page.
 func (x *index) updateFull(i int) {
 	mask := uint64(1) << (i % 64)
 	x.full[i/64] &^= mask
@@ -56,7 +56,7 @@ func (x *index) updateFull(i int) {
 	}
 }
 
-// updateFullFrom does the same for all pages from a position on.
+// updateFullFrom updates full for all pages from a position on.
 func (x *index) updateFullFrom(from int) {
 	for len(x.full)*64 < len(x.pages) {
 		x.full = append(x.full, 0)
@@ -67,7 +67,7 @@ func (x *index) updateFullFrom(from int) {
 }
 
 // openAfter returns the number of the first page after position i that is
-// absent or not full.
+// missing or not full.
 func (x *index) openAfter(i int) u128 {
 	next := x.notFull(i + 1)
 	last := min(next, len(x.keys)-1)

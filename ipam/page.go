@@ -9,8 +9,8 @@ import (
 	"math/bits"
 )
 
-// Measures of a page. 128 bytes become 172 of base64, so a full /16 of 64 pages
-// is about 11 KiB, and a single address costs less than 200 bytes.
+// Sizes of a page. 128 bytes become 172 of base64, so that a full /16 of 64 pages needs about 11 KiB,
+// and a single address less than 200 bytes.
 const (
 	pageShift = 10
 	pageBits  = 1 << pageShift
@@ -23,17 +23,17 @@ const (
 type page struct {
 	// used are the addresses in use, bit 0 of word 0 first.
 	used [pageWords]uint64
-	// reserved are addresses that are never handed out dynamically.
+	// reserved are the addresses that AllocateNext never returns.
 	reserved [pageWords]uint64
 	// text is used as it was decoded, empty once it has changed.
 	text string
-	// inUse counts used, busy counts used or off.
+	// inUse counts the bits of used, unavailable those of used or reserved.
 	inUse, unavailable int
 }
 
 func (p *page) has(bit uint) bool { return p.used[bit/64]>>(bit%64)&1 != 0 }
 
-// set and clear expect that the bit is not what it becomes.
+// set sets a bit that must be clear.
 func (p *page) set(bit uint) {
 	p.used[bit/64] |= 1 << (bit % 64)
 	p.text = ""
@@ -43,6 +43,7 @@ func (p *page) set(bit uint) {
 	}
 }
 
+// clear clears a bit that must be set.
 func (p *page) clear(bit uint) {
 	p.used[bit/64] &^= 1 << (bit % 64)
 	p.text = ""
@@ -52,8 +53,7 @@ func (p *page) clear(bit uint) {
 	}
 }
 
-// reserve keeps a bit from being handed out dynamically and reports whether it was
-// not barred before.
+// reserve reserves a bit and reports whether it was not reserved before.
 func (p *page) reserve(bit uint) bool {
 	mask := uint64(1) << (bit % 64)
 	if p.reserved[bit/64]&mask != 0 {
@@ -66,7 +66,7 @@ func (p *page) reserve(bit uint) bool {
 	return true
 }
 
-// reserveAll bars what another page has barred.
+// reserveAll reserves the bits that another page has reserved.
 func (p *page) reserveAll(other *page) {
 	p.unavailable = 0
 	for i := range p.reserved {
@@ -75,7 +75,7 @@ func (p *page) reserveAll(other *page) {
 	}
 }
 
-// firstFree returns the first bit from on that can be handed out, or pageBits.
+// firstFree returns the first bit from on that is neither used nor reserved, or pageBits.
 func (p *page) firstFree(from uint) uint {
 	word := from / 64
 	open := ^(p.used[word] | p.reserved[word]) &^ lowMask64(int(from%64))
@@ -88,7 +88,7 @@ func (p *page) firstFree(from uint) uint {
 	return word*64 + uint(bits.TrailingZeros64(open))
 }
 
-// countDynamic counts the bits in [from, to] that are used and not barred.
+// countDynamic counts the bits in [from, to] that are used and not reserved.
 func (p *page) countDynamic(from, to uint) int {
 	n := 0
 	for w := from / 64; w <= to/64; w++ {
@@ -104,10 +104,6 @@ func (p *page) countDynamic(from, to uint) int {
 	return n
 }
 
-// strictBase64 refuses base64 whose unused last bits are not zero, so that one page
-// has one text only.
-var strictBase64 = base64.StdEncoding.Strict()
-
 // encode returns used in standard base64, bit 0 of byte 0 first.
 func (p *page) encode() string {
 	if p.text == "" {
@@ -115,7 +111,7 @@ func (p *page) encode() string {
 		for i, w := range p.used {
 			binary.LittleEndian.PutUint64(raw[8*i:], w)
 		}
-		p.text = strictBase64.EncodeToString(raw[:])
+		p.text = base64.StdEncoding.EncodeToString(raw[:])
 	}
 	return p.text
 }
@@ -130,7 +126,8 @@ func (p *page) decode(text string) error {
 		raw [pageBytes + 2]byte
 	)
 	copy(in[:], text)
-	n, err := strictBase64.Decode(raw[:], in[:])
+	// Strict rejects unused last bits that are not zero, so that a page has only one encoding.
+	n, err := base64.StdEncoding.Strict().Decode(raw[:], in[:])
 	if err != nil {
 		return fmt.Errorf("decode page: %w", err)
 	}

@@ -11,28 +11,29 @@ import (
 	"net/netip"
 )
 
-// Errors that a Pool answers with; errors.Is holds through wrapping.
+// Errors of a Pool. Check them with errors.Is.
 var (
-	// ErrOutsideSubnet says that an address is not in the subnet.
-	ErrOutsideSubnet = errors.New("address is outside of the subnet")
-	// ErrUnusable says that an address is the subnet's network or broadcast
+	// errOutsideSubnet means that an address is not in the subnet.
+	errOutsideSubnet = errors.New("address is outside of the subnet")
+	// errUnusable means that an address is the subnet's network or broadcast
 	// address.
-	ErrUnusable = errors.New("address is the subnet's network or broadcast address")
-	// ErrAllocated says that an address is in use.
+	errUnusable = errors.New("address is the subnet's network or broadcast address")
+	// ErrAllocated means that an address is in use.
 	ErrAllocated = errors.New("address is in use")
-	// ErrSubnetMismatch says that a State was written for another subnet.
-	ErrSubnetMismatch = errors.New("bitmap is of another subnet")
+	// errSubnetMismatch means that a State was written for another subnet.
+	errSubnetMismatch = errors.New("bitmap is of another subnet")
 )
 
 // Config describes a pool.
 type Config struct {
 	// CIDR is the subnet; host bits are ignored.
 	CIDR netip.Prefix
-	// Start and End are the first and last address that Next hands out, both
-	// in CIDR; when invalid, the subnet's first and last.
+	// Start and End are the first and last address of the dynamic range, from which
+	// AllocateNext takes addresses. Both are in CIDR; if invalid, they are the first and last
+	// address of the subnet.
 	Start, End netip.Addr
-	// Reserved are never handed out by Next, such as gateways. Those outside
-	// of CIDR are ignored. They can be claimed by name.
+	// Reserved are addresses that AllocateNext never returns, such as gateways. Allocate can
+	// allocate them. Those outside of CIDR are ignored.
 	Reserved []netip.Addr
 }
 
@@ -52,7 +53,7 @@ type Pool struct {
 // New returns an empty pool.
 func New(cfg Config) (*Pool, error) {
 	if !cfg.CIDR.IsValid() || cfg.CIDR.Addr().Is4In6() {
-		return nil, fmt.Errorf("make pool: subnet %v is not valid", cfg.CIDR)
+		return nil, fmt.Errorf("create pool: subnet %v must be a valid IPv4 or IPv6 prefix", cfg.CIDR)
 	}
 	cidr := cfg.CIDR.Masked()
 	addr := cidr.Addr()
@@ -71,12 +72,12 @@ func New(cfg Config) (*Pool, error) {
 		}
 		off, ok := p.offset(bound.addr)
 		if !ok {
-			return nil, fmt.Errorf("make pool: %s %v: %w %v", bound.name, bound.addr, ErrOutsideSubnet, cidr)
+			return nil, fmt.Errorf("create pool: %s %v: %w %v", bound.name, bound.addr, errOutsideSubnet, cidr)
 		}
 		*bound.off = off
 	}
 	if p.end.less(p.start) {
-		return nil, fmt.Errorf("make pool: end %v is before start %v", cfg.End, cfg.Start)
+		return nil, fmt.Errorf("create pool: end %v is before start %v", cfg.End, cfg.Start)
 	}
 	p.cursor = p.start
 	p.reserveEnds()
@@ -100,7 +101,7 @@ func (p *Pool) reserveEnds() {
 
 func (p *Pool) reservesEnds() bool { return u128{lo: 1}.less(p.last) }
 
-// reserve keeps an offset from being handed out dynamically.
+// reserve reserves an offset, so that AllocateNext never returns it.
 func (p *Pool) reserve(off u128) {
 	p.index.change(off.pageNumber(), func(pg *page) {
 		if pg.reserve(bitOf(off)) && p.inDynamicRange(off) {
@@ -112,9 +113,9 @@ func (p *Pool) reserve(off u128) {
 // CIDR returns the subnet, masked.
 func (p *Pool) CIDR() netip.Prefix { return p.cidr }
 
-// AllocateNext takes the next free address of the dynamic range after the one handed
-// out last, so that a freed address rests as long as possible. It reports false
-// when none is left.
+// AllocateNext allocates the next free address of the dynamic range after the last one that it
+// returned, so that a freed address is not reused as long as possible. It reports false if no
+// address is free.
 func (p *Pool) AllocateNext() (netip.Addr, bool) {
 	off, ok := p.search(p.cursor, p.end)
 	if !ok {
@@ -130,7 +131,7 @@ func (p *Pool) AllocateNext() (netip.Addr, bool) {
 	return p.addr(off), true
 }
 
-// AllocateN appends up to n addresses, as Next gives them, to dst.
+// AllocateN appends up to n addresses from AllocateNext to dst.
 func (p *Pool) AllocateN(dst []netip.Addr, n int) []netip.Addr {
 	for range n {
 		a, ok := p.AllocateNext()
@@ -142,7 +143,7 @@ func (p *Pool) AllocateN(dst []netip.Addr, n int) []netip.Addr {
 	return dst
 }
 
-// search returns the first offset in [from, to] that can be handed out.
+// search returns the first offset in [from, to] that is neither used nor reserved.
 func (p *Pool) search(from, to u128) (u128, bool) {
 	i, ok := p.index.find(from.pageNumber())
 	if !ok {
@@ -164,25 +165,24 @@ func (p *Pool) search(from, to u128) (u128, bool) {
 	return off, !to.less(off)
 }
 
-// Allocate takes one address by name. It may be anywhere in the subnet, reserved
-// or not, but for the network and the broadcast address.
+// Allocate allocates this address. It may be anywhere in the subnet, reserved or not, but not the
+// network or the broadcast address.
 func (p *Pool) Allocate(a netip.Addr) error {
 	off, ok := p.offset(a)
 	switch {
 	case !ok:
-		return fmt.Errorf("claim %v: %w %v", a, ErrOutsideSubnet, p.cidr)
+		return fmt.Errorf("allocate %v: %w %v", a, errOutsideSubnet, p.cidr)
 	case p.reservesEnds() && (off == u128{} || off == p.last):
-		return fmt.Errorf("claim %v of %v: %w", a, p.cidr, ErrUnusable)
+		return fmt.Errorf("allocate %v of %v: %w", a, p.cidr, errUnusable)
 	case p.Has(a):
-		return fmt.Errorf("claim %v of %v: %w", a, p.cidr, ErrAllocated)
+		return fmt.Errorf("allocate %v of %v: %w", a, p.cidr, ErrAllocated)
 	}
 	p.index.change(off.pageNumber(), func(pg *page) { pg.set(bitOf(off)) })
 	return nil
 }
 
-// MarkAllocated sets an address as in use whatever it is, for a bitmap that is rebuilt
-// from what is in use, and reports whether it was not. Addresses outside of the
-// subnet are ignored.
+// MarkAllocated marks any address of the subnet as in use, to rebuild a bitmap, and reports whether
+// it was not in use before. Addresses outside of the subnet are ignored.
 func (p *Pool) MarkAllocated(a netip.Addr) bool {
 	off, ok := p.offset(a)
 	if !ok || p.Has(a) {
@@ -192,8 +192,8 @@ func (p *Pool) MarkAllocated(a netip.Addr) bool {
 	return true
 }
 
-// Release frees an address and reports whether it was in use. The cursor stays:
-// the address is handed out again only after all others.
+// Release frees an address and reports whether it was in use. It does not move the cursor, so that
+// AllocateNext returns all other free addresses first.
 func (p *Pool) Release(a netip.Addr) bool {
 	off, ok := p.offset(a)
 	if !ok || !p.Has(a) {
@@ -231,7 +231,7 @@ func (p *Pool) All() iter.Seq[netip.Addr] {
 	}
 }
 
-// Allocated counts the addresses in use, wherever they lie.
+// Allocated counts the addresses in use in the whole subnet.
 func (p *Pool) Allocated() int64 {
 	var n int64
 	for _, pg := range p.index.pages {
@@ -240,8 +240,8 @@ func (p *Pool) Allocated() int64 {
 	return n
 }
 
-// AllocatedDynamic counts the addresses in use in the dynamic range, without reserved ones
-// that were claimed by name: what Capacity is to be compared with.
+// AllocatedDynamic counts the addresses in use in the dynamic range, without reserved ones. It is
+// comparable with Capacity.
 func (p *Pool) AllocatedDynamic() int64 {
 	var n int64
 	for i, pg := range p.index.pages {
@@ -260,8 +260,8 @@ func (p *Pool) AllocatedDynamic() int64 {
 	return n
 }
 
-// Capacity counts the addresses that Next hands out of an empty pool. It
-// saturates at 2^63-1.
+// Capacity counts the addresses that AllocateNext can return from an empty pool. It saturates at
+// 2^63-1.
 func (p *Pool) Capacity() int64 {
 	span := p.end.sub(p.start)
 	if span.hi != 0 || span.lo >= math.MaxInt64 {
@@ -270,8 +270,8 @@ func (p *Pool) Capacity() int64 {
 	return span.saturate() + 1 - p.reservedCount
 }
 
-// IsAllocatable reports whether Next can hand the address out once it is free: it is in
-// the dynamic range and not reserved.
+// IsAllocatable reports whether AllocateNext can return the address once it is free: it is in the
+// dynamic range and not reserved.
 func (p *Pool) IsAllocatable(a netip.Addr) bool {
 	off, ok := p.offset(a)
 	if !ok || !p.inDynamicRange(off) {
@@ -279,16 +279,6 @@ func (p *Pool) IsAllocatable(a netip.Addr) bool {
 	}
 	pg := p.index.get(off.pageNumber())
 	return pg == nil || pg.reserved[bitOf(off)/64]>>(bitOf(off)%64)&1 == 0
-}
-
-// Cursor is the address where the next search starts.
-func (p *Pool) Cursor() netip.Addr { return p.addr(p.cursor) }
-
-// SetCursor has the next search start at an address, if that is in the dynamic range.
-func (p *Pool) SetCursor(a netip.Addr) {
-	if off, ok := p.offset(a); ok && p.inDynamicRange(off) {
-		p.cursor = off
-	}
 }
 
 // inDynamicRange reports whether an offset is in the dynamic range.

@@ -145,11 +145,11 @@ func TestAllocate(t *testing.T) {
 		"OutsideOfRange": {"static addresses may lie anywhere in the subnet", "10.0.0.7", nil},
 		"InRange":        {"or in the dynamic range", "10.0.0.105", nil},
 		"Gateway":        {"a reserved address can be had by name", "10.0.0.1", nil},
-		"Network":        {"not the network address", "10.0.0.0", ErrUnusable},
-		"Broadcast":      {"not the broadcast address", "10.0.0.255", ErrUnusable},
-		"Outside":        {"not an address of another subnet", "10.0.1.0", ErrOutsideSubnet},
-		"OtherFamily":    {"nor of the other family", "fd00::1", ErrOutsideSubnet},
-		"Mapped":         {"nor an IPv4 address in IPv6's clothes", "::ffff:10.0.0.8", ErrOutsideSubnet},
+		"Network":        {"not the network address", "10.0.0.0", errUnusable},
+		"Broadcast":      {"not the broadcast address", "10.0.0.255", errUnusable},
+		"Outside":        {"not an address of another subnet", "10.0.1.0", errOutsideSubnet},
+		"OtherFamily":    {"nor of the other family", "fd00::1", errOutsideSubnet},
+		"Mapped":         {"nor an IPv4 address in IPv6's clothes", "::ffff:10.0.0.8", errOutsideSubnet},
 	}
 	for name, tc := range cases {
 		if err := p.Allocate(addr(tc.addr)); !errors.Is(err, tc.want) {

@@ -11,17 +11,17 @@ import (
 	"strings"
 )
 
-// Range is a run of addresses of one family, both ends included.
-type Range struct{ From, To netip.Addr }
+// addressRange has the addresses from from to to, both included, of one family.
+type addressRange struct{ from, to netip.Addr }
 
 // Ranges is a set of addresses of one family: ranges in order, none empty, with
 // at least one address between any two. The zero value is the empty set.
-type Ranges struct{ list []Range }
+type Ranges struct{ list []addressRange }
 
 // search returns the position of the first range that ends at a or after it.
 func (r *Ranges) search(a netip.Addr) int {
-	i, _ := slices.BinarySearchFunc(r.list, a, func(x Range, a netip.Addr) int {
-		return x.To.Compare(a)
+	i, _ := slices.BinarySearchFunc(r.list, a, func(x addressRange, a netip.Addr) int {
+		return x.to.Compare(a)
 	})
 	return i
 }
@@ -29,7 +29,7 @@ func (r *Ranges) search(a netip.Addr) int {
 // Contains reports whether an address is in the set.
 func (r *Ranges) Contains(a netip.Addr) bool {
 	i := r.search(a)
-	return i < len(r.list) && r.list[i].From.Compare(a) <= 0
+	return i < len(r.list) && r.list[i].from.Compare(a) <= 0
 }
 
 // Add puts an address into the set and reports whether it was not there.
@@ -38,18 +38,18 @@ func (r *Ranges) Add(a netip.Addr) bool {
 		return false
 	}
 	i := r.search(a)
-	after := i < len(r.list) && r.list[i].From == a.Next()
-	before := i > 0 && r.list[i-1].To == a.Prev()
+	after := i < len(r.list) && r.list[i].from == a.Next()
+	before := i > 0 && r.list[i-1].to == a.Prev()
 	switch {
 	case before && after:
-		r.list[i-1].To = r.list[i].To
+		r.list[i-1].to = r.list[i].to
 		r.list = slices.Delete(r.list, i, i+1)
 	case before:
-		r.list[i-1].To = a
+		r.list[i-1].to = a
 	case after:
-		r.list[i].From = a
+		r.list[i].from = a
 	default:
-		r.list = slices.Insert(r.list, i, Range{a, a})
+		r.list = slices.Insert(r.list, i, addressRange{a, a})
 	}
 	return true
 }
@@ -62,20 +62,20 @@ func (r *Ranges) Remove(a netip.Addr) bool {
 	i := r.search(a)
 	x := r.list[i]
 	switch {
-	case x.From == x.To:
+	case x.from == x.to:
 		r.list = slices.Delete(r.list, i, i+1)
-	case x.From == a:
-		r.list[i].From = a.Next()
-	case x.To == a:
-		r.list[i].To = a.Prev()
+	case x.from == a:
+		r.list[i].from = a.Next()
+	case x.to == a:
+		r.list[i].to = a.Prev()
 	default:
-		r.list[i].To = a.Prev()
-		r.list = slices.Insert(r.list, i+1, Range{a.Next(), x.To})
+		r.list[i].to = a.Prev()
+		r.list = slices.Insert(r.list, i+1, addressRange{a.Next(), x.to})
 	}
 	return true
 }
 
-// Clone returns a set that can be changed apart from this one.
+// Clone returns a deep copy.
 func (r *Ranges) Clone() Ranges { return Ranges{slices.Clone(r.list)} }
 
 // Empty reports whether the set has no address.
@@ -85,7 +85,7 @@ func (r *Ranges) Empty() bool { return len(r.list) == 0 }
 func (r *Ranges) Len() int64 {
 	var n int64
 	for _, x := range r.list {
-		span := fromAddr(x.To).sub(fromAddr(x.From)).saturate()
+		span := fromAddr(x.to).sub(fromAddr(x.from)).saturate()
 		if span >= math.MaxInt64-n {
 			return math.MaxInt64
 		}
@@ -98,11 +98,11 @@ func (r *Ranges) Len() int64 {
 func (r *Ranges) All() iter.Seq[netip.Addr] {
 	return func(yield func(netip.Addr) bool) {
 		for _, x := range r.list {
-			for a := x.From; ; a = a.Next() {
+			for a := x.from; ; a = a.Next() {
 				if !yield(a) {
 					return
 				}
-				if a == x.To {
+				if a == x.to {
 					break
 				}
 			}
@@ -118,23 +118,22 @@ func (r *Ranges) String() string {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = x.From.AppendTo(b)
-		if x.From != x.To {
+		b = x.from.AppendTo(b)
+		if x.from != x.to {
 			b = append(b, '-')
-			b = x.To.AppendTo(b)
+			b = x.to.AppendTo(b)
 		}
 	}
 	return string(b)
 }
 
-// maxRanges bounds the ranges of one text: 4,096 of IPv6 are at most 320 KiB,
-// far more than a node ever holds.
+// maxRanges limits the ranges of one text: 4,096 of IPv6 are at most 320 KiB, far more than the entry
+// of a node needs.
 const maxRanges = 4096
 
-// ParseRanges reads ranges of addresses of one family. A set has one text only:
-// ranges in order and not adjacent, addresses in their canonical form (RFC 5952
-// for IPv6) without zone, no white space. Each other text is an error that
-// names the range.
+// ParseRanges parses ranges of addresses of one family. A set has only one valid text: ranges in order
+// and not adjacent, addresses in their canonical form (RFC 5952 for IPv6) without zone, no white
+// space. The error of any other text names the range.
 func ParseRanges(text string) (Ranges, error) {
 	var r Ranges
 	if text == "" {
@@ -144,18 +143,18 @@ func ParseRanges(text string) (Ranges, error) {
 	if n > maxRanges {
 		return r, fmt.Errorf("parse ranges: %d ranges, want at most %d", n, maxRanges)
 	}
-	r.list = make([]Range, 0, n)
+	r.list = make([]addressRange, 0, n)
 	for part := range strings.SplitSeq(text, ",") {
 		x, err := parseRange(part)
 		if err != nil {
 			return Ranges{}, fmt.Errorf("parse range %.100q: %w", part, err)
 		}
 		if n := len(r.list); n > 0 {
-			before := r.list[n-1].To
-			if before.Is4() != x.From.Is4() {
+			before := r.list[n-1].to
+			if before.Is4() != x.from.Is4() {
 				return Ranges{}, fmt.Errorf("parse range %q: not of the family of %v", part, before)
 			}
-			if before.Compare(x.From) >= 0 || before.Next() == x.From {
+			if before.Compare(x.from) >= 0 || before.Next() == x.from {
 				return Ranges{}, fmt.Errorf("parse range %q: not after %v with a gap", part, before)
 			}
 		}
@@ -164,23 +163,23 @@ func ParseRanges(text string) (Ranges, error) {
 	return r, nil
 }
 
-func parseRange(part string) (Range, error) {
+func parseRange(part string) (addressRange, error) {
 	first, last, isRange := strings.Cut(part, "-")
 	from, err := parseAddr(first)
 	if err != nil || !isRange {
-		return Range{from, from}, err
+		return addressRange{from, from}, err
 	}
 	to, err := parseAddr(last)
 	if err != nil {
-		return Range{}, err
+		return addressRange{}, err
 	}
 	if from.Is4() != to.Is4() {
-		return Range{}, fmt.Errorf("%v and %v are of two families", from, to)
+		return addressRange{}, fmt.Errorf("%v and %v are of two families", from, to)
 	}
 	if from.Compare(to) >= 0 {
-		return Range{}, fmt.Errorf("%v is not before %v", from, to)
+		return addressRange{}, fmt.Errorf("%v is not before %v", from, to)
 	}
-	return Range{from, to}, nil
+	return addressRange{from, to}, nil
 }
 
 func parseAddr(text string) (netip.Addr, error) {

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// State is a pool as a network's status has it.
+// State is the form of a pool in a network's status.
 type State struct {
 	// CIDR is the subnet that the bits were written for.
 	CIDR string
@@ -17,11 +17,11 @@ type State struct {
 	Cursor string
 	// Pages maps decimal page numbers to 1,024 bits in standard base64: bit i,
 	// least significant first, is the address base + number*1024 + i. A page
-	// without a bit set is absent.
+	// without a set bit is omitted.
 	Pages map[string]string
 }
 
-// Encode returns what Decode reads. Equal pools give equal states.
+// Encode is the inverse of Decode. Equal pools have equal states.
 func (p *Pool) Encode() State {
 	s := State{CIDR: p.cidr.String(), Cursor: p.addr(p.cursor).String()}
 	for i, pg := range p.index.pages {
@@ -36,16 +36,16 @@ func (p *Pool) Encode() State {
 	return s
 }
 
-// Decode returns the pool that a state describes. It refuses what Encode does
-// not write: a subnet that is not masked or not cfg.CIDR (ErrSubnet), bad
-// base64, pages of another length, pages and bits outside of the subnet.
+// Decode returns the pool that a state describes. It rejects states that Encode does not write: a
+// subnet that is not masked or is not cfg.CIDR, invalid base64, pages of another length, and pages
+// and bits outside of the subnet.
 func Decode(cfg Config, s State) (*Pool, error) {
 	p, err := New(cfg)
 	if err != nil {
 		return nil, err
 	}
 	if s.CIDR != p.cidr.String() {
-		return nil, fmt.Errorf("decode bitmap: %w: want %v, got %.50q", ErrSubnetMismatch, p.cidr, s.CIDR)
+		return nil, fmt.Errorf("decode bitmap: %w: want %v, got %.50q", errSubnetMismatch, p.cidr, s.CIDR)
 	}
 	if err := p.decodeCursor(s.Cursor); err != nil {
 		return nil, err
@@ -56,8 +56,8 @@ func Decode(cfg Config, s State) (*Pool, error) {
 	return p, nil
 }
 
-// decodeCursor leaves a cursor outside of the dynamic range at its start: the
-// range may have changed since it was written.
+// decodeCursor ignores a cursor outside of the dynamic range, because the range may have changed since
+// the state was written.
 func (p *Pool) decodeCursor(text string) error {
 	if text == "" {
 		return nil
@@ -68,7 +68,7 @@ func (p *Pool) decodeCursor(text string) error {
 	}
 	off, ok := p.offset(a)
 	if !ok {
-		return fmt.Errorf("decode cursor of %v: %v: %w", p.cidr, a, ErrOutsideSubnet)
+		return fmt.Errorf("decode cursor of %v: %v: %w", p.cidr, a, errOutsideSubnet)
 	}
 	if p.inDynamicRange(off) {
 		p.cursor = off
@@ -76,11 +76,11 @@ func (p *Pool) decodeCursor(text string) error {
 	return nil
 }
 
-// decodePages fills the index in order, so that each page is appended, then
-// bars again what New had barred.
+// decodePages fills the index in order, so that each page is appended. It keeps the bits reserved that
+// New has reserved.
 func (p *Pool) decodePages(texts map[string]string) error {
-	barred := p.index
-	x := index{keys: make([]u128, 0, len(texts)+len(barred.keys))}
+	reserved := p.index
+	x := index{keys: make([]u128, 0, len(texts)+len(reserved.keys))}
 	for name := range texts {
 		key, err := parseDecimal(name)
 		if err != nil {
@@ -88,7 +88,7 @@ func (p *Pool) decodePages(texts map[string]string) error {
 		}
 		x.keys = append(x.keys, key)
 	}
-	for _, key := range barred.keys {
+	for _, key := range reserved.keys {
 		if _, ok := texts[key.String()]; !ok {
 			x.keys = append(x.keys, key)
 		}
@@ -101,7 +101,7 @@ func (p *Pool) decodePages(texts map[string]string) error {
 				return err
 			}
 		}
-		if old := barred.get(key); old != nil {
+		if old := reserved.get(key); old != nil {
 			pages[i].reserveAll(old)
 		}
 		x.pages = append(x.pages, &pages[i])

@@ -50,7 +50,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"CursorOutside": {"not in the subnet", State{CIDR: "10.0.0.0/24", Cursor: "10.0.1.0"}, "outside"},
 		"KeyEmpty":      {"no number", page("", zero), "decimal"},
 		"KeyZeros":      {"a page has one key", page("00", zero), "leading zeros"},
-		"KeySign":       {"no sign", page("+0", zero), "no digit"},
+		"KeySign":       {"no sign", page("+0", zero), "must be a digit"},
 		"KeyHuge":       {"over 128 bits", page(strings.Repeat("9", 39), zero), "128 bits"},
 		"KeyLong":       {"and no work for long ones", page(strings.Repeat("9", 1<<20), zero), "decimal"},
 		"PageOutside":   {"a /24 has page 0 only", page("1", zero), "outside"},
@@ -74,7 +74,7 @@ func TestDecodeRefuses(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Decode(config("10.0.0.0/24", "", ""), State{CIDR: "10.0.1.0/24"}); !errors.Is(err, ErrSubnetMismatch) {
+	if _, err := Decode(config("10.0.0.0/24", "", ""), State{CIDR: "10.0.1.0/24"}); !errors.Is(err, errSubnetMismatch) {
 		t.Errorf("other subnet: %v, want ErrSubnet", err)
 	}
 }

@@ -118,16 +118,15 @@ func (a u128) String() string {
 	return u128{qhi, qlo}.String() + fmt.Sprintf("%019d", r)
 }
 
-// parseDecimal reads what String writes, and nothing else: no sign, no leading
-// zero, no white space.
+// parseDecimal is the inverse of String. It rejects signs, leading zeros and white space.
 func parseDecimal(s string) (u128, error) {
 	if s == "" || len(s) > maxDecimal || s[0] == '0' && s != "0" {
-		return u128{}, fmt.Errorf("parse page index %.50q: want a decimal number without leading zeros", s)
+		return u128{}, fmt.Errorf("parse page index %.50q: must be a decimal number without leading zeros", s)
 	}
 	var n u128
 	for _, c := range []byte(s) {
 		if c < '0' || c > '9' {
-			return u128{}, fmt.Errorf("parse page index %q: %q is no digit", s, c)
+			return u128{}, fmt.Errorf("parse page index %q: %q must be a digit", s, c)
 		}
 		over, lo := bits.Mul64(n.lo, 10)
 		spill, hi := bits.Mul64(n.hi, 10)
@@ -135,7 +134,7 @@ func parseDecimal(s string) (u128, error) {
 		lo, low := bits.Add64(lo, uint64(c-'0'), 0)
 		hi, high := bits.Add64(hi, 0, low)
 		if spill+carry+high != 0 {
-			return u128{}, fmt.Errorf("parse page index %q: over 128 bits", s)
+			return u128{}, fmt.Errorf("parse page index %q: must fit into 128 bits", s)
 		}
 		n = u128{hi, lo}
 	}

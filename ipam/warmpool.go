@@ -9,41 +9,40 @@ import (
 	"sync/atomic"
 )
 
-// WarmPool is a bounded set of addresses of one family that are ready to be taken.
-// Any goroutine may call its methods: it is made of words and compare-and-swap,
-// without a mutex, and nothing allocates but All's iteration. Some goroutine
-// always gets on: a lost race means that another one won.
+// WarmPool is a bounded set of pre-allocated addresses of one family. It is safe for concurrent use
+// and lock-free: it uses atomic words and compare-and-swap, and a lost race means that another
+// goroutine has made progress. Only All allocates memory.
 //
-// A Hold does not look for duplicates: who puts an address owns it, so that it
-// cannot be there. The zero Hold has room for none.
+// A WarmPool does not check for duplicates: the caller of Put owns the address, so that it cannot be
+// in the pool. The zero WarmPool has no room.
 //
-// An address lies in a slot. Each slot is in one of three states: empty, ready,
-// or owned by the one goroutine that switched its empty or ready bit off.
+// Each address is in a slot. A slot is empty, ready, or owned by the one goroutine that cleared its
+// empty or ready bit.
 type WarmPool struct {
 	groups []slotGroup
-	// cursor is where the next search for a ready or an empty slot starts. Both
-	// go round, so that addresses are taken in the order in which they were put.
-	// Goroutines at the same time may set it back by a few slots.
+	// cursor is where the next search for a ready or an empty slot starts. Both wrap around, so
+	// that addresses are taken in the order in which they were put. Concurrent goroutines may
+	// set it back by a few slots.
 	cursor [slotKinds]atomic.Uint64
 }
 
-// NewWarmPool returns an empty Hold with room for size addresses, rounded up to a
-// multiple of 64. With a size below 1 there is room for none.
+// NewWarmPool returns an empty WarmPool with room for size addresses, rounded up to a multiple of 64.
+// With a size below 1 it has no room.
 func NewWarmPool(size int) *WarmPool {
-	h := &WarmPool{groups: make([]slotGroup, (max(size, 0)+groupSize-1)/groupSize)}
-	for i := range h.groups {
-		h.groups[i].bits[empty].Store(^uint64(0))
+	w := &WarmPool{groups: make([]slotGroup, (max(size, 0)+groupSize-1)/groupSize)}
+	for i := range w.groups {
+		w.groups[i].bits[empty].Store(^uint64(0))
 	}
-	return h
+	return w
 }
 
-// Put adds an address. It reports false when the Hold is full, or when the
-// address is invalid or has a zone: a slot has no room for names.
-func (h *WarmPool) Put(a netip.Addr) bool {
+// Put adds an address. It reports false if the WarmPool is full, or if the address is invalid or has
+// a zone, which a slot cannot store.
+func (w *WarmPool) Put(a netip.Addr) bool {
 	if !a.IsValid() || a.Zone() != "" {
 		return false
 	}
-	g, bit, ok := h.acquireSlot(empty)
+	g, bit, ok := w.acquireSlot(empty)
 	if ok {
 		g.slots[bit].store(a)
 		g.release(ready, bit)
@@ -51,11 +50,10 @@ func (h *WarmPool) Put(a netip.Addr) bool {
 	return ok
 }
 
-// Take takes an address out: of those that are there about the one put longest
-// ago, and exactly that one as long as nobody calls Remove or calls at the same
-// time. It reports false when it finds none.
-func (h *WarmPool) Take() (netip.Addr, bool) {
-	g, bit, ok := h.acquireSlot(ready)
+// Take takes the oldest address out. After calls of Remove or with concurrent calls, it takes
+// approximately the oldest one. It reports false if it finds none.
+func (w *WarmPool) Take() (netip.Addr, bool) {
+	g, bit, ok := w.acquireSlot(ready)
 	if !ok {
 		return netip.Addr{}, false
 	}
@@ -64,69 +62,68 @@ func (h *WarmPool) Take() (netip.Addr, bool) {
 	return a, true
 }
 
-// Remove takes this address out. It reports false when it is not there; to the
-// others it is as if it had been taken.
-func (h *WarmPool) Remove(a netip.Addr) bool {
-	for i := range h.groups {
-		if h.groups[i].remove(a) {
+// Remove takes this address out. It reports false if the address is not there.
+func (w *WarmPool) Remove(a netip.Addr) bool {
+	for i := range w.groups {
+		if w.groups[i].remove(a) {
 			return true
 		}
 	}
 	return false
 }
 
-// Len returns how many addresses are there.
-func (h *WarmPool) Len() int {
+// Len returns the number of addresses.
+func (w *WarmPool) Len() int {
 	n := 0
-	for i := range h.groups {
-		n += bits.OnesCount64(h.groups[i].bits[ready].Load())
+	for i := range w.groups {
+		n += bits.OnesCount64(w.groups[i].bits[ready].Load())
 	}
 	return n
 }
 
-// Cap returns how many addresses there is room for.
-func (h *WarmPool) Cap() int { return len(h.groups) * groupSize }
+// capacity returns the maximum number of addresses.
+func (w *WarmPool) capacity() int { return len(w.groups) * groupSize }
 
-// All yields the addresses that are there, in no order. It takes none: each was
-// there at some moment of the iteration, and may have been taken since.
-func (h *WarmPool) All() iter.Seq[netip.Addr] {
+// All yields the addresses, in no particular order, without taking them. Each was there at some time
+// during the iteration, and may have been taken since.
+func (w *WarmPool) All() iter.Seq[netip.Addr] {
 	return func(yield func(netip.Addr) bool) {
-		for i := range h.groups {
-			if !h.groups[i].each(yield) {
+		for i := range w.groups {
+			if !w.groups[i].each(yield) {
 				return
 			}
 		}
 	}
 }
 
-// acquireSlot makes the caller the owner of a slot that was of that kind: the first one
-// from the cursor on, round to just before it.
-func (h *WarmPool) acquireSlot(kind int) (*slotGroup, int, bool) {
-	n := uint64(len(h.groups))
-	from := h.cursor[kind].Load()
+// acquireSlot makes the caller the owner of the first slot of that kind from the cursor on, with
+// wrap-around.
+func (w *WarmPool) acquireSlot(kind int) (*slotGroup, int, bool) {
+	n := uint64(len(w.groups))
+	from := w.cursor[kind].Load()
 	first, mask := from/groupSize, ^uint64(0)<<(from%groupSize)
 	for i := range n + min(n, 1) {
 		switch i {
 		case 0:
-		case n: // the group that the search started in, up to the cursor
+		case n: // the group of the start again, up to the cursor
 			mask = ^(^uint64(0) << (from % groupSize))
 		default:
 			mask = ^uint64(0)
 		}
 		at := (first + i) % n
-		if bit, ok := h.groups[at].acquire(kind, mask); ok {
-			h.cursor[kind].Store((at*groupSize + uint64(bit) + 1) % (n * groupSize))
-			return &h.groups[at], bit, true
+		if bit, ok := w.groups[at].acquire(kind, mask); ok {
+			w.cursor[kind].Store((at*groupSize + uint64(bit) + 1) % (n * groupSize))
+			return &w.groups[at], bit, true
 		}
 	}
 	return nil, 0, false
 }
 
-// The kinds of slots that have no owner. One that is of neither kind has one.
+// The kinds of slots without an owner. A slot of neither kind has an owner.
 const (
-	// ready slots have an address to take.
+	// ready slots have an address.
 	ready = iota
-	// empty slots may be written.
+	// empty slots have none.
 	empty
 	slotKinds
 )
@@ -154,7 +151,7 @@ func (g *slotGroup) acquire(kind int, mask uint64) (int, bool) {
 	}
 }
 
-// release ends the caller's ownership: the slot is of that kind from now on.
+// release ends the caller's ownership, and gives the slot that kind.
 func (g *slotGroup) release(kind, bit int) { g.bits[kind].Or(1 << bit) }
 
 // remove takes this address out, if it is in the group.
@@ -172,7 +169,7 @@ func (g *slotGroup) remove(a netip.Addr) bool {
 			g.release(empty, bit)
 			return true
 		}
-		g.release(ready, bit) // it was taken, and another one put, just now
+		g.release(ready, bit) // it was taken, and another one put, meanwhile
 	}
 	return false
 }
@@ -188,8 +185,8 @@ func (g *slotGroup) each(yield func(netip.Addr) bool) bool {
 	return true
 }
 
-// peek reads the address of a slot that others own or may win, if it is ready.
-// An address is two words: a new tag says that they may not belong together.
+// peek reads the address of a slot that the caller does not own, if it is ready. An address has two
+// words: a changed tag means that they may not belong together.
 func (g *slotGroup) peek(bit int) (netip.Addr, bool) {
 	for s := &g.slots[bit]; ; {
 		tag := s.tag.Load()
@@ -202,16 +199,16 @@ func (g *slotGroup) peek(bit int) (netip.Addr, bool) {
 	}
 }
 
-// slot has one address. Only its owner writes it; its words are atomic because
-// others may look at any time.
+// slot has one address. Only its owner writes it; its words are atomic because other goroutines may
+// read them at any time.
 type slot struct {
 	// tag is twice the number of stores, plus 1 for an IPv4 address.
 	tag    atomic.Uint64
 	hi, lo atomic.Uint64
 }
 
-// store writes an address; the tag first, so that who reads the same tag before
-// and after the address, and the slot ready in between, has not read half of it.
+// store writes an address. It writes the tag first: a reader that finds the slot ready and the same
+// tag before and after it reads the address has read a complete address.
 func (s *slot) store(a netip.Addr) {
 	tag := s.tag.Load()&^1 + 2
 	if a.Is4() {
@@ -228,5 +225,5 @@ func (s *slot) load() netip.Addr {
 	return u128{hi: s.hi.Load(), lo: s.lo.Load()}.addr(is4)
 }
 
-// mayContain reports whether the slot has that address, or half of it and another.
+// mayContain reports whether the slot has that address. During a concurrent store it may be wrong.
 func (s *slot) mayContain(n u128) bool { return s.lo.Load() == n.lo && s.hi.Load() == n.hi }

@@ -130,8 +130,8 @@ func checkNothingLost(t *testing.T, h *WarmPool, r *registry, left [][]netip.Add
 	for a := r.addrs[0]; h.Put(a); {
 		a = a.Next()
 	}
-	if h.Len() != h.Cap() {
-		t.Errorf("only %d of %d slots can be filled again", h.Len(), h.Cap())
+	if h.Len() != h.capacity() {
+		t.Errorf("only %d of %d slots can be filled again", h.Len(), h.capacity())
 	}
 }
 

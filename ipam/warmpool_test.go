@@ -117,8 +117,8 @@ func TestWarmPoolSize(t *testing.T) {
 		for h.Put(a) {
 			a = a.Next()
 		}
-		if h.Cap() != want || h.Len() != want {
-			t.Errorf("NewHold(%d): Cap %d, full with %d, want %d", size, h.Cap(), h.Len(), want)
+		if h.capacity() != want || h.Len() != want {
+			t.Errorf("NewHold(%d): Cap %d, full with %d, want %d", size, h.capacity(), h.Len(), want)
 		}
 	}
 }
@@ -182,13 +182,13 @@ func (m *warmPoolModel) many(t *rapid.T, f func(*rapid.T)) {
 
 func (m *warmPoolModel) put(t *rapid.T) {
 	m.next = m.next.Next()
-	if ok := m.h.Put(m.next); ok != (len(m.queue) < m.h.Cap()) {
-		t.Fatalf("Put: %v with %d of %d", ok, len(m.queue), m.h.Cap())
+	if ok := m.h.Put(m.next); ok != (len(m.queue) < m.h.capacity()) {
+		t.Fatalf("Put: %v with %d of %d", ok, len(m.queue), m.h.capacity())
 	} else if !ok {
 		return
 	}
 	m.queue, m.slot = append(m.queue, m.next), append(m.slot, m.puts)
-	m.torn = m.torn || m.puts-m.taken >= m.h.Cap()
+	m.torn = m.torn || m.puts-m.taken >= m.h.capacity()
 	m.puts++
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package groupcommit makes one write of all requests that wait for the same object.
+// Package groupcommit combines all waiting requests for an object into one write.
 //
-// A Queue has the requests for one object. While there is work, one goroutine, the
-// writer, calls Config.Commit: it reads the object, decides for all pending requests,
-// writes, and answers. After a conflict with another writer, and after a failure, the
-// Queue waits a random time with a bound that doubles (full jitter) and calls it again.
-// After too many failures in a row all requests get the error.
+// A Queue has the requests for one object. While there is work, one goroutine, the writer, calls
+// Config.Commit: it reads the object, decides all pending requests, writes, and answers them. After a
+// conflict with another writer, and after a failure, the Queue waits for a random time with a bound
+// that doubles (full jitter) and calls it again. After too many failures in a row, all requests get
+// the error.
 package groupcommit
 
 import (
@@ -18,18 +18,18 @@ import (
 	"time"
 )
 
-// Policy says how attempts are repeated.
+// Policy is a retry policy.
 type Policy struct {
 	// IsConflict reports whether another writer changed the object first, so that nothing
 	// was written. Any other error counts as a failure.
 	IsConflict func(error) bool
-	// MinBackoff is the least first bound of a random wait; MaxBackoff limits all bounds.
+	// MinBackoff is the minimum of the first bound of a random wait; MaxBackoff limits all bounds.
 	MinBackoff, MaxBackoff time.Duration
-	// Spread times the duration of the attempt is the first bound after a conflict, if that
-	// is more than MinBackoff: the more writers there are, the slower each of them is, so
-	// they spread out over as long as they need. 1 when zero.
+	// Spread times the duration of the attempt is the first bound after a conflict, if that is
+	// more than MinBackoff: attempts are slower with more writers, which then spread out over a
+	// longer time. 1 when zero.
 	Spread int
-	// ConstantRetries is how many conflicts in a row do not double the bound yet.
+	// ConstantRetries is the number of conflicts in a row that do not double the bound.
 	ConstantRetries int
 	// MaxFailures is how many attempts in a row may fail.
 	MaxFailures int
@@ -54,7 +54,7 @@ func (p Policy) BackOff(ctx context.Context, took time.Duration, conflicts int) 
 	Sleep(ctx, p.Jitter(first, p.MaxBackoff, max(conflicts-p.ConstantRetries, 0)))
 }
 
-// Sleep waits that long, or until ctx ends.
+// Sleep waits for d, or until ctx ends.
 func Sleep(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -64,21 +64,21 @@ func Sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Config is what a Queue needs. Policy.IsConflict and Commit are required.
+// Config configures a Queue. Policy.IsConflict and Commit are required.
 type Config struct {
 	Policy
 
-	// Commit makes one attempt. It takes the requests by Queue.Pending and answers those
-	// that it has served; the others stay. It is called by one goroutine at a time, again
-	// and again as long as requests are left or a commit is due.
+	// Commit makes one attempt. It gets the requests from Queue.Pending and answers those that
+	// it has served; the others stay. One goroutine calls it, as long as requests are left or
+	// a commit is due.
 	Commit func(ctx context.Context) error
-	// Idle is called when the writer ends because nothing is left; nil means nothing.
+	// Idle, which may be nil, is called when the writer stops because nothing is left.
 	Idle func()
-	// FailureError returns the error that requests get after too many failures, from the
-	// last one; nil returns that.
+	// FailureError returns the error for all requests after too many failures, from the last
+	// failure. If nil, they get that failure.
 	FailureError func(err error) error
-	// Failed is called when the writer ends after too many failures. due says that a commit
-	// is still due: the Queue does not repeat it by itself. nil means nothing.
+	// Failed, which may be nil, is called when the writer stops after too many failures. due
+	// means that a commit is still due, which the Queue does not retry.
 	Failed func(due bool)
 	// Go starts the writer; nil starts a goroutine.
 	Go func(func())
@@ -87,7 +87,7 @@ type Config struct {
 // Request is one value in a Queue. Commit may write answers into the value before it calls
 // Answer.
 type Request[T any] struct {
-	// Value is what the caller asks for.
+	// Value is the content of the request.
 	Value T
 
 	state atomic.Int32
@@ -95,21 +95,20 @@ type Request[T any] struct {
 	err   error
 }
 
-// The states of a request: the first of caller and writer decides.
+// The states of a request. The caller withdraws it, or the writer accepts it, whoever is first.
 const (
 	waiting = iota
 	withdrawn
 	accepted
 )
 
-// Accept binds the writer to answer, and reports whether the caller still waits. From then
-// on the caller does not withdraw the request but waits for the answer.
+// Accept reports whether the caller still waits. If it does, the writer must answer, and the caller
+// can no longer withdraw the request.
 func (r *Request[T]) Accept() bool {
 	return r.state.CompareAndSwap(waiting, accepted) || r.state.Load() == accepted
 }
 
-// Answer gives the caller its answer. It does nothing for a request that was withdrawn or
-// has its answer.
+// Answer answers the request. It does nothing for a request that was withdrawn or answered.
 func (r *Request[T]) Answer(err error) {
 	if !r.Accept() || r.answered() {
 		return
@@ -137,10 +136,10 @@ type Queue[T any] struct {
 
 	mu       sync.Mutex
 	requests []*Request[T]
-	// running says that there is a writer.
+	// running means that there is a writer.
 	running bool
-	// due says that a commit has to be made though no request waits; taken that Pending
-	// has cleared it for the attempt under way.
+	// due means that a commit is needed although no request waits. taken means that Pending
+	// has cleared due for the current attempt.
 	due, taken bool
 }
 
@@ -165,7 +164,7 @@ func (q *Queue[T]) Add(value T) *Request[T] {
 	return r
 }
 
-// Trigger makes a commit due: there is something to write that no caller waits for.
+// Trigger makes a commit due, for a change that no caller waits for.
 func (q *Queue[T]) Trigger() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -182,8 +181,8 @@ func (q *Queue[T]) start() {
 	q.cfg.Go(q.run)
 }
 
-// Pending returns the requests that wait now, in their order, to the commit that will serve
-// them. It serves the Trigger calls so far, too.
+// Pending returns the waiting requests in their order, for the current attempt, which also serves all
+// earlier Trigger calls.
 func (q *Queue[T]) Pending() []*Request[T] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -192,7 +191,7 @@ func (q *Queue[T]) Pending() []*Request[T] {
 	return slices.Clone(q.unanswered())
 }
 
-// Waiting returns the requests that wait now, in their order.
+// Waiting returns the waiting requests in their order.
 func (q *Queue[T]) Waiting() []*Request[T] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -233,7 +232,7 @@ func (q *Queue[T]) Wait(ctx context.Context, r *Request[T]) bool {
 func (q *Queue[T]) run() {
 	conflicts, failures := 0, 0
 	for q.continues() {
-		if q.ctx.Err() != nil { // also with a store that does not look at its context
+		if q.ctx.Err() != nil { // also with a store that ignores its context
 			q.fail(context.Cause(q.ctx))
 			return
 		}
@@ -256,7 +255,7 @@ func (q *Queue[T]) run() {
 	}
 }
 
-// continues reports whether there is work. If not, the writer must end.
+// continues reports whether there is work. If not, the writer must stop.
 func (q *Queue[T]) continues() bool {
 	q.mu.Lock()
 	q.running = len(q.unanswered()) > 0 || q.due
@@ -276,7 +275,7 @@ func (q *Queue[T]) finishAttempt(succeeded bool) {
 	q.taken = false
 }
 
-// fail gives all requests the error and ends the writer.
+// fail answers all requests with the error and stops the writer.
 func (q *Queue[T]) fail(cause error) {
 	q.mu.Lock()
 	requests, due := q.requests, q.due

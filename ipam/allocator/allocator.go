@@ -17,49 +17,22 @@ import (
 	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
-// Store reads and writes network objects. Package ipamtest has the conformance
-// suite that every implementation passes.
-//
-// Each error that is neither status.ErrConflict nor status.ErrNotFound counts as "the
-// answer was lost": the write may have been applied, or may still be.
-type Store interface {
-	// Get reads the object with quorum, never from a cache, or returns
-	// status.ErrNotFound. An object that fails validation has Invalid instead of
-	// Network: what was claimed of it must still be released.
-	Get(ctx context.Context, ref network.Ref) (*status.Object, error)
+// reconcileAtOnce limits the networks that are reconciled at a time, because all nodes of a
+// cluster may start together.
+const reconcileAtOnce = 16
 
-	// Update writes IPAM, Allocated and Capacity through the status
-	// subresource, and nothing else, and returns the object as written. It
-	// returns status.ErrConflict when the stored object has another ResourceVersion
-	// or UID, and that or status.ErrNotFound when it is gone. It does not retry.
-	Update(ctx context.Context, obj *status.Object) (*status.Object, error)
-
-	// Protect puts the finalizer danm.io/in-use on the main resource, or takes
-	// it off, and returns the object as written. Errors are those of Update. Only the
-	// controller may take it off.
-	Protect(ctx context.Context, obj *status.Object, on bool) (*status.Object, error)
-
-	// Endpoints lists the DanmEps that name the network, of all namespaces and
-	// nodes. The list is consistent: it has every DanmEp that existed when the
-	// call was made. Those in deletion count while their finalizer is there.
-	Endpoints(ctx context.Context, ref network.Ref) ([]status.Endpoint, error)
-}
-
-// Retries: how long the store may fail before those who wait are told to try again, and
-// how long one random wait is at most. Writers that met spread out over spread times the
-// length of an attempt, and the bound does not double before constantRetries conflicts in a
-// row. Measured with 50 writers: less spread makes more of them meet, and doubling at once
-// leaves the last ones waiting when all others are through.
+// The retry policy. After maxFailures failures in a row, callers get status.ErrTryAgain. The
+// bound of a random wait grows from minBackoff to maxBackoff. Writers that conflict spread out
+// over spread times the duration of an attempt, and the bound does not double before
+// constantRetries conflicts in a row. Measured with 50 writers: less spread causes more
+// conflicts, and doubling at once leaves the last writers waiting when all others are done.
 const (
 	maxFailures     = 4
+	minBackoff      = 5 * time.Millisecond
 	maxBackoff      = 2 * time.Second
 	spread          = 4
 	constantRetries = 6
 )
-
-// reconcileAtOnce limits the networks that are reconciled at a time: all nodes of a cluster
-// may be starting together.
-const reconcileAtOnce = 16
 
 // Allocator claims and releases the addresses of one node. Its methods may be
 // called from any goroutine.
@@ -74,21 +47,21 @@ type Allocator struct {
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 
-	// mu is for changes of networks; no lock of a network is taken or held with it, but by
-	// Close. The map itself is never changed but replaced: a claim that a warm pool serves
-	// reads it without a lock.
+	// mu guards changes of networks. Only Close takes the lock of a network with it. The map
+	// is replaced, never changed in place, because a claim that a warm pool serves reads it
+	// without a lock.
 	mu       sync.Mutex
 	networks atomic.Pointer[map[network.Key]*networkAllocator]
-	// versions are the newest of the networks as the watch saw them.
+	// versions are the newest resourceVersions of the networks.
 	versions status.Versions
 	// refills are networks whose warm pools have few addresses left.
 	refills chan *networkAllocator
-	// closing says that nothing is pre-allocated any more.
+	// closing means that no address is pre-allocated any more.
 	closing atomic.Bool
 }
 
-// New returns an Allocator for one node. No two may work for one node at a time: the node
-// daemon's lock on its journal prevents that.
+// New returns an Allocator for one node. A node must not have two at a time; the node daemon's
+// lock on its journal ensures that.
 func New(store Store, cfg Config) *Allocator {
 	ctx, cancel := context.WithCancel(context.Background())
 	a := &Allocator{
@@ -98,7 +71,7 @@ func New(store Store, cfg Config) *Allocator {
 	}
 	a.retry = groupcommit.Policy{
 		IsConflict: func(err error) bool { return errors.Is(err, status.ErrConflict) },
-		MinBackoff: a.cfg.Backoff, MaxBackoff: maxBackoff, Spread: spread, ConstantRetries: constantRetries,
+		MinBackoff: minBackoff, MaxBackoff: maxBackoff, Spread: spread, ConstantRetries: constantRetries,
 		MaxFailures: maxFailures, Rand: a.cfg.Rand,
 	}
 	a.networks.Store(&map[network.Key]*networkAllocator{})
@@ -106,7 +79,7 @@ func New(store Store, cfg Config) *Allocator {
 	return a
 }
 
-// refill has the warm pools filled that ask for more.
+// refill triggers a write for each network that requests a refill of its warm pool.
 func (a *Allocator) refill() {
 	for {
 		select {
@@ -120,8 +93,8 @@ func (a *Allocator) refill() {
 	}
 }
 
-// requestRefill has a warm pool filled soon. If too many ask at once, the next claim asks
-// again.
+// requestRefill requests a refill of a warm pool. If the queue is full, the next claim requests
+// it again.
 func (a *Allocator) requestRefill(n *networkAllocator, w *warmPool) {
 	select {
 	case a.refills <- n:
@@ -130,7 +103,7 @@ func (a *Allocator) requestRefill(n *networkAllocator, w *warmPool) {
 	}
 }
 
-// Close stops all work and waits for its end. Callers that wait get ErrClosed.
+// Close stops all writers and waits for them. Waiting callers get ErrClosed.
 func (a *Allocator) Close() {
 	a.stop()
 	a.mu.Lock()
@@ -144,7 +117,7 @@ func (a *Allocator) Close() {
 // find returns the allocator of a network, or nil.
 func (a *Allocator) find(key network.Key) *networkAllocator { return (*a.networks.Load())[key] }
 
-// open returns the allocator of a network, and makes it if need be.
+// open returns the allocator of a network, and creates it if it does not exist.
 func (a *Allocator) open(key network.Key) *networkAllocator {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -169,8 +142,8 @@ func (a *Allocator) remove(n *networkAllocator) {
 	}
 }
 
-// with calls f with the allocator of a network, locked. A network that is being planned keeps
-// no one from the others.
+// with calls f with the allocator of a network, locked. It does not block calls for other
+// networks.
 func (a *Allocator) with(key network.Key, f func(*networkAllocator)) {
 	for {
 		n := a.find(key)
@@ -180,20 +153,20 @@ func (a *Allocator) with(key network.Key, f func(*networkAllocator)) {
 		if n.ifOpen(f) {
 			return
 		}
-		// The network is gone, and its allocator is no more in the map.
+		// The network is gone, and its allocator is no longer in the map.
 	}
 }
 
-// Claim covers one address per wanted family with the node's entry, all or
-// none; when no family is wanted it puts the entry there. Warm addresses are handed out at
-// once, without a request; else it is one write. When ctx ends first, what was claimed is
-// given back.
+// Claim claims one address per requested family, all or none. If no family is requested, it
+// only ensures that the node has an entry in the network. It takes the addresses from the warm
+// pool, without an API request, or claims them with the network's next write. When ctx ends
+// first, the claimed addresses are freed.
 //
-// Errors name the network and what to do: ErrExhausted, ErrTaken, ErrOutside,
-// ErrNoSubnet, ErrDeleting, ErrSubnetInUse, ErrClosed, status.ErrNotFound, what is
-// wrong with the network's spec (the object's Invalid), and status.ErrTryAgain for all that
-// time mends, with its cause: also when the subnet is not net's any more, since the address
-// would get the former mask and routes.
+// The errors are ErrExhausted, ErrTaken, ErrOutside, ErrNoSubnet, ErrDeleting, ErrSubnetInUse,
+// ErrClosed, status.ErrNotFound, the error in the network's spec (the object's Invalid), and
+// status.ErrTryAgain with its cause if a later attempt may succeed. The last one is also
+// returned if the subnet is no longer that of net, because the address would get the previous
+// mask and routes.
 func (a *Allocator) Claim(ctx context.Context, net *network.Network, v4, v6 AddressRequest) (a4, a6 netip.Addr, err error) {
 	key := network.KeyOf(net)
 	if n := a.find(key); n != nil {
@@ -209,7 +182,7 @@ func (a *Allocator) Claim(ctx context.Context, net *network.Network, v4, v6 Addr
 	return a4, a6, err
 }
 
-// claim has a claim served by the network's next write.
+// claim queues a claim for the network's next write and waits for its result.
 func (a *Allocator) claim(ctx context.Context, c *claim) (a4, a6 netip.Addr, err error) {
 	var queue *groupcommit.Queue[request]
 	var r *groupcommit.Request[request]
@@ -241,8 +214,8 @@ func (a *Allocator) claim(ctx context.Context, c *claim) (a4, a6 netip.Addr, err
 	return a4, a6, nil
 }
 
-// Discard gives back what Claim gave and no Pod has used. It does not wait for
-// the API server: what cannot be written now is retried.
+// Discard releases addresses from Claim that no Pod has used. It does not wait for the API
+// server; a failed write is retried.
 func (a *Allocator) Discard(net *network.Network, a4, a6 netip.Addr) {
 	a.with(network.KeyOf(net), func(n *networkAllocator) {
 		n.local.discard(status.Valid(a4, a6), n.cooldownEnd())
@@ -250,21 +223,21 @@ func (a *Allocator) Discard(net *network.Network, a4, a6 netip.Addr) {
 	})
 }
 
-// Quarantine takes an address out of use that Claim gave and that another machine on the
-// network has. No dynamic claim gets it for Config.Quarantine; the node's entry covers
-// it, marked as quarantined. It reports false when too many are in quarantine already:
-// the address then cools down as if it was discarded. It makes no request.
+// Quarantine takes an address out of use that came from Claim, because another machine on the
+// network has it. No dynamic claim gets the address for quarantineTime; the node's entry covers
+// it, marked as quarantined. It reports false if too many addresses are in quarantine already:
+// then the address gets a cooldown, as after Discard. It makes no API request.
 //
-// The node keeps the address in its own entry, so that it needs to write no other node's,
-// and a node that is gone takes its quarantine along. A restart of the daemon ends it:
-// the next claim of the address probes the network again.
+// The address stays in the node's own entry, so that nodes do not write each other's entries,
+// and the quarantine ends when the node is removed. A restart of the daemon ends it too: the
+// next claim of the address probes the network again.
 func (a *Allocator) Quarantine(net *network.Network, addr netip.Addr) (quarantined bool) {
 	a.with(network.KeyOf(net), func(n *networkAllocator) { quarantined = n.quarantine(addr) })
 	return quarantined
 }
 
-// MarkPublished records that the DanmEp of a claim exists; owner is its name. It is
-// called once per claim, and returns at once.
+// MarkPublished records that the DanmEp of a claim exists; owner is the DanmEp's name. It is
+// called once per claim, and does not block.
 func (a *Allocator) MarkPublished(key network.Key, owner string, a4, a6 netip.Addr) {
 	a.with(key, func(n *networkAllocator) {
 		n.local.publish(owner, status.Valid(a4, a6))
@@ -272,13 +245,13 @@ func (a *Allocator) MarkPublished(key network.Key, owner string, a4, a6 netip.Ad
 	})
 }
 
-// ReturnToEntry puts the addresses of an attachment back into the node's entry; after
-// it, the DanmEp may go. A second call, and one for addresses that are not this
-// node's or of a network that is gone, does nothing.
+// ReturnToEntry puts the addresses of an attachment back into the node's entry. After that, the
+// DanmEp may be deleted. A second call does nothing, nor does a call for addresses of another
+// node or for a network that is gone.
 //
-// owner is the name of the attachment's DanmEp. A release may be repeated, even
-// from a journal that is behind, long after its address is another Pod's: only
-// the owner releases, until Forget.
+// owner is the name of the attachment's DanmEp. A release may be repeated, even from an outdated
+// journal, long after another Pod has got its address. Therefore, until Forget, only the owner
+// of an address releases it.
 func (a *Allocator) ReturnToEntry(ctx context.Context, key network.Key, owner string, a4, a6 netip.Addr) error {
 	if err := a.awaitDecision(ctx, "return", key); err != nil {
 		return err
@@ -290,11 +263,11 @@ func (a *Allocator) ReturnToEntry(ctx context.Context, key network.Key, owner st
 	})
 }
 
-// Free takes an attachment's addresses out of use. It is called when their DanmEp
-// is gone, or never was. A dynamic address cools down for a while, covered by the node's
-// entry, and is warm or freed then; a static one is freed before Free returns. A second Free
-// does nothing, and so does one of addresses that the node's entry does not cover. An
-// attachment without addresses needs the entry no more, whether it had a DanmEp or not.
+// Free takes an attachment's addresses out of use. It is called when their DanmEp is gone or was
+// never created. A dynamic address stays in the node's entry for a cooldown, and then enters the
+// warm pool or is freed. A static address is freed before Free returns. A second call does
+// nothing, nor does a call for addresses that the node's entry does not cover. For an attachment
+// without addresses, it records that the attachment no longer needs the entry.
 func (a *Allocator) Free(ctx context.Context, key network.Key, owner string, a4, a6 netip.Addr) error {
 	if err := a.awaitDecision(ctx, "free", key); err != nil {
 		return err
@@ -311,7 +284,7 @@ func (a *Allocator) Free(ctx context.Context, key network.Key, owner string, a4,
 	})
 }
 
-// awaitDecision waits until it is known which of several former owners has an address.
+// awaitDecision waits until contention between former owners of addresses is resolved.
 func (a *Allocator) awaitDecision(ctx context.Context, verb string, key network.Key) error {
 	return a.await(ctx, verb, key, func(n *networkAllocator) *condition {
 		if len(n.local.contenders) == 0 {
@@ -321,8 +294,8 @@ func (a *Allocator) awaitDecision(ctx context.Context, verb string, key network.
 	})
 }
 
-// await waits until the condition holds that prepare returns; nil is none. prepare is called
-// with the network locked, and may change its local state.
+// await waits until the condition holds that prepare returns; nil means no wait. prepare is
+// called with the network locked, and may change its local state.
 func (a *Allocator) await(ctx context.Context, verb string, key network.Key, prepare func(*networkAllocator) *condition) error {
 	var queue *groupcommit.Queue[request]
 	var r *groupcommit.Request[request]
@@ -356,8 +329,8 @@ func (a *Allocator) wait(ctx context.Context, queue *groupcommit.Queue[request],
 	return fmt.Errorf("%w: %w", status.ErrTryAgain, context.Cause(ctx))
 }
 
-// Forget ends the memory of an attachment's release: the attachment is out of the journal,
-// and nothing will release it again.
+// Forget drops the record of an attachment's release. The attachment was removed from the
+// journal, so its release is not repeated.
 func (a *Allocator) Forget(key network.Key, owner string, a4, a6 netip.Addr) {
 	a.with(key, func(n *networkAllocator) {
 		for _, addr := range []netip.Addr{a4, a6, {}} {
@@ -376,10 +349,10 @@ func (a *Allocator) CollectGarbage(ctx context.Context, key network.Key) (int64,
 	return c.collected, nil
 }
 
-// ObserveVersion records that the metadata of a network has moved to that resourceVersion, by
-// a watch. It returns at once. If this node keeps addresses there, it reads the object before
-// long: other nodes may need them, or the network is being deleted. A version older than one
-// seen before means that the cluster's state was restored.
+// ObserveVersion records the resourceVersion of a watch event for a network. It does not block.
+// If this node has warm, cooling or quarantined addresses there, it reads the object soon: other
+// nodes may need them, or the network may be in deletion. A version older than a previous one
+// means that the cluster's state was rolled back.
 func (a *Allocator) ObserveVersion(key network.Key, resourceVersion string) {
 	behind, back := a.versions.ObserveWatch(key, resourceVersion)
 	n := a.find(key)
@@ -394,7 +367,7 @@ func (a *Allocator) ObserveVersion(key network.Key, resourceVersion string) {
 	n.observeVersion(behind, back)
 }
 
-// NetworkDeleted records that a network is gone, by a watch.
+// NetworkDeleted records a watch event for the deletion of a network.
 func (a *Allocator) NetworkDeleted(key network.Key) {
 	a.versions.Forget(key)
 	if n := a.find(key); n != nil {
@@ -404,22 +377,22 @@ func (a *Allocator) NetworkDeleted(key network.Key) {
 	}
 }
 
-// DanmEpMissing records that a DanmEp of this node, which had existed, is gone though this
-// node has not removed it: older state was restored. Its addresses are covered by
-// the node's entry again, and the network recovers.
+// DanmEpMissing records that a DanmEp of this node is gone which this node has not deleted: the
+// cluster's state was rolled back. The node's entry covers its addresses again, and the node
+// reports the rollback.
 func (a *Allocator) DanmEpMissing(key network.Key, owner string, a4, a6 netip.Addr) {
 	a.with(key, func(n *networkAllocator) { n.danmEpMissing(owner, status.Valid(a4, a6)) })
 }
 
-// ReportToRecovery has this node report what it has in use in a network that is recovering,
-// even if that is nothing.
+// ReportToRecovery triggers this node's report to the recovery of a network, which is due even
+// if the node uses no address there.
 func (a *Allocator) ReportToRecovery(key network.Key) {
 	a.with(key, func(n *networkAllocator) { n.queue.Trigger() })
 }
 
-// Resume takes over what the journal has of a former incarnation: the addresses that this
-// node answers for, and what Config.JournalSeq was called with, as far as it is of this Node's
-// UID. It is called once, before everything else, and makes no request.
+// Resume takes over the journal of a former incarnation: the node's attachments, and the last
+// arguments of Config.JournalSeq if they are of this Node's UID. It is called once, before all
+// other methods, and makes no API request.
 func (a *Allocator) Resume(uses []Use, seqs map[network.Key]int64) {
 	for _, u := range uses {
 		a.with(u.Key, func(n *networkAllocator) { n.local.resume(u) })
@@ -429,23 +402,23 @@ func (a *Allocator) Resume(uses []Use, seqs map[network.Key]int64) {
 	}
 }
 
-// ReconcileEntries compares the node's entries in these networks with what Resume got and
-// with the node's own DanmEps, frees the rest, and fences writes of a former incarnation that
-// are still on their way. Networks that are gone are no error.
+// ReconcileEntries compares the node's entries in these networks with the uses from Resume and
+// with the node's own DanmEps, frees all other addresses, and fences writes of a former
+// incarnation that are still in flight. It ignores networks that are gone.
 //
-// A write of the former incarnation that found no entry to conflict with may be applied
-// later, as long as the API server works on requests (a minute): a second call
-// after that frees what it claimed.
+// A write of the former incarnation to a network without an entry cannot be fenced. It may be
+// applied until the API server's request timeout (a minute). A second call after that frees its
+// addresses.
 func (a *Allocator) ReconcileEntries(ctx context.Context, keys ...network.Key) error {
 	return atOnce(keys, func(key network.Key) error {
-		return a.await(ctx, "settle", key, func(n *networkAllocator) *condition {
+		return a.await(ctx, "reconcile", key, func(n *networkAllocator) *condition {
 			settled := func(l *localState) bool { return l.verified && !l.needsWrite() }
 			return &condition{fresh: true, recheck: n.local.has(orphan), holds: settled}
 		})
 	})
 }
 
-// atOnce calls f for each, a limited number at a time.
+// atOnce calls f for each element, for a limited number at a time.
 func atOnce[T any](list []T, f func(T) error) error {
 	errs := make([]error, len(list))
 	slots := make(chan struct{}, reconcileAtOnce)
@@ -461,9 +434,9 @@ func atOnce[T any](list []T, f func(T) error) error {
 	return errors.Join(errs...)
 }
 
-// ReleaseWarmPool ends all warm pools and cooldowns, for an orderly shutdown: unused addresses
-// are free for other nodes. It waits for the writes, as long as ctx lasts; what they did
-// not reach stays in the node's entries, for its next incarnation.
+// ReleaseWarmPool frees the addresses of all warm pools, cooldowns and quarantines, for an
+// orderly shutdown. It waits for the writes until ctx ends. Addresses that were not freed by
+// then stay in the node's entries, for its next incarnation.
 func (a *Allocator) ReleaseWarmPool(ctx context.Context) error {
 	a.closing.Store(true)
 	var networks []*networkAllocator
@@ -476,26 +449,13 @@ func (a *Allocator) ReleaseWarmPool(ctx context.Context) error {
 			err = a.wait(ctx, n.queue, r)
 		}
 		if err != nil {
-			return fmt.Errorf("give back addresses of network %v: %w", n.key.Ref, err)
+			return fmt.Errorf("free addresses of network %v: %w", n.key.Ref, err)
 		}
 		return nil
 	})
 }
 
-// Stats is the state of an Allocator.
-type Stats struct {
-	// Warm are pre-allocated addresses that are ready, Cooling those in cooldown.
-	Warm, Cooling int
-	// Quarantined are addresses that another machine on the network has.
-	Quarantined int
-	// Networks have addresses that are warm, cooling or quarantined.
-	Networks int
-	// FromWarmPool and Committed count the claims that succeeded, by where the
-	// addresses came from; Exhausted those that found none.
-	FromWarmPool, Committed, Exhausted int64
-}
-
-// counters are the parts of Stats that only grow.
+// counters are the counters of Stats.
 type counters struct {
 	fromWarmPool, committed, exhausted atomic.Int64
 }
@@ -510,7 +470,7 @@ func (c *counters) count(err error) {
 	}
 }
 
-// Stats returns the present state of the allocator.
+// Stats returns the current state of the allocator.
 func (a *Allocator) Stats() Stats {
 	s := Stats{
 		FromWarmPool: a.stats.fromWarmPool.Load(), Committed: a.stats.committed.Load(), Exhausted: a.stats.exhausted.Load(),

@@ -86,11 +86,11 @@ func benchmarkCommit(b *testing.B, nodes int) {
 	defer a.Close()
 	b.ReportAllocs()
 	for b.Loop() {
-		x, _, err := a.Claim(b.Context(), net, testbed.Dynamic, testbed.None)
+		x, _, err := a.Claim(b.Context(), net, testbed.Dynamic(), testbed.None())
 		if err != nil {
 			b.Fatal(err)
 		}
-		a.Discard(net, x, testbed.NoAddr)
+		a.Discard(net, x, testbed.NoAddr())
 	}
 	b.ReportMetric(float64(store.writes)/float64(b.N), "writes/op")
 }
@@ -103,7 +103,7 @@ func BenchmarkWarmClaim(b *testing.B) {
 	a := allocator.New(store, allocator.Config{Node: "n1"})
 	defer a.Close()
 	claim := func() {
-		if _, _, err := a.Claim(b.Context(), net, testbed.None, testbed.None); err != nil {
+		if _, _, err := a.Claim(b.Context(), net, testbed.None(), testbed.None()); err != nil {
 			b.Error(err)
 		}
 	}
@@ -131,13 +131,13 @@ func TestWarmClaimAllocatesNothing(t *testing.T) {
 	a := allocator.New(store, allocator.Config{Node: "n1"})
 	defer a.Close()
 	for a.Stats().Warm < 48 { // each claim raises the demand
-		if _, _, err := a.Claim(t.Context(), net, testbed.Dynamic, testbed.None); err != nil {
+		if _, _, err := a.Claim(t.Context(), net, testbed.Dynamic(), testbed.None()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	before := a.Stats().FromWarmPool
 	allocations := testing.AllocsPerRun(15, func() {
-		if _, _, err := a.Claim(t.Context(), net, testbed.Dynamic, testbed.None); err != nil {
+		if _, _, err := a.Claim(t.Context(), net, testbed.Dynamic(), testbed.None()); err != nil {
 			t.Error(err)
 		}
 	})

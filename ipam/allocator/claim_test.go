@@ -15,16 +15,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/ipamtest"
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam/allocator"
-	"github.com/patchbay-cni/patchbay/ipam/ipamtest"
 	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
 func TestClaimWritesBitAndEntryAtOnce(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", "fd00::/64"), func(w *testbed.World) {
 		store, s := w.Scripted()
-		a4, a6 := w.Claim(w.NodeOver(store, "n1"), testbed.Dynamic, testbed.Dynamic)
+		a4, a6 := w.Claim(w.NodeOver(store, "n1"), testbed.Dynamic(), testbed.Dynamic())
 		if a4 != testbed.Addr("10.0.0.1") || a6 != testbed.Addr("fd00::1") {
 			w.Errorf("got %v and %v", a4, a6)
 		}
@@ -50,9 +50,9 @@ func TestClaimWritesBitAndEntryAtOnce(t *testing.T) {
 func TestClaimWithoutAddressesKeepsAnEntry(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("", ""), func(w *testbed.World) {
 		a := w.Node("n1")
-		w.Claim(a, testbed.None, testbed.None)
-		w.Claim(a, testbed.None, testbed.None)
-		w.Publish(a, "n1", testbed.NoAddr, testbed.NoAddr)
+		w.Claim(a, testbed.None(), testbed.None())
+		w.Claim(a, testbed.None(), testbed.None())
+		w.Publish(a, "n1", testbed.NoAddr(), testbed.NoAddr())
 		w.Idle()
 		if err := a.ReconcileEntries(w.Context(), w.Key()); err != nil {
 			w.Fatal(err)
@@ -60,7 +60,7 @@ func TestClaimWithoutAddressesKeepsAnEntry(t *testing.T) {
 		if got := w.Entry("n1"); got != " " {
 			w.Errorf("entry %q, want an empty one while one DanmEp is missing", got)
 		}
-		a.Discard(w.Net, testbed.NoAddr, testbed.NoAddr)
+		a.Discard(w.Net, testbed.NoAddr(), testbed.NoAddr())
 		w.Idle()
 		if got := w.Entry("n1"); got != "-" {
 			w.Errorf("entry %q, want none: one has its DanmEp, one is gone", got)
@@ -86,23 +86,23 @@ func TestClaimErrors(t *testing.T) {
 	}{
 		"Exhausted": {
 			reason: "the message says how many are in use and what to do",
-			net:    ranged, before: [][2]allocator.AddressRequest{{testbed.Dynamic, testbed.None}, {testbed.Dynamic, testbed.None}}, v4: testbed.Dynamic,
+			net:    ranged, before: [][2]allocator.AddressRequest{{testbed.Dynamic(), testbed.None()}, {testbed.Dynamic(), testbed.None()}}, v4: testbed.Dynamic(),
 			want:    allocator.ErrExhausted,
 			message: "network ClusterNetwork/net: claim IPv4 address: no free address: all 2 dynamic addresses of 10.0.0.0/24 are in use; delete Pods or enlarge spec.Options.allocation_pool or cidr",
 		},
 		"ExhaustedV6": {
 			reason: "both families or none",
-			net:    dual, before: [][2]allocator.AddressRequest{{testbed.None, testbed.Dynamic}, {testbed.None, testbed.Dynamic}}, v4: testbed.Dynamic, v6: testbed.Dynamic,
+			net:    dual, before: [][2]allocator.AddressRequest{{testbed.None(), testbed.Dynamic()}, {testbed.None(), testbed.Dynamic()}}, v4: testbed.Dynamic(), v6: testbed.Dynamic(),
 			want: allocator.ErrExhausted, message: "IPv6 address: no free address: all 2",
 		},
 		"TakenDynamic": {
 			reason: "a static address that somebody got by chance",
-			net:    ranged, before: [][2]allocator.AddressRequest{{testbed.Dynamic, testbed.None}}, v4: testbed.Static("10.0.0.10"),
+			net:    ranged, before: [][2]allocator.AddressRequest{{testbed.Dynamic(), testbed.None()}}, v4: testbed.Static("10.0.0.10"),
 			want: allocator.ErrTaken, message: "10.0.0.10: address is taken by a Pod that is starting or stopping on this node",
 		},
 		"TakenStatic": {
 			reason: "two Pods with one address; the other family is not kept",
-			net:    dual, before: [][2]allocator.AddressRequest{{testbed.None, testbed.Static("fd00::1")}}, v4: testbed.Dynamic, v6: testbed.Static("fd00::1"),
+			net:    dual, before: [][2]allocator.AddressRequest{{testbed.None(), testbed.Static("fd00::1")}}, v4: testbed.Dynamic(), v6: testbed.Static("fd00::1"),
 			want: allocator.ErrTaken, message: "fd00::1",
 		},
 		"Outside": {
@@ -123,7 +123,7 @@ func TestClaimErrors(t *testing.T) {
 			net:    pool, v4: testbed.Static("10.0.0.9"), v6: testbed.Static("fd00::9"), want: allocator.ErrOutside, message: "fd00::9",
 		},
 		"WrongFamily": {reason: "an IPv6 address as ip", net: ranged, v4: testbed.Static("fd00::1"), want: allocator.ErrOutside, message: "fd00::1"},
-		"NoSubnet":    {reason: "a network without IPv6", net: ranged, v6: testbed.Dynamic, want: allocator.ErrNoSubnet, message: "IPv6"},
+		"NoSubnet":    {reason: "a network without IPv6", net: ranged, v6: testbed.Dynamic(), want: allocator.ErrNoSubnet, message: "IPv6"},
 		"NoSubnetForStatic": {
 			reason: "a static address in a network without", net: testbed.ClusterNetwork("", ""),
 			v4: testbed.Static("10.0.0.1"), want: allocator.ErrNoSubnet, message: "IPv4",
@@ -153,14 +153,14 @@ func TestClaimErrors(t *testing.T) {
 func TestTakenNamesTheNode(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 		n1 := w.Node("n1")
-		w.Claim(n1, testbed.Static("10.0.0.7"), testbed.None)
-		_, _, err := w.Node("n2").Claim(w.Context(), w.Net, testbed.Static("10.0.0.7"), testbed.None)
+		w.Claim(n1, testbed.Static("10.0.0.7"), testbed.None())
+		_, _, err := w.Node("n2").Claim(w.Context(), w.Net, testbed.Static("10.0.0.7"), testbed.None())
 		if !errors.Is(err, allocator.ErrTaken) || !strings.Contains(err.Error(), `node "n1"`) {
 			w.Errorf("got %v, want the node", err)
 		}
-		w.Publish(n1, "n1", testbed.Addr("10.0.0.7"), testbed.NoAddr)
+		w.Publish(n1, "n1", testbed.Addr("10.0.0.7"), testbed.NoAddr())
 		w.Idle()
-		_, _, err = w.Node("n3").Claim(w.Context(), w.Net, testbed.Static("10.0.0.7"), testbed.None)
+		_, _, err = w.Node("n3").Claim(w.Context(), w.Net, testbed.Static("10.0.0.7"), testbed.None())
 		if !errors.Is(err, allocator.ErrTaken) || !strings.Contains(err.Error(), "kubectl get danmeps") {
 			w.Errorf("got %v, want how to find the Pod", err)
 		}
@@ -171,11 +171,11 @@ func TestStaticClaimsGoFirst(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/29", ""), func(w *testbed.World) {
 		store, _ := w.Scripted()
 		a := w.NodeOver(slow(store), "n1")
-		wants := []allocator.AddressRequest{testbed.Dynamic, testbed.Dynamic, testbed.Dynamic, testbed.Static("10.0.0.1"), testbed.Static("10.0.0.2")}
+		wants := []allocator.AddressRequest{testbed.Dynamic(), testbed.Dynamic(), testbed.Dynamic(), testbed.Static("10.0.0.1"), testbed.Static("10.0.0.2")}
 		var wg sync.WaitGroup
 		for _, want := range wants {
 			wg.Go(func() {
-				if _, _, err := a.Claim(w.Context(), w.Net, want, testbed.None); err != nil {
+				if _, _, err := a.Claim(w.Context(), w.Net, want, testbed.None()); err != nil {
 					w.Errorf("%+v: %v", want, err)
 				}
 			})
@@ -204,16 +204,16 @@ func TestReservedAndGatewaysStayFree(t *testing.T) {
 		}})
 		w.Nodes = append(w.Nodes, a)
 		for range 4 {
-			w.Claim(a, testbed.Dynamic, testbed.None)
+			w.Claim(a, testbed.Dynamic(), testbed.None())
 		}
 		if diff := cmp.Diff([]string{"10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6"}, w.Bits()); diff != "" {
 			w.Errorf("-want +got:\n%s", diff)
 		}
-		if _, _, err := a.Claim(w.Context(), w.Net, testbed.Dynamic, testbed.None); !errors.Is(err, allocator.ErrExhausted) {
+		if _, _, err := a.Claim(w.Context(), w.Net, testbed.Dynamic(), testbed.None()); !errors.Is(err, allocator.ErrExhausted) {
 			w.Errorf("got %v, want ErrExhausted", err)
 		}
 		for _, reserved := range []string{"10.0.0.1", "10.0.0.2"} {
-			if a4, _, err := a.Claim(w.Context(), w.Net, testbed.Static(reserved), testbed.None); !errors.Is(err, allocator.ErrOutside) {
+			if a4, _, err := a.Claim(w.Context(), w.Net, testbed.Static(reserved), testbed.None()); !errors.Is(err, allocator.ErrOutside) {
 				w.Errorf("static %s, a gateway's or a node's: got %v, error %v, want ErrOutside", reserved, a4, err)
 			}
 		}
@@ -228,7 +228,7 @@ func TestStaticOutsideThePool(t *testing.T) {
 		a := allocator.New(w.Store, allocator.Config{Node: "n1"})
 		w.Nodes = append(w.Nodes, a)
 		for _, want := range []string{"10.0.0.9", "10.0.0.12", "10.0.0.254"} {
-			if got, _, err := a.Claim(w.Context(), w.Net, testbed.Static(want), testbed.None); err != nil || got != testbed.Addr(want) {
+			if got, _, err := a.Claim(w.Context(), w.Net, testbed.Static(want), testbed.None()); err != nil || got != testbed.Addr(want) {
 				w.Errorf("static %s: got %v (error: %v)", want, got, err)
 			}
 		}
@@ -245,7 +245,7 @@ func TestClaimRefusals(t *testing.T) {
 		"Deleting": {
 			reason: "a network in deletion takes no new Pods",
 			spoil: func(w *testbed.World) {
-				w.Claim(w.Node("n0"), testbed.Dynamic, testbed.None)
+				w.Claim(w.Node("n0"), testbed.Dynamic(), testbed.None())
 				w.Store.Delete(w.Net.Ref)
 			},
 			want: allocator.ErrDeleting,
@@ -281,7 +281,7 @@ func TestClaimRefusals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 				tc.spoil(w)
-				_, _, err := w.Node("n1").Claim(w.Context(), w.Net, testbed.Dynamic, testbed.None)
+				_, _, err := w.Node("n1").Claim(w.Context(), w.Net, testbed.Dynamic(), testbed.None())
 				if !errors.Is(err, tc.want) || !strings.Contains(err.Error(), "ClusterNetwork/net") {
 					w.Errorf("%s: got %v, want %v", tc.reason, err, tc.want)
 				}

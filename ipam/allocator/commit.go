@@ -15,21 +15,24 @@ import (
 )
 
 const (
-	// starvedPause is about how long a network's allocator waits for other nodes to give back,
-	// before it reads the object again.
+	// requestTimeout bounds one request to the store.
+	requestTimeout = 10 * time.Second
+	// starvedPause is about how long a network's allocator waits for other nodes to free
+	// addresses, before it reads the object again.
 	starvedPause = 500 * time.Millisecond
-	// reclaimLasts is for how long nothing is pre-allocated after a reclaim request.
+	// reclaimLasts is how long no address is pre-allocated after a reclaim request.
 	reclaimLasts = time.Minute
-	// reclaimExpired is the age at which a reclaim request is over that was there before this
-	// daemon: nothing removes it from the object. Clocks differ by less.
+	// reclaimExpired is the age at which a request from before this daemon's start is ignored:
+	// nothing removes it from the object. Clocks of nodes must differ by less.
 	reclaimExpired = time.Hour
-	// deadDanmEpsEvery is how often a recovering node looks whether its dead DanmEps are gone.
+	// deadDanmEpsEvery is how often a recovering node checks whether its dead DanmEps are gone.
 	deadDanmEpsEvery = time.Second
 )
 
-// commit is one attempt of the group commit: it reads the object, plans for all who wait,
-// writes, and answers them. status.ErrConflict means that nothing was written, unless the
-// request met a copy of itself; any other error leaves that open. The next attempt finds out.
+// commit is one attempt of the group commit: it reads the object, plans for all waiting
+// requests, writes, and answers them. status.ErrConflict means that nothing was written, unless
+// the write conflicted with a duplicate of itself; any other error leaves that open. The next
+// attempt finds out.
 func (n *networkAllocator) commit(ctx context.Context) error {
 	r, err := n.read(ctx)
 	if err != nil || r.obj == nil {
@@ -49,7 +52,7 @@ func (n *networkAllocator) commit(ctx context.Context) error {
 	return nil
 }
 
-// ask makes one request to the store, bounded in time.
+// ask makes one request to the store, with a timeout.
 func ask[T any](ctx context.Context, timeout time.Duration, request func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -60,7 +63,7 @@ func ask[T any](ctx context.Context, timeout time.Duration, request func(context
 // object when the network is gone and all requests are answered.
 func (n *networkAllocator) read(ctx context.Context) (reading, error) {
 	newest := n.a.versions.Newest(n.key)
-	obj, err := ask(ctx, n.a.cfg.Timeout, func(ctx context.Context) (*status.Object, error) {
+	obj, err := ask(ctx, requestTimeout, func(ctx context.Context) (*status.Object, error) {
 		return n.a.store.Get(ctx, n.key.Ref)
 	})
 	switch {
@@ -70,7 +73,7 @@ func (n *networkAllocator) read(ctx context.Context) (reading, error) {
 	case err != nil:
 		return reading{}, fmt.Errorf("read network %v: %w", n.key.Ref, err)
 	case obj.UID != n.key.UID:
-		n.endWithNetwork(fmt.Errorf("%w: the network was deleted and made again", status.ErrTryAgain))
+		n.endWithNetwork(fmt.Errorf("%w: the network was deleted and created again", status.ErrTryAgain))
 		return reading{}, nil
 	}
 	r := reading{obj: obj, newest: newest, older: status.IsOlder(obj.ResourceVersion, newest)}
@@ -80,8 +83,8 @@ func (n *networkAllocator) read(ctx context.Context) (reading, error) {
 	return r, err
 }
 
-// endWithNetwork closes the network's allocator when the network is gone: claims fail, and
-// there is nothing left to release. A network of the same name has another one.
+// endWithNetwork closes the network's allocator because the network is gone: claims fail, and
+// there is nothing left to release. A new network of the same name gets a new allocator.
 func (n *networkAllocator) endWithNetwork(cause error) {
 	n.a.remove(n)
 	n.a.versions.Forget(n.key)
@@ -100,50 +103,53 @@ func (n *networkAllocator) endWithNetwork(cause error) {
 }
 
 // needsFinalizer records the reading and reports whether the finalizer must be set before
-// claims can be granted or refused. An object without finalizer or bitmap that cannot be a
-// new one goes to the plan: it starts a recovery, before another write hides that the object
-// is older.
+// claims can be granted or refused. It reports false for an object that has no finalizer and no
+// bitmap although it cannot be new: the plan must report the rollback before another write hides
+// that the object is older.
 func (n *networkAllocator) needsFinalizer(r reading) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.readAt, n.objectMoved = time.Now(), false
 	if n.lostWrite != r.obj.ResourceVersion {
-		n.lostWrite = "" // a write on another version is refused for good
+		n.lostWrite = "" // a write on another version can no longer be applied
 	}
 	doubtful := r.older || r.obj.IPAM == nil && (n.local.entry.journalled > 0 || n.local.danmEpMissing)
 	return n.hasClaims() && !answersClaims(r.obj) && !doubtful
 }
 
-// answersClaims reports whether claims can be granted or refused without the finalizer being
-// set first.
+// hasClaims reports whether a claim waits.
+func (n *networkAllocator) hasClaims() bool { return len(claimsOf(n.queue.Waiting())) > 0 }
+
+// answersClaims reports whether claims can be granted or refused without setting the finalizer
+// first.
 func answersClaims(o *status.Object) bool { return o.Deleting || o.Invalid != nil || o.Protected }
 
-// protect sets the finalizer. Before that it writes an empty status.ipam into a network that
-// no node has used yet: a network that has its finalizer and no status.ipam has lost it, and
-// with it the addresses that are in use.
+// protect sets the finalizer. Before that it writes an empty status.ipam if no node has used the
+// network yet, because a network with the finalizer and without status.ipam counts as one that
+// has lost its status.
 func (n *networkAllocator) protect(ctx context.Context, obj *status.Object) (*status.Object, error) {
 	var err error
 	if obj.IPAM == nil {
 		next := *obj
 		next.IPAM = &v1.IPAMStatus{}
-		obj, err = ask(ctx, n.a.cfg.Timeout, func(ctx context.Context) (*status.Object, error) {
+		obj, err = ask(ctx, requestTimeout, func(ctx context.Context) (*status.Object, error) {
 			return n.a.store.Update(ctx, &next)
 		})
 		if err != nil {
 			return nil, fmt.Errorf("write first status of network %v: %w", n.key.Ref, err)
 		}
 	}
-	obj, err = ask(ctx, n.a.cfg.Timeout, func(ctx context.Context) (*status.Object, error) {
+	obj, err = ask(ctx, requestTimeout, func(ctx context.Context) (*status.Object, error) {
 		return n.a.store.Protect(ctx, obj, true)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("put finalizer on network %v: %w", n.key.Ref, err)
+		return nil, fmt.Errorf("add finalizer to network %v: %w", n.key.Ref, err)
 	}
 	return obj, nil
 }
 
-// plan plans for all who wait now. If the plan needs the DanmEps, they are listed and it is
-// made again.
+// plan plans for all waiting requests. If the plan needs the DanmEps, it lists them and plans
+// again.
 func (n *networkAllocator) plan(ctx context.Context, r reading) (*plan, []*groupcommit.Request[request], error) {
 	p, requests, err := n.planWith(r, nil)
 	if !errors.Is(err, status.ErrNeedEndpoints) {
@@ -152,7 +158,7 @@ func (n *networkAllocator) plan(ctx context.Context, r reading) (*plan, []*group
 	n.mu.Lock()
 	found := danmEps{publishedBefore: n.local.addrs(published)}
 	n.mu.Unlock()
-	endpoints, err := ask(ctx, n.a.cfg.Timeout, func(ctx context.Context) ([]status.Endpoint, error) {
+	endpoints, err := ask(ctx, requestTimeout, func(ctx context.Context) ([]status.Endpoint, error) {
 		return n.a.store.Endpoints(ctx, r.obj.Ref)
 	})
 	if err != nil {
@@ -167,8 +173,8 @@ func (n *networkAllocator) plan(ctx context.Context, r reading) (*plan, []*group
 	return n.planWith(r, &found)
 }
 
-// planWith makes a plan. What the plan needs out of the warm pool is withdrawn before, and
-// what it gives back is marked: from here on, no claim gets such an address.
+// planWith makes a plan. Before that, it withdraws the addresses from the warm pool that the plan
+// frees or grants, so that no claim gets them from there.
 func (n *networkAllocator) planWith(r reading, listed *danmEps) (*plan, []*groupcommit.Request[request], error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -202,26 +208,17 @@ func (n *networkAllocator) planWith(r reading, listed *danmEps) (*plan, []*group
 	}
 }
 
-// observe updates the local state by what was read, and takes the snapshot for a plan. The
+// observe updates the local state from the object, and takes the snapshot for a plan. The
 // error is status.ErrNeedEndpoints when the local state has to be compared with the DanmEps.
 func (n *networkAllocator) observe(r reading, listed *danmEps, requests []*groupcommit.Request[request], claimed bool) (*snapshot, error) {
-	cfg, l, now := &n.a.cfg, &n.local, time.Now()
+	cfg, l := &n.a.cfg, &n.local
 	own, unreadable := ownEntry(r.obj, cfg.Node)
 	l.recognise(own)
 	if err := checkCutOff(own, unreadable, l, cfg); err != nil {
 		return nil, err
 	}
-	s := &snapshot{
-		obj: r.obj, danmEps: listed, now: now, node: cfg.Node, nodeUID: cfg.NodeUID, incarnation: cfg.Incarnation,
-		nodeCount: cfg.NodeCount(), rollback: detectRollback(r, own, unreadable, l, cfg),
-		fence: n.lostWrite != "" && n.lostWrite == r.obj.ResourceVersion,
-		warm:  n.warmContents(), demand: n.demand, maxWarm: cfg.WarmPoolSize,
-		closing: n.a.closing.Load(), reclaim: n.reclaim.isActive(r.obj, now),
-		cooldown: cfg.Cooldown, idleTimeout: cfg.WarmPoolIdleTimeout, reclaimTimeout: cfg.ReclaimTimeout,
-	}
-	if w := n.warm.Load(); w != nil {
-		s.takes = int(w.takes.Load())
-	}
+	s := n.newSnapshot(r, listed)
+	s.rollback = detectRollback(r, own, unreadable, l, cfg)
 	recheck := false
 	for _, req := range requests {
 		if c := req.Value.condition; c != nil {
@@ -234,21 +231,8 @@ func (n *networkAllocator) observe(r reading, listed *danmEps, requests []*group
 		l.verified = true
 		return s, nil
 	}
-	unverified := !l.verified && (own.Present || len(l.uses) > 0)
-	if (unverified || s.collect || recheck || s.rollback.reassert) && listed == nil {
-		return nil, status.ErrNeedEndpoints
-	}
-	if s.first = !l.verified; s.first {
-		var found danmEps
-		if listed != nil {
-			found = *listed
-		}
-		recovering := s.rollback.report != nil || r.obj.Recovering()
-		for _, a := range l.verify(own, found, recovering) {
-			n.report(fmt.Errorf("%v is in use on this node, but a DanmEp of another node has it", a))
-		}
-	} else if s.rollback.reassert {
-		l.coverLost(listed)
+	if err := n.compareWithDanmEps(s, own, recheck); err != nil {
+		return nil, err
 	}
 	if v4, v6 := r.obj.Subnets(); v4 != nil || v6 != nil {
 		s.nodeAddresses = cfg.Reserved(r.obj.Network)
@@ -256,21 +240,68 @@ func (n *networkAllocator) observe(r reading, listed *danmEps, requests []*group
 	return s, nil
 }
 
-// ownEntry reads a node's entry. One that cannot be read has no addresses: what is in use is
-// put back from the local state, the rest is collected.
-func ownEntry(o *status.Object, node string) (e status.Entry, unreadable bool) {
-	if o.IPAM == nil {
-		return e, false
+// newSnapshot returns a snapshot of the object, the warm pool and the configuration.
+func (n *networkAllocator) newSnapshot(r reading, listed *danmEps) *snapshot {
+	cfg, now := &n.a.cfg, time.Now()
+	s := &snapshot{
+		obj: r.obj, danmEps: listed, now: now, node: cfg.Node, nodeUID: cfg.NodeUID, incarnation: cfg.Incarnation,
+		nodeCount: cfg.NodeCount(),
+		fence:     n.lostWrite != "" && n.lostWrite == r.obj.ResourceVersion,
+		warm:      n.warmContents(), demand: n.demand, maxWarm: cfg.WarmPoolSize,
+		closing: n.a.closing.Load(), reclaim: n.reclaim.isActive(r.obj, now),
+		cooldown: cfg.Cooldown, idleTimeout: cfg.WarmPoolIdleTimeout, reclaimTimeout: cfg.ReclaimTimeout,
 	}
-	h, ok := o.IPAM.Held[node]
-	if !ok {
-		return e, false
+	if w := n.warm.Load(); w != nil {
+		s.takes = int(w.takes.Load())
 	}
-	e, err := status.ParseEntry(h)
-	return e, err != nil
+	return s
 }
 
-// prepare applies the effects of a plan that have to come before its write.
+// reclaimSeen is the last reclaim request of a network, and when this node first saw it, because
+// clocks of nodes differ.
+type reclaimSeen struct{ requested, seen time.Time }
+
+// isActive reports whether a node has requested addresses within reclaimLasts. It records the
+// request.
+func (r *reclaimSeen) isActive(o *status.Object, now time.Time) bool {
+	if o.IPAM == nil || o.IPAM.ReclaimRequestTime == nil {
+		return false
+	}
+	if requested := o.IPAM.ReclaimRequestTime.Time; !requested.Equal(r.requested) {
+		before := r.requested
+		r.requested, r.seen = requested, now
+		if before.IsZero() && now.Sub(requested) >= reclaimExpired {
+			r.seen = requested
+		}
+	}
+	return now.Sub(r.seen) < reclaimLasts
+}
+
+// compareWithDanmEps compares the local state with the entry and the DanmEps: completely the
+// first time, and after a rollback the addresses that may have lost their DanmEp. The error is
+// status.ErrNeedEndpoints if the DanmEps have to be listed first.
+func (n *networkAllocator) compareWithDanmEps(s *snapshot, own status.Entry, recheck bool) error {
+	l := &n.local
+	unverified := !l.verified && (own.Present || len(l.uses) > 0)
+	if (unverified || s.collect || recheck || s.rollback.reassert) && s.danmEps == nil {
+		return status.ErrNeedEndpoints
+	}
+	if s.first = !l.verified; s.first {
+		var found danmEps
+		if s.danmEps != nil {
+			found = *s.danmEps
+		}
+		recovering := s.rollback.report != nil || s.obj.Recovering()
+		for _, a := range l.verify(own, found, recovering) {
+			n.report(fmt.Errorf("%v is in use on this node, but a DanmEp of another node has it", a))
+		}
+	} else if s.rollback.reassert {
+		l.coverLost(s.danmEps)
+	}
+	return nil
+}
+
+// prepare applies the effects of a plan that must come before its write.
 func (n *networkAllocator) prepare(p *plan, claims []*claim) {
 	for a := range p.freed {
 		n.local.set(a, freeing)
@@ -283,9 +314,9 @@ func (n *networkAllocator) prepare(p *plan, claims []*claim) {
 	}
 }
 
-// write writes a plan, if there is something to write. What the journal has of the entry's
-// seq is never more than what the object has: it forgets the seq before the entry goes, and
-// gets it after the entry has come.
+// write writes a plan if it changes the object. The seq in the journal is never higher than that
+// in the object: it is removed before the entry is removed, and recorded after the entry is
+// written.
 func (n *networkAllocator) write(ctx context.Context, r reading, p *plan) error {
 	if !p.changed {
 		n.observeWritten(p, r, r.obj)
@@ -296,7 +327,7 @@ func (n *networkAllocator) write(ctx context.Context, r reading, p *plan) error 
 			return err
 		}
 	}
-	written, err := ask(ctx, n.a.cfg.Timeout, func(ctx context.Context) (*status.Object, error) {
+	written, err := ask(ctx, requestTimeout, func(ctx context.Context) (*status.Object, error) {
 		return n.a.store.Update(ctx, p.next)
 	})
 	if err != nil {
@@ -306,8 +337,8 @@ func (n *networkAllocator) write(ctx context.Context, r reading, p *plan) error 
 	return n.journalSeq(p.entry)
 }
 
-// observeWritten takes the object's version as the newest. That of a recovery begins afresh,
-// once the recovery is written.
+// observeWritten records the object's version as the newest, even if a recovery has made it lower
+// than before.
 func (n *networkAllocator) observeWritten(p *plan, r reading, obj *status.Object) {
 	if p.reassert {
 		n.a.versions.ObserveRecovery(n.key, obj.ResourceVersion, r.newest)
@@ -316,7 +347,7 @@ func (n *networkAllocator) observeWritten(p *plan, r reading, obj *status.Object
 	n.a.versions.ObserveResponse(n.key, obj.ResourceVersion)
 }
 
-// journalSeq journals the seq of an entry, or that there is none.
+// journalSeq records the seq of an entry in the journal, or 0 if there is no entry.
 func (n *networkAllocator) journalSeq(e status.Entry) error {
 	seq := e.Seq
 	if !e.Present {
@@ -337,7 +368,7 @@ func (n *networkAllocator) journalSeq(e status.Entry) error {
 	return nil
 }
 
-// writeFailed records what an unsuccessful write leaves to be done.
+// writeFailed records a failed write for the next attempt.
 func (n *networkAllocator) writeFailed(p *plan, err error) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -353,8 +384,8 @@ func (n *networkAllocator) writeFailed(p *plan, err error) error {
 	return fmt.Errorf("write status of network %v: %w", n.key.Ref, err)
 }
 
-// apply applies the effects of a plan that was written (or had nothing to write), and answers
-// those whom it served.
+// apply applies the effects of a plan after its write (if it had any), and answers the requests
+// that it served.
 func (n *networkAllocator) apply(p *plan, requests []*groupcommit.Request[request]) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -382,7 +413,7 @@ func (n *networkAllocator) apply(p *plan, requests []*groupcommit.Request[reques
 	l.wrote(p.entry)
 	granted := n.grant(p, requests)
 	n.stockWarmPool(p)
-	// Last: a caller that claims again at once finds the warm pool filled.
+	// Answer last, so that a caller that claims again at once finds the warm pool filled.
 	for _, g := range granted {
 		g.request.Value.claim.addrs = g.addrs
 		g.request.Answer(g.err)
@@ -393,8 +424,8 @@ func (n *networkAllocator) apply(p *plan, requests []*groupcommit.Request[reques
 	}
 }
 
-// grant records the claims that were written, and returns the answers to give. needsWrite
-// sees to the addresses of those whose callers gave up.
+// grant records the granted claims, and returns the answers of those whose callers still wait.
+// The next write frees the addresses of the others: see needsWrite.
 func (n *networkAllocator) grant(p *plan, requests []*groupcommit.Request[request]) []grantedAnswer {
 	of := make(map[*claim]*groupcommit.Request[request], len(requests))
 	for _, r := range requests {
@@ -414,13 +445,13 @@ func (n *networkAllocator) grant(p *plan, requests []*groupcommit.Request[reques
 	return granted
 }
 
-// grantedAnswer is an answer whose caller waits for it.
+// grantedAnswer is an answer whose caller still waits.
 type grantedAnswer struct {
 	answer
 	request *groupcommit.Request[request]
 }
 
-// answerConditions answers the conditions that hold now.
+// answerConditions answers the requests whose condition holds now.
 func (n *networkAllocator) answerConditions(p *plan, served []*groupcommit.Request[request]) {
 	for _, r := range n.queue.Waiting() {
 		c := r.Value.condition

@@ -11,9 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/patchbay-cni/patchbay/internal/ipamtest"
 	"github.com/patchbay-cni/patchbay/ipam/allocator"
 	"github.com/patchbay-cni/patchbay/ipam/gc"
-	"github.com/patchbay-cni/patchbay/ipam/ipamtest"
 	"github.com/patchbay-cni/patchbay/test/random"
 )
 
@@ -26,7 +26,7 @@ func TestClaimSparesWhatEntriesCover(t *testing.T) {
 		v4, v6 allocator.AddressRequest
 		err    error
 	}{
-		"Dynamic": {reason: "the only clear bits of a full pool are the other node's", v4: testbed.Dynamic, v6: testbed.Dynamic, err: allocator.ErrExhausted},
+		"Dynamic": {reason: "the only clear bits of a full pool are the other node's", v4: testbed.Dynamic(), v6: testbed.Dynamic(), err: allocator.ErrExhausted},
 		"Static":  {reason: "by name", v4: testbed.Static("10.0.0.1"), err: allocator.ErrTaken},
 		"Static6": {reason: "by name", v6: testbed.Static("fd00::1"), err: allocator.ErrTaken},
 	}
@@ -35,7 +35,7 @@ func TestClaimSparesWhatEntriesCover(t *testing.T) {
 			testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/30", "fd00::/126"), func(w *testbed.World) {
 				n2 := w.Node("n2")
 				for range 2 {
-					w.Claim(n2, testbed.Dynamic, testbed.Dynamic)
+					w.Claim(n2, testbed.Dynamic(), testbed.Dynamic())
 				}
 				want := w.Bits()
 				w.Forge(testbed.Addr("10.0.0.1"), testbed.Addr("fd00::1"))
@@ -59,12 +59,12 @@ func TestClaimSparesWhatIsInUseHere(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/30", ""), func(w *testbed.World) {
 		n1 := w.Node("n1")
 		for range 2 {
-			a4, _ := w.Claim(n1, testbed.Dynamic, testbed.None)
-			w.Publish(n1, "n1", a4, testbed.NoAddr)
+			a4, _ := w.Claim(n1, testbed.Dynamic(), testbed.None())
+			w.Publish(n1, "n1", a4, testbed.NoAddr())
 		}
 		w.Idle()
 		w.Forge(testbed.Addr("10.0.0.1"))
-		if a4, _, err := n1.Claim(w.Context(), w.Net, testbed.Dynamic, testbed.None); !errors.Is(err, allocator.ErrExhausted) {
+		if a4, _, err := n1.Claim(w.Context(), w.Net, testbed.Dynamic(), testbed.None()); !errors.Is(err, allocator.ErrExhausted) {
 			w.Errorf("got %v, %v of a full pool", a4, err)
 		}
 		if diff := cmp.Diff([]string{"10.0.0.1", "10.0.0.2"}, w.Bits()); diff != "" {
@@ -87,7 +87,7 @@ func TestFlippedBit(t *testing.T) {
 			}
 			live := map[netip.Addr]bool{}
 			for range used {
-				a4, a6 := w.Claim(n2, testbed.Dynamic, testbed.Dynamic)
+				a4, a6 := w.Claim(n2, testbed.Dynamic(), testbed.Dynamic())
 				w.Publish(n2, "n2", a4, a6)
 				live[a4], live[a6] = true, true
 			}
@@ -99,7 +99,7 @@ func TestFlippedBit(t *testing.T) {
 			w.Flip(flipped)
 			n1 := w.Node("n1")
 			for {
-				a4, a6, err := n1.Claim(w.Context(), w.Net, testbed.Dynamic, testbed.Dynamic)
+				a4, a6, err := n1.Claim(w.Context(), w.Net, testbed.Dynamic(), testbed.Dynamic())
 				if errors.Is(err, allocator.ErrExhausted) {
 					break
 				}

@@ -27,13 +27,13 @@ func TestDelegatesHaveNoPool(t *testing.T) {
 		if err := a.ReconcileEntries(w.Context(), w.Key()); err != nil {
 			w.Fatal(err)
 		}
-		w.Claim(a, testbed.None, testbed.None)
+		w.Claim(a, testbed.None(), testbed.None())
 		w.Idle()
 		if o := w.Store.Object(w.Net.Ref); o.IPAM.V4 != nil || o.IPAM.V6 != nil || o.Allocated != 0 || o.Capacity != 0 {
 			w.Errorf("its status has %+v, %d of %d addresses", o.IPAM, o.Allocated, o.Capacity)
 		}
-		a.MarkPublished(w.Key(), "other", testbed.NoAddr, testbed.NoAddr)
-		a.Discard(w.Net, testbed.NoAddr, testbed.NoAddr)
+		a.MarkPublished(w.Key(), "other", testbed.NoAddr(), testbed.NoAddr())
+		a.Discard(w.Net, testbed.NoAddr(), testbed.NoAddr())
 		w.Store.Delete(w.Net.Ref)
 		w.Idle()
 		if o := w.Store.Object(w.Net.Ref); o == nil || w.Entry("n1") != "-" {
@@ -54,18 +54,18 @@ func TestDelegatesHaveNoPool(t *testing.T) {
 func TestNetworkBecomesADelegates(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 		a := w.Node("n1")
-		a4, _ := w.Claim(a, testbed.Dynamic, testbed.None)
-		w.Publish(a, "n1", a4, testbed.NoAddr)
+		a4, _ := w.Claim(a, testbed.Dynamic(), testbed.None())
+		w.Publish(a, "n1", a4, testbed.NoAddr())
 		w.Idle()
 		net := testbed.ClusterNetwork("10.0.0.0/24", "")
 		net.Type = "flannel"
 		w.Net = w.Store.Create(net)
-		w.Claim(a, testbed.None, testbed.None)
+		w.Claim(a, testbed.None(), testbed.None())
 		if diff := cmp.Diff([]string{a4.String()}, w.Bits()); diff != "" {
 			w.Errorf("bits while it is in use (-want +got):\n%s", diff)
 		}
-		a.Discard(w.Net, testbed.NoAddr, testbed.NoAddr)
-		w.Release(a, "n1", a4, testbed.NoAddr)
+		a.Discard(w.Net, testbed.NoAddr(), testbed.NoAddr())
+		w.Release(a, "n1", a4, testbed.NoAddr())
 		w.Idle()
 		if diff := cmp.Diff((*v1.AddressBitmap)(nil), w.IPAM().V4); diff != "" {
 			w.Errorf("bitmap when it is not (-want +got):\n%s", diff)

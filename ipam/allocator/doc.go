@@ -14,25 +14,26 @@
 //   - CollectGarbage frees what nothing covers: a quorum read, then a consistent list of
 //     DanmEps, then a write with that read's resourceVersion.
 //   - A network in deletion keeps its finalizer until its status has no node's entry and no
-//     DanmEp names it. Only package gc takes it off: a node gives back what it covers, and
-//     cannot see what others do.
+//     DanmEp names it. Only package gc removes the finalizer, because a node cannot see what
+//     other nodes cover.
 //
 // All claims and releases that wait for a network become one write (package groupcommit) with
 // the resourceVersion of the object that was read. There is no lease, no leader and no lock
 // object. Each attempt goes through the same stages: read the object; observe, which updates
-// the local state by what was read; makePlan, a function from values to a value; prepare, the
-// effects that must come before the write; write; apply, the effects that may come only after
-// it. After a conflict, and after any answer that leaves open whether the write was applied,
-// the next attempt begins with the read; the node's own entry shows what was applied.
+// the local state from the object; makePlan, a pure function; prepare, the effects that must
+// come before the write; write; apply, the effects that may come only after it. After a
+// conflict, and after a response that leaves open whether the write was applied, the next
+// attempt begins with the read. The node's own entry shows what was applied.
 //
 // The warm pool of a network has pre-allocated addresses. A claim takes from it without a lock
-// and without a request. Its target follows the demand, is zero in a scarce pool, and falls
-// to zero after a reclaim request of another node, after an idle time, and at an orderly end
-// (ReleaseWarmPool). An address is withdrawn from the warm pool before the write that gives it
-// back is sent. A released address cools down in the node's entry before it is warm again.
+// and without an API request. The warm target follows the demand. It is zero if few addresses
+// are free, after a reclaim request of another node, after an idle time, and at an orderly
+// shutdown (ReleaseWarmPool). An address is withdrawn from the warm pool before the write that
+// frees it is sent. A released address stays in the node's entry for a cooldown before it
+// enters the warm pool again.
 //
 // An object that is older than what the node has seen was restored from a backup. The node
-// reports the rollback in its entry, which stops all claims, and marks what it has in use
-// with the same write. Package gc starts a recovery, and ends it when every node has reported
+// reports the rollback in its entry, which stops all claims, and sets the bits of all its
+// addresses with the same write. Package gc starts a recovery, and ends it when every node has reported
 // what it has in use.
 package allocator

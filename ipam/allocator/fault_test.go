@@ -15,8 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/patchbay-cni/patchbay/internal/ipamtest"
 	"github.com/patchbay-cni/patchbay/ipam/allocator"
-	"github.com/patchbay-cni/patchbay/ipam/ipamtest"
 	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
@@ -41,7 +41,7 @@ func TestClaimThroughFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 				store, _ := w.Scripted(tc.faults...)
-				a4, _ := w.Claim(w.NodeOver(store, "n1"), testbed.Dynamic, testbed.None)
+				a4, _ := w.Claim(w.NodeOver(store, "n1"), testbed.Dynamic(), testbed.None())
 				store.Wait()
 				w.Idle()
 				if diff := cmp.Diff([]string{a4.String()}, w.Bits()); diff != "" {
@@ -64,13 +64,13 @@ func TestWritesThatMeetThemselves(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 		store, s := w.Scripted()
 		a := w.NodeOver(store, "n1")
-		first, _ := w.Claim(a, testbed.Dynamic, testbed.None)
+		first, _ := w.Claim(a, testbed.Dynamic(), testbed.None())
 		for range 5 {
 			s.Set(ipamtest.OpUpdate, testbed.Faults(1, ipamtest.Twice, 0))
-			a4, _ := w.Claim(a, testbed.Dynamic, testbed.None)
-			w.Publish(a, "n1", a4, testbed.NoAddr)
+			a4, _ := w.Claim(a, testbed.Dynamic(), testbed.None())
+			w.Publish(a, "n1", a4, testbed.NoAddr())
 			s.Set(ipamtest.OpUpdate, testbed.Faults(2, ipamtest.Twice, 0))
-			w.Release(a, "n1", a4, testbed.NoAddr)
+			w.Release(a, "n1", a4, testbed.NoAddr())
 			w.Idle()
 		}
 		if len(w.Reports) > 0 {
@@ -88,9 +88,9 @@ func TestEntriesThatGoTwice(t *testing.T) {
 		store, s := w.Scripted()
 		a := w.NodeOver(store, "n1")
 		for _, writes := range []int{1, 2, 3} {
-			a4, _ := w.Claim(a, testbed.Dynamic, testbed.None)
+			a4, _ := w.Claim(a, testbed.Dynamic(), testbed.None())
 			s.Set(ipamtest.OpUpdate, testbed.Faults(writes, ipamtest.Twice, 0))
-			w.Release(a, "n1", a4, testbed.NoAddr)
+			w.Release(a, "n1", a4, testbed.NoAddr())
 			w.Idle()
 			if held := w.IPAM().Held; len(held) > 0 {
 				w.Errorf("%d writes are sent twice: got the entries %v, want none", writes, held)
@@ -115,11 +115,11 @@ func TestReleaseThroughFaults(t *testing.T) {
 			testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 				store, s := w.Scripted()
 				a := w.NodeOver(store, "n1")
-				a4, _ := w.Claim(a, testbed.Dynamic, testbed.None)
-				w.Publish(a, "n1", a4, testbed.NoAddr)
+				a4, _ := w.Claim(a, testbed.Dynamic(), testbed.None())
+				w.Publish(a, "n1", a4, testbed.NoAddr())
 				w.Idle()
 				s.Set(ipamtest.OpUpdate, []ipamtest.Fault{fault, {}, fault})
-				w.Release(a, "n1", a4, testbed.NoAddr)
+				w.Release(a, "n1", a4, testbed.NoAddr())
 				store.Wait()
 				w.Idle()
 				if w.Bits() != nil || w.Entry("n1") != "-" {
@@ -141,7 +141,7 @@ func TestGivingUpLeaksNothing(t *testing.T) {
 				a := w.NodeOver(slow(store), "n1")
 				ctx, cancel := context.WithTimeout(w.Context(), after)
 				defer cancel()
-				a4, a6, err := a.Claim(ctx, w.Net, testbed.Dynamic, testbed.Dynamic)
+				a4, a6, err := a.Claim(ctx, w.Net, testbed.Dynamic(), testbed.Dynamic())
 				w.Idle()
 				switch {
 				case err == nil && after < 15*time.Millisecond:
@@ -164,20 +164,20 @@ func TestStoreIsAway(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 		store, s := w.Scripted()
 		a := w.NodeOver(store, "n1")
-		a4, _ := w.Claim(a, testbed.Dynamic, testbed.None)
-		w.Publish(a, "n1", a4, testbed.NoAddr)
-		b4, _ := w.Claim(a, testbed.Dynamic, testbed.None)
+		a4, _ := w.Claim(a, testbed.Dynamic(), testbed.None())
+		w.Publish(a, "n1", a4, testbed.NoAddr())
+		b4, _ := w.Claim(a, testbed.Dynamic(), testbed.None())
 		w.Idle()
 
 		s.Set(ipamtest.OpGet, testbed.Faults(1000, ipamtest.LostRequest, 0))
-		_, _, err := a.Claim(w.Context(), w.Net, testbed.Dynamic, testbed.None)
+		_, _, err := a.Claim(w.Context(), w.Net, testbed.Dynamic(), testbed.None())
 		if !errors.Is(err, status.ErrTryAgain) || !errors.Is(err, ipamtest.ErrFault) {
 			w.Errorf("Claim: %v, want to be told to try again, and why", err)
 		}
-		if err := a.ReturnToEntry(w.Context(), w.Key(), "", a4, testbed.NoAddr); !errors.Is(err, status.ErrTryAgain) {
+		if err := a.ReturnToEntry(w.Context(), w.Key(), "", a4, testbed.NoAddr()); !errors.Is(err, status.ErrTryAgain) {
 			w.Errorf("Return: %v, want ErrTryAgain", err)
 		}
-		a.Discard(w.Net, b4, testbed.NoAddr)
+		a.Discard(w.Net, b4, testbed.NoAddr())
 		time.Sleep(time.Minute)
 		s.Set(ipamtest.OpGet, nil)
 		w.Idle()
@@ -193,7 +193,7 @@ func TestStoreHangs(t *testing.T) {
 		store, s := w.Scripted()
 		s.Set(ipamtest.OpGet, testbed.Faults(1000, ipamtest.Fine, 24*time.Hour))
 		start := time.Now()
-		_, _, err := w.NodeOver(store, "n1").Claim(w.Context(), w.Net, testbed.Dynamic, testbed.None)
+		_, _, err := w.NodeOver(store, "n1").Claim(w.Context(), w.Net, testbed.Dynamic(), testbed.None())
 		if !errors.Is(err, status.ErrTryAgain) || !errors.Is(err, context.DeadlineExceeded) {
 			w.Errorf("got %v, want ErrTryAgain", err)
 		}
@@ -207,7 +207,7 @@ func TestListIsNeededAndAway(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 		store, s := w.Scripted()
 		s.Set(ipamtest.OpEndpoints, testbed.Faults(1000, ipamtest.LostRequest, 0))
-		_, _, err := w.NodeOver(store, "n1").Claim(w.Context(), w.Net, testbed.Dynamic, testbed.None)
+		_, _, err := w.NodeOver(store, "n1").Claim(w.Context(), w.Net, testbed.Dynamic(), testbed.None())
 		if !errors.Is(err, status.ErrUnknownState) || !errors.Is(err, status.ErrTryAgain) {
 			w.Errorf("got %v, want ErrUnknownState", err)
 		}
@@ -223,7 +223,7 @@ func TestGroupCommit(t *testing.T) {
 		a := w.NodeOver(slow(store), "n1")
 		var wg sync.WaitGroup
 		for range 100 {
-			wg.Go(func() { w.Claim(a, testbed.Dynamic, testbed.None) })
+			wg.Go(func() { w.Claim(a, testbed.Dynamic(), testbed.None()) })
 		}
 		wg.Wait()
 		if got := strings.Count(strings.Join(s.Called(), " "), "Update"); got != 1 {
@@ -243,7 +243,7 @@ func TestClaimsThatArriveDuringAWriteShareTheNext(t *testing.T) {
 		for i := range 50 {
 			wg.Go(func() {
 				time.Sleep(time.Duration(i) * time.Millisecond)
-				w.Claim(a, testbed.Dynamic, testbed.None)
+				w.Claim(a, testbed.Dynamic(), testbed.None())
 			})
 		}
 		wg.Wait()
@@ -260,7 +260,7 @@ func TestClose(t *testing.T) {
 		a := w.NodeOver(store, "n1")
 		done := make(chan error, 1)
 		go func() {
-			_, _, err := a.Claim(w.Context(), w.Net, testbed.Dynamic, testbed.None)
+			_, _, err := a.Claim(w.Context(), w.Net, testbed.Dynamic(), testbed.None())
 			done <- err
 		}()
 		synctest.Wait()
@@ -272,12 +272,12 @@ func TestClose(t *testing.T) {
 		if err := <-done; !errors.Is(err, allocator.ErrClosed) {
 			w.Errorf("claim in wait: %v, want ErrClosed", err)
 		}
-		_, _, err := a.Claim(w.Context(), w.Net, testbed.Dynamic, testbed.None)
-		ret := a.ReturnToEntry(w.Context(), w.Key(), "", testbed.Addr("10.0.0.1"), testbed.NoAddr)
+		_, _, err := a.Claim(w.Context(), w.Net, testbed.Dynamic(), testbed.None())
+		ret := a.ReturnToEntry(w.Context(), w.Key(), "", testbed.Addr("10.0.0.1"), testbed.NoAddr())
 		if !errors.Is(err, allocator.ErrClosed) || !errors.Is(ret, allocator.ErrClosed) {
 			w.Errorf("after Close: %v, %v", err, ret)
 		}
-		a.Discard(w.Net, testbed.Addr("10.0.0.1"), testbed.NoAddr)
-		a.MarkPublished(w.Key(), "ep", testbed.Addr("10.0.0.1"), testbed.NoAddr)
+		a.Discard(w.Net, testbed.Addr("10.0.0.1"), testbed.NoAddr())
+		a.MarkPublished(w.Key(), "ep", testbed.Addr("10.0.0.1"), testbed.NoAddr())
 	})
 }

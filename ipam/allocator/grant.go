@@ -17,23 +17,23 @@ import (
 	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
-// claim is what a caller of Claim asks for.
+// claim is a call of Allocator.Claim.
 type claim struct {
 	// net is the network as the caller knows it.
 	net    *network.Network
 	v4, v6 AddressRequest
-	// since is when the caller came.
+	// since is when it was queued.
 	since time.Time
-	// tentative are the addresses of the last plan, for a claim whose answer is lost.
+	// tentative are the addresses of the last plan, for a claim whose response was lost.
 	tentative []netip.Addr
-	// addrs is the answer.
+	// addrs is the result.
 	addrs []netip.Addr
 }
 
 // isDynamic reports whether a warm pool could have served the claim.
 func (c *claim) isDynamic() bool { return !c.v4.Static.IsValid() && !c.v6.Static.IsValid() }
 
-// isStale reports whether a wanted family has another subnet than the caller knows.
+// isStale reports whether the subnet of a requested family differs from what the caller knows.
 func (c *claim) isStale(now *network.Network) bool {
 	differ := func(r AddressRequest, a, b *network.Subnet) bool {
 		return r != AddressRequest{} && a != nil && b != nil && a.CIDR != b.CIDR
@@ -44,12 +44,12 @@ func (c *claim) isStale(now *network.Network) bool {
 // reclaimEvery is how often a node requests that others give back their warm addresses.
 const reclaimEvery = 5 * time.Second
 
-// errElsewhere means that what is asked for is in another node's entry, and may only be
-// pre-allocated there.
-var errElsewhere = errors.New("other nodes were asked to give back what they hold")
+// errElsewhere means that another node's entry has the requested address. That node may have
+// only pre-allocated it.
+var errElsewhere = errors.New("other nodes were asked to free their warm addresses")
 
-// serveClaims grants the claims: first those that were granted already, then static
-// addresses, so that no dynamic claim of the same write takes one of them.
+// serveClaims grants the claims: first those that were already granted, then static addresses,
+// so that no dynamic claim of the same write takes one of them.
 func (p *planner) serveClaims() {
 	var static, dynamic []*claim
 	refusal := p.refusal()
@@ -93,22 +93,22 @@ func (p *planner) serveClaims() {
 	}
 }
 
-// refusal is why the network gives no addresses now.
+// refusal returns why no address of the network can be claimed now.
 func (p *planner) refusal() error {
 	switch {
 	case p.obj.Deleting:
-		return fmt.Errorf("%w: wait until it is gone and made again", ErrDeleting)
+		return fmt.Errorf("%w: wait until it is deleted, and create it again", ErrDeleting)
 	case p.obj.Invalid != nil:
 		return p.obj.Invalid
 	case p.draft.Recovering() && !status.Recovering(p.draft.Next.IPAM):
-		return fmt.Errorf("%w: this node reported too many rollbacks of the network, whose condition RecoveryDeferred says until when it gives out no address", status.ErrTryAgain)
+		return fmt.Errorf("%w: this node reported too many rollbacks of the network; the network's condition RecoveryDeferred says until when the node gets no address", status.ErrTryAgain)
 	case p.draft.Recovering():
-		return fmt.Errorf("%w: the network is recovering from older state until every node has said what it uses; its condition Recovering names those awaited", status.ErrTryAgain)
+		return fmt.Errorf("%w: the network is recovering from a rollback until every node has reported its addresses; the network's condition Recovering names the awaited nodes", status.ErrTryAgain)
 	}
 	return nil
 }
 
-// take takes one address per wanted family, or none.
+// take allocates one address per requested family, or none.
 func (p *planner) take(c *claim) ([]netip.Addr, error) {
 	addrs := make([]netip.Addr, 0, 2)
 	for _, side := range [...]struct {
@@ -146,17 +146,17 @@ func (p *planner) takeOne(f *status.Family, r AddressRequest) (netip.Addr, error
 	if !ok {
 		err := fmt.Errorf("claim %s address: %w: all %d dynamic addresses of %v are in use; delete Pods or enlarge %s",
 			f.Name, ErrExhausted, f.Pool.Capacity(), f.Pool.CIDR(), f.Fields)
-		return a, p.orElsewhere(err, func(e *status.Entry) bool { return e.GivesBack(f.Pool.CIDR().Addr()) })
+		return a, p.orElsewhere(err, func(e *status.Entry) bool { return e.HasReclaimable(f.Pool.CIDR().Addr()) })
 	}
 	return a, nil
 }
 
 func (p *planner) takeStatic(f *status.Family, a netip.Addr) error {
 	if slices.Contains(f.Reserved(), a) {
-		return fmt.Errorf("claim static address %v: %w: it is a gateway of the network's routes, or a node's own; ask for another", a, ErrOutside)
+		return fmt.Errorf("claim static address %v: %w: it is a gateway of the network's routes, or a node's address; request another", a, ErrOutside)
 	}
 	if !f.Subnet.AllowsStatic(a) {
-		return fmt.Errorf("claim static address %v: %w: it is outside spec.Options.static_pool; ask for another", a, ErrOutside)
+		return fmt.Errorf("claim static address %v: %w: it is outside spec.Options.static_pool; request another", a, ErrOutside)
 	}
 	err := f.Pool.Allocate(a)
 	switch {
@@ -165,20 +165,20 @@ func (p *planner) takeStatic(f *status.Family, a netip.Addr) error {
 	case errors.Is(err, ipam.ErrAllocated) && p.takeUnused(a):
 		return nil
 	case errors.Is(err, ipam.ErrAllocated):
-		err := fmt.Errorf("claim static address %v: %w by %s", a, ErrTaken, p.holder(a))
+		err := fmt.Errorf("claim static address %v: %w by %s", a, ErrTaken, p.ownerOf(a))
 		return p.orElsewhere(err, func(e *status.Entry) bool { return e.Contains(a) && !e.IsQuarantined(a) })
 	}
 	return fmt.Errorf("claim static address: %w: %w", ErrOutside, err)
 }
 
-// takeUnused takes a static address that this node covers without a use. It reports false
-// when the address is in use. One in the warm pool has to be withdrawn first.
+// takeUnused takes a static address that this node covers and does not use. It reports false if
+// the address is in use, or must be withdrawn from the warm pool first.
 func (p *planner) takeUnused(a netip.Addr) bool {
 	if !p.draft.Entry.Contains(a) {
 		return false
 	}
 	switch p.state(a) {
-	case cooling, quarantined: // a caller that asks by name probes the network again before use
+	case cooling, quarantined: // the caller probes the network before it uses a static address
 		p.free(a)
 		p.gone = append(p.gone, a)
 		return true
@@ -191,8 +191,8 @@ func (p *planner) takeUnused(a netip.Addr) bool {
 	return false
 }
 
-// holder says who has an address, as far as the object tells.
-func (p *planner) holder(a netip.Addr) string {
+// ownerOf describes the owner of an address, from the entries in the object.
+func (p *planner) ownerOf(a netip.Addr) string {
 	if p.draft.Entry.Contains(a) {
 		return "a Pod that is starting or stopping on this node"
 	}
@@ -202,17 +202,17 @@ func (p *planner) holder(a netip.Addr) string {
 		switch {
 		case o.Err != nil || !o.Contains(a):
 		case o.IsQuarantined(a):
-			return fmt.Sprintf("another machine, as node %q found; remove it there, or ask for another address", o.Name)
+			return fmt.Sprintf("another machine, as node %q found; remove it there, or request another address", o.Name)
 		case status.IsNode(o.Name):
 			return fmt.Sprintf("node %q, for a Pod that is starting or stopping there", o.Name)
 		default:
-			return fmt.Sprintf("status.ipam.held[%q]: something that is no Pod answered there; remove it from the wire, or ask for another", o.Name)
+			return fmt.Sprintf("status.ipam.held[%q]: something that is not a Pod has it; remove it from the network, or request another address", o.Name)
 		}
 	}
 	return "a Pod: find it with `kubectl get danmeps -A`"
 }
 
-// orElsewhere adds to the error that another node's entry has what is asked for.
+// orElsewhere adds errElsewhere to an error if another node's entry has what was requested.
 func (p *planner) orElsewhere(err error, has func(*status.Entry) bool) error {
 	for _, o := range p.draft.Others() {
 		if status.IsNode(o.Name) && o.Err == nil && has(o.Entry) {
@@ -222,18 +222,18 @@ func (p *planner) orElsewhere(err error, has func(*status.Entry) bool) error {
 	return err
 }
 
-// mayBeWarmElsewhere reports whether other nodes may have pre-allocated what a claim wants. An
-// address by name outside of the dynamic range is in use, or on its way back.
+// mayBeWarmElsewhere reports whether other nodes may have pre-allocated what a claim requests. A
+// static address outside of the dynamic range is never pre-allocated.
 func (p *planner) mayBeWarmElsewhere(c *claim) bool {
 	for _, a := range status.Valid(c.v4.Static, c.v6.Static) {
-		if p.draft.Family(a).HandsOut(a) {
+		if p.draft.Family(a).IsAllocatable(a) {
 			return true
 		}
 	}
 	return c.isDynamic()
 }
 
-// requestReclaim asks the other nodes to give back their warm addresses.
+// requestReclaim requests that other nodes free their warm addresses.
 func (p *planner) requestReclaim() {
 	s := p.draft.Next.IPAM
 	if last := s.ReclaimRequestTime; last == nil || p.now.Sub(last.Time) >= reclaimEvery || last.After(p.now) {

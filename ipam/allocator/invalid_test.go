@@ -33,7 +33,7 @@ func TestInvalidNetworkTakesAddressesBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", "fd00::/64"), func(w *testbed.World) {
 				a := w.Node("n1")
-				a4, a6 := w.Claim(a, testbed.Dynamic, testbed.Dynamic)
+				a4, a6 := w.Claim(a, testbed.Dynamic(), testbed.Dynamic())
 				w.Publish(a, "n1", a4, a6)
 				w.Idle()
 				w.Store.Spoil(w.Net.Ref, errSpec)
@@ -41,7 +41,7 @@ func TestInvalidNetworkTakesAddressesBack(t *testing.T) {
 					a.Close()
 					a = w.Node("n1", allocator.Use{Key: w.Key(), V4: a4, V6: a6, Phase: allocator.Published})
 				}
-				if _, _, err := a.Claim(w.Context(), w.Net, testbed.Dynamic, testbed.None); !errors.Is(err, network.ErrInvalid) {
+				if _, _, err := a.Claim(w.Context(), w.Net, testbed.Dynamic(), testbed.None()); !errors.Is(err, network.ErrInvalid) {
 					w.Errorf("%s: Claim: got %v, want what is wrong with the spec", tc.reason, err)
 				}
 				if diff := cmp.Diff([]string{a4.String(), a6.String()}, w.Bits()); diff != "" {
@@ -69,14 +69,14 @@ func TestInvalidNetworkIsLeftAlone(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 		w.Store.Spoil(w.Net.Ref, errSpec)
 		a := w.Node("n1")
-		if _, _, err := a.Claim(w.Context(), w.Net, testbed.Dynamic, testbed.None); !errors.Is(err, network.ErrInvalid) {
+		if _, _, err := a.Claim(w.Context(), w.Net, testbed.Dynamic(), testbed.None()); !errors.Is(err, network.ErrInvalid) {
 			w.Errorf("Claim: got %v, want what is wrong with the spec", err)
 		}
 		if o := w.Store.Object(w.Net.Ref); o.Protected {
 			w.Error("it has the finalizer though nobody uses it")
 		}
 		w.Net = w.Store.Create(testbed.ClusterNetwork("10.0.0.0/24", ""))
-		if a4, _ := w.Claim(a, testbed.Dynamic, testbed.None); a4 != testbed.Addr("10.0.0.1") {
+		if a4, _ := w.Claim(a, testbed.Dynamic(), testbed.None()); a4 != testbed.Addr("10.0.0.1") {
 			w.Errorf("got %v once it is valid, want its first", a4)
 		}
 	})

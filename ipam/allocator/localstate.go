@@ -9,77 +9,76 @@ import (
 	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
-// addressState is how this node stands to one address.
+// addressState is the state of an address on this node.
 type addressState int
 
 const (
-	// claimed: in use here; the entry covers it.
+	// claimed addresses are in use on this node; the entry covers them.
 	claimed addressState = iota + 1
-	// published: in use here; a DanmEp covers it and the entry need not.
+	// published addresses are in use on this node; a DanmEp covers them and the entry need not.
 	published
-	// returning: has to be put back into the entry.
+	// returning addresses have to be put back into the entry.
 	returning
-	// returned: out of use, and in the entry.
+	// returned addresses are out of use, and in the entry.
 	returned
-	// freeing: out of use; bit and entry have to be cleared.
+	// freeing addresses are out of use; bit and entry have to be cleared.
 	freeing
-	// warm: in the entry and in the warm pool, or taken from there and not published yet.
-	// Only the warm pool can tell: whoever removes it there has it.
+	// warm addresses are in the entry and in the warm pool, or were taken from there and not
+	// published yet. Only the warm pool tells which: whoever removes an address there owns it.
 	warm
-	// cooling: out of use, in the entry, and not handed out for a while.
+	// cooling addresses are out of use, in the entry, and in their cooldown.
 	cooling
-	// orphan: in the entry and on an interface of this node, though the journal has no
-	// owner for it.
+	// orphan addresses are in the entry and on an interface of this node, although the journal
+	// has no owner for them.
 	orphan
-	// quarantined: in the entry, and in use by another machine on the network.
+	// quarantined addresses are in the entry, and in use by another machine on the network.
 	quarantined
 )
 
-// use is one address that this node answers for.
+// use is the use of one address by this node.
 type use struct {
 	state addressState
-	// owner is the attachment's name, empty while it is not known.
+	// owner is the name of the attachment's DanmEp, empty while it is not known.
 	owner string
-	// static: asked for by name.
+	// static means that the address was requested as a static one.
 	static bool
 	// until is when the cooldown of a cooling address ends, and when a quarantine ends.
 	until time.Time
 }
 
-// release is an address that an attachment has released.
+// release is the release of an address by an attachment.
 type release struct {
 	owner string
 	addr  netip.Addr
 }
 
-// localState is what this node answers for in one network. It is the memory beside the
-// entry: an address in the entry that it does not know belongs to no Pod (its caller gave
-// up, or a former incarnation claimed it) and is freed with the next write.
+// localState has the addresses of this node in one network. An address in the node's entry that
+// localState does not have belongs to no Pod (its caller has given up, or a former incarnation
+// claimed it) and is freed with the next write.
 type localState struct {
 	uses map[netip.Addr]use
-	// addressless counts the attachments without addresses whose DanmEp may not exist yet:
-	// the entry must be there for them, even when it is empty.
+	// addressless counts the attachments without addresses whose DanmEp may not exist yet.
+	// They need the entry, even if it is empty.
 	addressless int
-	// released keeps a release that is repeated from freeing the address of a later owner,
-	// until the caller forgets the attachment. With the zero address: an attachment that
-	// addressless does not count, or no longer.
+	// released has the releases until Forget, so that a repeated one does not free the address
+	// of a later owner. The zero address means an attachment that addressless does not count,
+	// or no longer counts.
 	released map[release]struct{}
-	// contenders are further owners that the journal calls released, of addresses in uses
-	// that are returning: all but one of them gave theirs back before the journal recorded
-	// it. verify decides.
+	// contenders are further released attachments in the journal, by addresses that are
+	// returning. All but one of them had freed the address before the journal recorded it;
+	// verify decides which.
 	contenders map[netip.Addr][]string
 
-	// verified says that uses has been compared with the entry and the DanmEps since the
-	// start.
+	// verified means that uses was compared with the entry and the DanmEps since the start.
 	verified bool
-	// entry is what this node knows of its own entry.
+	// entry is the state of this node's own entry.
 	entry entryState
-	// cooldown and quarantine are the cooling and the quarantined addresses by their end.
+	// cooldown and quarantine have the cooling and the quarantined addresses by expiry.
 	cooldown, quarantine expiries
-	// recovery is the beginning of the last recovery that this node has seen.
+	// recovery is the start time of the last recovery that this node has seen.
 	recovery time.Time
-	// danmEpMissing says that a DanmEp of this node was lost: the cluster's state is older
-	// than what this node knows.
+	// danmEpMissing means that a DanmEp of this node was lost: the cluster's state was rolled
+	// back.
 	danmEpMissing bool
 }
 
@@ -87,14 +86,14 @@ func newLocalState() localState {
 	return localState{uses: map[netip.Addr]use{}, released: map[release]struct{}{}, contenders: map[netip.Addr][]string{}}
 }
 
-// set moves a known address on.
+// set sets the state of a known address.
 func (l *localState) set(a netip.Addr, s addressState) {
 	u := l.uses[a]
 	u.state = s
 	l.uses[a] = u
 }
 
-// end forgets an address that is not this node's any more.
+// end removes an address that is no longer this node's.
 func (l *localState) end(a netip.Addr) {
 	l.markReleased(l.uses[a].owner, a)
 	delete(l.uses, a)
@@ -141,8 +140,8 @@ func (l *localState) addrs(s addressState) map[netip.Addr]bool {
 // inQuarantine returns the addresses in quarantine.
 func (l *localState) inQuarantine() []netip.Addr { return l.quarantine.current(l, quarantined) }
 
-// resume takes over one use from the journal. If two records have one address, it was
-// released by one and claimed by the other.
+// resume takes over one use from the journal. If two records have the same address, one has
+// released it and the other has claimed it.
 func (l *localState) resume(u Use) {
 	addrs := status.Valid(u.V4, u.V6)
 	switch {
@@ -165,13 +164,12 @@ func (l *localState) resume(u Use) {
 			l.decide(a, "")
 			l.end(a)
 		}
-		l.uses[a] = use{state: as, owner: u.Owner, static: u.static(a)}
+		l.uses[a] = use{state: as, owner: u.Owner, static: a.Is4() && u.Static4 || a.Is6() && u.Static6}
 	}
 }
 
-// decide ends the contention for an address. The owner whose DanmEp has it was the last to
-// claim it; without a DanmEp, the contenders have only the entry left to clear, and any of
-// them may.
+// decide resolves the contention for an address. The owner whose DanmEp has it was the last to
+// claim it. Without a DanmEp only the entry is left to clear, and any contender may do that.
 func (l *localState) decide(a netip.Addr, endpoint string) {
 	for _, owner := range l.contenders[a] {
 		if u := l.uses[a]; owner == endpoint {
@@ -211,8 +209,8 @@ func (l *localState) publish(owner string, addrs []netip.Addr) {
 	}
 }
 
-// endAddressless stops counting an attachment without addresses: its DanmEp exists, or will
-// not be made any more. Each counts once.
+// endAddressless stops counting an attachment without addresses, because its DanmEp exists or will
+// not be created. A repeated call does nothing.
 func (l *localState) endAddressless(owner string) {
 	once := release{owner: owner}
 	if _, over := l.released[once]; over {
@@ -222,7 +220,7 @@ func (l *localState) endAddressless(owner string) {
 	l.addressless = max(l.addressless-1, 0)
 }
 
-// discard takes claims back that no Pod has used.
+// discard releases claimed addresses that no Pod has used.
 func (l *localState) discard(addrs []netip.Addr, until time.Time) {
 	if len(addrs) == 0 {
 		l.addressless = max(l.addressless-1, 0)
@@ -234,13 +232,13 @@ func (l *localState) discard(addrs []netip.Addr, until time.Time) {
 	}
 }
 
-// owned returns those of the addresses that are still the owner's, and records that they
-// are. An address of this node that the owner has not released has no other owner.
+// owned returns those of the addresses that are still the owner's, and records the owner. An
+// address of this node that the owner has not released has no other owner.
 func (l *localState) owned(owner string, addrs []netip.Addr) []netip.Addr {
 	var mine []netip.Addr
 	for _, a := range addrs {
 		u, known := l.uses[a]
-		known = known && u.state != quarantined // that has no owner
+		known = known && u.state != quarantined // a quarantined address has no owner
 		if _, over := l.released[release{owner, a}]; over || !known || u.owner != "" && u.owner != owner {
 			continue
 		}
@@ -251,8 +249,8 @@ func (l *localState) owned(owner string, addrs []netip.Addr) []netip.Addr {
 	return mine
 }
 
-// returnToEntry asks for addresses to be in the entry. What is claimed is there already,
-// once this incarnation has seen the entry.
+// returnToEntry requests that the entry has the addresses. It already has the claimed ones if this
+// incarnation has written or read it.
 func (l *localState) returnToEntry(addrs []netip.Addr) {
 	for _, a := range addrs {
 		switch l.uses[a].state {
@@ -267,7 +265,7 @@ func (l *localState) returnToEntry(addrs []netip.Addr) {
 	}
 }
 
-// free takes addresses out of use whose DanmEps are gone.
+// free takes addresses out of use whose DanmEps are deleted.
 func (l *localState) free(addrs []netip.Addr, until time.Time) {
 	for _, a := range addrs {
 		if s := l.uses[a].state; s != freeing && s != cooling {
@@ -276,10 +274,10 @@ func (l *localState) free(addrs []netip.Addr, until time.Time) {
 	}
 }
 
-// retire takes an address out of use. A dynamic one that the entry covers cools down there,
-// so that neighbours forget its former owner; the zero time asks for no cooldown. All else
-// is freed: of what the entry does not cover, the bit stays. If its DanmEp was deleted by
-// force, the address was left to garbage collection and may have another owner by now.
+// retire takes an address out of use. A dynamic address in the entry gets a cooldown until that
+// time, so that neighbour caches expire; the zero time means no cooldown. Other addresses are
+// freed. The bit of an address that the entry does not cover stays set: its DanmEp was deleted by
+// force, so the address was left to garbage collection and may have another owner.
 func (l *localState) retire(a netip.Addr, until time.Time) {
 	u := l.uses[a]
 	if until.IsZero() || u.static || !l.entry.written.Contains(a) {
@@ -291,13 +289,13 @@ func (l *localState) retire(a netip.Addr, until time.Time) {
 	l.cooldown.add(a, until)
 }
 
-// putIntoQuarantine takes a claimed address out of use that another machine has.
+// putIntoQuarantine puts a claimed address into quarantine until that time.
 func (l *localState) putIntoQuarantine(a netip.Addr, until time.Time) {
 	l.uses[a] = use{state: quarantined, until: until}
 	l.quarantine.add(a, until)
 }
 
-// wrote records what the entry has become.
+// wrote records the entry as it was written.
 func (l *localState) wrote(e status.Entry) {
 	l.entry.written, l.entry.sure = e, true
 	for a, u := range l.uses {
@@ -307,9 +305,9 @@ func (l *localState) wrote(e status.Entry) {
 	}
 }
 
-// recognise finds out whether an entry was written in this incarnation, though the answer
-// was lost (by its seq), or was that of a second copy of the request, which met a conflict
-// with the first one.
+// recognise finds out whether this incarnation has written an entry although it got no success: the
+// response was lost (recognised by the seq), or was that of a duplicate of the request, which
+// conflicted with the first one.
 func (l *localState) recognise(e status.Entry) {
 	if t := l.entry.attempted; t != nil && e.CoversSame(t) && (!e.Present || e.Seq == t.Seq) {
 		l.entry.seq = max(l.entry.seq, e.Seq)
@@ -318,8 +316,8 @@ func (l *localState) recognise(e status.Entry) {
 	l.entry.fenced = l.entry.fenced || e.Present && l.entry.seq > 0 && e.Seq == l.entry.seq
 }
 
-// hasSlack reports whether the entry covers what a DanmEp covers, or is there for nothing:
-// a write can wait, but not for ever. open says that the warm pool is open: it needs the
+// hasSlack reports whether the entry has addresses that DanmEps cover, or is no longer needed. The
+// write that removes them may be delayed. open means that there is a warm pool, which needs the
 // entry.
 func (l *localState) hasSlack(open bool) bool {
 	e := &l.entry.written
@@ -331,8 +329,8 @@ func (l *localState) hasSlack(open bool) bool {
 	return e.Present && e.IsEmpty() && e.Rollback == nil && l.addressless == 0 && !open
 }
 
-// needsWrite reports whether a write has to follow: an address has to be returned or freed,
-// or the entry has addresses that have no use here.
+// needsWrite reports whether a write is needed: an address has to be returned or freed, or the
+// entry has addresses without a use.
 func (l *localState) needsWrite() bool {
 	for _, u := range l.uses {
 		if u.state == returning || u.state == freeing {
@@ -347,25 +345,10 @@ func (l *localState) needsWrite() bool {
 	return false
 }
 
-// danmEps are the network's DanmEps as one node sees them.
-type danmEps struct {
-	status.Owners
-	// live are the addresses on interfaces of this node.
-	live map[netip.Addr]bool
-	// publishedBefore are the addresses that were published before the list was asked for:
-	// only of these it proves something when their DanmEps are not in it.
-	publishedBefore map[netip.Addr]bool
-}
-
-// lost reports whether the DanmEp of a published address is not there any more.
-func (o *danmEps) lost(a netip.Addr, s addressState) bool {
-	return s == published && o.publishedBefore[a] && !o.HasMine(a)
-}
-
-// verify compares what the journal recorded with the entry and with a consistent list of the
-// DanmEps, made after the entry was read. It returns the addresses that are in use here by
-// the journal and have another owner; in a recovery that is no proof, since an older state
-// may have brought the other's DanmEp back.
+// verify compares the uses from the journal with the entry and with a consistent list of the
+// DanmEps, which was made after the entry was read. It returns the addresses that are in use on
+// this node and that a DanmEp of another node has. In a recovery it returns none, because the
+// rollback may have brought the other DanmEp back.
 func (l *localState) verify(e status.Entry, o danmEps, recovering bool) []netip.Addr {
 	var stolen []netip.Addr
 	for a := range l.contenders {
@@ -376,7 +359,7 @@ func (l *localState) verify(e status.Entry, o danmEps, recovering bool) []netip.
 			l.end(a) // released, and claimed again on this node
 		}
 		if _, known := l.uses[a]; !known {
-			// The journal was lost; the DanmEp covers what may still be in use.
+			// The journal was lost, and the address may still be in use.
 			l.uses[a] = use{state: published, owner: name}
 		}
 	}
@@ -384,7 +367,7 @@ func (l *localState) verify(e status.Entry, o danmEps, recovering bool) []netip.
 		covered := e.Contains(a) || o.HasMine(a)
 		switch {
 		case (u.state == returning || u.state == freeing) && !covered:
-			l.end(a) // the release was over before the journal recorded it
+			l.end(a) // the release was complete before the journal recorded it
 		case !covered && o.HasOther(a) && !recovering:
 			l.end(a)
 			stolen = append(stolen, a)
@@ -396,8 +379,7 @@ func (l *localState) verify(e status.Entry, o danmEps, recovering bool) []netip.
 	return stolen
 }
 
-// coverLost puts what lost its DanmEp under the entry again, when the state of the cluster may
-// be older than what this node knows.
+// coverLost has the entry cover the addresses that lost their DanmEp in a rollback.
 func (l *localState) coverLost(o *danmEps) {
 	for a, u := range l.uses {
 		if o.lost(a, u.state) {
@@ -406,41 +388,7 @@ func (l *localState) coverLost(o *danmEps) {
 	}
 }
 
-// entryState is what this node knows of its own entry.
-type entryState struct {
-	// written is the entry as last written or read, and sure says that it is that in the
-	// object: no write since has lost its answer.
-	written status.Entry
-	sure    bool
-	// attempted is what the last write, which met a conflict, would have made of the entry;
-	// nil for none. It may have met itself: a proxy on the way may send a request twice.
-	attempted *status.Entry
-	// fenced says that this incarnation has changed the entry, so that no write of a former
-	// incarnation can be applied any more. seq is what was written last, or may have been.
-	fenced bool
-	seq    int64
-	// journalled is the seq that the journal has of this network, 0 for none.
-	journalled int64
-}
-
-// next is what seq becomes if the entry is written that has this seq now. The first write of
-// this incarnation raises it above whatever a former incarnation wrote: a real change, so
-// that writes of the former incarnation that are still on their way meet a conflict.
-func (s *entryState) next(seq, incarnation int64) int64 {
-	if s.fenced {
-		return max(seq, s.seq)
-	}
-	return max(seq+1, incarnation, s.journalled+1)
-}
-
-// changedByOther reports whether another program has written the node's entry: an older copy
-// of the object was written over it. A write whose answer was lost may be this node's own,
-// and one that no write of this incarnation has fenced off may be a former incarnation's.
-func (s *entryState) changedByOther(e *status.Entry, unreadable bool) bool {
-	return s.sure && s.fenced && !unreadable && !e.CoversSame(&s.written)
-}
-
-// expiries are addresses in the order in which their time ends.
+// expiries are addresses in the order of their expiry.
 type expiries []expiry
 
 type expiry struct {
@@ -450,17 +398,17 @@ type expiry struct {
 
 func (x *expiries) add(a netip.Addr, until time.Time) { *x = append(*x, expiry{a, until}) }
 
-// isCurrent reports whether the address is still in that state since then: it may have been
-// used and released once more.
+// isCurrent reports whether the address is still in that state with that expiry. It may have been
+// used and released again.
 func (e expiry) isCurrent(l *localState, s addressState) bool {
 	u := l.uses[e.addr]
 	return u.state == s && u.until.Equal(e.until)
 }
 
 // current returns the addresses that are still in that state.
-func (x expiries) current(l *localState, s addressState) []netip.Addr {
+func (x *expiries) current(l *localState, s addressState) []netip.Addr {
 	var addrs []netip.Addr
-	for _, e := range x {
+	for _, e := range *x {
 		if e.isCurrent(l, s) {
 			addrs = append(addrs, e.addr)
 		}
@@ -468,7 +416,7 @@ func (x expiries) current(l *localState, s addressState) []netip.Addr {
 	return addrs
 }
 
-// expire removes the addresses whose time has ended, and returns those still in that state.
+// expire removes the expired addresses, and returns those still in that state.
 func (x *expiries) expire(l *localState, s addressState, now time.Time) []netip.Addr {
 	var addrs []netip.Addr
 	for len(*x) > 0 && !now.Before((*x)[0].until) {

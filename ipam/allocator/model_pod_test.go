@@ -37,9 +37,9 @@ func (n *node) pod(id string) {
 // add claims as kubelet would: again and again, while the pool is full. It
 // returns nil for a Pod that wants what it can never have.
 func (n *node) add(id string) *record {
-	v4, v6 := testbed.Dynamic, testbed.None
+	v4, v6 := testbed.Dynamic(), testbed.None()
 	if n.m.V6 != "" {
-		v6 = testbed.Dynamic
+		v6 = testbed.Dynamic()
 	}
 	if n.m.chance(10) {
 		v4 = testbed.Static("10.0.0.2")
@@ -58,7 +58,7 @@ func (n *node) add(id string) *record {
 		cancel()
 		switch {
 		case err == nil:
-			if r := n.write(a, id, v4 != testbed.Dynamic, a4, a6); r != nil {
+			if r := n.write(a, id, v4 != testbed.Dynamic(), a4, a6); r != nil {
 				return r
 			}
 		case errors.Is(err, status.ErrTryAgain), errors.Is(err, allocator.ErrClosed),

@@ -18,10 +18,10 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/patchbay-cni/patchbay/internal/ipamtest"
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam/allocator"
 	"github.com/patchbay-cni/patchbay/ipam/gc"
-	"github.com/patchbay-cni/patchbay/ipam/ipamtest"
 	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
@@ -93,7 +93,7 @@ type model struct {
 	nodes []*node
 	// collector is the controller's.
 	collector *gc.Collector
-	wg      sync.WaitGroup
+	wg        sync.WaitGroup
 
 	// backup excludes what cannot be half done when the cluster's state goes back.
 	backup gate

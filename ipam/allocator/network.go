@@ -17,21 +17,18 @@ import (
 )
 
 const (
-	// rereadEvery is how often a node with warm addresses reads an object whose metadata moves.
+	// rereadEvery is how often a node with warm addresses reads an object that changes.
 	rereadEvery = 5 * time.Second
 	// maxRetryDelay is how long a network's allocator waits at most after a failure before it
-	// tries again by itself.
+	// retries without a request.
 	maxRetryDelay = 30 * time.Second
-
-	// maxQuarantined limits the addresses of one network and family that a node has in
-	// quarantine, and quarantineShare those of all nodes, as a part of the pool: a Pod that
-	// answers for every address must not use the pool up.
-	maxQuarantined  = 64
-	quarantineShare = 4
+	// quarantineTime is how long an address is kept from Pods that another machine on the
+	// network has.
+	quarantineTime = time.Hour
 )
 
-// networkAllocator has the claims and releases of one network. Its requests become one write
-// each time (see commit.go).
+// networkAllocator handles the claims and releases of one network. All waiting requests become
+// one write (see commit.go).
 type networkAllocator struct {
 	a     *Allocator
 	key   network.Key
@@ -43,44 +40,44 @@ type networkAllocator struct {
 
 	mu    sync.Mutex
 	local localState
-	// closed says that the network is gone, and its allocator with it.
+	// closed means that the network is gone.
 	closed bool
-	// lostWrite is the resourceVersion of a write whose answer was lost and that may still be
-	// applied; empty when there is none.
+	// lostWrite is the resourceVersion of a write without a response that may still be applied;
+	// empty if there is none.
 	lostWrite string
-	// failures counts the ends of the writer in failure, for the next retry.
+	// failures counts how often in a row the writer has failed, for the retry delay.
 	failures int
 	// retry has the object read again when the timer fires.
 	retry bool
-	// objectMoved says that the object has moved since it was read, at readAt.
+	// objectMoved means that the object has changed since readAt, when it was last read.
 	objectMoved bool
 	readAt      time.Time
 	wakeUp      wakeUp
 
 	demand demand
-	// allowed limits the warm target, for the pool that was seen last.
+	// allowed limits the warm target; the last plan has set it.
 	allowed int
-	// room4 and room6 are how many more addresses may go into quarantine, for the pool
-	// that was seen last.
+	// room4 and room6 are how many more addresses may go into quarantine; the last plan has
+	// set them.
 	room4, room6 int
 	reclaim      reclaimSeen
 }
 
-// request is what a caller waits for: a claim, or a condition of the local state.
+// request is a queued claim, or a condition of the local state that a caller waits for.
 type request struct {
 	claim     *claim
 	condition *condition
 }
 
-// condition is what a caller waits for that has changed the local state.
+// condition is a condition of the local state that a caller waits for.
 type condition struct {
 	holds func(*localState) bool
-	// fresh asks for a plan from an object read after the caller came.
+	// fresh requires a plan from an object that was read after the request was queued.
 	fresh bool
-	// collect asks for garbage collection in that plan.
+	// collect requests garbage collection in that plan.
 	collect   bool
 	collected int64
-	// recheck asks to look again whether orphans are still on an interface.
+	// recheck requests a check whether orphans are still on an interface.
 	recheck bool
 }
 
@@ -95,15 +92,15 @@ func claimsOf(requests []*groupcommit.Request[request]) []*claim {
 	return claims
 }
 
-// wakeUp is a timer that can be set to an earlier time, not to a later one. Its owner's lock
-// is held for all methods.
+// wakeUp is a timer that can be set to an earlier time, but not to a later one. Its methods must
+// be called with the owner's lock held.
 type wakeUp struct {
 	timer *time.Timer
 	due   time.Time
 }
 
-// in has f called after a while, if no earlier call is due. f gets a function that reports
-// whether the call still counts, to be called with the lock.
+// in schedules a call of f, unless an earlier one is due. f must call its argument with the lock
+// held, and do nothing if it reports that another call has replaced this one.
 func (w *wakeUp) in(after time.Duration, f func(counts func() bool)) {
 	due := time.Now().Add(after)
 	if w.timer != nil && !due.Before(w.due) {
@@ -115,7 +112,7 @@ func (w *wakeUp) in(after time.Duration, f func(counts func() bool)) {
 	t = time.AfterFunc(after, func() {
 		f(func() bool {
 			if w.timer != t {
-				return false // another call has taken its place
+				return false // another call has replaced this one
 			}
 			w.timer = nil
 			return true
@@ -130,26 +127,6 @@ func (w *wakeUp) stop() {
 	}
 }
 
-// reclaimSeen is the last reclaim request of a network, and when it was new here: clocks of
-// nodes differ.
-type reclaimSeen struct{ requested, seen time.Time }
-
-// isActive reports whether a node needs addresses and has requested them not long ago. It
-// remembers the request.
-func (r *reclaimSeen) isActive(o *status.Object, now time.Time) bool {
-	if o.IPAM == nil || o.IPAM.ReclaimRequestTime == nil {
-		return false
-	}
-	if requested := o.IPAM.ReclaimRequestTime.Time; !requested.Equal(r.requested) {
-		before := r.requested
-		r.requested, r.seen = requested, now
-		if before.IsZero() && now.Sub(requested) >= reclaimExpired {
-			r.seen = requested
-		}
-	}
-	return now.Sub(r.seen) < reclaimLasts
-}
-
 func newNetworkAllocator(a *Allocator, key network.Key) *networkAllocator {
 	n := &networkAllocator{a: a, key: key, local: newLocalState()}
 	n.queue = groupcommit.New[request](a.ctx, groupcommit.Config{
@@ -162,7 +139,8 @@ func (n *networkAllocator) report(err error) {
 	n.a.cfg.Report(fmt.Errorf("network %v: %w", n.key.Ref, err))
 }
 
-// ifOpen calls f with the network locked, and reports whether the network is not gone.
+// ifOpen calls f with the network locked, unless the network is gone. It reports whether it
+// called f.
 func (n *networkAllocator) ifOpen(f func(*networkAllocator)) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -182,10 +160,7 @@ func (n *networkAllocator) add(c *condition) *groupcommit.Request[request] {
 	return n.queue.Add(request{condition: c})
 }
 
-// hasClaims reports whether a claim waits.
-func (n *networkAllocator) hasClaims() bool { return len(claimsOf(n.queue.Waiting())) > 0 }
-
-// idle is called when the writer has nothing left to do.
+// idle implements groupcommit.Config.Idle.
 func (n *networkAllocator) idle() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -197,7 +172,7 @@ func (n *networkAllocator) idle() {
 	n.schedule(time.Now())
 }
 
-// failureError is what those get who wait for a store that fails.
+// failureError implements groupcommit.Config.FailureError.
 func (n *networkAllocator) failureError(cause error) error {
 	if n.a.ctx.Err() != nil {
 		return ErrClosed
@@ -205,7 +180,7 @@ func (n *networkAllocator) failureError(cause error) error {
 	return fmt.Errorf("%w: %w", status.ErrTryAgain, cause)
 }
 
-// failed retries later what has to be written.
+// failed implements groupcommit.Config.Failed. It schedules a retry of pending changes.
 func (n *networkAllocator) failed(due bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -215,8 +190,8 @@ func (n *networkAllocator) failed(due bool) {
 	}
 }
 
-// changed sees to what has changed in the local state: at once if a write has to follow. The
-// caller holds n.mu.
+// changed must be called after a change of the local state. It triggers a write if one is
+// needed. The caller holds n.mu.
 func (n *networkAllocator) changed() {
 	if n.local.needsWrite() {
 		n.queue.Trigger()
@@ -229,7 +204,7 @@ func (n *networkAllocator) changed() {
 
 func (n *networkAllocator) hasSlack() bool { return n.local.hasSlack(n.warm.Load() != nil) }
 
-// tendIn has the network tended after a while, if not sooner. The caller holds n.mu.
+// tendIn schedules a call of tend, unless an earlier one is due. The caller holds n.mu.
 func (n *networkAllocator) tendIn(after time.Duration) {
 	if n.a.ctx.Err() != nil {
 		return
@@ -243,7 +218,7 @@ func (n *networkAllocator) tendIn(after time.Duration) {
 	})
 }
 
-// schedule has the network tended when something is next due. The caller holds n.mu.
+// schedule schedules a call of tend for the next expiry. The caller holds n.mu.
 func (n *networkAllocator) schedule(now time.Time) {
 	for _, x := range []expiries{n.local.cooldown, n.local.quarantine} {
 		if len(x) > 0 {
@@ -258,9 +233,9 @@ func (n *networkAllocator) schedule(now time.Time) {
 	}
 }
 
-// tend does what time brings: addresses whose cooldown has ended are warm again or freed; a
-// warm pool that is unused is freed, and one that fell behind the demand is filled. It has a
-// write made if one is due. The caller holds n.mu.
+// tend handles expired timers: addresses whose cooldown has ended enter the warm pool or are
+// freed; an unused warm pool is closed, and one below its target is refilled. It triggers a
+// write if one is due. The caller holds n.mu.
 func (n *networkAllocator) tend(now time.Time) {
 	if n.closed {
 		return
@@ -288,13 +263,23 @@ func (n *networkAllocator) tend(now time.Time) {
 	n.schedule(now)
 }
 
-// rereadDue reports whether it is time to read an object that has moved.
+// needsRefill reports whether the warm pool has half of its target or less, so that the next plan
+// refills it. No claim has requested that yet, because all were served.
+func (n *networkAllocator) needsRefill(now time.Time) bool {
+	w, target := n.warm.Load(), n.warmTarget(now)
+	if w == nil || target == 0 {
+		return false
+	}
+	return slices.ContainsFunc(w.families(), func(p *ipam.WarmPool) bool { return p.Len() <= target/2 })
+}
+
+// rereadDue reports whether it is time to read an object that has changed.
 func (n *networkAllocator) rereadDue(now time.Time) bool {
 	return n.objectMoved && now.Sub(n.readAt) >= rereadEvery
 }
 
-// observeVersion is Allocator.ObserveVersion, with n.mu locked. behind says that the version is
-// older than a known one, back that the watch itself went back.
+// observeVersion implements Allocator.ObserveVersion. behind means that the version is older than
+// a known one, back that it is older than one of the watch. The caller holds n.mu.
 func (n *networkAllocator) observeVersion(behind, back bool) {
 	if back {
 		n.queue.Trigger()
@@ -312,7 +297,7 @@ func (n *networkAllocator) observeVersion(behind, back bool) {
 	n.schedule(now)
 }
 
-// danmEpMissing is Allocator.DanmEpMissing, with n.mu locked.
+// danmEpMissing implements Allocator.DanmEpMissing. The caller holds n.mu.
 func (n *networkAllocator) danmEpMissing(owner string, addrs []netip.Addr) {
 	unexpected := len(addrs) == 0
 	for _, addr := range n.local.owned(owner, addrs) {
@@ -322,13 +307,13 @@ func (n *networkAllocator) danmEpMissing(owner string, addrs []netip.Addr) {
 		}
 	}
 	if !unexpected {
-		return // a recovery has found that out, and covered the addresses
+		return // a recovery has already covered the addresses
 	}
 	n.local.danmEpMissing = true
 	n.queue.Trigger()
 }
 
-// quarantine is Allocator.Quarantine, with n.mu locked.
+// quarantine implements Allocator.Quarantine. The caller holds n.mu.
 func (n *networkAllocator) quarantine(addr netip.Addr) bool {
 	if !n.local.unpublished(addr) {
 		return false
@@ -343,13 +328,13 @@ func (n *networkAllocator) quarantine(addr netip.Addr) bool {
 		return false
 	}
 	*room--
-	n.local.putIntoQuarantine(addr, time.Now().Add(n.a.cfg.Quarantine))
+	n.local.putIntoQuarantine(addr, time.Now().Add(quarantineTime))
 	n.queue.Trigger() // for the mark in the entry
 	n.schedule(time.Now())
 	return true
 }
 
-// cooldownEnd is when the cooldown ends of an address that is released now; zero without a
+// cooldownEnd returns when the cooldown of an address ends that is released now; zero means no
 // cooldown.
 func (n *networkAllocator) cooldownEnd() time.Time {
 	if n.a.cfg.Cooldown == 0 {
@@ -358,157 +343,7 @@ func (n *networkAllocator) cooldownEnd() time.Time {
 	return time.Now().Add(n.a.cfg.Cooldown)
 }
 
-// takeWarm serves a claim from the warm pool: all of it or nothing. It takes no lock, but for
-// an address of one family that was taken for nothing.
-func (n *networkAllocator) takeWarm(net *network.Network, v4, v6 AddressRequest) (a4, a6 netip.Addr, ok bool) {
-	w := n.warm.Load()
-	if w == nil || !n.a.cfg.Usable() {
-		return a4, a6, false
-	}
-	a4, a6, stranded, ok := w.take(net, v4, v6)
-	if stranded.IsValid() {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		n.local.set(stranded, freeing)
-		n.queue.Trigger()
-	}
-	if w.wantsMore() {
-		n.a.requestRefill(n, w)
-	}
-	return a4, a6, ok
-}
-
-// countAddressless counts the attachments without addresses that the warm pool has served. The
-// caller holds n.mu.
-func (n *networkAllocator) countAddressless() {
-	if w := n.warm.Load(); w != nil {
-		n.local.addressless += w.addressless.count()
-	}
-}
-
-func (n *networkAllocator) warmContents() warmContents {
-	if w := n.warm.Load(); w != nil {
-		return w.contents()
-	}
-	return warmContents{}
-}
-
-// withdraw takes out of the warm pool what a write will give back, and returns what was still
-// there. The rest is in use. The caller holds n.mu.
-func (n *networkAllocator) withdraw(what withdrawal) []netip.Addr {
-	if what.close {
-		return n.closeWarmPool()
-	}
-	w := n.warm.Load()
-	var withdrawn []netip.Addr
-	for _, a := range what.addrs {
-		if w.remove(a) {
-			withdrawn = append(withdrawn, a)
-		}
-	}
-	if what.shrink {
-		withdrawn = append(withdrawn, w.shrink(what.limit)...)
-	}
-	for _, a := range withdrawn {
-		n.local.set(a, freeing)
-	}
-	return withdrawn
-}
-
-// closeWarmPool closes the warm pool. What is left in it has to be freed. The caller holds
-// n.mu.
-func (n *networkAllocator) closeWarmPool() []netip.Addr {
-	w := n.warm.Swap(nil)
-	if w == nil {
-		return nil
-	}
-	left, addressless := w.close()
-	n.local.addressless += addressless
-	for _, a := range left {
-		n.local.set(a, freeing)
-	}
-	return left
-}
-
-// stockWarmPool puts into the warm pool what a plan claimed for it, and opens it if need be.
-// The caller holds n.mu.
-func (n *networkAllocator) stockWarmPool(p *plan) {
-	now := time.Now()
-	n.measureDemand(p.served, now)
-	n.allowed = p.allowed
-	if p.keepWarm && p.entry.Present && n.warm.Load() == nil && n.a.ctx.Err() == nil && !n.a.closing.Load() {
-		n.warm.Store(newWarmPool(p.next.Network, n.a.cfg.WarmPoolSize))
-	}
-	w := n.warm.Load()
-	for _, a := range p.stock {
-		n.local.set(a, warm)
-		if w == nil || !w.put(a) {
-			n.local.set(a, freeing)
-		}
-	}
-	for _, a := range p.cool {
-		n.local.uses[a] = use{state: claimed}
-		n.local.retire(a, n.cooldownEnd())
-	}
-	if w != nil {
-		w.setTarget(p.target)
-	}
-	n.schedule(now)
-}
-
-// measureDemand counts claims as demand, those that the warm pool served too. The caller holds
-// n.mu.
-func (n *networkAllocator) measureDemand(claims int, now time.Time) {
-	if w := n.warm.Load(); w != nil {
-		claims += int(w.takes.Swap(0))
-	}
-	n.demand = n.demand.after(claims, now, n.a.cfg.WarmPoolIdleTimeout)
-}
-
-// warmTarget is how many addresses of a family to pre-allocate now.
-func (n *networkAllocator) warmTarget(now time.Time) int {
-	if n.a.closing.Load() {
-		return 0
-	}
-	return min(n.demand.target(now, n.a.cfg.WarmPoolIdleTimeout), n.allowed)
-}
-
-// needsRefill reports whether the warm pool has half of its target, or less: the next plan
-// fills it then. Callers were served, so none has asked for it yet.
-func (n *networkAllocator) needsRefill(now time.Time) bool {
-	w, target := n.warm.Load(), n.warmTarget(now)
-	if w == nil || target == 0 {
-		return false
-	}
-	return slices.ContainsFunc(w.families(), func(p *ipam.WarmPool) bool { return p.Len() <= target/2 })
-}
-
-// counts returns how many addresses are warm, cooling and in quarantine.
-func (n *networkAllocator) counts() (warm, cool, quarantined int) {
-	if w := n.warm.Load(); w != nil {
-		warm = w.len()
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return warm, len(n.local.cooldown.current(&n.local, cooling)), len(n.local.inQuarantine())
-}
-
-// releaseWarmPool ends the warm pool, and returns a request that is answered once it is given
-// back; nil if there is nothing to give back.
-func (n *networkAllocator) releaseWarmPool() (*groupcommit.Request[request], error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.closed || n.warm.Load() == nil && len(n.local.cooldown) == 0 && len(n.local.quarantine) == 0 {
-		return nil, nil
-	}
-	if n.a.ctx.Err() != nil {
-		return nil, ErrClosed
-	}
-	n.closeWarmPool()
-	return n.add(&condition{fresh: true, holds: func(l *localState) bool { return !l.needsWrite() }}), nil
-}
-
-// close ends the network's allocator with the Allocator.
+// close stops the timer and the warm pool, for Allocator.Close.
 func (n *networkAllocator) close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -6,55 +6,15 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
-// snapshot is what a plan is made from, besides the local state and the claims: values that
-// were read before.
-type snapshot struct {
-	obj *status.Object
-	// danmEps are nil before they were listed.
-	danmEps *danmEps
-	now     time.Time
-	// node and nodeUID are this node, incarnation that of its daemon.
-	node, nodeUID string
-	incarnation   int64
-	// nodeAddresses are the nodes' own, which are never handed out; nodeCount is how many
-	// nodes share the pools.
-	nodeAddresses []netip.Addr
-	nodeCount     int
-	// rollback is what the object shows of older state.
-	rollback rollback
-	// unused says that the network's status is absent, and nothing is asked of it.
-	unused bool
-	// first says that the local state was compared with the cluster for the first time.
-	first bool
-	// collect asks to free what nothing covers.
-	collect bool
-	// fence asks for a real change: a write on the same object may be under way.
-	fence bool
-
-	// warm is the warm pool, takes how many claims it has served of late, and withdrawn what
-	// has left it for this plan.
-	warm      warmContents
-	takes     int
-	withdrawn []netip.Addr
-	// maxWarm limits the warm target, demand is what it follows.
-	maxWarm int
-	demand  demand
-	// closing says that the daemon ends, reclaim that another node needs addresses: nothing
-	// is pre-allocated.
-	closing, reclaim bool
-	// cooldown, idleTimeout and reclaimTimeout are those of Config.
-	cooldown, idleTimeout, reclaimTimeout time.Duration
-}
-
-// plan is what one attempt writes, and its effects.
+// plan is the change that one attempt writes, with its effects.
 type plan struct {
-	// withdraw is what has to leave the warm pool before a plan can be made. If it is not
-	// empty, nothing else in the plan counts: it is made again after the withdrawal.
+	// withdraw has the addresses that must be withdrawn from the warm pool before a plan can
+	// be made. If it is not empty, the rest of the plan is not used: it is made again after the
+	// withdrawal.
 	withdraw withdrawal
 
 	// next is the object to write; nothing is written unless changed.
@@ -62,12 +22,12 @@ type plan struct {
 	changed bool
 	// entry is the node's own entry in next.
 	entry status.Entry
-	// warnings are what was found damaged.
+	// warnings describe the damage that was found.
 	warnings []error
 
-	// These are effects to apply before the write: freed addresses must not be handed out
-	// any more, orphans are on interfaces though the journal has no owner for them, and
-	// tentative are the addresses by which a claim is recognised whose answer is lost.
+	// These are effects to apply before the write: freed addresses must not be allocated any
+	// more, orphans are on interfaces although the journal has no owner for them, and tentative
+	// are the addresses by which a later attempt recognises a claim whose response was lost.
 	freed     map[netip.Addr]bool
 	orphans   []netip.Addr
 	tentative map[*claim][]netip.Addr
@@ -76,29 +36,29 @@ type plan struct {
 
 	// answers are the answers to claims.
 	answers []answer
-	// gone are known addresses that are not this node's any more: freed by this plan (and
-	// perhaps granted again), or found not to be.
+	// gone are known addresses that are no longer this node's: freed by this plan (and perhaps
+	// granted again), or found to be another node's.
 	gone []netip.Addr
-	// collectErr is why what nothing covers could not be freed, collected how much was.
+	// collected is how many uncovered bits were freed, collectErr the error of that.
 	collected  int64
 	collectErr error
-	// keepWarm says that there has to be a warm pool, with as many addresses as target. stock
-	// is what to put there now, cool what may be put there after a cooldown.
+	// keepWarm means that there must be a warm pool, with as many addresses as target. stock
+	// has the addresses to add now, cool those that need a cooldown first.
 	keepWarm    bool
 	target      int
 	stock, cool []netip.Addr
-	// allowed limits target, whatever the demand is.
+	// allowed limits target, independently of the demand.
 	allowed int
 	// served counts the dynamic claims that the plan grants.
 	served int
-	// starved says that claims wait for other nodes to give back.
+	// starved means that claims wait for other nodes to free addresses.
 	starved bool
 	// room4 and room6 are how many more addresses may go into quarantine.
 	room4, room6 int
-	// reassert says that the node has marked all that it has in use.
+	// reassert means that the node has set the bits of all its addresses.
 	reassert bool
-	// deadDanmEps says that there are DanmEps of this node that it has removed: an older
-	// state brought them back.
+	// deadDanmEps means that there are DanmEps of this node that it had deleted: a rollback
+	// brought them back.
 	deadDanmEps bool
 }
 
@@ -109,13 +69,12 @@ type answer struct {
 	err   error
 }
 
-// makePlan plans the next write for all claims. It is a function from values to a value: it
-// changes neither the local state, nor the claims, nor the warm pool. Nothing of an earlier
-// plan is used but the addresses that the lost one had granted.
+// makePlan plans the next write for all claims. It is a pure function: it changes neither the
+// local state, nor the claims, nor the warm pool. Of an earlier plan it uses only the tentative
+// addresses.
 //
-// What is free becomes free first, so that a full pool serves a claim with an address that
-// was just given back. The error is status.ErrNeedEndpoints when the plan cannot be made
-// without the DanmEps.
+// It frees addresses first, so that a full pool serves a claim with an address that was just
+// released. The error is status.ErrNeedEndpoints if the plan needs the DanmEps.
 func makePlan(s *snapshot, l *localState, claims []*claim) (*plan, error) {
 	p := newPlanner(s, l, claims)
 	defer func() { p.warnings = p.draft.Warnings }()
@@ -179,7 +138,7 @@ func newPlanner(s *snapshot, l *localState, claims []*claim) *planner {
 
 func (p *planner) warn(err error) { p.draft.Warnings = append(p.draft.Warnings, err) }
 
-// state is how this node stands to an address, as far as the plan has come.
+// state returns the state of an address, after the changes of the plan so far.
 func (p *planner) state(a netip.Addr) addressState {
 	if p.freed[a] {
 		return freeing
@@ -187,92 +146,16 @@ func (p *planner) state(a netip.Addr) addressState {
 	return p.local.uses[a].state
 }
 
-// isKnown reports whether this node answers for the address.
+// isKnown reports whether the local state has the address.
 func (p *planner) isKnown(a netip.Addr) bool {
 	_, known := p.local.uses[a]
 	return known
 }
 
-// free takes a known address out of use.
+// free plans to free a known address.
 func (p *planner) free(a netip.Addr) { p.freed[a] = true }
 
-// sizeWarmPool decides how many addresses the node pre-allocates, and which have to leave the
-// warm pool before the write that gives them back is sent: from then on, no claim gets one.
-func (p *planner) sizeWarmPool() {
-	p.target, p.keepWarm = p.warmTarget()
-	if !p.warm.open {
-		return
-	}
-	if !p.keepWarm || p.warm.generation != p.obj.Generation {
-		p.withdraw.close = true
-		return
-	}
-	for _, a := range slices.Concat(p.warm.v4, p.warm.v6) {
-		// Reserved by now, or lost by an older state of the object.
-		if !p.draft.Family(a).HandsOut(a) || !p.draft.Entry.Contains(a) && p.local.uses[a].state == warm {
-			p.withdraw.addrs = append(p.withdraw.addrs, a)
-		}
-	}
-	if p.withdraw.limit = 2 * p.target; max(len(p.warm.v4), len(p.warm.v6)) > p.withdraw.limit {
-		p.withdraw.shrink = true
-	}
-}
-
-// warmTarget is how many addresses of each family to pre-allocate, and whether there may be
-// a warm pool at all: that of a network without addresses serves claims that need none.
-func (p *planner) warmTarget() (target int, keep bool) {
-	switch {
-	case p.obj.Deleting, p.obj.Invalid != nil, p.reclaim, p.closing, p.maxWarm == 0,
-		p.draft.Recovering(), p.draft.V4.Former || p.draft.V6.Former:
-		return 0, false
-	}
-	claims := p.takes
-	for _, c := range p.claims {
-		if c.isDynamic() {
-			claims++
-		}
-	}
-	target = p.demand.after(claims, p.now, p.idleTimeout).target(p.now, p.idleTimeout)
-	if p.first && target == 0 {
-		target = p.leftovers()
-	}
-	p.allowed = p.maxWarm
-	nodes := max(p.nodeCount, len(p.draft.Next.IPAM.Held))
-	for _, f := range p.draft.Families() {
-		if f.Pool != nil {
-			p.allowed = min(p.allowed, allowance(p.freeOf(f), nodes))
-		}
-	}
-	target = min(target, p.allowed)
-	return target, target > 0
-}
-
-// leftovers counts the addresses that a former incarnation left in the entry and that have
-// no use.
-func (p *planner) leftovers() int {
-	n := 0
-	for _, a := range p.draft.Entry.Addrs() {
-		if !p.isKnown(a) && !p.danmEps.live[a] {
-			n++
-		}
-	}
-	return n
-}
-
-// freeOf counts the free addresses of a pool, with those of the warm pool, also as it was
-// before the withdrawal for this plan.
-func (p *planner) freeOf(f *status.Family) int64 {
-	free := f.Pool.Capacity() - f.Pool.AllocatedDynamic() - int64(len(p.claims))
-	of := f.Pool.CIDR().Addr()
-	for _, a := range p.withdrawn {
-		if a.Is4() == of.Is4() {
-			free++
-		}
-	}
-	return free + int64(len(p.warm.of(of)))
-}
-
-// freeUnusable frees what this node keeps without a use and may not, or need not, keep.
+// freeUnusable frees unused addresses that this node must not, or need not, keep.
 func (p *planner) freeUnusable() {
 	p.endCooldowns()
 	for a, u := range p.local.uses {
@@ -286,17 +169,17 @@ func (p *planner) freeUnusable() {
 		if p.draft.Entry.Contains(a) {
 			continue
 		}
-		switch u.state { // an older state of the object has lost it
+		switch u.state { // a rollback has removed it from the entry
 		case cooling, orphan, quarantined:
 			p.free(a)
-		default: // what was taken from the warm pool is in use
+		default: // an address that was taken from the warm pool is in use
 		}
 	}
 }
 
-// endCooldowns cuts short as many cooldowns as there are claims that find nothing else, and
-// all cooldowns and quarantines when the network or this daemon is about to go: then no claim
-// follows. A subnet that the network does not have any more needs no quarantine.
+// endCooldowns ends as many cooldowns as claims would otherwise find no free address. If the
+// network is in deletion or the daemon shuts down, no claim follows, and it ends all cooldowns
+// and quarantines. It also ends the quarantines of a previous subnet.
 func (p *planner) endCooldowns() {
 	if p.obj.Deleting || p.closing {
 		for _, a := range slices.Concat(p.local.cooldown.current(p.local, cooling), p.local.inQuarantine()) {
@@ -304,29 +187,29 @@ func (p *planner) endCooldowns() {
 		}
 		return
 	}
-	resting := p.local.cooldown.current(p.local, cooling)
+	inCooldown := p.local.cooldown.current(p.local, cooling)
 	for _, f := range p.draft.Families() {
 		if f.Pool == nil || f.Former {
 			continue
 		}
 		missing := -p.freeOf(f)
-		for _, a := range resting {
-			if missing > 0 && f.HandsOut(a) {
+		for _, a := range inCooldown {
+			if missing > 0 && f.IsAllocatable(a) {
 				p.free(a)
 				missing--
 			}
 		}
 	}
-	for _, a := range p.local.inQuarantine() { // else the network keeps its former subnet for that long
+	for _, a := range p.local.inQuarantine() { // otherwise the network keeps its previous subnet for that long
 		if p.draft.Family(a).Former {
 			p.free(a)
 		}
 	}
 }
 
-// findTentative finds the claims that a plan whose answer was lost had already granted: the
-// own entry has their addresses and they have no use here. These claims get the same
-// addresses, so that a lost reply costs no second one.
+// findTentative finds the claims that a previous plan has granted with a write whose response
+// was lost: the own entry has their addresses, and the local state does not. These claims get
+// the same addresses, so that a lost response wastes none.
 func (p *planner) findTentative() {
 	taken := map[netip.Addr]bool{}
 	for _, c := range p.claims {
@@ -343,9 +226,9 @@ func (p *planner) findTentative() {
 	}
 }
 
-// dropFromEntry removes from the entry what need not or must not be there: what a DanmEp
-// covers leaves the entry and keeps its bit; what has to be freed loses both, and so does
-// what has no use here and no room in the warm pool.
+// dropFromEntry removes addresses from the entry. An address that a DanmEp covers keeps its bit.
+// The bit is cleared if the address has to be freed, or if it has no use and no room in the warm
+// pool.
 func (p *planner) dropFromEntry() {
 	kept := map[netip.Addr]bool{}
 	for _, addrs := range p.tentative {
@@ -374,15 +257,15 @@ func (p *planner) dropFromEntry() {
 	}
 }
 
-// adopt keeps an address of the entry that has no use here: a former incarnation had it in
-// its warm pool, or claimed it for a caller who is gone. It is handed out after the write
+// adopt keeps an address of the entry that has no use: a former incarnation had it in its warm
+// pool, or claimed it for a caller that has given up. It enters the warm pool after the write
 // that fences the former incarnation, and after a cooldown if it may have been in use.
 func (p *planner) adopt(a netip.Addr) bool {
 	switch {
 	case p.danmEps != nil && p.danmEps.live[a]:
 		p.orphans = append(p.orphans, a)
 		return true
-	case p.target == 0, !p.draft.Family(a).HandsOut(a), p.stocked(a) >= p.target:
+	case p.target == 0, !p.draft.Family(a).IsAllocatable(a), p.stocked(a) >= p.target:
 		return false
 	}
 	if p.first && p.cooldown > 0 {
@@ -393,25 +276,14 @@ func (p *planner) adopt(a netip.Addr) bool {
 	return true
 }
 
-// stocked is how many addresses of that one's family are in the warm pool or on their way.
-func (p *planner) stocked(a netip.Addr) int {
-	n := len(p.warm.of(a))
-	for _, b := range slices.Concat(p.stock, p.cool) {
-		if a.Is4() == b.Is4() {
-			n++
-		}
-	}
-	return n
-}
-
-// isCoveredElsewhere reports whether another node covers an address that this node's entry
-// has: possible only when an older state has brought one of the two back.
+// isCoveredElsewhere reports whether another node also covers an address of this node's entry.
+// That is possible only after a rollback.
 func (p *planner) isCoveredElsewhere(a netip.Addr) bool {
 	return p.draft.Recovering() && (p.draft.IsForeign(a) || p.danmEps != nil && p.danmEps.Has(a))
 }
 
-// addToEntry puts into the entry what it has to cover and does not: addresses that are on
-// their way back, and those that an older state of the object has lost.
+// addToEntry adds the addresses to the entry that it must cover: those that are being returned,
+// and those that a rollback has removed.
 func (p *planner) addToEntry() {
 	for a := range p.local.uses {
 		if s := p.state(a); s == published || s == freeing || p.draft.Entry.Contains(a) {
@@ -427,9 +299,9 @@ func (p *planner) addToEntry() {
 	}
 }
 
-// reportToRecovery reports to a recovery, once the entry has what is in use here: it marks
-// what DanmEps cover, which older pages may lack. A node that reports a rollback does all
-// but that: what it has in use is safe with the same write.
+// reportToRecovery reports this node to a recovery, after its addresses were added to the entry.
+// It also sets the bits that DanmEps cover, which older pages may lack. A node that reports a
+// rollback does the same except for the report to the recovery.
 func (p *planner) reportToRecovery() {
 	if !p.rollback.reassert {
 		return
@@ -441,10 +313,10 @@ func (p *planner) reportToRecovery() {
 		}
 	}
 	if p.deadDanmEps {
-		return // not before these are gone: another node may use what they name
+		return // not before they are deleted: another node may use their addresses
 	}
 	if !p.rollback.answers {
-		return // the controller starts the recovery to report to
+		return // the controller has not started the recovery yet
 	}
 	p.draft.Entry.Rollback = nil
 	if rec := p.draft.Next.IPAM.Recovering; !slices.Contains(rec.ReportedNodes, p.node) {
@@ -453,7 +325,7 @@ func (p *planner) reportToRecovery() {
 	}
 }
 
-// markCovered sets the bits that are clear though their addresses are covered.
+// markCovered sets the bits of covered addresses that are clear.
 func (p *planner) markCovered() {
 	var inUse []netip.Addr
 	for a := range p.local.uses {
@@ -463,29 +335,17 @@ func (p *planner) markCovered() {
 	}
 	p.draft.MarkCovered(inUse, func(a netip.Addr) bool { return p.state(a) == freeing })
 	if p.draft.Marked > 0 {
-		p.warn(fmt.Errorf("%d bits were clear though their addresses are in use or held: they are set again", p.draft.Marked))
+		p.warn(fmt.Errorf("%d bits were clear although their addresses are covered: they are set again", p.draft.Marked))
 	}
 }
 
-// refillWarmPool claims what the warm pool lacks, once half of the target is used up.
-func (p *planner) refillWarmPool() {
-	if p.target == 0 || p.starved {
-		return
-	}
-	for _, f := range p.draft.Families() {
-		if f.Pool == nil {
-			continue
-		}
-		there := p.stocked(f.Pool.CIDR().Addr())
-		if there > p.target/2 {
-			continue
-		}
-		for _, a := range f.Pool.AllocateN(nil, p.target-there) {
-			p.draft.Entry.Of(a).Add(a)
-			p.stock = append(p.stock, a)
-		}
-	}
-}
+const (
+	// maxQuarantined limits the addresses of one network and family that a node has in
+	// quarantine, and quarantineShare those of all nodes, as a part of the pool: a Pod that
+	// answers for every address must not use the pool up.
+	maxQuarantined  = 64
+	quarantineShare = 4
+)
 
 // quarantineRoom is how many more addresses of a family this node may put into quarantine.
 func (p *planner) quarantineRoom(f *status.Family) int {
@@ -522,7 +382,7 @@ func (p *planner) finish() {
 	p.next, p.entry = p.draft.Next, p.draft.Entry
 }
 
-// needsEntry reports whether anything depends on the node's entry.
+// needsEntry reports whether the node needs its entry.
 func (p *planner) needsEntry() bool {
 	if !p.draft.Entry.IsEmpty() || p.draft.Entry.Rollback != nil || p.local.addressless > 0 || p.keepWarm {
 		return true
@@ -530,7 +390,7 @@ func (p *planner) needsEntry() bool {
 	return slices.ContainsFunc(p.answers, func(a answer) bool { return a.err == nil && len(a.addrs) == 0 })
 }
 
-// putEntry writes the own entry, with the marks of quarantine, or removes it.
+// putEntry writes the own entry, with its quarantined addresses, or removes it.
 func (p *planner) putEntry(present bool) {
 	e := &p.draft.Entry
 	e.QuarantinedV4, e.QuarantinedV6 = status.Entry{}.V4, status.Entry{}.V6

@@ -10,9 +10,9 @@ import (
 
 	"github.com/patchbay-cni/patchbay/ipam/internal/testbed"
 
+	"github.com/patchbay-cni/patchbay/internal/ipamtest"
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam/allocator"
-	"github.com/patchbay-cni/patchbay/ipam/ipamtest"
 )
 
 // While one network's plan is being made, and somebody waits for its end, the
@@ -35,16 +35,16 @@ func TestPlanningHoldsUpNoOtherNetwork(t *testing.T) {
 	}})
 	defer a.Close()
 	var waiting sync.WaitGroup
-	waiting.Go(func() { _, _, _ = a.Claim(t.Context(), slow, testbed.Dynamic, testbed.None) })
+	waiting.Go(func() { _, _, _ = a.Claim(t.Context(), slow, testbed.Dynamic(), testbed.None()) })
 	<-planning
 	for range 4 {
-		waiting.Go(func() { a.Discard(slow, testbed.Addr("10.0.0.9"), testbed.NoAddr) })
+		waiting.Go(func() { a.Discard(slow, testbed.Addr("10.0.0.9"), testbed.NoAddr()) })
 	}
 	done := make(chan error, 1)
 	go func() {
 		var err error
 		for range 100 {
-			if _, _, err = a.Claim(t.Context(), quick, testbed.Dynamic, testbed.None); err != nil {
+			if _, _, err = a.Claim(t.Context(), quick, testbed.Dynamic(), testbed.None()); err != nil {
 				break
 			}
 		}

@@ -30,13 +30,13 @@ func TestPressureBeforeTheStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
-				w.Claim(w.Node("n2"), testbed.Dynamic, testbed.None)
+				w.Claim(w.Node("n2"), testbed.Dynamic(), testbed.None())
 				ipam := w.IPAM().DeepCopy()
 				raised := metav1.NewMicroTime(time.Now().Add(-tc.age))
 				ipam.ReclaimRequestTime = &raised
 				w.Store.SetIPAM(w.Net.Ref, ipam)
 				a := w.WarmNode(w.Store, "n1", allocator.Config{})
-				w.Claim(a, testbed.Dynamic, testbed.None)
+				w.Claim(a, testbed.Dynamic(), testbed.None())
 				synctest.Wait()
 				if got := a.Stats().Warm; got != tc.held {
 					w.Errorf("%s: %d held, want %d", tc.reason, got, tc.held)
@@ -55,20 +55,20 @@ func TestQuarantineIsNotWaitedFor(t *testing.T) {
 		err    error
 		says   string
 	}{
-		"Exhausted": {"the pool is as full as it will ever be", testbed.Dynamic, allocator.ErrExhausted, "delete Pods or enlarge"},
-		"Static":    {"no node has it", testbed.Static("10.0.0.1"), allocator.ErrTaken, "ask for another"},
+		"Exhausted": {"the pool is as full as it will ever be", testbed.Dynamic(), allocator.ErrExhausted, "delete Pods or enlarge"},
+		"Static":    {"no node has it", testbed.Static("10.0.0.1"), allocator.ErrTaken, "request another"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/30", ""), func(w *testbed.World) {
 				a := w.Node("n1")
-				w.Claim(a, testbed.Static("10.0.0.2"), testbed.None)
-				w.Claim(w.Node("n2"), testbed.Static("10.0.0.1"), testbed.None)
+				w.Claim(a, testbed.Static("10.0.0.2"), testbed.None())
+				w.Claim(w.Node("n2"), testbed.Static("10.0.0.1"), testbed.None())
 				ipam := w.IPAM().DeepCopy()
 				delete(ipam.Held, "n2")
 				ipam.Held["!quarantine"] = v1.HeldAddresses{V4: "10.0.0.1"}
 				w.Store.SetIPAM(w.Net.Ref, ipam)
 				begin := time.Now()
-				_, _, err := a.Claim(w.Context(), w.Net, tc.want, testbed.None)
+				_, _, err := a.Claim(w.Context(), w.Net, tc.want, testbed.None())
 				if !errors.Is(err, tc.err) || !strings.Contains(err.Error(), tc.says) {
 					w.Fatalf("%s: got %v, want %v with %q", tc.reason, err, tc.err, tc.says)
 				}

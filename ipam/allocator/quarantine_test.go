@@ -36,8 +36,8 @@ func TestQuarantine(t *testing.T) {
 		"Release": {
 			reason: "a release of a former Pod comes late", entry: "10.0.0.1 ", bits: []string{"10.0.0.1"},
 			after: func(w *testbed.World, n1 *allocator.Allocator) {
-				w.Release(n1, "n1", testbed.Addr("10.0.0.1"), testbed.NoAddr)
-				n1.Discard(w.Net, testbed.Addr("10.0.0.1"), testbed.NoAddr)
+				w.Release(n1, "n1", testbed.Addr("10.0.0.1"), testbed.NoAddr())
+				n1.Discard(w.Net, testbed.Addr("10.0.0.1"), testbed.NoAddr())
 			},
 		},
 		"Shutdown": {
@@ -60,7 +60,7 @@ func TestQuarantine(t *testing.T) {
 		"ByName": {
 			reason: "who asks by name asks the network again, too", entry: "10.0.0.1 ", bits: []string{"10.0.0.1"},
 			after: func(w *testbed.World, n1 *allocator.Allocator) {
-				w.Claim(n1, testbed.Static("10.0.0.1"), testbed.None)
+				w.Claim(n1, testbed.Static("10.0.0.1"), testbed.None())
 				time.Sleep(2 * time.Hour) // the end of the quarantine is not the end of this claim
 			},
 		},
@@ -68,7 +68,7 @@ func TestQuarantine(t *testing.T) {
 			reason: "a netadmin who saw the conflict moves the network", entry: "10.9.0.0 ", bits: []string{"10.9.0.0"},
 			after: func(w *testbed.World, n1 *allocator.Allocator) {
 				w.Net = w.Store.Create(testbed.ClusterNetwork("10.9.0.0/31", ""))
-				w.Claim(n1, testbed.Dynamic, testbed.None)
+				w.Claim(n1, testbed.Dynamic(), testbed.None())
 			},
 		},
 		"Deletion": {
@@ -105,7 +105,7 @@ func TestQuarantineIsBounded(t *testing.T) {
 		w.Quarantine(n2)
 		w.Quarantine(n1)
 		for _, a := range []*allocator.Allocator{n1, n2} {
-			a4, _ := w.Claim(a, testbed.Dynamic, testbed.None)
+			a4, _ := w.Claim(a, testbed.Dynamic(), testbed.None())
 			if a.Quarantine(w.Net, a4) {
 				w.Errorf("%v is a fourth of 14 addresses", a4)
 			}
@@ -114,7 +114,7 @@ func TestQuarantineIsBounded(t *testing.T) {
 		if got := len(w.Bits()); got != 3 {
 			w.Errorf("%d addresses are in use, want 3: %v", got, w.Bits())
 		}
-		if a4, _ := w.Claim(n1, testbed.Dynamic, testbed.None); n1.Quarantine(w.Net, a4) {
+		if a4, _ := w.Claim(n1, testbed.Dynamic(), testbed.None()); n1.Quarantine(w.Net, a4) {
 			w.Error("the bound is forgotten with the next claim")
 		}
 	})
@@ -123,8 +123,8 @@ func TestQuarantineIsBounded(t *testing.T) {
 func TestQuarantineIsBoundedBetweenWrites(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/30", ""), func(w *testbed.World) { // 2 addresses: 1 at least
 		a := w.Node("n1")
-		b4, _ := w.Claim(a, testbed.Dynamic, testbed.None)
-		c4, _ := w.Claim(a, testbed.Dynamic, testbed.None)
+		b4, _ := w.Claim(a, testbed.Dynamic(), testbed.None())
+		c4, _ := w.Claim(a, testbed.Dynamic(), testbed.None())
 		if !a.Quarantine(w.Net, b4) || a.Quarantine(w.Net, c4) {
 			w.Error("want the first and not the second")
 		}
@@ -141,13 +141,13 @@ func TestQuarantineIsBoundedPerNode(t *testing.T) {
 		for range 64 {
 			w.Quarantine(n1)
 		}
-		if a4, _ := w.Claim(n1, testbed.Dynamic, testbed.None); n1.Quarantine(w.Net, a4) {
+		if a4, _ := w.Claim(n1, testbed.Dynamic(), testbed.None()); n1.Quarantine(w.Net, a4) {
 			w.Errorf("%v is the 65th", a4)
 		}
 		if got := n1.Stats().Quarantined; got != 64 {
 			w.Errorf("the metric says %d", got)
 		}
-		if a4, _ := w.Claim(w.Node("n2"), testbed.Dynamic, testbed.None); !w.Nodes[1].Quarantine(w.Net, a4) {
+		if a4, _ := w.Claim(w.Node("n2"), testbed.Dynamic(), testbed.None()); !w.Nodes[1].Quarantine(w.Net, a4) {
 			w.Error("another node has a bound of its own")
 		}
 	})
@@ -162,18 +162,18 @@ func TestQuarantineOfAnotherNodeIsNotWaitedFor(t *testing.T) {
 		err    error
 		says   string
 	}{
-		"Exhausted": {"the pool is as full as it will be for an hour", testbed.Dynamic, allocator.ErrExhausted, "delete Pods or enlarge"},
+		"Exhausted": {"the pool is as full as it will be for an hour", testbed.Dynamic(), allocator.ErrExhausted, "delete Pods or enlarge"},
 		"Static":    {"the node that keeps it says why", testbed.Static("10.0.0.1"), allocator.ErrTaken, `by another machine, as node "n1" found`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/30", ""), func(w *testbed.World) {
 				w.Quarantine(w.Node("n1"))
 				n2 := w.Node("n2")
-				a4, _ := w.Claim(n2, testbed.Dynamic, testbed.None)
-				w.Publish(n2, "n2", a4, testbed.NoAddr)
+				a4, _ := w.Claim(n2, testbed.Dynamic(), testbed.None())
+				w.Publish(n2, "n2", a4, testbed.NoAddr())
 				w.Idle()
 				begin := time.Now()
-				_, _, err := n2.Claim(w.Context(), w.Net, tc.want, testbed.None)
+				_, _, err := n2.Claim(w.Context(), w.Net, tc.want, testbed.None())
 				if !errors.Is(err, tc.err) || !strings.Contains(err.Error(), tc.says) {
 					w.Fatalf("%s: got %v, want %v with %q", tc.reason, err, tc.err, tc.says)
 				}
@@ -189,8 +189,8 @@ func TestQuarantineOfAnotherNodeIsNotWaitedFor(t *testing.T) {
 func TestQuarantineOfAWarmAddress(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", "fd00::/120"), func(w *testbed.World) {
 		a := w.WarmNode(w.Store, "n1", allocator.Config{})
-		w.Claim(a, testbed.Dynamic, testbed.Dynamic)
-		a4, a6 := w.Claim(a, testbed.Dynamic, testbed.Dynamic)
+		w.Claim(a, testbed.Dynamic(), testbed.Dynamic())
+		a4, a6 := w.Claim(a, testbed.Dynamic(), testbed.Dynamic())
 		if !a.Quarantine(w.Net, a4) || !a.Quarantine(w.Net, a6) {
 			w.Fatal("refused")
 		}
@@ -199,7 +199,7 @@ func TestQuarantineOfAWarmAddress(t *testing.T) {
 			w.Errorf("marked: %q and %q, want %v and %v", h.QuarantinedV4, h.QuarantinedV6, a4, a6)
 		}
 		for range 32 {
-			if b4, b6 := w.Claim(a, testbed.Dynamic, testbed.Dynamic); b4 == a4 || b6 == a6 {
+			if b4, b6 := w.Claim(a, testbed.Dynamic(), testbed.Dynamic()); b4 == a4 || b6 == a6 {
 				w.Errorf("got %v and %v again", b4, b6)
 			}
 		}

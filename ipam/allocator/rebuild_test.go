@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/ipamtest"
 	"github.com/patchbay-cni/patchbay/ipam/allocator"
-	"github.com/patchbay-cni/patchbay/ipam/ipamtest"
 	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
@@ -36,19 +36,19 @@ func TestUnknownStateIsRebuiltBeforeAClaim(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/29", ""), func(w *testbed.World) {
 				w.Damaged = true
-				w.Store.AddEndpoint(w.Net.Ref, w.Endpoint("n2", testbed.Addr("10.0.0.1"), testbed.NoAddr))
-				danms := w.Endpoint("n3", testbed.Addr("10.0.0.2"), testbed.NoAddr)
+				w.Store.AddEndpoint(w.Net.Ref, w.Endpoint("n2", testbed.Addr("10.0.0.1"), testbed.NoAddr()))
+				danms := w.Endpoint("n3", testbed.Addr("10.0.0.2"), testbed.NoAddr())
 				danms.NetworkUID = ""
 				w.Store.AddEndpoint(w.Net.Ref, danms)
-				former := w.Endpoint("n4", testbed.Addr("10.0.0.5"), testbed.NoAddr)
+				former := w.Endpoint("n4", testbed.Addr("10.0.0.5"), testbed.NoAddr())
 				former.NetworkUID = "former"
 				w.Store.AddEndpoint(w.Net.Ref, former)
 				w.Store.SetIPAM(w.Net.Ref, tc.ipam)
-				got, _ := w.Claim(w.Node("n1"), testbed.Dynamic, testbed.None)
+				got, _ := w.Claim(w.Node("n1"), testbed.Dynamic(), testbed.None())
 				if got != testbed.Addr(tc.want) {
 					w.Errorf("%s: claimed %v, want %s", tc.reason, got, tc.want)
 				}
-				if err := ipamtest.Covered(w.Store.Object(w.Net.Ref), []status.Endpoint{w.Endpoint("n2", testbed.Addr("10.0.0.1"), testbed.NoAddr), danms}); err != nil {
+				if err := ipamtest.Covered(w.Store.Object(w.Net.Ref), []status.Endpoint{w.Endpoint("n2", testbed.Addr("10.0.0.1"), testbed.NoAddr()), danms}); err != nil {
 					w.Errorf("%s: %v", tc.reason, err)
 				}
 			})
@@ -59,9 +59,9 @@ func TestUnknownStateIsRebuiltBeforeAClaim(t *testing.T) {
 func TestSubnetChange(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 		n1, n2 := w.Node("n1"), w.Node("n2")
-		a4, _ := w.Claim(n1, testbed.Dynamic, testbed.None)
-		w.Publish(n1, "n1", a4, testbed.NoAddr)
-		b4, _ := w.Claim(n2, testbed.Dynamic, testbed.None)
+		a4, _ := w.Claim(n1, testbed.Dynamic(), testbed.None())
+		w.Publish(n1, "n1", a4, testbed.NoAddr())
+		b4, _ := w.Claim(n2, testbed.Dynamic(), testbed.None())
 		w.Idle()
 
 		if got := w.Entry("n2"); got != b4.String()+" " {
@@ -71,23 +71,23 @@ func TestSubnetChange(t *testing.T) {
 		w.Net = w.Store.Create(testbed.ClusterNetwork("10.9.0.0/24", ""))
 		refused := func(why string) {
 			w.Helper()
-			_, _, err := n1.Claim(w.Context(), w.Net, testbed.Dynamic, testbed.None)
+			_, _, err := n1.Claim(w.Context(), w.Net, testbed.Dynamic(), testbed.None())
 			if !errors.Is(err, allocator.ErrSubnetInUse) || !strings.Contains(err.Error(), "10.0.0.0/24") {
 				w.Errorf("%s: got %v, want ErrSubnetInUse and the former subnet", why, err)
 			}
 		}
 		refused("an entry and a DanmEp")
-		w.Release(n1, "n1", a4, testbed.NoAddr)
+		w.Release(n1, "n1", a4, testbed.NoAddr())
 		refused("an entry")
-		w.Publish(n2, "n2", b4, testbed.NoAddr)
+		w.Publish(n2, "n2", b4, testbed.NoAddr())
 		w.Idle()
 		refused("a DanmEp")
-		w.Release(n2, "n2", b4, testbed.NoAddr)
+		w.Release(n2, "n2", b4, testbed.NoAddr())
 
-		if _, _, err := n1.Claim(w.Context(), former, testbed.Dynamic, testbed.None); !errors.Is(err, status.ErrTryAgain) {
+		if _, _, err := n1.Claim(w.Context(), former, testbed.Dynamic(), testbed.None()); !errors.Is(err, status.ErrTryAgain) {
 			w.Errorf("got %v, want ErrTryAgain: the caller would give the new address the former mask and routes", err)
 		}
-		c4, _ := w.Claim(n1, testbed.Dynamic, testbed.None)
+		c4, _ := w.Claim(n1, testbed.Dynamic(), testbed.None())
 		if c4 != testbed.Addr("10.9.0.1") {
 			w.Errorf("got %v of the new subnet", c4)
 		}
@@ -113,9 +113,9 @@ func TestOtherSubnetOfTheSameAddresses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/29", ""), func(w *testbed.World) {
 				w.Damaged = true
-				w.Store.AddEndpoint(w.Net.Ref, w.Endpoint("n2", testbed.Addr("10.0.0.1"), testbed.NoAddr))
+				w.Store.AddEndpoint(w.Net.Ref, w.Endpoint("n2", testbed.Addr("10.0.0.1"), testbed.NoAddr()))
 				w.Store.SetIPAM(w.Net.Ref, &v1.IPAMStatus{Held: map[string]v1.HeldAddresses{"n2": {UID: "n2-uid", Seq: 3, V4: "10.0.0.2"}}, V4: &tc.recorded})
-				if got, _ := w.Claim(w.Node("n1"), testbed.Dynamic, testbed.None); got != testbed.Addr("10.0.0.3") {
+				if got, _ := w.Claim(w.Node("n1"), testbed.Dynamic(), testbed.None()); got != testbed.Addr("10.0.0.3") {
 					w.Errorf("%s: claimed %v, want what nobody has", tc.reason, got)
 				}
 				if diff := cmp.Diff([]string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}, w.Bits()); diff != "" {
@@ -129,16 +129,16 @@ func TestOtherSubnetOfTheSameAddresses(t *testing.T) {
 func TestFamilyComesAndGoes(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 		a := w.Node("n1")
-		a4, _ := w.Claim(a, testbed.Dynamic, testbed.None)
+		a4, _ := w.Claim(a, testbed.Dynamic(), testbed.None())
 		w.Store.Create(testbed.ClusterNetwork("10.0.0.0/24", "fd00::/64"))
-		if _, a6 := w.Claim(a, testbed.None, testbed.Dynamic); a6 != testbed.Addr("fd00::1") {
+		if _, a6 := w.Claim(a, testbed.None(), testbed.Dynamic()); a6 != testbed.Addr("fd00::1") {
 			w.Errorf("got %v of the new family", a6)
 		}
 		w.Store.Create(testbed.ClusterNetwork("", "fd00::/64"))
-		if _, _, err := a.Claim(w.Context(), w.Net, testbed.Dynamic, testbed.None); !errors.Is(err, allocator.ErrSubnetInUse) {
+		if _, _, err := a.Claim(w.Context(), w.Net, testbed.Dynamic(), testbed.None()); !errors.Is(err, allocator.ErrSubnetInUse) {
 			w.Errorf("got %v, want ErrSubnetInUse", err)
 		}
-		a.Discard(w.Net, a4, testbed.NoAddr)
+		a.Discard(w.Net, a4, testbed.NoAddr())
 		w.Idle()
 		if w.IPAM().V4 != nil || w.IPAM().V6 == nil {
 			w.Errorf("bitmaps %v, %v; want none of IPv4 when nothing of it is in use", w.IPAM().V4, w.IPAM().V6)
@@ -157,7 +157,7 @@ func TestCollect(t *testing.T) {
 				"!quarantine": {V4: "10.0.0.3"},
 			},
 		})
-		w.Store.AddEndpoint(w.Net.Ref, w.Endpoint("n2", testbed.Addr("10.0.0.1"), testbed.NoAddr))
+		w.Store.AddEndpoint(w.Net.Ref, w.Endpoint("n2", testbed.Addr("10.0.0.1"), testbed.NoAddr()))
 		s.Set(ipamtest.OpUpdate, testbed.Faults(1, ipamtest.Conflict, 0))
 		freed, err := a.CollectGarbage(w.Context(), w.Key())
 		if err != nil || freed != 1 {
@@ -179,14 +179,14 @@ func TestCollect(t *testing.T) {
 func TestCollectMeetsAClaim(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 		n2 := w.Node("n2")
-		w.Claim(n2, testbed.Dynamic, testbed.None)
+		w.Claim(n2, testbed.Dynamic(), testbed.None())
 		store, s := w.Scripted()
 		met := false
 		faulty := &ipamtest.Faulty{Store: store, Next: func(op ipamtest.Op) ipamtest.Fault {
 			if op == ipamtest.OpUpdate && !met {
 				met = true
-				a4, _ := w.Claim(n2, testbed.Dynamic, testbed.None)
-				w.Publish(n2, "n2", a4, testbed.NoAddr)
+				a4, _ := w.Claim(n2, testbed.Dynamic(), testbed.None())
+				w.Publish(n2, "n2", a4, testbed.NoAddr())
 			}
 			return ipamtest.Fault{}
 		}}
@@ -207,7 +207,7 @@ func TestCollectMeetsAClaim(t *testing.T) {
 // A collection asked for while a write is under way is made after it.
 func TestCollectDuringAWrite(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
-		w.Claim(w.Node("n2"), testbed.Dynamic, testbed.None)
+		w.Claim(w.Node("n2"), testbed.Dynamic(), testbed.None())
 		stray(w, "10.0.0.9")
 		store, _ := w.Scripted()
 		a := w.NodeOver(slow(store), "n1")
@@ -228,7 +228,7 @@ func stray(w *testbed.World, a string) {
 	x := allocator.New(other, allocator.Config{Node: "x"})
 	defer x.Close()
 	for _, b := range append(w.Bits(), a) {
-		if _, _, err := x.Claim(w.Context(), n, testbed.Static(b), testbed.None); err != nil {
+		if _, _, err := x.Claim(w.Context(), n, testbed.Static(b), testbed.None()); err != nil {
 			w.Fatal(err)
 		}
 	}
@@ -257,11 +257,11 @@ func TestOwnEntryUnreadable(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 		w.Damaged = true
 		a := w.Node("n1")
-		a4, _ := w.Claim(a, testbed.Dynamic, testbed.None)
+		a4, _ := w.Claim(a, testbed.Dynamic(), testbed.None())
 		bad := w.IPAM()
 		bad.Held["n1"] = v1.HeldAddresses{Seq: bad.Held["n1"].Seq, V4: "fd00::1"}
 		w.Store.SetIPAM(w.Net.Ref, bad)
-		b4, _ := w.Claim(a, testbed.Dynamic, testbed.None)
+		b4, _ := w.Claim(a, testbed.Dynamic(), testbed.None())
 		if got := w.Entry("n1"); got != a4.String()+"-"+b4.String()+" " {
 			w.Errorf("entry %q, want what this node has in use", got)
 		}

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/patchbay-cni/patchbay/internal/ipamtest"
 	"github.com/patchbay-cni/patchbay/ipam/internal/testbed"
-	"github.com/patchbay-cni/patchbay/ipam/ipamtest"
 	"github.com/patchbay-cni/patchbay/ipam/status"
 
 	"github.com/google/go-cmp/cmp"
@@ -21,7 +21,7 @@ import (
 func TestLifeOfAnAddress(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", "fd00::/64"), func(w *testbed.World) {
 		a := w.Node("n1")
-		a4, a6 := w.Claim(a, testbed.Dynamic, testbed.Dynamic)
+		a4, a6 := w.Claim(a, testbed.Dynamic(), testbed.Dynamic())
 		steps := []struct {
 			reason string
 			do     func() error
@@ -87,14 +87,14 @@ func TestSecondReleaseFreesNobodyElse(t *testing.T) {
 	net := testbed.ClusterNetwork("10.0.0.0/31", "")
 	testbed.RunTest(t, net, func(w *testbed.World) {
 		n1, n2 := w.Node("n1"), w.Node("n2")
-		a4, _ := w.Claim(n1, testbed.Static("10.0.0.0"), testbed.None)
-		w.Publish(n1, "n1", a4, testbed.NoAddr)
-		w.Release(n1, "n1", a4, testbed.NoAddr)
-		w.Claim(n2, testbed.Static("10.0.0.0"), testbed.None)
-		w.Publish(n2, "n2", a4, testbed.NoAddr)
+		a4, _ := w.Claim(n1, testbed.Static("10.0.0.0"), testbed.None())
+		w.Publish(n1, "n1", a4, testbed.NoAddr())
+		w.Release(n1, "n1", a4, testbed.NoAddr())
+		w.Claim(n2, testbed.Static("10.0.0.0"), testbed.None())
+		w.Publish(n2, "n2", a4, testbed.NoAddr())
 		w.Idle()
-		w.Release(n1, "n1", a4, testbed.NoAddr)
-		n1.Discard(w.Net, a4, testbed.NoAddr)
+		w.Release(n1, "n1", a4, testbed.NoAddr())
+		n1.Discard(w.Net, a4, testbed.NoAddr())
 		w.Idle()
 		if diff := cmp.Diff([]string{"10.0.0.0"}, w.Bits()); diff != "" {
 			w.Errorf("the other node's address: -want +got:\n%s", diff)
@@ -108,17 +108,17 @@ func TestReleaseOfAFormerNetworkIsANoop(t *testing.T) {
 		w.Store.Delete(w.Net.Ref)
 		former := w.Key()
 		w.Net = w.Store.Create(testbed.ClusterNetwork("10.0.0.0/24", ""))
-		w.Claim(w.Node("n2"), testbed.Dynamic, testbed.None)
+		w.Claim(w.Node("n2"), testbed.Dynamic(), testbed.None())
 		for _, key := range []network.Key{former, former, {Ref: w.Net.Ref, UID: "never was"}} {
-			if err := n1.ReturnToEntry(w.Context(), key, "", testbed.Addr("10.0.0.1"), testbed.NoAddr); err != nil {
+			if err := n1.ReturnToEntry(w.Context(), key, "", testbed.Addr("10.0.0.1"), testbed.NoAddr()); err != nil {
 				w.Error(err)
 			}
-			if err := n1.Free(w.Context(), key, "", testbed.Addr("10.0.0.1"), testbed.NoAddr); err != nil {
+			if err := n1.Free(w.Context(), key, "", testbed.Addr("10.0.0.1"), testbed.NoAddr()); err != nil {
 				w.Error(err)
 			}
 		}
 		w.Store.Delete(w.Net.Ref)
-		n1.Discard(w.Net, testbed.Addr("10.0.0.1"), testbed.NoAddr)
+		n1.Discard(w.Net, testbed.Addr("10.0.0.1"), testbed.NoAddr())
 		w.Idle()
 		if diff := cmp.Diff([]string{"10.0.0.1"}, w.Bits()); diff != "" {
 			w.Errorf("the new network's address: -want +got:\n%s", diff)
@@ -129,10 +129,10 @@ func TestReleaseOfAFormerNetworkIsANoop(t *testing.T) {
 func TestDiscardServesTheNextClaimOfAFullPool(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/30", ""), func(w *testbed.World) {
 		a := w.Node("n1")
-		a4, _ := w.Claim(a, testbed.Dynamic, testbed.None)
-		w.Claim(a, testbed.Dynamic, testbed.None)
-		a.Discard(w.Net, a4, testbed.NoAddr)
-		if got, _ := w.Claim(a, testbed.Dynamic, testbed.None); got != a4 {
+		a4, _ := w.Claim(a, testbed.Dynamic(), testbed.None())
+		w.Claim(a, testbed.Dynamic(), testbed.None())
+		a.Discard(w.Net, a4, testbed.NoAddr())
+		if got, _ := w.Claim(a, testbed.Dynamic(), testbed.None()); got != a4 {
 			w.Errorf("got %v, want %v: it was given back before", got, a4)
 		}
 	})
@@ -142,8 +142,8 @@ func TestDiscardServesTheNextClaimOfAFullPool(t *testing.T) {
 func TestFreeWithoutReturn(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 		a := w.Node("n1")
-		a4, _ := w.Claim(a, testbed.Dynamic, testbed.None)
-		if err := a.Free(w.Context(), w.Key(), "", a4, testbed.NoAddr); err != nil {
+		a4, _ := w.Claim(a, testbed.Dynamic(), testbed.None())
+		if err := a.Free(w.Context(), w.Key(), "", a4, testbed.NoAddr()); err != nil {
 			w.Fatal(err)
 		}
 		if w.Bits() != nil || w.Entry("n1") != "-" {
@@ -155,18 +155,18 @@ func TestFreeWithoutReturn(t *testing.T) {
 func TestReleasesWorkWhileTheNetworkIsDeleted(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 		n1, n2 := w.Node("n1"), w.Node("n2")
-		a1, _ := w.Claim(n1, testbed.Dynamic, testbed.None)
-		a2, _ := w.Claim(n2, testbed.Dynamic, testbed.None)
-		w.Publish(n1, "n1", a1, testbed.NoAddr)
-		w.Publish(n2, "n2", a2, testbed.NoAddr)
+		a1, _ := w.Claim(n1, testbed.Dynamic(), testbed.None())
+		a2, _ := w.Claim(n2, testbed.Dynamic(), testbed.None())
+		w.Publish(n1, "n1", a1, testbed.NoAddr())
+		w.Publish(n2, "n2", a2, testbed.NoAddr())
 		w.Idle()
 		w.Store.Delete(w.Net.Ref)
-		w.Release(n1, "n1", a1, testbed.NoAddr)
+		w.Release(n1, "n1", a1, testbed.NoAddr())
 		w.Idle()
 		if err := w.RemoveFinalizer(w.Store); err != nil || w.Store.Object(w.Net.Ref) == nil {
 			w.Fatalf("the finalizer went while a DanmEp was left (%v)", err)
 		}
-		w.Release(n2, "n2", a2, testbed.NoAddr)
+		w.Release(n2, "n2", a2, testbed.NoAddr())
 		w.Idle()
 		if o := w.Store.Object(w.Net.Ref); o == nil {
 			w.Fatal("a node took the finalizer off: it cannot see what other nodes do")
@@ -181,11 +181,11 @@ func TestReleasesWorkWhileTheNetworkIsDeleted(t *testing.T) {
 func TestPublishedLeaveWithTheNextWrite(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 		a := w.Node("n1")
-		a4, _ := w.Claim(a, testbed.Dynamic, testbed.None)
-		w.Publish(a, "n1", a4, testbed.NoAddr)
+		a4, _ := w.Claim(a, testbed.Dynamic(), testbed.None())
+		w.Publish(a, "n1", a4, testbed.NoAddr())
 		before := w.Store.Writes()
 		time.Sleep(time.Second)
-		w.Claim(a, testbed.Dynamic, testbed.None)
+		w.Claim(a, testbed.Dynamic(), testbed.None())
 		if got := w.Store.Writes() - before; got != 1 || w.Entry("n1") != "10.0.0.2 " {
 			w.Errorf("%d writes, entry %q; want 1, and the second address", got, w.Entry("n1"))
 		}
@@ -202,7 +202,7 @@ func TestPublishedLeaveWithTheNextWrite(t *testing.T) {
 func TestEntryWithoutAddressesGoes(t *testing.T) {
 	t.Parallel()
 	free := func(w *testbed.World, a *allocator.Allocator, owner string) error {
-		return a.Free(w.Context(), w.Key(), owner, testbed.NoAddr, testbed.NoAddr)
+		return a.Free(w.Context(), w.Key(), owner, testbed.NoAddr(), testbed.NoAddr())
 	}
 	cases := map[string]struct {
 		reason string
@@ -224,7 +224,7 @@ func TestEntryWithoutAddressesGoes(t *testing.T) {
 		"PublishedAndFreed": {
 			reason: "one end, not two", claims: 2,
 			end: func(w *testbed.World, a *allocator.Allocator) error {
-				a.MarkPublished(w.Key(), "one", testbed.NoAddr, testbed.NoAddr)
+				a.MarkPublished(w.Key(), "one", testbed.NoAddr(), testbed.NoAddr())
 				return free(w, a, "one")
 			}, entry: " ",
 		},
@@ -248,7 +248,7 @@ func TestEntryWithoutAddressesGoes(t *testing.T) {
 					w.Fatal(err)
 				}
 				for range tc.claims {
-					w.Claim(a, testbed.None, testbed.None)
+					w.Claim(a, testbed.None(), testbed.None())
 				}
 				if err := tc.end(w, a); err != nil {
 					w.Fatal(err)
@@ -268,8 +268,8 @@ func TestNetworkGoesUnderAnAttachment(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 		store, s := w.Scripted()
 		a := w.NodeOver(store, "n1")
-		a4, _ := w.Claim(a, testbed.Dynamic, testbed.None)
-		a.MarkPublished(w.Key(), "ep", a4, testbed.NoAddr)
+		a4, _ := w.Claim(a, testbed.Dynamic(), testbed.None())
+		a.MarkPublished(w.Key(), "ep", a4, testbed.NoAddr())
 		o := w.Store.Object(w.Net.Ref)
 		if _, err := w.Store.Protect(w.Context(), o, false); err != nil {
 			w.Fatal(err)
@@ -282,7 +282,7 @@ func TestNetworkGoesUnderAnAttachment(t *testing.T) {
 			w.Errorf("%d requests about a network that is gone: %v", got-asked, s.Called()[asked:])
 		}
 		w.Net = w.Store.Create(testbed.ClusterNetwork("10.0.0.0/24", ""))
-		if b4, _ := w.Claim(a, testbed.Dynamic, testbed.None); b4 != a4 {
+		if b4, _ := w.Claim(a, testbed.Dynamic(), testbed.None()); b4 != a4 {
 			w.Errorf("got %v of the new network, want its first", b4)
 		}
 	})
@@ -293,20 +293,20 @@ func TestReleaseGivenUp(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 		store, s := w.Scripted()
 		a := w.NodeOver(store, "n1")
-		a4, _ := w.Claim(a, testbed.Dynamic, testbed.None)
-		w.Publish(a, "n1", a4, testbed.NoAddr)
+		a4, _ := w.Claim(a, testbed.Dynamic(), testbed.None())
+		w.Publish(a, "n1", a4, testbed.NoAddr())
 		w.Idle()
 		s.Set(ipamtest.OpUpdate, testbed.Faults(1, ipamtest.Fine, time.Second))
 		ctx, cancel := context.WithTimeout(w.Context(), time.Millisecond)
 		defer cancel()
-		if err := a.ReturnToEntry(ctx, w.Key(), "ep", a4, testbed.NoAddr); !errors.Is(err, status.ErrTryAgain) || !errors.Is(err, context.DeadlineExceeded) {
+		if err := a.ReturnToEntry(ctx, w.Key(), "ep", a4, testbed.NoAddr()); !errors.Is(err, status.ErrTryAgain) || !errors.Is(err, context.DeadlineExceeded) {
 			w.Errorf("got %v, want to be told to try again, and why", err)
 		}
 		w.Idle()
 		if got := w.Entry("n1"); got != "10.0.0.1 " {
 			w.Errorf("entry %q", got)
 		}
-		if err := a.ReturnToEntry(w.Context(), w.Key(), "ep", a4, testbed.NoAddr); err != nil {
+		if err := a.ReturnToEntry(w.Context(), w.Key(), "ep", a4, testbed.NoAddr()); err != nil {
 			w.Error(err)
 		}
 	})

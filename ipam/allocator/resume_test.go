@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/ipamtest"
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam/allocator"
-	"github.com/patchbay-cni/patchbay/ipam/ipamtest"
 )
 
 // What a new life makes of what the former one left: the journal's uses, the
@@ -60,7 +60,7 @@ func TestSettle(t *testing.T) {
 				}
 				w.Store.SetIPAM(w.Net.Ref, ipam)
 				if tc.endpoint != "" {
-					w.Store.AddEndpoint(w.Net.Ref, w.Endpoint(tc.endpoint, testbed.Addr("10.0.0.1"), testbed.NoAddr))
+					w.Store.AddEndpoint(w.Net.Ref, w.Endpoint(tc.endpoint, testbed.Addr("10.0.0.1"), testbed.NoAddr()))
 				}
 				var uses []allocator.Use
 				for _, p := range tc.journal {
@@ -105,11 +105,11 @@ func TestSettleWithoutNetworkOrEntry(t *testing.T) {
 func TestFirstClaimSettles(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/30", ""), func(w *testbed.World) {
 		first := w.Node("n1")
-		w.Claim(first, testbed.Dynamic, testbed.None)
-		kept, _ := w.Claim(first, testbed.Dynamic, testbed.None)
+		w.Claim(first, testbed.Dynamic(), testbed.None())
+		kept, _ := w.Claim(first, testbed.Dynamic(), testbed.None())
 		first.Close()
 		second := w.Node("n1", allocator.Use{Key: w.Key(), V4: kept, Phase: allocator.Claimed})
-		got, _ := w.Claim(second, testbed.Dynamic, testbed.None)
+		got, _ := w.Claim(second, testbed.Dynamic(), testbed.None())
 		if got != testbed.Addr("10.0.0.1") {
 			w.Errorf("got %v, want the one that the former life lost", got)
 		}
@@ -125,7 +125,7 @@ func TestDelayedWriteOfAFormerLife(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 		store, s := w.Scripted()
 		first := w.NodeOver(store, "n1")
-		kept, _ := w.Claim(first, testbed.Dynamic, testbed.None)
+		kept, _ := w.Claim(first, testbed.Dynamic(), testbed.None())
 		s.Set(ipamtest.OpUpdate, testbed.Faults(1, ipamtest.Late, time.Hour))
 		w.ClaimAside(first)
 		time.Sleep(time.Millisecond)
@@ -150,7 +150,7 @@ func TestSeqFollowsTheJournal(t *testing.T) {
 		a := allocator.New(w.Store, allocator.Config{Node: "n1", Incarnation: 40})
 		w.Nodes = append(w.Nodes, a)
 		for range 2 {
-			w.Claim(a, testbed.Dynamic, testbed.None)
+			w.Claim(a, testbed.Dynamic(), testbed.None())
 			if seq := w.IPAM().Held["n1"].Seq; seq != 40 {
 				w.Errorf("seq %d, want the life's 40, once", seq)
 			}
@@ -167,7 +167,7 @@ func TestOrphanAfterLostJournal(t *testing.T) {
 			V4:   &v1.AddressBitmap{CIDR: "10.0.0.0/24", Cursor: "10.0.0.9", Pages: testbed.Page(1)},
 			Held: map[string]v1.HeldAddresses{"n1": {UID: "n1-uid", Seq: 7}},
 		})
-		ep := w.Endpoint("n1", testbed.Addr("10.0.0.1"), testbed.NoAddr)
+		ep := w.Endpoint("n1", testbed.Addr("10.0.0.1"), testbed.NoAddr())
 		w.Store.AddEndpoint(w.Net.Ref, ep)
 		a := w.Node("n1")
 		if err := a.ReconcileEntries(w.Context(), w.Key()); err != nil {
@@ -177,7 +177,7 @@ func TestOrphanAfterLostJournal(t *testing.T) {
 		if freed, err := a.CollectGarbage(w.Context(), w.Key()); freed != 0 || err != nil {
 			w.Errorf("Collect() = %d, %v; want 0: the address may be in use here", freed, err)
 		}
-		if err := a.Free(w.Context(), w.Key(), ep.Name, ep.V4, testbed.NoAddr); err != nil {
+		if err := a.Free(w.Context(), w.Key(), ep.Name, ep.V4, testbed.NoAddr()); err != nil {
 			w.Fatal(err)
 		}
 		if freed, err := a.CollectGarbage(w.Context(), w.Key()); freed != 1 || err != nil {

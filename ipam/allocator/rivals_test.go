@@ -41,7 +41,7 @@ func TestTwoReleasedOwnersOfOneAddress(t *testing.T) {
 					ipam.Held["n1"] = v1.HeldAddresses{UID: "n1-uid", Seq: 7, V4: "10.0.0.1"}
 				}
 				w.Store.SetIPAM(w.Net.Ref, ipam)
-				ep := w.Endpoint("n1", testbed.Addr("10.0.0.1"), testbed.NoAddr)
+				ep := w.Endpoint("n1", testbed.Addr("10.0.0.1"), testbed.NoAddr())
 				ep.Name = "last"
 				if tc.live {
 					w.Store.AddEndpoint(w.Net.Ref, ep)
@@ -57,12 +57,12 @@ func TestTwoReleasedOwnersOfOneAddress(t *testing.T) {
 				}
 				for _, owner := range order {
 					if owner == "last" && tc.live {
-						if err := a.ReturnToEntry(w.Context(), w.Key(), owner, ep.V4, testbed.NoAddr); err != nil {
+						if err := a.ReturnToEntry(w.Context(), w.Key(), owner, ep.V4, testbed.NoAddr()); err != nil {
 							w.Fatal(err)
 						}
 						w.Store.RemoveEndpoint(ep.Namespace, ep.Name)
 					}
-					if err := a.Free(w.Context(), w.Key(), owner, ep.V4, testbed.NoAddr); err != nil {
+					if err := a.Free(w.Context(), w.Key(), owner, ep.V4, testbed.NoAddr()); err != nil {
 						w.Fatal(err)
 					}
 				}
@@ -70,9 +70,9 @@ func TestTwoReleasedOwnersOfOneAddress(t *testing.T) {
 				if got := w.Bits(); len(got) > 0 {
 					w.Errorf("%s: %v leaked", tc.reason, got)
 				}
-				again, _ := w.Claim(a, testbed.Static("10.0.0.1"), testbed.None)
+				again, _ := w.Claim(a, testbed.Static("10.0.0.1"), testbed.None())
 				for _, owner := range order {
-					if err := a.Free(w.Context(), w.Key(), owner, again, testbed.NoAddr); err != nil {
+					if err := a.Free(w.Context(), w.Key(), owner, again, testbed.NoAddr()); err != nil {
 						w.Fatal(err)
 					}
 				}

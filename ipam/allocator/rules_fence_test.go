@@ -38,13 +38,13 @@ func TestSeqIsJournalledBeforeUse(t *testing.T) {
 				return broken
 			},
 		})
-		a4, _ := w.Claim(a, testbed.Dynamic, testbed.None)
+		a4, _ := w.Claim(a, testbed.Dynamic(), testbed.None())
 		mu.Lock()
 		if journal != 7 {
 			w.Errorf("the claim was answered with seq %d in the journal, want 7", journal)
 		}
 		mu.Unlock()
-		w.Release(a, "n1", a4, testbed.NoAddr)
+		w.Release(a, "n1", a4, testbed.NoAddr())
 		w.Idle()
 		mu.Lock()
 		if journal != 0 || w.Entry("n1") != "-" {
@@ -52,7 +52,7 @@ func TestSeqIsJournalledBeforeUse(t *testing.T) {
 		}
 		broken = errors.New("disk full")
 		mu.Unlock()
-		if a4, _, err := a.Claim(w.Context(), w.Net, testbed.Dynamic, testbed.None); !errors.Is(err, broken) {
+		if a4, _, err := a.Claim(w.Context(), w.Net, testbed.Dynamic(), testbed.None()); !errors.Is(err, broken) {
 			w.Errorf("got %v, %v, though its seq could not be journalled", a4, err)
 		}
 	})
@@ -66,11 +66,11 @@ func TestRebuiltHold(t *testing.T) {
 		w.Damaged = true // its reservation is not known to the check
 		first := w.Node("n1")
 		for range 6 {
-			w.Claim(first, testbed.Dynamic, testbed.None)
+			w.Claim(first, testbed.Dynamic(), testbed.None())
 		}
 		first.Close()
 		journalled, published, live, own := testbed.Addr("10.0.0.1"), testbed.Addr("10.0.0.2"), testbed.Addr("10.0.0.3"), testbed.Addr("10.0.0.4")
-		w.Store.AddEndpoint(w.Net.Ref, w.Endpoint("n1", published, testbed.NoAddr))
+		w.Store.AddEndpoint(w.Net.Ref, w.Endpoint("n1", published, testbed.NoAddr()))
 		second := w.WarmNode(w.Store, "n1", allocator.Config{
 			LiveAddresses: func(context.Context) (map[netip.Addr]bool, error) { return map[netip.Addr]bool{live: true}, nil },
 			Reserved:      func(*network.Network) []netip.Addr { return []netip.Addr{own} },
@@ -79,7 +79,7 @@ func TestRebuiltHold(t *testing.T) {
 		got := map[netip.Addr]bool{}
 		take := func(n int) {
 			for range n {
-				a4, _, err := second.Claim(w.Context(), w.Net, testbed.Dynamic, testbed.None)
+				a4, _, err := second.Claim(w.Context(), w.Net, testbed.Dynamic(), testbed.None())
 				if err != nil || got[a4] || a4.Less(testbed.Addr("10.0.0.5")) {
 					w.Fatalf("got %v, %v; have %v", a4, err, got)
 				}
@@ -101,7 +101,7 @@ func TestRebuiltHold(t *testing.T) {
 			}
 		}
 		take(20) // the rest: 30 but .1 to .4
-		if a4, _, err := second.Claim(w.Context(), w.Net, testbed.Dynamic, testbed.None); !errors.Is(err, allocator.ErrExhausted) {
+		if a4, _, err := second.Claim(w.Context(), w.Net, testbed.Dynamic(), testbed.None()); !errors.Is(err, allocator.ErrExhausted) {
 			w.Errorf("got %v, %v of a pool that is used up", a4, err)
 		}
 	})

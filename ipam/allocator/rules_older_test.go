@@ -11,8 +11,8 @@ import (
 	"github.com/patchbay-cni/patchbay/ipam/internal/testbed"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/ipamtest"
 	"github.com/patchbay-cni/patchbay/ipam/allocator"
-	"github.com/patchbay-cni/patchbay/ipam/ipamtest"
 	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
@@ -22,12 +22,12 @@ func TestDeadDanmEpsAreAwaited(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 		w.Damaged = true
 		a := w.Node("n1")
-		a4, _ := w.Claim(a, testbed.Dynamic, testbed.None)
-		w.Publish(a, "n1", a4, testbed.NoAddr)
+		a4, _ := w.Claim(a, testbed.Dynamic(), testbed.None())
+		w.Publish(a, "n1", a4, testbed.NoAddr())
 		w.Idle()
 		backup := w.Store.Snapshot()
-		w.Release(a, "n1", a4, testbed.NoAddr)
-		w.Claim(a, testbed.Dynamic, testbed.None)
+		w.Release(a, "n1", a4, testbed.NoAddr())
+		w.Claim(a, testbed.Dynamic(), testbed.None())
 		w.Store.Restore(backup)
 		w.ObserveRollback(a)
 		w.BeginRecovery(a)
@@ -35,7 +35,7 @@ func TestDeadDanmEpsAreAwaited(t *testing.T) {
 		if got := w.Reported(); got != nil {
 			w.Errorf("%v has reported, with a DanmEp of a sandbox that is gone", got)
 		}
-		w.Store.RemoveEndpoint("ns", w.Endpoint("n1", a4, testbed.NoAddr).Name)
+		w.Store.RemoveEndpoint("ns", w.Endpoint("n1", a4, testbed.NoAddr()).Name)
 		time.Sleep(2 * time.Second)
 		if got := w.Reported(); !slices.Equal(got, []string{"n1"}) {
 			w.Errorf("%v have reported, want n1", got)
@@ -50,10 +50,10 @@ func TestOlderEntryTakesNothingAway(t *testing.T) {
 		w.Damaged = true
 		n1, n2 := w.Node("n1"), w.Node("n2")
 		x := testbed.Static("10.0.0.7")
-		w.Claim(n2, x, testbed.None)
+		w.Claim(n2, x, testbed.None())
 		backup := w.Store.Snapshot()
-		w.Release(n2, "n2", x.Static, testbed.NoAddr)
-		w.Claim(n1, x, testbed.None)
+		w.Release(n2, "n2", x.Static, testbed.NoAddr())
+		w.Claim(n1, x, testbed.None())
 		w.Store.Restore(backup)
 		w.ObserveRollback(n1)
 		w.BeginRecovery(n1, n2)
@@ -73,11 +73,11 @@ func TestOlderDanmEpTakesNothingAway(t *testing.T) {
 		w.Damaged = true
 		n2 := w.Node("n2")
 		x := testbed.Static("10.0.0.7")
-		w.Claim(n2, x, testbed.None)
-		w.Publish(n2, "n2", x.Static, testbed.NoAddr)
+		w.Claim(n2, x, testbed.None())
+		w.Publish(n2, "n2", x.Static, testbed.NoAddr())
 		w.Idle()
 		backup := w.Store.Snapshot()
-		w.Release(n2, "n2", x.Static, testbed.NoAddr)
+		w.Release(n2, "n2", x.Static, testbed.NoAddr())
 		use := allocator.Use{Key: w.Key(), Owner: "ep", V4: x.Static, Static4: true, Phase: allocator.Claimed}
 		w.Store.Restore(backup)
 		ipam := w.IPAM().DeepCopy()
@@ -98,7 +98,7 @@ func TestOlderReportsDoNotCount(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 		w.Damaged = true
 		a := w.Node("n1")
-		w.Claim(a, testbed.Dynamic, testbed.None)
+		w.Claim(a, testbed.Dynamic(), testbed.None())
 		ipam := w.IPAM().DeepCopy()
 		ipam.Recovering = &v1.RecoveryStatus{ReportedNodes: []string{"n1", "n2"}}
 		w.Store.SetIPAM(w.Net.Ref, ipam)
@@ -107,7 +107,7 @@ func TestOlderReportsDoNotCount(t *testing.T) {
 		backup := w.Store.Snapshot()
 		ipam.Recovering = nil
 		w.Store.SetIPAM(w.Net.Ref, ipam)
-		w.Claim(a, testbed.Dynamic, testbed.None)
+		w.Claim(a, testbed.Dynamic(), testbed.None())
 		w.Store.Restore(backup)
 		w.ObserveRollback(a)
 		w.BeginRecovery(a)
@@ -124,11 +124,11 @@ func TestOlderThanTheFirstUse(t *testing.T) {
 		w.Damaged = true
 		a := w.Node("n1")
 		backup := w.Store.Snapshot()
-		used, _ := w.Claim(a, testbed.Dynamic, testbed.None)
-		w.Publish(a, "n1", used, testbed.NoAddr)
+		used, _ := w.Claim(a, testbed.Dynamic(), testbed.None())
+		w.Publish(a, "n1", used, testbed.NoAddr())
 		w.Idle() // no entry is left whose seq would tell
 		w.Store.Restore(backup)
-		if a4, _, err := a.Claim(w.Context(), w.Net, testbed.Dynamic, testbed.None); !errors.Is(err, status.ErrTryAgain) {
+		if a4, _, err := a.Claim(w.Context(), w.Net, testbed.Dynamic(), testbed.None()); !errors.Is(err, status.ErrTryAgain) {
 			w.Errorf("got %v, %v", a4, err)
 		}
 		w.BeginRecovery(a)

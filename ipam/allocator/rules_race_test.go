@@ -27,13 +27,13 @@ func TestWatchAheadOfARead(t *testing.T) {
 		other := w.Node("n2")
 		store := &testbed.Between{Store: w.Store}
 		a := w.NodeOver(store, "n1")
-		w.Claim(a, testbed.Dynamic, testbed.None)
+		w.Claim(a, testbed.Dynamic(), testbed.None())
 		store.AfterGet = func() {
 			store.AfterGet = nil
-			w.Claim(other, testbed.Dynamic, testbed.None)
+			w.Claim(other, testbed.Dynamic(), testbed.None())
 			a.ObserveVersion(w.Key(), w.Store.Object(w.Net.Ref).ResourceVersion)
 		}
-		w.Claim(a, testbed.Dynamic, testbed.None)
+		w.Claim(a, testbed.Dynamic(), testbed.None())
 		if len(w.Reports) > 0 || w.IPAM().Recovering != nil {
 			w.Errorf("recovering %v, reports %v", w.IPAM().Recovering, w.Reports)
 		}
@@ -46,13 +46,13 @@ func TestPublishedDuringTheList(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 		store := &testbed.Between{Store: w.Store}
 		a := w.NodeOver(store, "n1")
-		a4, _ := w.Claim(a, testbed.Dynamic, testbed.None)
+		a4, _ := w.Claim(a, testbed.Dynamic(), testbed.None())
 		store.AfterList = func() {
 			store.AfterList = nil
-			w.Publish(a, "n1", a4, testbed.NoAddr)
+			w.Publish(a, "n1", a4, testbed.NoAddr())
 		}
 		w.Damaged = true
-		a.DanmEpMissing(w.Key(), "another", testbed.NoAddr, testbed.NoAddr)
+		a.DanmEpMissing(w.Key(), "another", testbed.NoAddr(), testbed.NoAddr())
 		w.Idle()
 		if got := w.Entry("n1"); got != " " || w.Rollback("n1") == nil { // it has the report alone
 			w.Errorf("entry %q: the DanmEp covers the address", got)
@@ -66,12 +66,12 @@ func TestOlderCopyInPlace(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 		w.Damaged = true
 		a, b := w.Node("n1"), w.Node("n2")
-		w.Claim(a, testbed.Dynamic, testbed.None)
-		w.Claim(b, testbed.Dynamic, testbed.None)
+		w.Claim(a, testbed.Dynamic(), testbed.None())
+		w.Claim(b, testbed.Dynamic(), testbed.None())
 		old := w.IPAM().DeepCopy()
-		a4, _ := w.Claim(a, testbed.Dynamic, testbed.None)
+		a4, _ := w.Claim(a, testbed.Dynamic(), testbed.None())
 		w.Store.SetIPAM(w.Net.Ref, old)
-		if _, _, err := a.Claim(w.Context(), w.Net, testbed.Dynamic, testbed.None); err == nil {
+		if _, _, err := a.Claim(w.Context(), w.Net, testbed.Dynamic(), testbed.None()); err == nil {
 			w.Error("an address was given out of an older copy")
 		}
 		w.BeginRecovery(a, b)
@@ -79,7 +79,7 @@ func TestOlderCopyInPlace(t *testing.T) {
 		if awaited, err := s.Recover(w.Context(), w.Key(), []string{"n1", "n2"}, nil); err != nil || awaited != nil {
 			w.Fatalf("awaited %v: %v", awaited, err)
 		}
-		if b4, _ := w.Claim(b, testbed.Dynamic, testbed.None); b4 == a4 {
+		if b4, _ := w.Claim(b, testbed.Dynamic(), testbed.None()); b4 == a4 {
 			w.Errorf("%v is on two nodes", b4)
 		}
 	})
@@ -89,13 +89,13 @@ func TestOlderCopyInPlace(t *testing.T) {
 // and no sign of older state.
 func TestLateClaimIsNoOlderState(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
-		w.Claim(w.Node("n2"), testbed.Dynamic, testbed.None)
+		w.Claim(w.Node("n2"), testbed.Dynamic(), testbed.None())
 		a := w.WarmNode(w.Store, "n1", allocator.Config{Incarnation: 2, WarmPoolSize: -1, Cooldown: -1})
 		if err := a.ReconcileEntries(w.Context(), w.Key()); err != nil {
 			w.Fatal(err)
 		}
 		late := w.WarmNode(w.Store, "n1", allocator.Config{Incarnation: 1, WarmPoolSize: -1, Cooldown: -1})
-		w.Claim(late, testbed.Dynamic, testbed.None)
+		w.Claim(late, testbed.Dynamic(), testbed.None())
 		late.Close()
 		if err := a.ReconcileEntries(w.Context(), w.Key()); err != nil {
 			w.Fatal(err)
@@ -112,10 +112,10 @@ func TestRecoveryIsJoined(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 		w.Damaged = true
 		a, b := w.Node("n1"), w.Node("n2")
-		w.Claim(a, testbed.Dynamic, testbed.None)
+		w.Claim(a, testbed.Dynamic(), testbed.None())
 		old := w.Store.Snapshot()
 		for range 5 {
-			w.Claim(b, testbed.Dynamic, testbed.None)
+			w.Claim(b, testbed.Dynamic(), testbed.None())
 		}
 		newest := w.Store.Object(w.Net.Ref).ResourceVersion
 		for _, n := range w.Nodes {
@@ -143,7 +143,7 @@ func TestOlderWhileAReportIsWritten(t *testing.T) {
 		w.Damaged = true
 		store := &testbed.Between{Store: w.Store}
 		a := w.NodeOver(store, "n1")
-		w.Claim(a, testbed.Dynamic, testbed.None)
+		w.Claim(a, testbed.Dynamic(), testbed.None())
 		ipam := w.IPAM().DeepCopy()
 		ipam.Recovering = &v1.RecoveryStatus{StartTime: metav1.NowMicro()}
 		w.Store.SetIPAM(w.Net.Ref, ipam)
@@ -171,19 +171,19 @@ func TestCutOffDoesNotGuess(t *testing.T) {
 			Node: "n1", NodeUID: "n1-uid", WarmPoolSize: -1, Cooldown: -1, Usable: usable.Load, NodeGone: gone.Load,
 		})
 		w.Nodes = append(w.Nodes, a)
-		w.Claim(a, testbed.Dynamic, testbed.None)
+		w.Claim(a, testbed.Dynamic(), testbed.None())
 		old := w.IPAM().DeepCopy()
-		w.Claim(a, testbed.Dynamic, testbed.None)
+		w.Claim(a, testbed.Dynamic(), testbed.None())
 		usable.Store(false)
 		w.Store.SetIPAM(w.Net.Ref, old)
-		if _, _, err := a.Claim(w.Context(), w.Net, testbed.Dynamic, testbed.None); !errors.Is(err, status.ErrTryAgain) {
+		if _, _, err := a.Claim(w.Context(), w.Net, testbed.Dynamic(), testbed.None()); !errors.Is(err, status.ErrTryAgain) {
 			w.Errorf("a claim while it is not known: %v, want ErrTryAgain", err)
 		}
 		if w.Rollback("n1") != nil {
 			w.Error("the network recovers, though the node may have been evicted")
 		}
 		usable.Store(true)
-		if _, _, err := a.Claim(w.Context(), w.Net, testbed.Dynamic, testbed.None); !errors.Is(err, status.ErrTryAgain) || w.Rollback("n1") == nil {
+		if _, _, err := a.Claim(w.Context(), w.Net, testbed.Dynamic(), testbed.None()); !errors.Is(err, status.ErrTryAgain) || w.Rollback("n1") == nil {
 			w.Errorf("a claim once the Node is known to be there: %v, reported %v", err, w.Rollback("n1"))
 		}
 	})
@@ -192,11 +192,11 @@ func TestCutOffDoesNotGuess(t *testing.T) {
 // A daemon that starts anew knows of its entry what the journal has: the seq.
 func TestSmallerSeqAfterARestart(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
-		w.Claim(w.Node("n1"), testbed.Dynamic, testbed.None)
+		w.Claim(w.Node("n1"), testbed.Dynamic(), testbed.None())
 		a := allocator.New(w.Store, allocator.Config{Node: "n1", NodeUID: "n1-uid", WarmPoolSize: -1, Cooldown: -1})
 		w.Nodes = append(w.Nodes, a)
 		a.Resume([]allocator.Use{{Key: w.Key(), Owner: "ep", V4: testbed.Addr("10.0.0.1"), Phase: allocator.Claimed}}, map[network.Key]int64{w.Key(): 7})
-		if _, _, err := a.Claim(w.Context(), w.Net, testbed.Dynamic, testbed.None); !errors.Is(err, status.ErrTryAgain) || w.Rollback("n1") == nil {
+		if _, _, err := a.Claim(w.Context(), w.Net, testbed.Dynamic(), testbed.None()); !errors.Is(err, status.ErrTryAgain) || w.Rollback("n1") == nil {
 			w.Errorf("claim: %v, reported %v", err, w.Rollback("n1"))
 		}
 	})

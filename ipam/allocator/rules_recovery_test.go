@@ -13,10 +13,10 @@ import (
 	"github.com/patchbay-cni/patchbay/ipam/internal/testbed"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/ipamtest"
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam/allocator"
 	"github.com/patchbay-cni/patchbay/ipam/gc"
-	"github.com/patchbay-cni/patchbay/ipam/ipamtest"
 	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
@@ -28,7 +28,7 @@ type older struct {
 	published, claimed netip.Addr
 }
 
-func (o *older) endpointName() string { return o.Endpoint("n1", o.published, testbed.NoAddr).Name }
+func (o *older) endpointName() string { return o.Endpoint("n1", o.published, testbed.NoAddr()).Name }
 
 // State that is older than it was stops all claims until every node has said what
 // it has in use, and then nothing in use is handed out.
@@ -58,7 +58,7 @@ func TestOlderStateIsRecovered(t *testing.T) {
 				ipam := o.IPAM().DeepCopy()
 				o.Store.RemoveEndpoint("ns", o.endpointName())
 				o.Store.SetIPAM(o.Net.Ref, ipam)
-				o.n1.DanmEpMissing(o.Key(), o.endpointName(), o.published, testbed.NoAddr)
+				o.n1.DanmEpMissing(o.Key(), o.endpointName(), o.published, testbed.NoAddr())
 			},
 		},
 	}
@@ -67,9 +67,9 @@ func TestOlderStateIsRecovered(t *testing.T) {
 			testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 				w.Damaged = true
 				o := &older{World: w, n1: w.WarmNode(w.Store, "n1", allocator.Config{})}
-				o.published, _ = w.Claim(o.n1, testbed.Dynamic, testbed.None)
-				o.claimed, _ = w.Claim(o.n1, testbed.Static("10.0.0.99"), testbed.None)
-				w.Publish(o.n1, "n1", o.published, testbed.NoAddr)
+				o.published, _ = w.Claim(o.n1, testbed.Dynamic(), testbed.None())
+				o.claimed, _ = w.Claim(o.n1, testbed.Static("10.0.0.99"), testbed.None())
+				w.Publish(o.n1, "n1", o.published, testbed.NoAddr())
 				w.Idle()
 				tc.goBack(o)
 				o.n1.ObserveVersion(w.Key(), w.Store.Object(w.Net.Ref).ResourceVersion)
@@ -92,7 +92,7 @@ func (o *older) reported(reason string) {
 		if a == nil {
 			a = o.Node(name)
 		}
-		if a4, _, err := a.Claim(o.Context(), o.Net, testbed.Dynamic, testbed.None); !errors.Is(err, status.ErrTryAgain) {
+		if a4, _, err := a.Claim(o.Context(), o.Net, testbed.Dynamic(), testbed.None()); !errors.Is(err, status.ErrTryAgain) {
 			o.Errorf("%s: %s got %v, %v while n1 reports a rollback", reason, name, a4, err)
 		}
 	}
@@ -100,7 +100,7 @@ func (o *older) reported(reason string) {
 	if rec := o.IPAM().Recovering; rec == nil || !slices.Equal(rec.ReportedNodes, []string{"n1"}) || o.Rollback("n1") != nil {
 		o.Fatalf("%s: recovering is %+v, want n1 done and its report gone: %v", reason, rec, o.Rollback("n1"))
 	}
-	if a4, _, err := o.n1.Claim(o.Context(), o.Net, testbed.Dynamic, testbed.None); !errors.Is(err, status.ErrTryAgain) {
+	if a4, _, err := o.n1.Claim(o.Context(), o.Net, testbed.Dynamic(), testbed.None()); !errors.Is(err, status.ErrTryAgain) {
 		o.Errorf("%s: got %v, %v while the network recovers", reason, a4, err)
 	}
 	for _, a := range []netip.Addr{o.published, o.claimed} {
@@ -121,7 +121,7 @@ func (o *older) recover(reason string) {
 	if awaited, err := s.Recover(o.Context(), o.Key(), nodes, nil); err != nil || !slices.Equal(awaited, []string{"n2"}) {
 		o.Errorf("%s: Recover awaits %v, %v; want n2", reason, awaited, err)
 	}
-	if _, _, err := o.n1.Claim(o.Context(), o.Net, testbed.Dynamic, testbed.None); !errors.Is(err, status.ErrTryAgain) {
+	if _, _, err := o.n1.Claim(o.Context(), o.Net, testbed.Dynamic(), testbed.None()); !errors.Is(err, status.ErrTryAgain) {
 		o.Errorf("%s: got %v before n2 has reported", reason, err)
 	}
 	o.Node("n2").ReportToRecovery(o.Key())
@@ -130,7 +130,7 @@ func (o *older) recover(reason string) {
 		o.Fatalf("%s: Recover awaits %v, %v; recovering %+v", reason, awaited, err, o.IPAM().Recovering)
 	}
 	for range 98 {
-		if a4, _ := o.Claim(o.n1, testbed.Dynamic, testbed.None); a4 == o.published || a4 == o.claimed {
+		if a4, _ := o.Claim(o.n1, testbed.Dynamic(), testbed.None()); a4 == o.published || a4 == o.claimed {
 			o.Fatalf("%s: %v is in use and was handed out", reason, a4)
 		}
 	}
@@ -143,10 +143,10 @@ func TestDroppedStatusIsNotEmpty(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 		w.Damaged = true
 		n1 := w.Node("n1")
-		used, _ := w.Claim(n1, testbed.Dynamic, testbed.None)
+		used, _ := w.Claim(n1, testbed.Dynamic(), testbed.None())
 		w.Store.SetIPAM(w.Net.Ref, nil)
 		n2 := w.Node("n2")
-		if a4, _, err := n2.Claim(w.Context(), w.Net, testbed.Dynamic, testbed.None); !errors.Is(err, status.ErrTryAgain) {
+		if a4, _, err := n2.Claim(w.Context(), w.Net, testbed.Dynamic(), testbed.None()); !errors.Is(err, status.ErrTryAgain) {
 			w.Errorf("n2 got %v, %v: n1 uses %v", a4, err, used)
 		}
 		w.BeginRecovery(n1, n2)
@@ -154,7 +154,7 @@ func TestDroppedStatusIsNotEmpty(t *testing.T) {
 		if awaited, err := s.Recover(w.Context(), w.Key(), []string{"n1", "n2"}, nil); err != nil || awaited != nil {
 			w.Fatalf("Recover awaits %v, %v", awaited, err)
 		}
-		if a4, _ := w.Claim(n2, testbed.Dynamic, testbed.None); a4 == used {
+		if a4, _ := w.Claim(n2, testbed.Dynamic(), testbed.None()); a4 == used {
 			w.Errorf("n2 got %v, which n1 uses", a4)
 		}
 	})
@@ -168,7 +168,7 @@ func TestFormerNetworkIsLeftAlone(t *testing.T) {
 		if err := a.ReconcileEntries(w.Context(), former); err != nil {
 			w.Fatal(err)
 		}
-		if err := a.ReturnToEntry(w.Context(), former, "ep", testbed.Addr("10.0.0.1"), testbed.NoAddr); err != nil {
+		if err := a.ReturnToEntry(w.Context(), former, "ep", testbed.Addr("10.0.0.1"), testbed.NoAddr()); err != nil {
 			w.Fatal(err)
 		}
 		if w.Store.Writes() != 0 {

@@ -24,7 +24,7 @@ func TestPressureGivesBack(t *testing.T) {
 		burst := func(a *allocator.Allocator, n int) {
 			var wg sync.WaitGroup
 			for range n {
-				wg.Go(func() { w.Claim(a, testbed.Dynamic, testbed.None) })
+				wg.Go(func() { w.Claim(a, testbed.Dynamic(), testbed.None()) })
 			}
 			wg.Wait()
 		}
@@ -50,7 +50,7 @@ func TestHolderLooksNotTooOften(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 		store, s := w.Scripted()
 		a := w.WarmNode(store, "n1", allocator.Config{})
-		w.Claim(a, testbed.Dynamic, testbed.None)
+		w.Claim(a, testbed.Dynamic(), testbed.None())
 		before := len(s.Called())
 		stop := w.Watch(a, 100*time.Millisecond)
 		time.Sleep(time.Minute)
@@ -67,10 +67,10 @@ func TestHolderLooksNotTooOften(t *testing.T) {
 func TestReleasedAddressRests(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 		a := w.WarmNode(w.Store, "n1", allocator.Config{WarmPoolSize: -1})
-		a4, _ := w.Claim(a, testbed.Dynamic, testbed.None)
-		w.Publish(a, "n1", a4, testbed.NoAddr)
+		a4, _ := w.Claim(a, testbed.Dynamic(), testbed.None())
+		w.Publish(a, "n1", a4, testbed.NoAddr())
 		w.Idle()
-		w.Release(a, "n1", a4, testbed.NoAddr)
+		w.Release(a, "n1", a4, testbed.NoAddr())
 		time.Sleep(9 * time.Second)
 		if got := w.Entry("n1"); got != a4.String()+" " || a.Stats().Cooling != 1 {
 			w.Errorf("entry %q, %d resting after 9 s", got, a.Stats().Cooling)
@@ -86,10 +86,10 @@ func TestReleasedAddressRests(t *testing.T) {
 func TestHoldWaitsForTheRest(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 		a := w.WarmNode(w.Store, "n1", allocator.Config{})
-		a4, _ := w.Claim(a, testbed.Dynamic, testbed.None)
-		w.Release(a, "n1", a4, testbed.NoAddr)
+		a4, _ := w.Claim(a, testbed.Dynamic(), testbed.None())
+		w.Release(a, "n1", a4, testbed.NoAddr())
 		for range 30 {
-			if got, _ := w.Claim(a, testbed.Dynamic, testbed.None); got == a4 {
+			if got, _ := w.Claim(a, testbed.Dynamic(), testbed.None()); got == a4 {
 				w.Fatalf("%v was handed out while it rests", a4)
 			}
 			time.Sleep(300 * time.Millisecond)
@@ -101,13 +101,13 @@ func TestHoldWaitsForTheRest(t *testing.T) {
 func TestRestIsCutShort(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/30", ""), func(w *testbed.World) {
 		a := w.WarmNode(w.Store, "n1", allocator.Config{})
-		w.Claim(a, testbed.Dynamic, testbed.None)
-		a4, _ := w.Claim(a, testbed.Dynamic, testbed.None)
-		w.Release(a, "n1", a4, testbed.NoAddr)
+		w.Claim(a, testbed.Dynamic(), testbed.None())
+		a4, _ := w.Claim(a, testbed.Dynamic(), testbed.None())
+		w.Release(a, "n1", a4, testbed.NoAddr())
 		if a.Stats().Cooling != 1 {
 			w.Fatalf("%+v: nothing is tested", a.Stats())
 		}
-		if got, _ := w.Claim(a, testbed.Dynamic, testbed.None); got != a4 {
+		if got, _ := w.Claim(a, testbed.Dynamic(), testbed.None()); got != a4 {
 			w.Errorf("got %v, want %v: nothing else is free", got, a4)
 		}
 	})
@@ -139,11 +139,11 @@ func TestNextFitAcrossRestarts(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 		for i, want := range []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"} {
 			a := w.Node("n1")
-			a4, _ := w.Claim(a, testbed.Dynamic, testbed.None)
+			a4, _ := w.Claim(a, testbed.Dynamic(), testbed.None())
 			if a4 != testbed.Addr(want) {
 				w.Errorf("life %d got %v, want %s: the others were freed just now", i, a4, want)
 			}
-			w.Release(a, "n1", a4, testbed.NoAddr)
+			w.Release(a, "n1", a4, testbed.NoAddr())
 			a.Close()
 		}
 	})
@@ -154,14 +154,14 @@ func TestNextFitAcrossRestarts(t *testing.T) {
 func TestSubnetChangeClosesTheHold(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 		a := w.WarmNode(w.Store, "n1", allocator.Config{Cooldown: -1})
-		a4, _ := w.Claim(a, testbed.Dynamic, testbed.None)
-		w.Release(a, "n1", a4, testbed.NoAddr)
+		a4, _ := w.Claim(a, testbed.Dynamic(), testbed.None())
+		w.Release(a, "n1", a4, testbed.NoAddr())
 		synctest.Wait()
 		if a.Stats().Warm == 0 {
 			w.Fatal("nothing is held: nothing is tested")
 		}
 		w.Net = w.Store.Create(testbed.ClusterNetwork("10.9.0.0/24", ""))
-		if a4, _ := w.Claim(a, testbed.Dynamic, testbed.None); a4 != testbed.Addr("10.9.0.1") {
+		if a4, _ := w.Claim(a, testbed.Dynamic(), testbed.None()); a4 != testbed.Addr("10.9.0.1") {
 			w.Errorf("got %v, want the first of the new subnet", a4)
 		}
 		if strings.Contains(w.Entry("n1"), "10.0.0.") {

@@ -15,9 +15,9 @@ import (
 
 	"github.com/patchbay-cni/patchbay/ipam/internal/testbed"
 
+	"github.com/patchbay-cni/patchbay/internal/ipamtest"
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam/allocator"
-	"github.com/patchbay-cni/patchbay/ipam/ipamtest"
 	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
@@ -26,10 +26,10 @@ func TestHoldServesWithoutAWrite(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", "fd00::/64"), func(w *testbed.World) {
 		store, s := w.Scripted()
 		a := w.WarmNode(store, "n1", allocator.Config{})
-		w.Claim(a, testbed.Dynamic, testbed.Dynamic)
+		w.Claim(a, testbed.Dynamic(), testbed.Dynamic())
 		asked := len(s.Called())
 		for range 2 {
-			a4, a6 := w.Claim(a, testbed.Dynamic, testbed.Dynamic)
+			a4, a6 := w.Claim(a, testbed.Dynamic(), testbed.Dynamic())
 			if !strings.Contains(w.Entry("n1"), "-"+"10.0.0.") || !slices.Contains(w.Bits(), a4.String()) || !slices.Contains(w.Bits(), a6.String()) {
 				w.Errorf("%v, %v: entry %q, bits %v", a4, a6, w.Entry("n1"), w.Bits())
 			}
@@ -47,9 +47,9 @@ func TestAnswerComesAfterTheHoldIsFilled(t *testing.T) {
 		for i := range 20 {
 			store, s := w.Scripted()
 			a := w.WarmNode(store, fmt.Sprintf("n%d", i), allocator.Config{WarmPoolSize: 512})
-			w.Claim(a, testbed.Dynamic, testbed.None)
+			w.Claim(a, testbed.Dynamic(), testbed.None())
 			asked := len(s.Called())
-			w.Claim(a, testbed.Dynamic, testbed.None)
+			w.Claim(a, testbed.Dynamic(), testbed.None())
 			if now := s.Called(); len(now) != asked {
 				w.Fatalf("node %d: requests for what is held: %v", i, now[asked:])
 			}
@@ -63,7 +63,7 @@ func TestGiveBackLeavesTheHoldFirst(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 		store, s := w.Scripted()
 		a := w.WarmNode(store, "n1", allocator.Config{})
-		used, _ := w.Claim(a, testbed.Dynamic, testbed.None)
+		used, _ := w.Claim(a, testbed.Dynamic(), testbed.None())
 		s.Set(ipamtest.OpUpdate, testbed.Faults(1, ipamtest.Fine, 5*time.Second))
 		done := make(chan error, 1)
 		go func() { done <- a.ReleaseWarmPool(w.Context()) }()
@@ -86,14 +86,14 @@ func TestReservedLaterLeavesTheHold(t *testing.T) {
 		var nic atomic.Pointer[netip.Addr]
 		nic.Store(&netip.Addr{})
 		a := w.WarmNode(w.Store, "n1", allocator.Config{Reserved: func(*network.Network) []netip.Addr { return []netip.Addr{*nic.Load()} }})
-		w.Claim(a, testbed.Dynamic, testbed.None)
+		w.Claim(a, testbed.Dynamic(), testbed.None())
 		own := testbed.Addr("10.0.0.3")
 		nic.Store(&own)
 		time.Sleep(10 * time.Second)
 		a.ObserveVersion(w.Key(), w.Store.Object(w.Net.Ref).ResourceVersion)
 		synctest.Wait()
 		for range 20 {
-			if a4, _ := w.Claim(a, testbed.Dynamic, testbed.None); a4 == own {
+			if a4, _ := w.Claim(a, testbed.Dynamic(), testbed.None()); a4 == own {
 				w.Fatalf("%v was handed out: it is a node's own by now", a4)
 			}
 		}
@@ -109,13 +109,13 @@ func TestCutOffHandsOutNothing(t *testing.T) {
 		store, s := w.Scripted()
 		var cutOff atomic.Bool
 		a := w.WarmNode(store, "n1", allocator.Config{Usable: func() bool { return !cutOff.Load() }})
-		w.Claim(a, testbed.Dynamic, testbed.None)
+		w.Claim(a, testbed.Dynamic(), testbed.None())
 		s.Set(ipamtest.OpGet, testbed.Faults(1000, ipamtest.LostRequest, 0))
 		if _, err := w.ClaimNow(a); err != nil {
 			w.Errorf("while the hold may be used: %v", err)
 		}
 		cutOff.Store(true)
-		if a4, _, err := a.Claim(w.Context(), w.Net, testbed.Dynamic, testbed.None); !errors.Is(err, status.ErrTryAgain) {
+		if a4, _, err := a.Claim(w.Context(), w.Net, testbed.Dynamic(), testbed.None()); !errors.Is(err, status.ErrTryAgain) {
 			w.Errorf("a node that is cut off handed out %v, %v", a4, err)
 		}
 	})
@@ -137,7 +137,7 @@ func TestScarcePoolIsNotHeld(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			testbed.RunTest(t, testbed.ClusterNetwork(tc.cidr, ""), func(w *testbed.World) {
 				a := w.WarmNode(w.Store, "n1", allocator.Config{NodeCount: func() int { return tc.nodes }})
-				w.Claim(a, testbed.Dynamic, testbed.None)
+				w.Claim(a, testbed.Dynamic(), testbed.None())
 				if got := w.Entry("n1"); got != tc.entry {
 					w.Errorf("%s: entry %q, want %q", tc.reason, got, tc.entry)
 				}
@@ -153,7 +153,7 @@ func TestHoldFollowsABurst(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 		a := w.WarmNode(w.Store, "n1", allocator.Config{WarmPoolIdleTimeout: 5 * time.Minute})
 		for range burst {
-			w.Claim(a, testbed.Dynamic, testbed.None)
+			w.Claim(a, testbed.Dynamic(), testbed.None())
 			time.Sleep(time.Second)
 		}
 		time.Sleep(time.Minute)
@@ -168,7 +168,7 @@ func TestHoldFollowsABurst(t *testing.T) {
 func TestIdleHoldGoesBack(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 		a := w.WarmNode(w.Store, "n1", allocator.Config{WarmPoolIdleTimeout: time.Minute})
-		used, _ := w.Claim(a, testbed.Dynamic, testbed.None)
+		used, _ := w.Claim(a, testbed.Dynamic(), testbed.None())
 		time.Sleep(30 * time.Second)
 		if a.Stats().Warm == 0 {
 			w.Error("the hold went early")
@@ -185,17 +185,17 @@ func TestIdleHoldGoesBack(t *testing.T) {
 func TestDeletionClosesTheHold(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 		a := w.WarmNode(w.Store, "n1", allocator.Config{Cooldown: -1})
-		used, _ := w.Claim(a, testbed.Dynamic, testbed.None)
+		used, _ := w.Claim(a, testbed.Dynamic(), testbed.None())
 		w.Store.Delete(w.Net.Ref)
 		defer w.Watch(a, time.Second)()
 		time.Sleep(6 * time.Second)
-		if a4, _, err := a.Claim(w.Context(), w.Net, testbed.Dynamic, testbed.None); !errors.Is(err, allocator.ErrDeleting) {
+		if a4, _, err := a.Claim(w.Context(), w.Net, testbed.Dynamic(), testbed.None()); !errors.Is(err, allocator.ErrDeleting) {
 			w.Errorf("got %v, %v, want ErrDeleting", a4, err)
 		}
 		if got := w.Entry("n1"); got != used.String()+" " {
 			w.Errorf("entry %q, want what is in use alone", got)
 		}
-		w.Release(a, "n1", used, testbed.NoAddr)
+		w.Release(a, "n1", used, testbed.NoAddr())
 		w.Idle()
 		if got := w.Entry("n1"); got != "-" {
 			w.Errorf("entry %q after the last release, want none", got)

@@ -13,14 +13,14 @@ import (
 	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
-// Drift is by how many bits a bitmap was wrong.
+// Drift counts the wrong bits of a bitmap.
 type Drift struct {
-	// Freed bits were set, and nobody covered them; Marked bits were covered, and
-	// not set.
+	// Freed bits were set although their addresses were not covered; Marked bits were clear
+	// although their addresses were covered.
 	Freed, Marked int64
 }
 
-// Findings is what RepairBitmap has found, and corrected where a bit can be corrected.
+// Findings are the results of RepairBitmap.
 type Findings struct {
 	Drift
 	// Conflicts are the addresses that have two owners, in order.
@@ -34,8 +34,8 @@ type Conflict struct {
 	Owners []Owner
 }
 
-// Owner is a DanmEp that has an address, or a node whose entry covers it for a Pod
-// that is starting or stopping, or for none yet.
+// Owner is a DanmEp that has an address, or a node whose entry covers it, for example for a Pod that
+// is starting or stopping.
 type Owner struct {
 	// Namespace, Pod and PodUID name the DanmEp's Pod; empty for an entry.
 	Namespace, Pod, PodUID string
@@ -51,20 +51,20 @@ func (o Owner) compare(other Owner) int {
 		cmp.Compare(o.Endpoint, other.Endpoint), cmp.Compare(o.Node, other.Node))
 }
 
-// errReadAgain means that two requests are not enough to tell a conflict from an address that
-// has changed hands between them.
+// errReadAgain means that a second read is needed, because an address may have changed its owner
+// between the read of the object and the list of the DanmEps.
 var errReadAgain = errors.New("read again")
 
-// RepairBitmap compares the bitmaps with entries and DanmEps: it frees the bits that neither
-// covers, sets those that are covered and clear, and reports the addresses that have two
-// owners. After claims that come meanwhile it begins again. status.ErrUnknownState means that
-// an entry cannot be read, and that nothing was freed; a network that is gone, or another of
-// that name, is status.ErrNotFound.
+// RepairBitmap compares the bitmaps with entries and DanmEps: it clears the bits of uncovered
+// addresses, sets those of covered ones, and reports the addresses that have two owners. After
+// concurrent claims it starts again. status.ErrUnknownState means that an entry is unreadable and
+// that no bit was cleared; status.ErrNotFound means that the network, or its UID, does not exist
+// any more.
 func (c *Collector) RepairBitmap(ctx context.Context, key network.Key) (Findings, error) {
 	var found Findings
 	var unknown error
 	var listed map[string]bool // the DanmEps that existed before the object was read
-	err := c.change(ctx, "audit", key, func(d *draft) error {
+	err := c.change(ctx, "repair bitmap of", key, func(d *draft) error {
 		d.markCovered()
 		freeErr := d.FreeUncovered(noUse)
 		conflicts, unsure := d.conflicts(func(uid string) bool { return listed[uid] })
@@ -81,8 +81,8 @@ func (c *Collector) RepairBitmap(ctx context.Context, key network.Key) (Findings
 	return found, unknown
 }
 
-// NeedsRepair reports whether RepairBitmap may find something. The object and the endpoints may
-// be from caches, which can be behind.
+// NeedsRepair reports whether RepairBitmap may find something. The object and the endpoints may be
+// from caches, which may lag.
 func NeedsRepair(o *status.Object, endpoints []status.Endpoint) (bool, error) {
 	if o.IPAM == nil {
 		return false, nil
@@ -97,7 +97,7 @@ func NeedsRepair(o *status.Object, endpoints []status.Endpoint) (bool, error) {
 	return d.Marked+d.Freed > 0 || len(conflicts) > 0, err
 }
 
-// markCovered sets the bits that are clear though an entry or a DanmEp covers them.
+// markCovered sets the clear bits of addresses that an entry or a DanmEp covers.
 func (d *draft) markCovered() { d.MarkCovered(nil, noUse) }
 
 // listed returns the UIDs of the DanmEps.
@@ -109,14 +109,14 @@ func (d *draft) listed() map[string]bool {
 	return uids
 }
 
-// conflicts returns the addresses that have two owners. Two DanmEps of one list, and
-// two entries of one object, have theirs at the same time. An entry and another node's
-// DanmEp need not: between the two reads the node may have released the address, and
-// the other claimed it. They do if the DanmEp existed before the object was read, as
-// before reports; else conflicts leaves the entry out, and is unsure.
+// conflicts returns the addresses that have two owners. Two DanmEps of one list, and two entries of
+// one object, exist at the same time. An entry and another node's DanmEp need not: between the read
+// of the object and the list, the node may have released the address, and the other may have claimed
+// it. They do if the DanmEp existed before the object was read, as before reports; otherwise
+// conflicts leaves the entry out and returns unsure.
 func (d *draft) conflicts(before func(uid string) bool) (found []Conflict, unsure bool) {
 	if d.Recovering() || d.Object.Network != nil && d.Object.Network.Delegates() {
-		return nil, false // not all owners are known yet; addresses of another plugin
+		return nil, false // not all owners are known yet, or another plugin assigns the addresses
 	}
 	owners := map[netip.Addr]*contenders{}
 	of := func(a netip.Addr) *contenders {
@@ -136,11 +136,11 @@ func (d *draft) conflicts(before func(uid string) bool) (found []Conflict, unsur
 	}
 	for _, o := range d.Others() {
 		if o.Err != nil || !status.IsNode(o.Name) {
-			continue // quarantine has no Pod
+			continue // it is not a node's entry
 		}
 		for _, a := range o.Addrs() {
 			if o.IsQuarantined(a) {
-				continue // another Pod may be who answered
+				continue // the other machine that has it may be another Pod
 			}
 			of(a).nodes = append(of(a).nodes, o.Name)
 		}
@@ -156,25 +156,25 @@ func (d *draft) conflicts(before func(uid string) bool) (found []Conflict, unsur
 	return found, unsure
 }
 
-// sameInterface reports whether two DanmEps are of one interface: for a moment there are
-// two while the controller moves one to another namespace.
+// sameInterface reports whether two DanmEps belong to one interface: while the controller moves a
+// DanmEp to another namespace, both exist for a short time.
 func sameInterface(a, b status.Endpoint) bool {
 	return a.ID != "" && a.ID == b.ID && a.Node == b.Node && a.PodUID == b.PodUID
 }
 
-// contenders are the DanmEps, and the nodes by their entries, that have one address.
+// contenders are the DanmEps and the nodes (with their entries) that have one address.
 type contenders struct {
 	endpoints []status.Endpoint
 	nodes     []string
 }
 
-// owners returns those that have the address at the same time, in order.
+// owners returns the owners that have the address at the same time, in order.
 func (c *contenders) owners(before func(uid string) bool) (all []Owner, unsure bool) {
 	for _, e := range c.endpoints {
 		all = append(all, Owner{e.Namespace, e.Pod, e.PodUID, e.Name, e.Node})
 	}
 	for _, node := range c.nodes {
-		// A node's own DanmEp and its entry overlap with each use and release.
+		// The DanmEp and the entry of the same node overlap for a short time.
 		if slices.ContainsFunc(c.endpoints, func(e status.Endpoint) bool { return e.Node == node }) {
 			continue
 		}

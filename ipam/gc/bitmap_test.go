@@ -13,11 +13,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/ipamtest"
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam/allocator"
 	"github.com/patchbay-cni/patchbay/ipam/gc"
 	"github.com/patchbay-cni/patchbay/ipam/internal/testbed"
-	"github.com/patchbay-cni/patchbay/ipam/ipamtest"
 	"github.com/patchbay-cni/patchbay/ipam/status"
 	"github.com/patchbay-cni/patchbay/test/random"
 )
@@ -31,14 +31,14 @@ func TestAuditMendsAnyDamage(t *testing.T) {
 			for _, name := range []string{"n1", "n2", "n3"} {
 				n := w.Node(name)
 				for range dice(20) {
-					a4, a6 := w.Claim(n, testbed.Dynamic, testbed.Dynamic)
+					a4, a6 := w.Claim(n, testbed.Dynamic(), testbed.Dynamic())
 					if dice(2) == 1 {
 						w.Publish(n, name, a4, a6)
 					}
 				}
 			}
 			w.Idle()
-			w.Claim(w.Node("n4"), testbed.Dynamic, testbed.Dynamic)
+			w.Claim(w.Node("n4"), testbed.Dynamic(), testbed.Dynamic())
 			want := w.Bits()
 			var flips []netip.Addr
 			for i := range byte(62) {
@@ -77,8 +77,8 @@ func TestAuditMendsAnyDamage(t *testing.T) {
 func TestAuditMarksBesideAnUnreadableEntry(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 		n1 := w.Node("n1")
-		a4, _ := w.Claim(n1, testbed.Dynamic, testbed.None)
-		w.Publish(n1, "n1", a4, testbed.NoAddr)
+		a4, _ := w.Claim(n1, testbed.Dynamic(), testbed.None())
+		w.Publish(n1, "n1", a4, testbed.NoAddr())
 		w.Idle()
 		w.Flip(a4, testbed.Addr("10.0.0.9"))
 		bad := w.IPAM().DeepCopy()
@@ -170,13 +170,13 @@ func TestHandoverIsNoConflict(t *testing.T) {
 	for _, after := range []int{1, 2, 3} { // so many requests of the audit
 		testbed.RunOnce(t, testbed.ClusterNetwork("10.0.0.0/32", ""), func(w *testbed.World) {
 			n1, n2 := w.Node("n1"), w.Node("n2")
-			x, _ := w.Claim(n1, testbed.Dynamic, testbed.None)
+			x, _ := w.Claim(n1, testbed.Dynamic(), testbed.None())
 			store := &sly{w.Store, after, func() {
-				w.Release(n1, "n1", x, testbed.NoAddr)
-				if y, _ := w.Claim(n2, testbed.Dynamic, testbed.None); y != x {
+				w.Release(n1, "n1", x, testbed.NoAddr())
+				if y, _ := w.Claim(n2, testbed.Dynamic(), testbed.None()); y != x {
 					w.Fatalf("%v did not change hands: n2 got %v", x, y)
 				}
-				w.Publish(n2, "n2", x, testbed.NoAddr)
+				w.Publish(n2, "n2", x, testbed.NoAddr())
 				w.Idle()
 			}}
 			found, err := gc.NewCollector(store, gc.Config{}).RepairBitmap(w.Context(), w.Key())
@@ -225,14 +225,14 @@ func TestAuditMeetsANode(t *testing.T) {
 		"Published": {
 			reason: "its entry was read, and the DanmEp is listed", after: 1,
 			then: func(w *testbed.World, a *allocator.Allocator) {
-				w.Publish(a, "n1", testbed.Addr("10.0.0.1"), testbed.NoAddr)
+				w.Publish(a, "n1", testbed.Addr("10.0.0.1"), testbed.NoAddr())
 				time.Sleep(3 * time.Second)
 			},
 			bits: []string{"10.0.0.1"},
 		},
 		"Claimed": {
 			reason: "a claim after the list makes the write fail", loose: true, after: 2,
-			then: func(w *testbed.World, a *allocator.Allocator) { w.Claim(a, testbed.Dynamic, testbed.None) },
+			then: func(w *testbed.World, a *allocator.Allocator) { w.Claim(a, testbed.Dynamic(), testbed.None()) },
 			want: gc.Drift{Freed: 1}, bits: []string{"10.0.0.1", "10.0.0.3"},
 		},
 	}
@@ -240,10 +240,10 @@ func TestAuditMeetsANode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 				a := w.Node("n1")
-				w.Claim(a, testbed.Dynamic, testbed.None)
+				w.Claim(a, testbed.Dynamic(), testbed.None())
 				if tc.loose {
 					w.Damaged = true
-					w.Claim(w.Node("n2"), testbed.Dynamic, testbed.None)
+					w.Claim(w.Node("n2"), testbed.Dynamic(), testbed.None())
 					w.DropEntry("n2")
 				}
 				s := gc.NewCollector(&sly{w.Store, tc.after, func() { tc.then(w, a) }}, gc.Config{})
@@ -267,7 +267,7 @@ func TestAuditMeetsANode(t *testing.T) {
 func TestAuditOfAnOlderObject(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 		w.Damaged = true
-		w.Claim(w.Node("n1"), testbed.Dynamic, testbed.None)
+		w.Claim(w.Node("n1"), testbed.Dynamic(), testbed.None())
 		w.DropEntry("n1")
 		s := gc.NewCollector(w.Store, gc.Config{})
 		s.ObserveVersion(w.Key(), "1000000")
@@ -284,7 +284,7 @@ func TestAuditOfAnOlderObject(t *testing.T) {
 func TestAuditOfAFormerNetwork(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 		w.Damaged = true
-		w.Claim(w.Node("n1"), testbed.Dynamic, testbed.None)
+		w.Claim(w.Node("n1"), testbed.Dynamic(), testbed.None())
 		w.DropEntry("n1")
 		s := gc.NewCollector(w.Store, gc.Config{})
 		former := network.Key{Ref: w.Net.Ref, UID: "former"}

@@ -18,41 +18,33 @@ import (
 	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
-// Store reads and writes network objects. It is the store of an allocator.Allocator: see
-// there for what its methods promise.
+// Store reads and writes network objects. It has the methods of allocator.Store, which documents
+// their guarantees.
 type Store interface {
 	// Get reads the object with quorum.
 	Get(ctx context.Context, ref network.Ref) (*status.Object, error)
 	// Update writes IPAM, Allocated and Capacity, with the object's ResourceVersion.
 	Update(ctx context.Context, obj *status.Object) (*status.Object, error)
-	// Protect takes the finalizer danm.io/in-use off.
+	// Protect removes the finalizer danm.io/in-use.
 	Protect(ctx context.Context, obj *status.Object, on bool) (*status.Object, error)
 	// Endpoints lists the DanmEps that name the network, consistently.
 	Endpoints(ctx context.Context, ref network.Ref) ([]status.Endpoint, error)
 }
 
-// Config is what a Collector needs to know; the zero value will do.
+// Config configures a Collector. All fields are optional.
 type Config struct {
-	// Reserved returns the addresses that are never handed out besides gateways, as the
-	// nodes count them; nil means none.
+	// Reserved returns the same addresses as allocator.Config.Reserved on the nodes; nil means
+	// none.
 	Reserved func(*network.Network) []netip.Addr
 	// Timeout bounds one request to the store; 10 s when zero.
 	Timeout time.Duration
-	// Backoff is the least first bound of the random wait after a conflict; the bound
-	// doubles up to 2 s. 5 ms when zero.
-	Backoff time.Duration
-	// Report gets what was found damaged and has been repaired; nil drops it.
+	// Report gets the damage that was found and repaired; nil drops it.
 	Report func(error)
-	// Rand returns a number in [0,1), for jitter; math/rand when nil.
-	Rand func() float64
 }
 
 func (c Config) withDefaults() Config {
 	if c.Timeout == 0 {
 		c.Timeout = 10 * time.Second
-	}
-	if c.Backoff == 0 {
-		c.Backoff = 5 * time.Millisecond
 	}
 	if c.Reserved == nil {
 		c.Reserved = func(*network.Network) []netip.Addr { return nil }
@@ -63,44 +55,48 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// maxBackoff limits one random wait after a conflict.
-const maxBackoff = 2 * time.Second
+// The bound of the random wait after a conflict: it starts at minBackoff or more, and doubles
+// up to maxBackoff.
+const (
+	minBackoff = 5 * time.Millisecond
+	maxBackoff = 2 * time.Second
+)
 
-// Collector collects the garbage of a cluster's networks. It has no entry of its own and
-// claims nothing. Any number of them may work, beside the nodes.
+// Collector collects the garbage of a cluster's networks. It has no entry and claims no address.
+// Several collectors may run at the same time.
 type Collector struct {
 	store Store
 	cfg   Config
 	retry groupcommit.Policy
-	// versions are the newest that were seen: a write on an older object would hide
-	// from the nodes that it is older.
+	// versions are the newest versions of the networks: a write to an object that was rolled
+	// back would hide the rollback from the nodes.
 	versions status.Versions
-	// recoveries counts the recoveries that nodes begin.
+	// recoveries limits the recoveries that nodes start.
 	recoveries recoveryLimiter
 }
 
 // NewCollector returns a Collector.
 func NewCollector(store Store, cfg Config) *Collector {
 	cfg = cfg.withDefaults()
-	return &Collector{store: store, cfg: cfg, retry: groupcommit.Policy{MinBackoff: cfg.Backoff, MaxBackoff: maxBackoff, Rand: cfg.Rand}}
+	return &Collector{store: store, cfg: cfg, retry: groupcommit.Policy{MinBackoff: minBackoff, MaxBackoff: maxBackoff}}
 }
 
-// ObserveVersion records that the metadata of a network is at that version, by a watch.
+// ObserveVersion records the resourceVersion of a watch event for a network.
 func (c *Collector) ObserveVersion(key network.Key, resourceVersion string) {
 	c.versions.ObserveWatch(key, resourceVersion)
 }
 
-// NetworkDeleted records that a network is gone, by a watch.
+// NetworkDeleted records a watch event for the deletion of a network.
 func (c *Collector) NetworkDeleted(key network.Key) {
 	c.versions.Forget(key)
 	c.recoveries.forget(key)
 }
 
-// FreeGoneNodes removes the entries of nodes that are gone from a network, each if it has
-// that Node UID, and frees what they alone covered. A node is gone only when its machine is
-// off: its Pods' addresses are covered by their DanmEps as long as those exist, and no longer.
+// FreeGoneNodes removes the entries of deleted nodes, given as UIDs by name, from a network, and
+// frees the addresses that only they covered. The machines of these nodes must be off, because only
+// DanmEps cover the addresses of their Pods from then on.
 func (c *Collector) FreeGoneNodes(ctx context.Context, key network.Key, gone map[string]string) (freed int64, err error) {
-	err = c.change(ctx, "evict nodes from", key, func(d *draft) error {
+	err = c.change(ctx, "remove deleted nodes from", key, func(d *draft) error {
 		for node, uid := range gone {
 			if h, ok := d.Next.IPAM.Held[node]; ok && h.UID == uid {
 				d.RemoveEntry(node)
@@ -113,14 +109,14 @@ func (c *Collector) FreeGoneNodes(ctx context.Context, key network.Key, gone map
 	return freed, err
 }
 
-// noUse is what the controller knows of addresses in use beside entries and DanmEps: nothing.
+// noUse reports no use: the controller knows of none except entries and DanmEps.
 func noUse(netip.Addr) bool { return false }
 
-// RemoveFinalizer takes the finalizer danm.io/in-use off a network in deletion that is not
-// in use any more, and reports whether it is off. It reads the network, then lists the
-// DanmEps, then writes with the resourceVersion of that read: a node that begins to use the
-// network has an entry in its status first, and so changes it. The error is
-// status.ErrConflict when the network was changed.
+// RemoveFinalizer removes the finalizer danm.io/in-use from a network in deletion that is no longer
+// in use, and reports whether the finalizer is removed. It reads the network, then lists the
+// DanmEps, then writes with the resourceVersion of that read. A node must add an entry to the
+// network's status before it uses the network, and so causes a conflict. The error is
+// status.ErrConflict if the network was changed.
 func (c *Collector) RemoveFinalizer(ctx context.Context, key network.Key) (done bool, err error) {
 	newest := c.versions.Newest(key)
 	obj, err := ask(ctx, c.cfg.Timeout, func(ctx context.Context) (*status.Object, error) { return c.store.Get(ctx, key.Ref) })
@@ -129,8 +125,8 @@ func (c *Collector) RemoveFinalizer(ctx context.Context, key network.Key) (done 
 		return true, nil
 	case err != nil:
 		return false, fmt.Errorf("read network %v: %w", key.Ref, err)
-	case status.IsOlder(obj.ResourceVersion, newest): // what used it since may be lost: it recovers first
-		return false, c.change(ctx, "end deletion of", key, func(*draft) error { return nil })
+	case status.IsOlder(obj.ResourceVersion, newest): // it may have lost entries: it recovers first
+		return false, c.change(ctx, "recover", key, func(*draft) error { return nil })
 	case !obj.Deleting || obj.InUse():
 		return false, nil
 	case !obj.Protected:
@@ -145,15 +141,15 @@ func (c *Collector) RemoveFinalizer(ctx context.Context, key network.Key) (done 
 	}
 	_, err = ask(ctx, c.cfg.Timeout, func(ctx context.Context) (*status.Object, error) { return c.store.Protect(ctx, obj, false) })
 	if err != nil && !errors.Is(err, status.ErrNotFound) {
-		return false, fmt.Errorf("take finalizer off network %v: %w", key.Ref, err)
+		return false, fmt.Errorf("remove finalizer from network %v: %w", key.Ref, err)
 	}
 	return true, nil
 }
 
-// Recover starts a network's recovery when a node reports a rollback, or a new one when one
-// reports that in the midst of it. It ends the recovery when each of the nodes has reported
-// to it or is in skip, and returns the nodes that it awaits: none without a recovery. A node
-// whose reports have begun too many is deferred for a while: its further reports begin none.
+// Recover starts a network's recovery if a node reports a rollback, and a new one if a node reports
+// another rollback during the recovery. It ends the recovery when each of the nodes has reported to
+// it or is in skip, and returns the nodes that it awaits. A node whose reports have started too many
+// recoveries is deferred: its further reports start none for some time.
 func (c *Collector) Recover(ctx context.Context, key network.Key, nodes, skip []string) (awaited []string, err error) {
 	var began []string
 	err = c.change(ctx, "recover", key, func(d *draft) error {
@@ -181,12 +177,12 @@ func (c *Collector) Recover(ctx context.Context, key network.Key, nodes, skip []
 	return awaited, err
 }
 
-// nodesThatBegin returns the nodes whose reports of a rollback begin a recovery. A node is
-// deferred from its last one on, so that no further report stops others even for a moment.
+// nodesThatBegin returns the nodes whose reports of a rollback start a recovery. It defers a node
+// together with its last permitted recovery, so that its next report stops no claims.
 func (c *Collector) nodesThatBegin(d *draft, key network.Key) (began []string) {
 	now := time.Now()
 	deferred := map[string]metav1.MicroTime{}
-	for name, until := range d.Next.IPAM.RecoveryDeferredUntil { // also by a former leader
+	for name, until := range d.Next.IPAM.RecoveryDeferredUntil { // a previous leader may have set it
 		if until.After(now) {
 			deferred[name] = until
 		}
@@ -210,8 +206,8 @@ func (c *Collector) nodesThatBegin(d *draft, key network.Key) (began []string) {
 	return began
 }
 
-// change reads an object with quorum, then lists its DanmEps, and writes what f makes
-// of it with the resourceVersion of that read; after a conflict all of it again.
+// change reads an object with quorum, then lists its DanmEps, applies f, and writes the result with
+// the resourceVersion of that read. It retries after a conflict. verb is for its errors.
 func (c *Collector) change(ctx context.Context, verb string, key network.Key, f func(*draft) error) error {
 	for try := 0; ; try++ {
 		begin := time.Now()
@@ -238,10 +234,10 @@ func (c *Collector) attempt(ctx context.Context, key network.Key, f func(*draft)
 		return err
 	}
 	if obj.UID != key.UID {
-		return fmt.Errorf("%w: it was deleted and made again", status.ErrNotFound)
+		return fmt.Errorf("%w: it was deleted and created again", status.ErrNotFound)
 	}
 	if obj.IPAM == nil {
-		return nil // its first user will rebuild it
+		return nil // the first node that uses it initializes or rebuilds it
 	}
 	endpoints, err := ask(ctx, c.cfg.Timeout, func(ctx context.Context) ([]status.Endpoint, error) {
 		return c.store.Endpoints(ctx, key.Ref)
@@ -262,12 +258,12 @@ func (c *Collector) attempt(ctx context.Context, key network.Key, f func(*draft)
 	}
 	c.versions.ObserveRecovery(key, obj.ResourceVersion, newest)
 	if older {
-		return fmt.Errorf("%w: it is older than it was, and recovers", status.ErrTryAgain)
+		return fmt.Errorf("%w: it was rolled back, and is recovering", status.ErrTryAgain)
 	}
 	return nil
 }
 
-// plan returns what f makes of an object.
+// plan returns the object after f, and whether it differs.
 func (c *Collector) plan(obj *status.Object, endpoints []status.Endpoint, f func(*draft) error) (*status.Object, bool, error) {
 	d, err := newDraft(obj, endpoints, c.cfg.Reserved)
 	if err == nil {
@@ -283,14 +279,14 @@ func (c *Collector) plan(obj *status.Object, endpoints []status.Endpoint, f func
 	return d.Next, changed, nil
 }
 
-// ask makes one request to the store, bounded in time.
+// ask makes one request to the store, with a timeout.
 func ask[T any](ctx context.Context, timeout time.Duration, request func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return request(ctx)
 }
 
-// draft is a change of a network's status that no node plans.
+// draft is a change of a network's status by the controller.
 type draft struct {
 	*status.Draft
 	endpoints []status.Endpoint
@@ -309,8 +305,8 @@ func newDraft(obj *status.Object, endpoints []status.Endpoint, reserved func(*ne
 	return d, d.Open(nodeAddresses)
 }
 
-// startRecovery starts the recovery of an object that is older than it was. It begins
-// after any other one: that is how nodes tell them apart.
+// startRecovery starts the recovery of an object that was rolled back. Its start time is later than
+// that of any other recovery, because nodes distinguish recoveries by it.
 func (d *draft) startRecovery() {
 	now := time.Now().Truncate(time.Microsecond)
 	if rec := d.Next.IPAM.Recovering; rec != nil && !now.After(rec.StartTime.Time) {
@@ -325,7 +321,8 @@ func (d *draft) reportsRollback(node string) bool {
 	return d.Next.IPAM.Held[node].Rollback != nil && !deferred
 }
 
-// endRecovery ends the recovery and, with it, the reports that it did not wait for.
+// endRecovery ends the recovery. It also removes the reports of rollbacks of nodes that it did not
+// wait for.
 func (d *draft) endRecovery() {
 	d.Next.IPAM.Recovering = nil
 	for name, h := range d.Next.IPAM.Held {

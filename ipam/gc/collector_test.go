@@ -16,7 +16,7 @@ import (
 // A recovery waits for every node but those that somebody leaves out.
 func TestRecoverSkips(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
-		w.Claim(w.Node("n1"), testbed.Dynamic, testbed.None)
+		w.Claim(w.Node("n1"), testbed.Dynamic(), testbed.None())
 		ipam := w.IPAM().DeepCopy()
 		ipam.Recovering = &v1.RecoveryStatus{ReportedNodes: []string{"n1"}}
 		w.Store.SetIPAM(w.Net.Ref, ipam)
@@ -51,10 +51,10 @@ func TestEvictFreesHolds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 				n1 := w.WarmNode(w.Store, "n1", allocator.Config{})
-				a4, _ := w.Claim(n1, testbed.Dynamic, testbed.None)
-				w.Publish(n1, "n1", a4, testbed.NoAddr)
+				a4, _ := w.Claim(n1, testbed.Dynamic(), testbed.None())
+				w.Publish(n1, "n1", a4, testbed.NoAddr())
 				time.Sleep(3 * time.Second)
-				w.Claim(w.Node("n2"), testbed.Dynamic, testbed.None)
+				w.Claim(w.Node("n2"), testbed.Dynamic(), testbed.None())
 				s := gc.NewCollector(w.Store, gc.Config{})
 				freed, err := s.FreeGoneNodes(w.Context(), w.Key(), map[string]string{"n1": tc.uid})
 				if err != nil || freed != tc.freed || w.Entry("n1") != tc.entry || len(w.Bits()) != tc.bits {

@@ -9,9 +9,9 @@ import (
 
 	"github.com/patchbay-cni/patchbay/ipam/internal/testbed"
 
+	"github.com/patchbay-cni/patchbay/internal/ipamtest"
 	"github.com/patchbay-cni/patchbay/ipam/allocator"
 	"github.com/patchbay-cni/patchbay/ipam/gc"
-	"github.com/patchbay-cni/patchbay/ipam/ipamtest"
 	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
@@ -34,10 +34,10 @@ func TestDeletionThroughFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 				a := w.Node("n1")
-				a4, _ := w.Claim(a, testbed.Dynamic, testbed.None)
+				a4, _ := w.Claim(a, testbed.Dynamic(), testbed.None())
 				w.Store.Delete(w.Net.Ref)
 				w.Idle()
-				a.Discard(w.Net, a4, testbed.NoAddr)
+				a.Discard(w.Net, a4, testbed.NoAddr())
 				w.Idle()
 				store, s := w.Scripted()
 				s.Set(tc.op, tc.faults)
@@ -62,22 +62,22 @@ func TestDeletionWaitsForUsers(t *testing.T) {
 		use    func(*testbed.World, *allocator.Allocator)
 	}{
 		"Entry": {"an address that a node covers is in use, or about to be", func(w *testbed.World, a *allocator.Allocator) {
-			w.Claim(a, testbed.Dynamic, testbed.None)
+			w.Claim(a, testbed.Dynamic(), testbed.None())
 		}},
 		"EntryWithoutAddress": {"an attachment without an address, whose DanmEp may not exist yet", func(w *testbed.World, a *allocator.Allocator) {
-			w.Claim(a, testbed.None, testbed.None)
+			w.Claim(a, testbed.None(), testbed.None())
 		}},
 		"DanmEp": {"an address that no entry covers any more", func(w *testbed.World, a *allocator.Allocator) {
-			a4, _ := w.Claim(a, testbed.Dynamic, testbed.None)
-			w.Publish(a, "n1", a4, testbed.NoAddr)
+			a4, _ := w.Claim(a, testbed.Dynamic(), testbed.None())
+			w.Publish(a, "n1", a4, testbed.NoAddr())
 			w.Idle()
 			if got := w.Entry("n1"); got != "-" {
 				w.Fatalf("entry %q, want none", got)
 			}
 		}},
 		"DanmEpOfNobody": {"DANM wrote it: it counts for any network of the name", func(w *testbed.World, a *allocator.Allocator) {
-			a4, _ := w.Claim(a, testbed.Dynamic, testbed.None)
-			a.Discard(w.Net, a4, testbed.NoAddr)
+			a4, _ := w.Claim(a, testbed.Dynamic(), testbed.None())
+			a.Discard(w.Net, a4, testbed.NoAddr())
 			w.Store.AddEndpoint(w.Net.Ref, status.Endpoint{Namespace: "ns", Name: "danm", Node: "n9"})
 			w.Idle()
 		}},
@@ -103,18 +103,18 @@ func TestDeletionWaitsForUsers(t *testing.T) {
 func TestDeletionMeetsAClaim(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 		a := w.Node("n1")
-		a4, _ := w.Claim(a, testbed.Dynamic, testbed.None)
-		w.Publish(a, "n1", a4, testbed.NoAddr)
+		a4, _ := w.Claim(a, testbed.Dynamic(), testbed.None())
+		w.Publish(a, "n1", a4, testbed.NoAddr())
 		w.Idle()
 		w.Store.Delete(w.Net.Ref)
-		ep := w.Endpoint("n1", a4, testbed.NoAddr)
+		ep := w.Endpoint("n1", a4, testbed.NoAddr())
 		store := &ipamtest.Faulty{Store: w.Store, Next: func(op ipamtest.Op) ipamtest.Fault {
 			if op != ipamtest.OpEndpoints {
 				return ipamtest.Fault{}
 			}
 			// After the read: the DanmEp is lost, and its node covers the address again.
 			w.Store.RemoveEndpoint(ep.Namespace, ep.Name)
-			a.DanmEpMissing(w.Key(), ep.Name, a4, testbed.NoAddr)
+			a.DanmEpMissing(w.Key(), ep.Name, a4, testbed.NoAddr())
 			time.Sleep(time.Second)
 			return ipamtest.Fault{}
 		}}
@@ -132,8 +132,8 @@ func TestDeletionMeetsAClaim(t *testing.T) {
 func TestDeletionOfAnOlderObject(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 		a := w.Node("n1")
-		a4, _ := w.Claim(a, testbed.Dynamic, testbed.None)
-		a.Discard(w.Net, a4, testbed.NoAddr)
+		a4, _ := w.Claim(a, testbed.Dynamic(), testbed.None())
+		a.Discard(w.Net, a4, testbed.NoAddr())
 		w.Idle()
 		w.Store.Delete(w.Net.Ref)
 		steward := gc.NewCollector(w.Store, gc.Config{})

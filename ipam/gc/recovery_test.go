@@ -32,7 +32,7 @@ func inHostileWorld(t *testing.T, f func(h *hostile)) {
 	t.Helper()
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 		h := &hostile{World: w, n1: w.Node("n1"), steward: gc.NewCollector(w.Store, gc.Config{}), begun: map[time.Time]bool{}}
-		w.Claim(h.n1, testbed.Dynamic, testbed.None)
+		w.Claim(h.n1, testbed.Dynamic(), testbed.None())
 		f(h)
 	})
 }
@@ -70,7 +70,7 @@ func (h *hostile) controller() (awaited []string) {
 // served reports whether n1 gets an address.
 func (h *hostile) served() bool {
 	h.Helper()
-	_, _, err := h.n1.Claim(h.Context(), h.Net, testbed.Dynamic, testbed.None)
+	_, _, err := h.n1.Claim(h.Context(), h.Net, testbed.Dynamic(), testbed.None())
 	if err != nil && !errors.Is(err, status.ErrTryAgain) {
 		h.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestReportsOfOneNodeAreBounded(t *testing.T) {
 					h.Errorf("%s: deferred %v, and n1 gets no address", tc.reason, h.IPAM().RecoveryDeferredUntil)
 				}
 				n2 := h.Node("n2") // it is itself again, and its report still stands
-				if _, _, err := n2.Claim(h.Context(), h.Net, testbed.Dynamic, testbed.None); !errors.Is(err, status.ErrTryAgain) {
+				if _, _, err := n2.Claim(h.Context(), h.Net, testbed.Dynamic(), testbed.None()); !errors.Is(err, status.ErrTryAgain) {
 					h.Errorf("%s: a claim of the deferred node: %v, want ErrTryAgain", tc.reason, err)
 				}
 				time.Sleep(10 * time.Minute)

@@ -9,24 +9,24 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// A compromised node may report rollbacks without end, and each stops all claims of the
-// network until every node has reported. Reports of one node may begin maxRecoveries
-// recoveries of one network within recoveriesWithin. Other nodes and the controller itself
-// notice an etcd that is restored more often.
+// A compromised node may report rollbacks endlessly, and each report stops all claims in the network
+// until every node has reported. Reports of one node may start maxRecoveries recoveries of one
+// network within recoveriesWithin. If etcd is restored more often, other nodes and the controller
+// itself detect it.
 const (
 	maxRecoveries    = 3
 	recoveriesWithin = 10 * time.Minute
 )
 
-// recoveryLimiter remembers which recoveries began with a node's report of a rollback. Those
-// that another controller started are in the network's status.
+// recoveryLimiter records the recoveries that a node's reports have started. The status of the network
+// has those that another controller started.
 type recoveryLimiter struct {
 	mu    sync.Mutex
 	begun map[network.Key]map[string][]time.Time
 }
 
-// allow reports whether a node's report of a rollback begins a recovery, and until when the
-// reports that follow do not; the zero time if they do.
+// allow reports whether a node's report of a rollback may start a recovery, and until when further
+// reports must not; the zero time means that they may.
 func (l *recoveryLimiter) allow(key network.Key, node string, now time.Time) (begins bool, until time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -61,7 +61,7 @@ func (l *recoveryLimiter) began(key network.Key, nodes []string, now time.Time) 
 	}
 }
 
-// forget is for a network that is gone.
+// forget drops the records of a deleted network.
 func (l *recoveryLimiter) forget(key network.Key) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,32 +14,30 @@ import (
 	"github.com/patchbay-cni/patchbay/ipam"
 )
 
-// ErrNeedEndpoints asks for the network's DanmEps: the draft is made again from the same
-// object, with a list that was made after the object was read.
+// ErrNeedEndpoints requests the network's DanmEps: the caller lists them and makes a new draft from
+// the same object. The list must be newer than the object.
 var ErrNeedEndpoints = errors.New("the list of DanmEps is needed")
 
-// Draft is a change of a network's status while it is planned: decoded copies that share no
-// memory with the object that was read.
+// Draft is a planned change of a network's status. Its decoded copies share no memory with the
+// object that was read.
 type Draft struct {
 	// Object is the object as read, Next what is to be written.
 	Object, Next *Object
-	// Owners are the addresses of DanmEps; nil before they were listed.
-	Owners *Owners
-	// Node is the node that plans, the key of its entry; empty for the controller.
-	Node string
-	// Entry is that node's own entry. One that cannot be read counts as empty.
+	// Entry is the own entry of the planning node. An unreadable one counts as empty.
 	Entry Entry
-	// EntryErr is why the own entry cannot be read.
-	EntryErr error
 	// V4 and V6 are the families, after Open.
 	V4, V6 Family
-	// Warnings are what was found damaged and can be repaired.
+	// Warnings describe damage that can be repaired.
 	Warnings []error
 	// Marked counts the bits that MarkCovered has set, Freed those that FreeUncovered has
 	// cleared.
 	Marked, Freed int64
 
-	// others are the parsed entries of others, once they were asked for.
+	// owners are the addresses of DanmEps; nil before they were listed.
+	owners *Owners
+	// node is the node that plans, the key of its entry; empty for the controller.
+	node string
+	// others are the entries of other nodes, if parsed is true.
 	others []NamedEntry
 	parsed bool
 }
@@ -48,7 +46,7 @@ type Draft struct {
 type NamedEntry struct {
 	Name string
 	*Entry
-	// Err is why the entry cannot be read; Entry has no addresses then.
+	// Err is the error of an unreadable entry; Entry has no addresses then.
 	Err error
 }
 
@@ -59,12 +57,11 @@ func NewDraft(obj *Object, node string, owners *Owners) *Draft {
 	if obj.IPAM != nil {
 		next.IPAM = obj.IPAM.DeepCopy()
 	}
-	d := &Draft{Object: obj, Next: &next, Node: node, Owners: owners}
+	d := &Draft{Object: obj, Next: &next, node: node, owners: owners}
 	if h, ok := next.IPAM.Held[node]; ok && node != "" {
 		e, err := ParseEntry(h)
 		if err != nil {
-			d.EntryErr = fmt.Errorf("read own entry: %w", err)
-			d.warn(d.EntryErr)
+			d.warn(fmt.Errorf("read own entry: %w", err))
 		}
 		d.Entry = e
 	}
@@ -73,8 +70,8 @@ func NewDraft(obj *Object, node string, owners *Owners) *Draft {
 
 func (d *Draft) warn(err error) { d.Warnings = append(d.Warnings, err) }
 
-// Open reads the bitmaps. nodeAddresses are never handed out. The error is ErrNeedEndpoints
-// when a bitmap has to be rebuilt and the DanmEps were not listed.
+// Open decodes the bitmaps. Dynamic claims never get nodeAddresses. The error is ErrNeedEndpoints if
+// a bitmap has to be rebuilt and the DanmEps were not listed.
 func (d *Draft) Open(nodeAddresses []netip.Addr) error {
 	v4, v6 := d.Object.Subnets()
 	nodeAddresses = slices.Clip(nodeAddresses)
@@ -86,14 +83,14 @@ func (d *Draft) Open(nodeAddresses []netip.Addr) error {
 	if err := d.V6.open(d.Next.IPAM.V6, d.fill, d.warn); err != nil {
 		return err
 	}
-	if d.Owners == nil && d.miscounted() {
+	if d.owners == nil && d.miscounted() {
 		return ErrNeedEndpoints
 	}
 	return nil
 }
 
-// miscounted reports whether the bitmaps have more or fewer bits than the last write
-// counted: they are damaged, and what DanmEps cover may look free.
+// miscounted reports whether the number of bits differs from status.allocated: the bitmaps are
+// damaged, and addresses that DanmEps cover may seem free.
 func (d *Draft) miscounted() bool {
 	return d.Object.IPAM != nil && d.allocated() != d.Object.Allocated
 }
@@ -120,11 +117,11 @@ func (d *Draft) allocated() int64 {
 	return n
 }
 
-// Recovering reports whether it is unknown which addresses are in use. The own report of a
-// rollback counts, even if it is deferred.
+// Recovering reports whether it is unknown which addresses are in use. The own report of a rollback
+// counts even if it is deferred.
 func (d *Draft) Recovering() bool { return d.Entry.Rollback != nil || Recovering(d.Next.IPAM) }
 
-// Others returns the entries of all but the own node, in no order.
+// Others returns the entries of all other nodes, in no particular order.
 func (d *Draft) Others() []NamedEntry {
 	if d.parsed {
 		return d.others
@@ -133,18 +130,18 @@ func (d *Draft) Others() []NamedEntry {
 	entries := make([]Entry, len(d.Next.IPAM.Held))
 	d.others = make([]NamedEntry, 0, len(entries))
 	for name, h := range d.Next.IPAM.Held {
-		if name != d.Node || d.Node == "" {
-			e, err := &entries[len(d.others)], error(nil)
-			*e, err = ParseEntry(h)
+		if name != d.node || d.node == "" {
+			parsed, err := ParseEntry(h)
+			e := &entries[len(d.others)]
+			*e = parsed
 			d.others = append(d.others, NamedEntry{Name: name, Entry: e, Err: err})
 		}
 	}
 	return d.others
 }
 
-// IsForeign reports whether another entry has the address. One that cannot be read counts
-// as having it: an address that leaks can be collected later, one that is freed while it is
-// in use cannot be taken back.
+// IsForeign reports whether another entry has the address. An unreadable entry counts as having it:
+// a leaked address can be collected later, while freeing an address in use cannot be undone.
 func (d *Draft) IsForeign(a netip.Addr) bool {
 	return slices.ContainsFunc(d.Others(), func(o NamedEntry) bool { return o.Err != nil || o.Contains(a) })
 }
@@ -159,19 +156,19 @@ func (d *Draft) RemoveEntry(name string) {
 func (d *Draft) PutEntry(present bool, nodeUID string) {
 	d.Entry.Present = present
 	if !present {
-		delete(d.Next.IPAM.Held, d.Node)
+		delete(d.Next.IPAM.Held, d.node)
 		return
 	}
 	if d.Next.IPAM.Held == nil {
 		d.Next.IPAM.Held = map[string]v1.HeldAddresses{}
 	}
-	d.Next.IPAM.Held[d.Node] = d.Entry.Encode(nodeUID)
+	d.Next.IPAM.Held[d.node] = d.Entry.encode(nodeUID)
 }
 
-// Covering returns all entries, the own one as it is planned. It needs the DanmEps, because
-// its callers do.
-func (d *Draft) Covering() ([]Entry, error) {
-	if d.Owners == nil {
+// covering returns all entries, with the own one as planned. It returns ErrNeedEndpoints without the
+// DanmEps, because its callers need them too.
+func (d *Draft) covering() ([]Entry, error) {
+	if d.owners == nil {
 		return nil, ErrNeedEndpoints
 	}
 	entries := []Entry{d.Entry}
@@ -186,14 +183,14 @@ func (d *Draft) Covering() ([]Entry, error) {
 
 // fill sets the bits of a pool from all entries and DanmEps.
 func (d *Draft) fill(pool *ipam.Pool) error {
-	entries, err := d.Covering()
+	entries, err := d.covering()
 	if err != nil {
-		return fmt.Errorf("find who covers addresses of %v: %w", pool.CIDR(), err)
+		return fmt.Errorf("find covered addresses of %v: %w", pool.CIDR(), err)
 	}
-	for a := range d.Owners.Mine {
+	for a := range d.owners.Mine {
 		pool.MarkAllocated(a)
 	}
-	for a := range d.Owners.Others {
+	for a := range d.owners.Others {
 		pool.MarkAllocated(a)
 	}
 	for _, e := range entries {
@@ -206,24 +203,24 @@ func (d *Draft) fill(pool *ipam.Pool) error {
 	return nil
 }
 
-// MarkCovered sets the bits that are clear though their addresses are covered: by an entry,
-// by one of published, or by a DanmEp if these were listed, unless its own node is freeing
-// it. A claim would else take what a damaged bitmap shows as free.
+// MarkCovered sets the clear bits of covered addresses: covered by an entry, by published, or by a
+// DanmEp if the DanmEps were listed and this node is not freeing the address. Without that, a claim
+// could take an address that is free only in a damaged bitmap.
 func (d *Draft) MarkCovered(published []netip.Addr, freeing func(netip.Addr) bool) {
 	before := d.allocated()
 	d.markEntry(&d.Entry)
-	for _, o := range d.Others() { // the garbage collector reports one that cannot be read
+	for _, o := range d.Others() { // the garbage collector reports unreadable ones
 		d.markEntry(o.Entry)
 	}
 	for _, a := range published {
 		d.Family(a).Mark(a)
 	}
-	if d.Owners != nil {
-		for a := range d.Owners.Others {
+	if d.owners != nil {
+		for a := range d.owners.Others {
 			d.Family(a).Mark(a)
 		}
-		for a := range d.Owners.Mine {
-			if !freeing(a) { // its DanmEp went after the list
+		for a := range d.owners.Mine {
+			if !freeing(a) { // its DanmEp was deleted after the list
 				d.Family(a).Mark(a)
 			}
 		}
@@ -248,17 +245,17 @@ func (d *Draft) markEntry(e *Entry) {
 
 // MarkDanmEps sets the bits that DanmEps cover.
 func (d *Draft) MarkDanmEps() {
-	for _, addrs := range [...]map[netip.Addr]string{d.Owners.Mine, d.Owners.Others} {
+	for _, addrs := range [...]map[netip.Addr]string{d.owners.Mine, d.owners.Others} {
 		for a := range addrs {
 			d.Family(a).Mark(a)
 		}
 	}
 }
 
-// FreeUncovered frees the bits that nothing covers, and that inUse does not report either:
-// use counts even if somebody took the DanmEp away by force. The object was read first, then
-// the DanmEps were listed, and the write carries the resourceVersion of that read: whoever
-// covers a bit since then has changed the object.
+// FreeUncovered clears the bits that neither an entry nor a DanmEp covers, except those for which
+// inUse reports true: an address may be in use although its DanmEp was deleted by force. The object
+// was read before the DanmEps were listed, and the write has the resourceVersion of that read.
+// Therefore, if a node has covered such a bit since then, the write has a conflict.
 func (d *Draft) FreeUncovered(inUse func(netip.Addr) bool) error {
 	for _, f := range d.Families() {
 		if f.Pool == nil {
@@ -285,23 +282,23 @@ func (d *Draft) FreeUncovered(inUse func(netip.Addr) bool) error {
 	return nil
 }
 
-// MoveSubnets starts new bitmaps where the spec has another subnet than was recorded, and
-// no address outside of it is covered. What lies in it is kept: the subnet may have grown,
-// and a compromised node may have recorded any. An invalid spec moves nothing: releases go
-// on with the subnet that was recorded.
+// MoveSubnets replaces the bitmaps whose subnet differs from that of the spec, if no address outside
+// of the new subnet is covered. Covered addresses inside of it stay set: the subnet may have been
+// enlarged, or a compromised node may have recorded a wrong one. With an invalid spec it changes
+// nothing, and releases continue with the recorded subnet.
 func (d *Draft) MoveSubnets() error {
 	for _, f := range d.Families() {
 		if !f.Former || d.Object.Invalid != nil {
 			continue
 		}
-		entries, err := d.Covering()
+		entries, err := d.covering()
 		if err != nil {
 			return err
 		}
 		if d.usedOutside(f, entries) {
-			continue // releases go on, claims are refused
+			continue // releases continue, claims are refused
 		}
-		if err := f.Reset(); err != nil {
+		if err := f.reset(); err != nil {
 			return err
 		}
 		if f.Pool == nil {
@@ -325,7 +322,7 @@ func (d *Draft) usedOutside(f *Family, entries []Entry) bool {
 			return true
 		}
 	}
-	for _, addrs := range [...]map[netip.Addr]string{d.Owners.Mine, d.Owners.Others} {
+	for _, addrs := range [...]map[netip.Addr]string{d.owners.Mine, d.owners.Others} {
 		for a := range addrs {
 			if outside(a) {
 				return true
@@ -335,8 +332,8 @@ func (d *Draft) usedOutside(f *Family, entries []Entry) bool {
 	return false
 }
 
-// Encode writes bitmaps and counts into Next, and reports whether status.ipam differs from
-// what was read. A change of the counts alone is no reason for a write.
+// Encode writes bitmaps and counts into Next, and reports whether status.ipam has changed. A change
+// of the counts alone needs no write.
 func (d *Draft) Encode() (changed bool) {
 	if len(d.Next.IPAM.Held) == 0 {
 		d.Next.IPAM.Held = nil

@@ -14,19 +14,19 @@ import (
 
 // Entry is one entry of status.ipam.held: the addresses that a node covers.
 type Entry struct {
-	// Present says that there is an entry; an empty one has a meaning, too.
+	// Present means that the entry exists; it may be empty.
 	Present bool
 	// Seq is raised by each incarnation of the node's daemon.
 	Seq    int64
 	V4, V6 ipam.Ranges
-	// Rollback is the node's report of one, nil for none.
+	// Rollback is the node's report of a rollback, nil for none.
 	Rollback *v1.RollbackReport
-	// QuarantinedV4 and QuarantinedV6 are those of V4 and V6 that no Pod gets for a while.
+	// QuarantinedV4 and QuarantinedV6 are the addresses of V4 and V6 that are in quarantine.
 	QuarantinedV4, QuarantinedV6 ipam.Ranges
 }
 
-// maxEntryAddresses limits the addresses of one entry and family, far above what a node
-// needs: an entry with "all of fd00::/8" must not cost work.
+// maxEntryAddresses limits the addresses of one entry and family, far above what a node needs: an
+// entry with all of fd00::/8 must not cause work.
 const maxEntryAddresses = 1 << 16
 
 // ParseEntry parses an entry.
@@ -60,15 +60,15 @@ func parseRanges(text string, is4 bool) (ipam.Ranges, error) {
 	return r, nil
 }
 
-// Encode is the inverse of ParseEntry.
-func (e *Entry) Encode(nodeUID string) v1.HeldAddresses {
+// encode is the inverse of ParseEntry.
+func (e *Entry) encode(nodeUID string) v1.HeldAddresses {
 	return v1.HeldAddresses{
 		UID: nodeUID, Seq: e.Seq, V4: e.V4.String(), V6: e.V6.String(), Rollback: e.Rollback,
 		QuarantinedV4: e.QuarantinedV4.String(), QuarantinedV6: e.QuarantinedV6.String(),
 	}
 }
 
-// Of returns the addresses of that one's family.
+// Of returns the addresses of that address's family.
 func (e *Entry) Of(a netip.Addr) *ipam.Ranges {
 	if a.Is4() {
 		return &e.V4
@@ -76,7 +76,7 @@ func (e *Entry) Of(a netip.Addr) *ipam.Ranges {
 	return &e.V6
 }
 
-// QuarantinedOf returns the addresses in quarantine of that one's family.
+// QuarantinedOf returns the addresses in quarantine of that address's family.
 func (e *Entry) QuarantinedOf(a netip.Addr) *ipam.Ranges {
 	if a.Is4() {
 		return &e.QuarantinedV4
@@ -98,7 +98,7 @@ func (e *Entry) Addrs() []netip.Addr {
 	return slices.AppendSeq(slices.Collect(e.V4.All()), e.V6.All())
 }
 
-// Clone returns an entry that can be changed apart from this one.
+// Clone returns a deep copy.
 func (e *Entry) Clone() Entry {
 	c := *e
 	c.V4, c.V6 = e.V4.Clone(), e.V6.Clone()
@@ -112,6 +112,6 @@ func (e *Entry) CoversSame(o *Entry) bool {
 	return e.Present == o.Present && slices.Equal(e.Addrs(), o.Addrs())
 }
 
-// GivesBack reports whether the entry has addresses of that one's family that its node
-// gives back on a reclaim request: it keeps those in quarantine.
-func (e *Entry) GivesBack(of netip.Addr) bool { return e.Of(of).Len() > e.QuarantinedOf(of).Len() }
+// HasReclaimable reports whether the entry has addresses of that address's family that its node may free
+// after a reclaim request: all but those in quarantine.
+func (e *Entry) HasReclaimable(of netip.Addr) bool { return e.Of(of).Len() > e.QuarantinedOf(of).Len() }

@@ -16,31 +16,31 @@ type Family struct {
 	// Name and Fields are for messages: the family, and the fields of the spec that set its
 	// subnet.
 	Name, Fields string
-	// Subnet is what the spec asks for; nil when nothing.
+	// Subnet is the subnet of the spec; nil if it has none.
 	Subnet *network.Subnet
-	// Pool has the bits; nil when the network has no addresses of the family.
+	// Pool has the bits; nil if the network has no addresses of the family.
 	Pool *ipam.Pool
-	// Former says that Pool is of the subnet that the spec had before.
+	// Former means that Pool has the subnet of an earlier spec.
 	Former bool
-	// nodeAddresses are the nodes' own addresses, which are never handed out.
+	// nodeAddresses are the nodes' own addresses, which dynamic claims never get.
 	nodeAddresses []netip.Addr
 }
 
-// open decodes the recorded bitmap, for the subnet that it was written for. It rebuilds by
-// fill a bitmap that is absent or cannot be read, and reports the latter.
+// open decodes the recorded bitmap, with the subnet that it was written for. It rebuilds a missing
+// or unreadable bitmap with fill, and reports an unreadable one.
 func (f *Family) open(rec *v1.AddressBitmap, fill func(*ipam.Pool) error, report func(error)) error {
 	if rec != nil {
 		err := f.decode(rec)
 		if err == nil {
 			return nil
 		}
-		report(fmt.Errorf("read %s bitmap, will rebuild it: %w", f.Name, err))
+		report(fmt.Errorf("read %s bitmap, which is rebuilt: %w", f.Name, err))
 	}
 	f.Pool, f.Former = nil, false
 	if f.Subnet == nil {
 		return nil
 	}
-	if err := f.Reset(); err != nil {
+	if err := f.reset(); err != nil {
 		return err
 	}
 	return fill(f.Pool)
@@ -59,8 +59,8 @@ func (f *Family) decode(rec *v1.AddressBitmap) (err error) {
 	return err
 }
 
-// Reset makes an empty pool of the subnet that the spec asks for, if any.
-func (f *Family) Reset() (err error) {
+// reset creates an empty pool for the subnet of the spec, if it has one.
+func (f *Family) reset() (err error) {
 	f.Pool, f.Former = nil, false
 	if f.Subnet != nil {
 		f.Pool, err = ipam.New(f.config())
@@ -75,8 +75,8 @@ func (f *Family) config() ipam.Config {
 	return ipam.Config{CIDR: f.Subnet.CIDR, Start: f.Subnet.Start, End: f.Subnet.End, Reserved: f.Reserved()}
 }
 
-// Reserved returns the addresses that no dynamic claim gets: the nodes' own, and the gateways
-// of the network's routes.
+// Reserved returns the addresses that dynamic claims never get: the nodes' own, and the gateways of
+// the network's routes.
 func (f *Family) Reserved() []netip.Addr {
 	reserved := f.nodeAddresses
 	if f.Subnet != nil {
@@ -96,21 +96,21 @@ func (f *Family) encode() *v1.AddressBitmap {
 	return &v1.AddressBitmap{CIDR: s.CIDR, Cursor: s.Cursor, Pages: s.Pages}
 }
 
-// Release clears a bit, if there is one for the address.
+// Release clears the bit of an address in the pool.
 func (f *Family) Release(a netip.Addr) {
 	if f.Pool != nil {
 		f.Pool.Release(a)
 	}
 }
 
-// Mark sets a bit, if there is one for the address.
+// Mark sets the bit of an address in the pool.
 func (f *Family) Mark(a netip.Addr) {
 	if f.Pool != nil {
 		f.Pool.MarkAllocated(a)
 	}
 }
 
-// HandsOut reports whether dynamic claims can get the address.
-func (f *Family) HandsOut(a netip.Addr) bool {
+// IsAllocatable reports whether dynamic claims can get the address once it is free.
+func (f *Family) IsAllocatable(a netip.Addr) bool {
 	return f.Pool != nil && !f.Former && f.Pool.IsAllocatable(a)
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package status reads and plans status.ipam of a network: the nodes' entries, the bitmaps,
-// and the DanmEps that cover addresses beside them. It does no input or output. Packages
-// allocator and gc share it.
+// Package status reads and plans status.ipam of a network: the nodes' entries and the bitmaps,
+// together with the DanmEps, which also cover addresses. It does no I/O. Packages allocator and
+// gc share it.
 package status
 
 import (
@@ -15,38 +15,38 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// Errors of a store, and those that allocator and gc have in common.
+// Errors of a store, and those that allocator and gc share.
 var (
 	// ErrConflict means that the object has changed since it was read: the write was not
 	// applied and never will be.
 	ErrConflict = errors.New("object has changed")
 	// ErrNotFound means that there is no object of that name.
 	ErrNotFound = errors.New("not found")
-	// ErrTryAgain means that waiting helps (CNI error 11).
+	// ErrTryAgain means that a later attempt may succeed (CNI error 11).
 	ErrTryAgain = errors.New("try again later")
-	// ErrUnknownState means that status.ipam is absent or cannot be read, and could not be
+	// ErrUnknownState means that status.ipam is missing or cannot be parsed, and could not be
 	// rebuilt.
 	ErrUnknownState = errors.New("state of the network's addresses is unknown")
 )
 
-// Object is a network object as the API server has it. A store shares no memory
-// of an Object that it returned.
+// Object is a network object as stored by the API server. Callers may change an Object that a store
+// returned.
 type Object struct {
 	// Ref names the object.
 	Ref network.Ref
-	// UID tells it from a former object of the same name.
+	// UID distinguishes it from earlier objects of the same name.
 	UID string
 	// Generation of the spec.
 	Generation int64
-	// ResourceVersion is that of the read or write that gave this object.
+	// ResourceVersion is that of the read or write that returned this object.
 	ResourceVersion string
-	// Deleting says that it has a deletion timestamp.
+	// Deleting means that it has a deletion timestamp.
 	Deleting bool
-	// Protected says that it has the finalizer danm.io/in-use.
+	// Protected means that it has the finalizer danm.io/in-use.
 	Protected bool
 	// Network is the validated spec, nil when Invalid.
 	Network *network.Network
-	// Invalid is what is wrong with the spec, naming field and rule.
+	// Invalid is the validation error of the spec, which names field and rule.
 	Invalid error
 
 	// IPAM is status.ipam; nil means unknown, not empty.
@@ -54,13 +54,13 @@ type Object struct {
 	// Allocated and Capacity are status.allocated and status.capacity.
 	Allocated, Capacity int64
 
-	// Extra is what the store wrote there for itself: the rest of the object that its
-	// writes must leave as it is. Copies of an Object keep it.
+	// Extra is private to the store: the rest of the object, which its writes must not change.
+	// Copies of an Object keep it.
 	Extra any
 }
 
-// Subnets returns the subnets that addresses are given from: none of an invalid spec, and
-// none of a network whose addresses another plugin assigns.
+// Subnets returns the subnets of the network: none if the spec is invalid, or if another plugin
+// assigns the addresses.
 func (o *Object) Subnets() (v4, v6 *network.Subnet) {
 	if o.Invalid != nil || o.Network.Delegates() {
 		return nil, nil
@@ -68,8 +68,8 @@ func (o *Object) Subnets() (v4, v6 *network.Subnet) {
 	return o.Network.V4, o.Network.V6
 }
 
-// Delegated reports whether another plugin assigns the addresses in the network's DanmEps.
-// If there is a bitmap, the network was of another type, and some may be ours.
+// Delegated reports whether another plugin assigns the addresses in the network's DanmEps. If there
+// is a bitmap, the network had another type before, and Patchbay may have assigned some of them.
 func (o *Object) Delegated() bool {
 	if o.Invalid != nil || !o.Network.Delegates() {
 		return false
@@ -77,9 +77,9 @@ func (o *Object) Delegated() bool {
 	return o.IPAM == nil || o.IPAM.V4 == nil && o.IPAM.V6 == nil
 }
 
-// InUse reports whether a node has an entry in the object's status: it covers addresses,
-// or has an attachment whose DanmEp may not exist yet. A network in recovery counts as in
-// use, because it may have lost an entry.
+// InUse reports whether a node has an entry in the object's status: the node covers addresses, or
+// has an attachment whose DanmEp may not exist yet. A network in recovery counts as in use, because
+// it may have lost an entry.
 func (o *Object) InUse() bool {
 	if o.IPAM == nil {
 		return false
@@ -95,12 +95,12 @@ func (o *Object) InUse() bool {
 	return false
 }
 
-// IsNode reports whether an entry of that name can be a node's. Others, such as
-// "!quarantine", give nothing back.
+// IsNode reports whether an entry of that name can be a node's. Other entries, such as
+// "!quarantine", react to no reclaim request.
 func IsNode(name string) bool { return !strings.HasPrefix(name, "!") }
 
-// Recovering reports whether it is unknown which addresses are in use: a recovery is
-// under way, or a node reports a rollback that the controller has not deferred.
+// Recovering reports whether it is unknown which addresses are in use: a recovery is in progress,
+// or a node reports a rollback that the controller has not deferred.
 func (o *Object) Recovering() bool { return o.IPAM != nil && Recovering(o.IPAM) }
 
 // Recovering is Object.Recovering for a status.
@@ -116,8 +116,8 @@ func Recovering(s *v1.IPAMStatus) bool {
 	return false
 }
 
-// RollbackDue reports whether the garbage collector has to act on reports of rollbacks:
-// one has to begin a recovery, or the time of a deferral is over.
+// RollbackDue reports whether the garbage collector has to act on reports of rollbacks: one has to
+// start a recovery, or a deferral has expired.
 func (o *Object) RollbackDue(now time.Time) bool {
 	if o.IPAM == nil {
 		return false
@@ -136,30 +136,30 @@ func (o *Object) RollbackDue(now time.Time) bool {
 	return false
 }
 
-// Unanswered reports whether no recovery answers the report of a rollback: there is no
-// recovery, or it is the one that the older object was in.
+// Unanswered reports whether no recovery was started for the report of a rollback: there is no
+// recovery, or it came back with the rollback.
 func Unanswered(r *v1.RollbackReport, rec *v1.RecoveryStatus) bool {
 	return r != nil && (rec == nil || r.RecoveryStartTime != nil && r.RecoveryStartTime.Time.Equal(rec.StartTime.Time))
 }
 
-// Endpoint is what a DanmEp says of an address.
+// Endpoint has the fields of a DanmEp that matter for addresses.
 type Endpoint struct {
 	// Namespace, Name and UID of the DanmEp.
 	Namespace, Name, UID string
-	// Pod and PodUID name the Pod that it is of.
+	// Pod and PodUID name its Pod.
 	Pod, PodUID string
-	// NetworkUID is the network's UID; empty in DanmEps that DANM wrote, which
-	// count for any network of the name.
+	// NetworkUID is the network's UID. It is empty in DanmEps that DANM wrote, which match
+	// any network of the name.
 	NetworkUID string
 	// Node is spec.Host.
 	Node string
-	// ID is spec.EndpointID: DanmEps of one interface have the same.
+	// ID is spec.EndpointID, which is equal for all DanmEps of one interface.
 	ID string
-	// V4 and V6 are the addresses, without prefix length; invalid when none.
+	// V4 and V6 are the addresses, without prefix length; invalid if it has none.
 	V4, V6 netip.Addr
 }
 
-// Of reports whether the endpoint counts for the network with that UID.
+// Of reports whether the endpoint belongs to the network with that UID.
 func (e Endpoint) Of(uid string) bool { return e.NetworkUID == "" || e.NetworkUID == uid }
 
 // Addrs returns the addresses of the endpoint.
@@ -176,13 +176,13 @@ func Valid(a4, a6 netip.Addr) []netip.Addr {
 	return addrs
 }
 
-// Owners are the addresses that DanmEps cover, with the DanmEps' names: those of one node,
-// and those of others.
+// Owners are the addresses that DanmEps cover, with the names of the DanmEps: Mine of one node, and
+// Others of all others.
 type Owners struct {
 	Mine, Others map[netip.Addr]string
 }
 
-// OwnersOf sorts the endpoints of one network by whether they are of that node.
+// OwnersOf returns the owners in the network with that UID, from the point of view of a node.
 func OwnersOf(endpoints []Endpoint, uid, node string) Owners {
 	o := Owners{Mine: map[netip.Addr]string{}, Others: map[netip.Addr]string{}}
 	for _, e := range endpoints {

@@ -9,19 +9,18 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// Versions are the newest resourceVersions of networks that this program has seen, by its
-// watch and by its own requests. The API server never answers with an older version than
-// it gave before, unless its etcd was restored to older state. Versions are compared as
-// numbers (KEP-5504); a text that is no number counts as unknown.
+// Versions has the newest resourceVersions of networks that this program has seen, in its watch and
+// in responses to its own requests. The API server never returns an older version than before,
+// unless etcd was restored from a backup. Versions are compared as numbers (KEP-5504); text that is
+// not a number is ignored.
 type Versions struct {
 	mu sync.Mutex
-	// known are the newest by either way, watched those of the watch alone: a watch that
-	// is behind for a moment means nothing.
+	// known has the newest versions of both sources, watched those of the watch alone, because
+	// a watch may lag behind responses.
 	known, watched map[network.Key]uint64
 }
 
-// note keeps a version if it is the newest, and reports whether it is older than one
-// of the same way before.
+// note records a version if it is the newest, and reports whether it is older than the newest one.
 func note(of *map[network.Key]uint64, key network.Key, n uint64) (older bool) {
 	if *of == nil {
 		*of = map[network.Key]uint64{}
@@ -40,8 +39,8 @@ func (v *Versions) ObserveResponse(key network.Key, version string) {
 	}
 }
 
-// ObserveWatch records a version that the watch gave. It reports whether that is behind what
-// is known, as it may be for a moment, and whether the watch itself went back.
+// ObserveWatch records the version of a watch event. It reports whether that is behind a known
+// version, which may be a lag, and whether it is older than a previous event.
 func (v *Versions) ObserveWatch(key network.Key, version string) (behind, back bool) {
 	n, err := strconv.ParseUint(version, 10, 64)
 	if err != nil {
@@ -56,23 +55,23 @@ func (v *Versions) ObserveWatch(key network.Key, version string) (behind, back b
 	return behind, back
 }
 
-// Newest returns the newest version known now, 0 for none. A read that begins after
-// that, with quorum, has this one or a newer.
+// Newest returns the newest known version, 0 for none. A quorum read that starts after this call
+// returns this version or a newer one.
 func (v *Versions) Newest(key network.Key) uint64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.known[key]
 }
 
-// IsOlder reports whether a version is older than what was known before it was read.
+// IsOlder reports whether a version is older than the newest one that was known before the read.
 func IsOlder(version string, newest uint64) bool {
 	n, err := strconv.ParseUint(version, 10, 64)
 	return err == nil && n < newest
 }
 
-// ObserveRecovery takes the version of a write as the newest, whatever was known before the read
-// that the write is made from. What the watch gave after that stays: the object may have
-// gone back once more, and the write with it.
+// ObserveRecovery records the version of a write as the newest, even if it is older than newest, the
+// version that was known before the read for that write. A version that became known after that
+// read is kept, because another rollback may have reverted the write.
 func (v *Versions) ObserveRecovery(key network.Key, version string, newest uint64) {
 	v.mu.Lock()
 	if v.known[key] <= newest {
@@ -82,7 +81,7 @@ func (v *Versions) ObserveRecovery(key network.Key, version string, newest uint6
 	v.ObserveResponse(key, version)
 }
 
-// Forget is for a network that is gone.
+// Forget drops the versions of a deleted network.
 func (v *Versions) Forget(key network.Key) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

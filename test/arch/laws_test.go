@@ -66,7 +66,7 @@ func laws() []law {
 			reason: "how programs are scraped is a leaf",
 		},
 		{
-			packages: "ipam", except: []string{"ipam/allocator", "ipam/gc", "ipam/status", "ipam/internal", "ipam/ipamtest"},
+			packages: "ipam", except: []string{"ipam/allocator", "ipam/gc", "ipam/status", "ipam/internal"},
 			forbidden: append([]string{module}, pure...), allowed: []string{module + "/ipam"},
 			transitive: true,
 			reason:     "the allocator is arithmetic: standard library only, so that it can be proved and fuzzed alone",

@@ -10,7 +10,7 @@ func fenceRules() []mutation {
 		{
 			name: "SeqIsRaised",
 			rule: "raises seq in its entry: a real change, so delayed writes of its former life fail",
-			file: allocatorDir + "localstate.go",
+			file: allocatorDir + "rollback.go",
 			old:  "return max(seq+1, incarnation, s.journalled+1)", new: "return max(seq, 1)",
 			test: "^TestDelayedWriteOfAFormerLife$",
 		},
@@ -31,7 +31,7 @@ func fenceRules() []mutation {
 		{
 			name: "GivenBackBeforeTheWrite",
 			rule: "an address named in a give-back leaves the in-memory hold before the write is sent",
-			file: allocatorDir + "network.go",
+			file: allocatorDir + "warmpool.go",
 			old:  "w := n.warm.Swap(nil)", new: "w := n.warm.Load()",
 			andChange: textChange{"left, addressless := w.close()", "left, addressless := slices.Concat(w.contents().v4, w.contents().v6), 0"},
 			test:      "^TestGiveBackLeavesTheHoldFirst$",
@@ -39,7 +39,7 @@ func fenceRules() []mutation {
 		{
 			name: "ThinnedBeforeTheWrite",
 			rule: "an address named in a give-back leaves the in-memory hold before the write is sent",
-			file: allocatorDir + "network.go",
+			file: allocatorDir + "warmpool.go",
 			old:  "\t\tif w.remove(a) {\n\t\t\twithdrawn", new: "\t\tif w.remove(a) && w.put(a) {\n\t\t\twithdrawn",
 			test: "^TestReservedLaterLeavesTheHold$",
 		},
@@ -47,7 +47,7 @@ func fenceRules() []mutation {
 			name: "RebuiltHoldSparesTheJournal",
 			rule: "a hold rebuilt after a restart is: own entry − journal − own DanmEps − live addresses",
 			file: allocatorDir + "localstate.go",
-			old:  "\t\tl.uses[a] = use{state: as, owner: u.Owner, static: u.static(a)}\n",
+			old:  "\t\tl.uses[a] = use{state: as, owner: u.Owner, static: a.Is4() && u.Static4 || a.Is6() && u.Static6}\n",
 			test: "^TestRebuiltHold$",
 		},
 		{
@@ -81,7 +81,7 @@ func fenceRules() []mutation {
 		{
 			name: "CutOffHandsOutNothing",
 			rule: "a daemon without a successful API exchange for 10 minutes hands out nothing from holds",
-			file: allocatorDir + "network.go",
+			file: allocatorDir + "warmpool.go",
 			old:  "if w == nil || !n.a.cfg.Usable() {", new: "if w == nil {",
 			test: "^TestCutOffHandsOutNothing$",
 		},
@@ -96,7 +96,7 @@ func fenceRules() []mutation {
 			name:        "GoneFreesNoDanmEps",
 			rule:        "the controller frees the unused holds of a deleted Node",
 			file:        statusDir + "draft.go",
-			old:         "\tfor a := range d.Owners.Others {\n\t\tpool.MarkAllocated(a)\n\t}\n",
+			old:         "\tfor a := range d.owners.Others {\n\t\tpool.MarkAllocated(a)\n\t}\n",
 			testPackage: "ipam/gc", test: "^TestEvict",
 		},
 	}

@@ -24,7 +24,7 @@ func ownershipRules() []mutation {
 		{
 			name: "HoldIsCovered",
 			rule: "a set bit is always covered: what is held, by the node's entry",
-			file: allocatorDir + "plan.go",
+			file: allocatorDir + "warmtarget.go",
 			old:  "\t\t\tp.draft.Entry.Of(a).Add(a)\n\t\t\tp.stock", new: "\t\t\tp.stock",
 			test: "^TestHoldServesWithoutAWrite$",
 		},
@@ -89,7 +89,7 @@ func ownershipRules() []mutation {
 			name: "MiscountedBitmapIsNotBelieved",
 			rule: "a bit that flips gives no address twice",
 			file: statusDir + "draft.go",
-			old:  "if d.Owners == nil && d.miscounted() {", new: "if false {",
+			old:  "if d.owners == nil && d.miscounted() {", new: "if false {",
 			testPackage: "ipam/allocator",
 			test:        "^TestFlippedBit$",
 		},

@@ -26,7 +26,7 @@ func poolRules() []mutation {
 			name:        "SubnetChangeResetsThePages",
 			rule:        "the next write resets the pages",
 			file:        statusDir + "draft.go",
-			old:         "\t\tif err := f.Reset(); err != nil {\n\t\t\treturn err\n\t\t}\n\t\tif f.Pool == nil {",
+			old:         "\t\tif err := f.reset(); err != nil {\n\t\t\treturn err\n\t\t}\n\t\tif f.Pool == nil {",
 			new:         "\t\tif f.Pool == nil {",
 			testPackage: "ipam/allocator", test: "^TestSubnetChange$",
 		},
@@ -62,7 +62,7 @@ func poolRules() []mutation {
 			name: "ReservedLaterIsNotHeld",
 			rule: "gateway addresses and the nodes' own are never handed out dynamically, by no hold either",
 			file: allocatorDir + "plan.go",
-			old:  "case p.target == 0, !p.draft.Family(a).HandsOut(a), p", new: "case p.target == 0, !p.draft.Family(a).HandsOut(a) && false, p",
+			old:  "case p.target == 0, !p.draft.Family(a).IsAllocatable(a), p", new: "case p.target == 0, !p.draft.Family(a).IsAllocatable(a) && false, p",
 			test: "^TestRebuiltHold$",
 		},
 		{

@@ -59,7 +59,7 @@ func recoveryRules() []mutation {
 		{
 			name: "RecoveryClosesTheHold",
 			rule: "claims answer error 11 until every Node has re-asserted its live endpoints",
-			file: allocatorDir + "plan.go",
+			file: allocatorDir + "warmtarget.go",
 			old:  "\t\tp.draft.Recovering(), p.draft.V4", new: "\t\tp.draft.V4",
 			test: "^TestOlderStateIsRecovered$",
 		},

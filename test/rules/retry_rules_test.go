@@ -49,7 +49,7 @@ func retryRules() []mutation {
 			name: "CollectionSparesDanmEps",
 			rule: "then a consistent LIST of DanmEps that shows no owner",
 			file: statusDir + "draft.go",
-			old:  "range d.Owners.Others {\n\t\tpool.MarkAllocated(a)", new: "range d.Owners.Others {\n\t\t_ = a",
+			old:  "range d.owners.Others {\n\t\tpool.MarkAllocated(a)", new: "range d.owners.Others {\n\t\t_ = a",
 			testPackage: "ipam/allocator", test: "^TestCollect$",
 		},
 		{

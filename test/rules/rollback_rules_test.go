@@ -59,7 +59,7 @@ func rollbackRules() []mutation {
 		{
 			name: "PublishedDuringTheList",
 			rule: "older state: a DanmEp that is not in a list made before it is not lost",
-			file: allocatorDir + "localstate.go",
+			file: allocatorDir + "snapshot.go",
 			old:  "s == published && o.publishedBefore[a] && ", new: "s == published && ",
 			test: "^TestPublishedDuringTheList$",
 		},

@@ -17,7 +17,7 @@ func warmPoolRules() []mutation {
 		{
 			name: "NoneFromAScarcePool",
 			rule: "none kept where a pool has fewer than 8 free addresses per node",
-			file: allocatorDir + "warmpool.go",
+			file: allocatorDir + "warmtarget.go",
 			old:  "\tif free < scarce*n {\n\t\treturn 0\n\t}\n",
 			test: "^TestScarcePoolIsNotHeld$",
 		},
@@ -31,7 +31,7 @@ func warmPoolRules() []mutation {
 		{
 			name: "PressureGivesBack",
 			rule: "holders look at the object at most every 5 s while its metadata moves, and give back",
-			file: allocatorDir + "plan.go",
+			file: allocatorDir + "warmtarget.go",
 			old:  "case p.obj.Deleting, p.obj.Invalid != nil, p.reclaim, p.closing", new: "case p.obj.Deleting, p.obj.Invalid != nil, p.closing",
 			test: "^TestPressureGivesBack$",
 		},
@@ -66,14 +66,14 @@ func warmPoolRules() []mutation {
 		{
 			name: "IdleHoldGoesBack",
 			rule: "low and high water, adaptive: a hold that nobody uses goes back",
-			file: allocatorDir + "warmpool.go",
+			file: allocatorDir + "warmtarget.go",
 			old:  "if d.peak == 0 || step >= decaySteps {", new: "if d.peak == 0 {",
 			test: "^TestIdleHoldGoesBack$",
 		},
 		{
 			name: "BurstIsOneDemand",
 			rule: "low and high water, adaptive: single claims add up",
-			file: allocatorDir + "warmpool.go",
+			file: allocatorDir + "warmtarget.go",
 			old:  "d.claimed += claims", new: "d.claimed = claims",
 			test: "^TestHoldFollowsABurst$",
 		},
@@ -109,7 +109,7 @@ func warmPoolRules() []mutation {
 			name: "StaticIsKnownAfterARestart",
 			rule: "static addresses are freed at once and never held",
 			file: allocatorDir + "localstate.go",
-			old:  "owner: u.Owner, static: u.static(a)}", new: "owner: u.Owner}",
+			old:  "owner: u.Owner, static: a.Is4() && u.Static4 || a.Is6() && u.Static6}", new: "owner: u.Owner}",
 			test: "^TestStaticIsFreedAtOnce$",
 		},
 		{
@@ -122,7 +122,7 @@ func warmPoolRules() []mutation {
 		{
 			name: "DeletionClosesTheHold",
 			rule: "a network being deleted takes no new ADD",
-			file: allocatorDir + "plan.go",
+			file: allocatorDir + "warmtarget.go",
 			old:  "case p.obj.Deleting, p.obj.Invalid", new: "case p.obj.Invalid",
 			test: "^TestDeletionClosesTheHold$",
 		},
@@ -144,7 +144,7 @@ func warmPoolRules() []mutation {
 			name: "FinalizerStaysOnWhatIsOlder",
 			rule: "an object older than what the controller has seen gives out nothing",
 			file: gcDir + "collector.go",
-			old:  "case status.IsOlder(obj.ResourceVersion, newest): // what", new: "case status.IsOlder(obj.ResourceVersion, newest) && false: // what",
+			old:  "case status.IsOlder(obj.ResourceVersion, newest): // it", new: "case status.IsOlder(obj.ResourceVersion, newest) && false: // it",
 			test: "^TestDeletionOfAnOlderObject$",
 		},
 	}

@@ -18,10 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/ipamtest"
 	"github.com/patchbay-cni/patchbay/internal/kube"
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam/allocator"
-	"github.com/patchbay-cni/patchbay/ipam/ipamtest"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 

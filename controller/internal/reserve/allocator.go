@@ -16,8 +16,8 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/tenant"
 )
 
-// Store reads and writes TenantConfigs. Each error that is not ErrConflict counts as
-// "the answer was lost": the write may have been applied.
+// Store reads and writes TenantConfigs. After an error other than ErrConflict, the write may have been
+// applied.
 type Store interface {
 	// List reads all TenantConfigs with quorum, never from a cache.
 	List(ctx context.Context) ([]*v1.TenantConfig, error)
@@ -27,14 +27,14 @@ type Store interface {
 	Update(ctx context.Context, c *v1.TenantConfig) (*v1.TenantConfig, error)
 }
 
-// ErrConflict says that somebody else wrote first.
-var ErrConflict = errors.New("somebody else wrote first")
+// ErrConflict means that another writer has changed the TenantConfig.
+var ErrConflict = errors.New("TenantConfig was changed by another writer")
 
-// ErrUnavailable says that the API server did not answer, or too many write.
+// ErrUnavailable means that the API server did not respond, or that there were too many conflicts.
 var ErrUnavailable = errors.New("reservations cannot be stored now: try again")
 
-// Bounds of waiting: one request to the store, one random wait between attempts, and how
-// often the store may fail before those who wait get the error.
+// Limits of one request to the store, of the random wait between attempts, and of failures in a row
+// before callers get the error.
 const (
 	requestTimeout = 5 * time.Second
 	initialBackoff = 5 * time.Millisecond
@@ -42,63 +42,63 @@ const (
 	maxFailures    = 3
 )
 
-// Allocator reserves and releases places for one process. It is safe for concurrent use.
+// Allocator reserves and releases slots for one process. It is safe for concurrent use.
 type Allocator struct {
 	store Store
-	// onExcluded is called for a TenantConfig of which nothing is given, with the reason.
+	// onExcluded is called for a TenantConfig that is excluded from reservations, with the reason.
 	onExcluded func(config string, why error)
 	// queue has the decisions that wait for the next write.
 	queue *groupcommit.Queue[decision]
 
-	// Only the queue's writer has these.
+	// Only the queue's writer uses the fields below.
 	configs  []*cachedConfig
 	readAt   time.Time
 	stale    bool
 	reported map[string]string
 }
 
-// decision decides on what the TenantConfigs are now, and records it there.
+// decision serves a request from the current TenantConfigs, and records its changes in them.
 type decision func(configs []*cachedConfig) error
 
-// New returns an Allocator that works until ctx ends. onExcluded, which may be nil, is called
-// for each TenantConfig of which nothing is given: once, and again when the reason changes.
+// New returns an Allocator that works until ctx ends. onExcluded, which may be nil, is called for each
+// TenantConfig that is excluded from reservations: once, and again when the reason changes.
 func New(ctx context.Context, store Store, onExcluded func(config string, why error)) *Allocator {
-	d := &Allocator{store: store, stale: true, onExcluded: onExcluded}
-	d.queue = groupcommit.New[decision](ctx, groupcommit.Config{
+	a := &Allocator{store: store, stale: true, onExcluded: onExcluded}
+	a.queue = groupcommit.New[decision](ctx, groupcommit.Config{
 		Policy: groupcommit.Policy{
 			IsConflict: func(err error) bool { return errors.Is(err, ErrConflict) },
 			MinBackoff: initialBackoff, MaxBackoff: maxBackoff, MaxFailures: maxFailures,
 		},
-		Commit:       d.commit,
+		Commit:       a.commit,
 		FailureError: func(err error) error { return fmt.Errorf("%w: %w", ErrUnavailable, err) },
 	})
-	return d
+	return a
 }
 
-// Request asks for a place.
+// Request requests a slot.
 type Request struct {
-	// Network is what the network needs.
+	// Network describes the network.
 	Network tenant.NetworkRequest
-	// Owner has the token that the network will bear.
+	// Owner has the token that the network will have.
 	Owner tenant.Owner
 	// Taken may be nil. It is called from another goroutine.
 	Taken tenant.TakenFunc
-	// LiveTokens are the tokens of the networks that the namespace has, by which its budget is
-	// checked; nil checks none.
+	// LiveTokens are the tokens of the namespace's networks, for the check of its budget; nil
+	// means no check.
 	LiveTokens map[string]bool
-	// DryRun decides without reserving anything.
+	// DryRun decides without a reservation.
 	DryRun bool
 }
 
-// Reserve finds a place and stores who has it. The error is a *network.InvalidError
-// when there is none or the namespace's budget is spent, tenant.ErrPending, else it wraps ErrUnavailable or that of ctx: then the place may
-// be reserved, and is released when no network comes.
-func (d *Allocator) Reserve(ctx context.Context, r Request) (tenant.Choice, error) {
+// Reserve finds a slot and stores its reservation. The error is a *network.InvalidError if no slot is
+// free or the namespace's budget is used up, or tenant.ErrPending. Otherwise it wraps ErrUnavailable or
+// the error of ctx; then the slot may be reserved, and is released if no network is created.
+func (a *Allocator) Reserve(ctx context.Context, r Request) (tenant.Choice, error) {
 	var choice tenant.Choice
-	err := d.submit(ctx, func(configs []*cachedConfig) error {
+	err := a.submit(ctx, func(configs []*cachedConfig) error {
 		for _, h := range configs {
-			if place, ok := h.book.SlotOf(r.Owner.Token); ok { // stored by a write whose answer was lost
-				choice = tenant.Choice{Config: h.config(), Slot: place, NetworkID: h.model.NetworkIDs[r.Network.Type]}
+			if slot, ok := h.reservations.SlotOf(r.Owner.Token); ok { // stored by a write whose response was lost
+				choice = tenant.Choice{Config: h.config(), Slot: slot, NetworkID: h.model.NetworkIDs[r.Network.Type]}
 				return nil
 			}
 		}
@@ -121,8 +121,8 @@ func (d *Allocator) Reserve(ctx context.Context, r Request) (tenant.Choice, erro
 	return choice, nil
 }
 
-// checkBudget checks the namespace's budget, against what is reserved of all TenantConfigs:
-// also of those that give nothing more.
+// checkBudget checks the namespace's budget against the reservations in all TenantConfigs, including
+// excluded ones.
 func (r Request) checkBudget(p network.TenantSlot, configs []*cachedConfig) error {
 	if r.LiveTokens == nil {
 		return nil
@@ -134,12 +134,12 @@ func (r Request) checkBudget(p network.TenantSlot, configs []*cachedConfig) erro
 	return tenant.CheckBudget(r.Network, p, all, r.LiveTokens)
 }
 
-// Release frees the places of tokens; one that has none is no error.
-func (d *Allocator) Release(ctx context.Context, tokens ...string) error {
-	return d.submit(ctx, func(configs []*cachedConfig) error {
+// Release releases the slots of tokens. It ignores tokens without a reservation.
+func (a *Allocator) Release(ctx context.Context, tokens ...string) error {
+	return a.submit(ctx, func(configs []*cachedConfig) error {
 		for _, h := range configs {
 			for _, token := range tokens {
-				if h.book.Remove(token) {
+				if h.reservations.Remove(token) {
 					h.changed = true
 				}
 			}
@@ -148,48 +148,47 @@ func (d *Allocator) Release(ctx context.Context, tokens ...string) error {
 	})
 }
 
-// List returns all reservations, freshly read, and what the TenantConfigs are.
-func (d *Allocator) List(ctx context.Context) ([]tenant.Reservation, error) {
+// List returns all reservations.
+func (a *Allocator) List(ctx context.Context) ([]tenant.Reservation, error) {
 	var all []tenant.Reservation
-	err := d.submit(ctx, func(configs []*cachedConfig) error {
+	err := a.submit(ctx, func(configs []*cachedConfig) error {
 		all = nil
 		for _, h := range configs {
-			for r := range h.book.All() {
+			for r := range h.reservations.All() {
 				all = append(all, r)
 			}
 		}
 		return nil
 	})
-	if err != nil { // the plan may still be at work
+	if err != nil { // the decision may still be running
 		return nil, err
 	}
 	return all, nil
 }
 
-// CheckConfigs has f judge what the TenantConfigs are, but for those that nothing is given of,
-// and returns what it says. It is called from another goroutine, and again with what is
-// read afresh before an error is returned.
-func (d *Allocator) CheckConfigs(ctx context.Context, f func([]tenant.Config) error) error {
-	return d.submit(ctx, func(configs []*cachedConfig) error { return f(usableConfigs(configs)) })
+// CheckConfigs calls f with the TenantConfigs, except for excluded ones, and returns its error. f is
+// called from another goroutine. Before its error is returned, it is called again with fresh objects.
+func (a *Allocator) CheckConfigs(ctx context.Context, f func([]tenant.Config) error) error {
+	return a.submit(ctx, func(configs []*cachedConfig) error { return f(usableConfigs(configs)) })
 }
 
-// NetworkID returns what networkIds says for a type in a namespace, or "". The error
-// is a *network.InvalidError when two TenantConfigs differ.
-func (d *Allocator) NetworkID(ctx context.Context, w tenant.NetworkRequest) (string, error) {
+// NetworkID returns the networkIds entry for a type in a namespace, or "". The error is a
+// *network.InvalidError if two TenantConfigs differ.
+func (a *Allocator) NetworkID(ctx context.Context, w tenant.NetworkRequest) (string, error) {
 	var id string
-	err := d.submit(ctx, func(configs []*cachedConfig) error {
+	err := a.submit(ctx, func(configs []*cachedConfig) error {
 		var err error
 		id, err = tenant.NetworkID(w, usableConfigs(configs))
 		return err
 	})
-	if err != nil { // the plan may still be at work
+	if err != nil { // the decision may still be running
 		return "", err
 	}
 	return id, nil
 }
 
-// AdoptionClaim is what a network says that it was assigned. It is a tenant's object: what it
-// says is believed only where a netadmin asks for it.
+// AdoptionClaim is the assignment that a network claims to have. A network is a tenant's object, so that
+// its claim is accepted only if a netadmin has confirmed it.
 type AdoptionClaim struct {
 	tenant.Reservation
 
@@ -197,20 +196,19 @@ type AdoptionClaim struct {
 	NamespaceLabels map[string]string
 }
 
-// ErrAdoptionUnconfirmed says that no netadmin asks for what a network says to be believed.
+// ErrAdoptionUnconfirmed means that no netadmin has confirmed the claim of a network.
 var ErrAdoptionUnconfirmed = errors.New("no TenantConfig confirms it")
 
-// errClaimsRejected makes the desk read afresh before a claim is refused.
+// errClaimsRejected makes the Allocator read the TenantConfigs again before it rejects a claim.
 var errClaimsRejected = errors.New("claims were refused")
 
-// Adopt reserves what networks say that they were assigned, each where a TenantConfig
-// is for the namespace, offers the place and has the annotation danm.io/take-over: a
-// netadmin restored it without its status. It returns by token why others are not
-// believed: ErrUnconfirmed, or tenant.ErrTaken when another network has the place. The
-// error is that of Release.
-func (d *Allocator) Adopt(ctx context.Context, claims []AdoptionClaim) (map[string]error, error) {
+// Adopt reserves the slots that networks claim to have, each if a TenantConfig applies to the namespace,
+// offers the slot and has the annotation danm.io/take-over, because a netadmin has restored it without
+// its status. It returns the errors of the rejected claims by token: ErrAdoptionUnconfirmed, or
+// tenant.ErrTaken if another network has the slot. The error is like that of Release.
+func (a *Allocator) Adopt(ctx context.Context, claims []AdoptionClaim) (map[string]error, error) {
 	refused := map[string]error{}
-	err := d.submit(ctx, func(configs []*cachedConfig) error {
+	err := a.submit(ctx, func(configs []*cachedConfig) error {
 		clear(refused)
 		for _, c := range claims {
 			if err := adopt(configs, c); err != nil {
@@ -233,12 +231,12 @@ func (d *Allocator) Adopt(ctx context.Context, claims []AdoptionClaim) (map[stri
 
 func adopt(configs []*cachedConfig, c AdoptionClaim) error {
 	for _, h := range configs {
-		place, ok := h.book.SlotOf(c.Owner.Token)
+		slot, ok := h.reservations.SlotOf(c.Owner.Token)
 		switch {
-		case ok && place == c.Slot:
-			return nil // another replica was first
+		case ok && slot == c.Slot:
+			return nil // another replica has adopted it
 		case ok:
-			return fmt.Errorf("adopt %s for %s: its token has %s: %w", c.Slot, c.Owner, place, ErrAdoptionUnconfirmed)
+			return fmt.Errorf("adopt %s for %s: its token has %s: %w", c.Slot, c.Owner, slot, ErrAdoptionUnconfirmed)
 		}
 	}
 	for _, h := range configs {
@@ -246,7 +244,7 @@ func adopt(configs []*cachedConfig, c AdoptionClaim) error {
 			return addReservation(configs, h.model.Name, c.Reservation)
 		}
 	}
-	return fmt.Errorf("adopt %s for %s: %w: want one that is for namespace %s, offers %s and has the annotation %s: %q",
+	return fmt.Errorf("adopt %s for %s: %w: it must apply to namespace %s, offer %s and have the annotation %s: %q",
 		c.Slot, c.Owner, ErrAdoptionUnconfirmed, c.Owner.Namespace, c.Slot, v1.TakeOverAnnotation, takeOverValue)
 }
 
@@ -258,48 +256,48 @@ func (h *cachedConfig) permitsAdoption(c AdoptionClaim) bool {
 		h.model.AppliesTo(c.NamespaceLabels) && tenant.ContainsSlot(h.model, c.Slot)
 }
 
-// submit waits until a decision was made and stored. It may be made several times.
-func (d *Allocator) submit(ctx context.Context, decide decision) error {
-	r := d.queue.Add(decide)
+// submit waits until a decision is made and stored. It may be made several times.
+func (a *Allocator) submit(ctx context.Context, decide decision) error {
+	r := a.queue.Add(decide)
 	switch {
-	case d.queue.Wait(ctx, r):
+	case a.queue.Wait(ctx, r):
 		return r.Err()
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	return fmt.Errorf("%w: the program ends", ErrUnavailable)
+	return fmt.Errorf("%w: the program is shutting down", ErrUnavailable)
 }
 
-// commit decides for all who wait, writes, and answers them. After an error no one was
-// answered, and what was decided is dropped.
-func (d *Allocator) commit(ctx context.Context) error {
-	return d.commitBatch(ctx, d.queue.Pending())
+// commit makes all pending decisions, writes, and answers the requests. After an error it has answered
+// none, and the decisions are dropped.
+func (a *Allocator) commit(ctx context.Context) error {
+	return a.commitBatch(ctx, a.queue.Pending())
 }
 
-func (d *Allocator) commitBatch(ctx context.Context, requests []*groupcommit.Request[decision]) error {
+func (a *Allocator) commitBatch(ctx context.Context, requests []*groupcommit.Request[decision]) error {
 	asking, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	fresh := d.stale || time.Since(d.readAt) > maxCacheAge
+	fresh := a.stale || time.Since(a.readAt) > maxCacheAge
 	if fresh {
-		if err := d.refresh(asking); err != nil {
-			d.stale = true
+		if err := a.refresh(asking); err != nil {
+			a.stale = true
 			return err
 		}
 	}
 	answers := make([]error, len(requests))
 	for i, r := range requests {
-		answers[i] = r.Value(d.configs)
+		answers[i] = r.Value(a.configs)
 		if answers[i] != nil && !fresh {
-			d.stale = true // a refusal needs to know what is there now
-			return d.commitBatch(ctx, requests)
+			a.stale = true // reject only with fresh objects
+			return a.commitBatch(ctx, requests)
 		}
 	}
-	for _, h := range d.configs {
+	for _, h := range a.configs {
 		if !h.changed {
 			continue
 		}
-		if err := d.updateStatus(asking, h); err != nil {
-			d.stale = true
+		if err := a.updateStatus(asking, h); err != nil {
+			a.stale = true
 			return err
 		}
 	}
@@ -309,19 +307,19 @@ func (d *Allocator) commitBatch(ctx context.Context, requests []*groupcommit.Req
 	return nil
 }
 
-// maxCacheAge is how long the TenantConfigs may be used without being read again. A write
-// shows by a conflict that they are old; this is for one that was added.
+// maxCacheAge is how long the TenantConfigs may be used without a new read. A write with outdated ones
+// has a conflict; the limit is for new TenantConfigs.
 const maxCacheAge = 10 * time.Second
 
-// refresh reads all TenantConfigs. One that cannot be used is left out, or closed: it
-// must not be in the way of those who draw from others.
-func (d *Allocator) refresh(ctx context.Context) error {
-	objects, err := d.store.List(ctx)
+// refresh reads all TenantConfigs. It excludes an unusable one, which must not block reservations in
+// others.
+func (a *Allocator) refresh(ctx context.Context) error {
+	objects, err := a.store.List(ctx)
 	if err != nil {
 		return fmt.Errorf("list TenantConfigs: %w", err)
 	}
-	d.configs = d.configs[:0]
-	var standing []*network.TenantConfig
+	a.configs = a.configs[:0]
+	var accepted []*network.TenantConfig
 	why := map[string]error{}
 	slices.SortStableFunc(objects, byAge)
 	for _, o := range objects {
@@ -329,36 +327,36 @@ func (d *Allocator) refresh(ctx context.Context) error {
 			continue
 		}
 		model, err := network.FromTenantConfig(o)
-		if err != nil { // older than a rule
+		if err != nil { // created before a validation rule
 			why[o.Name] = err
 			continue
 		}
-		closed := findOverlap(model, standing)
-		if closed == nil {
-			standing = append(standing, model)
+		overlap := findOverlap(model, accepted)
+		if overlap == nil {
+			accepted = append(accepted, model)
 		} else {
-			why[o.Name] = closed
+			why[o.Name] = overlap
 		}
-		book, err := tenant.ParseReservations(o.Status.Reservations)
+		reservations, err := tenant.ParseReservations(o.Status.Reservations)
 		if err != nil {
-			why[o.Name] = fmt.Errorf("read status.reservations: %w: take the page out of the status, and have the networks in it adopted with the annotation %s: %q",
+			why[o.Name] = fmt.Errorf("read status.reservations: %w: remove the page from the status, and have its networks adopted with the annotation %s: %q",
 				err, v1.TakeOverAnnotation, takeOverValue)
 			continue
 		}
-		d.configs = append(d.configs, &cachedConfig{object: o, model: model, book: book, exclusion: closed})
+		a.configs = append(a.configs, &cachedConfig{object: o, model: model, reservations: reservations, exclusion: overlap})
 	}
-	d.reportExcluded(why)
-	d.readAt, d.stale = time.Now(), false
+	a.reportExcluded(why)
+	a.readAt, a.stale = time.Now(), false
 	return nil
 }
 
-// byAge sorts the older first, as admission does: it lets the younger of two wait.
+// byAge sorts older objects first, as admission does.
 func byAge(a, b *v1.TenantConfig) int {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 }
 
-// findOverlap says why a TenantConfig cannot stand beside older ones. Admission refuses it,
-// but of two that are created at the same moment it knows only one.
+// findOverlap returns the error of a TenantConfig that overlaps with an older one. Admission rejects it,
+// except for two that are created at the same time.
 func findOverlap(t *network.TenantConfig, older []*network.TenantConfig) error {
 	for _, o := range older {
 		if err := tenant.CheckOverlap(t, o); err != nil {
@@ -368,23 +366,23 @@ func findOverlap(t *network.TenantConfig, older []*network.TenantConfig) error {
 	return nil
 }
 
-// reportExcluded says what is left out and was not for the same reason the last time.
-func (d *Allocator) reportExcluded(why map[string]error) {
-	told := make(map[string]string, len(why))
+// reportExcluded calls onExcluded for each excluded TenantConfig whose reason is new.
+func (a *Allocator) reportExcluded(why map[string]error) {
+	reasons := make(map[string]string, len(why))
 	for name, err := range why {
-		told[name] = err.Error()
-		if d.onExcluded != nil && d.reported[name] != told[name] {
-			d.onExcluded(name, err)
+		reasons[name] = err.Error()
+		if a.onExcluded != nil && a.reported[name] != reasons[name] {
+			a.onExcluded(name, err)
 		}
 	}
-	d.reported = told
+	a.reported = reasons
 }
 
-// updateStatus stores what was decided on a TenantConfig.
-func (d *Allocator) updateStatus(ctx context.Context, h *cachedConfig) error {
+// updateStatus stores the decisions on a TenantConfig.
+func (a *Allocator) updateStatus(ctx context.Context, h *cachedConfig) error {
 	next := h.object.DeepCopy()
-	next.Status.Reservations = h.book.Encode()
-	written, err := d.store.Update(ctx, next)
+	next.Status.Reservations = h.reservations.Encode()
+	written, err := a.store.Update(ctx, next)
 	if err != nil {
 		return fmt.Errorf("update status of TenantConfig %s: %w", h.object.Name, err)
 	}
@@ -392,22 +390,21 @@ func (d *Allocator) updateStatus(ctx context.Context, h *cachedConfig) error {
 	return nil
 }
 
-// cachedConfig is a TenantConfig as it was last read or written, with what was decided since.
+// cachedConfig is a TenantConfig as last read or written, with the decisions since then.
 type cachedConfig struct {
-	object  *v1.TenantConfig
-	model   *network.TenantConfig
-	book    *tenant.Reservations
-	changed bool
-	// exclusion says why nothing more is given of it; what is reserved stays.
+	object       *v1.TenantConfig
+	model        *network.TenantConfig
+	reservations *tenant.Reservations
+	changed      bool
+	// exclusion is why it gets no new reservations; existing ones stay.
 	exclusion error
 }
 
 func (h *cachedConfig) config() tenant.Config {
-	return tenant.Config{TenantConfig: h.model, Reservations: h.book}
+	return tenant.Config{TenantConfig: h.model, Reservations: h.reservations}
 }
 
-// usableConfigs are the TenantConfigs as package tenant knows them, but for those that give
-// nothing.
+// usableConfigs returns the TenantConfigs that are not excluded, for package tenant.
 func usableConfigs(configs []*cachedConfig) []tenant.Config {
 	list := make([]tenant.Config, 0, len(configs))
 	for _, h := range configs {
@@ -418,17 +415,17 @@ func usableConfigs(configs []*cachedConfig) []tenant.Config {
 	return list
 }
 
-// addReservation reserves a place of the TenantConfig of that name.
+// addReservation reserves a slot of the TenantConfig of that name.
 func addReservation(configs []*cachedConfig, name string, r tenant.Reservation) error {
 	for _, h := range configs {
 		if h.model.Name != name {
 			continue
 		}
-		before := h.book.Len()
-		if err := h.book.Add(r); err != nil {
+		before := h.reservations.Len()
+		if err := h.reservations.Add(r); err != nil {
 			return err
 		}
-		h.changed = h.changed || h.book.Len() != before
+		h.changed = h.changed || h.reservations.Len() != before
 	}
 	return nil
 }

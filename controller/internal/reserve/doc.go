@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reserve stores what package tenant decides: reservations in the status of
-// TenantConfigs.
+// Package reserve stores the decisions of package tenant: reservations in the status of TenantConfigs.
 //
-// All that wait in one process become one write (group commit), with the
-// resourceVersion; when another replica was first, the TenantConfigs are read again
-// and everything is decided afresh after a random wait that doubles. There is no
-// lock and no leader. After a lost reply the same happens: a reservation is found
-// again by its token.
+// All waiting requests of a process become one write (package groupcommit) with the resourceVersion of
+// the read. After a conflict with another replica, and after a lost response, the TenantConfigs are read
+// and the requests are decided again. A reservation of a lost write is recognised by its token. There is
+// no lock and no leader.
 package reserve

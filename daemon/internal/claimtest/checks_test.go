@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/patchbay-cni/patchbay/internal/ipamtest"
 	"github.com/patchbay-cni/patchbay/internal/network"
-	"github.com/patchbay-cni/patchbay/ipam/ipamtest"
 	"github.com/patchbay-cni/patchbay/ipam/status"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )

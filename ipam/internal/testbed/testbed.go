@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testbed is for the tests of allocator and gc: one network in a store in memory, nodes
-// that claim its addresses, and faults, in a bubble of virtual time.
+// Package testbed is for the tests of allocator and gc: it has one network in an in-memory
+// store, nodes that claim its addresses, and injected faults, in a synctest bubble.
 package testbed
 
 import (
@@ -14,21 +14,26 @@ import (
 	"time"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/ipamtest"
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam/allocator"
 	"github.com/patchbay-cni/patchbay/ipam/gc"
-	"github.com/patchbay-cni/patchbay/ipam/ipamtest"
 	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
-var (
-	Dynamic = allocator.AddressRequest{Dynamic: true}
-	None    = allocator.AddressRequest{}
-	NoAddr  netip.Addr
-)
+// Dynamic requests any free address.
+func Dynamic() allocator.AddressRequest { return allocator.AddressRequest{Dynamic: true} }
 
+// Static requests this address.
 func Static(s string) allocator.AddressRequest { return allocator.AddressRequest{Static: Addr(s)} }
 
+// None requests no address.
+func None() allocator.AddressRequest { return allocator.AddressRequest{} }
+
+// NoAddr is the invalid address.
+func NoAddr() netip.Addr { return netip.Addr{} }
+
+// Addr parses an address. The empty text is the invalid address.
 func Addr(s string) netip.Addr {
 	if s == "" {
 		return netip.Addr{}
@@ -36,7 +41,7 @@ func Addr(s string) netip.Addr {
 	return netip.MustParseAddr(s)
 }
 
-// subnet is a subnet whose dynamic range is all of it but the ends.
+// subnet returns a subnet whose dynamic range has all addresses but the first and the last.
 func subnet(cidr string) *network.Subnet {
 	if cidr == "" {
 		return nil
@@ -45,7 +50,7 @@ func subnet(cidr string) *network.Subnet {
 	return &network.Subnet{CIDR: p}
 }
 
-// ClusterNetwork is a network with these subnets; "" for none.
+// ClusterNetwork returns a ClusterNetwork with these subnets; "" means none.
 func ClusterNetwork(v4, v6 string) *network.Network {
 	return &network.Network{
 		Ref: network.Ref{Kind: v1.KindClusterNetwork, Name: "net"}, Type: "ipvlan",
@@ -53,26 +58,27 @@ func ClusterNetwork(v4, v6 string) *network.Network {
 	}
 }
 
-// World is one network in a store in memory, in a bubble of virtual time.
+// World has one network in an in-memory store, in a synctest bubble.
 type World struct {
 	*testing.T
 	Store *ipamtest.Fake
 	Net   *network.Network
 	Nodes []*allocator.Allocator
-	// Reports are what allocators could tell no caller.
+	// Reports are the errors that allocators passed to Config.Report.
 	Reports []error
-	// Damaged says that the test breaks the law of the bitmap itself.
+	// Damaged means that the test itself damages the bitmap.
 	Damaged bool
 }
 
-// RunTest runs f with a network; afterwards no bit may have been uncovered.
+// RunTest runs f with a network, in parallel with other tests. It fails the test if any write
+// left a bit uncovered.
 func RunTest(t *testing.T, net *network.Network, f func(*World)) {
 	t.Helper()
 	t.Parallel()
 	RunOnce(t, net, f)
 }
 
-// RunOnce is inWorld for one of several worlds of a test.
+// RunOnce is RunTest for a test that runs several worlds.
 func RunOnce(t *testing.T, net *network.Network, f func(*World)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -97,6 +103,7 @@ func (w *World) Node(name string, uses ...allocator.Use) *allocator.Allocator {
 	return w.NodeOver(w.Store, name, uses...)
 }
 
+// NodeOver starts an allocator without warm pool and cooldown over a store.
 func (w *World) NodeOver(s allocator.Store, name string, uses ...allocator.Use) *allocator.Allocator {
 	var mu sync.Mutex
 	a := allocator.New(s, allocator.Config{
@@ -123,17 +130,18 @@ func (w *World) Claim(a *allocator.Allocator, v4, v6 allocator.AddressRequest) (
 	return a4, a6
 }
 
-// ClaimAside starts a claim whose outcome is not the point.
+// ClaimAside starts a claim and ignores its result.
 func (w *World) ClaimAside(a *allocator.Allocator) {
-	go func() { _, _, _ = a.Claim(w.Context(), w.Net, Dynamic, None) }()
+	go func() { _, _, _ = a.Claim(w.Context(), w.Net, Dynamic(), None()) }()
 }
 
-// Publish makes the DanmEp of an attachment and says so.
+// Publish creates the DanmEp of an attachment and calls MarkPublished.
 func (w *World) Publish(a *allocator.Allocator, node string, a4, a6 netip.Addr) {
 	w.Store.AddEndpoint(w.Net.Ref, w.Endpoint(node, a4, a6))
 	a.MarkPublished(w.Key(), w.Endpoint(node, a4, a6).Name, a4, a6)
 }
 
+// Endpoint returns the DanmEp of an attachment.
 func (w *World) Endpoint(node string, a4, a6 netip.Addr) status.Endpoint {
 	return status.Endpoint{
 		Namespace: "ns", Name: "ep-" + node + "-" + a4.String() + "-" + a6.String(),
@@ -141,7 +149,7 @@ func (w *World) Endpoint(node string, a4, a6 netip.Addr) status.Endpoint {
 	}
 }
 
-// Release is Return, DanmEp away, Free.
+// Release releases an attachment: ReturnToEntry, deletion of the DanmEp, Free.
 func (w *World) Release(a *allocator.Allocator, node string, a4, a6 netip.Addr) {
 	w.Helper()
 	if err := a.ReturnToEntry(w.Context(), w.Key(), "", a4, a6); err != nil {
@@ -154,16 +162,17 @@ func (w *World) Release(a *allocator.Allocator, node string, a4, a6 netip.Addr) 
 	}
 }
 
+// Key returns the network's key.
 func (w *World) Key() network.Key { return network.KeyOf(w.Net) }
 
-// RemoveFinalizer is what the controller does when it sees a network in deletion move, over
+// RemoveFinalizer removes the finalizer as the controller does for a network in deletion, over
 // a store that may fail.
 func (w *World) RemoveFinalizer(store allocator.Store) error {
 	_, err := gc.NewCollector(store, gc.Config{}).RemoveFinalizer(w.Context(), w.Key())
 	return err
 }
 
-// Idle lets all that is due happen.
+// Idle waits until all timers that are due within a minute have fired.
 func (w *World) Idle() {
 	time.Sleep(time.Minute)
 	synctest.Wait()
@@ -186,7 +195,7 @@ func (w *World) Bits() []string {
 	return out
 }
 
-// Entry returns a node's entry as "v4 v6", or "-" without one.
+// Entry returns a node's entry as "v4 v6", or "-" if there is none.
 func (w *World) Entry(node string) string {
 	h, ok := w.IPAM().Held[node]
 	if !ok {
@@ -195,6 +204,7 @@ func (w *World) Entry(node string) string {
 	return h.V4 + " " + h.V6
 }
 
+// IPAM returns the network's status.ipam, which is empty if the network has none.
 func (w *World) IPAM() *v1.IPAMStatus {
 	o := w.Store.Object(w.Net.Ref)
 	if o == nil || o.IPAM == nil {
@@ -203,14 +213,15 @@ func (w *World) IPAM() *v1.IPAMStatus {
 	return o.IPAM
 }
 
-// Script is a store whose requests meet these faults, each once, in order, by
-// method; afterwards all is well. It notes the methods called.
+// Script has the faults for the next requests by method, in order. Requests after that
+// succeed. It records the methods called.
 type Script struct {
 	mu     sync.Mutex
 	faults map[ipamtest.Op][]ipamtest.Fault
 	ops    []string
 }
 
+// Next returns the fault of the next request. It is for ipamtest.Faulty.
 func (s *Script) Next(op ipamtest.Op) ipamtest.Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -236,7 +247,7 @@ func (s *Script) Called() []string {
 	return slices.Clone(s.ops)
 }
 
-// Scripted is a store with faults on writes of status, after the very first.
+// Scripted returns a store with faults on status updates, except for the first one.
 func (w *World) Scripted(updates ...ipamtest.Fault) (*ipamtest.Faulty, *Script) {
 	if w.Store.Object(w.Net.Ref).IPAM == nil {
 		w.Store.SetIPAM(w.Net.Ref, &v1.IPAMStatus{})
@@ -245,7 +256,7 @@ func (w *World) Scripted(updates ...ipamtest.Fault) (*ipamtest.Faulty, *Script) 
 	return &ipamtest.Faulty{Store: w.Store, Next: s.Next}, s
 }
 
-// Flip damages the bitmaps; status.allocated stays as it is.
+// Flip flips the bits of addresses, and leaves status.allocated as it is.
 func (w *World) Flip(addrs ...netip.Addr) {
 	w.Helper()
 	w.Damaged = true
@@ -262,7 +273,7 @@ func (w *World) Flip(addrs ...netip.Addr) {
 	w.Store.SetIPAM(w.Net.Ref, damaged)
 }
 
-// Forge is flip by a hostile node, which makes status.allocated agree.
+// Forge is Flip by a hostile node, which also adjusts status.allocated.
 func (w *World) Forge(addrs ...netip.Addr) {
 	w.Helper()
 	w.Flip(addrs...)
@@ -273,7 +284,7 @@ func (w *World) Forge(addrs ...netip.Addr) {
 	}
 }
 
-// ObserveRollback has an allocator find out about the present version.
+// ObserveRollback passes the current version of the network to an allocator's watch.
 func (w *World) ObserveRollback(a *allocator.Allocator) {
 	w.Helper()
 	a.ObserveVersion(w.Key(), w.Store.Object(w.Net.Ref).ResourceVersion)
@@ -281,8 +292,8 @@ func (w *World) ObserveRollback(a *allocator.Allocator) {
 	synctest.Wait()
 }
 
-// BeginRecovery has the controller start the recovery that n1 and n2 ask for, and nodes report
-// to it, as their watches tell them.
+// BeginRecovery starts a recovery, as the controller does, that awaits n1 and n2. The nodes
+// report to it, as they do after a watch event.
 func (w *World) BeginRecovery(nodes ...*allocator.Allocator) {
 	w.Helper()
 	s := gc.NewCollector(w.Store, gc.Config{})
@@ -292,10 +303,10 @@ func (w *World) BeginRecovery(nodes ...*allocator.Allocator) {
 	for _, a := range nodes {
 		a.ReportToRecovery(w.Key())
 	}
-	time.Sleep(time.Second) // reports that meet each other are written again after a pause
+	time.Sleep(time.Second) // reports that conflict are written again after a back-off
 }
 
-// Reported returns who has reported to the network's recovery.
+// Reported returns the nodes that have reported to the network's recovery.
 func (w *World) Reported() []string {
 	w.Helper()
 	rec := w.IPAM().Recovering
@@ -305,17 +316,17 @@ func (w *World) Reported() []string {
 	return rec.ReportedNodes
 }
 
-// Rollback returns what a node reports of one, nil for nothing.
+// Rollback returns a node's report of a rollback; nil means none.
 func (w *World) Rollback(node string) *v1.RollbackReport { return w.IPAM().Held[node].Rollback }
 
-// DropEntry leaves the bits of a node that nobody covers.
+// DropEntry removes a node's entry and leaves its bits set.
 func (w *World) DropEntry(node string) {
 	ipam := w.IPAM().DeepCopy()
 	delete(ipam.Held, node)
 	w.Store.SetIPAM(w.Net.Ref, ipam)
 }
 
-// Endpoints are the DanmEps of the network.
+// Endpoints returns the DanmEps of the network.
 func (w *World) Endpoints() []status.Endpoint {
 	w.Helper()
 	eps, err := w.Store.Endpoints(w.Context(), w.Net.Ref)
@@ -325,8 +336,8 @@ func (w *World) Endpoints() []status.Endpoint {
 	return eps
 }
 
-// WarmNode starts an allocator that holds addresses and lets released ones rest,
-// with the defaults for what cfg leaves open.
+// WarmNode starts an allocator with a warm pool and a cooldown. Zero fields of cfg get their
+// defaults.
 func (w *World) WarmNode(s allocator.Store, name string, cfg allocator.Config) *allocator.Allocator {
 	cfg.Node, cfg.NodeUID = name, name+"-uid"
 	cfg.Rand = func() float64 { return 0.5 }
@@ -335,15 +346,15 @@ func (w *World) WarmNode(s allocator.Store, name string, cfg allocator.Config) *
 	return a
 }
 
-// ClaimNow claims a dynamic IPv4 address and gives up soon; it returns "" then.
+// ClaimNow claims a dynamic IPv4 address and gives up after a millisecond.
 func (w *World) ClaimNow(a *allocator.Allocator) (netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(w.Context(), time.Millisecond)
 	defer cancel()
-	a4, _, err := a.Claim(ctx, w.Net, Dynamic, None)
+	a4, _, err := a.Claim(ctx, w.Net, Dynamic(), None())
 	return a4, err
 }
 
-// Watch tells an allocator of each version of the network, as a watch does.
+// Watch passes the network's current version to an allocator periodically, as a watch does.
 func (w *World) Watch(a *allocator.Allocator, every time.Duration) (stop func()) {
 	ctx, cancel := context.WithCancel(w.Context())
 	var wg sync.WaitGroup
@@ -358,10 +369,10 @@ func (w *World) Watch(a *allocator.Allocator, every time.Duration) (stop func())
 	return func() { cancel(); wg.Wait() }
 }
 
-// Quarantine claims an address and finds it in use by something else.
+// Quarantine claims an address and puts it into quarantine.
 func (w *World) Quarantine(a *allocator.Allocator) netip.Addr {
 	w.Helper()
-	a4, _ := w.Claim(a, Dynamic, None)
+	a4, _ := w.Claim(a, Dynamic(), None())
 	if !a.Quarantine(w.Net, a4) {
 		w.Fatalf("%v is refused", a4)
 	}
@@ -369,7 +380,7 @@ func (w *World) Quarantine(a *allocator.Allocator) netip.Addr {
 	return a4
 }
 
-// Faults is n times the same fault.
+// Faults returns n equal faults.
 func Faults(n int, kind ipamtest.Kind, delay time.Duration) []ipamtest.Fault {
 	list := make([]ipamtest.Fault, n)
 	for i := range list {
@@ -378,13 +389,14 @@ func Faults(n int, kind ipamtest.Kind, delay time.Duration) []ipamtest.Fault {
 	return list
 }
 
-// Between is a store in which something happens after a request was served and
-// before its answer is there.
+// Between is a store with hooks that run after a request was served and before its caller
+// gets the response.
 type Between struct {
 	allocator.Store
 	AfterGet, AfterList, AfterUpdate func()
 }
 
+// Get implements allocator.Store.
 func (b *Between) Get(ctx context.Context, ref network.Ref) (*status.Object, error) {
 	o, err := b.Store.Get(ctx, ref)
 	if b.AfterGet != nil {
@@ -393,6 +405,7 @@ func (b *Between) Get(ctx context.Context, ref network.Ref) (*status.Object, err
 	return o, err
 }
 
+// Update implements allocator.Store.
 func (b *Between) Update(ctx context.Context, o *status.Object) (*status.Object, error) {
 	o, err := b.Store.Update(ctx, o)
 	if b.AfterUpdate != nil {
@@ -401,6 +414,7 @@ func (b *Between) Update(ctx context.Context, o *status.Object) (*status.Object,
 	return o, err
 }
 
+// Endpoints implements allocator.Store.
 func (b *Between) Endpoints(ctx context.Context, ref network.Ref) ([]status.Endpoint, error) {
 	list, err := b.Store.Endpoints(ctx, ref)
 	if b.AfterList != nil {
@@ -409,7 +423,8 @@ func (b *Between) Endpoints(ctx context.Context, ref network.Ref) ([]status.Endp
 	return list, err
 }
 
-// Page is a bitmap with the first addresses after the network address set.
+// Page returns the pages of a bitmap in which the first n addresses after the network address
+// are set; n is 1 or 3.
 func Page(n int) map[string]string {
 	s := map[int]string{1: "Ag", 3: "Dg"}[n]
 	for len(s) < 171 {

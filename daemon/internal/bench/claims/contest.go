@@ -10,11 +10,13 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/patchbay-cni/patchbay/daemon/internal/bench/bed"
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam/allocator"
+	"github.com/patchbay-cni/patchbay/ipam/status"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
@@ -27,7 +29,7 @@ type contender struct {
 	newClient func(store allocator.Store, n *network.Network, client int) nodeClient
 }
 
-// allocator claims addresses for one client.
+// nodeClient claims addresses for one client.
 type nodeClient interface {
 	// Claim claims n addresses. It calls got for each claimed address with the duration of the claim,
 	// possibly from several goroutines.
@@ -100,6 +102,36 @@ func initializeNetwork(ctx context.Context, store allocator.Store, n *network.Ne
 		return fmt.Errorf("claim on network: %w", err)
 	}
 	return nil
+}
+
+// writeCounter counts the writes of all clients of a run.
+type writeCounter struct {
+	writes, conflicts atomic.Int64
+}
+
+// reset sets the counters to 0.
+func (c *writeCounter) reset() {
+	c.writes.Store(0)
+	c.conflicts.Store(0)
+}
+
+// wrap returns a store that counts its writes.
+func (c *writeCounter) wrap(s allocator.Store) allocator.Store { return countingStore{s, c} }
+
+// countingStore is a store that counts its writes.
+type countingStore struct {
+	allocator.Store
+	counter *writeCounter
+}
+
+// Update implements allocator.Store.
+func (s countingStore) Update(ctx context.Context, o *status.Object) (*status.Object, error) {
+	written, err := s.Store.Update(ctx, o)
+	s.counter.writes.Add(1)
+	if errors.Is(err, status.ErrConflict) {
+		s.counter.conflicts.Add(1)
+	}
+	return written, err
 }
 
 // claimConcurrently runs all clients at once and returns the total duration.

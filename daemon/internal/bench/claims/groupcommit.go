@@ -14,16 +14,6 @@ import (
 	"github.com/patchbay-cni/patchbay/ipam/allocator"
 )
 
-// contenders returns Patchbay's contenders, and then its peers.
-func contenders() []contender {
-	return []contender{
-		{name: "Patchbay, empty warm pools: group commit, jitter", newClient: newGroupCommitClient},
-		{name: "Patchbay, warm pools", newClient: newGroupCommitClient, warm: true},
-		{name: "one address per PUT, jitter", newClient: newSingleClaimClient(jitteredBackoff)},
-		{name: "one address per PUT, retried at once", newClient: newSingleClaimClient(noBackoff)},
-	}
-}
-
 // groupCommitClient claims with the product's allocator. It claims all addresses at once, as kubelet does
 // with the Pods of a rollout.
 type groupCommitClient struct {

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/signal"
 	"time"
@@ -85,6 +86,26 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		table.Rows = append(table.Rows, row(c.name, results[i]))
 	}
 	return table.Write(out)
+}
+
+// contenders returns Patchbay's contenders, and then its peers.
+func contenders() []contender {
+	return []contender{
+		{name: "Patchbay, empty warm pools: group commit, jitter", newClient: newGroupCommitClient},
+		{name: "Patchbay, warm pools", newClient: newGroupCommitClient, warm: true},
+		{name: "one address per PUT, jitter", newClient: newSingleClaimClient(jitteredBackoff)},
+		{name: "one address per PUT, retried at once", newClient: newSingleClaimClient(noBackoff)},
+	}
+}
+
+// noBackoff does not wait after a conflict.
+func noBackoff(int) time.Duration { return 0 }
+
+// jitteredBackoff returns a random delay below a bound that doubles from 5 ms to 2 s, as Patchbay does.
+func jitteredBackoff(attempt int) time.Duration {
+	const first, most = 5 * time.Millisecond, 2 * time.Second
+	bound := min(first<<min(attempt, 10), most)
+	return rand.N(bound)
 }
 
 // row returns the row of a contender.

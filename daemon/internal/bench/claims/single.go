@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/netip"
 	"time"
 
@@ -31,16 +30,6 @@ func newSingleClaimClient(backoff func(int) time.Duration) func(allocator.Store,
 	return func(store allocator.Store, n *network.Network, client int) nodeClient {
 		return singleClaimClient{store, n, fmt.Sprintf("node-%d", client), backoff}
 	}
-}
-
-// noBackoff does not wait after a conflict.
-func noBackoff(int) time.Duration { return 0 }
-
-// jitteredBackoff returns a random delay below a bound that doubles from 5 ms to 2 s, as Patchbay does.
-func jitteredBackoff(attempt int) time.Duration {
-	const first, most = 5 * time.Millisecond, 2 * time.Second
-	bound := min(first<<min(attempt, 10), most)
-	return rand.N(bound)
 }
 
 // Claim implements nodeClient.

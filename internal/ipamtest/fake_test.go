@@ -11,9 +11,9 @@ import (
 	"time"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/ipamtest"
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam/allocator"
-	"github.com/patchbay-cni/patchbay/ipam/ipamtest"
 	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
@@ -56,10 +56,10 @@ func TestCoveredFinds(t *testing.T) {
 		"Entry":        {"covered by an entry", map[string]v1.HeldAddresses{"n1": held("10.0.0.1")}, nil, ""},
 		"DanmEp":       {"covered by a DanmEp", nil, []status.Endpoint{ep}, ""},
 		"Both":         {"by both of one node", map[string]v1.HeldAddresses{"n1": held("10.0.0.1")}, []status.Endpoint{ep}, ""},
-		"Nobody":       {"a bit of nobody", nil, nil, "nobody covers it"},
-		"FormerDanmEp": {"a DanmEp of a former network", nil, []status.Endpoint{{NetworkUID: "x", V4: ep.V4}}, "nobody covers it"},
+		"Nobody":       {"a bit of nobody", nil, nil, "the address is not covered"},
+		"FormerDanmEp": {"a DanmEp of a former network", nil, []status.Endpoint{{NetworkUID: "x", V4: ep.V4}}, "the address is not covered"},
 		"TwoNodes":     {"an address of two nodes", map[string]v1.HeldAddresses{"n2": held("10.0.0.1")}, []status.Endpoint{ep}, "nodes"},
-		"NoBit":        {"an entry without its bit", map[string]v1.HeldAddresses{"n1": held("10.0.0.1-10.0.0.2")}, nil, "10.0.0.2 is covered by node \"n1\", and its bit is not set"},
+		"NoBit":        {"an entry without its bit", map[string]v1.HeldAddresses{"n1": held("10.0.0.1-10.0.0.2")}, nil, "10.0.0.2 is covered by node \"n1\", but its bit is not set"},
 		"Unreadable":   {"an entry that is no text", map[string]v1.HeldAddresses{"n1": held("?")}, []status.Endpoint{ep}, "parse range"},
 		"Endless":      {"an entry of everything", map[string]v1.HeldAddresses{"n1": held("10.0.0.0-10.255.255.255")}, []status.Endpoint{ep}, "16777216"},
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -14,29 +15,29 @@ import (
 	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
-// ErrFault is what a request ends with whose fault is no conflict.
+// ErrFault is the error of a request with a fault other than a conflict.
 var ErrFault = errors.New("injected fault")
 
-// Kind is what happens to a request.
+// Kind is the kind of a fault.
 type Kind int
 
 const (
-	// Fine lets it pass.
+	// Fine injects no fault.
 	Fine Kind = iota
-	// Conflict answers ErrConflict to a write, which is not made. A read passes.
+	// Conflict returns ErrConflict for a write, which is not made. It does not affect a read.
 	Conflict
-	// LostRequest answers ErrFault; the store never saw the request.
+	// LostRequest returns ErrFault; the store does not get the request.
 	LostRequest
-	// LostReply answers ErrFault after the store has done it.
+	// LostReply returns ErrFault after the store has handled the request.
 	LostReply
-	// Late answers ErrFault at once; the store gets the write after Delay.
+	// Late returns ErrFault at once; the store gets the write after Delay.
 	Late
-	// Twice answers ErrConflict to a write that was made: a proxy on the way has sent it
-	// twice, and the answer is the second one's. A read passes.
+	// Twice returns ErrConflict for a write that was made: a proxy has sent it twice, and
+	// the response is that of the second one. It does not affect a read.
 	Twice
 )
 
-// Fault is what happens to one request. Delay comes before it.
+// Fault is the fault of one request, which comes after Delay.
 type Fault struct {
 	Kind  Kind
 	Delay time.Duration
@@ -53,21 +54,36 @@ const (
 	OpEndpoints Op = "Endpoints"
 )
 
-// Faulty is a store with faults in front of it.
+// Faulty injects faults into a store.
 type Faulty struct {
-	// Store is behind.
+	// Store handles the requests.
 	Store allocator.Store
-	// Next says what happens to a request; it may be called at any time from
-	// any goroutine.
+	// Next returns the fault of the next request. It may be called from several goroutines.
 	Next func(Op) Fault
 
 	mu sync.Mutex
-	// late are the writes under way, each closed when it has reached the store.
+	// late has a channel for each late write, which is closed after the store has handled it.
 	late []chan struct{}
 }
 
-// Wait waits until all late writes have reached the store. More may come
-// meanwhile, which a WaitGroup would not allow.
+// Dice returns a Faulty.Next that draws random faults: each kind except Fine for percent of the
+// requests, with delays up to most. Equal seeds draw equal faults.
+func Dice(seed uint64, percent int, most time.Duration) func(Op) Fault {
+	var mu sync.Mutex
+	r := rand.New(rand.NewPCG(seed, seed))
+	return func(Op) Fault {
+		mu.Lock()
+		defer mu.Unlock()
+		f := Fault{Delay: time.Duration(r.Int64N(int64(most) + 1))}
+		if n := r.IntN(100); n < int(Late)*percent {
+			f.Kind = Kind(n/percent) + Conflict
+		}
+		return f
+	}
+}
+
+// Wait waits until the store has handled all late writes. More may be added meanwhile, which a
+// WaitGroup would not allow.
 func (f *Faulty) Wait() {
 	for {
 		f.mu.Lock()
@@ -83,7 +99,7 @@ func (f *Faulty) Wait() {
 	}
 }
 
-// later makes a write after a while.
+// later makes a write after a delay.
 func (f *Faulty) later(delay time.Duration, write func()) {
 	done := make(chan struct{})
 	f.mu.Lock()
@@ -124,7 +140,7 @@ func (f *Faulty) Endpoints(ctx context.Context, ref network.Ref) ([]status.Endpo
 	})
 }
 
-// through makes a request with the fault that is due.
+// through makes a request with the next fault.
 func through[T any](ctx context.Context, f *Faulty, op Op, do func(context.Context) (T, error)) (T, error) {
 	var none T
 	fault := f.Next(op)

@@ -12,14 +12,13 @@ import (
 	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
-// ErrLeak says that a bit is set which nobody covers, and nothing worse: that is what
-// a node leaves that is gone, until the controller has looked.
+// ErrLeak means that a bit is set although its address is not covered, and nothing worse. A deleted
+// node leaves such bits until the controller collects them.
 var ErrLeak = errors.New("leak")
 
-// Covered checks the law of the bitmap on one object and the DanmEps of its
-// network: each set bit is covered by a node's entry or by a DanmEp, each of
-// these has its bit set, and no two entries have one address, nor an entry and
-// another node's DanmEp.
+// Covered checks the invariant of the bitmap for one object and the DanmEps of its network: an entry
+// or a DanmEp covers the address of each set bit, the bit of each covered address is set, and neither
+// two entries nor an entry and the DanmEp of another node have the same address.
 func Covered(o *status.Object, endpoints []status.Endpoint) error {
 	if o.IPAM == nil {
 		return nil
@@ -42,13 +41,13 @@ func Covered(o *status.Object, endpoints []status.Endpoint) error {
 		for _, a := range used {
 			set[a] = true
 			if c.by[a] == "" {
-				leaks = append(leaks, fmt.Errorf("%w: bit of %v is set, and nobody covers it", ErrLeak, a))
+				leaks = append(leaks, fmt.Errorf("%w: bit of %v is set, but the address is not covered", ErrLeak, a))
 			}
 		}
 	}
 	for a, node := range c.by {
 		if !set[a] {
-			c.fail(fmt.Errorf("%v is covered by node %q, and its bit is not set", a, node))
+			c.fail(fmt.Errorf("%v is covered by node %q, but its bit is not set", a, node))
 		}
 	}
 	if len(c.errs) == 0 {
@@ -57,7 +56,7 @@ func Covered(o *status.Object, endpoints []status.Endpoint) error {
 	return errors.Join(c.errs...)
 }
 
-// coverage is who covers each address.
+// coverage has the covering node of each address.
 type coverage struct {
 	by   map[netip.Addr]string
 	errs []error
@@ -93,7 +92,7 @@ func (c *coverage) add(node string, a netip.Addr) {
 	c.by[a] = node
 }
 
-// Bits returns the addresses that are set in a bitmap; nil has none.
+// Bits returns the addresses whose bits are set in a bitmap, which may be nil.
 func Bits(b *v1.AddressBitmap) ([]netip.Addr, error) {
 	if b == nil {
 		return nil, nil
@@ -109,8 +108,7 @@ func Bits(b *v1.AddressBitmap) ([]netip.Addr, error) {
 	return addrs, nil
 }
 
-// Flip sets the bits of addresses that are clear in a bitmap, and clears those that are
-// set, as damage does.
+// Flip flips the bits of addresses in a bitmap, to damage it.
 func Flip(b *v1.AddressBitmap, addrs ...netip.Addr) error {
 	p, err := decode(b)
 	if err != nil {

@@ -8,12 +8,113 @@ import (
 	"net/netip"
 	"strconv"
 	"sync"
+	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/network"
+	"github.com/patchbay-cni/patchbay/ipam/allocator"
 	"github.com/patchbay-cni/patchbay/ipam/status"
 )
+
+// Harness has the store under test, and changes objects like users and node daemons. Each test of the
+// suite gets its own Harness, or uses its own networks in a shared one.
+type Harness interface {
+	// Store returns the store under test.
+	Store() allocator.Store
+	// Create creates a network object with an IPv4 subnet, and returns it as validated, with
+	// its UID.
+	Create(t *testing.T, ref network.Ref, cidr string) *network.Network
+	// Delete requests the deletion of a network object.
+	Delete(t *testing.T, ref network.Ref)
+	// AddEndpoint creates a DanmEp and its namespace.
+	AddEndpoint(t *testing.T, ref network.Ref, ep status.Endpoint)
+}
+
+// Run runs the conformance suite with networks of that kind.
+func Run(t *testing.T, kind string, start func(*testing.T) Harness) {
+	t.Helper()
+	tests := map[string]func(*suite){
+		"GetOfNothing":          (*suite).getOfNothing,
+		"FreshObject":           (*suite).freshObject,
+		"UpdateWritesStatus":    (*suite).updateWritesStatus,
+		"UpdateWithoutChange":   (*suite).updateWithoutChange,
+		"UpdateConflicts":       (*suite).updateConflicts,
+		"UpdateOfFormerObject":  (*suite).updateOfFormerObject,
+		"UpdateOfNothing":       (*suite).updateOfNothing,
+		"OneWriterWins":         (*suite).oneWriterWins,
+		"SharesNoMemory":        (*suite).sharesNoMemory,
+		"ProtectHoldsDeletion":  (*suite).protectHoldsDeletion,
+		"ProtectConflicts":      (*suite).protectConflicts,
+		"ProtectKeepsStatus":    (*suite).protectKeepsStatus,
+		"EndpointsOfTheNetwork": (*suite).endpointsOfTheNetwork,
+		"CancelledRequests":     (*suite).cancelledRequests,
+		"AllocatorsAndFaults":   (*suite).allocatorsAndFaults,
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &suite{T: t, Harness: start(t)}
+			s.ref = network.Ref{Kind: kind, Name: objectName(t.Name())}
+			if kind != v1.KindClusterNetwork {
+				s.ref.Namespace = "default"
+			}
+			test(s)
+		})
+	}
+}
+
+// objectName makes a DNS label of a test's name.
+func objectName(test string) string {
+	var b []byte
+	for _, c := range []byte(test) {
+		switch {
+		case 'A' <= c && c <= 'Z':
+			b = append(b, c+'a'-'A')
+		case 'a' <= c && c <= 'z':
+			b = append(b, c)
+		}
+	}
+	return string(b[max(0, len(b)-40):])
+}
+
+// suite is one test with a network name of its own.
+type suite struct {
+	*testing.T
+	Harness
+	ref network.Ref
+}
+
+func (s *suite) create() *network.Network { return s.Create(s.T, s.ref, "10.0.0.0/24") }
+
+func (s *suite) get() *status.Object {
+	s.Helper()
+	o, err := s.Store().Get(s.Context(), s.ref)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return o
+}
+
+// update writes a status and expects success.
+func (s *suite) update(o *status.Object) *status.Object {
+	s.Helper()
+	written, err := s.Store().Update(s.Context(), o)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return written
+}
+
+// ipamStatus returns a status.ipam with one address of a node.
+func ipamStatus(node, addr string) *v1.IPAMStatus {
+	return &v1.IPAMStatus{
+		V4:   &v1.AddressBitmap{CIDR: "10.0.0.0/24", Cursor: addr},
+		Held: map[string]v1.HeldAddresses{node: {UID: "u", Seq: 1, V4: addr}},
+	}
+}
 
 func (s *suite) getOfNothing() {
 	if _, err := s.Store().Get(s.Context(), s.ref); !errors.Is(err, status.ErrNotFound) {
@@ -27,7 +128,7 @@ func (s *suite) freshObject() {
 		s.Errorf("got %+v of %+v", o, net)
 	}
 	if o.IPAM != nil || o.Deleting || o.Protected || o.Allocated != 0 || o.Capacity != 0 {
-		s.Errorf("a fresh object knows things: %+v", o)
+		s.Errorf("a new object has a status: %+v", o)
 	}
 	if o.Network == nil || o.Network.UID != o.UID || o.Network.V4 == nil || o.Network.V4.CIDR.String() != "10.0.0.0/24" {
 		s.Errorf("got network %+v", o.Network)
@@ -52,7 +153,7 @@ func (s *suite) updateWritesStatus() {
 	}
 }
 
-// The API server does not count a write without a change: it fences nothing.
+// The API server ignores a write without a change, so that it fences no other write.
 func (s *suite) updateWithoutChange() {
 	s.create()
 	o := s.get()
@@ -95,7 +196,7 @@ func (s *suite) updateOfFormerObject() {
 	}
 }
 
-// The API server checks the UID first, so it may call what is gone a conflict.
+// The API server checks the UID first, so that it may return a conflict for a deleted object.
 func (s *suite) updateOfNothing() {
 	s.create()
 	o := s.get()
@@ -234,7 +335,7 @@ func (s *suite) endpointsOfTheNetwork() {
 	}
 }
 
-// Who stops waiting must not take that for an answer.
+// A cancelled request must not return an error that means a result of the write.
 func (s *suite) cancelledRequests() {
 	s.create()
 	o := s.get()
@@ -249,4 +350,81 @@ func (s *suite) cancelledRequests() {
 			s.Errorf("%s() = %v, want an error that is neither ErrConflict nor ErrNotFound", name, err)
 		}
 	}
+}
+
+// allocatorsAndFaults has four nodes claim concurrently and then discard, while requests have conflicts,
+// are lost, lose their response, or arrive late, 10 % each.
+func (s *suite) allocatorsAndFaults() {
+	const nodes, each = 4, 20
+	net := s.create()
+	faulty := &Faulty{Store: s.Store(), Next: Dice(1, 10, 10*time.Millisecond)}
+	got := make([][]netip.Addr, nodes)
+	fleet := make([]*allocator.Allocator, nodes)
+	var wg sync.WaitGroup
+	for i := range fleet {
+		name := "n" + strconv.Itoa(i)
+		fleet[i] = allocator.New(faulty, allocator.Config{Node: name, NodeUID: name, WarmPoolSize: -1, Cooldown: -1})
+		defer fleet[i].Close()
+		wg.Go(func() { got[i] = s.claimAll(fleet[i], net, each) })
+	}
+	wg.Wait()
+	faulty.Wait()
+
+	owner := map[netip.Addr]int{}
+	for i, addrs := range got {
+		for _, a := range addrs {
+			if other, taken := owner[a]; taken {
+				s.Errorf("%v is node %d's and node %d's", a, other, i)
+			}
+			owner[a] = i
+		}
+	}
+	o := s.get()
+	used, err := Bits(o.IPAM.V4)
+	if err := errors.Join(err, Covered(o, nil)); err != nil {
+		s.Error(err)
+	}
+	if len(used) < nodes*each || len(owner) != nodes*each {
+		s.Errorf("%d bits, %d addresses for %d claims", len(used), len(owner), nodes*each)
+	}
+	for a, i := range owner {
+		fleet[i].Discard(net, a, netip.Addr{})
+	}
+	s.untilEmpty()
+}
+
+// claimAll makes n concurrent claims, and retries each until it succeeds.
+func (s *suite) claimAll(a *allocator.Allocator, net *network.Network, n int) []netip.Addr {
+	addrs := make([]netip.Addr, n)
+	var wg sync.WaitGroup
+	for i := range addrs {
+		wg.Go(func() {
+			for s.Context().Err() == nil {
+				a4, _, err := a.Claim(s.Context(), net, allocator.AddressRequest{Dynamic: true}, allocator.AddressRequest{})
+				if err == nil {
+					addrs[i] = a4
+					return
+				}
+				if !errors.Is(err, status.ErrTryAgain) {
+					s.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return addrs
+}
+
+// untilEmpty waits until no bit is set and no entry is left.
+func (s *suite) untilEmpty() {
+	s.Helper()
+	var o *status.Object
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		o = s.get()
+		if o.IPAM.V4.Pages == nil && o.IPAM.Held == nil && o.Allocated == 0 {
+			return
+		}
+	}
+	s.Errorf("left after a minute: %+v", o.IPAM)
 }
