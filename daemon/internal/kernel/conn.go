@@ -5,9 +5,7 @@ package kernel
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -168,42 +166,6 @@ func (c *conn) addAddress(index int, a netip.Prefix) error {
 func (c *conn) deleteAddress(index int, a netip.Prefix) error {
 	if err := c.send(unix.RTM_DELADDR, 0, addressMessage(index, a)...); err != nil {
 		return fmt.Errorf("delete address %s: %w", a, err)
-	}
-	return nil
-}
-
-// updatePeers adds and deletes default forwarding entries of a VXLAN.
-func (c *conn) updatePeers(index int, add, drop []netip.Addr) error {
-	for _, a := range add {
-		err := c.send(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_APPEND, fdbMessage(index, net.HardwareAddr(zeroMAC), a)...)
-		if err != nil && !errors.Is(err, unix.EEXIST) {
-			return fmt.Errorf("add forwarding entry to %s: %w", a, err)
-		}
-	}
-	for _, a := range drop {
-		err := c.send(unix.RTM_DELNEIGH, 0, fdbMessage(index, net.HardwareAddr(zeroMAC), a)...)
-		if err != nil && !errors.Is(err, unix.ENOENT) {
-			return fmt.Errorf("delete forwarding entry to %s: %w", a, err)
-		}
-	}
-	return nil
-}
-
-// flushLearned deletes the forwarding entries of single MACs that were learned from the VTEPs.
-func (c *conn) flushLearned(index int, vteps []netip.Addr) error {
-	msgs, err := c.dump(unix.RTM_GETNEIGH, nl.NewIfInfomsg(unix.AF_BRIDGE))
-	if err != nil {
-		return fmt.Errorf("list forwarding entries: %w", err)
-	}
-	for _, m := range msgs {
-		e, ok := parseFDBEntry(m)
-		if !ok || e.index != index || e.isDefault() || !slices.Contains(vteps, e.vtep) {
-			continue
-		}
-		err := c.send(unix.RTM_DELNEIGH, 0, fdbMessage(index, e.mac, e.vtep)...)
-		if err != nil && !errors.Is(err, unix.ENOENT) {
-			return fmt.Errorf("delete forwarding entry of %s to %s: %w", e.mac, e.vtep, err)
-		}
 	}
 	return nil
 }

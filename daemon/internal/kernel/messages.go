@@ -4,12 +4,10 @@ package kernel
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"syscall"
 
-	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
@@ -59,37 +57,6 @@ func parseAddress(m []byte) (netip.Prefix, error) {
 // zeroMAC is the MAC of a VXLAN's default entries: a frame without an entry of its own, such as a
 // broadcast, is sent to all of them (head-end replication).
 const zeroMAC = "\x00\x00\x00\x00\x00\x00"
-
-// fdbEntry is a forwarding entry of a VXLAN: frames to the MAC are sent to the VTEP.
-type fdbEntry struct {
-	index int
-	mac   net.HardwareAddr
-	vtep  netip.Addr
-}
-
-// isDefault reports whether it is a default entry.
-func (e *fdbEntry) isDefault() bool { return string(e.mac) == zeroMAC }
-
-func fdbMessage(index int, mac net.HardwareAddr, vtep netip.Addr) []nl.NetlinkRequestData {
-	return []nl.NetlinkRequestData{
-		&netlink.Ndmsg{
-			Family: unix.AF_BRIDGE, Index: uint32(index),
-			State: unix.NUD_PERMANENT | unix.NUD_NOARP, Flags: unix.NTF_SELF,
-		},
-		nl.NewRtAttr(unix.NDA_LLADDR, mac),
-		nl.NewRtAttr(unix.NDA_DST, vtep.AsSlice()),
-	}
-}
-
-// parseFDBEntry parses a forwarding entry; it returns false for one without a VTEP.
-func parseFDBEntry(m []byte) (e fdbEntry, ok bool) {
-	n, err := netlink.NeighDeserialize(m)
-	if err != nil {
-		return fdbEntry{}, false
-	}
-	vtep, ok := netip.AddrFromSlice(n.IP)
-	return fdbEntry{index: n.LinkIndex, mac: n.HardwareAddr, vtep: vtep.Unmap()}, ok
-}
 
 // nestedAttribute returns the value of an attribute at the path of nested attributes, or nil.
 func nestedAttribute(data []byte, path ...uint16) []byte {
