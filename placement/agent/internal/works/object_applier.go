@@ -155,7 +155,7 @@ type accountReference struct {
 // accountReferences returns the ServiceAccounts other than default as which Pods of an object would run. It
 // looks at all fields with these names, because the Pod template of a custom kind may be anywhere.
 func accountReferences(t desiredObject) []accountReference {
-	switch _, known := workloadResources[t.gvr.Group]; {
+	switch known := workloadResources(t.gvr.Group) != nil; {
 	case t.gvr.Group == "" && !slices.Contains([]string{"pods", "podtemplates", "replicationcontrollers"}, t.gvr.Resource):
 		return nil
 	case known && !slices.Contains([]string{"", "apps", "batch"}, t.gvr.Group):
