@@ -32,6 +32,7 @@ import (
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/internal/relist"
+	"github.com/patchbay-cni/patchbay/placement/agent/internal/podindex"
 )
 
 // Config configures an agent.
@@ -128,8 +129,8 @@ func (a *Agent) connectLocal(config *rest.Config) error {
 	if err := nodes.SetTransform(trimNode); err != nil {
 		return err
 	}
-	var pods *podIndex
-	if pods, a.informers, err = newPodIndex(newListWatch(core.RESTClient(), "pods"), meta, a.enqueueForOwners); err != nil {
+	var pods *podindex.Index
+	if pods, a.informers, err = podindex.New(newListWatch(core.RESTClient(), "pods"), meta, a.enqueueForOwners); err != nil {
 		return err
 	}
 	a.informers = append(a.informers, nodes)
@@ -149,7 +150,7 @@ func (a *Agent) connectLocal(config *rest.Config) error {
 		hub: a.hub, records: records, halted: halted, forget: a.reconciler.forget,
 		objects: &objectRemover{dynamic: objects, discovery: a.discovery, guard: a.config.Guard, namespaces: namespaces, pods: pods},
 	}
-	a.stats = &clusterStats{nodes: nodes.GetStore(), pods: pods.pods, halted: halted, cluster: a.config.Cluster}
+	a.stats = &clusterStats{nodes: nodes.GetStore(), pods: pods.Pods, halted: halted, cluster: a.config.Cluster}
 	return nil
 }
 
@@ -301,8 +302,8 @@ func (a *Agent) enqueueForObject(key string, o metav1.Object) {
 }
 
 // enqueueForOwners enqueues the Works of a Pod or its owners.
-func (a *Agent) enqueueForOwners(o metav1.Object, p *podIndex) {
-	for _, uid := range p.ownerChain(o) {
+func (a *Agent) enqueueForOwners(o metav1.Object, p *podindex.Index) {
+	for _, uid := range p.OwnerChain(o) {
 		if name, ok := a.reconciler.records.workForObject("", uid); ok {
 			a.queue.AddAfter(name, batchDelay)
 		}

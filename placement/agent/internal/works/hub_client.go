@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/agent/internal/informers"
 )
 
 // reportInterval is the minimum time between two reports on one Work.
@@ -239,7 +240,7 @@ func (h *hubClient) watchWorks(ctx context.Context, changed func(name string)) e
 	if err != nil {
 		return fmt.Errorf("watch Works: %w", err)
 	}
-	registration, err := informer.AddEventHandler(eventHandler(func(o metav1.Object) { changed(o.GetName()) }))
+	registration, err := informer.AddEventHandler(informers.Handler(func(o metav1.Object) { changed(o.GetName()) }))
 	if err != nil {
 		return fmt.Errorf("watch Works: %w", err)
 	}

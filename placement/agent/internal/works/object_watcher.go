@@ -16,6 +16,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/agent/internal/informers"
 )
 
 const (
@@ -83,7 +84,7 @@ func (w *objectWatcher) ensureWatch(ctx context.Context, gvr schema.GroupVersion
 	informer := metadatainformer.NewFilteredMetadataInformer(w.client, gvr, namespace, 0, nil,
 		func(o *metav1.ListOptions) { o.LabelSelector = v1alpha1.ManagedLabel + "=true" }).Informer()
 	w.watches[key] = &activeWatch{cancel: cancel, objects: informer.GetStore()}
-	if observeInformer(informer, trimMetadata, func(o metav1.Object) {
+	if informers.Observe(informer, informers.TrimMetadata, func(o metav1.Object) {
 		w.onChange(objectKey(gvr.Group, gvr.Resource, o.GetNamespace(), o.GetName()), o)
 	}) != nil || informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *toolscache.Reflector, err error) {
 		w.handleWatchError(ctx, key, r, err)
