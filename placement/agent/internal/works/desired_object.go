@@ -32,7 +32,7 @@ func parseManifest(spec v1alpha1.WorkSpec, m v1alpha1.Manifest) (desiredObject, 
 	}
 	gvk := o.GroupVersionKind()
 	if gvk.Kind == "" || gvk.Version == "" || o.GetName() == "" || m.Resource == "" {
-		return desiredObject{}, fmt.Errorf("read manifest of %s %q: apiVersion, kind, metadata.name or resource is missing", gvk, o.GetName())
+		return desiredObject{}, fmt.Errorf("read manifest of %s %q: must have apiVersion, kind, metadata.name and resource", gvk, o.GetName())
 	}
 	// Owners and finalizers decide when this cluster deletes the object; only the API server writes the
 	// other fields.

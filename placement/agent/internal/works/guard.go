@@ -36,7 +36,7 @@ func (g Guard) refusalMessage(t desiredObject) string {
 	case strings.HasPrefix(ns, "kube-"), ns != "" && ns == g.Namespace, ns == v1alpha1.SystemNamespace, ns == v1alpha1.SecretCopyNamespace:
 		return fmt.Sprintf("%s: metadata.namespace: must not be namespace %s, in which the agent applies no objects", t, ns)
 	case isForbiddenKind(resource):
-		return fmt.Sprintf("%s: objects of this kind belong to the cluster's own admin", t)
+		return fmt.Sprintf("%s: must not be of a kind that only the cluster's own admin manages", t)
 	case len(g.Resources) > 0 && !listed:
 		return fmt.Sprintf("%s: the cluster's admin must allow this kind (--allow)", t)
 	case !listed && (kinds != nil || builtIn) && !slices.Contains(kinds, resource.Resource):

@@ -87,7 +87,7 @@ func (a *objectApplier) applyAllowed(ctx context.Context, t desiredObject, spec 
 	policy := spec.Apply
 	switch {
 	case live == nil && (k.uid != "" || k.reported) && runsOnce(t):
-		return applyResult{}, &conditionError{reason: v1alpha1.ReasonDeletedInCluster, message: fmt.Sprintf("%s: it was deleted in the cluster without an order, and must not run twice", t)}
+		return applyResult{}, &conditionError{reason: v1alpha1.ReasonDeletedInCluster, message: fmt.Sprintf("%s: it was deleted in the cluster without an order of the hub, and must not run a second time", t)}
 	case live == nil:
 		if access.missing {
 			if err := a.namespaces.createNamespace(ctx, t.object.GetNamespace(), spec); err != nil {

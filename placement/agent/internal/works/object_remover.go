@@ -234,7 +234,7 @@ func (r *objectRemover) readServedVersion(ctx context.Context, t desiredObject) 
 func (r *objectRemover) servedVersion(t desiredObject) (string, error) {
 	groups, err := r.discovery.ServerGroups()
 	if err != nil {
-		return "", fmt.Errorf("look for versions of %s: %w", t.gvr.GroupResource(), err)
+		return "", fmt.Errorf("discover versions of %s: %w", t.gvr.GroupResource(), err)
 	}
 	for _, g := range groups.Groups {
 		if g.Name != t.gvr.Group {
@@ -243,7 +243,7 @@ func (r *objectRemover) servedVersion(t desiredObject) (string, error) {
 		for _, v := range g.Versions {
 			list, err := r.discovery.ServerResourcesForGroupVersion(v.GroupVersion)
 			if err != nil {
-				return "", fmt.Errorf("look for versions of %s: %w", t.gvr.GroupResource(), err)
+				return "", fmt.Errorf("discover versions of %s: %w", t.gvr.GroupResource(), err)
 			}
 			if slices.ContainsFunc(list.APIResources, func(a metav1.APIResource) bool { return a.Name == t.gvr.Resource }) {
 				return v.Version, nil

@@ -45,7 +45,7 @@ func (r *workRemover) acceptOrder(ctx context.Context, work *v1alpha1.Work, rec 
 	order := work.Spec.Removal
 	if source := rec.Spec.Work.Source.UID; order.SourceUID != source {
 		return r.hub.reportNotApplied(ctx, work, newCondition(v1alpha1.ConditionApplied, false, v1alpha1.ReasonRefused, fmt.Sprintf(
-			"the order is for source %s, but what is here was made from source %s", order.SourceUID, source)), nil)
+			"spec.removal.sourceUID: must be %s, the source of the objects in this cluster: got %s", source, order.SourceUID)), nil)
 	}
 	if !equalAsJSON(rec.Spec.Work, work.Spec) {
 		var err error

@@ -192,7 +192,7 @@ func TestMistakesLeaveTheLastGoodState(t *testing.T) {
 	h.expectWorks(key, good)
 
 	h.annotate(d, "nope")
-	h.expectReported(key, v1alpha1.ConditionPlaced, v1alpha1.ReasonUnknownCluster, `annotations[placement.patchbay.io/clusters]: there is no Cluster "nope"`)
+	h.expectReported(key, v1alpha1.ConditionPlaced, v1alpha1.ReasonUnknownCluster, `annotations[placement.patchbay.io/clusters]: must be a Cluster of this hub: there is no Cluster "nope"`)
 	h.expectWorks(key, good)
 	h.annotate(d, "wrong-east=1,wrong-west")
 	h.expectReported(key, v1alpha1.ConditionPlaced, v1alpha1.ReasonInvalidAnnotation, "annotations[placement.patchbay.io/clusters]")

@@ -203,7 +203,7 @@ func (r *Reader) FindUnknownDependents(ctx context.Context, s *Scope) (*UnknownD
 		if !kinds.IsListed(ctx, r.cached, k) {
 			return &UnknownDependents{RequeueAfter: kinds.ListRetry, Mistake: &policy.Error{
 				Reason:  v1alpha1.ReasonAssignmentLost,
-				Message: fmt.Sprintf("objects of kind %s cannot be listed, and one of them may need this object: it stays", k.Kind),
+				Message: fmt.Sprintf("objects of kind %s cannot be listed, and one of them may need this object: it stays in its clusters", k.Kind),
 			}}, nil
 		}
 		list := &metav1.PartialObjectMetadataList{}
@@ -221,7 +221,7 @@ func (r *Reader) FindUnknownDependents(ctx context.Context, s *Scope) (*UnknownD
 			if apierrors.IsNotFound(err) {
 				return &UnknownDependents{RequeueAfter: missingAssignmentRetry, Mistake: &policy.Error{
 					Reason:  v1alpha1.ReasonAssignmentLost,
-					Message: fmt.Sprintf("the Assignment of %s is missing: this object stays until the hub has made it again", dependent),
+					Message: fmt.Sprintf("the Assignment of %s is missing: this object stays in its clusters until the hub has created it again", dependent),
 				}}, nil
 			}
 			if err != nil {
