@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
@@ -32,6 +33,7 @@ import (
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/internal/relist"
+	"github.com/patchbay-cni/patchbay/placement/agent/internal/objectwatcher"
 	"github.com/patchbay-cni/patchbay/placement/agent/internal/podindex"
 )
 
@@ -144,7 +146,7 @@ func (a *Agent) connectLocal(config *rest.Config) error {
 		hub: a.hub, dynamic: objects, records: records, halted: halted, clusterName: a.config.Cluster, pods: pods, enqueueAll: a.enqueueAll,
 		applier: &objectApplier{dynamic: objects, guard: a.config.Guard, namespaces: namespaces},
 		secrets: &secretDataCache{hub: a.hub, local: local},
-		watcher: newObjectWatcher(meta, a.enqueueForObject, namespaces.isGone),
+		watcher: objectwatcher.New(meta, a.enqueueForObject, namespaces.isGone),
 	}
 	a.reconciler.remover = &workRemover{
 		hub: a.hub, records: records, halted: halted, forget: a.reconciler.forget,
@@ -203,6 +205,9 @@ func newListWatch(core rest.Interface, resource string) toolscache.ListerWatcher
 	return toolscache.NewListWatchFromClient(core, resource, metav1.NamespaceAll, fields.Everything())
 }
 
+// batchDelay lets one reconciliation handle changes that come together.
+const batchDelay = 20 * time.Millisecond
+
 // loadRetryInterval is how often the agent reads the records while the cluster's API server is unreachable.
 const loadRetryInterval = time.Second
 
@@ -234,7 +239,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	})
 	all.Go(func() { a.runHeartbeat(ctx) })
 	all.Go(func() { a.runClusterReport(ctx) })
-	all.Go(func() { wait.UntilWithContext(ctx, a.reconciler.watcher.requeueUnseen, unseenCheckInterval) })
+	all.Go(func() {
+		wait.UntilWithContext(ctx, a.reconciler.watcher.RequeueUnseen, objectwatcher.UnseenCheckInterval)
+	})
 	for range workerCount {
 		all.Go(func() { a.runWorker(ctx) })
 	}
@@ -242,7 +249,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	<-ctx.Done()
 	a.queue.ShutDown()
 	all.Wait()
-	a.reconciler.watcher.stop()
+	a.reconciler.watcher.Stop()
 	return nil
 }
 
@@ -295,7 +302,8 @@ func isPermanent(err error) bool {
 }
 
 // enqueueForObject enqueues the Work of an object.
-func (a *Agent) enqueueForObject(key string, o metav1.Object) {
+func (a *Agent) enqueueForObject(resource schema.GroupResource, o metav1.Object) {
+	key := objectKey(resource.Group, resource.Resource, o.GetNamespace(), o.GetName())
 	if name, ok := a.reconciler.records.workForObject(key, o.GetUID()); ok {
 		a.queue.AddAfter(name, batchDelay)
 	}

@@ -22,6 +22,7 @@ import (
 	danm "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/placement/agent/internal/managedfields"
+	"github.com/patchbay-cni/patchbay/placement/agent/internal/objectwatcher"
 	"github.com/patchbay-cni/patchbay/placement/agent/internal/podindex"
 )
 
@@ -33,7 +34,7 @@ type workReconciler struct {
 	applier     *objectApplier
 	remover     *workRemover
 	secrets     *secretDataCache
-	watcher     *objectWatcher
+	watcher     *objectwatcher.Watcher
 	pods        *podindex.Index
 	halted      *haltedWorks
 	clusterName string
@@ -209,8 +210,8 @@ func (w *workReconciler) applyManifest(ctx context.Context, work *v1alpha1.Work,
 	if err == nil && applied.live != nil {
 		result.entry = appliedEntry(result.entry, t, applied, spec.SourceGeneration)
 		result.digest = managedfields.Digest(applied.live, managedfields.OfAgent(applied.live))
-		w.watcher.ensureWatch(ctx, t.gvr, t.object.GetNamespace())
-		w.watcher.expect(t.gvr, applied.live)
+		w.watcher.EnsureWatch(ctx, t.gvr, t.object.GetNamespace())
+		w.watcher.Expect(t.gvr, applied.live)
 	}
 	if result.isRecorded() && spec.Associated != v1alpha1.AssociatedNone && runsPods(result.live) {
 		result.associated = w.pods.Associated(result.live.GetUID())
