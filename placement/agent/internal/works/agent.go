@@ -35,6 +35,7 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/relist"
 	"github.com/patchbay-cni/patchbay/placement/agent/internal/objectwatcher"
 	"github.com/patchbay-cni/patchbay/placement/agent/internal/podindex"
+	"github.com/patchbay-cni/patchbay/placement/agent/internal/records"
 )
 
 // Config configures an agent.
@@ -140,16 +141,16 @@ func (a *Agent) connectLocal(config *rest.Config) error {
 		client: local, minPodSecurity: a.config.Guard.PodSecurity, byNamespace: map[string]access{},
 		account: types.NamespacedName{Namespace: a.config.Guard.Namespace, Name: a.config.Account},
 	}
-	records := newAppliedWorks(local)
-	halted := newHaltedWorks(a.hub, records)
+	applied := records.New(local)
+	halted := newHaltedWorks(a.hub, applied)
 	a.reconciler = &workReconciler{
-		hub: a.hub, dynamic: objects, records: records, halted: halted, clusterName: a.config.Cluster, pods: pods, enqueueAll: a.enqueueAll,
+		hub: a.hub, dynamic: objects, records: applied, halted: halted, clusterName: a.config.Cluster, pods: pods, enqueueAll: a.enqueueAll,
 		applier: &objectApplier{dynamic: objects, guard: a.config.Guard, namespaces: namespaces},
 		secrets: &secretDataCache{hub: a.hub, local: local},
 		watcher: objectwatcher.New(meta, a.enqueueForObject, namespaces.isGone),
 	}
 	a.reconciler.remover = &workRemover{
-		hub: a.hub, records: records, halted: halted, forget: a.reconciler.forget,
+		hub: a.hub, records: applied, halted: halted, forget: a.reconciler.forget,
 		objects: &objectRemover{dynamic: objects, discovery: a.discovery, guard: a.config.Guard, namespaces: namespaces, pods: pods},
 	}
 	a.stats = &clusterStats{nodes: nodes.GetStore(), pods: pods.Pods, halted: halted, cluster: a.config.Cluster}
@@ -257,7 +258,7 @@ func (a *Agent) Run(ctx context.Context) error {
 // before.
 func (a *Agent) loadRecords(ctx context.Context) bool {
 	return wait.PollUntilContextCancel(ctx, loadRetryInterval, true, func(ctx context.Context) (bool, error) {
-		err := a.reconciler.records.load(ctx)
+		err := a.reconciler.records.Load(ctx)
 		if err != nil && ctx.Err() == nil {
 			log(ctx).Error(err, "Failed to read AppliedWorks; retrying")
 		}
@@ -303,8 +304,8 @@ func isPermanent(err error) bool {
 
 // enqueueForObject enqueues the Work of an object.
 func (a *Agent) enqueueForObject(resource schema.GroupResource, o metav1.Object) {
-	key := objectKey(resource.Group, resource.Resource, o.GetNamespace(), o.GetName())
-	if name, ok := a.reconciler.records.workForObject(key, o.GetUID()); ok {
+	key := records.ObjectKey(resource.Group, resource.Resource, o.GetNamespace(), o.GetName())
+	if name, ok := a.reconciler.records.WorkForObject(key, o.GetUID()); ok {
 		a.queue.AddAfter(name, batchDelay)
 	}
 }
@@ -312,7 +313,7 @@ func (a *Agent) enqueueForObject(resource schema.GroupResource, o metav1.Object)
 // enqueueForOwners enqueues the Works of a Pod or its owners.
 func (a *Agent) enqueueForOwners(o metav1.Object, p *podindex.Index) {
 	for _, uid := range p.OwnerChain(o) {
-		if name, ok := a.reconciler.records.workForObject("", uid); ok {
+		if name, ok := a.reconciler.records.WorkForObject("", uid); ok {
 			a.queue.AddAfter(name, batchDelay)
 		}
 	}
@@ -320,7 +321,7 @@ func (a *Agent) enqueueForOwners(o metav1.Object, p *podindex.Index) {
 
 // enqueueAll enqueues all Works and records.
 func (a *Agent) enqueueAll(ctx context.Context) {
-	for _, rec := range a.reconciler.records.list() {
+	for _, rec := range a.reconciler.records.List() {
 		a.queue.Add(rec.Name)
 	}
 	if !a.hub.synced() {
@@ -337,7 +338,7 @@ func (a *Agent) enqueueAll(ctx context.Context) {
 
 // runHeartbeat renews the agent's Lease at the hub until the context ends.
 func (a *Agent) runHeartbeat(ctx context.Context) {
-	h := &heartbeat{client: a.hub.client, namespace: a.hub.namespace, identity: a.config.Identity, recordCount: a.reconciler.records.count}
+	h := &heartbeat{client: a.hub.client, namespace: a.hub.namespace, identity: a.config.Identity, recordCount: a.reconciler.records.Count}
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		bounded, cancel := context.WithTimeout(ctx, heartbeatInterval)
 		defer cancel()

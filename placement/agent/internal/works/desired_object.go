@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/agent/internal/records"
 )
 
 // desiredObject is one manifest of a Work, decoded.
@@ -57,9 +58,9 @@ func parseManifest(spec v1alpha1.WorkSpec, m v1alpha1.Manifest) (desiredObject, 
 	return desiredObject{gvr: gvk.GroupVersion().WithResource(m.Resource), object: o}, nil
 }
 
-// key returns the objectKey.
+// key returns the records.ObjectKey.
 func (t desiredObject) key() string {
-	return objectKey(t.gvr.Group, t.gvr.Resource, t.object.GetNamespace(), t.object.GetName())
+	return records.ObjectKey(t.gvr.Group, t.gvr.Resource, t.object.GetNamespace(), t.object.GetName())
 }
 
 // String names the object in messages: "deployments.apps default/web".

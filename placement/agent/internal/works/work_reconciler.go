@@ -24,13 +24,14 @@ import (
 	"github.com/patchbay-cni/patchbay/placement/agent/internal/managedfields"
 	"github.com/patchbay-cni/patchbay/placement/agent/internal/objectwatcher"
 	"github.com/patchbay-cni/patchbay/placement/agent/internal/podindex"
+	"github.com/patchbay-cni/patchbay/placement/agent/internal/records"
 )
 
 // workReconciler applies Works in the cluster and reports on them.
 type workReconciler struct {
 	hub         *hubClient
 	dynamic     dynamic.Interface
-	records     *appliedWorks
+	records     *records.Store
 	applier     *objectApplier
 	remover     *workRemover
 	secrets     *secretDataCache
@@ -44,8 +45,8 @@ type workReconciler struct {
 	digests sync.Map // appliedDigests by Work
 }
 
-// appliedDigests are the digests of the fields that the agent applied, by objectKey, for one position of a
-// Work.
+// appliedDigests are the digests of the fields that the agent applied, by records.ObjectKey, for one position
+// of a Work.
 type appliedDigests struct {
 	position string
 	byObject map[string]string
@@ -55,7 +56,7 @@ type appliedDigests struct {
 // event only.
 func (w *workReconciler) reconcile(ctx context.Context, name string) (later time.Duration, err error) {
 	work, synced := w.hub.syncedWork(ctx, name)
-	rec := w.records.get(name)
+	rec := w.records.Get(name)
 	if synced { // before that, the cache has only some of the Works
 		w.updateHalted(ctx, name)
 	}
@@ -75,7 +76,7 @@ func (w *workReconciler) reconcile(ctx context.Context, name string) (later time
 		}
 	}
 	if work != nil && (rec == nil || isSpecChanged(work, rec)) {
-		if rec, err = w.records.saveSpec(ctx, name, work.Spec, ""); err != nil {
+		if rec, err = w.records.SaveSpec(ctx, name, work.Spec, ""); err != nil {
 			return w.hub.reportRejected(ctx, work, err)
 		}
 	}
@@ -123,7 +124,7 @@ func (w *workReconciler) resume(ctx context.Context, take string, work *v1alpha1
 	if take == v1alpha1.TakeCluster {
 		mark = v1alpha1.TakeCluster + ":" + spec.Position()
 	}
-	if _, err := w.records.saveSpec(ctx, work.Name, spec, mark); err != nil {
+	if _, err := w.records.SaveSpec(ctx, work.Name, spec, mark); err != nil {
 		return w.hub.reportRejected(ctx, work, err)
 	}
 	w.digests.Delete(work.Name) // the same position may have had other manifests
@@ -141,7 +142,7 @@ func (w *workReconciler) applyRecord(ctx context.Context, work *v1alpha1.Work, r
 	var report v1alpha1.WorkStatus
 	next.Status, report = computeStatuses(w.clusterName, work, rec, results, synced)
 	if !equalAsJSON(rec.Status, next.Status) {
-		if err := w.records.saveStatus(ctx, next); err != nil {
+		if err := w.records.SaveStatus(ctx, next); err != nil {
 			return 0, err
 		}
 	}
@@ -223,7 +224,7 @@ func (w *workReconciler) applyManifest(ctx context.Context, work *v1alpha1.Work,
 // recordEntry returns the entry of an object in a record; nil when there is none.
 func recordEntry(rec *v1alpha1.AppliedWork, t desiredObject) *v1alpha1.AppliedObject {
 	i := slices.IndexFunc(rec.Status.Objects, func(o v1alpha1.AppliedObject) bool {
-		return objectKey(o.Group, o.Resource, o.Namespace, o.Name) == t.key()
+		return records.ObjectKey(o.Group, o.Resource, o.Namespace, o.Name) == t.key()
 	})
 	if i < 0 {
 		return nil

@@ -19,6 +19,7 @@ import (
 
 	danm "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/agent/internal/records"
 )
 
 // manifestResult is what applying one manifest did, and what the agent read of its object.
@@ -213,7 +214,9 @@ func computeStatuses(cluster string, work *v1alpha1.Work, rec *v1alpha1.AppliedW
 
 // upsertEntry replaces the entry of an object, or appends it.
 func upsertEntry(entries []v1alpha1.AppliedObject, entry v1alpha1.AppliedObject) []v1alpha1.AppliedObject {
-	key := func(o v1alpha1.AppliedObject) string { return objectKey(o.Group, o.Resource, o.Namespace, o.Name) }
+	key := func(o v1alpha1.AppliedObject) string {
+		return records.ObjectKey(o.Group, o.Resource, o.Namespace, o.Name)
+	}
 	i := slices.IndexFunc(entries, func(o v1alpha1.AppliedObject) bool { return key(o) == key(entry) })
 	if i < 0 {
 		return append(entries, entry)
@@ -243,9 +246,6 @@ func readyCondition(manifests []v1alpha1.ManifestStatus) metav1.Condition {
 	}
 	return newCondition(v1alpha1.ConditionReady, true, v1alpha1.ReasonAsExpected, "")
 }
-
-// reservedBytes is the part of MaxObjectBytes for the metadata that API servers add.
-const reservedBytes = 16 << 10
 
 // jsonSize returns the size of a value as JSON, in bytes.
 func jsonSize(value any) int {
