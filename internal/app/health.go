@@ -25,7 +25,7 @@ const (
 // when the program is ready, else with 503 and the reason. It answers no other path.
 //
 // It is a runnable that needs no leader. A controller-runtime manager starts it after the caches
-// are filled, as it starts every runnable. Where /readyz must answer before, add a manager.Server
+// are synced, as it starts every runnable. Where /readyz must answer before, add a manager.Server
 // with the Server and Listener of this one.
 type HealthServer struct {
 	Server   *http.Server
@@ -60,8 +60,8 @@ func HealthHandler(ready func(context.Context) error) http.Handler {
 	return mux
 }
 
-// errNotSynced is the reason of a program whose caches are not filled yet.
-var errNotSynced = errors.New("the caches are not filled yet: check that the API server is reachable, and that RBAC is installed")
+// errNotSynced is the reason of a program whose caches are not synced.
+var errNotSynced = errors.New("the caches are not synced yet: check that the API server is reachable, and that RBAC is installed")
 
 // CheckSynced returns an error until synced, a cache's WaitForCacheSync, returns true.
 func CheckSynced(ctx context.Context, synced func(context.Context) bool) error {

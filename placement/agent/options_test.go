@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/patchbay-cni/patchbay/internal/app"
 )
 
 func TestOptions(t *testing.T) {
@@ -69,7 +71,7 @@ func TestHandler(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			rec := httptest.NewRecorder()
-			healthHandler(func() bool { return tc.ready }).ServeHTTP(rec, httptest.NewRequest(http.MethodGet, tc.path, nil))
+			app.HealthHandler(readyCheck(func() bool { return tc.ready })).ServeHTTP(rec, httptest.NewRequest(http.MethodGet, tc.path, nil))
 			if rec.Code != tc.want {
 				t.Errorf("%s: got %d, want %d", tc.path, rec.Code, tc.want)
 			}

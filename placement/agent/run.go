@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
@@ -65,13 +66,28 @@ func runAgent(ctx context.Context, o *options, local *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	stop, err := startHealthServer(ctx, o.healthAddress, a.Ready)
+	health, err := app.ListenHealth(o.healthAddress, readyCheck(a.Ready))
 	if err != nil {
 		return err
 	}
-	defer stop()
-	return a.Run(ctx)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return health.Start(ctx) })
+	g.Go(func() error { return a.Run(ctx) })
+	return g.Wait()
 }
+
+// readyCheck is the check behind /readyz: the agent has read the hub's Works.
+func readyCheck(ready func() bool) func(context.Context) error {
+	return func(context.Context) error {
+		if !ready() {
+			return errHubNotReached
+		}
+		return nil
+	}
+}
+
+// errHubNotReached is why an agent is not ready.
+var errHubNotReached = errors.New("the agent has not reached the hub since its start; it still repairs the objects of this cluster")
 
 // hubConfig returns the client configuration for the hub, with a certificate or a token that renews itself,
 // or with the credential of the kubeconfig.

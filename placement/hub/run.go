@@ -83,7 +83,7 @@ func runHub(ctx context.Context, cfg *rest.Config, o *options) error {
 		return err
 	}
 	if err := m.Start(ctx); err != nil {
-		return fmt.Errorf("run: %w", err)
+		return fmt.Errorf("run the manager: %w", err)
 	}
 	return nil
 }

@@ -13,21 +13,21 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Kinds with a summary of their own.
-var (
-	deploymentKind       = schema.GroupKind{Group: "apps", Kind: "Deployment"}
-	statefulSetKind      = schema.GroupKind{Group: "apps", Kind: "StatefulSet"}
-	daemonSetKind        = schema.GroupKind{Group: "apps", Kind: "DaemonSet"}
-	replicaSetKind       = schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}
-	jobKind              = schema.GroupKind{Group: "batch", Kind: "Job"}
-	autoscalerKind       = schema.GroupKind{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}
-	disruptionBudgetKind = schema.GroupKind{Group: "policy", Kind: "PodDisruptionBudget"}
-	cronJobKind          = schema.GroupKind{Group: "batch", Kind: "CronJob"}
-	serviceKind          = schema.GroupKind{Kind: "Service"}
-	ingressKind          = schema.GroupKind{Group: "networking.k8s.io", Kind: "Ingress"}
-	volumeClaimKind      = schema.GroupKind{Kind: "PersistentVolumeClaim"}
-	podKind              = schema.GroupKind{Kind: "Pod"}
-	namespaceKind        = schema.GroupKind{Kind: "Namespace"}
+// Kinds with a summary of their own, as the text of a schema.GroupKind.
+const (
+	deploymentKind       = "Deployment.apps"
+	statefulSetKind      = "StatefulSet.apps"
+	daemonSetKind        = "DaemonSet.apps"
+	replicaSetKind       = "ReplicaSet.apps"
+	jobKind              = "Job.batch"
+	autoscalerKind       = "HorizontalPodAutoscaler.autoscaling"
+	disruptionBudgetKind = "PodDisruptionBudget.policy"
+	cronJobKind          = "CronJob.batch"
+	serviceKind          = "Service"
+	ingressKind          = "Ingress.networking.k8s.io"
+	volumeClaimKind      = "PersistentVolumeClaim"
+	podKind              = "Pod"
+	namespaceKind        = "Namespace"
 )
 
 // SumStatuses returns the status of an object that runs in several clusters, or in none; nil when there
@@ -51,7 +51,7 @@ func sortedByCluster(reports []Report) []Report {
 // sumByKind builds the summary of the object's kind. The reports are in the order of clusters.
 func sumByKind(object *unstructured.Unstructured, reports []Report, now time.Time) (map[string]any, error) {
 	gk := object.GroupVersionKind().GroupKind()
-	switch gk {
+	switch gk.String() {
 	case namespaceKind:
 		return nil, nil
 	case serviceKind, ingressKind:
@@ -68,7 +68,7 @@ func sumByKind(object *unstructured.Unstructured, reports []Report, now time.Tim
 		return nil, err
 	}
 	switch {
-	case gk == jobKind:
+	case gk.String() == jobKind:
 		return jobStatus(object, reports, status, now), nil
 	case gk.Group == networkGroup:
 		setConditions(object, status, mergedConditions(object, reports), now)
@@ -79,7 +79,7 @@ func sumByKind(object *unstructured.Unstructured, reports []Report, now time.Tim
 	status["observedGeneration"] = observedGeneration(object, reports)
 	keepCollisionCount(object, status)
 	conditions := mergedConditions(object, reports)
-	switch gk {
+	switch gk.String() {
 	case deploymentKind:
 		if conditions, err = deploymentConditions(object, reports, status); err != nil {
 			return nil, err
@@ -124,7 +124,7 @@ func sumCounts(object *unstructured.Unstructured, reports []Report) (map[string]
 
 // summedFields are the status fields of a kind that are added up; nil for a kind without such fields.
 func summedFields(gk schema.GroupKind) []string {
-	switch gk {
+	switch gk.String() {
 	case deploymentKind:
 		return []string{"replicas", "readyReplicas", "availableReplicas", "unavailableReplicas", "terminatingReplicas"}
 	case statefulSetKind:
@@ -152,7 +152,7 @@ func summedFields(gk schema.GroupKind) []string {
 // updatedField is the status field of a kind that counts replicas of the present revision; "" for none.
 // It is not added up for clusters that have not observed the present object.
 func updatedField(gk schema.GroupKind) string {
-	switch gk {
+	switch gk.String() {
 	case deploymentKind, statefulSetKind:
 		return "updatedReplicas"
 	case daemonSetKind:

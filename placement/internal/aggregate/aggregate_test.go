@@ -25,17 +25,17 @@ func TestCounts(t *testing.T) {
 		want   v1alpha1.ReplicaCounts
 	}{
 		"Deployment": {
-			reason: "a Deployment has the usual fields", gk: deploymentKind,
+			reason: "a Deployment has the usual fields", gk: schema.ParseGroupKind(deploymentKind),
 			status: map[string]any{"replicas": int64(5), "readyReplicas": int64(4), "availableReplicas": int64(3)},
 			want:   v1alpha1.ReplicaCounts{Total: 5, Ready: 4, Available: 3},
 		},
 		"DaemonSet": {
-			reason: "a DaemonSet counts Pods on nodes", gk: daemonSetKind,
+			reason: "a DaemonSet counts Pods on nodes", gk: schema.ParseGroupKind(daemonSetKind),
 			status: map[string]any{"currentNumberScheduled": int64(3), "numberReady": int64(2), "numberAvailable": int64(1)},
 			want:   v1alpha1.ReplicaCounts{Total: 3, Ready: 2, Available: 1},
 		},
 		"Job": {
-			reason: "a Job counts running Pods", gk: jobKind, status: map[string]any{"active": int64(3), "ready": int64(2), "succeeded": int64(9)},
+			reason: "a Job counts running Pods", gk: schema.ParseGroupKind(jobKind), status: map[string]any{"active": int64(3), "ready": int64(2), "succeeded": int64(9)},
 			want: v1alpha1.ReplicaCounts{Total: 3, Ready: 2, Available: 2},
 		},
 		"Custom": {
@@ -43,7 +43,7 @@ func TestCounts(t *testing.T) {
 			status: map[string]any{"replicas": float64(2), "readyReplicas": "two"}, want: v1alpha1.ReplicaCounts{Total: 2},
 		},
 		"None":    {reason: "a ConfigMap has no replicas", gk: schema.GroupKind{Kind: "ConfigMap"}},
-		"Invalid": {reason: "counts stay within their range", gk: replicaSetKind, status: map[string]any{"replicas": int64(-4), "readyReplicas": int64(math.MaxInt64)}, want: v1alpha1.ReplicaCounts{Ready: math.MaxInt32}},
+		"Invalid": {reason: "counts stay within their range", gk: schema.ParseGroupKind(replicaSetKind), status: map[string]any{"replicas": int64(-4), "readyReplicas": int64(math.MaxInt64)}, want: v1alpha1.ReplicaCounts{Ready: math.MaxInt32}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -113,7 +113,7 @@ func stringField(status map[string]any, field string) string {
 // fields replicas, readyReplicas and availableReplicas; for a kind without replicas all counts are 0.
 func ReplicaCounts(gk schema.GroupKind, status map[string]any) v1alpha1.ReplicaCounts {
 	total, ready, available := "replicas", "readyReplicas", "availableReplicas"
-	switch gk {
+	switch gk.String() {
 	case daemonSetKind:
 		total, ready, available = "currentNumberScheduled", "numberReady", "numberAvailable"
 	case jobKind:

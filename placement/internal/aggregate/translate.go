@@ -16,13 +16,13 @@ import (
 // report yet, or a kind whose status the hub's controllers write.
 func TranslateStatus(object *unstructured.Unstructured, r Report) map[string]any {
 	gk := object.GroupVersionKind().GroupKind()
-	if r.Status == nil || gk == namespaceKind {
+	if r.Status == nil || gk.String() == namespaceKind {
 		return nil
 	}
 	status := runtime.DeepCopyJSON(r.Status)
 	translateGenerations(object, r, status)
 	switch {
-	case gk == jobKind:
+	case gk.String() == jobKind:
 		return keepJobProgress(object, status)
 	case gk.Group == networkGroup:
 		maps.DeleteFunc(status, func(field string, _ any) bool { return !isReportedNetworkField(field) })

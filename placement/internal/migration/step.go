@@ -91,7 +91,7 @@ func (s *stepState) makeBeforeBreak() {
 // breakBeforeMake scales down and orders removals, and scales up only when these are carried out.
 func (s *stepState) breakBeforeMake() {
 	if cluster := s.unreachablePending(); cluster != "" && s.anyDraining() && !s.isDeadlinePassed() {
-		s.blockf("%s cannot be reached: what is elsewhere stays there", cluster)
+		s.blockf("%s cannot be reached: the object stays in its present clusters", cluster)
 		return
 	}
 	busy := ""
@@ -108,7 +108,7 @@ func (s *stepState) breakBeforeMake() {
 	s.removeDrained()
 	if busy != "" {
 		if s.hasUnmetDemand() {
-			s.blockf("%s must be done first: what is there must not run twice", busy)
+			s.blockf("%s must stop its replicas first: no replica may run in two clusters at a time", busy)
 		}
 		return
 	}
@@ -283,11 +283,11 @@ func (s *stepState) removeDrained() {
 			continue
 		}
 		if r.NotInInventory {
-			s.blockf("%s is not in the inventory: what it has stays there", r.Cluster)
+			s.blockf("%s is not in the inventory: the object stays there", r.Cluster)
 			continue
 		}
 		if !r.Reachable && !s.isDeadlinePassed() { // an order could not be withdrawn before the cluster reads it
-			s.blockf("%s cannot be reached: what it has stays there", r.Cluster)
+			s.blockf("%s cannot be reached: the object stays there", r.Cluster)
 			continue
 		}
 		if r.State != Draining || m.Requested != r.Requested { // the state must be stored first, so that Since is correct

@@ -105,7 +105,7 @@ func TestStep(t *testing.T) {
 				with(target("west", Active, 0, 0), func(r *Target) { r.Wanted = true }),
 			}},
 			want:    []move{{Draining, 0}, {Active, 0}},
-			blocked: "east is not in the inventory: what it has stays there",
+			blocked: "east is not in the inventory: the object stays there",
 			reason:  "a Cluster that is created again must not remove objects",
 		},
 		"unreachable": {
@@ -122,7 +122,7 @@ func TestStep(t *testing.T) {
 				with(target("west", Active, 0, 0), func(r *Target) { r.Wanted = true }),
 			}},
 			want:    []move{{Draining, 0}, {Active, 0}},
-			blocked: "east cannot be reached: what it has stays there",
+			blocked: "east cannot be reached: the object stays there",
 			reason:  "an order that waits for east could not be withdrawn in time",
 		},
 		"no policy, during a move": {
@@ -147,7 +147,7 @@ func TestStep(t *testing.T) {
 				{Cluster: "west", Wanted: true, State: Pending, Since: t0},
 			}},
 			want:    []move{{Draining, 0}, {Pending, 0}},
-			blocked: "west cannot be reached: what is elsewhere stays there",
+			blocked: "west cannot be reached: the object stays in its present clusters",
 			reason:  "without east, the object would run in no cluster",
 		},
 		"no cluster wanted": {
@@ -171,7 +171,7 @@ func TestStep(t *testing.T) {
 		"break first": {
 			in:      Input{Divided: true, BreakBeforeMake: true, Targets: []Target{target("east", Active, 0, 2), target("west", None, 2, 0)}},
 			want:    []move{{Draining, 0}, {Pending, 0}},
-			blocked: "east must be done first: what is there must not run twice",
+			blocked: "east must stop its replicas first: no replica may run in two clusters at a time",
 			reason:  "west does not get the object while east may run it",
 		},
 		"break first, broken": {

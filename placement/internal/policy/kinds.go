@@ -8,35 +8,36 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	danm "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
-
-// hubOnlyKinds are the kinds of namespaced objects that stay at the hub, by group; nil means all kinds of
-// the group. Each cluster makes its own, or its admin decides on them.
-var hubOnlyKinds = map[string][]string{
-	"":                          {"Event", "Endpoints", "Binding", "ResourceQuota", "LimitRange"},
-	"apps":                      {"ControllerRevision"},
-	"coordination.k8s.io":       nil,
-	"discovery.k8s.io":          nil,
-	"events.k8s.io":             nil,
-	"rbac.authorization.k8s.io": nil,
-	"authorization.k8s.io":      nil,
-	"metrics.k8s.io":            nil,
-	"danm.io":                   {"DanmEp", "NodeNetwork", "TenantConfig"},
-	v1alpha1.GroupName:          nil,
-}
 
 // Placeable tells whether objects of a kind may run in clusters. Of cluster-scoped kinds only custom
 // ones may.
 func Placeable(kind schema.GroupKind, namespaced bool) bool {
-	kinds, listed := hubOnlyKinds[kind.Group]
-	if listed && (kinds == nil || slices.Contains(kinds, kind.Kind)) {
+	if isHubOnly(kind) {
 		return false
 	}
 	if namespaced {
 		return true
 	}
 	return strings.Contains(kind.Group, ".") && !strings.HasSuffix(kind.Group, ".k8s.io")
+}
+
+// isHubOnly tells whether namespaced objects of a kind stay at the hub: each cluster makes its own, or its
+// admin decides on them.
+func isHubOnly(kind schema.GroupKind) bool {
+	switch kind.Group {
+	case "coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "rbac.authorization.k8s.io", "authorization.k8s.io", "metrics.k8s.io", v1alpha1.GroupName:
+		return true
+	case "":
+		return slices.Contains([]string{"Event", "Endpoints", "Binding", "ResourceQuota", "LimitRange"}, kind.Kind)
+	case "apps":
+		return kind.Kind == "ControllerRevision"
+	case danm.GroupName:
+		return slices.Contains([]string{"DanmEp", "NodeNetwork", "TenantConfig"}, kind.Kind)
+	}
+	return false
 }
 
 // PlaceableObject tells whether an object of a placeable kind may be placed. It excludes the system's

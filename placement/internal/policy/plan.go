@@ -193,7 +193,7 @@ func (p *EffectivePolicy) checkClustersExist(all []Cluster) error {
 		}
 		e := &Error{
 			Reason: v1alpha1.ReasonUnknownCluster, Object: p.Source, Field: fmt.Sprintf("spec.clusters.names[%d]", i),
-			Message: fmt.Sprintf("there is no Cluster %q", name),
+			Message: fmt.Sprintf("must be a Cluster of this hub: there is no Cluster %q", name),
 		}
 		if p.Source == v1alpha1.SourceAnnotation {
 			e.Object, e.Field = "", "metadata.annotations["+v1alpha1.ClustersAnnotation+"]"

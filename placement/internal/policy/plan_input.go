@@ -77,10 +77,10 @@ func (c *Cluster) IsDraining() bool {
 type Reachability int
 
 const (
-	// Reachable: the heartbeat is fresh.
+	// Reachable is a cluster with a fresh heartbeat.
 	Reachable Reachability = iota
-	// NotReporting: the cluster no longer reports. It keeps what it has, and gets nothing new.
+	// NotReporting is a cluster that no longer reports. It keeps what it has, and gets nothing new.
 	NotReporting
-	// NeverReported: no agent has reported for this Cluster yet. It gets nothing.
+	// NeverReported is a cluster whose agent has not reported yet. It gets nothing.
 	NeverReported
 )

@@ -261,7 +261,7 @@ func TestPlan(t *testing.T) {
 func TestPlanNamesUnknownCluster(t *testing.T) {
 	t.Parallel()
 	_, err := annotated(t, object(nil), "east,nope").Plan(PlanInput{Clusters: []Cluster{accepted("east", nil)}})
-	if err == nil || !strings.Contains(err.Error(), `annotations[placement.patchbay.io/clusters]: there is no Cluster "nope"`) {
+	if err == nil || !strings.Contains(err.Error(), `annotations[placement.patchbay.io/clusters]: must be a Cluster of this hub: there is no Cluster "nope"`) {
 		t.Errorf("got %v", err)
 	}
 }

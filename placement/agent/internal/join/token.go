@@ -72,7 +72,7 @@ func NewTokenCredentials(ctx context.Context, c Config) (*TokenCredentials, erro
 	case stored != "":
 		t.setToken(stored)
 	case t.joinToken == "":
-		return nil, fmt.Errorf("join as cluster %s: the hub's kubeconfig has no token, and Secret %s keeps none: get one with `kubectl patchbay hub token %s`",
+		return nil, fmt.Errorf("join as cluster %s: the hub's kubeconfig has no token, and Secret %s has none: get one with `kubectl patchbay hub token %s`",
 			c.Cluster, c.Secret, c.Cluster)
 	}
 	return t, nil

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
@@ -32,6 +33,9 @@ import (
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/internal/relist"
+	"github.com/patchbay-cni/patchbay/placement/agent/internal/objectwatcher"
+	"github.com/patchbay-cni/patchbay/placement/agent/internal/podindex"
+	"github.com/patchbay-cni/patchbay/placement/agent/internal/records"
 )
 
 // Config configures an agent.
@@ -128,8 +132,8 @@ func (a *Agent) connectLocal(config *rest.Config) error {
 	if err := nodes.SetTransform(trimNode); err != nil {
 		return err
 	}
-	var pods *podIndex
-	if pods, a.informers, err = newPodIndex(newListWatch(core.RESTClient(), "pods"), meta, a.enqueueForOwners); err != nil {
+	var pods *podindex.Index
+	if pods, a.informers, err = podindex.New(newListWatch(core.RESTClient(), "pods"), meta, a.enqueueForOwners); err != nil {
 		return err
 	}
 	a.informers = append(a.informers, nodes)
@@ -137,19 +141,19 @@ func (a *Agent) connectLocal(config *rest.Config) error {
 		client: local, minPodSecurity: a.config.Guard.PodSecurity, byNamespace: map[string]access{},
 		account: types.NamespacedName{Namespace: a.config.Guard.Namespace, Name: a.config.Account},
 	}
-	records := newAppliedWorks(local)
-	halted := newHaltedWorks(a.hub, records)
+	applied := records.New(local)
+	halted := newHaltedWorks(a.hub, applied)
 	a.reconciler = &workReconciler{
-		hub: a.hub, dynamic: objects, records: records, halted: halted, clusterName: a.config.Cluster, pods: pods, enqueueAll: a.enqueueAll,
+		hub: a.hub, dynamic: objects, records: applied, halted: halted, clusterName: a.config.Cluster, pods: pods, enqueueAll: a.enqueueAll,
 		applier: &objectApplier{dynamic: objects, guard: a.config.Guard, namespaces: namespaces},
 		secrets: &secretDataCache{hub: a.hub, local: local},
-		watcher: newObjectWatcher(meta, a.enqueueForObject, namespaces.isGone),
+		watcher: objectwatcher.New(meta, a.enqueueForObject, namespaces.isGone),
 	}
 	a.reconciler.remover = &workRemover{
-		hub: a.hub, records: records, halted: halted, forget: a.reconciler.forget,
+		hub: a.hub, records: applied, halted: halted, forget: a.reconciler.forget,
 		objects: &objectRemover{dynamic: objects, discovery: a.discovery, guard: a.config.Guard, namespaces: namespaces, pods: pods},
 	}
-	a.stats = &clusterStats{nodes: nodes.GetStore(), pods: pods.pods, halted: halted, cluster: a.config.Cluster}
+	a.stats = &clusterStats{nodes: nodes.GetStore(), pods: pods.Pods, halted: halted, cluster: a.config.Cluster}
 	return nil
 }
 
@@ -202,6 +206,9 @@ func newListWatch(core rest.Interface, resource string) toolscache.ListerWatcher
 	return toolscache.NewListWatchFromClient(core, resource, metav1.NamespaceAll, fields.Everything())
 }
 
+// batchDelay lets one reconciliation handle changes that come together.
+const batchDelay = 20 * time.Millisecond
+
 // loadRetryInterval is how often the agent reads the records while the cluster's API server is unreachable.
 const loadRetryInterval = time.Second
 
@@ -233,7 +240,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	})
 	all.Go(func() { a.runHeartbeat(ctx) })
 	all.Go(func() { a.runClusterReport(ctx) })
-	all.Go(func() { wait.UntilWithContext(ctx, a.reconciler.watcher.requeueUnseen, unseenCheckInterval) })
+	all.Go(func() {
+		wait.UntilWithContext(ctx, a.reconciler.watcher.RequeueUnseen, objectwatcher.UnseenCheckInterval)
+	})
 	for range workerCount {
 		all.Go(func() { a.runWorker(ctx) })
 	}
@@ -241,7 +250,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	<-ctx.Done()
 	a.queue.ShutDown()
 	all.Wait()
-	a.reconciler.watcher.stop()
+	a.reconciler.watcher.Stop()
 	return nil
 }
 
@@ -249,7 +258,7 @@ func (a *Agent) Run(ctx context.Context) error {
 // before.
 func (a *Agent) loadRecords(ctx context.Context) bool {
 	return wait.PollUntilContextCancel(ctx, loadRetryInterval, true, func(ctx context.Context) (bool, error) {
-		err := a.reconciler.records.load(ctx)
+		err := a.reconciler.records.Load(ctx)
 		if err != nil && ctx.Err() == nil {
 			log(ctx).Error(err, "Failed to read AppliedWorks; retrying")
 		}
@@ -294,16 +303,17 @@ func isPermanent(err error) bool {
 }
 
 // enqueueForObject enqueues the Work of an object.
-func (a *Agent) enqueueForObject(key string, o metav1.Object) {
-	if name, ok := a.reconciler.records.workForObject(key, o.GetUID()); ok {
+func (a *Agent) enqueueForObject(resource schema.GroupResource, o metav1.Object) {
+	key := records.ObjectKey(resource.Group, resource.Resource, o.GetNamespace(), o.GetName())
+	if name, ok := a.reconciler.records.WorkForObject(key, o.GetUID()); ok {
 		a.queue.AddAfter(name, batchDelay)
 	}
 }
 
 // enqueueForOwners enqueues the Works of a Pod or its owners.
-func (a *Agent) enqueueForOwners(o metav1.Object, p *podIndex) {
-	for _, uid := range p.ownerChain(o) {
-		if name, ok := a.reconciler.records.workForObject("", uid); ok {
+func (a *Agent) enqueueForOwners(o metav1.Object, p *podindex.Index) {
+	for _, uid := range p.OwnerChain(o) {
+		if name, ok := a.reconciler.records.WorkForObject("", uid); ok {
 			a.queue.AddAfter(name, batchDelay)
 		}
 	}
@@ -311,7 +321,7 @@ func (a *Agent) enqueueForOwners(o metav1.Object, p *podIndex) {
 
 // enqueueAll enqueues all Works and records.
 func (a *Agent) enqueueAll(ctx context.Context) {
-	for _, rec := range a.reconciler.records.list() {
+	for _, rec := range a.reconciler.records.List() {
 		a.queue.Add(rec.Name)
 	}
 	if !a.hub.synced() {
@@ -328,7 +338,7 @@ func (a *Agent) enqueueAll(ctx context.Context) {
 
 // runHeartbeat renews the agent's Lease at the hub until the context ends.
 func (a *Agent) runHeartbeat(ctx context.Context) {
-	h := &heartbeat{client: a.hub.client, namespace: a.hub.namespace, identity: a.config.Identity, recordCount: a.reconciler.records.count}
+	h := &heartbeat{client: a.hub.client, namespace: a.hub.namespace, identity: a.config.Identity, recordCount: a.reconciler.records.Count}
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		bounded, cancel := context.WithTimeout(ctx, heartbeatInterval)
 		defer cancel()

@@ -40,7 +40,7 @@ func (f *clusterStats) status(hubUID string) v1alpha1.ClusterStatus {
 	for _, o := range f.pods.List() {
 		if pod, ok := o.(*corev1.Pod); ok && pod.Spec.NodeName != "" &&
 			pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
-			addResources(requested, pod.Spec.Overhead) // see trimPod
+			addResources(requested, pod.Spec.Overhead) // see podindex.TrimPod
 		}
 	}
 	mismatched := newCondition(v1alpha1.ConditionHubMismatch, false, v1alpha1.ReasonAsExpected, "")

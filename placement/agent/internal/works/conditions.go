@@ -113,6 +113,9 @@ func truncateText(text string, maxBytes int) string {
 	return text[:maxBytes]
 }
 
+// maxMessageBytes is the largest size of a message that a report repeats.
+const maxMessageBytes = 256
+
 // truncateMessage cuts a message to maxMessageBytes.
 func truncateMessage(message string) string {
 	return truncateText(message, maxMessageBytes)

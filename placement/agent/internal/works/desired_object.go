@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/agent/internal/records"
 )
 
 // desiredObject is one manifest of a Work, decoded.
@@ -32,7 +33,7 @@ func parseManifest(spec v1alpha1.WorkSpec, m v1alpha1.Manifest) (desiredObject, 
 	}
 	gvk := o.GroupVersionKind()
 	if gvk.Kind == "" || gvk.Version == "" || o.GetName() == "" || m.Resource == "" {
-		return desiredObject{}, fmt.Errorf("read manifest of %s %q: apiVersion, kind, metadata.name or resource is missing", gvk, o.GetName())
+		return desiredObject{}, fmt.Errorf("read manifest of %s %q: must have apiVersion, kind, metadata.name and resource", gvk, o.GetName())
 	}
 	// Owners and finalizers decide when this cluster deletes the object; only the API server writes the
 	// other fields.
@@ -57,9 +58,9 @@ func parseManifest(spec v1alpha1.WorkSpec, m v1alpha1.Manifest) (desiredObject, 
 	return desiredObject{gvr: gvk.GroupVersion().WithResource(m.Resource), object: o}, nil
 }
 
-// key returns the objectKey.
+// key returns the records.ObjectKey.
 func (t desiredObject) key() string {
-	return objectKey(t.gvr.Group, t.gvr.Resource, t.object.GetNamespace(), t.object.GetName())
+	return records.ObjectKey(t.gvr.Group, t.gvr.Resource, t.object.GetNamespace(), t.object.GetName())
 }
 
 // String names the object in messages: "deployments.apps default/web".
@@ -96,47 +97,10 @@ func (t desiredObject) readLive(ctx context.Context, c dynamic.Interface) (*unst
 	return live, nil
 }
 
-// recordEntry returns the entry of the object in a record; nil when there is none.
-func (t desiredObject) recordEntry(rec *v1alpha1.AppliedWork) *v1alpha1.AppliedObject {
-	i := slices.IndexFunc(rec.Status.Objects, func(o v1alpha1.AppliedObject) bool {
-		return objectKey(o.Group, o.Resource, o.Namespace, o.Name) == t.key()
-	})
-	if i < 0 {
-		return nil
-	}
-	return &rec.Status.Objects[i]
-}
-
 // newRecordEntry returns an entry for a record, without the UID of an object.
 func (t desiredObject) newRecordEntry() v1alpha1.AppliedObject {
 	return v1alpha1.AppliedObject{
 		Group: t.gvr.Group, Version: t.gvr.Version, Resource: t.gvr.Resource,
 		Kind: t.object.GetKind(), Namespace: t.object.GetNamespace(), Name: t.object.GetName(),
 	}
-}
-
-// isOurs tells whether an agent of this hub created or adopted the live object.
-func (t desiredObject) isOurs(live *unstructured.Unstructured) bool {
-	a := live.GetAnnotations()
-	return a[v1alpha1.HubUIDAnnotation] == t.object.GetAnnotations()[v1alpha1.HubUIDAnnotation] &&
-		a[v1alpha1.SourceUIDAnnotation] != "" && agentFields(live) != nil
-}
-
-// lastReport returns the last report on the object in the Work's status; empty when there is none.
-func (t desiredObject) lastReport(work *v1alpha1.Work) v1alpha1.ManifestStatus {
-	if work != nil {
-		for _, m := range work.Status.Manifests {
-			if m.Group == t.gvr.Group && m.Kind == t.object.GetKind() && m.Namespace == t.object.GetNamespace() && m.Name == t.object.GetName() {
-				return m
-			}
-		}
-	}
-	return v1alpha1.ManifestStatus{}
-}
-
-// runsOnce tells whether the agent must not create the object a second time: its owner at the hub
-// decides what follows a deletion.
-func (t desiredObject) runsOnce() bool {
-	gr := t.gvr.GroupResource()
-	return gr == schema.GroupResource{Resource: "pods"} || gr == schema.GroupResource{Group: "batch", Resource: "jobs"}
 }

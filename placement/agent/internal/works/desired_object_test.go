@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/agent/internal/records"
 )
 
 func raw(text string) v1alpha1.Manifest {
@@ -152,8 +153,8 @@ func TestShrinkStatus(t *testing.T) {
 func TestRecordsRefuseTooLarge(t *testing.T) {
 	t.Parallel()
 	spec := v1alpha1.WorkSpec{Manifests: []v1alpha1.Manifest{raw(`{"data":"` + strings.Repeat("m", v1alpha1.MaxObjectBytes) + `"}`)}}
-	_, err := newAppliedWorks(nil).saveSpec(t.Context(), "web", spec, "")
-	if r, ok := errors.AsType[*conditionError](err); !ok || r.reason != v1alpha1.ReasonTooLarge || !strings.Contains(r.message, "Work web: spec:") {
+	_, err := records.New(nil).SaveSpec(t.Context(), "web", spec, "")
+	if c, ok := rejectedCondition(err); !ok || c.Reason != v1alpha1.ReasonTooLarge || !strings.Contains(c.Message, "Work web: spec:") {
 		t.Errorf("got %v, want a refusal that names the Work and the field", err)
 	}
 }

@@ -33,4 +33,7 @@
 //
 // One worker at a time handles a Work. The agent compares before it writes: it does not apply an object
 // whose fields are as it applied them last.
+//
+// The packages beside this one have what it needs: records stores the AppliedWorks, objectwatcher watches
+// the applied objects, podindex finds their Pods, and managedfields tells which fields the agent applied.
 package works

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"sync"
+
+	"github.com/patchbay-cni/patchbay/placement/agent/internal/records"
 )
 
 // haltedWorks are the Works that do not match their records, because their hub was restored from a backup
@@ -14,14 +16,14 @@ import (
 // applies no Work without a record.
 type haltedWorks struct {
 	hub     *hubClient
-	records *appliedWorks
+	records *records.Store
 
 	mu     sync.Mutex
 	byName map[string]bool
 }
 
-func newHaltedWorks(hub *hubClient, records *appliedWorks) *haltedWorks {
-	return &haltedWorks{hub: hub, records: records, byName: map[string]bool{}}
+func newHaltedWorks(hub *hubClient, applied *records.Store) *haltedWorks {
+	return &haltedWorks{hub: hub, records: applied, byName: map[string]bool{}}
 }
 
 // update compares a cached Work with its record. It returns true when other Works may continue now, or
@@ -29,7 +31,7 @@ func newHaltedWorks(hub *hubClient, records *appliedWorks) *haltedWorks {
 func (h *haltedWorks) update(ctx context.Context, name string) (changed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	work, rec := h.hub.cachedWork(ctx, name), h.records.get(name)
+	work, rec := h.hub.cachedWork(ctx, name), h.records.Get(name)
 	return h.set(name, work != nil && rec != nil && !matchesRecord(work, rec))
 }
 
@@ -67,7 +69,7 @@ func (h *haltedWorks) any(ctx context.Context) string {
 		return "(unknown)"
 	}
 	for i := range works {
-		rec := h.records.get(works[i].Name)
+		rec := h.records.Get(works[i].Name)
 		if rec != nil && !continuesHistory(&works[i].Spec, &rec.Spec.Work) {
 			return works[i].Name
 		}

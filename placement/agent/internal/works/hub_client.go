@@ -24,6 +24,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/agent/internal/informers"
+	"github.com/patchbay-cni/patchbay/placement/agent/internal/records"
 )
 
 // reportInterval is the minimum time between two reports on one Work.
@@ -175,10 +177,21 @@ func (h *hubClient) reportWaiting(ctx context.Context, work *v1alpha1.Work, what
 
 // reportRejected reports why the agent does not record a Work. It returns an error that no user can solve.
 func (h *hubClient) reportRejected(ctx context.Context, work *v1alpha1.Work, err error) (time.Duration, error) {
-	if e, ok := errors.AsType[*conditionError](err); ok {
-		return h.reportNotApplied(ctx, work, newCondition(v1alpha1.ConditionApplied, false, e.reason, e.message), nil)
+	applied, ok := rejectedCondition(err)
+	if !ok {
+		return 0, err
 	}
-	return 0, err
+	return h.reportNotApplied(ctx, work, applied, nil)
+}
+
+// rejectedCondition returns the condition Applied of a Work that the agent does not record; false if the
+// error is not about the Work.
+func rejectedCondition(err error) (metav1.Condition, bool) {
+	e, ok := errors.AsType[*records.TooLargeError](err)
+	if !ok {
+		return metav1.Condition{}, false
+	}
+	return newCondition(v1alpha1.ConditionApplied, false, v1alpha1.ReasonTooLarge, e.Error()), true
 }
 
 // keepTransitionTimes keeps the lastTransitionTime of conditions with an unchanged status, as
@@ -199,7 +212,7 @@ func keepTransitionTimes(now *v1alpha1.WorkStatus, before v1alpha1.WorkStatus) {
 func shrinkStatus(work *v1alpha1.Work, status *v1alpha1.WorkStatus) {
 	whole := v1alpha1.Work{ObjectMeta: work.ObjectMeta, Spec: work.Spec}
 	whole.ManagedFields = nil
-	left := v1alpha1.MaxObjectBytes - reservedBytes - jsonSize(whole)
+	left := v1alpha1.MaxObjectBytes - records.ReservedBytes - jsonSize(whole)
 	for _, shrink := range []func(m *v1alpha1.ManifestStatus){
 		func(m *v1alpha1.ManifestStatus) {
 			value := map[string]any{}
@@ -239,7 +252,7 @@ func (h *hubClient) watchWorks(ctx context.Context, changed func(name string)) e
 	if err != nil {
 		return fmt.Errorf("watch Works: %w", err)
 	}
-	registration, err := informer.AddEventHandler(eventHandler(func(o metav1.Object) { changed(o.GetName()) }))
+	registration, err := informer.AddEventHandler(informers.Handler(func(o metav1.Object) { changed(o.GetName()) }))
 	if err != nil {
 		return fmt.Errorf("watch Works: %w", err)
 	}

@@ -14,8 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/agent/internal/records"
 )
 
 // specAt returns a spec at a position, with manifests.
@@ -163,17 +165,30 @@ func (l fakeWorkCache) List(_ context.Context, list client.ObjectList, _ ...clie
 	return nil
 }
 
+func newTestRecords(t *testing.T, stored ...client.Object) *records.Store {
+	t.Helper()
+	scheme, _, err := schemeAndMapper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := records.New(fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored...).Build())
+	if err := r.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 // Before a removal the agent compares all Works, also those whose events it has not handled.
 func TestAnyHalted(t *testing.T) {
 	t.Parallel()
-	r := newAppliedWorks(nil)
+	var stored []client.Object
 	var works []v1alpha1.Work
 	for _, name := range []string{"a", "b", "c"} {
-		r.store(&v1alpha1.AppliedWork{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.AppliedWorkSpec{Work: specAt("hub", "e", 5, 10)}})
+		stored = append(stored, &v1alpha1.AppliedWork{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.AppliedWorkSpec{Work: specAt("hub", "e", 5, 10)}})
 		works = append(works, v1alpha1.Work{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: specAt("hub", "e", 5, 10)})
 	}
 	works = append(works, v1alpha1.Work{ObjectMeta: metav1.ObjectMeta{Name: "new"}, Spec: specAt("hub", "e", 5, 1)})
-	h := newHaltedWorks(&hubClient{cache: fakeWorkCache{works: works}}, r)
+	h := newHaltedWorks(&hubClient{cache: fakeWorkCache{works: works}}, newTestRecords(t, stored...))
 	if got := h.any(t.Context()); got != "" {
 		t.Errorf("all match: got %q", got)
 	}
@@ -191,10 +206,9 @@ func TestAnyHalted(t *testing.T) {
 // carries out no order.
 func TestReconcileBeforeTheCacheIsSynced(t *testing.T) {
 	t.Parallel()
-	r := newAppliedWorks(nil)
 	rec := &v1alpha1.AppliedWork{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: v1alpha1.AppliedWorkSpec{Work: specAt("hub", "e", 5, 10)}}
 	rec.Spec.Work.Removal = &v1alpha1.Removal{Policy: v1alpha1.OnDeleteDelete}
-	r.store(rec)
+	r := newTestRecords(t, rec)
 	hub := &hubClient{} // any request would panic
 	w := &workReconciler{halted: newHaltedWorks(hub, r), records: r, hub: hub}
 	w.halted.set("a", true)

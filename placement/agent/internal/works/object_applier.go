@@ -14,10 +14,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/agent/internal/managedfields"
 )
 
 // objectApplier applies objects in the cluster.
@@ -84,8 +86,8 @@ func (a *objectApplier) applyAllowed(ctx context.Context, t desiredObject, spec 
 	}
 	policy := spec.Apply
 	switch {
-	case live == nil && (k.uid != "" || k.reported) && t.runsOnce():
-		return applyResult{}, &conditionError{reason: v1alpha1.ReasonDeletedInCluster, message: fmt.Sprintf("%s: it was deleted in the cluster without an order, and must not run twice", t)}
+	case live == nil && (k.uid != "" || k.reported) && runsOnce(t):
+		return applyResult{}, &conditionError{reason: v1alpha1.ReasonDeletedInCluster, message: fmt.Sprintf("%s: it was deleted in the cluster without an order of the hub, and must not run a second time", t)}
 	case live == nil:
 		if access.missing {
 			if err := a.namespaces.createNamespace(ctx, t.object.GetNamespace(), spec); err != nil {
@@ -102,7 +104,7 @@ func (a *objectApplier) applyAllowed(ctx context.Context, t desiredObject, spec 
 	if err := checkAdoption(t, live, policy, k, access); err != nil {
 		return applyResult{}, err
 	}
-	if k.uid == live.GetUID() && k.digest != "" && k.digest == fieldsDigest(live, agentFields(live)) && !mustCede(live, policy) {
+	if k.uid == live.GetUID() && k.digest != "" && k.digest == managedfields.Digest(live, managedfields.OfAgent(live)) && !mustCede(live, policy) {
 		return applyResult{live: live}, nil
 	}
 	if err := a.checkServiceAccounts(ctx, t, spec); err != nil {
@@ -111,11 +113,18 @@ func (a *objectApplier) applyAllowed(ctx context.Context, t desiredObject, spec 
 	return a.update(ctx, t, live, policy)
 }
 
+// runsOnce tells whether the agent must not create an object a second time: its owner at the hub
+// decides what follows a deletion.
+func runsOnce(t desiredObject) bool {
+	gr := t.gvr.GroupResource()
+	return gr == schema.GroupResource{Resource: "pods"} || gr == schema.GroupResource{Group: "batch", Resource: "jobs"}
+}
+
 // checkAdoption rejects an object that the agent did not create, unless both the Placement and the
 // cluster's admin allow the agent to adopt it.
 func checkAdoption(t desiredObject, live *unstructured.Unstructured, policy v1alpha1.ApplyPolicy, k priorState, access access) error {
 	switch {
-	case live.GetUID() == k.uid, t.isOurs(live):
+	case live.GetUID() == k.uid, isOurs(t, live):
 		return nil
 	case policy.Conflict != v1alpha1.ConflictAdopt && policy.Conflict != v1alpha1.ConflictForce:
 		return &conditionError{reason: v1alpha1.ReasonConflict, message: fmt.Sprintf("%s: the object exists and is not the agent's: "+
@@ -125,6 +134,13 @@ func checkAdoption(t desiredObject, live *unstructured.Unstructured, policy v1al
 			"so the cluster's admin must allow its adoption: kubectl label %s %s=%s", t, policy.Conflict, t.kubectlArgs(), v1alpha1.AccessLabel, v1alpha1.AccessAdopt)}
 	}
 	return nil
+}
+
+// isOurs tells whether an agent of this hub created or adopted the live object.
+func isOurs(t desiredObject, live *unstructured.Unstructured) bool {
+	a := live.GetAnnotations()
+	return a[v1alpha1.HubUIDAnnotation] == t.object.GetAnnotations()[v1alpha1.HubUIDAnnotation] &&
+		a[v1alpha1.SourceUIDAnnotation] != "" && managedfields.OfAgent(live) != nil
 }
 
 // checkServiceAccounts rejects Pods that would run as one of the cluster's own ServiceAccounts, whose
@@ -155,7 +171,7 @@ type accountReference struct {
 // accountReferences returns the ServiceAccounts other than default as which Pods of an object would run. It
 // looks at all fields with these names, because the Pod template of a custom kind may be anywhere.
 func accountReferences(t desiredObject) []accountReference {
-	switch _, known := workloadResources[t.gvr.Group]; {
+	switch known := workloadResources(t.gvr.Group) != nil; {
 	case t.gvr.Group == "" && !slices.Contains([]string{"pods", "podtemplates", "replicationcontrollers"}, t.gvr.Resource):
 		return nil
 	case known && !slices.Contains([]string{"", "apps", "batch"}, t.gvr.Group):
@@ -196,11 +212,11 @@ func isUsableAccount(o metav1.Object, hub string) bool {
 
 // mustCede tells whether the agent still owns fields that it must leave to other managers.
 func mustCede(live *unstructured.Unstructured, policy v1alpha1.ApplyPolicy) bool {
-	c, err := findCededFields(live, policy)
+	c, err := managedfields.FindCeded(live, policy)
 	if err != nil {
 		return true
 	}
-	return slices.ContainsFunc(c.omitted, agentFields(live).has)
+	return slices.ContainsFunc(c.Omitted, managedfields.OfAgent(live).Has)
 }
 
 // create creates the object.
@@ -222,16 +238,16 @@ func (a *objectApplier) create(ctx context.Context, t desiredObject, policy v1al
 // update applies the manifest to the live object with its UID, without the fields that it leaves to
 // others.
 func (a *objectApplier) update(ctx context.Context, t desiredObject, live *unstructured.Unstructured, policy v1alpha1.ApplyPolicy) (applyResult, error) {
-	c, err := findCededFields(live, policy)
+	c, err := managedfields.FindCeded(live, policy)
 	if err != nil {
 		return applyResult{live: live}, &conditionError{reason: v1alpha1.ReasonRefused, message: err.Error()}
 	}
-	transfer, err := c.transferManifest(live)
+	transfer, err := c.TransferManifest(live)
 	if err != nil {
 		return applyResult{live: live}, err
 	}
 	if transfer != nil {
-		if _, err := a.serverSideApply(ctx, t, transfer, cededManager, true); err != nil {
+		if _, err := a.serverSideApply(ctx, t, transfer, managedfields.CededManager, true); err != nil {
 			return applyResult{live: live}, asConditionError(t, err)
 		}
 	}
@@ -239,7 +255,7 @@ func (a *objectApplier) update(ctx context.Context, t desiredObject, live *unstr
 		return applyResult{live: live}, err
 	}
 	o := t.object.DeepCopy()
-	for _, path := range c.omitted {
+	for _, path := range c.Omitted {
 		unstructured.RemoveNestedField(o.Object, path...)
 	}
 	o.SetUID(live.GetUID())
@@ -253,16 +269,16 @@ func (a *objectApplier) update(ctx context.Context, t desiredObject, live *unstr
 // scaleCededReplicas scales an object whose replicas are left to others to 0 and back when the hub
 // requests it: the autoscaler decides how many replicas there are, and the hub whether there are any,
 // because it empties a cluster before it removes the object.
-func (a *objectApplier) scaleCededReplicas(ctx context.Context, t desiredObject, live *unstructured.Unstructured, c cededFields) (*unstructured.Unstructured, error) {
+func (a *objectApplier) scaleCededReplicas(ctx context.Context, t desiredObject, live *unstructured.Unstructured, c managedfields.CededFields) (*unstructured.Unstructured, error) {
 	path := []string{"spec", "replicas"}
 	requested, inManifest, _ := unstructured.NestedInt64(t.object.Object, path...)
 	current, inLive, _ := unstructured.NestedInt64(live.Object, path...)
-	ceded := slices.ContainsFunc(c.omitted, func(p []string) bool { return slices.Equal(p, path) })
+	ceded := slices.ContainsFunc(c.Omitted, func(p []string) bool { return slices.Equal(p, path) })
 	if !ceded || !inManifest || !inLive || (requested == 0) == (current == 0) {
 		return live, nil
 	}
 	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q},"spec":{"replicas":%d}}`, live.GetUID(), requested)
-	now, err := t.resourceClient(a.dynamic).Patch(ctx, live.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: cededManager})
+	now, err := t.resourceClient(a.dynamic).Patch(ctx, live.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: managedfields.CededManager})
 	if err != nil {
 		return live, asConditionError(t, err)
 	}

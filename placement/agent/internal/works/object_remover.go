@@ -26,6 +26,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/agent/internal/managedfields"
+	"github.com/patchbay-cni/patchbay/placement/agent/internal/podindex"
 )
 
 const (
@@ -41,7 +43,7 @@ type objectRemover struct {
 	discovery  discovery.DiscoveryInterface
 	guard      Guard
 	namespaces *namespaceAccess
-	pods       *podIndex
+	pods       *podindex.Index
 
 	goneSince sync.Map // by UID: the time since when an object with remaining Pods is gone
 }
@@ -127,7 +129,7 @@ func removalUID(spec *v1alpha1.WorkSpec, manifest int) types.UID {
 // createdFor tells whether the agent created a live object for a hub from a source.
 func createdFor(hub, source types.UID, live *unstructured.Unstructured) bool {
 	a := live.GetAnnotations()
-	return a[v1alpha1.HubUIDAnnotation] == string(hub) && a[v1alpha1.SourceUIDAnnotation] == string(source) && agentFields(live) != nil
+	return a[v1alpha1.HubUIDAnnotation] == string(hub) && a[v1alpha1.SourceUIDAnnotation] == string(source) && managedfields.OfAgent(live) != nil
 }
 
 // removeUnrecorded removes an object that an order names and no record has. The object must have the
@@ -169,7 +171,7 @@ func (r *objectRemover) removeUnrecorded(ctx context.Context, t desiredObject, s
 func hasAgentMarks(live *unstructured.Unstructured) bool {
 	a, fields := live.GetAnnotations(), live.GetManagedFields()
 	return live.GetLabels()[v1alpha1.ManagedLabel] != "" || a[v1alpha1.HubUIDAnnotation] != "" || a[v1alpha1.SourceUIDAnnotation] != "" ||
-		len(withoutAgentEntries(fields)) < len(fields)
+		len(managedfields.WithoutAgent(fields)) < len(fields)
 }
 
 // readForRemoval reads a live object to remove it; nil when there is none. An object that the agent may not
@@ -232,7 +234,7 @@ func (r *objectRemover) readServedVersion(ctx context.Context, t desiredObject) 
 func (r *objectRemover) servedVersion(t desiredObject) (string, error) {
 	groups, err := r.discovery.ServerGroups()
 	if err != nil {
-		return "", fmt.Errorf("look for versions of %s: %w", t.gvr.GroupResource(), err)
+		return "", fmt.Errorf("discover versions of %s: %w", t.gvr.GroupResource(), err)
 	}
 	for _, g := range groups.Groups {
 		if g.Name != t.gvr.Group {
@@ -241,7 +243,7 @@ func (r *objectRemover) servedVersion(t desiredObject) (string, error) {
 		for _, v := range g.Versions {
 			list, err := r.discovery.ServerResourcesForGroupVersion(v.GroupVersion)
 			if err != nil {
-				return "", fmt.Errorf("look for versions of %s: %w", t.gvr.GroupResource(), err)
+				return "", fmt.Errorf("discover versions of %s: %w", t.gvr.GroupResource(), err)
 			}
 			if slices.ContainsFunc(list.APIResources, func(a metav1.APIResource) bool { return a.Name == t.gvr.Resource }) {
 				return v.Version, nil
@@ -324,7 +326,7 @@ func (r *objectRemover) releaseObject(ctx context.Context, t desiredObject, live
 	patch := []map[string]any{
 		{"op": "test", "path": "/metadata/uid", "value": live.GetUID()},
 		{"op": "test", "path": "/metadata/resourceVersion", "value": live.GetResourceVersion()},
-		{"op": "replace", "path": "/metadata/managedFields", "value": withoutAgentEntries(live.GetManagedFields())},
+		{"op": "replace", "path": "/metadata/managedFields", "value": managedfields.WithoutAgent(live.GetManagedFields())},
 	}
 	if _, ok := live.GetLabels()[v1alpha1.ManagedLabel]; ok {
 		patch = append(patch, removeKeyPatch("labels", v1alpha1.ManagedLabel))
@@ -354,11 +356,11 @@ func removeKeyPatch(of, name string) map[string]any {
 // deletionProgress returns the progress of an object that is being deleted. Pods that end within their
 // grace period are pending: a Warning about them would be one about a healthy move. A finalizer of
 // another controller blocks at once.
-func deletionProgress(t desiredObject, live *unstructured.Unstructured, pods *podIndex, now time.Time) removalProgress {
+func deletionProgress(t desiredObject, live *unstructured.Unstructured, pods *podindex.Index, now time.Time) removalProgress {
 	const advice = "Make sure that their controllers run, or remove the finalizers"
 	since := live.GetDeletionTimestamp().Time // of a Pod: when its grace period ends
 	text := since.UTC().Format(time.RFC3339)
-	if others := blockingFinalizers(live, now); len(others) > 0 {
+	if others := podindex.BlockingFinalizers(live, now); len(others) > 0 {
 		return removalProgress{blocked: fmt.Sprintf("%s: it is being deleted, and its finalizers block the deletion: %s. %s", t, strings.Join(others, ", "), advice)}
 	}
 	if !slices.Contains(live.GetFinalizers(), metav1.FinalizerDeleteDependents) {
@@ -367,14 +369,14 @@ func deletionProgress(t desiredObject, live *unstructured.Unstructured, pods *po
 		}
 		return removalProgress{blocked: fmt.Sprintf("%s: it is being deleted, its grace period ended at %s, and the Pod still exists. Check its node", t, text)}
 	}
-	name, others := pods.blockedDependent(live.GetUID(), now)
+	name, others := pods.BlockedDependent(live.GetUID(), now)
 	switch {
 	case name != "":
 		return removalProgress{blocked: fmt.Sprintf("%s: it is being deleted (%s), and the deletion waits for %s, which its finalizers block: %s. %s",
 			t, metav1.FinalizerDeleteDependents, name, strings.Join(others, ", "), advice)}
 	case now.Sub(since) < podsEndTimeout:
 		return removalProgress{pending: fmt.Sprintf("%s: it is being deleted, and the deletion waits for its Pods to end", t)}
-	case len(pods.podsOf(live.GetUID())) == 0:
+	case len(pods.PodsOf(live.GetUID())) == 0:
 		return removalProgress{blocked: fmt.Sprintf("%s: it is being deleted since %s (%s), and the cluster's garbage collector has not finished the deletion. "+
 			"Make sure that kube-controller-manager runs", t, text, metav1.FinalizerDeleteDependents)}
 	}
@@ -385,7 +387,7 @@ func deletionProgress(t desiredObject, live *unstructured.Unstructured, pods *po
 // podsProgress returns the progress of an object that is gone, or was never created: after a deletion in
 // the background its Pods run until the garbage collector has deleted them.
 func (r *objectRemover) podsProgress(t desiredObject, uid types.UID, now time.Time) removalProgress {
-	if uid == "" || len(r.pods.podsOf(uid)) == 0 {
+	if uid == "" || len(r.pods.PodsOf(uid)) == 0 {
 		r.goneSince.Delete(uid)
 		return removalProgress{done: true}
 	}

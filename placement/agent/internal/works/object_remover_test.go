@@ -13,6 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/patchbay-cni/patchbay/placement/agent/internal/informers"
+
+	"github.com/patchbay-cni/patchbay/placement/agent/internal/podindex"
 )
 
 // deleted returns the metadata of an object that is being deleted, with a grace period that ends at a time.
@@ -62,9 +66,9 @@ func TestDeletionProgress(t *testing.T) {
 			t.Parallel()
 			p := emptyPods()
 			for _, o := range tc.below {
-				index, trim := p.pods, toolscache.TransformFunc(trimPod)
+				index, trim := p.Pods, toolscache.TransformFunc(podindex.TrimPod)
 				if _, ok := o.(*corev1.Pod); !ok {
-					index, trim = p.owners[0], trimMetadata
+					index, trim = p.Owners[0], informers.TrimMetadata
 				}
 				trimmed, err := trim(o) // as in the agent's caches
 				if err == nil {
@@ -89,11 +93,17 @@ func TestDeletionProgress(t *testing.T) {
 	}
 }
 
-func emptyPods() *podIndex {
+func child(name, owner string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), OwnerReferences: []metav1.OwnerReference{
+		{Name: owner, UID: types.UID(owner), Controller: new(true)},
+	}}
+}
+
+func emptyPods() *podindex.Index {
 	index := func() toolscache.Indexer {
-		return toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{ownerUIDIndex: indexByOwnerUID})
+		return toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, podindex.Indexers())
 	}
-	return &podIndex{pods: index(), owners: []toolscache.Indexer{index(), index()}}
+	return &podindex.Index{Pods: index(), Owners: []toolscache.Indexer{index(), index()}}
 }
 
 // (Safety 5) An object that a user has deleted in the background counts as removed after its Pods.
@@ -103,7 +113,7 @@ func TestPodsProgress(t *testing.T) {
 	r := &objectRemover{pods: emptyPods()}
 	o := desiredObject{object: &unstructured.Unstructured{Object: map[string]any{}}}
 	pod := &corev1.Pod{ObjectMeta: child("p", "web")}
-	if err := r.pods.pods.Add(pod); err != nil {
+	if err := r.pods.Pods.Add(pod); err != nil {
 		t.Fatal(err)
 	}
 	if at := r.podsProgress(o, "web", now); at.done || at.blocked != "" || at.pending == "" {
@@ -117,7 +127,7 @@ func TestPodsProgress(t *testing.T) {
 			t.Errorf("UID %q: got %+v, want that it is done", uid, at)
 		}
 	}
-	if err := r.pods.pods.Delete(pod); err != nil {
+	if err := r.pods.Pods.Delete(pod); err != nil {
 		t.Fatal(err)
 	}
 	if at := r.podsProgress(o, "web", now); !at.done {

@@ -21,18 +21,22 @@ import (
 
 	danm "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/agent/internal/managedfields"
+	"github.com/patchbay-cni/patchbay/placement/agent/internal/objectwatcher"
+	"github.com/patchbay-cni/patchbay/placement/agent/internal/podindex"
+	"github.com/patchbay-cni/patchbay/placement/agent/internal/records"
 )
 
 // workReconciler applies Works in the cluster and reports on them.
 type workReconciler struct {
 	hub         *hubClient
 	dynamic     dynamic.Interface
-	records     *appliedWorks
+	records     *records.Store
 	applier     *objectApplier
 	remover     *workRemover
 	secrets     *secretDataCache
-	watcher     *objectWatcher
-	pods        *podIndex
+	watcher     *objectwatcher.Watcher
+	pods        *podindex.Index
 	halted      *haltedWorks
 	clusterName string
 	// enqueueAll enqueues all Works.
@@ -41,8 +45,8 @@ type workReconciler struct {
 	digests sync.Map // appliedDigests by Work
 }
 
-// appliedDigests are the digests of the fields that the agent applied, by objectKey, for one position of a
-// Work.
+// appliedDigests are the digests of the fields that the agent applied, by records.ObjectKey, for one position
+// of a Work.
 type appliedDigests struct {
 	position string
 	byObject map[string]string
@@ -52,7 +56,7 @@ type appliedDigests struct {
 // event only.
 func (w *workReconciler) reconcile(ctx context.Context, name string) (later time.Duration, err error) {
 	work, synced := w.hub.syncedWork(ctx, name)
-	rec := w.records.get(name)
+	rec := w.records.Get(name)
 	if synced { // before that, the cache has only some of the Works
 		w.updateHalted(ctx, name)
 	}
@@ -72,7 +76,7 @@ func (w *workReconciler) reconcile(ctx context.Context, name string) (later time
 		}
 	}
 	if work != nil && (rec == nil || isSpecChanged(work, rec)) {
-		if rec, err = w.records.saveSpec(ctx, name, work.Spec, ""); err != nil {
+		if rec, err = w.records.SaveSpec(ctx, name, work.Spec, ""); err != nil {
 			return w.hub.reportRejected(ctx, work, err)
 		}
 	}
@@ -120,7 +124,7 @@ func (w *workReconciler) resume(ctx context.Context, take string, work *v1alpha1
 	if take == v1alpha1.TakeCluster {
 		mark = v1alpha1.TakeCluster + ":" + spec.Position()
 	}
-	if _, err := w.records.saveSpec(ctx, work.Name, spec, mark); err != nil {
+	if _, err := w.records.SaveSpec(ctx, work.Name, spec, mark); err != nil {
 		return w.hub.reportRejected(ctx, work, err)
 	}
 	w.digests.Delete(work.Name) // the same position may have had other manifests
@@ -138,7 +142,7 @@ func (w *workReconciler) applyRecord(ctx context.Context, work *v1alpha1.Work, r
 	var report v1alpha1.WorkStatus
 	next.Status, report = computeStatuses(w.clusterName, work, rec, results, synced)
 	if !equalAsJSON(rec.Status, next.Status) {
-		if err := w.records.saveStatus(ctx, next); err != nil {
+		if err := w.records.SaveStatus(ctx, next); err != nil {
 			return 0, err
 		}
 	}
@@ -187,7 +191,7 @@ func (w *workReconciler) applyManifest(ctx context.Context, work *v1alpha1.Work,
 	secret *v1alpha1.SecretData, digest string,
 ) manifestResult {
 	spec := &rec.Spec.Work
-	result := manifestResult{object: t, entry: t.recordEntry(rec), before: t.lastReport(work)}
+	result := manifestResult{object: t, entry: recordEntry(rec, t), before: lastReport(work, t)}
 	prior := priorState{digest: digest, reported: result.before.UID != ""}
 	if result.entry != nil {
 		prior.uid = result.entry.UID
@@ -206,15 +210,38 @@ func (w *workReconciler) applyManifest(ctx context.Context, work *v1alpha1.Work,
 	}
 	if err == nil && applied.live != nil {
 		result.entry = appliedEntry(result.entry, t, applied, spec.SourceGeneration)
-		result.digest = fieldsDigest(applied.live, agentFields(applied.live))
-		w.watcher.ensureWatch(ctx, t.gvr, t.object.GetNamespace())
-		w.watcher.expect(t.gvr, applied.live)
+		result.digest = managedfields.Digest(applied.live, managedfields.OfAgent(applied.live))
+		w.watcher.EnsureWatch(ctx, t.gvr, t.object.GetNamespace())
+		w.watcher.Expect(t.gvr, applied.live)
 	}
 	if result.isRecorded() && spec.Associated != v1alpha1.AssociatedNone && runsPods(result.live) {
-		result.associated = w.pods.associated(result.live.GetUID())
+		result.associated = w.pods.Associated(result.live.GetUID())
 	}
 	result.volumeClaims = w.volumeClaims(ctx, result.uid(), result.before)
 	return result
+}
+
+// recordEntry returns the entry of an object in a record; nil when there is none.
+func recordEntry(rec *v1alpha1.AppliedWork, t desiredObject) *v1alpha1.AppliedObject {
+	i := slices.IndexFunc(rec.Status.Objects, func(o v1alpha1.AppliedObject) bool {
+		return records.ObjectKey(o.Group, o.Resource, o.Namespace, o.Name) == t.key()
+	})
+	if i < 0 {
+		return nil
+	}
+	return &rec.Status.Objects[i]
+}
+
+// lastReport returns the last report on an object in the Work's status; empty when there is none.
+func lastReport(work *v1alpha1.Work, t desiredObject) v1alpha1.ManifestStatus {
+	if work != nil {
+		for _, m := range work.Status.Manifests {
+			if m.Group == t.gvr.Group && m.Kind == t.object.GetKind() && m.Namespace == t.object.GetNamespace() && m.Name == t.object.GetName() {
+				return m
+			}
+		}
+	}
+	return v1alpha1.ManifestStatus{}
 }
 
 // appliedEntry returns the record's entry of an object after an apply. old is the entry before it, if any.
@@ -266,7 +293,7 @@ func (w *workReconciler) useLiveSecretData(ctx context.Context, t desiredObject,
 		return cause
 	}
 	data, _, _ := unstructured.NestedMap(live.Object, "data")
-	maps.DeleteFunc(data, func(key string, _ any) bool { return !agentFields(live).has([]string{"data", key}) })
+	maps.DeleteFunc(data, func(key string, _ any) bool { return !managedfields.OfAgent(live).Has([]string{"data", key}) })
 	if len(data) > 0 {
 		t.object.Object["data"] = data
 	}
@@ -282,7 +309,7 @@ func (w *workReconciler) volumeClaims(ctx context.Context, uid types.UID, before
 	if uid == "" {
 		return nil
 	}
-	found := w.pods.volumeClaims(uid)
+	found := w.pods.VolumeClaims(uid)
 	for _, claim := range before.VolumeClaims {
 		if before.UID == uid && !found[claim] {
 			found[claim] = !w.isVolumeClaimMissing(ctx, claim)
@@ -302,6 +329,6 @@ func (w *workReconciler) isVolumeClaimMissing(ctx context.Context, claim string)
 
 // hasUnusedVolumeClaims tells whether a report names claims that no Pod uses now.
 func (w *workReconciler) hasUnusedVolumeClaims(ms v1alpha1.ManifestStatus) bool {
-	used := w.pods.volumeClaims(ms.UID)
+	used := w.pods.VolumeClaims(ms.UID)
 	return slices.ContainsFunc(ms.VolumeClaims, func(claim string) bool { return !used[claim] })
 }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/agent/internal/records"
 )
 
 const (
@@ -26,7 +27,7 @@ const (
 // workRemover carries out the removal orders of Works.
 type workRemover struct {
 	hub     *hubClient
-	records *appliedWorks
+	records *records.Store
 	halted  *haltedWorks
 	objects *objectRemover
 	// forget drops the cached state of a Work whose objects are removed.
@@ -45,11 +46,11 @@ func (r *workRemover) acceptOrder(ctx context.Context, work *v1alpha1.Work, rec 
 	order := work.Spec.Removal
 	if source := rec.Spec.Work.Source.UID; order.SourceUID != source {
 		return r.hub.reportNotApplied(ctx, work, newCondition(v1alpha1.ConditionApplied, false, v1alpha1.ReasonRefused, fmt.Sprintf(
-			"the order is for source %s, but what is here was made from source %s", order.SourceUID, source)), nil)
+			"spec.removal.sourceUID: must be %s, the source of the objects in this cluster: got %s", source, order.SourceUID)), nil)
 	}
 	if !equalAsJSON(rec.Spec.Work, work.Spec) {
 		var err error
-		if rec, err = r.records.saveSpec(ctx, work.Name, work.Spec, ""); err != nil {
+		if rec, err = r.records.SaveSpec(ctx, work.Name, work.Spec, ""); err != nil {
 			return r.hub.reportRejected(ctx, work, err)
 		}
 	}
@@ -74,7 +75,7 @@ func (r *workRemover) removeRecorded(ctx context.Context, work *v1alpha1.Work, r
 	if err != nil || !progress.done {
 		return r.reportProgress(ctx, work, progress, err)
 	}
-	if err := r.records.deleteRecord(ctx, rec); err != nil {
+	if err := r.records.Delete(ctx, rec); err != nil {
 		return 0, err
 	}
 	r.forget(rec.Name)

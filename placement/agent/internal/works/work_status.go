@@ -3,17 +3,23 @@
 package works
 
 import (
+	"cmp"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 
+	danm "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/agent/internal/records"
 )
 
 // manifestResult is what applying one manifest did, and what the agent read of its object.
@@ -80,6 +86,82 @@ func (r *manifestResult) status() v1alpha1.ManifestStatus {
 	return ms
 }
 
+// reportedStatus returns the status of a live object for the report: the exact one, or conditions and counts
+// of one that is too large. Of DANM's networks it returns only the fields that do not change with each
+// address claim, because else each claim would be a write at the hub.
+func reportedStatus(live *unstructured.Unstructured) (status *runtime.RawExtension, truncated bool) {
+	value, _ := live.Object["status"].(map[string]any)
+	if len(value) == 0 {
+		return nil, false
+	}
+	if live.GroupVersionKind().Group == danm.GroupName {
+		kept := map[string]any{}
+		for _, field := range []string{"conditions", "allocated", "capacity"} {
+			if v, ok := value[field]; ok {
+				kept[field] = v
+			}
+		}
+		value = kept
+	}
+	if jsonSize(value) > v1alpha1.MaxStatusBytes {
+		truncated, value = true, truncateStatus(value, v1alpha1.MaxStatusBytes)
+	}
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return nil, false // cannot be: it was decoded from JSON
+	}
+	return &runtime.RawExtension{Raw: raw}, truncated
+}
+
+// truncateStatus keeps observedGeneration, the other numbers and the conditions with shortened messages, in
+// this order, as far as they fit into limit bytes.
+func truncateStatus(status map[string]any, limit int) map[string]any {
+	kept, left := map[string]any{}, limit-jsonSize(map[string]any{"conditions": []any{}})
+	fits := func(field string, value any) bool {
+		left -= jsonSize(map[string]any{field: value})
+		return left >= 0
+	}
+	fields := slices.Sorted(maps.Keys(status))
+	slices.SortStableFunc(fields, func(a, b string) int { return cmp.Compare(fieldRank(a), fieldRank(b)) })
+	for _, field := range fields {
+		switch value := status[field].(type) {
+		case int64, float64:
+			if fits(field, value) {
+				kept[field] = value
+			}
+		}
+	}
+	conditions, _ := status["conditions"].([]any)
+	var list []any
+	for _, c := range conditions {
+		c, _ := c.(map[string]any)
+		short := map[string]any{}
+		for _, field := range []string{"type", "status", "reason", "message", "lastTransitionTime", "observedGeneration"} {
+			switch value := c[field].(type) {
+			case string:
+				short[field] = truncateMessage(value)
+			case int64:
+				short[field] = value
+			}
+		}
+		if fits("", short) {
+			list = append(list, short)
+		}
+	}
+	if list != nil {
+		kept["conditions"] = list
+	}
+	return kept
+}
+
+// fieldRank sorts observedGeneration before all other fields.
+func fieldRank(field string) int {
+	if field == "observedGeneration" {
+		return 0
+	}
+	return 1
+}
+
 // isReady tells whether an object is ready, as kstatus computes it.
 func isReady(live *unstructured.Unstructured) bool {
 	result, err := status.Compute(live)
@@ -124,7 +206,7 @@ func computeStatuses(cluster string, work *v1alpha1.Work, rec *v1alpha1.AppliedW
 		meta.RemoveStatusCondition(&record.Conditions, v1alpha1.ConditionOrphaned)
 	case synced:
 		meta.SetStatusCondition(&record.Conditions, newCondition(v1alpha1.ConditionOrphaned, true, v1alpha1.ConditionOrphaned,
-			"the hub's Work is gone without an order to remove anything: the objects are kept and repaired"))
+			"the hub's Work was deleted without a removal order: the agent keeps and repairs the objects"))
 	}
 	report.Conditions = []metav1.Condition{applied, readyCondition(report.Manifests)}
 	return record, report
@@ -132,7 +214,9 @@ func computeStatuses(cluster string, work *v1alpha1.Work, rec *v1alpha1.AppliedW
 
 // upsertEntry replaces the entry of an object, or appends it.
 func upsertEntry(entries []v1alpha1.AppliedObject, entry v1alpha1.AppliedObject) []v1alpha1.AppliedObject {
-	key := func(o v1alpha1.AppliedObject) string { return objectKey(o.Group, o.Resource, o.Namespace, o.Name) }
+	key := func(o v1alpha1.AppliedObject) string {
+		return records.ObjectKey(o.Group, o.Resource, o.Namespace, o.Name)
+	}
 	i := slices.IndexFunc(entries, func(o v1alpha1.AppliedObject) bool { return key(o) == key(entry) })
 	if i < 0 {
 		return append(entries, entry)
@@ -161,4 +245,13 @@ func readyCondition(manifests []v1alpha1.ManifestStatus) metav1.Condition {
 		}
 	}
 	return newCondition(v1alpha1.ConditionReady, true, v1alpha1.ReasonAsExpected, "")
+}
+
+// jsonSize returns the size of a value as JSON, in bytes.
+func jsonSize(value any) int {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return 0 // cannot be: it was decoded from JSON, or is an API type
+	}
+	return len(raw)
 }

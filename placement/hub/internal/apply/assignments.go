@@ -16,6 +16,7 @@ import (
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/desiredstate"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/kinds"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/scope"
 )
 
@@ -30,11 +31,12 @@ type Assignments struct {
 }
 
 // Write stores the spec of an Assignment in one write, and returns the Assignment as stored then.
-// Its argument changes.
-func (w *Assignments) Write(ctx context.Context, s *scope.Scope, next *v1alpha1.Assignment) (*v1alpha1.Assignment, error) {
+// Its argument changes. An object without targets gets an Assignment only if that has something to
+// report. The error is scope.ErrStale if the Assignment was deleted meanwhile.
+func (w *Assignments) Write(ctx context.Context, s *scope.Scope, next *v1alpha1.Assignment, reports bool) (*v1alpha1.Assignment, error) {
 	key := s.Key.Assignment()
 	if s.Assignment.UID == "" {
-		if s.Object == nil && len(next.Spec.Targets) == 0 {
+		if len(next.Spec.Targets) == 0 && (s.Object == nil || !reports && len(s.Works) == 0) {
 			return s.Assignment, nil
 		}
 		next.ObjectMeta = metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}
@@ -52,15 +54,25 @@ func (w *Assignments) Write(ctx context.Context, s *scope.Scope, next *v1alpha1.
 		return s.Assignment, nil
 	}
 	if err := w.Direct.Update(ctx, next); err != nil {
-		return nil, fmt.Errorf("update Assignment %s: %w", key, err)
+		return nil, fmt.Errorf("update Assignment %s: %w", key, staleIfDeleted(err))
 	}
 	w.Expectations.ExpectWritten(s.Key, next)
 	return next, nil
 }
 
+// staleIfDeleted returns scope.ErrStale for an Assignment that was deleted meanwhile: the cache is
+// behind. It returns other errors unchanged.
+func staleIfDeleted(err error) error {
+	if kinds.IsObjectNotFound(err) {
+		return scope.ErrStale
+	}
+	return err
+}
+
 // WriteStatus stores the status of an Assignment, and records its Events. A new warning is stored at
 // once, other changes at intervals: after is when the status is due then. Refusals get their Events
-// after the status is stored, so that each gets one.
+// after the status is stored, so that each gets one. The error is scope.ErrStale if the Assignment was
+// deleted meanwhile.
 func (w *Assignments) WriteStatus(
 	ctx context.Context, s *scope.Scope, stored *v1alpha1.Assignment, status desiredstate.Status, worksWritten bool,
 ) (_ *v1alpha1.Assignment, after time.Duration, err error) {
@@ -76,7 +88,7 @@ func (w *Assignments) WriteStatus(
 	next := stored.DeepCopy()
 	next.Status = status.Assignment
 	if err := w.Direct.Status().Update(ctx, next); err != nil {
-		return nil, 0, fmt.Errorf("write status of Assignment %s/%s: %w", next.Namespace, next.Name, err)
+		return nil, 0, fmt.Errorf("write status of Assignment %s/%s: %w", next.Namespace, next.Name, staleIfDeleted(err))
 	}
 	w.recordEvents(s, status.Refusals)
 	return next, 0, nil

@@ -76,7 +76,7 @@ func (w *Secrets) DeleteOrphans(ctx context.Context, s *scope.Scope) error {
 	}
 	var list corev1.SecretList
 	if err := w.Direct.List(ctx, &list, client.MatchingLabels{v1alpha1.SourceUIDLabel: string(s.Object.GetUID())}); err != nil {
-		return fmt.Errorf("list Secrets beside the Works of %s: %w", s.Key, err)
+		return fmt.Errorf("list the Secrets of the Works of %s: %w", s.Key, err)
 	}
 	for i := range list.Items {
 		o := &list.Items[i]

@@ -45,7 +45,7 @@ func acceptedCondition(c *v1alpha1.Cluster, h Heartbeat) metav1.Condition {
 	switch {
 	case h.namespaceTaken:
 		accepted.Status, accepted.Reason = metav1.ConditionFalse, v1alpha1.ReasonNamespaceTaken
-		accepted.Message = "namespace " + ns + " was not made by the hub, and its users would have the rights of the agent: " +
+		accepted.Message = "namespace " + ns + " was not created by the hub, and its users would have the rights of the agent: " +
 			"delete the namespace, or remove all RoleBindings in it and run: kubectl annotate namespace " + ns + " " + v1alpha1.ClusterUIDAnnotation + "=" + string(c.UID)
 	case !c.Spec.Accepted:
 		accepted.Status, accepted.Reason = metav1.ConditionFalse, "Waiting"
@@ -64,7 +64,7 @@ func reachableCondition(c *v1alpha1.Cluster, h Heartbeat, now time.Time) metav1.
 	case h.remaining(now) > 0:
 		reachable.Status, reachable.Reason = metav1.ConditionTrue, "Heartbeat"
 	case h.namespaceTaken:
-		reachable.Reason, reachable.Message = v1alpha1.ReasonNamespaceTaken, "namespace "+ns+" was not made by the hub"
+		reachable.Reason, reachable.Message = v1alpha1.ReasonNamespaceTaken, "namespace "+ns+" was not created by the hub"
 	case !h.renewTime.IsZero():
 		reachable.Reason = reasonSilent
 		reachable.Message = "no heartbeat since " + h.renewTime.UTC().Format(time.RFC3339) + "; the cluster keeps its objects"

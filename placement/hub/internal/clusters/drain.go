@@ -3,6 +3,7 @@
 package clusters
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,11 +13,30 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/kinds"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/limits"
 )
+
+// drainedCondition counts what a draining cluster still has.
+func (r *Reconciler) drainedCondition(
+	ctx context.Context, cluster *v1alpha1.Cluster, lease *coordinationv1.Lease, reachable bool,
+) (metav1.Condition, error) {
+	var assignments v1alpha1.AssignmentList
+	if err := r.Cached.List(ctx, &assignments, client.UnsafeDisableDeepCopy); err != nil {
+		return metav1.Condition{}, fmt.Errorf("list Assignments: %w", err)
+	}
+	var works v1alpha1.WorkList
+	if err := r.Cached.List(ctx, &works, client.InNamespace(v1alpha1.ClusterNamespacePrefix+cluster.Name), client.UnsafeDisableDeepCopy); err != nil {
+		return metav1.Condition{}, fmt.Errorf("list Works of %s: %w", cluster.Name, err)
+	}
+	p := progressOf(cluster.Name, assignments.Items, r.Drains)
+	p.works = len(works.Items)
+	p.appliedWorks, p.unknown = appliedWorks(lease, reachable)
+	return p.condition(cluster, r.Now()), nil
+}
 
 // drainProgress is what a draining cluster still has.
 type drainProgress struct {

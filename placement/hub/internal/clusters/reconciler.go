@@ -133,24 +133,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: remaining}, nil
 }
 
-// drainedCondition counts what a draining cluster still has.
-func (r *Reconciler) drainedCondition(
-	ctx context.Context, cluster *v1alpha1.Cluster, lease *coordinationv1.Lease, reachable bool,
-) (metav1.Condition, error) {
-	var assignments v1alpha1.AssignmentList
-	if err := r.Cached.List(ctx, &assignments, client.UnsafeDisableDeepCopy); err != nil {
-		return metav1.Condition{}, fmt.Errorf("list Assignments: %w", err)
-	}
-	var works v1alpha1.WorkList
-	if err := r.Cached.List(ctx, &works, client.InNamespace(v1alpha1.ClusterNamespacePrefix+cluster.Name), client.UnsafeDisableDeepCopy); err != nil {
-		return metav1.Condition{}, fmt.Errorf("list Works of %s: %w", cluster.Name, err)
-	}
-	p := progressOf(cluster.Name, assignments.Items, r.Drains)
-	p.works = len(works.Items)
-	p.appliedWorks, p.unknown = appliedWorks(lease, reachable)
-	return p.condition(cluster, r.Now()), nil
-}
-
 // writeStatus applies the hub's part of a Cluster's status, if it differs from the stored one.
 func (r *Reconciler) writeStatus(ctx context.Context, stored *v1alpha1.Cluster, conditions []metav1.Condition) error {
 	for i := range conditions {

@@ -76,3 +76,18 @@ func TestIdleHubWritesNothing(t *testing.T) {
 	h.expectWorks(deploymentKey(ns, "web"), map[string]int32{"quiet-east": 3, "quiet-west": 2})
 	h.quiet(ns, "quiet-", 5*time.Second)
 }
+
+// An object that only a Deployment in no cluster needs gets no Assignment: the hub would create and
+// delete it for ever.
+func TestIdleHubWritesNothingForUnplacedDependencies(t *testing.T) {
+	h := newTestHub(t)
+	ns := h.namespace("unplaced")
+	h.cluster("unplaced-east", v1alpha1.ClusterSpec{})
+	h.create(configMap(ns, "web", ""))
+	d := deployment(ns, "web", "unplaced-east", 1)
+	h.create(d)
+	h.expectWorks(configKey(ns, "web"), map[string]int32{"unplaced-east": 0})
+	h.annotate(d, "")
+	h.expectWorks(configKey(ns, "web"), map[string]int32{})
+	h.quiet(ns, "unplaced-", 5*time.Second)
+}

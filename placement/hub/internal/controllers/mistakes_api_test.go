@@ -192,7 +192,7 @@ func TestMistakesLeaveTheLastGoodState(t *testing.T) {
 	h.expectWorks(key, good)
 
 	h.annotate(d, "nope")
-	h.expectReported(key, v1alpha1.ConditionPlaced, v1alpha1.ReasonUnknownCluster, `annotations[placement.patchbay.io/clusters]: there is no Cluster "nope"`)
+	h.expectReported(key, v1alpha1.ConditionPlaced, v1alpha1.ReasonUnknownCluster, `annotations[placement.patchbay.io/clusters]: must be a Cluster of this hub: there is no Cluster "nope"`)
 	h.expectWorks(key, good)
 	h.annotate(d, "wrong-east=1,wrong-west")
 	h.expectReported(key, v1alpha1.ConditionPlaced, v1alpha1.ReasonInvalidAnnotation, "annotations[placement.patchbay.io/clusters]")
@@ -231,7 +231,7 @@ func TestMistakesLeaveTheLastGoodState(t *testing.T) {
 	config := kinds.Key{GroupKind: schema.GroupKind{Kind: "ConfigMap"}, Namespace: ns, Name: "tied"}
 	h.expectReported(config, v1alpha1.ConditionPlaced, v1alpha1.ReasonPolicyTie, "Placement wrong/a: spec.objects: Placement wrong/b")
 	h.expectWorks(config, map[string]int32{})
-	h.expectEvent(ns, "Placement", "a", v1alpha1.ReasonNotPlaceable, "spec.objects[1].kind: objects of the kind Role.rbac.authorization.k8s.io stay")
+	h.expectEvent(ns, "Placement", "a", v1alpha1.ReasonNotPlaceable, "spec.objects[1].kind: must be a kind that can be placed: objects of kind Role.rbac.authorization.k8s.io stay")
 
 	large := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "large", Annotations: map[string]string{v1alpha1.ClustersAnnotation: "wrong-east"}},

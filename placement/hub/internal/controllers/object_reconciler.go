@@ -95,7 +95,7 @@ func (r *objectReconciler) place(ctx context.Context, s *scope.Scope) (after tim
 			return 0, err
 		}
 	}
-	if stored.assignment, err = r.assignments.Write(ctx, s, p.next); err != nil {
+	if stored.assignment, err = r.assignments.Write(ctx, s, p.next, reportsWithoutTargets(s.Object, p.decision)); err != nil {
 		return 0, err
 	}
 	r.drains.Update(s.Key, p.next.Spec.Targets, func(cluster string) bool { return limits.IsDraining(s.Clusters[cluster]) })
@@ -207,9 +207,15 @@ func (r *objectReconciler) release(ctx context.Context, s *scope.Scope, stored s
 			return err
 		}
 	}
-	alive := stored.object != nil && stored.object.GetDeletionTimestamp() == nil
-	if stored.assignment.UID == "" || alive && (d.Policy != nil || d.Mistake != nil) {
-		return nil // the Assignment reports why the object has no cluster
+	if stored.assignment.UID == "" || reportsWithoutTargets(stored.object, d) {
+		return nil
 	}
 	return r.assignments.Delete(ctx, s, stored.assignment)
+}
+
+// reportsWithoutTargets reports whether an object that is in no cluster has an Assignment, which
+// reports why.
+func reportsWithoutTargets(object *unstructured.Unstructured, d desiredstate.Decision) bool {
+	alive := object != nil && object.GetDeletionTimestamp() == nil
+	return alive && (d.Policy != nil || d.Mistake != nil)
 }

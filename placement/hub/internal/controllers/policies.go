@@ -105,7 +105,7 @@ func (v *policyValidator) validatePlacement(ctx context.Context, spec *v1alpha1.
 		if _, served := v.kinds.Get(gk); o.Kind != "" && !served && !policy.Placeable(gk, true) {
 			return &policy.Error{
 				Reason: v1alpha1.ReasonNotPlaceable, Field: fmt.Sprintf("spec.objects[%d].kind", i),
-				Message: fmt.Sprintf("objects of the kind %s stay at the hub", gk),
+				Message: fmt.Sprintf("must be a kind that can be placed: objects of kind %s stay at the hub", gk),
 			}, nil
 		}
 	}
@@ -117,7 +117,7 @@ func (v *policyValidator) validatePlacement(ctx context.Context, spec *v1alpha1.
 		if err != nil {
 			return &policy.Error{
 				Reason: v1alpha1.ReasonUnknownCluster, Field: fmt.Sprintf("spec.clusters.names[%d]", i),
-				Message: fmt.Sprintf("there is no Cluster %q", name),
+				Message: fmt.Sprintf("must be a Cluster of this hub: there is no Cluster %q", name),
 			}, nil
 		}
 	}

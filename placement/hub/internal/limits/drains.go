@@ -18,7 +18,7 @@ import (
 const defaultConcurrentMoves = 10
 
 // ErrDrainLimit is returned when as many objects leave a cluster as its drain allows at a time.
-var ErrDrainLimit = errors.New("spec.drain.maxConcurrentMoves objects leave the cluster already")
+var ErrDrainLimit = errors.New("spec.drain.maxConcurrentMoves objects are leaving the cluster already")
 
 // Queue is the work queue of the objects.
 type Queue interface {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -202,7 +203,7 @@ func (r *Reader) FindUnknownDependents(ctx context.Context, s *Scope) (*UnknownD
 		if !kinds.IsListed(ctx, r.cached, k) {
 			return &UnknownDependents{RequeueAfter: kinds.ListRetry, Mistake: &policy.Error{
 				Reason:  v1alpha1.ReasonAssignmentLost,
-				Message: fmt.Sprintf("objects of kind %s cannot be listed, and one of them may need this object: it stays", k.Kind),
+				Message: fmt.Sprintf("objects of kind %s cannot be listed, and one of them may need this object: it stays in its clusters", k.Kind),
 			}}, nil
 		}
 		list := &metav1.PartialObjectMetadataList{}
@@ -217,14 +218,14 @@ func (r *Reader) FindUnknownDependents(ctx context.Context, s *Scope) (*UnknownD
 				continue
 			}
 			err := r.cached.Get(ctx, dependent.Assignment(), &v1alpha1.Assignment{})
-			if client.IgnoreNotFound(err) != nil {
-				return nil, fmt.Errorf("read the Assignment of %s: %w", dependent, err)
-			}
-			if err != nil {
+			if apierrors.IsNotFound(err) {
 				return &UnknownDependents{RequeueAfter: missingAssignmentRetry, Mistake: &policy.Error{
 					Reason:  v1alpha1.ReasonAssignmentLost,
-					Message: fmt.Sprintf("the Assignment of %s is missing: this object stays until the hub has made it again", dependent),
+					Message: fmt.Sprintf("the Assignment of %s is missing: this object stays in its clusters until the hub has created it again", dependent),
 				}}, nil
+			}
+			if err != nil {
+				return nil, fmt.Errorf("read the Assignment of %s: %w", dependent, err)
 			}
 		}
 	}

@@ -12,11 +12,13 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -59,6 +61,81 @@ func prepareAndRun(ctx context.Context, c Config, serve func(context.Context) er
 		return err
 	}
 	return r.run(ctx, serve)
+}
+
+// How long a hub that was killed may still use the port and the folder.
+const (
+	portTimeout = 5 * time.Second
+	lockTimeout = 10 * time.Second
+)
+
+// lockDataDir creates the folder and locks it. The programs inherit the file of the lock: it is free when
+// this process and all its programs have ended, so that a new etcd finds no old one.
+func (c Config) lockDataDir(ctx context.Context) (*os.File, error) {
+	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
+		return nil, fmt.Errorf("flag --data-dir: create the folder (give one that can be written): %w", err)
+	}
+	f, err := os.OpenFile(c.dataPath("lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("flag --data-dir: write in the folder (give one that can be written): %w", err)
+	}
+	err = poll(ctx, lockTimeout, func(context.Context) error {
+		return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("flag --data-dir: a hub runs on %s: stop that hub, or give another folder: %w", c.DataDir, err), f.Close())
+	}
+	return f, c.removeStaleSockets()
+}
+
+// removeStaleSockets removes the sockets of an etcd that was killed: a new etcd cannot listen on them.
+func (c Config) removeStaleSockets() error {
+	for _, name := range []string{etcdSocket, etcdPeerSocket} {
+		if err := os.Remove(c.dataPath(name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("remove stale socket: %w", err)
+		}
+	}
+	return nil
+}
+
+// checkPortFree checks that the API server can listen on its address and port.
+func (c Config) checkPortFree(ctx context.Context) error {
+	address := net.JoinHostPort(c.listenAddress().String(), strconv.Itoa(c.Port))
+	var listenErr error // other than a port in use, which may become free
+	err := poll(ctx, portTimeout, func(context.Context) error {
+		l, err := net.Listen("tcp", address)
+		switch {
+		case err == nil:
+			return l.Close()
+		case errors.Is(err, syscall.EADDRINUSE):
+			return err
+		}
+		listenErr = err
+		return nil
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("flag --port: %s must not be in use: give a free port: %w", address, err)
+	case errors.Is(listenErr, syscall.EADDRNOTAVAIL):
+		return fmt.Errorf("flag --listen (default: --address): %s must be an address of this machine: %w", c.listenAddress(), listenErr)
+	case listenErr != nil:
+		return fmt.Errorf("flags --listen and --port: listen on %s: %w", address, listenErr)
+	}
+	return nil
+}
+
+// poll calls try every pollInterval until it succeeds. When timeout has passed, or ctx has ended, it returns
+// the last error of try.
+func poll(ctx context.Context, timeout time.Duration, try func(context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, timeout, true, func(ctx context.Context) (bool, error) {
+		last = try(ctx)
+		return last == nil, nil
+	})
+	if err != nil && last != nil {
+		return last
+	}
+	return err
 }
 
 // programRunner runs the programs of a hub whose folder is locked.

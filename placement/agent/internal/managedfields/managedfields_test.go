@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package works
+package managedfields
 
 import (
 	"encoding/json"
@@ -71,7 +71,7 @@ func TestDigest(t *testing.T) {
 	t.Parallel()
 	sum := func(object, agents string) string {
 		o := managed(t, object, map[string]string{v1alpha1.AgentFieldManager: agents, "other": `{"f:b":{}}`})
-		return fieldsDigest(o, agentFields(o))
+		return Digest(o, OfAgent(o))
 	}
 	base := sum(`{"metadata":{},"a":1,"b":2}`, `{"f:a":{}}`)
 	if got := sum(`{"metadata":{},"a":1,"b":3}`, `{"f:a":{}}`); got != base {
@@ -101,14 +101,14 @@ func TestFindCededFields(t *testing.T) {
 		"YieldUnowned":     {"Without another owner the agent keeps the field.", map[string]string{v1alpha1.AgentFieldManager: agents}, v1alpha1.ApplyPolicy{Yield: replicas}, 0, 0},
 		"YieldOwned":       {"With another owner the agent omits the field.", map[string]string{v1alpha1.AgentFieldManager: agents, "hpa": others}, v1alpha1.ApplyPolicy{Yield: replicas}, 1, 0},
 		"CreateOnly":       {"Without another owner the field must be transferred, because else it would be removed.", map[string]string{v1alpha1.AgentFieldManager: agents}, v1alpha1.ApplyPolicy{CreateOnly: replicas}, 1, 1},
-		"CreateOnlyCeded":  {"The field was transferred before.", map[string]string{cededManager: others}, v1alpha1.ApplyPolicy{CreateOnly: replicas}, 1, 0},
+		"CreateOnlyCeded":  {"The field was transferred before.", map[string]string{CededManager: others}, v1alpha1.ApplyPolicy{CreateOnly: replicas}, 1, 0},
 		"CreateOnlyTheirs": {"Another owner keeps the field.", map[string]string{v1alpha1.AgentFieldManager: agents, "hpa": others}, v1alpha1.ApplyPolicy{CreateOnly: replicas}, 1, 0},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c, err := findCededFields(managed(t, object, tc.owners), tc.policy)
-			if err != nil || len(c.omitted) != tc.omitted || len(c.transferred) != tc.transferred {
+			c, err := FindCeded(managed(t, object, tc.owners), tc.policy)
+			if err != nil || len(c.Omitted) != tc.omitted || len(c.transferred) != tc.transferred {
 				t.Errorf("%s\ngot %+v, %v; want %d omitted, %d transferred", tc.reason, c, err, tc.omitted, tc.transferred)
 			}
 		})

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package works
+// Package objectwatcher watches the objects that the agent has applied in its cluster.
+package objectwatcher
 
 import (
 	"context"
@@ -16,29 +17,28 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/agent/internal/informers"
 )
 
 const (
-	// batchDelay lets one reconciliation handle changes that come together.
-	batchDelay = 20 * time.Millisecond
 	// namespaceCheckTimeout bounds the check whether a namespace exists.
 	namespaceCheckTimeout = 10 * time.Second
-	// unseenCheckInterval is how often the agent reconciles the objects that no watch has seen yet.
-	unseenCheckInterval = 2 * time.Second
+	// UnseenCheckInterval is how often the agent calls RequeueUnseen.
+	UnseenCheckInterval = 2 * time.Second
 )
 
-// objectWatcher watches the agent's objects, with one watch per resource and namespace, because the agent
+// Watcher watches the agent's objects, with one watch per resource and namespace, because the agent
 // has no right to watch all namespaces. It watches metadata only: each change of an object, also of its
 // status, changes the resourceVersion.
-type objectWatcher struct {
+type Watcher struct {
 	client   metadata.Interface
-	onChange func(key string, o metav1.Object)
+	onChange func(resource schema.GroupResource, o metav1.Object)
 	// isNamespaceGone tells whether a namespace does not exist.
 	isNamespaceGone func(ctx context.Context, namespace string) bool
 
 	mu      sync.Mutex
 	watches map[watchKey]*activeWatch
-	unseen  map[string]unseenObject // by objectKey
+	unseen  map[unseenKey]unseenObject
 	stopped bool
 	running sync.WaitGroup
 }
@@ -53,8 +53,14 @@ type watchKey struct {
 type activeWatch struct {
 	cancel  context.CancelFunc
 	objects toolscache.Store
-	// uses counts the calls of ensureWatch for this watch.
+	// uses counts the calls of EnsureWatch for this watch.
 	uses int
+}
+
+// unseenKey identifies an unseenObject.
+type unseenKey struct {
+	watchKey
+	name string
 }
 
 // unseenObject is an object that its watch has not seen yet.
@@ -63,13 +69,15 @@ type unseenObject struct {
 	object *metav1.ObjectMeta
 }
 
-func newObjectWatcher(client metadata.Interface, changed func(string, metav1.Object), gone func(context.Context, string) bool) *objectWatcher {
-	return &objectWatcher{client: client, onChange: changed, isNamespaceGone: gone, watches: map[watchKey]*activeWatch{}, unseen: map[string]unseenObject{}}
+// New makes a Watcher without any watch. It calls changed for each change of an object, and gone to find out
+// whether a namespace does not exist.
+func New(client metadata.Interface, changed func(schema.GroupResource, metav1.Object), gone func(context.Context, string) bool) *Watcher {
+	return &Watcher{client: client, onChange: changed, isNamespaceGone: gone, watches: map[watchKey]*activeWatch{}, unseen: map[unseenKey]unseenObject{}}
 }
 
-// ensureWatch starts the watch of a resource in a namespace, unless it runs. The watch runs until stop, also
+// EnsureWatch starts the watch of a resource in a namespace, unless it runs. The watch runs until Stop, also
 // after the context of the reconciliation has ended.
-func (w *objectWatcher) ensureWatch(ctx context.Context, gvr schema.GroupVersionResource, namespace string) {
+func (w *Watcher) EnsureWatch(ctx context.Context, gvr schema.GroupVersionResource, namespace string) {
 	key := watchKey{gvr, namespace}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -83,8 +91,8 @@ func (w *objectWatcher) ensureWatch(ctx context.Context, gvr schema.GroupVersion
 	informer := metadatainformer.NewFilteredMetadataInformer(w.client, gvr, namespace, 0, nil,
 		func(o *metav1.ListOptions) { o.LabelSelector = v1alpha1.ManagedLabel + "=true" }).Informer()
 	w.watches[key] = &activeWatch{cancel: cancel, objects: informer.GetStore()}
-	if observeInformer(informer, trimMetadata, func(o metav1.Object) {
-		w.onChange(objectKey(gvr.Group, gvr.Resource, o.GetNamespace(), o.GetName()), o)
+	if informers.Observe(informer, informers.TrimMetadata, func(o metav1.Object) {
+		w.onChange(gvr.GroupResource(), o)
 	}) != nil || informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *toolscache.Reflector, err error) {
 		w.handleWatchError(ctx, key, r, err)
 	}) != nil {
@@ -93,19 +101,19 @@ func (w *objectWatcher) ensureWatch(ctx context.Context, gvr schema.GroupVersion
 	w.running.Go(func() { informer.RunWithContext(ctx) })
 }
 
-// expect makes requeueUnseen report an object until its watch has seen it: there is no event for an object
+// Expect makes RequeueUnseen report an object until its watch has seen it: there is no event for an object
 // that is deleted before its watch starts, or while the watch is interrupted.
-func (w *objectWatcher) expect(gvr schema.GroupVersionResource, o metav1.Object) {
+func (w *Watcher) Expect(gvr schema.GroupVersionResource, o metav1.Object) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	u := unseenObject{watchKey{gvr, o.GetNamespace()}, &metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID()}}
 	if !w.hasSeen(u) {
-		w.unseen[objectKey(gvr.Group, gvr.Resource, o.GetNamespace(), o.GetName())] = u
+		w.unseen[unseenKey{u.watchKey, o.GetName()}] = u
 	}
 }
 
 // hasSeen tells whether the watch of an object has seen it.
-func (w *objectWatcher) hasSeen(u unseenObject) bool {
+func (w *Watcher) hasSeen(u unseenObject) bool {
 	watch, ok := w.watches[u.watchKey]
 	if !ok {
 		return true // the watch ended with its namespace
@@ -115,23 +123,23 @@ func (w *objectWatcher) hasSeen(u unseenObject) bool {
 	return err == nil && ok && o.GetUID() == u.object.GetUID()
 }
 
-// requeueUnseen calls onChange for the objects that no watch has seen. Their reconciliation expects them
+// RequeueUnseen calls onChange for the objects that no watch has seen. Their reconciliation expects them
 // again.
-func (w *objectWatcher) requeueUnseen(context.Context) {
+func (w *Watcher) RequeueUnseen(context.Context) {
 	w.mu.Lock()
 	missed := w.unseen
-	w.unseen = map[string]unseenObject{}
-	maps.DeleteFunc(missed, func(_ string, u unseenObject) bool { return w.hasSeen(u) })
+	w.unseen = map[unseenKey]unseenObject{}
+	maps.DeleteFunc(missed, func(_ unseenKey, u unseenObject) bool { return w.hasSeen(u) })
 	w.mu.Unlock()
-	for key, u := range missed {
-		w.onChange(key, u.object)
+	for _, u := range missed {
+		w.onChange(u.GroupResource(), u.object)
 	}
 }
 
 // handleWatchError stops a watch whose namespace is gone, and with it the agent's rights there. It checks
 // the namespace without the lock: when a reconciliation uses the watch meanwhile, because the namespace
 // exists again, the watch goes on.
-func (w *objectWatcher) handleWatchError(ctx context.Context, key watchKey, r *toolscache.Reflector, err error) {
+func (w *Watcher) handleWatchError(ctx context.Context, key watchKey, r *toolscache.Reflector, err error) {
 	uses, forbidden := w.useCount(key), apierrors.IsForbidden(err)
 	bounded, cancel := context.WithTimeout(ctx, namespaceCheckTimeout)
 	defer cancel()
@@ -140,8 +148,8 @@ func (w *objectWatcher) handleWatchError(ctx context.Context, key watchKey, r *t
 	}
 }
 
-// useCount returns how often ensureWatch was called for a running watch.
-func (w *objectWatcher) useCount(key watchKey) int {
+// useCount returns how often EnsureWatch was called for a running watch.
+func (w *Watcher) useCount(key watchKey) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if watch, ok := w.watches[key]; ok {
@@ -150,8 +158,8 @@ func (w *objectWatcher) useCount(key watchKey) int {
 	return 0
 }
 
-// stopUnused stops a watch, unless ensureWatch was called for it since its useCount was uses.
-func (w *objectWatcher) stopUnused(key watchKey, uses int) (stopped bool) {
+// stopUnused stops a watch, unless EnsureWatch was called for it since its useCount was uses.
+func (w *Watcher) stopUnused(key watchKey, uses int) (stopped bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	watch, ok := w.watches[key]
@@ -163,8 +171,8 @@ func (w *objectWatcher) stopUnused(key watchKey, uses int) (stopped bool) {
 	return true
 }
 
-// stop stops all watches, and waits for their end.
-func (w *objectWatcher) stop() {
+// Stop stops all watches, and waits for their end.
+func (w *Watcher) Stop() {
 	w.mu.Lock()
 	w.stopped = true
 	for _, watch := range w.watches {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package works
+// Package records stores what the agent has applied: one AppliedWork for each Work.
+package records
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -17,27 +19,28 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// appliedWorks stores the AppliedWorks in the cluster, and caches them: this agent is their only writer, and
+// Store writes the AppliedWorks in the cluster, and caches them: this agent is their only writer, and
 // reads them once. Callers must not change the records that it returns.
-type appliedWorks struct {
+type Store struct {
 	client client.Client
 
 	mu           sync.Mutex
 	byName       map[string]*v1alpha1.AppliedWork
-	workByObject map[string]string // by objectKey, and by UID
+	workByObject map[string]string // by ObjectKey, and by UID
 }
 
-func newAppliedWorks(c client.Client) *appliedWorks {
-	return &appliedWorks{client: c, byName: map[string]*v1alpha1.AppliedWork{}, workByObject: map[string]string{}}
+// New returns a Store without any record: see Load.
+func New(c client.Client) *Store {
+	return &Store{client: c, byName: map[string]*v1alpha1.AppliedWork{}, workByObject: map[string]string{}}
 }
 
-// objectKey identifies an object in the cluster, without the version of its kind.
-func objectKey(group, resource, namespace, name string) string {
+// ObjectKey identifies an object in the cluster, without the version of its kind.
+func ObjectKey(group, resource, namespace, name string) string {
 	return resource + "." + group + " " + namespace + "/" + name
 }
 
-// load reads all records.
-func (r *appliedWorks) load(ctx context.Context) error {
+// Load reads all records.
+func (r *Store) Load(ctx context.Context) error {
 	var list v1alpha1.AppliedWorkList
 	if err := r.client.List(ctx, &list); err != nil {
 		return fmt.Errorf("list AppliedWorks: %w", err)
@@ -48,29 +51,29 @@ func (r *appliedWorks) load(ctx context.Context) error {
 	return nil
 }
 
-// get returns a record; nil when there is none.
-func (r *appliedWorks) get(name string) *v1alpha1.AppliedWork {
+// Get returns a record; nil when there is none.
+func (r *Store) Get(name string) *v1alpha1.AppliedWork {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.byName[name]
 }
 
-// list returns all records, in any order.
-func (r *appliedWorks) list() []*v1alpha1.AppliedWork {
+// List returns all records, in any order.
+func (r *Store) List() []*v1alpha1.AppliedWork {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Collect(maps.Values(r.byName))
 }
 
-// count returns the number of records.
-func (r *appliedWorks) count() int {
+// Count returns the number of records.
+func (r *Store) Count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.byName)
 }
 
-// workForObject returns the name of the Work of an object in the cluster, by its UID or its objectKey.
-func (r *appliedWorks) workForObject(key string, uid types.UID) (string, bool) {
+// WorkForObject returns the name of the Work of an object in the cluster, by its UID or its ObjectKey.
+func (r *Store) WorkForObject(key string, uid types.UID) (string, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if name, ok := r.workByObject[string(uid)]; ok {
@@ -80,18 +83,37 @@ func (r *appliedWorks) workForObject(key string, uid types.UID) (string, bool) {
 	return name, ok
 }
 
+// TooLargeError is why a Work is not recorded.
+type TooLargeError struct {
+	// Work is its name.
+	Work string
+	// Bytes of its spec as JSON.
+	Bytes int
+}
+
+// Error implements error.
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("Work %s: spec: must have at most %d bytes as JSON, and has %d: make the object smaller", e.Work, maxSpecBytes, e.Bytes)
+}
+
+// ReservedBytes is the part of MaxObjectBytes for the metadata that API servers add.
+const ReservedBytes = 16 << 10
+
 // maxSpecBytes is the largest spec of a Work in a record, so that the record with its status has at most
 // MaxObjectBytes.
-const maxSpecBytes = v1alpha1.MaxObjectBytes - 2*reservedBytes
+const maxSpecBytes = v1alpha1.MaxObjectBytes - 2*ReservedBytes
 
-// saveSpec stores the spec of a Work in its record, before the agent creates the objects. A mark is the value
-// of ResumeAnnotation on a record that keeps its manifests (see keepsClusterManifests).
-func (r *appliedWorks) saveSpec(ctx context.Context, name string, spec v1alpha1.WorkSpec, mark string) (*v1alpha1.AppliedWork, error) {
-	if bytes := jsonSize(spec); bytes > maxSpecBytes {
-		return nil, &conditionError{reason: v1alpha1.ReasonTooLarge, message: fmt.Sprintf(
-			"Work %s: spec: must have at most %d bytes as JSON, and has %d: make the object smaller", name, maxSpecBytes, bytes)}
+// SaveSpec stores the spec of a Work in its record, before the agent creates the objects. A mark is the value
+// of ResumeAnnotation on a record that keeps its manifests because a user has decided so.
+func (r *Store) SaveSpec(ctx context.Context, name string, spec v1alpha1.WorkSpec, mark string) (*v1alpha1.AppliedWork, error) {
+	raw, err := json.Marshal(spec)
+	if err != nil {
+		return nil, fmt.Errorf("encode Work %s: %w", name, err)
 	}
-	old := r.get(name)
+	if len(raw) > maxSpecBytes {
+		return nil, &TooLargeError{Work: name, Bytes: len(raw)}
+	}
+	old := r.Get(name)
 	if old == nil {
 		rec := &v1alpha1.AppliedWork{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		spec.DeepCopyInto(&rec.Spec.Work)
@@ -112,8 +134,8 @@ func (r *appliedWorks) saveSpec(ctx context.Context, name string, spec v1alpha1.
 	return r.store(rec), nil
 }
 
-// saveStatus stores the status of a record.
-func (r *appliedWorks) saveStatus(ctx context.Context, rec *v1alpha1.AppliedWork) error {
+// SaveStatus stores the status of a record.
+func (r *Store) SaveStatus(ctx context.Context, rec *v1alpha1.AppliedWork) error {
 	rec = rec.DeepCopy()
 	if err := r.client.Status().Update(ctx, rec); err != nil {
 		return r.refreshAfterConflict(ctx, "update status of", rec, err)
@@ -124,7 +146,7 @@ func (r *appliedWorks) saveStatus(ctx context.Context, rec *v1alpha1.AppliedWork
 
 // refreshAfterConflict wraps the error of a write. After a conflict, with another client or with an own write
 // whose answer was lost, it reads the record again for the next attempt.
-func (r *appliedWorks) refreshAfterConflict(ctx context.Context, verb string, rec *v1alpha1.AppliedWork, err error) error {
+func (r *Store) refreshAfterConflict(ctx context.Context, verb string, rec *v1alpha1.AppliedWork, err error) error {
 	err = fmt.Errorf("%s AppliedWork %s: %w", verb, rec.Name, err)
 	if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) {
 		return err
@@ -139,8 +161,8 @@ func (r *appliedWorks) refreshAfterConflict(ctx context.Context, verb string, re
 	return err
 }
 
-// deleteRecord deletes a record whose objects are gone or released.
-func (r *appliedWorks) deleteRecord(ctx context.Context, rec *v1alpha1.AppliedWork) error {
+// Delete deletes a record whose objects are gone or released.
+func (r *Store) Delete(ctx context.Context, rec *v1alpha1.AppliedWork) error {
 	err := r.client.Delete(ctx, &v1alpha1.AppliedWork{ObjectMeta: metav1.ObjectMeta{Name: rec.Name}},
 		client.Preconditions{UID: &rec.UID})
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -151,13 +173,13 @@ func (r *appliedWorks) deleteRecord(ctx context.Context, rec *v1alpha1.AppliedWo
 }
 
 // store caches a record and indexes its objects.
-func (r *appliedWorks) store(rec *v1alpha1.AppliedWork) *v1alpha1.AppliedWork {
+func (r *Store) store(rec *v1alpha1.AppliedWork) *v1alpha1.AppliedWork {
 	rec.ManagedFields = nil
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.byName[rec.Name] = rec
 	for _, o := range rec.Status.Objects {
-		r.workByObject[objectKey(o.Group, o.Resource, o.Namespace, o.Name)] = rec.Name
+		r.workByObject[ObjectKey(o.Group, o.Resource, o.Namespace, o.Name)] = rec.Name
 		if o.UID != "" {
 			r.workByObject[string(o.UID)] = rec.Name
 		}
@@ -165,7 +187,7 @@ func (r *appliedWorks) store(rec *v1alpha1.AppliedWork) *v1alpha1.AppliedWork {
 	return rec
 }
 
-func (r *appliedWorks) forget(name string) {
+func (r *Store) forget(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.byName, name)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package works
+// Package managedfields computes, from the managed fields of objects in a cluster, what the agent applied and
+// which fields it leaves to other managers.
+package managedfields
 
 import (
 	"crypto/sha256"
@@ -15,13 +17,13 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// fieldSet has managed fields in the format of FieldsV1: "f:name" is a field, `k:{"name":"c"}` a list item
+// Set has managed fields in the format of FieldsV1: "f:name" is a field, `k:{"name":"c"}` a list item
 // with these keys, "v:1" a list item with this value, "i:0" a list item by its index, and "." the object
 // itself.
-type fieldSet map[string]any
+type Set map[string]any
 
-// agentFields returns the fields that the agent applied; nil when there are none.
-func agentFields(o *unstructured.Unstructured) fieldSet {
+// OfAgent returns the fields that the agent applied; nil when there are none.
+func OfAgent(o *unstructured.Unstructured) Set {
 	for _, entry := range o.GetManagedFields() {
 		if entry.Manager == v1alpha1.AgentFieldManager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == "" {
 			return parseFields(entry)
@@ -30,16 +32,16 @@ func agentFields(o *unstructured.Unstructured) fieldSet {
 	return nil
 }
 
-func parseFields(entry metav1.ManagedFieldsEntry) fieldSet {
-	set := fieldSet{}
+func parseFields(entry metav1.ManagedFieldsEntry) Set {
+	set := Set{}
 	if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &set) != nil {
 		return nil // cannot be: the API server wrote it
 	}
 	return set
 }
 
-// has tells whether the set contains the field, or a part of it.
-func (s fieldSet) has(path []string) bool {
+// Has tells whether the set contains the field, or a part of it.
+func (s Set) Has(path []string) bool {
 	if len(path) == 0 {
 		return true
 	}
@@ -48,12 +50,12 @@ func (s fieldSet) has(path []string) bool {
 		return false
 	}
 	below, _ := child.(map[string]any)
-	return len(path) == 1 || fieldSet(below).has(path[1:])
+	return len(path) == 1 || Set(below).Has(path[1:])
 }
 
-// fieldsDigest returns a digest of the set and of the object's values in it. It changes only when one of
+// Digest returns a digest of the set and of the object's values in it. It changes only when one of
 // these fields is changed or removed.
-func fieldsDigest(o *unstructured.Unstructured, set fieldSet) string {
+func Digest(o *unstructured.Unstructured, set Set) string {
 	raw, err := json.Marshal([]any{set, projectFields(set, o.Object)})
 	if err != nil {
 		return "" // cannot be: both were decoded from JSON
@@ -62,7 +64,7 @@ func fieldsDigest(o *unstructured.Unstructured, set fieldSet) string {
 }
 
 // projectFields returns the part of value that the set contains.
-func projectFields(set fieldSet, value any) any {
+func projectFields(set Set, value any) any {
 	if len(set) == 0 {
 		return value
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package works
+package objectwatcher
 
 import (
 	"context"
@@ -37,7 +37,7 @@ func TestWatchesEndWithTheirNamespace(t *testing.T) {
 	}
 	var exists atomic.Bool
 	exists.Store(true)
-	w := newObjectWatcher(client, func(string, metav1.Object) {}, func(context.Context, string) bool { return !exists.Load() })
+	w := New(client, func(schema.GroupResource, metav1.Object) {}, func(context.Context, string) bool { return !exists.Load() })
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	reconciliation, endReconciliation := context.WithCancel(ctx)
@@ -56,8 +56,8 @@ func TestWatchesEndWithTheirNamespace(t *testing.T) {
 			time.Sleep(5 * time.Millisecond)
 		}
 	}
-	w.ensureWatch(reconciliation, gvr, "team")
-	w.ensureWatch(reconciliation, gvr, "") // no namespace ends the watch of cluster-scoped objects
+	w.EnsureWatch(reconciliation, gvr, "team")
+	w.EnsureWatch(reconciliation, gvr, "") // no namespace ends the watch of cluster-scoped objects
 	await("both requests to be rejected twice", func() bool { return asked.Load() >= 4 })
 	if got := running(); got != 2 {
 		t.Errorf("%d watches while the namespace exists, want 2", got)
@@ -65,15 +65,15 @@ func TestWatchesEndWithTheirNamespace(t *testing.T) {
 	exists.Store(false)
 	await("the watch to end", func() bool { return running() == 1 })
 	exists.Store(true)
-	w.ensureWatch(reconciliation, gvr, "team")
+	w.EnsureWatch(reconciliation, gvr, "team")
 	if got := running(); got != 2 {
 		t.Errorf("%d watches after the namespace came back, want 2", got)
 	}
 	before := asked.Load()
 	endReconciliation()
 	await("the watches to go on after the reconciliation", func() bool { return asked.Load() >= before+2 })
-	w.stop()
-	w.ensureWatch(ctx, gvr, "other")
+	w.Stop()
+	w.EnsureWatch(ctx, gvr, "other")
 	if got := running(); got != 2 {
 		t.Errorf("%d watches after the end, want no new one", got)
 	}
@@ -86,10 +86,10 @@ func TestWatchInUseGoesOn(t *testing.T) {
 	gvr := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	key := watchKey{gvr, "team"}
 	used := true
-	var w *objectWatcher
-	w = newObjectWatcher(nil, nil, func(ctx context.Context, namespace string) bool {
+	var w *Watcher
+	w = New(nil, nil, func(ctx context.Context, namespace string) bool {
 		if used {
-			w.ensureWatch(ctx, gvr, namespace)
+			w.EnsureWatch(ctx, gvr, namespace)
 		}
 		return true
 	})

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package works
+package podindex
 
 import (
 	"fmt"
@@ -39,7 +39,7 @@ func TestPodReason(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			trimmed, err := trimPod(&corev1.Pod{Status: tc.status})
+			trimmed, err := TrimPod(&corev1.Pod{Status: tc.status})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -63,38 +63,37 @@ func child(name, owner string) metav1.ObjectMeta {
 	}}
 }
 
-// podIndex finds the Pods of a workload over several levels of owners.
+// An Index finds the Pods of a workload over several levels of owners.
 func TestPodsBelow(t *testing.T) {
 	t.Parallel()
-	indexers := toolscache.Indexers{ownerUIDIndex: indexByOwnerUID}
-	index := func() toolscache.Indexer { return toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, indexers) }
-	p := &podIndex{pods: index(), owners: []toolscache.Indexer{index(), index()}}
+	index := func() toolscache.Indexer { return toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, Indexers()) }
+	p := &Index{Pods: index(), Owners: []toolscache.Indexer{index(), index()}}
 	add := func(i toolscache.Indexer, o any) {
 		if err := i.Add(o); err != nil {
 			t.Fatal(err)
 		}
 	}
-	add(p.owners[0], &metav1.PartialObjectMetadata{ObjectMeta: child("rs", "deployment")})
-	add(p.owners[1], &metav1.PartialObjectMetadata{ObjectMeta: child("job", "cronjob")})
+	add(p.Owners[0], &metav1.PartialObjectMetadata{ObjectMeta: child("rs", "deployment")})
+	add(p.Owners[1], &metav1.PartialObjectMetadata{ObjectMeta: child("job", "cronjob")})
 	for i := range 30 {
-		add(p.pods, &corev1.Pod{ObjectMeta: child(fmt.Sprintf("pod-%02d", i), "rs"), Status: corev1.PodStatus{
+		add(p.Pods, &corev1.Pod{ObjectMeta: child(fmt.Sprintf("pod-%02d", i), "rs"), Status: corev1.PodStatus{
 			Phase: corev1.PodRunning, ContainerStatuses: waiting("CrashLoopBackOff", strings.Repeat("x", 1000)),
 		}})
 	}
-	add(p.pods, &corev1.Pod{ObjectMeta: child("other", "job"), Status: corev1.PodStatus{Phase: corev1.PodSucceeded}})
+	add(p.Pods, &corev1.Pod{ObjectMeta: child("other", "job"), Status: corev1.PodStatus{Phase: corev1.PodSucceeded}})
 
-	a := p.associated("deployment")
+	a := p.Associated("deployment")
 	if a.Pods["CrashLoopBackOff"] != 30 || len(a.Pods) != 1 || len(a.Broken) != maxBrokenPods || a.Broken[0].Name != "pod-00" || len(a.Broken[0].Message) != maxMessageBytes {
 		t.Errorf("Deployment: got %+v", a)
 	}
-	if a := p.associated("cronjob"); a == nil || a.Pods["Succeeded"] != 1 {
+	if a := p.Associated("cronjob"); a == nil || a.Pods["Succeeded"] != 1 {
 		t.Errorf("CronJob: got %+v, want 1 Succeeded", a)
 	}
-	if a := p.associated("unknown"); a != nil {
+	if a := p.Associated("unknown"); a != nil {
 		t.Errorf("unknown object: got %+v", a)
 	}
 	pod := &corev1.Pod{ObjectMeta: child("pod-00", "rs")}
-	if got := fmt.Sprint(p.ownerChain(pod)); got != "[pod-00 rs deployment]" {
+	if got := fmt.Sprint(p.OwnerChain(pod)); got != "[pod-00 rs deployment]" {
 		t.Errorf("owner chain: got %s", got)
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package works
+package managedfields
 
 import (
 	"encoding/json"
@@ -40,21 +40,21 @@ func FuzzManagedFields(f *testing.F) {
 		live.SetKind("Thing")
 		live.SetManagedFields([]metav1.ManagedFieldsEntry{entry(v1alpha1.AgentFieldManager)})
 
-		set := agentFields(live)
+		set := OfAgent(live)
 		copied := live.DeepCopy()
 		copied.Object["patchbayFuzz"] = "not in the set"
-		if _, named := set["f:patchbayFuzz"]; !named && len(set) > 0 && fieldsDigest(live, set) != fieldsDigest(copied, set) {
+		if _, named := set["f:patchbayFuzz"]; !named && len(set) > 0 && Digest(live, set) != Digest(copied, set) {
 			t.Errorf("%s of %s: a field that is not in the set changes the digest", fields, object)
 		}
-		c, err := findCededFields(live, v1alpha1.ApplyPolicy{CreateOnly: []v1alpha1.FieldPath{v1alpha1.FieldPath(path)}})
+		c, err := FindCeded(live, v1alpha1.ApplyPolicy{CreateOnly: []v1alpha1.FieldPath{v1alpha1.FieldPath(path)}})
 		if err != nil {
 			return
 		}
-		if len(c.omitted) != 1 {
-			t.Errorf("%q: omitted %v, want one path", path, c.omitted)
+		if len(c.Omitted) != 1 {
+			t.Errorf("%q: omitted %v, want one path", path, c.Omitted)
 		}
 		before := live.DeepCopy()
-		if _, err := c.transferManifest(live); err == nil && !slices.Equal(slices.Sorted(maps.Keys(before.Object)), slices.Sorted(maps.Keys(live.Object))) {
+		if _, err := c.TransferManifest(live); err == nil && !slices.Equal(slices.Sorted(maps.Keys(before.Object)), slices.Sorted(maps.Keys(live.Object))) {
 			t.Errorf("%q: transferManifest changed the object", path)
 		}
 	})

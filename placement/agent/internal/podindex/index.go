@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package works
+// Package podindex finds the Pods of each workload in a cluster, by their ownerReferences, and reports what
+// state they are in and what blocks their deletion.
+package podindex
 
 import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -21,6 +24,7 @@ import (
 	podresources "k8s.io/component-helpers/resource"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/agent/internal/informers"
 )
 
 // Bounds of a report on Pods.
@@ -36,37 +40,39 @@ const (
 // ownerUIDIndex indexes objects by the UID of their controller.
 const ownerUIDIndex = "owner"
 
-// podIndex finds the Pods of a workload by their ownerReferences.
-type podIndex struct {
-	// pods and owners, in the order of ownerKinds, have the index ownerUIDIndex.
-	pods   toolscache.Indexer
-	owners []toolscache.Indexer
+// Index finds the Pods of a workload by their ownerReferences.
+type Index struct {
+	// Pods are as TrimPod returns them, and have the Indexers.
+	Pods toolscache.Indexer
+	// Owners are the ReplicaSets, StatefulSets, DaemonSets and Jobs, in this order. They have the Indexers.
+	Owners []toolscache.Indexer
 }
 
-// newPodIndex makes a podIndex and its informers, which the caller starts. changed is called for each changed
+// New makes an Index and its informers, which the caller starts. changed is called for each changed
 // Pod or owner.
-func newPodIndex(list toolscache.ListerWatcher, meta metadata.Interface, changed func(metav1.Object, *podIndex)) (*podIndex, []toolscache.SharedIndexInformer, error) {
-	indexers := toolscache.Indexers{ownerUIDIndex: indexByOwnerUID}
+func New(list toolscache.ListerWatcher, meta metadata.Interface, changed func(metav1.Object, *Index)) (*Index, []toolscache.SharedIndexInformer, error) {
+	indexers := Indexers()
 	podInformer := toolscache.NewSharedIndexInformer(list, &corev1.Pod{}, 0, indexers)
-	p := &podIndex{pods: podInformer.GetIndexer()}
+	p := &Index{Pods: podInformer.GetIndexer()}
 	onChange := func(o metav1.Object) { changed(o, p) }
-	informers := []toolscache.SharedIndexInformer{podInformer}
-	if err := observeInformer(podInformer, trimPod, onChange); err != nil {
+	all := []toolscache.SharedIndexInformer{podInformer}
+	if err := informers.Observe(podInformer, TrimPod, onChange); err != nil {
 		return nil, nil, err
 	}
 	for _, gvr := range ownerKinds() {
 		informer := metadatainformer.NewFilteredMetadataInformer(meta, gvr, metav1.NamespaceAll, 0, indexers, nil).Informer()
-		if err := observeInformer(informer, trimMetadata, onChange); err != nil {
+		if err := informers.Observe(informer, informers.TrimMetadata, onChange); err != nil {
 			return nil, nil, err
 		}
-		p.owners = append(p.owners, informer.GetIndexer())
-		informers = append(informers, informer)
+		p.Owners = append(p.Owners, informer.GetIndexer())
+		all = append(all, informer)
 	}
-	return p, informers, nil
+	return p, all, nil
 }
 
-// trimPod keeps the fields of a Pod that podIndex and clusterStats read. Its requests are in spec.overhead.
-func trimPod(o any) (any, error) {
+// TrimPod keeps the fields of a Pod that an Index and the statistics of the cluster read. Its requests are in
+// spec.overhead.
+func TrimPod(o any) (any, error) {
 	pod, ok := o.(*corev1.Pod)
 	if !ok {
 		return o, nil
@@ -78,7 +84,7 @@ func trimPod(o any) (any, error) {
 			DeletionTimestamp: pod.DeletionTimestamp, DeletionGracePeriodSeconds: pod.DeletionGracePeriodSeconds,
 		},
 		Spec:   corev1.PodSpec{NodeName: pod.Spec.NodeName, Overhead: podRequests(pod)},
-		Status: corev1.PodStatus{Phase: pod.Status.Phase, Reason: pod.Status.Reason, Message: truncateMessage(pod.Status.Message)},
+		Status: corev1.PodStatus{Phase: pod.Status.Phase, Reason: pod.Status.Reason, Message: truncate(pod.Status.Message)},
 	}
 	for _, v := range pod.Spec.Volumes {
 		if v.PersistentVolumeClaim != nil {
@@ -119,6 +125,9 @@ func ownerKinds() []schema.GroupVersionResource {
 	}
 }
 
+// Indexers are the index functions of an Index.
+func Indexers() toolscache.Indexers { return toolscache.Indexers{ownerUIDIndex: indexByOwnerUID} }
+
 // indexByOwnerUID is the index function of ownerUIDIndex.
 func indexByOwnerUID(o any) ([]string, error) {
 	object, ok := o.(metav1.Object)
@@ -131,15 +140,15 @@ func indexByOwnerUID(o any) ([]string, error) {
 	return nil, nil
 }
 
-// associated counts the Pods of the object with that UID; nil without Pods.
-func (p *podIndex) associated(uid types.UID) *v1alpha1.Associated {
+// Associated counts the Pods of the object with that UID; nil without Pods.
+func (p *Index) Associated(uid types.UID) *v1alpha1.Associated {
 	if p == nil {
 		return nil
 	}
 	a := &v1alpha1.Associated{}
-	for _, pod := range p.podsOf(uid) {
+	for _, pod := range p.PodsOf(uid) {
 		reason, message, broken := podReason(pod)
-		reason = truncateMessage(reason)
+		reason = truncate(reason)
 		if a.Pods == nil {
 			a.Pods = map[string]int32{}
 		}
@@ -162,18 +171,23 @@ func (p *podIndex) associated(uid types.UID) *v1alpha1.Associated {
 func podReason(pod *corev1.Pod) (reason, message string, broken bool) {
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		if w := c.State.Waiting; w != nil && w.Reason != "" && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
-			return w.Reason, truncateMessage(w.Message), true
+			return w.Reason, truncate(w.Message), true
 		}
 	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
-			return c.Reason, truncateMessage(c.Message), true
+			return c.Reason, truncate(c.Message), true
 		}
 	}
 	if pod.Status.Phase == corev1.PodFailed {
-		return cmp.Or(pod.Status.Reason, string(corev1.PodFailed)), truncateMessage(pod.Status.Message), true
+		return cmp.Or(pod.Status.Reason, string(corev1.PodFailed)), truncate(pod.Status.Message), true
 	}
 	return string(pod.Status.Phase), "", false
+}
+
+// truncate cuts a text to at most maxMessageBytes, at the end of a character.
+func truncate(text string) string {
+	return strings.ToValidUTF8(text[:min(len(text), maxMessageBytes)], "")
 }
 
 // mostFrequent keeps the most frequent reasons, and sums the others up as "Other".
@@ -194,8 +208,8 @@ func mostFrequent(pods map[string]int32) map[string]int32 {
 	return kept
 }
 
-// podsOf returns the Pods of the object with that UID.
-func (p *podIndex) podsOf(uid types.UID) []*corev1.Pod {
+// PodsOf returns the Pods of the object with that UID.
+func (p *Index) PodsOf(uid types.UID) []*corev1.Pod {
 	var all []*corev1.Pod
 	p.visitDependents(uid, maxOwnerDepth, func(_ string, o metav1.Object) {
 		if pod, ok := o.(*corev1.Pod); ok {
@@ -205,11 +219,11 @@ func (p *podIndex) podsOf(uid types.UID) []*corev1.Pod {
 	return all
 }
 
-// volumeClaims returns the PersistentVolumeClaims that Pods of the object with that UID use, as
+// VolumeClaims returns the PersistentVolumeClaims that Pods of the object with that UID use, as
 // namespace/name.
-func (p *podIndex) volumeClaims(uid types.UID) map[string]bool {
+func (p *Index) VolumeClaims(uid types.UID) map[string]bool {
 	found := map[string]bool{}
-	for _, pod := range p.podsOf(uid) {
+	for _, pod := range p.PodsOf(uid) {
 		for _, v := range pod.Spec.Volumes {
 			if v.PersistentVolumeClaim != nil {
 				found[pod.Namespace+"/"+v.PersistentVolumeClaim.ClaimName] = true
@@ -220,11 +234,11 @@ func (p *podIndex) volumeClaims(uid types.UID) map[string]bool {
 }
 
 // visitDependents calls visit for each Pod and owner below the object with that UID, with its plural kind.
-func (p *podIndex) visitDependents(uid types.UID, depth int, visit func(plural string, o metav1.Object)) {
+func (p *Index) visitDependents(uid types.UID, depth int, visit func(plural string, o metav1.Object)) {
 	if p == nil {
 		return
 	}
-	found, _ := p.pods.ByIndex(ownerUIDIndex, string(uid)) // fails only without the index
+	found, _ := p.Pods.ByIndex(ownerUIDIndex, string(uid)) // fails only without the index
 	for _, o := range found {
 		if pod, ok := o.(metav1.Object); ok {
 			visit("pods", pod)
@@ -233,7 +247,7 @@ func (p *podIndex) visitDependents(uid types.UID, depth int, visit func(plural s
 	if depth == 0 {
 		return
 	}
-	for i, owners := range p.owners {
+	for i, owners := range p.Owners {
 		children, _ := owners.ByIndex(ownerUIDIndex, string(uid))
 		for _, o := range children {
 			if child, ok := o.(metav1.Object); ok {
@@ -244,12 +258,12 @@ func (p *podIndex) visitDependents(uid types.UID, depth int, visit func(plural s
 	}
 }
 
-// blockedDependent returns a Pod or owner below the object with that UID that is being deleted and blocked by
+// BlockedDependent returns a Pod or owner below the object with that UID that is being deleted and blocked by
 // finalizers, and these finalizers; "" for none. Of several it returns the first by name, so that reports
 // do not change.
-func (p *podIndex) blockedDependent(uid types.UID, now time.Time) (name string, finalizers []string) {
+func (p *Index) BlockedDependent(uid types.UID, now time.Time) (name string, finalizers []string) {
 	p.visitDependents(uid, maxOwnerDepth, func(plural string, o metav1.Object) {
-		dependent, blocking := plural+" "+o.GetNamespace()+"/"+o.GetName(), blockingFinalizers(o, now)
+		dependent, blocking := plural+" "+o.GetNamespace()+"/"+o.GetName(), BlockingFinalizers(o, now)
 		blocking = slices.DeleteFunc(blocking, func(f string) bool { return f == batchv1.JobTrackingFinalizer }) // the Job controller's
 		if len(blocking) > 0 && (name == "" || dependent < name) {
 			name, finalizers = dependent, blocking
@@ -258,9 +272,9 @@ func (p *podIndex) blockedDependent(uid types.UID, now time.Time) (name string, 
 	return name, finalizers
 }
 
-// blockingFinalizers returns the finalizers that block the deletion of an object. It returns none within the
+// BlockingFinalizers returns the finalizers that block the deletion of an object. It returns none within the
 // grace period, and never that of the garbage collector, which waits for Pods.
-func blockingFinalizers(o metav1.Object, now time.Time) []string {
+func BlockingFinalizers(o metav1.Object, now time.Time) []string {
 	until, grace := o.GetDeletionTimestamp(), o.GetDeletionGracePeriodSeconds()
 	if until == nil || grace != nil && *grace > 0 && now.Before(until.Time) {
 		return nil
@@ -268,8 +282,8 @@ func blockingFinalizers(o metav1.Object, now time.Time) []string {
 	return slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool { return f == metav1.FinalizerDeleteDependents })
 }
 
-// ownerChain returns the UIDs of an object and its owners, up to one without an owner in the index.
-func (p *podIndex) ownerChain(o metav1.Object) []types.UID {
+// OwnerChain returns the UIDs of an object and its owners, up to one without an owner in the index.
+func (p *Index) OwnerChain(o metav1.Object) []types.UID {
 	uids := []types.UID{o.GetUID()}
 	for range maxOwnerDepth {
 		owner := metav1.GetControllerOfNoCopy(o)
@@ -284,8 +298,8 @@ func (p *podIndex) ownerChain(o metav1.Object) []types.UID {
 	return uids
 }
 
-func (p *podIndex) findOwner(key string, uid types.UID) metav1.Object {
-	for _, owners := range p.owners {
+func (p *Index) findOwner(key string, uid types.UID) metav1.Object {
+	for _, owners := range p.Owners {
 		item, exists, err := owners.GetByKey(key)
 		if object, ok := item.(metav1.Object); ok && exists && err == nil && object.GetUID() == uid {
 			return object

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package works
+// Package informers observes the objects of informers.
+package informers
 
 import (
 	"fmt"
@@ -9,20 +10,20 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// observeInformer calls changed for each change of an object in an informer, which stores objects after
+// Observe calls changed for each change of an object in an informer, which stores objects after
 // trim.
-func observeInformer(informer toolscache.SharedIndexInformer, trim toolscache.TransformFunc, changed func(metav1.Object)) error {
+func Observe(informer toolscache.SharedIndexInformer, trim toolscache.TransformFunc, changed func(metav1.Object)) error {
 	if err := informer.SetTransform(trim); err != nil {
 		return fmt.Errorf("set transform: %w", err)
 	}
-	if _, err := informer.AddEventHandler(eventHandler(changed)); err != nil {
+	if _, err := informer.AddEventHandler(Handler(changed)); err != nil {
 		return fmt.Errorf("add handler: %w", err)
 	}
 	return nil
 }
 
-// eventHandler calls changed for each object that is added, changed or deleted.
-func eventHandler(changed func(metav1.Object)) toolscache.ResourceEventHandler {
+// Handler calls changed for each object that is added, changed or deleted.
+func Handler(changed func(metav1.Object)) toolscache.ResourceEventHandler {
 	handle := func(o any) {
 		if tombstone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
 			o = tombstone.Obj
@@ -41,8 +42,8 @@ func eventHandler(changed func(metav1.Object)) toolscache.ResourceEventHandler {
 	}}
 }
 
-// trimMetadata keeps names, versions, owners, finalizers and the deletion.
-func trimMetadata(o any) (any, error) {
+// TrimMetadata keeps names, versions, owners, finalizers and the deletion.
+func TrimMetadata(o any) (any, error) {
 	if m, ok := o.(*metav1.PartialObjectMetadata); ok {
 		return &metav1.PartialObjectMetadata{TypeMeta: m.TypeMeta, ObjectMeta: metav1.ObjectMeta{
 			Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, OwnerReferences: m.OwnerReferences,

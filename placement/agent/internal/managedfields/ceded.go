@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package works
+package managedfields
 
 import (
 	"fmt"
@@ -12,22 +12,22 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// cededManager is the field manager of fields that the agent set once and leaves to others: the API server
+// CededManager is the field manager of fields that the agent set once and leaves to others: the API server
 // would remove a field that loses its last owner.
-const cededManager = v1alpha1.AgentFieldManager + "-ceded"
+const CededManager = v1alpha1.AgentFieldManager + "-ceded"
 
-// cededFields are the fields of a manifest that the agent leaves to others.
-type cededFields struct {
-	// omitted are the fields that the agent does not apply.
-	omitted [][]string
-	// transferred are the omitted fields that only the agent owns: cededManager gets them first.
+// CededFields are the fields of a manifest that the agent leaves to others.
+type CededFields struct {
+	// Omitted are the fields that the agent does not apply.
+	Omitted [][]string
+	// transferred are the omitted fields that only the agent owns: CededManager gets them first.
 	transferred [][]string
 }
 
-// findCededFields returns the fields of a live object that the agent leaves to others: those of createOnly,
+// FindCeded returns the fields of a live object that the agent leaves to others: those of createOnly,
 // and those of yield that another manager owns.
-func findCededFields(live *unstructured.Unstructured, policy v1alpha1.ApplyPolicy) (cededFields, error) {
-	var c cededFields
+func FindCeded(live *unstructured.Unstructured, policy v1alpha1.ApplyPolicy) (CededFields, error) {
+	var c CededFields
 	for i, list := range [][]v1alpha1.FieldPath{policy.CreateOnly, policy.Yield} {
 		for _, field := range list {
 			path, err := parseFieldPath(field)
@@ -37,9 +37,9 @@ func findCededFields(live *unstructured.Unstructured, policy v1alpha1.ApplyPolic
 			othersOwn := ownedByOthers(live, path)
 			createOnly := i == 0
 			if createOnly || othersOwn {
-				c.omitted = append(c.omitted, path)
+				c.Omitted = append(c.Omitted, path)
 			}
-			if createOnly && !othersOwn && agentFields(live).has(path) {
+			if createOnly && !othersOwn && OfAgent(live).Has(path) {
 				c.transferred = append(c.transferred, path)
 			}
 		}
@@ -78,16 +78,16 @@ func parseFieldPath(path v1alpha1.FieldPath) ([]string, error) {
 // ownedByOthers tells whether a manager other than the agent owns the field.
 func ownedByOthers(o *unstructured.Unstructured, path []string) bool {
 	for _, entry := range o.GetManagedFields() {
-		if entry.Manager != v1alpha1.AgentFieldManager && parseFields(entry).has(path) {
+		if entry.Manager != v1alpha1.AgentFieldManager && parseFields(entry).Has(path) {
 			return true
 		}
 	}
 	return false
 }
 
-// transferManifest returns the manifest with which cededManager gets the transferred fields, with their
+// TransferManifest returns the manifest with which CededManager gets the transferred fields, with their
 // present values; nil without such fields.
-func (c cededFields) transferManifest(live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (c CededFields) TransferManifest(live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if len(c.transferred) == 0 {
 		return nil, nil
 	}
@@ -117,11 +117,11 @@ func objectReference(live *unstructured.Unstructured) *unstructured.Unstructured
 	return o
 }
 
-// withoutAgentEntries returns the managed fields without the agent's entries, for an object that it releases.
-func withoutAgentEntries(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
+// WithoutAgent returns the managed fields without the agent's entries, for an object that it releases.
+func WithoutAgent(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	rest := []metav1.ManagedFieldsEntry{}
 	for _, entry := range entries {
-		if entry.Manager != v1alpha1.AgentFieldManager && entry.Manager != cededManager {
+		if entry.Manager != v1alpha1.AgentFieldManager && entry.Manager != CededManager {
 			rest = append(rest, entry)
 		}
 	}
