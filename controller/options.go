@@ -37,11 +37,11 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	f.SetOutput(stderr)
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `file`; the Pod's service account when empty")
 	f.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "`namespace` of the controller's own Lease (environment POD_NAMESPACE)")
-	f.StringVar(&o.healthAddress, "http-address", "127.0.0.1:9641", "`address` that serves /healthz and /readyz")
+	f.StringVar(&o.healthAddress, "health-address", "127.0.0.1:9641", "`address` that serves /healthz and /readyz")
 	o.secureMetrics.AddFlags(f)
 	f.StringVar(&o.webhookAddress, "webhook-address", "", "`address` that serves the admission webhooks for the API server; no admission webhooks when empty")
 	f.StringVar(&o.namingScheme, "naming-scheme", "", "`scheme` of interface names, as in the CNI configuration: empty or legacy")
-	f.DurationVar(&o.nodeGrace, "node-grace", 15*time.Minute,
+	f.DurationVar(&o.nodeGrace, "deleted-node-grace-period", 15*time.Minute,
 		"`time` after a Node's deletion before its addresses are released; at least "+minNodeGrace.String())
 	f.Var(&o.clusterRanges, "cluster-ranges",
 		"comma-separated `subnets` of the Pods' first interfaces that are not in a Node's podCIDRs, such as those of Calico's IPPools")
@@ -100,7 +100,7 @@ func (o *options) validate(args []string) error {
 	case o.namingScheme != "" && o.namingScheme != network.NamingSchemeLegacy:
 		return fmt.Errorf("flag --naming-scheme: must be %q or empty: got %q", network.NamingSchemeLegacy, o.namingScheme)
 	case o.nodeGrace < minNodeGrace:
-		return fmt.Errorf("flag --node-grace: must be at least %s: got %s", minNodeGrace, o.nodeGrace)
+		return fmt.Errorf("flag --deleted-node-grace-period: must be at least %s: got %s", minNodeGrace, o.nodeGrace)
 	case o.webhookAddress == "":
 		return nil
 	}

@@ -23,11 +23,11 @@ func TestOptions(t *testing.T) {
 	}{
 		"Flag":        {reason: "the flag has precedence over the environment", args: []string{"--namespace=a"}, env: "b", namespace: "a", grace: 15 * time.Minute},
 		"Environment": {reason: "the downward API sets the variable", env: "b", namespace: "b", grace: 15 * time.Minute},
-		"Grace":       {reason: "some machines take long to start", env: "b", args: []string{"--node-grace=1h"}, namespace: "b", grace: time.Hour},
+		"Grace":       {reason: "some machines take long to start", env: "b", args: []string{"--deleted-node-grace-period=1h"}, namespace: "b", grace: time.Hour},
 		"Single":      {reason: "no namespace is needed without a Lease", args: []string{"--leader-elect=false"}, grace: 15 * time.Minute},
 		"NoPort":      {reason: "the address is checked before the controller connects to an API server", args: []string{"--namespace=a", "--webhook-address=9642"}, err: "--webhook-address"},
 		"NoNamespace": {reason: "two replicas without a Lease would both act", err: "--namespace"},
-		"ShortGrace":  {reason: "a Node that is deleted and registered again would lose its Pods' addresses", env: "b", args: []string{"--node-grace=5s"}, err: "at least 1m0s"},
+		"ShortGrace":  {reason: "a Node that is deleted and registered again would lose its Pods' addresses", env: "b", args: []string{"--deleted-node-grace-period=5s"}, err: "at least 1m0s"},
 		"Arguments":   {reason: "a flag without its dashes is not ignored", env: "b", args: []string{"debug"}, err: "arguments"},
 		"SingleDash":  {reason: "flags have two dashes", env: "b", args: []string{"-debug"}, err: "unknown shorthand flag"},
 		"Ranges":      {reason: "each range is a subnet", env: "b", args: []string{"--cluster-ranges=10.244.0.0/16,pods"}, err: `"pods": must be a subnet`},
@@ -57,7 +57,7 @@ func TestRunWithoutACluster(t *testing.T) {
 		args   []string
 		want   string
 	}{
-		"Help":    {reason: "--help is not an error", args: []string{"--help"}, want: "--node-grace"},
+		"Help":    {reason: "--help is not an error", args: []string{"--help"}, want: "--deleted-node-grace-period"},
 		"Version": {reason: "--version needs no other flag", args: []string{"--version"}, want: version.String()},
 	}
 	for name, tc := range cases {

@@ -189,7 +189,7 @@ func TestChurnUnderKills(t *testing.T) {
 func (n *node) awaitNoPendingWrites() {
 	n.t.Helper()
 	eventually(n.t, "the daemon to have no pending record", func(ctx context.Context) error {
-		pending, err := n.metric(ctx, "patchbay_publisher_pending")
+		pending, err := n.metric(ctx, "patchbay_publish_queue_depth")
 		if err == nil && pending > 0 {
 			err = fmt.Errorf("%v records are pending", pending)
 		}

@@ -276,7 +276,7 @@ func (d *daemon) connectAllocator(ctx context.Context) {
 
 // registerMetrics registers the metrics that are read from other parts.
 func (d *daemon) registerMetrics() {
-	d.metrics.RegisterGauge("patchbay_publisher_pending", "Sandboxes whose DanmEps or addresses are not written yet.",
+	d.metrics.RegisterGauge("patchbay_publish_queue_depth", "Sandboxes whose DanmEps or addresses are not written yet.",
 		func() float64 { return float64(d.publisher.Pending()) })
 	d.metrics.RegisterGauge("patchbay_networks", "Valid networks in the cluster.",
 		func() float64 { return float64(len(d.networks.List())) })

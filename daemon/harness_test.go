@@ -64,9 +64,9 @@ func newNode(tb testing.TB, env *apitest.Env) *node {
 	n.write("plugin", []byte("plugin"))
 	n.args = []string{
 		"--node-name=" + n.name, "--kubeconfig=" + n.path("kubeconfig"), "--namespace=patchbay-system",
-		"--socket=" + n.path("run/s"), "--pending=" + n.path("pending"), "--journal=" + n.path("journal.db"),
+		"--socket=" + n.path("run/s"), "--pending-del-dir=" + n.path("pending"), "--journal=" + n.path("journal.db"),
 		"--cni-bin-dir=" + n.path("bin"), "--cni-conf-dir=" + n.path("conf"), "--plugin=" + n.path("plugin"),
-		"--http-address=" + n.http, "--metrics-address=" + n.metrics, "--debug",
+		"--health-address=" + n.http, "--metrics-address=" + n.metrics, "--debug",
 		// Without a warm pool, remaining addresses are leaks. Some tests enable it.
 		"--warm-pool-limit=0", "--address-cooldown=0s",
 	}

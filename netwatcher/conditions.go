@@ -29,7 +29,7 @@ func readyCondition(links []v1.HostLink, refused []v1.RefusedNetwork) metav1.Con
 		}
 	}
 	if len(bad) > 0 {
-		c.Reason = "LinkNotUp"
+		c.Reason = "LinksNotUp"
 	} else if len(refused) > 0 {
 		c.Reason = "NetworkRefused"
 	}
@@ -66,9 +66,9 @@ func isolatedCondition(f *VXLANFilter, open *isolationErrors) metav1.Condition {
 	err := open.vxlanFilter
 	switch {
 	case err == nil && open.tagFilter != nil:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "TagsPass", truncate(open.tagFilter.Error())
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "TagsNotFiltered", truncate(open.tagFilter.Error())
 	case err == nil && open.sourceGuard != nil:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "SourcesPass", truncate(open.sourceGuard.Error())
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "SourcesNotGuarded", truncate(open.sourceGuard.Error())
 	case f.Empty():
 		c.Reason, c.Message = "NoVXLAN", "no network has a VXLAN on this node"
 	case err == nil:

@@ -33,7 +33,7 @@ func TestReady(t *testing.T) {
 		"Error": {
 			reason: "The message names the failed link and the cause.",
 			links:  []v1.HostLink{good, missing},
-			want:   metav1.Condition{Type: "Ready", Status: "False", Reason: "LinkNotUp", Message: "far.9: no NIC ens9"},
+			want:   metav1.Condition{Type: "Ready", Status: "False", Reason: "LinksNotUp", Message: "far.9: no NIC ens9"},
 		},
 		"Refused": {
 			reason: "The node is not ready if a network is refused.",
@@ -43,7 +43,7 @@ func TestReady(t *testing.T) {
 		"Several": {
 			reason: "The message names one link and the number of others.",
 			links:  []v1.HostLink{{Name: "down.7", State: v1.LinkDown}, good, missing},
-			want:   metav1.Condition{Type: "Ready", Status: "False", Reason: "LinkNotUp", Message: "down.7 is down (and 1 more)"},
+			want:   metav1.Condition{Type: "Ready", Status: "False", Reason: "LinksNotUp", Message: "down.7 is down (and 1 more)"},
 		},
 	}
 	for name, tc := range cases {

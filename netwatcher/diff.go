@@ -14,7 +14,7 @@ type Op string
 
 const (
 	// OpSetUp sets the NIC Link.Device up.
-	OpSetUp Op = "raise"
+	OpSetUp Op = "set-up"
 	// OpDelete deletes the managed link Link.Name.
 	OpDelete Op = "delete"
 	// OpCreate creates Link without addresses, and sets it up.
@@ -22,13 +22,13 @@ const (
 	// OpUpdate sets MTU and VTEP of the link Link.Name, removes its addresses and sets it up.
 	OpUpdate Op = "update"
 	// OpUpdatePeers adds Add to the default forwarding entries of Link.Name, and removes Drop.
-	OpUpdatePeers Op = "peer"
+	OpUpdatePeers Op = "update-peers"
 	// OpFlushLearned removes the forwarding entries that Link.Name learned from Drop.
-	OpFlushLearned Op = "forget"
+	OpFlushLearned Op = "flush-learned"
 	// OpFilterTags drops frames with a VLAN tag that slaves of the link or NIC Link.Name send.
-	OpFilterTags Op = "untag"
+	OpFilterTags Op = "filter-tags"
 	// OpAllowTags undoes OpFilterTags.
-	OpAllowTags Op = "trunk"
+	OpAllowTags Op = "allow-tags"
 )
 
 // Change is one operation towards the plan.

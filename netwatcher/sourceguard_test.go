@@ -135,7 +135,7 @@ func TestNoSourceGuard(t *testing.T) {
 	}
 	conditions := w.written[len(w.written)-1].Conditions
 	i := slices.IndexFunc(conditions, func(c metav1.Condition) bool { return c.Type == ConditionIsolated })
-	if c := conditions[i]; c.Status != metav1.ConditionFalse || c.Reason != "SourcesPass" {
+	if c := conditions[i]; c.Status != metav1.ConditionFalse || c.Reason != "SourcesNotGuarded" {
 		t.Errorf("got %s %s: %s", c.Status, c.Reason, c.Message)
 	}
 }

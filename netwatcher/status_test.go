@@ -48,7 +48,7 @@ func TestStatus(t *testing.T) {
 	failures := linkFailures{network.Link{Device: "ens4", VLAN: 10}: errors.New("create link broken.10: no buffer space")}
 	want := v1.NodeNetworkStatus{
 		Conditions: []metav1.Condition{{
-			Type: "Ready", Status: "False", Reason: "LinkNotUp", Message: "broken.10: create link broken.10: no buffer space (and 5 more)",
+			Type: "Ready", Status: "False", Reason: "LinksNotUp", Message: "broken.10: create link broken.10: no buffer space (and 5 more)",
 		}},
 		NICs: []v1.NIC{
 			{Name: "bond0", MTU: 9000, Speed: 50000},

@@ -153,8 +153,8 @@ func TestIsolated(t *testing.T) {
 		"Filtered":    {reason: "The filter is in place.", nets: []*network.Network{newNet(1, "a", vxlan(700))}, status: metav1.ConditionTrue, because: "FilterInPlace"},
 		"NoFilter":    {reason: "Networks work without the filter, and the condition reports it.", nets: []*network.Network{newNet(1, "a", vxlan(700))}, err: fmt.Errorf("x: %w", ErrFilterUnsupported), status: metav1.ConditionFalse, because: "FilterNotSupported"},
 		"Transient":   {reason: "The error causes a retry.", nets: []*network.Network{newNet(1, "a", vxlan(700))}, err: errBroken, status: metav1.ConditionFalse, because: "FilterFailed", roundFails: true},
-		"NoTagFilter": {reason: "Networks work without the filter, and the condition reports it.", nets: []*network.Network{newNet(1, "a", vlan(5))}, untag: fmt.Errorf("x: %w", ErrTagFilterUnsupported), status: metav1.ConditionFalse, because: "TagsPass"},
-		"TagsPass":    {reason: "The error causes a retry.", nets: []*network.Network{newNet(1, "a", vxlan(700))}, untag: errBroken, status: metav1.ConditionFalse, because: "TagsPass", roundFails: true},
+		"NoTagFilter": {reason: "Networks work without the filter, and the condition reports it.", nets: []*network.Network{newNet(1, "a", vlan(5))}, untag: fmt.Errorf("x: %w", ErrTagFilterUnsupported), status: metav1.ConditionFalse, because: "TagsNotFiltered"},
+		"TagsPass":    {reason: "The error causes a retry.", nets: []*network.Network{newNet(1, "a", vxlan(700))}, untag: errBroken, status: metav1.ConditionFalse, because: "TagsNotFiltered", roundFails: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

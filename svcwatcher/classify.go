@@ -31,8 +31,8 @@ const (
 
 // Reasons of Events on Services that get no endpoints.
 const (
-	// reasonNotServed: the Service has a type that cannot have endpoints on networks.
-	reasonNotServed = "NotServed"
+	// reasonUnsupportedService: the Service has a type that cannot have endpoints on networks.
+	reasonUnsupportedService = "UnsupportedService"
 	// reasonInvalidAnnotations: the annotations cannot be read.
 	reasonInvalidAnnotations = "InvalidAnnotations"
 )
@@ -56,7 +56,7 @@ func Classify(svc *corev1.Service) Classification {
 		return Classification{Class: Unmanaged}
 	}
 	if why := unsupportedReason(&svc.Spec); why != "" {
-		return Classification{Class: Unsupported, Reason: reasonNotServed, Message: why}
+		return Classification{Class: Unsupported, Reason: reasonUnsupportedService, Message: why}
 	}
 	if err != nil {
 		return Classification{Class: Invalid, Reason: reasonInvalidAnnotations, Message: fmt.Sprintf("the Service keeps the endpoints that it has: %v", err)}

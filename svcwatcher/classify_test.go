@@ -30,14 +30,14 @@ func TestJudge(t *testing.T) {
 		}},
 		"Plain":    {reason: "The Service has no annotation of ours.", edit: func(s *corev1.Service) { s.Annotations = nil }, want: svcwatcher.Unmanaged},
 		"Deleting": {reason: "The Service is being deleted.", edit: func(s *corev1.Service) { s.DeletionTimestamp = &metav1.Time{} }, want: svcwatcher.Unmanaged},
-		"Selector": {reason: "Kubernetes makes the endpoints of a Service with a selector.", edit: func(s *corev1.Service) { s.Spec.Selector = map[string]string{"a": "b"} }, want: svcwatcher.Unsupported, event: "NotServed", message: []string{"spec.selector", "danm.io/selector"}},
-		"Alias":    {reason: "An alias has no endpoints.", edit: func(s *corev1.Service) { s.Spec.Type, s.Spec.ClusterIP = corev1.ServiceTypeExternalName, "" }, want: svcwatcher.Unsupported, event: "NotServed", message: []string{"ExternalName", "clusterIP None"}},
-		"ClusterIP": {reason: "kube-proxy cannot reach the Pods of its own node.", edit: func(s *corev1.Service) { s.Spec.ClusterIP = "10.96.0.9" }, want: svcwatcher.Unsupported, event: "NotServed",
+		"Selector": {reason: "Kubernetes makes the endpoints of a Service with a selector.", edit: func(s *corev1.Service) { s.Spec.Selector = map[string]string{"a": "b"} }, want: svcwatcher.Unsupported, event: "UnsupportedService", message: []string{"spec.selector", "danm.io/selector"}},
+		"Alias":    {reason: "An alias has no endpoints.", edit: func(s *corev1.Service) { s.Spec.Type, s.Spec.ClusterIP = corev1.ServiceTypeExternalName, "" }, want: svcwatcher.Unsupported, event: "UnsupportedService", message: []string{"ExternalName", "clusterIP None"}},
+		"ClusterIP": {reason: "kube-proxy cannot reach the Pods of its own node.", edit: func(s *corev1.Service) { s.Spec.ClusterIP = "10.96.0.9" }, want: svcwatcher.Unsupported, event: "UnsupportedService",
 			message: []string{"10.96.0.9", "headless", "MACVLAN"}},
-		"NodePort":     {reason: "kube-proxy cannot reach the Pods of its own node.", edit: func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeNodePort }, want: svcwatcher.Unsupported, event: "NotServed", message: []string{"NodePort"}},
-		"LoadBalancer": {reason: "kube-proxy cannot reach the Pods of its own node.", edit: func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer }, want: svcwatcher.Unsupported, event: "NotServed", message: []string{"LoadBalancer"}},
+		"NodePort":     {reason: "kube-proxy cannot reach the Pods of its own node.", edit: func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeNodePort }, want: svcwatcher.Unsupported, event: "UnsupportedService", message: []string{"NodePort"}},
+		"LoadBalancer": {reason: "kube-proxy cannot reach the Pods of its own node.", edit: func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer }, want: svcwatcher.Unsupported, event: "UnsupportedService", message: []string{"LoadBalancer"}},
 		"Invalid":      {reason: "The selector must be JSON.", edit: func(s *corev1.Service) { s.Annotations["danm.io/selector"] = "app=web" }, want: svcwatcher.Invalid, event: "InvalidAnnotations", message: []string{"keeps the endpoints", "danm.io/selector", "app=web"}},
-		"Unsupported":  {reason: "An unsupported Service with an invalid annotation keeps no endpoints.", edit: func(s *corev1.Service) { s.Annotations["danm.io/selector"] = "x"; s.Spec.ClusterIP = "10.96.0.9" }, want: svcwatcher.Unsupported, event: "NotServed"},
+		"Unsupported":  {reason: "An unsupported Service with an invalid annotation keeps no endpoints.", edit: func(s *corev1.Service) { s.Annotations["danm.io/selector"] = "x"; s.Spec.ClusterIP = "10.96.0.9" }, want: svcwatcher.Unsupported, event: "UnsupportedService"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

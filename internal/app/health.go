@@ -32,12 +32,12 @@ type HealthServer struct {
 	Listener net.Listener
 }
 
-// ListenHealth opens the address of flag --http-address. The server calls ready for each request
+// ListenHealth opens the address of flag --health-address. The server calls ready for each request
 // of /readyz, with a context that ends after 100 ms; its error is the reason in the answer.
 func ListenHealth(address string, ready func(context.Context) error) (*HealthServer, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("flag --http-address: listen for health checks: %w", err)
+		return nil, fmt.Errorf("flag --health-address: listen for health checks: %w", err)
 	}
 	return &HealthServer{Listener: l, Server: &http.Server{Handler: HealthHandler(ready), ReadHeaderTimeout: headerTimeout}}, nil
 }

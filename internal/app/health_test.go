@@ -80,7 +80,7 @@ func TestHealthServerStopsWithItsContext(t *testing.T) {
 
 func TestListenHealthNamesTheFlag(t *testing.T) {
 	t.Parallel()
-	if _, err := ListenHealth("127.0.0.1", nil); err == nil || !strings.Contains(err.Error(), "flag --http-address") {
+	if _, err := ListenHealth("127.0.0.1", nil); err == nil || !strings.Contains(err.Error(), "flag --health-address") {
 		t.Errorf("got %v, want an error that names the flag", err)
 	}
 }

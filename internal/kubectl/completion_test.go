@@ -34,7 +34,7 @@ func TestCompletionWithoutACluster(t *testing.T) {
 		args   []string
 		want   string
 	}{
-		"Verbs":    {reason: "verbs are known", args: []string{"hub", "re"}, want: "release\t"},
+		"Verbs":    {reason: "verbs are known", args: []string{"hub", "re"}, want: "remove-finalizers\t"},
 		"Contexts": {reason: "contexts are in the kubeconfig", args: []string{"cluster", "list", "--context", ""}, want: "hub\nwest\n:4\n"},
 		"Kinds":    {reason: "kinds of networks are known", args: []string{"ipam", "rebuild", ""}, want: "clusternetwork/\ntenantnetwork/\ndanmnet/\n:4\n"},
 		"Kind":     {reason: "the name follows the slash", args: []string{"ipam", "rebuild", "cl"}, want: "clusternetwork/\n:6\n"},

@@ -40,12 +40,12 @@ func newResume(f *factory) *cobra.Command {
 			"these Works, the differences, and the effect of the answer. With --yes it writes the answer on them:\n" +
 			"  --take=cluster  the cluster keeps its objects until they are next changed at the hub\n" +
 			"  --take=hub      the cluster takes over the state of the hub, removals included\n" +
-			"With --take=hub, --yes needs the --of at the end of the list, so that the answer is for the listed Works\n" +
+			"With --take=hub, --yes needs the --confirm at the end of the list, so that the answer is for the listed Works\n" +
 			"and no others. Agents read the answer from the hub; an unreachable agent reads it when it is back. A Work\n" +
 			"that the hub has changed by then stays halted and is listed again. An unreachable agent may halt more\n" +
 			"Works: the command names these clusters; run it again when they are back. You can interrupt it at any time.",
-		Example: "  kubectl patchbay hub resume --take=cluster\n  kubectl patchbay hub resume --take=hub --in=east\n" +
-			"  kubectl patchbay hub resume --take=hub --in=east --yes --of=3f9c2a71",
+		Example: "  kubectl patchbay hub resume --take=cluster\n  kubectl patchbay hub resume --take=hub --for-cluster=east\n" +
+			"  kubectl patchbay hub resume --take=hub --for-cluster=east --yes --confirm=3f9c2a71",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if r.take != v1alpha1.TakeHub && r.take != v1alpha1.TakeCluster {
@@ -53,11 +53,11 @@ func newResume(f *factory) *cobra.Command {
 			}
 			switch removes := r.yes && r.take == v1alpha1.TakeHub; {
 			case removes && r.confirmedDigest == "":
-				return errors.New("flag --of: must be there with --take=hub --yes: run the command without --yes, which lists the effects and prints the value of --of")
+				return errors.New("flag --confirm: must be there with --take=hub --yes: run the command without --yes, which lists the effects and prints the value of --confirm")
 			case !removes && r.confirmedDigest != "":
-				return errors.New("flag --of: must be there with --take=hub --yes only")
+				return errors.New("flag --confirm: must be there with --take=hub --yes only")
 			}
-			r.command = commandWithYes(cmd, args, "take", "in")
+			r.command = commandWithYes(cmd, args, "take", "for-cluster")
 			c, err := f.unthrottledPlacementClient()
 			if err != nil {
 				return err
@@ -67,11 +67,11 @@ func newResume(f *factory) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&r.take, "take", "", "the state that counts, cluster or hub; required")
-	flags.StringVar(&r.cluster, "in", "", "only the Works of this cluster")
-	flags.StringVar(&r.confirmedDigest, "of", "", "the digest of the listed Works, which the command without --yes prints; required with --take=hub --yes")
+	flags.StringVar(&r.cluster, "for-cluster", "", "only the Works of this cluster")
+	flags.StringVar(&r.confirmedDigest, "confirm", "", "the digest of the listed Works, which the command without --yes prints; required with --take=hub --yes")
 	flags.BoolVar(&r.yes, "yes", false, "write the answer; without this flag the command lists the effects")
 	registerFlagCompletion(cmd, "take", cobra.FixedCompletions([]string{v1alpha1.TakeCluster, v1alpha1.TakeHub}, cobra.ShellCompDirectiveNoFileComp))
-	registerFlagCompletion(cmd, "in", flagValue(f.clusterNames))
+	registerFlagCompletion(cmd, "for-cluster", flagValue(f.clusterNames))
 	return cmd
 }
 
@@ -89,14 +89,14 @@ func (r *resumption) run(ctx context.Context, c client.Client, out io.Writer) er
 		return err
 	}
 	if _, ok := reachable[r.cluster]; r.cluster != "" && !ok {
-		return fmt.Errorf("flag --in: must be a Cluster of this hub: there is no Cluster %q: see kubectl patchbay cluster list", r.cluster)
+		return fmt.Errorf("flag --for-cluster: must be a Cluster of this hub: there is no Cluster %q: see kubectl patchbay cluster list", r.cluster)
 	}
 	found, err := r.list(ctx, c)
 	if err != nil {
 		return err
 	}
 	if r.confirmedDigest != "" && len(found.halted) > 0 && r.confirmedDigest != r.digest(found.halted) {
-		return fmt.Errorf("flag --of: must be the digest of the Works that are halted now: the Works that are halted have changed since %s was printed: run the command without --yes again", r.confirmedDigest)
+		return fmt.Errorf("flag --confirm: must be the digest of the Works that are halted now: the Works that are halted have changed since %s was printed: run the command without --yes again", r.confirmedDigest)
 	}
 	asked, away, err := r.print(out, found, reachable)
 	if err != nil || !r.yes || len(asked) == 0 {
@@ -218,7 +218,7 @@ func (r *resumption) print(w io.Writer, found workListing, reachable map[string]
 	if len(asked) > 0 && !r.yes {
 		command := r.command
 		if r.take == v1alpha1.TakeHub {
-			command += " --of=" + r.digest(found.halted)
+			command += " --confirm=" + r.digest(found.halted)
 		}
 		fmt.Fprintf(out, "Nothing was changed. To answer them: %s\n", command)
 	}

@@ -82,7 +82,7 @@ func TestResume(t *testing.T) {
 	if out, err := do("hub", "resume", "--take=hub"); err != nil || !strings.Contains(out, "no Work is halted") {
 		t.Errorf("nothing halted: got %q, %v", out, err)
 	}
-	if _, err := do("hub", "resume", "--take=hub", "--in=north"); err == nil || !strings.Contains(err.Error(), `there is no Cluster "north"`) {
+	if _, err := do("hub", "resume", "--take=hub", "--for-cluster=north"); err == nil || !strings.Contains(err.Error(), `there is no Cluster "north"`) {
 		t.Errorf("unknown cluster: got %v", err)
 	}
 	const record = "hub/e/5/10"
@@ -109,14 +109,14 @@ func TestResume(t *testing.T) {
 		}
 		return strings.Join(found, ", ")
 	}
-	out, err := do("hub", "resume", "--take=hub", "--in=east")
+	out, err := do("hub", "resume", "--take=hub", "--for-cluster=east")
 	for _, want := range []string{
 		"east  Deployment shop/web: becomes in east what the hub says\n      spec.replicas: 3 in the cluster, 2 at the hub\n",
 		"east  Deployment shop/old: is removed from east\n", "east  Deployment shop/new: is created in east when the others are answered\n",
 		"east does not report: the answer reaches it when it is back\n",
 		"east does not report: it has Works that may be halted when it is back (1): run the command again then\n",
 		"Works that are halted: 2 (changed: 1, removed: 1). Works that wait for them: 1. Clusters that do not report: 1\n",
-		"Nothing was changed. To answer them: kubectl patchbay hub resume --take=hub --in=east --kubeconfig=",
+		"Nothing was changed. To answer them: kubectl patchbay hub resume --take=hub --for-cluster=east --kubeconfig=",
 	} {
 		if err != nil || !strings.Contains(out, want) {
 			t.Errorf("dry run: got %q, %v, want %q", out, err, want)
@@ -126,7 +126,7 @@ func TestResume(t *testing.T) {
 	if strings.Contains(out, "fine") || strings.Contains(out, "west") || answers() != "" {
 		t.Errorf("dry run: got %q and answers %q, want only the halted Works of east, and no answers", out, answers())
 	}
-	if out, err := do("hub", "resume", "--take=cluster", "--in=east", "--yes"); err != nil || !strings.Contains(out, "2 of 2 Works are answered; clusters that do not report: 1\n") {
+	if out, err := do("hub", "resume", "--take=cluster", "--for-cluster=east", "--yes"); err != nil || !strings.Contains(out, "2 of 2 Works are answered; clusters that do not report: 1\n") {
 		t.Errorf("east: got %q, %v", out, err)
 	}
 	if got, want := answers(), "cluster-east/old cluster:hub/e/5/10:hub/e/9/1, cluster-east/web cluster:hub/e/5/10:hub/e/9/1"; got != want {
@@ -134,9 +134,9 @@ func TestResume(t *testing.T) {
 	}
 	before := answers()
 	for reason, args := range map[string][]string{
-		"flag --of: must be there with --take=hub --yes: ":       {"--yes"},
-		"flag --of: must be there with --take=hub --yes only":    {"--of=" + digest},
-		"the Works that are halted have changed since " + digest: {"--yes", "--of=" + digest}, // the list was without west
+		"flag --confirm: must be there with --take=hub --yes: ":    {"--yes"},
+		"flag --confirm: must be there with --take=hub --yes only": {"--confirm=" + digest},
+		"the Works that are halted have changed since " + digest:   {"--yes", "--confirm=" + digest}, // the list was without west
 	} {
 		if out, err := do(append([]string{"hub", "resume", "--take=hub"}, args...)...); err == nil || !strings.Contains(err.Error(), reason) {
 			t.Errorf("%v: got %q, %v, want %q", args, out, err, reason)
@@ -145,14 +145,14 @@ func TestResume(t *testing.T) {
 	if got := answers(); got != before {
 		t.Errorf("answers: got %q, want %q", got, before)
 	}
-	if out, err := do("hub", "resume", "--take=hub", "--in=east", "--yes", "--of="+digest); err != nil || !strings.Contains(out, "2 of 2 Works are answered") {
+	if out, err := do("hub", "resume", "--take=hub", "--for-cluster=east", "--yes", "--confirm="+digest); err != nil || !strings.Contains(out, "2 of 2 Works are answered") {
 		t.Errorf("the listed Works: got %q, %v", out, err)
 	}
 	out, err = do("hub", "resume", "--take=hub")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := do("hub", "resume", "--take=hub", "--yes", "--of="+digestIn(t, out)); err != nil || !strings.Contains(out, "3 of 3 Works are answered") {
+	if out, err := do("hub", "resume", "--take=hub", "--yes", "--confirm="+digestIn(t, out)); err != nil || !strings.Contains(out, "3 of 3 Works are answered") {
 		t.Errorf("all: got %q, %v", out, err)
 	}
 	if got, want := answers(), "cluster-east/old hub:hub/e/5/10:hub/e/9/1, cluster-east/web hub:hub/e/5/10:hub/e/9/1, cluster-west/web hub:hub/e/5/11:hub/e/9/1"; got != want {
@@ -168,10 +168,10 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// digestIn returns the value of --of in the command that a dry run prints.
+// digestIn returns the value of --confirm in the command that a dry run prints.
 func digestIn(t *testing.T, printed string) string {
 	t.Helper()
-	_, digest, ok := strings.Cut(strings.TrimSpace(printed), " --yes --of=")
+	_, digest, ok := strings.Cut(strings.TrimSpace(printed), " --yes --confirm=")
 	if !ok {
 		t.Fatalf("got %.500q, want a command with --of", printed)
 	}
@@ -201,7 +201,7 @@ func TestResumeOfManyWorks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := do("hub", "resume", "--take=hub", "--yes", "--of="+digestIn(t, listed))
+	out, err := do("hub", "resume", "--take=hub", "--yes", "--confirm="+digestIn(t, listed))
 	if err != nil || !strings.Contains(out, "1000 of 1000 Works are answered") {
 		t.Errorf("got %.500q, %v", out, err)
 	}

@@ -68,7 +68,7 @@ func TestResumeListsOutcomes(t *testing.T) {
 			"west  Deployment shop/rest: is removed from west when the others are answered",
 			"west does not report: the answer reaches it when it is back",
 			"Works that are halted: 5 (changed: 1, removed: 1, orphaned: 1, the same: 2). Works that wait for them: 2. Clusters that do not report: 1",
-			"Nothing was changed. To answer them: again --of=" + (&resumption{take: v1alpha1.TakeHub}).digest(all),
+			"Nothing was changed. To answer them: again --confirm=" + (&resumption{take: v1alpha1.TakeHub}).digest(all),
 		}},
 		"Cluster": {reason: "no object changes", take: v1alpha1.TakeCluster, works: all[:3], asked: 3, want: []string{
 			"east  Deployment shop/web: stays as it is in east",
@@ -86,7 +86,7 @@ func TestResumeListsOutcomes(t *testing.T) {
 			strings.Split(strings.ReplaceAll(strings.Join(many.Differences, "\n"), "Deployment shop/web: ", "      "), "\n")...),
 			"      (the agent reports the first 20 differences)",
 			"Works that are halted: 1 (changed: 1). Works that wait for them: 0",
-			"Nothing was changed. To answer them: again --of="+(&resumption{take: v1alpha1.TakeHub}).digest([]v1alpha1.Work{workOf("east", "web", many, nil)}),
+			"Nothing was changed. To answer them: again --confirm="+(&resumption{take: v1alpha1.TakeHub}).digest([]v1alpha1.Work{workOf("east", "web", many, nil)}),
 		)},
 		"Late": {reason: "the hub changed the Work after the agent reported", take: v1alpha1.TakeHub, yes: true, works: []v1alpha1.Work{workOf("east", "web", late, nil)}, asked: 1, want: []string{
 			"east  Deployment shop/web: becomes in east what the hub says",

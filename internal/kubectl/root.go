@@ -52,7 +52,7 @@ func newIPAM(f *factory) *cobra.Command {
 // newHub is the command `hub`.
 func newHub(f *factory) *cobra.Command {
 	return newGroup("hub", "Create join tokens, resume after a restore, release objects before an uninstall",
-		"token, release or resume", newToken(f), newRelease(f), newResume(f))
+		"token, release or resume", newToken(f), newRemoveFinalizers(f), newResume(f))
 }
 
 // newCluster is the command `cluster`.

@@ -50,14 +50,14 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	f.StringVar(&o.serviceAccount, "service-account", cmp.Or(os.Getenv("POD_SERVICE_ACCOUNT"), "patchbay-agent"),
 		"`name` of the agent's ServiceAccount, for its RoleBindings (environment POD_SERVICE_ACCOUNT)")
 	f.StringVar(&o.identity, "identity", os.Getenv("POD_NAME"), "`name` of this process in its heartbeat (environment POD_NAME; otherwise the host name)")
-	f.Func("allow", "comma-separated `resources` that the agent may write, such as deployments.apps,services, as far as RBAC allows; "+
+	f.Func("allowed-resources", "comma-separated `resources` that the agent may write, such as deployments.apps,services, as far as RBAC allows; "+
 		"may be repeated; ordinary workloads and all custom resources when not given", func(text string) error {
 		o.allowedResources = append(o.allowedResources, strings.Split(text, ",")...)
 		return nil
 	})
 	f.StringVar((*string)(&o.podSecurity), "pod-security", string(v1alpha1.PodSecurityBaseline),
 		"lowest Pod Security `level` (baseline or restricted) that namespaces created by the agent enforce; the hub may ask for a stricter one")
-	f.StringVar(&o.healthAddress, "http-address", "127.0.0.1:9642", "`address` that serves /healthz and /readyz")
+	f.StringVar(&o.healthAddress, "health-address", "127.0.0.1:9642", "`address` that serves /healthz and /readyz")
 	f.BoolVar(&o.leaderElect, "leader-elect", true, "act only while this replica holds the Lease patchbay-agent; set false only for a single replica")
 	f.BoolVar(&o.debug, "debug", false, "log debug messages too")
 	f.BoolVar(&o.version, "version", false, "print the version and exit")

@@ -45,7 +45,7 @@ func TestOptions(t *testing.T) {
 			}
 		})
 	}
-	o, err := parseOptions([]string{"--cluster=east", "--hub-kubeconfig=f", "--allow=services,configmaps", "--allow=deployments.apps"}, &bytes.Buffer{})
+	o, err := parseOptions([]string{"--cluster=east", "--hub-kubeconfig=f", "--allowed-resources=services,configmaps", "--allowed-resources=deployments.apps"}, &bytes.Buffer{})
 	if err != nil {
 		t.Fatal(err)
 	}

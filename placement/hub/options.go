@@ -40,7 +40,7 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 
 // addFlags adds the flags that `patchbay-hub` and `patchbay-hub up` have in common.
 func (o *options) addFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.healthAddress, "http-address", "127.0.0.1:9643", "`address` that serves /healthz and /readyz")
+	f.StringVar(&o.healthAddress, "health-address", "127.0.0.1:9643", "`address` that serves /healthz and /readyz")
 	o.secureMetrics.AddFlags(f)
 	f.IntVar(&o.workers, "workers", 8, "`number` of objects that are placed at the same time")
 	f.BoolVar(&o.debug, "debug", false, "log debug messages too")

@@ -32,7 +32,7 @@ func TestStopsWithoutAnAnswer(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		var out bytes.Buffer
-		ended <- Run(ctx, []string{"--kubeconfig=" + kubeconfig, "--http-address=127.0.0.1:0"}, &out, &out)
+		ended <- Run(ctx, []string{"--kubeconfig=" + kubeconfig, "--health-address=127.0.0.1:0"}, &out, &out)
 	}()
 	connection, err := l.Accept()
 	if err != nil {

@@ -168,7 +168,7 @@ func (h *upHub) args(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	return []string{
-		"up", "--bin-dir=" + bin, "--data-dir=" + h.dir, "--http-address=127.0.0.1:0",
+		"up", "--bin-dir=" + bin, "--data-dir=" + h.dir, "--health-address=127.0.0.1:0",
 		"--address=" + h.at.Addr().String(), fmt.Sprint("--port=", h.at.Port()),
 	}
 }

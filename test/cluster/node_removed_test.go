@@ -20,8 +20,8 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
-// minNodeGrace is the shortest time that patchbay-controller takes for --node-grace.
-const minNodeGrace = "--node-grace=1m"
+// minNodeGrace is the shortest time that patchbay-controller takes for --deleted-node-grace-period.
+const minNodeGrace = "--deleted-node-grace-period=1m"
 
 // A node loses its power and its Node object is deleted: what its Pods had is freed
 // once the grace is over, and nothing else. Another node's Pod gets the static address

@@ -62,7 +62,7 @@ func (p *product) testStandaloneHub(t *testing.T) {
 	}
 	up := []string{
 		"up", "--bin-dir=" + p.path("bin/kubernetes"), "--data-dir=" + filepath.Join(p.dir, "hub"),
-		fmt.Sprint("--port=", port), "--http-address=127.0.0.1:0", "--cluster=store",
+		fmt.Sprint("--port=", port), "--health-address=127.0.0.1:0", "--cluster=store",
 	}
 	hub, printed := p.startBackground("up", "patchbay-hub", up...)
 	var lines []string
@@ -137,14 +137,14 @@ func (p *product) testProduction(t *testing.T) {
 	})
 	before = p.awaitStable(t, "made")
 	x.report(t, w)
-	if out, err := p.tryRun(admin, "kubectl patchbay hub release"); err == nil || !strings.Contains(out, "end it first") {
+	if out, err := p.tryRun(admin, "kubectl patchbay hub remove-finalizers"); err == nil || !strings.Contains(out, "end it first") {
 		t.Errorf("release while the hub runs: got %q, %v, want it refused", out, err)
 	}
 	p.run(p.store.ControlPlane.AdminKubeconfig(), "kubectl -n patchbay-system delete deployment,secret patchbay-hub --timeout=220s")
 	for _, id := range replicas {
 		p.stopProgram(t, id)
 	}
-	p.run(admin, "kubectl patchbay hub release")
+	p.run(admin, "kubectl patchbay hub remove-finalizers")
 	p.run(admin, "kubectl delete -k deployments/placement/hub --timeout=220s")
 	p.run(admin, "kubectl delete namespaces,clusterroles,clusterrolebindings -l placement.patchbay.io/managed=true --timeout=220s")
 	p.checkUnchanged(t, "the hub's definitions are gone, and the agent works", "made", before)
@@ -240,7 +240,7 @@ func (p *product) testRejectedHub(t *testing.T) {
 	admin, own := p.store.ControlPlane.AdminKubeconfig(), filepath.Join(p.dir, "store.kubeconfig")
 	p.run(admin, "kubectl apply -k deployments/placement/hub")
 	p.run(admin, ownKubeconfig(own))
-	out, err := p.tryRun(admin, "timeout 200 patchbay-hub --http-address=127.0.0.1:0 --kubeconfig="+own)
+	out, err := p.tryRun(admin, "timeout 200 patchbay-hub --health-address=127.0.0.1:0 --kubeconfig="+own)
 	if err == nil || !strings.Contains(out, "Deployments get ReplicaSets of their own") {
 		t.Errorf("a hub beside workload controllers: got %q, %v, want it refused", out, err)
 	}

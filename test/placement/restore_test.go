@@ -82,7 +82,7 @@ func TestKubeStellarHubRestored(t *testing.T) {
 	w.apply(t, w.Hub.Client, ns, deployment("web", 4, "east", "")) // what was there is applied again
 	w.awaitMismatch(t, true)
 	w.apply(t, w.Hub.Client, ns, settings("other", "east"))
-	hub.resume(admin, "--in=east --take=hub")
+	hub.resume(admin, "--for-cluster=east --take=hub")
 	w.awaitMismatch(t, false)
 	w.awaitClustersWith(t, object("v1", "ConfigMap", ns, "other"), "east")
 	w.awaitHubAvailable(t, ns, "web", 4)

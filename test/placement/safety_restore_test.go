@@ -88,7 +88,7 @@ func TestSafetyHubRestored(t *testing.T) {
 		}},
 		{"kubectl apply -f manifests", func(string) { w.awaitMismatch(t, true) }},
 		{"kubectl patchbay hub resume --take=hub", u.listsCart},
-		{"kubectl patchbay hub resume --take=hub --yes --of=3f9c2a71", func(string) { w.awaitMismatch(t, false) }},
+		{"kubectl patchbay hub resume --take=hub --yes --confirm=3f9c2a71", func(string) { w.awaitMismatch(t, false) }},
 	})
 	u.awaitOrphans(0)
 	u.settled("shop")
@@ -110,7 +110,7 @@ type restorer struct {
 }
 
 // digest is how a command names the list that it answers: the page has one of its own.
-var digest = regexp.MustCompile(`--of=[0-9a-f]+`)
+var digest = regexp.MustCompile(`--confirm=[0-9a-f]+`)
 
 // runAtHub runs a command at the hub, in the folder that has the manifests.
 func (u *restorer) runAtHub(command string) string {

@@ -33,7 +33,7 @@ func fenceRules() []mutation {
 			rule: "an address named in a give-back leaves the in-memory hold before the write is sent",
 			file: allocatorDir + "warmpool.go",
 			old:  "w := n.warm.Swap(nil)", new: "w := n.warm.Load()",
-			andChange: textChange{"left, addressless := w.close()", "left, addressless := slices.Concat(w.contents().v4, w.contents().v6), 0"},
+			andChange: textChange{"left, addressless := w.close()", "left, addressless := append(append([]netip.Addr(nil), w.contents().v4...), w.contents().v6...), 0"},
 			test:      "^TestGiveBackLeavesTheHoldFirst$",
 		},
 		{

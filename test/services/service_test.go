@@ -93,7 +93,7 @@ func TestInvalidServices(t *testing.T) {
 			svc := scene.Service(s.ns, name, "web", s.net.Name)
 			tc.edit(svc)
 			s.create(svc)
-			s.awaitEvent(svc, "NotServed", tc.says)
+			s.awaitEvent(svc, "UnsupportedService", tc.says)
 			s.awaitNoEndpoints(tc.reason, name)
 		})
 	}
@@ -105,7 +105,7 @@ func TestInvalidServices(t *testing.T) {
 		svc.Spec.IPFamilyPolicy, svc.Spec.IPFamilies = new(corev1.IPFamilyPolicySingleStack), svc.Spec.IPFamilies[:1]
 	})
 	s.awaitNoEndpoints("Kubernetes serves it now", "later")
-	s.awaitEvent(svc, "NotServed", "spec.selector")
+	s.awaitEvent(svc, "UnsupportedService", "spec.selector")
 }
 
 // Slices of others stay as they are; ours come back as they were.

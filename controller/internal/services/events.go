@@ -30,7 +30,7 @@ const (
 	// reasonNetworkNotAllowed: a network does not allow the Service's namespace.
 	reasonNetworkNotAllowed = "NetworkNotAllowed"
 	// reasonNetworkInvalid: a network breaks a rule that is newer than it.
-	reasonNetworkInvalid = "NetworkInvalid"
+	reasonNetworkInvalid = "InvalidNetwork"
 	// reasonAddressWithheld: an address of a Pod is not published.
 	reasonAddressWithheld = "AddressWithheld"
 	// reasonEndpointsNotWritten: the API server rejects the EndpointSlices or Endpoints.

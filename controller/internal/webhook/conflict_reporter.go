@@ -141,7 +141,7 @@ func (r *conflictReporter) updateCondition(ctx context.Context, ref network.Ref,
 }
 
 // conflictFieldManager owns the condition Conflict, and no other field.
-const conflictFieldManager = "patchbay-controller-referee"
+const conflictFieldManager = "patchbay-controller-conflicts"
 
 // conflictCondition returns the condition of a network with a conflict.
 func conflictCondition(obj client.Object, conflict error) metav1.Condition {

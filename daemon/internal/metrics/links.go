@@ -24,11 +24,11 @@ type LinkMetrics struct {
 func (m *Metrics) RegisterLinks() *LinkMetrics {
 	l := &LinkMetrics{
 		steps: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "patchbay_host_link_steps_total",
-			Help: "Changes of the host's links, by op (raise, delete, create, update, peer, forget) and result (ok, error). Updates without a change of networks mean that another program changes Patchbay's links.",
+			Name: "patchbay_host_link_changes_total",
+			Help: "Changes of the host's links, by op (set-up, delete, create, update, update-peers, flush-learned, filter-tags, allow-tags) and result (ok, error). Updates without a change of networks mean that another program changes Patchbay's links.",
 		}, []string{"op", "result"}),
 		rounds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "patchbay_host_links_round_duration_seconds", Buckets: durationBuckets(),
+			Name: "patchbay_host_links_reconcile_duration_seconds", Buckets: durationBuckets(),
 			Help: "Reconciliations of the host's links with the networks, by result (ok, error).",
 		}, []string{"result"}),
 	}

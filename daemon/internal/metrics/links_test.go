@@ -31,12 +31,12 @@ func TestLinks(t *testing.T) {
 	m.RegisterDroppedPackets(func() map[string]uint64 { return map[string]uint64{"received": 7} }, "received", "forwarded")
 	text := scrape(m)
 	for _, want := range []string{
-		`patchbay_host_link_steps_total{op="create",result="error"} 1`,
-		`patchbay_host_link_steps_total{op="create",result="ok"} 1`,
+		`patchbay_host_link_changes_total{op="create",result="error"} 1`,
+		`patchbay_host_link_changes_total{op="create",result="ok"} 1`,
 		`patchbay_host_links{state="Up"} 2`, `patchbay_host_links{state="ChangePending"} 1`, `patchbay_host_links{state="Error"} 0`,
 		`patchbay_host_networks_refused 1`, `patchbay_host_isolated 1`,
 		`patchbay_vxlan_packets_dropped_total{where="received"} 7`, `patchbay_vxlan_packets_dropped_total{where="forwarded"} 0`,
-		`patchbay_host_links_round_duration_seconds_count{result="error"} 1`,
+		`patchbay_host_links_reconcile_duration_seconds_count{result="error"} 1`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("missing %q in\n%s", want, text)

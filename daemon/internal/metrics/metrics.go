@@ -39,7 +39,7 @@ func New(version string) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "patchbay_request_duration_seconds", Buckets: durationBuckets(),
+			Name: "patchbay_cni_request_duration_seconds", Buckets: durationBuckets(),
 			Help: "Requests of the CNI plugin, by command and CNI error code (0 is success).",
 		}, []string{"command", "code"}),
 		backends: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -47,12 +47,12 @@ func New(version string) *Metrics {
 			Help: "Attached and detached interfaces, by backend, step (attach, detach) and result (ok, error).",
 		}, []string{"backend", "step", "result"}),
 		writes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "patchbay_network_write_duration_seconds", Buckets: durationBuckets(),
+			Name: "patchbay_ipam_commit_duration_seconds", Buckets: durationBuckets(),
 			Help: "Writes of addresses into a network's status, by result (ok, conflict, gone, error). One write may claim and free many.",
 		}, []string{"result"}),
 	}
 	m.claims = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "patchbay_claim_seconds", Buckets: durationBuckets(),
+		Name: "patchbay_claim_commit_duration_seconds", Buckets: durationBuckets(),
 		Help: "Claims that the warm pool could not serve, by result (ok, exhausted, again, error).",
 	}, []string{"result"})
 	m.probes = prometheus.NewHistogramVec(prometheus.HistogramOpts{

@@ -70,7 +70,7 @@ func TestMetrics(t *testing.T) {
 		"Request": {
 			reason: "Requests have their command and CNI code as labels.",
 			do:     func(_ context.Context, m *metrics.Metrics) { m.ObserveRequest("ADD", 11, time.Second) },
-			want:   `patchbay_request_duration_seconds_count{code="11",command="ADD"} 1`,
+			want:   `patchbay_cni_request_duration_seconds_count{code="11",command="ADD"} 1`,
 		},
 		"AttachFailed": {
 			reason: "A failed attachment is counted as an error.",
@@ -91,31 +91,31 @@ func TestMetrics(t *testing.T) {
 			do: func(ctx context.Context, m *metrics.Metrics) {
 				_, _ = m.InstrumentStore(fakeBackend{err: fmt.Errorf("x: %w", status.ErrConflict)}).Update(ctx, nil)
 			},
-			want: `patchbay_network_write_duration_seconds_count{result="conflict"} 1`,
+			want: `patchbay_ipam_commit_duration_seconds_count{result="conflict"} 1`,
 		},
 		"ClaimWritten": {
 			reason: "A claim that needs a write is timed.",
 			do:     func(_ context.Context, m *metrics.Metrics) { m.ObserveClaim(time.Second, nil) },
-			want:   `patchbay_claim_seconds_count{result="ok"} 1`,
+			want:   `patchbay_claim_commit_duration_seconds_count{result="ok"} 1`,
 		},
 		"ClaimExhausted": {
 			reason: "An exhausted pool is distinguished from an unreachable API server.",
 			do: func(_ context.Context, m *metrics.Metrics) {
 				m.ObserveClaim(time.Second, fmt.Errorf("x: %w", allocator.ErrExhausted))
 			},
-			want: `patchbay_claim_seconds_count{result="exhausted"} 1`,
+			want: `patchbay_claim_commit_duration_seconds_count{result="exhausted"} 1`,
 		},
 		"ClaimAgain": {
 			reason: "A retry may help.",
 			do: func(_ context.Context, m *metrics.Metrics) {
 				m.ObserveClaim(time.Second, fmt.Errorf("x: %w", status.ErrTryAgain))
 			},
-			want: `patchbay_claim_seconds_count{result="again"} 1`,
+			want: `patchbay_claim_commit_duration_seconds_count{result="again"} 1`,
 		},
 		"ClaimFailed": {
 			reason: "A retry does not help.",
 			do:     func(_ context.Context, m *metrics.Metrics) { m.ObserveClaim(time.Second, allocator.ErrOutside) },
-			want:   `patchbay_claim_seconds_count{result="error"} 1`,
+			want:   `patchbay_claim_commit_duration_seconds_count{result="error"} 1`,
 		},
 		"Held":      {reason: "The number of Pods that need no write.", do: registerAddresses, want: "patchbay_addresses_warm 5"},
 		"Cooling":   {reason: "The number of addresses that enter the warm pool next.", do: registerAddresses, want: "patchbay_addresses_cooldown 2"},

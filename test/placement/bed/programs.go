@@ -53,7 +53,7 @@ func (b *Bed) StartHub(ctx context.Context) (process.ID, error) {
 // RunHub starts patchbay-hub by that way to a hub where all is installed.
 func (b *Bed) RunHub(kubeconfig string) (process.ID, error) {
 	return b.Hub.startProgram("patchbay-hub", filepath.Join(b.config.Programs, "patchbay-hub"),
-		"--kubeconfig="+kubeconfig, "--http-address=127.0.0.1:0", "--leader-elect=false")
+		"--kubeconfig="+kubeconfig, "--health-address=127.0.0.1:0", "--leader-elect=false")
 }
 
 // StartHubReplica starts a patchbay-hub that competes with others for the lead.
@@ -63,7 +63,7 @@ func (b *Bed) StartHubReplica(ctx context.Context, name string) (process.ID, err
 		return process.ID{}, err
 	}
 	return b.Hub.startProgram(name, filepath.Join(b.config.Programs, "patchbay-hub"),
-		"--kubeconfig="+kubeconfig, "--http-address=127.0.0.1:0", "--leader-elect=true")
+		"--kubeconfig="+kubeconfig, "--health-address=127.0.0.1:0", "--leader-elect=true")
 }
 
 // CreateCluster makes the Cluster at the hub, as an infrastructure person would.
@@ -109,7 +109,7 @@ func (b *Bed) StartAgent(ctx context.Context, name string, env ...string) (proce
 func (b *Bed) RunAgent(name, local, hub string, flags []string, env ...string) (process.ID, error) {
 	args := append([]string{
 		filepath.Join(b.config.Programs, "patchbay-agent"), "--cluster=" + name, "--kubeconfig=" + local, "--hub-kubeconfig=" + hub,
-		"--namespace=patchbay-system", "--identity=" + name, "--http-address=127.0.0.1:0", "--leader-elect=false", "--debug",
+		"--namespace=patchbay-system", "--identity=" + name, "--health-address=127.0.0.1:0", "--leader-elect=false", "--debug",
 	}, flags...)
 	return b.Clusters[name].startProgramWithEnv("patchbay-agent", env, args...)
 }
@@ -154,7 +154,7 @@ func (b *Bed) StartAgentVia(ctx context.Context, name, identity string, way HubR
 	}
 	args = append(args, filepath.Join(b.config.Programs, "patchbay-agent"),
 		"--cluster="+name, "--kubeconfig="+local, "--hub-kubeconfig="+hub, "--join", "--namespace=patchbay-system",
-		"--identity="+identity, "--http-address=127.0.0.1:0", "--leader-elect=false", "--debug")
+		"--identity="+identity, "--health-address=127.0.0.1:0", "--leader-elect=false", "--debug")
 	for _, address := range way.FallbackHubs {
 		args = append(args, "--hub-address="+address)
 	}

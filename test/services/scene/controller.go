@@ -83,7 +83,7 @@ func Run(ctx context.Context, env *apitest.Env, program string) (*Controller, er
 	c := &Controller{url: "http://" + address, metrics: metrics, scraper: scraper, log: filepath.Join(dir, apitest.Name("controller.log"))}
 	c.ID, err = process.Start(process.Spec{
 		Args: []string{
-			program, "--kubeconfig=" + file, "--namespace=" + Namespace, "--http-address=" + address, "--metrics-address=" + metrics,
+			program, "--kubeconfig=" + file, "--namespace=" + Namespace, "--health-address=" + address, "--metrics-address=" + metrics,
 		},
 		Log: c.log, DieWithParent: true,
 	})

@@ -107,8 +107,8 @@ func (c *benchCluster) startDaemon(ctx context.Context, o options) error {
 		return fmt.Errorf("write kubeconfig: %w", err)
 	}
 	c.daemon = exec.CommandContext(ctx, o.daemon, "--node-name="+nodeName, "--kubeconfig="+in("kubeconfig"),
-		"--namespace=patchbay-system", "--socket="+clusterSocket(o.dir), "--pending="+in("pending"),
-		"--journal="+in("journal.db"), "--install=false", "--http-address="+daemonHTTP, "--metrics-address="+daemonMetrics)
+		"--namespace=patchbay-system", "--socket="+clusterSocket(o.dir), "--pending-del-dir="+in("pending"),
+		"--journal="+in("journal.db"), "--install=false", "--health-address="+daemonHTTP, "--metrics-address="+daemonMetrics)
 	c.daemon.Cancel = func() error { return c.daemon.Process.Signal(syscall.SIGTERM) }
 	if err := c.daemon.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", o.daemon, err)

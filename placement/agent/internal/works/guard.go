@@ -38,9 +38,9 @@ func (g Guard) refusalMessage(t desiredObject) string {
 	case isForbiddenKind(resource):
 		return fmt.Sprintf("%s: must not be of a kind that only the cluster's own admin manages", t)
 	case len(g.Resources) > 0 && !listed:
-		return fmt.Sprintf("%s: the cluster's admin must allow this kind (--allow)", t)
+		return fmt.Sprintf("%s: the cluster's admin must allow this kind (--allowed-resources)", t)
 	case !listed && (kinds != nil || builtIn) && !slices.Contains(kinds, resource.Resource):
-		return fmt.Sprintf("%s: the kind must be one of ordinary workloads, or the cluster's admin must allow it (--allow)", t)
+		return fmt.Sprintf("%s: the kind must be one of ordinary workloads, or the cluster's admin must allow it (--allowed-resources)", t)
 	case resource.Group == "" && resource.Resource == "secrets" && isServiceAccountToken(t):
 		return fmt.Sprintf("%s: type: must not be that of a ServiceAccount's token: the cluster would write the token of one of its own ServiceAccounts into the Secret", t)
 	}

@@ -38,7 +38,7 @@ func TestGuard(t *testing.T) {
 	}{
 		"Allowed":       {"ConfigMaps are an ordinary kind.", Guard{}, "configmaps", object("v1", "ConfigMap", "n"), ""},
 		"Listed":        {"The admin's list has the kind.", some, "configmaps", object("v1", "ConfigMap", "n"), ""},
-		"Unlisted":      {"The admin's list lacks the kind.", some, "secrets", object("v1", "Secret", "n"), "--allow"},
+		"Unlisted":      {"The admin's list lacks the kind.", some, "secrets", object("v1", "Secret", "n"), "--allowed-resources"},
 		"Custom":        {"RBAC decides on custom kinds.", Guard{}, "widgets", object("test.example.com/v1", "Widget", "n"), ""},
 		"KubeSystem":    {"The namespace kube-system belongs to the cluster.", some, "configmaps", object("v1", "ConfigMap", "kube-system"), "namespace kube-system"},
 		"KubePublic":    {"All namespaces with the prefix kube- belong to Kubernetes.", Guard{}, "configmaps", object("v1", "ConfigMap", "kube-public"), "namespace kube-public"},

@@ -170,7 +170,7 @@ func (h *hubClient) reportNotApplied(ctx context.Context, work *v1alpha1.Work, a
 // waits.
 func (h *hubClient) reportWaiting(ctx context.Context, work *v1alpha1.Work, what, halted string) (time.Duration, error) {
 	later, err := h.reportNotApplied(ctx, work, newCondition(v1alpha1.ConditionApplied, false, v1alpha1.ConditionHubMismatch, fmt.Sprintf(
-		"%s: Work %s does not match this cluster's record: the hub was restored, or is another one. Run at the hub: kubectl patchbay hub resume --in %s",
+		"%s: Work %s does not match this cluster's record: the hub was restored, or is another one. Run at the hub: kubectl patchbay hub resume --for-cluster %s",
 		what, halted, h.cluster)), &v1alpha1.HaltedWork{})
 	return cmp.Or(later, blockedCheckInterval), err
 }

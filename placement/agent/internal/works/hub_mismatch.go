@@ -100,7 +100,7 @@ func mismatchReport(cluster string, work *v1alpha1.Work, rec *v1alpha1.AppliedWo
 		ours += " with other content"
 	}
 	message := fmt.Sprintf("the Work is of %s, and this cluster's record is of %s: the hub was restored, or is another one. "+
-		"The objects stay as recorded. Run at the hub: kubectl patchbay hub resume --in %s", theirs, ours, cluster)
+		"The objects stay as recorded. Run at the hub: kubectl patchbay hub resume --for-cluster %s", theirs, ours, cluster)
 	if text := work.Annotations[v1alpha1.ResumeAnnotation]; text != "" {
 		about := v1alpha1.ResumeAnswer("", rec.Spec.Work.Position(), work.Spec.Position())
 		message += fmt.Sprintf(". Annotation %s: %q is ignored: it must be %s or %s, followed by the present record and Work %q",

@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// reasonNeverSeen is the reason of Reachable=False of a Cluster whose agent never reported.
-	reasonNeverSeen = "NeverSeen"
-	// reasonSilent is the reason of Reachable=False of a Cluster whose agent has reported before.
-	reasonSilent = "Silent"
+	// reasonNeverJoined is the reason of Reachable=False of a Cluster whose agent never reported.
+	reasonNeverJoined = "NeverJoined"
+	// reasonHeartbeatLost is the reason of Reachable=False of a Cluster whose agent has reported before.
+	reasonHeartbeatLost = "HeartbeatLost"
 )
 
 // IsReachable reports whether the condition Reachable of a Cluster is True.
@@ -28,7 +28,7 @@ func IsReachable(c *v1alpha1.Cluster) bool {
 func ReachabilityOf(c *v1alpha1.Cluster) policy.Reachability {
 	condition := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionReachable)
 	switch {
-	case condition == nil || condition.Reason == reasonNeverSeen:
+	case condition == nil || condition.Reason == reasonNeverJoined:
 		return policy.NeverReported
 	case condition.Status != metav1.ConditionTrue:
 		return policy.NotReporting
@@ -48,31 +48,31 @@ func acceptedCondition(c *v1alpha1.Cluster, h Heartbeat) metav1.Condition {
 		accepted.Message = "namespace " + ns + " was not created by the hub, and its users would have the rights of the agent: " +
 			"delete the namespace, or remove all RoleBindings in it and run: kubectl annotate namespace " + ns + " " + v1alpha1.ClusterUIDAnnotation + "=" + string(c.UID)
 	case !c.Spec.Accepted:
-		accepted.Status, accepted.Reason = metav1.ConditionFalse, "Waiting"
+		accepted.Status, accepted.Reason = metav1.ConditionFalse, "AwaitingAcceptance"
 		accepted.Message = "set spec.accepted, or run: kubectl patchbay cluster accept " + c.Name
 	}
 	return accepted
 }
 
 // reachableCondition returns the condition Reachable. A Cluster whose agent has reported once never
-// returns to NeverSeen, also when its heartbeat was deleted: it keeps its objects.
+// returns to NeverJoined, also when its heartbeat was deleted: it keeps its objects.
 func reachableCondition(c *v1alpha1.Cluster, h Heartbeat, now time.Time) metav1.Condition {
 	reachable := metav1.Condition{Type: v1alpha1.ConditionReachable, Status: metav1.ConditionFalse}
 	before := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionReachable)
 	ns := v1alpha1.ClusterNamespacePrefix + c.Name
 	switch {
 	case h.remaining(now) > 0:
-		reachable.Status, reachable.Reason = metav1.ConditionTrue, "Heartbeat"
+		reachable.Status, reachable.Reason = metav1.ConditionTrue, "HeartbeatReceived"
 	case h.namespaceTaken:
 		reachable.Reason, reachable.Message = v1alpha1.ReasonNamespaceTaken, "namespace "+ns+" was not created by the hub"
 	case !h.renewTime.IsZero():
-		reachable.Reason = reasonSilent
+		reachable.Reason = reasonHeartbeatLost
 		reachable.Message = "no heartbeat since " + h.renewTime.UTC().Format(time.RFC3339) + "; the cluster keeps its objects"
-	case before != nil && before.Reason != reasonNeverSeen && before.Reason != v1alpha1.ReasonNamespaceTaken:
-		reachable.Reason = reasonSilent
+	case before != nil && before.Reason != reasonNeverJoined && before.Reason != v1alpha1.ReasonNamespaceTaken:
+		reachable.Reason = reasonHeartbeatLost
 		reachable.Message = "its heartbeat, the Lease " + ns + "/" + v1alpha1.HeartbeatLease + ", was deleted; the cluster keeps its objects"
 	default:
-		reachable.Reason, reachable.Message = reasonNeverSeen, "no agent has joined yet"
+		reachable.Reason, reachable.Message = reasonNeverJoined, "no agent has joined yet"
 	}
 	return reachable
 }

@@ -102,7 +102,7 @@ func (p drainProgress) condition(cluster *v1alpha1.Cluster, now time.Time) metav
 	case len(p.remaining)+p.works > 0:
 		drained.Message = fmt.Sprintf("%d objects have not left yet", max(len(p.remaining), p.works))
 	case p.unknown != "":
-		drained.Status, drained.Reason, drained.Message = metav1.ConditionUnknown, "NoReport", p.unknown
+		drained.Status, drained.Reason, drained.Message = metav1.ConditionUnknown, "AppliedWorksUnknown", p.unknown
 	case p.appliedWorks > 0:
 		drained.Reason = v1alpha1.ReasonDrainBlocked
 		drained.Message = fmt.Sprintf("%d AppliedWorks in the cluster have no Work at the hub: their objects still run there. "+

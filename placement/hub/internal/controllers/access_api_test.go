@@ -203,7 +203,7 @@ func TestNamespacesOfOthersAreLeft(t *testing.T) {
 	h.delete(theirs)
 	h.setAnnotation(ns, v1alpha1.ClusterUIDAnnotation, string(cluster.UID))
 	expectCondition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, "Accepted")
-	expectCondition(v1alpha1.ConditionReachable, metav1.ConditionTrue, "Heartbeat")
+	expectCondition(v1alpha1.ConditionReachable, metav1.ConditionTrue, "HeartbeatReceived")
 	h.expectWorks(configKey(home, "web"), map[string]int32{name: 0})
 }
 

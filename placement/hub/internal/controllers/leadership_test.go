@@ -46,9 +46,9 @@ func TestNewLeaderObservesHeartbeats(t *testing.T) {
 				Spec:       coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: now.Add(renewed)}, LeaseDurationSeconds: new(int32(40))},
 			})
 	}
-	member("died", metav1.ConditionTrue, "Heartbeat", -time.Hour)
-	member("alive", metav1.ConditionTrue, "Heartbeat", -time.Second)
-	member("back", metav1.ConditionFalse, "Silent", -time.Second)
+	member("died", metav1.ConditionTrue, "HeartbeatReceived", -time.Hour)
+	member("alive", metav1.ConditionTrue, "HeartbeatReceived", -time.Second)
+	member("back", metav1.ConditionFalse, "HeartbeatLost", -time.Second)
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 	clock := func() time.Time { return now }
 	heartbeats := clusters.NewHeartbeats(c, c, clock)

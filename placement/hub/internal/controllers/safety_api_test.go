@@ -542,7 +542,7 @@ func TestDrain(t *testing.T) {
 	expectDrained(metav1.ConditionFalse, v1alpha1.ReasonDrainBlocked, "1 of 1 objects cannot leave: Deployment drain/pinned (Unschedulable)")
 	h.annotate(pinned, "drain-west")
 	h.expectWorks(deploymentKey(ns, "pinned"), map[string]int32{"drain-west": 1})
-	expectDrained(metav1.ConditionUnknown, "NoReport", "the cluster's agent does not report how many AppliedWorks it has")
+	expectDrained(metav1.ConditionUnknown, "AppliedWorksUnknown", "the cluster's agent does not report how many AppliedWorks it has")
 	records := func(n string) {
 		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "cluster-drain-east", Name: v1alpha1.HeartbeatLease}}
 		h.setAnnotation(lease, v1alpha1.AppliedWorksAnnotation, n)

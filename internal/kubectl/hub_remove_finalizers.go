@@ -19,10 +19,10 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// newRelease is the verb `hub release`.
-func newRelease(f *factory) *cobra.Command {
+// newRemoveFinalizers is the verb `hub remove-finalizers`.
+func newRemoveFinalizers(f *factory) *cobra.Command {
 	return &cobra.Command{
-		Use:   "release",
+		Use:   "remove-finalizers",
 		Short: "Remove the hub's finalizer from all objects before you uninstall the hub",
 		Long: "Removes the finalizer " + v1alpha1.PlacedFinalizer + " from all objects at the hub. Without this, nothing\n" +
 			"removes the finalizer after patchbay-hub is uninstalled, and the objects cannot be deleted. Objects in the\n" +
@@ -33,18 +33,18 @@ func newRelease(f *factory) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			n, err := releaseObjects(cmd.Context(), c)
+			n, err := removeFinalizers(cmd.Context(), c)
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(f.Out, "%d objects are released; now run: kubectl delete -k deployments/placement/hub\n", n)
+			_, err = fmt.Fprintf(f.Out, "removed the finalizer of %d objects; now run: kubectl delete -k deployments/placement/hub\n", n)
 			return err
 		},
 	}
 }
 
-// releaseObjects removes the finalizer from every object that has an Assignment.
-func releaseObjects(ctx context.Context, c client.Client) (released int, err error) {
+// removeFinalizers removes the finalizer from every object that has an Assignment.
+func removeFinalizers(ctx context.Context, c client.Client) (changed int, err error) {
 	if err := checkHubStopped(ctx, c); err != nil {
 		return 0, err
 	}
@@ -62,14 +62,14 @@ func releaseObjects(ctx context.Context, c client.Client) (released int, err err
 		}
 		before := o.DeepCopy()
 		if err == nil && controllerutil.RemoveFinalizer(o, v1alpha1.PlacedFinalizer) {
-			released++
+			changed++
 			err = c.Patch(ctx, o, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldOwner))
 		}
 		if client.IgnoreNotFound(err) != nil {
-			return released, fmt.Errorf("remove the finalizer of %s %s/%s (it is safe to run the command again): %w", ref.Kind, ref.Namespace, ref.Name, err)
+			return changed, fmt.Errorf("remove the finalizer of %s %s/%s (it is safe to run the command again): %w", ref.Kind, ref.Namespace, ref.Name, err)
 		}
 	}
-	return released, nil
+	return changed, nil
 }
 
 // checkHubStopped returns an error while a hub runs, because the hub would add the finalizers again.

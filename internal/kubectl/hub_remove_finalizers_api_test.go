@@ -20,7 +20,7 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// `hub release` removes the hub's finalizer and no other, skips deleted objects, and fails while a hub
+// `hub remove-finalizers` removes the hub's finalizer and no other, skips deleted objects, and fails while a hub
 // runs.
 func TestRelease(t *testing.T) {
 	t.Parallel()
@@ -53,7 +53,7 @@ func TestRelease(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := releaseObjects(t.Context(), c); err == nil || !strings.Contains(err.Error(), "runs as one") {
+	if _, err := removeFinalizers(t.Context(), c); err == nil || !strings.Contains(err.Error(), "runs as one") {
 		t.Errorf("while a hub runs: got %v", err)
 	}
 	past := metav1.NewMicroTime(time.Now().Add(-time.Hour)) // the hub was killed
@@ -62,7 +62,7 @@ func TestRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []int{1, 0} { // the second call has nothing to release
-		if n, err := releaseObjects(t.Context(), c); err != nil || n != want {
+		if n, err := removeFinalizers(t.Context(), c); err != nil || n != want {
 			t.Errorf("released %d, %v, want %d", n, err, want)
 		}
 	}
