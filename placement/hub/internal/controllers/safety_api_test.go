@@ -322,6 +322,23 @@ func (h *testHub) silence(name string) {
 	}
 }
 
+// expectApplied waits until the hub has recorded that a cluster applied an object.
+func (h *testHub) expectApplied(k kinds.Key, cluster string) {
+	h.t.Helper()
+	h.eventually(cluster+" to have applied "+k.String(), func(ctx context.Context) error {
+		a := &v1alpha1.Assignment{}
+		if err := h.client.Get(ctx, k.Assignment(), a); err != nil {
+			return err
+		}
+		for _, c := range a.Status.Clusters {
+			if string(c.Cluster) == cluster && c.Applied {
+				return nil
+			}
+		}
+		return fmt.Errorf("%w: %+v", errNotYet, a.Status.Clusters)
+	})
+}
+
 // (Safety 2) An accepted cluster without an agent gets nothing, and a silent one keeps its objects: growth
 // goes to the others. An object that waits for such a cluster reports that.
 func TestUnreachableClustersGetNothing(t *testing.T) {
@@ -338,6 +355,7 @@ func TestUnreachableClustersGetNothing(t *testing.T) {
 	alone := deployment(ns, "alone", "silent-never", 2)
 	h.create(alone)
 	h.expectReported(deploymentKey(ns, "alone"), v1alpha1.ConditionPlaced, v1alpha1.ReasonWaitingForCluster, "silent-never has not reported yet")
+	h.expectApplied(key, "silent-west") // otherwise its replicas go elsewhere, too
 	h.silence("silent-west")
 	h.eventually("silent-west to be unreachable", func(ctx context.Context) error {
 		c := &v1alpha1.Cluster{}
