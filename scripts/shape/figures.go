@@ -57,6 +57,21 @@ func scatteredTypes(c code) figure {
 	return count("types with methods in more than 3 files", 0, found)
 }
 
+// receiver returns the name of a method's type, and "" for a function.
+func receiver(p *packages.Package, fn *ast.FuncDecl) string {
+	if fn.Recv == nil {
+		return ""
+	}
+	t := p.TypesInfo.TypeOf(fn.Recv.List[0].Type)
+	if ptr, ok := t.(*types.Pointer); ok {
+		t = ptr.Elem()
+	}
+	if n, ok := t.(*types.Named); ok {
+		return n.Obj().Name()
+	}
+	return ""
+}
+
 // distantHelpers is the percentage of unexported functions with one use that stand in another file
 // than that use. Methods and constructors are not counted: they stand with their type.
 func distantHelpers(c code) figure {
@@ -189,6 +204,13 @@ func exportedNames(c code) figure {
 		}
 	}
 	return count("exported names outside api, internal and test", 200, found)
+}
+
+// public reports whether other modules may import the package, and it is not a test's.
+func public(p *packages.Package) bool {
+	folder := path(p)
+	return p.Name != "main" && !strings.Contains("/"+folder+"/", "/internal/") &&
+		!strings.HasPrefix(folder, "api/") && !strings.HasPrefix(folder, "test/")
 }
 
 // undocumented counts packages and exported names without a doc comment.

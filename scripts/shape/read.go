@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"go/ast"
 	"go/token"
-	"go/types"
 	"path/filepath"
 	"strings"
 
@@ -54,13 +53,6 @@ func path(p *packages.Package) string {
 	return strings.TrimPrefix(strings.TrimPrefix(p.PkgPath, p.Module.Path), "/")
 }
 
-// public reports whether other modules may import the package, and it is not a test's.
-func public(p *packages.Package) bool {
-	folder := path(p)
-	return p.Name != "main" && !strings.Contains("/"+folder+"/", "/internal/") &&
-		!strings.HasPrefix(folder, "api/") && !strings.HasPrefix(folder, "test/")
-}
-
 // functions calls f for each function with a body.
 func (c code) functions(f func(p *packages.Package, file *ast.File, fn *ast.FuncDecl)) {
 	for _, p := range c.packages {
@@ -72,19 +64,4 @@ func (c code) functions(f func(p *packages.Package, file *ast.File, fn *ast.Func
 			}
 		}
 	}
-}
-
-// receiver returns the name of a method's type, and "" for a function.
-func receiver(p *packages.Package, fn *ast.FuncDecl) string {
-	if fn.Recv == nil {
-		return ""
-	}
-	t := p.TypesInfo.TypeOf(fn.Recv.List[0].Type)
-	if ptr, ok := t.(*types.Pointer); ok {
-		t = ptr.Elem()
-	}
-	if n, ok := t.(*types.Named); ok {
-		return n.Obj().Name()
-	}
-	return ""
 }

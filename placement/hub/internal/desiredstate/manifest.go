@@ -82,12 +82,6 @@ func storedManifest(w *v1alpha1.Work, replicas *int32) ([]byte, error) {
 	return render.MarshalManifest(o)
 }
 
-// requests reports whether a Work's manifest requests this many replicas.
-func requests(w *v1alpha1.Work, replicas int32) bool {
-	raw, err := storedManifest(w, &replicas)
-	return err == nil && len(w.Spec.Manifests) > 0 && equalJSON(raw, w.Spec.Manifests[0].Object.Raw)
-}
-
 // EqualWorkSpecs reports whether two specs order the same. It ignores the bytes that encode the
 // manifest, and the signature: only a change is signed.
 func EqualWorkSpecs(a, b *v1alpha1.WorkSpec) bool {

@@ -149,6 +149,12 @@ func migrationTarget(s *scope.Scope, t v1alpha1.Target, d Decision) migration.Ta
 	return m
 }
 
+// requests reports whether a Work's manifest requests this many replicas.
+func requests(w *v1alpha1.Work, replicas int32) bool {
+	raw, err := storedManifest(w, &replicas)
+	return err == nil && len(w.Spec.Manifests) > 0 && equalJSON(raw, w.Spec.Manifests[0].Object.Raw)
+}
+
 // blockedAfter is how long a move waits before the condition reports it: a healthy move waits for
 // Pods to start.
 const blockedAfter = 30 * time.Second

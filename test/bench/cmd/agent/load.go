@@ -3,10 +3,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -18,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
-	"github.com/patchbay-cni/patchbay/test/lab/process"
 )
 
 // fill makes the objects at the hub and waits until all are ready in the cluster.
@@ -73,19 +70,4 @@ func deployment(i int, replicas int32) *appsv1.Deployment {
 			},
 		},
 	}
-}
-
-// residentMemory reads a process's memory, in MiB.
-func residentMemory(id process.ID) (float64, error) {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", id.PID))
-	if err != nil {
-		return 0, fmt.Errorf("read memory: %w", err)
-	}
-	for line := range bytes.Lines(raw) {
-		if rest, ok := bytes.CutPrefix(line, []byte("VmRSS:")); ok {
-			kib, err := strconv.Atoi(string(bytes.Fields(rest)[0]))
-			return float64(kib) / 1024, err
-		}
-	}
-	return 0, fmt.Errorf("read memory of process %d: no VmRSS", id.PID)
 }

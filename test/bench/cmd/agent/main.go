@@ -7,6 +7,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -14,6 +15,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strconv"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -111,6 +113,21 @@ func (l *lab) measure(ctx context.Context, out io.Writer) error {
 		},
 	}
 	return table.Write(out)
+}
+
+// residentMemory reads a process's memory, in MiB.
+func residentMemory(id process.ID) (float64, error) {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", id.PID))
+	if err != nil {
+		return 0, fmt.Errorf("read memory: %w", err)
+	}
+	for line := range bytes.Lines(raw) {
+		if rest, ok := bytes.CutPrefix(line, []byte("VmRSS:")); ok {
+			kib, err := strconv.Atoi(string(bytes.Fields(rest)[0]))
+			return float64(kib) / 1024, err
+		}
+	}
+	return 0, fmt.Errorf("read memory of process %d: no VmRSS", id.PID)
 }
 
 // countWrites begins to count what the agent writes at the hub and in its cluster.

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"syscall"
 
@@ -77,11 +76,3 @@ func newRoot() *cobra.Command {
 type exitError int
 
 func (c exitError) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
-
-// exitCode turns the end of a child into this program's.
-func exitCode(err error) error {
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		return exitError(exit.ExitCode())
-	}
-	return err
-}

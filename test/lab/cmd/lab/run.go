@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"os"
+	"os/exec"
 
 	"github.com/spf13/cobra"
 
@@ -31,6 +32,14 @@ func newKubectl(name *string) *cobra.Command {
 			return exitCode(kubectl.Run())
 		},
 	}
+}
+
+// exitCode turns the end of a child into this program's.
+func exitCode(err error) error {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return exitError(exit.ExitCode())
+	}
+	return err
 }
 
 func newExec(name *string) *cobra.Command {
