@@ -116,9 +116,8 @@ func (c code) constructs(p *packages.Package, fn *ast.FuncDecl) bool {
 	if !ok {
 		return false
 	}
-	results := f.Signature().Results()
-	for i := range results.Len() {
-		t := results.At(i).Type()
+	for result := range f.Signature().Results().Variables() {
+		t := result.Type()
 		if pointer, ok := t.(*types.Pointer); ok {
 			t = pointer.Elem()
 		}
