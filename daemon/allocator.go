@@ -59,11 +59,11 @@ func (a *allocatorManager) open() (opened bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	allocator := allocator.New(a.store, a.config(state.incarnation))
+	claims := allocator.New(a.store, a.config(state.incarnation))
 	uses := addresses.RecordedUses(state.records)
-	allocator.Resume(uses, state.seqs)
+	claims.Resume(uses, state.seqs)
 	a.entries.Add(uses, state.seqs)
-	a.deferred.Open(allocator)
+	a.deferred.Open(claims)
 	return true, nil
 }
 
@@ -108,7 +108,7 @@ func (a *allocatorManager) config(incarnation int64) allocator.Config {
 	}
 }
 
-// zeroToDisabled returns -1 for a flag's 0: in a allocator.Config, -1 disables and 0 is the default.
+// zeroToDisabled returns -1 for a flag's 0: in an allocator.Config, -1 disables and 0 is the default.
 func zeroToDisabled[N int | time.Duration](n N) N {
 	if n == 0 {
 		return -1

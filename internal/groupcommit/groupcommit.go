@@ -275,7 +275,8 @@ func (q *Queue[T]) finishAttempt(succeeded bool) {
 	q.taken = false
 }
 
-// fail answers all requests with the error and stops the writer.
+// fail answers all requests with the error, also those that came during the last attempt, and stops
+// the writer.
 func (q *Queue[T]) fail(cause error) {
 	q.mu.Lock()
 	requests, due := q.requests, q.due

@@ -29,7 +29,7 @@ func TestPlacementCommandsThatAreWrong(t *testing.T) {
 		args   []string
 		want   string
 	}{
-		"Hub":       {reason: "hub needs a verb", args: []string{"hub"}, want: "kubectl patchbay hub: give one of its verbs: token, release or resume"},
+		"Hub":       {reason: "hub needs a verb", args: []string{"hub"}, want: "kubectl patchbay hub: give one of its verbs: token, remove-finalizers or resume"},
 		"Cluster":   {reason: "cluster needs a verb", args: []string{"cluster"}, want: "join, leave, accept or list"},
 		"NoName":    {reason: "a token is for one cluster", args: []string{"hub", "token"}, want: "give the name of one Cluster, such as east"},
 		"BadName":   {reason: "the cluster's namespace has the name in its own", args: []string{"hub", "token", "East"}, want: `"East" must be the name of a Cluster`},

@@ -173,7 +173,7 @@ func digestIn(t *testing.T, printed string) string {
 	t.Helper()
 	_, digest, ok := strings.Cut(strings.TrimSpace(printed), " --yes --confirm=")
 	if !ok {
-		t.Fatalf("got %.500q, want a command with --of", printed)
+		t.Fatalf("got %.500q, want a command with --confirm", printed)
 	}
 	return digest
 }

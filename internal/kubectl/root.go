@@ -51,8 +51,8 @@ func newIPAM(f *factory) *cobra.Command {
 
 // newHub is the command `hub`.
 func newHub(f *factory) *cobra.Command {
-	return newGroup("hub", "Create join tokens, resume after a restore, release objects before an uninstall",
-		"token, release or resume", newToken(f), newRemoveFinalizers(f), newResume(f))
+	return newGroup("hub", "Create join tokens, resume after a restore, remove finalizers before an uninstall",
+		"token, remove-finalizers or resume", newToken(f), newRemoveFinalizers(f), newResume(f))
 }
 
 // newCluster is the command `cluster`.

@@ -7,13 +7,12 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/patchbay-cni/patchbay/ipam/internal/testbed"
-
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/patchbay-cni/patchbay/internal/ipamtest"
 	"github.com/patchbay-cni/patchbay/ipam/allocator"
 	"github.com/patchbay-cni/patchbay/ipam/gc"
+	"github.com/patchbay-cni/patchbay/ipam/internal/testbed"
 	"github.com/patchbay-cni/patchbay/test/random"
 )
 

@@ -5,12 +5,11 @@ package allocator_test
 import (
 	"testing"
 
-	"github.com/patchbay-cni/patchbay/ipam/internal/testbed"
-
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/ipam/allocator"
+	"github.com/patchbay-cni/patchbay/ipam/internal/testbed"
 )
 
 // The DanmEps of a network of another plugin carry that plugin's addresses: no

@@ -11,12 +11,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/patchbay-cni/patchbay/ipam/internal/testbed"
-
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/patchbay-cni/patchbay/internal/ipamtest"
 	"github.com/patchbay-cni/patchbay/ipam/allocator"
+	"github.com/patchbay-cni/patchbay/ipam/internal/testbed"
 	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 

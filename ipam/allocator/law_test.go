@@ -7,13 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/patchbay-cni/patchbay/ipam/internal/testbed"
-
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/ipamtest"
 	"github.com/patchbay-cni/patchbay/ipam/allocator"
+	"github.com/patchbay-cni/patchbay/ipam/internal/testbed"
 )
 
 // A write that is still on its way is made to fail, even when by now there is

@@ -14,14 +14,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/patchbay-cni/patchbay/ipam/internal/testbed"
-
 	"pgregory.net/rapid"
 
 	"github.com/patchbay-cni/patchbay/internal/ipamtest"
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam/allocator"
 	"github.com/patchbay-cni/patchbay/ipam/gc"
+	"github.com/patchbay-cni/patchbay/ipam/internal/testbed"
 	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 

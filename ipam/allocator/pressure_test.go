@@ -9,12 +9,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/patchbay-cni/patchbay/ipam/internal/testbed"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/ipam/allocator"
+	"github.com/patchbay-cni/patchbay/ipam/internal/testbed"
 )
 
 // The object keeps the time of its last pressure for good.

@@ -9,11 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/patchbay-cni/patchbay/ipam/internal/testbed"
-
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/patchbay-cni/patchbay/ipam/allocator"
+	"github.com/patchbay-cni/patchbay/ipam/internal/testbed"
 )
 
 func TestQuarantine(t *testing.T) {

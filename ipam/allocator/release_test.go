@@ -8,14 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/patchbay-cni/patchbay/internal/ipamtest"
-	"github.com/patchbay-cni/patchbay/ipam/internal/testbed"
-	"github.com/patchbay-cni/patchbay/ipam/status"
-
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/patchbay-cni/patchbay/internal/ipamtest"
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam/allocator"
+	"github.com/patchbay-cni/patchbay/ipam/internal/testbed"
+	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
 func TestLifeOfAnAddress(t *testing.T) {

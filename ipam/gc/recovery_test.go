@@ -10,13 +10,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/patchbay-cni/patchbay/ipam/internal/testbed"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/ipam/allocator"
 	"github.com/patchbay-cni/patchbay/ipam/gc"
+	"github.com/patchbay-cni/patchbay/ipam/internal/testbed"
 	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 

@@ -210,6 +210,7 @@ func (c *Controller) Reconcile(ctx context.Context, ref network.Ref) (reconcile.
 		c.states.remove(ref)
 		return reconcile.Result{}, nil
 	}
+	c.states.set(ref, state) // before the reports are read: a change of them queues the known networks
 	var wait time.Duration
 	if state.Linked {
 		state, wait, err = c.updateCondition(ctx, ref, state)

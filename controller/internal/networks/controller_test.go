@@ -35,6 +35,8 @@ type world struct {
 	nodes     []v1.NodeNetwork
 	events    []string
 	err       error
+	// writing runs before each write, outside of the lock.
+	writing func()
 }
 
 func (w *world) Nodes(context.Context) ([]v1.NodeNetwork, error) { return w.nodes, nil }
@@ -63,6 +65,9 @@ func (w *world) Read(_ context.Context, ref network.Ref, notOlder string) (Snaps
 }
 
 func (w *world) Write(_ context.Context, ref network.Ref, uid types.UID, c *metav1.Condition) error {
+	if w.writing != nil {
+		w.writing()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.err != nil {
@@ -228,6 +233,20 @@ func TestOneNetwork(t *testing.T) {
 		want := []string{"Warning LinksNotUp ready on 1 of 2 nodes; b: no NIC", "Normal LinksUp ready on all nodes"}
 		if fmt.Sprint(b.events) != fmt.Sprint(want) {
 			t.Errorf("Events %q, want those of changes: %q", b.events, want)
+		}
+	})
+}
+
+// A node that joins while the first condition of a network is written counts.
+func TestNodeJoinsDuringFirstWrite(t *testing.T) {
+	t.Parallel()
+	in(t, func(ctx context.Context, b *bench) {
+		b.report(ctx, nodeNetwork("a", []string{storage}, nil))
+		b.writing = sync.OnceFunc(func() { b.report(ctx, nodeNetwork("b", nil, nil)) })
+		b.network(storageRef, "u1", 1)
+		time.Sleep(time.Minute)
+		if got, want := b.condition(), "False ready on 1 of 2 nodes; b: the node has not reported on this network yet"; got != want {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	})
 }

@@ -3,8 +3,6 @@
 package danmep
 
 import (
-	"github.com/patchbay-cni/patchbay/daemon/internal/nodestate"
-
 	"encoding/json"
 	"net/netip"
 
@@ -13,6 +11,7 @@ import (
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
+	"github.com/patchbay-cni/patchbay/daemon/internal/nodestate"
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 

@@ -3,8 +3,6 @@
 package danmep
 
 import (
-	"github.com/patchbay-cni/patchbay/daemon/internal/nodestate"
-
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -14,6 +12,7 @@ import (
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
+	"github.com/patchbay-cni/patchbay/daemon/internal/nodestate"
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 

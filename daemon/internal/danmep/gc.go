@@ -3,8 +3,6 @@
 package danmep
 
 import (
-	"github.com/patchbay-cni/patchbay/daemon/internal/kubeclient"
-
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +16,7 @@ import (
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
+	"github.com/patchbay-cni/patchbay/daemon/internal/kubeclient"
 	"github.com/patchbay-cni/patchbay/internal/kube"
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
@@ -50,7 +49,7 @@ type Collector interface {
 	// their number.
 	CollectGarbage(ctx context.Context, net network.Key) (int64, error)
 	// Free removes the addresses from this node's entry. The allocator may have taken them over
-	// from the DanmEp of that name at its start, and Collect never frees addresses in an entry.
+	// from the DanmEp of that name at its start, and CollectGarbage never frees addresses in an entry.
 	Free(ctx context.Context, net network.Key, owner string, v4, v6 netip.Addr) error
 	// Forget reports that the release is not repeated.
 	Forget(net network.Key, owner string, v4, v6 netip.Addr)

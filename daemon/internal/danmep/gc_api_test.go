@@ -5,9 +5,6 @@
 package danmep
 
 import (
-	"github.com/patchbay-cni/patchbay/daemon/internal/kubetest"
-	"github.com/patchbay-cni/patchbay/daemon/internal/nodestate"
-
 	"context"
 	"errors"
 	"net/netip"
@@ -18,6 +15,8 @@ import (
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
+	"github.com/patchbay-cni/patchbay/daemon/internal/kubetest"
+	"github.com/patchbay-cni/patchbay/daemon/internal/nodestate"
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )

@@ -3,9 +3,6 @@
 package danmep
 
 import (
-	"github.com/patchbay-cni/patchbay/daemon/internal/kubeclient"
-	"github.com/patchbay-cni/patchbay/daemon/internal/nodestate"
-
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
+	"github.com/patchbay-cni/patchbay/daemon/internal/kubeclient"
+	"github.com/patchbay-cni/patchbay/daemon/internal/nodestate"
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 

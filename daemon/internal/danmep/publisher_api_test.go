@@ -5,9 +5,6 @@
 package danmep
 
 import (
-	"github.com/patchbay-cni/patchbay/daemon/internal/kubetest"
-	"github.com/patchbay-cni/patchbay/daemon/internal/nodestate"
-
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +25,8 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
 	"github.com/patchbay-cni/patchbay/daemon/internal/journal"
+	"github.com/patchbay-cni/patchbay/daemon/internal/kubetest"
+	"github.com/patchbay-cni/patchbay/daemon/internal/nodestate"
 	"github.com/patchbay-cni/patchbay/internal/kube"
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/test/apitest"

@@ -127,7 +127,7 @@ func (t *guardTable) update(c *nftables.Conn, now map[string]string, links []str
 	}
 	r := &sourceGuardRules{tableWriter{conn: c, table: netdevTable()}}
 	for name, was := range now {
-		guarded := slices.Contains(links, strings.TrimPrefix(name, linkChainPrefix))
+		_, guarded := slices.BinarySearch(links, strings.TrimPrefix(name, linkChainPrefix))
 		if isLinkChain(name) && (!guarded || was != t.lastChains[name]) {
 			changed = true
 			c.DelChain(&nftables.Chain{Table: r.table, Name: name})

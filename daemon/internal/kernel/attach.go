@@ -122,7 +122,7 @@ func (s *Slaves) createOrReplace(pod *podNamespace, r *createRequest) error {
 	return s.sendCreate(pod, r)
 }
 
-// sendCreateSlave is the one message that makes the link in the Pod's namespace.
+// sendCreate is the one message that makes the link in the Pod's namespace.
 func (s *Slaves) sendCreate(pod *podNamespace, r *createRequest) error {
 	info, err := r.slave.linkInfo()
 	if err != nil {

@@ -3,8 +3,6 @@
 package networkcache
 
 import (
-	"github.com/patchbay-cni/patchbay/daemon/internal/kubeclient"
-
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -21,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
+	"github.com/patchbay-cni/patchbay/daemon/internal/kubeclient"
 	"github.com/patchbay-cni/patchbay/internal/kube"
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/netwatcher"

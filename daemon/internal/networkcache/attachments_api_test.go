@@ -5,8 +5,6 @@
 package networkcache
 
 import (
-	"github.com/patchbay-cni/patchbay/daemon/internal/kubetest"
-
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
+	"github.com/patchbay-cni/patchbay/daemon/internal/kubetest"
 	"github.com/patchbay-cni/patchbay/internal/kube"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )

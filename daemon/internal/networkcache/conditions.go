@@ -3,9 +3,6 @@
 package networkcache
 
 import (
-	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
-	"github.com/patchbay-cni/patchbay/daemon/internal/kubeclient"
-
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -16,6 +13,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/daemon/internal/kubeclient"
 	"github.com/patchbay-cni/patchbay/internal/kube"
 	"github.com/patchbay-cni/patchbay/internal/network"
 )

@@ -5,8 +5,6 @@
 package networkcache
 
 import (
-	"github.com/patchbay-cni/patchbay/daemon/internal/kubetest"
-
 	"errors"
 	"testing"
 
@@ -15,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/daemon/internal/kubetest"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 

@@ -5,8 +5,6 @@
 package networkcache
 
 import (
-	"github.com/patchbay-cni/patchbay/daemon/internal/kubetest"
-
 	"context"
 	"errors"
 	"testing"
@@ -14,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/daemon/internal/kubetest"
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )

@@ -3,8 +3,6 @@
 package networkcache
 
 import (
-	"github.com/patchbay-cni/patchbay/daemon/internal/kubeclient"
-
 	"context"
 	"errors"
 	"strings"
@@ -16,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/daemon/internal/kubeclient"
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 

@@ -5,8 +5,6 @@
 package nodestate
 
 import (
-	"github.com/patchbay-cni/patchbay/daemon/internal/kubetest"
-
 	"context"
 	"fmt"
 	"net/netip"
@@ -17,10 +15,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/daemon/internal/kubetest"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 

@@ -5,8 +5,6 @@
 package nodestate
 
 import (
-	"github.com/patchbay-cni/patchbay/daemon/internal/kubetest"
-
 	"context"
 	"errors"
 	"strings"
@@ -15,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/patchbay-cni/patchbay/daemon/internal/kubetest"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 

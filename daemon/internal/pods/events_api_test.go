@@ -5,9 +5,6 @@
 package pods
 
 import (
-	"github.com/patchbay-cni/patchbay/daemon/internal/kubetest"
-	"github.com/patchbay-cni/patchbay/daemon/internal/nodestate"
-
 	"context"
 	"fmt"
 	"testing"
@@ -17,6 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/daemon/internal/kubetest"
+	"github.com/patchbay-cni/patchbay/daemon/internal/nodestate"
 	"github.com/patchbay-cni/patchbay/netwatcher"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/desiredstate"
@@ -36,7 +37,7 @@ type Assignments struct {
 func (w *Assignments) Write(ctx context.Context, s *scope.Scope, next *v1alpha1.Assignment, reports bool) (*v1alpha1.Assignment, error) {
 	key := s.Key.Assignment()
 	if s.Assignment.UID == "" {
-		if len(next.Spec.Targets) == 0 && (s.Object == nil || !reports && len(s.Works) == 0) {
+		if len(next.Spec.Targets) == 0 && (s.Object == nil || !reports && !mayHaveWorks(s)) {
 			return s.Assignment, nil
 		}
 		next.ObjectMeta = metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}
@@ -58,6 +59,12 @@ func (w *Assignments) Write(ctx context.Context, s *scope.Scope, next *v1alpha1.
 	}
 	w.Expectations.ExpectWritten(s.Key, next)
 	return next, nil
+}
+
+// mayHaveWorks reports whether clusters may have the object. The finalizer says so for a cache of
+// Assignments and Works that is behind: the API server then rejects the second Assignment.
+func mayHaveWorks(s *scope.Scope) bool {
+	return len(s.Works) > 0 || controllerutil.ContainsFinalizer(s.Object, v1alpha1.PlacedFinalizer)
 }
 
 // staleIfDeleted returns scope.ErrStale for an Assignment that was deleted meanwhile: the cache is

@@ -58,17 +58,22 @@ func TestWriteAssignmentWithoutTargets(t *testing.T) {
 		reason  string
 		reports bool
 		works   map[string]*v1alpha1.Work
+		placed  bool
 		want    bool
 	}{
 		"Unneeded": {reason: "It would be deleted at once, and created again."},
 		"Reports":  {reason: "It reports why the object has no cluster.", reports: true, want: true},
 		"Works":    {reason: "It lasts until the Works are deleted.", works: map[string]*v1alpha1.Work{"east": {}}, want: true},
+		"Placed":   {reason: "The object has the finalizer: the cache may lack its Assignment and Works.", placed: true, want: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w, s := newTestAssignments(t)
 			s.Works = tc.works
+			if tc.placed {
+				s.Object.SetFinalizers([]string{v1alpha1.PlacedFinalizer})
+			}
 			if _, err := w.Write(t.Context(), s, &v1alpha1.Assignment{}, tc.reports); err != nil {
 				t.Fatal(err)
 			}

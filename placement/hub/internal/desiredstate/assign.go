@@ -106,8 +106,7 @@ func assignByPolicy(
 	}
 	before := storedDecision(s, current)
 	d.AnnotationPolicyLost = losesAnnotationPolicy(s, r.Policy, current)
-	loses := d.AnnotationPolicyLost && takesFrom(before, d)
-	if loses || fallsBack(r, current) && (d.Shortfall != "" || takesFrom(before, d)) {
+	if keepsPlace(before, d, fallsBack(r, current)) {
 		kept := keepPlaced(s, before, r.Policy, d.AnnotationPolicyLost)
 		kept.RequeueAfter = d.RequeueAfter
 		return kept, nil
@@ -116,6 +115,15 @@ func assignByPolicy(
 		return d, mistake
 	}
 	return d, startDrains(s, in, d, drains)
+}
+
+// keepsPlace reports whether an object that has lost its policy stays where it is, instead of
+// following the next decision.
+func keepsPlace(before, next Decision, fallsBack bool) bool {
+	if len(before.Replicas) == 0 {
+		return false
+	}
+	return next.AnnotationPolicyLost && takesFrom(before, next) || fallsBack && (next.Shortfall != "" || takesFrom(before, next))
 }
 
 // requiredDecision is the decision that follows from the object's dependents.

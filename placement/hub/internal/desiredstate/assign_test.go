@@ -36,6 +36,39 @@ func TestTooManyTargets(t *testing.T) {
 	}
 }
 
+// An object that has lost its policy stays where it is if the next policy would remove it there, or
+// cannot place it. One that is nowhere follows the next policy, which reports what is missing.
+func TestKeepsPlace(t *testing.T) {
+	t.Parallel()
+	in := func(clusters ...string) map[string]int64 {
+		replicas := map[string]int64{}
+		for _, name := range clusters {
+			replicas[name] = 0
+		}
+		return replicas
+	}
+	for name, tc := range map[string]struct {
+		reason       string
+		before, next Decision
+		fallsBack    bool
+		want         bool
+	}{
+		"same":            {"The next policy places it there, too.", Decision{Replicas: in("east")}, Decision{Replicas: in("east", "west")}, true, false},
+		"moves":           {"The next policy would remove it.", Decision{Replicas: in("east")}, Decision{Replicas: in("west")}, true, true},
+		"short":           {"The next policy has no room.", Decision{Replicas: in("east")}, Decision{Replicas: in("east"), Shortfall: "no room"}, true, true},
+		"nowhere":         {"There is nothing to keep, and the next policy reports what is missing.", Decision{}, Decision{Replicas: in(), Shortfall: "no room"}, true, false},
+		"annotation":      {"The annotation alone would remove it.", Decision{Replicas: in("east")}, Decision{Replicas: in(), AnnotationPolicyLost: true}, false, true},
+		"a policy's edit": {"A user moves it by an edit of the same policy.", Decision{Replicas: in("east")}, Decision{Replicas: in("west")}, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := keepsPlace(tc.before, tc.next, tc.fallsBack); got != tc.want {
+				t.Errorf("%s\nkeepsPlace: got %t, want %t", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
 // An object may have its volume claim in each cluster that it was sent to, until the cluster reports
 // that it refuses the object.
 func TestVolumeClaims(t *testing.T) {
