@@ -137,6 +137,11 @@ func (l *localState) addrs(s addressState) map[netip.Addr]bool {
 	return addrs
 }
 
+// awaitsExpiry reports whether addresses are in cooldown or in quarantine.
+func (l *localState) awaitsExpiry() bool {
+	return len(l.cooldown.current(l, cooling)) > 0 || len(l.inQuarantine()) > 0
+}
+
 // inQuarantine returns the addresses in quarantine.
 func (l *localState) inQuarantine() []netip.Addr { return l.quarantine.current(l, quarantined) }
 

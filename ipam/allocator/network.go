@@ -72,7 +72,7 @@ type request struct {
 // condition is a condition of the local state that a caller waits for.
 type condition struct {
 	holds func(*localState) bool
-	// fresh requires a plan from an object that was read after the request was queued.
+	// fresh requires a plan that was made after the request was queued.
 	fresh bool
 	// collect requests garbage collection in that plan.
 	collect   bool
@@ -184,6 +184,7 @@ func (n *networkAllocator) failureError(cause error) error {
 func (n *networkAllocator) failed(due bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.retry = n.retry || due // idle of an earlier writer may reset failures later
 	if due || n.local.needsWrite() {
 		n.tendIn(n.a.retry.Jitter(time.Second, maxRetryDelay, n.failures) + time.Second/2)
 		n.failures++
@@ -285,7 +286,7 @@ func (n *networkAllocator) observeVersion(behind, back bool) {
 		n.queue.Trigger()
 		return
 	}
-	if !behind && n.warm.Load() == nil && len(n.local.cooldown) == 0 && len(n.local.quarantine) == 0 {
+	if !behind && n.warm.Load() == nil && !n.local.awaitsExpiry() {
 		return
 	}
 	n.objectMoved = true
@@ -347,6 +348,7 @@ func (n *networkAllocator) cooldownEnd() time.Time {
 func (n *networkAllocator) close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.countAddressless() // a commit that is under way keeps the entry for them
 	n.warm.Store(nil)
 	n.wakeUp.stop()
 }

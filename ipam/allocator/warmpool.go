@@ -57,7 +57,7 @@ func (n *networkAllocator) takeWarm(net *network.Network, v4, v6 AddressRequest)
 		n.local.set(stranded, freeing)
 		n.queue.Trigger()
 	}
-	if w.wantsMore() {
+	if (v4.Dynamic || v6.Dynamic) && w.serves(net, v4, v6) && w.wantsMore() {
 		n.a.requestRefill(n, w)
 	}
 	return a4, a6, ok
@@ -66,7 +66,7 @@ func (n *networkAllocator) takeWarm(net *network.Network, v4, v6 AddressRequest)
 // take serves a claim completely, or not at all. stranded is an address that it took although the
 // other family had none, and could not put back; the network's allocator must free it.
 func (w *warmPool) take(net *network.Network, v4, v6 AddressRequest) (a4, a6, stranded netip.Addr, ok bool) {
-	if w.generation != net.Generation || v4.Static.IsValid() || v6.Static.IsValid() {
+	if !w.serves(net, v4, v6) {
 		return a4, a6, stranded, false
 	}
 	if !v4.Dynamic && !v6.Dynamic {
@@ -82,6 +82,11 @@ func (w *warmPool) take(net *network.Network, v4, v6 AddressRequest) (a4, a6, st
 		w.takes.Add(1)
 	}
 	return a4, a6, stranded, ok
+}
+
+// serves reports whether the pool serves such claims: of its generation, and without a static address.
+func (w *warmPool) serves(net *network.Network, v4, v6 AddressRequest) bool {
+	return w.generation == net.Generation && !v4.Static.IsValid() && !v6.Static.IsValid()
 }
 
 // takeFrom takes one address if it is requested. It fails for a family that the network lacks.
@@ -339,7 +344,7 @@ func (w *warmPool) len() int {
 func (n *networkAllocator) releaseWarmPool() (*groupcommit.Request[request], error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.closed || n.warm.Load() == nil && len(n.local.cooldown) == 0 && len(n.local.quarantine) == 0 {
+	if n.closed || n.warm.Load() == nil && !n.local.awaitsExpiry() {
 		return nil, nil
 	}
 	if n.a.ctx.Err() != nil {

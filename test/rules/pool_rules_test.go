@@ -34,7 +34,7 @@ func poolRules() []mutation {
 			name: "HoldOfThatGeneration",
 			rule: "reads the object when (uid, generation) differ in any way",
 			file: allocatorDir + "warmpool.go",
-			old:  "if w.generation != net.Generation || v4", new: "if v4",
+			old:  "w.generation == net.Generation && !v4", new: "!v4",
 			test: "^TestSubnetChangeClosesTheHold$",
 		},
 		{
