@@ -42,7 +42,7 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	f.StringVar(&o.webhookAddress, "webhook-address", "", "`address` that serves the admission webhooks for the API server; no admission webhooks when empty")
 	f.StringVar(&o.namingScheme, "naming-scheme", "", "`scheme` of interface names, as in the CNI configuration: empty or legacy")
 	f.DurationVar(&o.nodeGrace, "deleted-node-grace-period", 15*time.Minute,
-		"`time` after a Node's deletion before its addresses are released; at least "+minNodeGrace.String())
+		"`duration` after a Node's deletion before its addresses are released; at least "+minNodeGrace.String())
 	f.Var(&o.clusterRanges, "cluster-ranges",
 		"comma-separated `subnets` of the Pods' first interfaces that are not in a Node's podCIDRs, such as those of Calico's IPPools")
 	f.BoolVar(&o.leaderElect, "leader-elect", true, "act only while this replica holds the Lease; set false only for a single replica")

@@ -42,7 +42,7 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	o := &options{releaseTimeout: defaultReleaseTimeout, vtepRanges: netwatcher.VTEPRanges{}}
 	f := pflag.NewFlagSet("patchbayd", pflag.ContinueOnError)
 	f.SetOutput(stderr)
-	f.StringVar(&o.node, "node-name", os.Getenv("NODE_NAME"), "name of this Node `object` (environment NODE_NAME)")
+	f.StringVar(&o.node, "node-name", os.Getenv("NODE_NAME"), "`name` of this Node (environment NODE_NAME)")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `file`; the Pod's service account when empty")
 	f.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "`namespace` of the daemon's own DaemonSet (environment POD_NAMESPACE)")
 	f.StringVar(&o.daemonSet, "daemonset", "patchbayd", "`name` of the daemon's own DaemonSet: when it is deleted, the plugin is uninstalled")
@@ -59,7 +59,7 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	o.secureMetrics.AddFlags(f)
 	f.Func("vtep-ranges", "subnets of the other nodes' VTEPs on a NIC, as `NIC=CIDR[,CIDR...]`; may be repeated. For a NIC without this flag, the subnets that this node has on the NIC", o.addVTEPRanges)
 	f.IntVar(&o.warmPoolLimit, "warm-pool-limit", 64, "largest `number` of addresses in this node's warm pool, per network and family; with 0 each Pod costs a write to the API server")
-	f.DurationVar(&o.cooldown, "address-cooldown", 10*time.Second, "cooldown: `time` after a Pod's end before this node uses the Pod's dynamic address again or returns it")
+	f.DurationVar(&o.cooldown, "address-cooldown", 10*time.Second, "cooldown: `duration` after a Pod's end before this node uses the Pod's dynamic address again or returns it")
 	f.BoolVar(&o.install, "install", true, "install the plugin and its configuration when the daemon is ready")
 	f.BoolVar(&o.debug, "debug", false, "log debug messages too")
 	f.BoolVar(&o.version, "version", false, "print the version and exit")
