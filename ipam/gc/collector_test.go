@@ -58,7 +58,7 @@ func TestEvictFreesHolds(t *testing.T) {
 				s := gc.NewCollector(w.Store, gc.Config{})
 				freed, err := s.FreeGoneNodes(w.Context(), w.Key(), map[string]string{"n1": tc.uid})
 				if err != nil || freed != tc.freed || w.Entry("n1") != tc.entry || len(w.Bits()) != tc.bits {
-					w.Errorf("%s: Evict: %d, %v; entry %q, bits %v", tc.reason, freed, err, w.Entry("n1"), w.Bits())
+					w.Errorf("%s: FreeGoneNodes: %d, %v; entry %q, bits %v", tc.reason, freed, err, w.Entry("n1"), w.Bits())
 				}
 			})
 		})

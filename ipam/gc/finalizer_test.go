@@ -136,9 +136,9 @@ func TestDeletionOfAnOlderObject(t *testing.T) {
 		a.Discard(w.Net, a4, testbed.NoAddr())
 		w.Idle()
 		w.Store.Delete(w.Net.Ref)
-		steward := gc.NewCollector(w.Store, gc.Config{})
-		steward.ObserveVersion(w.Key(), "1000")
-		if done, err := steward.RemoveFinalizer(w.Context(), w.Key()); done || !errors.Is(err, status.ErrTryAgain) {
+		collector := gc.NewCollector(w.Store, gc.Config{})
+		collector.ObserveVersion(w.Key(), "1000")
+		if done, err := collector.RemoveFinalizer(w.Context(), w.Key()); done || !errors.Is(err, status.ErrTryAgain) {
 			w.Errorf("EndDeletion() = %t, %v; want it to be tried again", done, err)
 		}
 		if o := w.Store.Object(w.Net.Ref); o == nil || o.IPAM.Recovering == nil {
@@ -147,7 +147,7 @@ func TestDeletionOfAnOlderObject(t *testing.T) {
 		if err := w.RemoveFinalizer(w.Store); err != nil || w.Store.Object(w.Net.Ref) == nil {
 			w.Errorf("it is gone before every node has reported (%v)", err)
 		}
-		if _, err := steward.Recover(w.Context(), w.Key(), nil, nil); err != nil {
+		if _, err := collector.Recover(w.Context(), w.Key(), nil, nil); err != nil {
 			w.Fatal(err)
 		}
 		if err := w.RemoveFinalizer(w.Store); err != nil || w.Store.Object(w.Net.Ref) != nil {

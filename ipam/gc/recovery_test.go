@@ -23,14 +23,14 @@ import (
 type hostile struct {
 	*testbed.World
 	n1      *allocator.Allocator
-	steward *gc.Collector
+	collector *gc.Collector
 	begun   map[time.Time]bool // the recoveries that began
 }
 
 func inHostileWorld(t *testing.T, f func(h *hostile)) {
 	t.Helper()
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
-		h := &hostile{World: w, n1: w.Node("n1"), steward: gc.NewCollector(w.Store, gc.Config{}), begun: map[time.Time]bool{}}
+		h := &hostile{World: w, n1: w.Node("n1"), collector: gc.NewCollector(w.Store, gc.Config{}), begun: map[time.Time]bool{}}
 		w.Claim(h.n1, testbed.Dynamic(), testbed.None())
 		f(h)
 	})
@@ -54,7 +54,7 @@ func (h *hostile) write(entry *v1.RollbackReport, reports bool) {
 func (h *hostile) controller() (awaited []string) {
 	h.Helper()
 	time.Sleep(time.Millisecond) // no two recoveries begin at one moment
-	awaited, err := h.steward.Recover(h.Context(), h.Key(), []string{"n1", "n2"}, nil)
+	awaited, err := h.collector.Recover(h.Context(), h.Key(), []string{"n1", "n2"}, nil)
 	if err != nil {
 		h.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func TestReportsOfThoseLeftOutEnd(t *testing.T) {
 	inHostileWorld(t, func(h *hostile) {
 		h.write(&v1.RollbackReport{Reason: v1.RollbackOlderResourceVersion}, false)
 		h.controller()
-		if awaited, err := h.steward.Recover(h.Context(), h.Key(), []string{"n1", "n2"}, []string{"n2"}); err != nil || awaited != nil {
+		if awaited, err := h.collector.Recover(h.Context(), h.Key(), []string{"n1", "n2"}, []string{"n2"}); err != nil || awaited != nil {
 			h.Fatalf("awaited %v: %v", awaited, err)
 		}
 		if h.Rollback("n2") != nil || h.Store.Object(h.Net.Ref).Recovering() || !h.served() {

@@ -108,7 +108,7 @@ func laws() []law {
 		{
 			packages: "daemon/internal/firewall", forbidden: []string{module},
 			allowed: []string{module + "/daemon/internal/firewall", module + "/netwatcher"},
-			reason:  "the packet filter is told what passes, and neither looks at links nor asks the API server",
+			reason:  "the packet filter gets what may pass as values, and reads neither links nor the API server",
 		},
 		{
 			packages: "internal/kube", forbidden: []string{module},
@@ -117,7 +117,7 @@ func laws() []law {
 		},
 		{
 			packages: "controller", forbidden: []string{module + "/daemon", module + "/cni", module + "/netwatcher"},
-			reason: "the controller runs on no node: it shares objects with the daemon, and nothing else of the rim",
+			reason: "the controller runs on no node: it shares objects with the daemon, and no code for kernel or sockets",
 		},
 		{
 			packages: "daemon/internal/acd", forbidden: []string{module}, allowed: []string{module + "/daemon/internal/acd"},
@@ -138,7 +138,7 @@ func laws() []law {
 				module + "/daemon", module + "/netwatcher", module + "/ipam",
 				module + "/controller/internal/addresses", module + "/controller/internal/networks", module + "/controller/internal/services",
 			},
-			reason: "admission is thin over network and tenant, and shares objects with the daemon, nothing else of the rim",
+			reason: "admission is thin over network and tenant, and shares objects with the daemon, and no code for kernel or sockets",
 		},
 		{
 			packages: "", except: []string{"daemon", "controller", "placement/hub", "placement/agent", "test"}, forbidden: []string{module + "/internal/logging"},
@@ -147,7 +147,7 @@ func laws() []law {
 		{
 			packages: "", except: []string{"internal/kube", "daemon", "controller", "internal/kubectl", "test"},
 			forbidden: []string{module + "/internal/kube"},
-			reason:    "what talks to the API server is the rim: pure packages and use cases know ports",
+			reason:    "only programs and adapters talk to the API server: pure packages and use cases know interfaces",
 		},
 		{
 			packages: "daemon/internal/attach", forbidden: []string{module},
@@ -229,7 +229,7 @@ func laws() []law {
 				module + "/api", module + "/placement/agent", module + "/internal/relist",
 				module + "/internal/app", module + "/internal/logging", module + "/internal/version",
 			},
-			reason: "the agent carries out what it is told: of the hub it knows the kinds and nothing else",
+			reason: "the agent applies Works: of the hub it knows the kinds and nothing else",
 		},
 		{
 			packages: "placement/hub", forbidden: []string{
