@@ -22,9 +22,9 @@ import (
 // hostile is a network of which n2, whose machine was taken over, says what it likes.
 type hostile struct {
 	*testbed.World
-	n1      *allocator.Allocator
+	n1        *allocator.Allocator
 	collector *gc.Collector
-	begun   map[time.Time]bool // the recoveries that began
+	begun     map[time.Time]bool // the recoveries that began
 }
 
 func inHostileWorld(t *testing.T, f func(h *hostile)) {
