@@ -93,7 +93,7 @@ func TestTenantSubnets(t *testing.T) {
 	}{
 		"Pods":         {reason: "The subnet is that of a node's Pods.", ns: ns, options: `{cidr: 10.211.0.0/24}`, refused: []string{"spec.Options.cidr", "10.211.0.0/24", "for Pods", "allowedClusterSubnets"}},
 		"OnePod":       {reason: "The address is in a node's Pod range.", ns: ns, options: `{cidr: 10.211.0.7/32}`, refused: []string{"spec.Options.cidr", "for Pods"}},
-		"AllPods":      {reason: "The subnet contains a Pod range.", ns: ns, options: `{cidr: 10.0.0.0/8, allocation_pool: {start: 10.1.0.1, end: 10.1.0.9}}`, refused: []string{"spec.Options.cidr", "10.0.0.0/8", "overlaps"}},
+		"AllPods":      {reason: "The subnet contains a Pod range.", ns: ns, options: `{cidr: 10.0.0.0/8, allocation_pool: {start: 10.1.0.1, end: 10.1.0.9}}`, refused: []string{"spec.Options.cidr", "10.0.0.0/8", "must not overlap"}},
 		"PodsV6":       {reason: "The IPv6 subnet is in a Pod range, beside a harmless IPv4 subnet.", ns: ns, options: `{cidr: 10.9.0.0/24, net6: "fd00:211::/48"}`, refused: []string{"spec.Options.net6", "fd00:211::/64", "for Pods"}},
 		"Services":     {reason: "The subnet is in the range of cluster IPs.", ns: ns, options: `{cidr: 10.96.0.0/24}`, refused: []string{"spec.Options.cidr", "10.96.0.0/16", "for Services"}},
 		"HostBits":     {reason: "The subnet is written with host bits.", ns: ns, options: `{cidr: 10.96.7.7/24}`, refused: []string{"spec.Options.cidr", "for Services"}},
