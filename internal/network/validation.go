@@ -195,7 +195,7 @@ func CheckDelete(ref Ref, uses []Usage) error {
 	var f faults
 	if len(uses) > 0 {
 		f.invalid(field.NewPath("metadata", "name"), ref.Name,
-			"must not be in use for a deletion, and "+uses[0].String()+andMore(len(uses))+": "+remedy(uses, "delete the Pods first"))
+			"must not be in use when it is deleted, but "+uses[0].String()+andMore(len(uses))+": "+remedy(uses, "delete the Pods first"))
 	}
 	return f.err(ref.String())
 }

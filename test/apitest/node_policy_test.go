@@ -206,7 +206,7 @@ func TestNodeWritesItsOwnHeldEntry(t *testing.T) {
 				o.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "True", Reason: "Forged", LastTransitionTime: metav1.Now()}}
 				return c.Status().Update(ctx, o, client.DryRunAll)
 			}},
-			"DropAll": {reason: "All at once.", refused: "status.ipam is gone", write: func(ctx context.Context, c client.Client) error {
+			"DropAll": {reason: "All at once.", refused: "status.ipam must not be removed", write: func(ctx context.Context, c client.Client) error {
 				o := n.DeepCopy()
 				if err := env.Client.Get(ctx, client.ObjectKeyFromObject(n), o); err != nil {
 					return err

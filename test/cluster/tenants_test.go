@@ -228,7 +228,7 @@ func (who *tenantFixture) netns(t *testing.T, p *corev1.Pod) string {
 // then.
 func (who *tenantFixture) checkDeletion(t *testing.T, config *v1.TenantConfig) {
 	t.Helper()
-	who.checkRefused(t, "Pods are attached", "", []string{"the network is in use", who.namespace + "/", "delete the Pods first"},
+	who.checkRefused(t, "Pods are attached", "", []string{"must not be in use", who.namespace + "/", "delete the Pods first"},
 		"delete", "tenantnetwork", "net-1", "--wait=false")
 	if n := who.network(t, "net-1"); n.DeletionTimestamp != nil {
 		t.Error("a refused deletion has begun")
