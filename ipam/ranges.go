@@ -75,6 +75,9 @@ func (r *Ranges) Remove(a netip.Addr) bool {
 	return true
 }
 
+// Equal reports whether two sets have the same addresses.
+func (r *Ranges) Equal(o *Ranges) bool { return slices.Equal(r.list, o.list) }
+
 // Clone returns a deep copy.
 func (r *Ranges) Clone() Ranges { return Ranges{slices.Clone(r.list)} }
 

@@ -4,6 +4,7 @@ package ipam
 
 import (
 	"math"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -117,6 +118,29 @@ func TestRangesLen(t *testing.T) {
 		}
 		if got := r.Len(); got != tc.want || r.Empty() != (tc.want == 0) {
 			t.Errorf("%s: Len() = %d, want %d", name, got, tc.want)
+		}
+	}
+}
+
+func TestRangesEqual(t *testing.T) {
+	t.Parallel()
+	var added Ranges // in another order, and with an address that is taken out again
+	for _, a := range []string{"10.0.0.12", "10.0.0.7", "10.0.0.5", "10.0.0.6", "10.0.0.9", "10.0.0.8", "10.0.0.11"} {
+		added.Add(netip.MustParseAddr(a))
+	}
+	added.Remove(netip.MustParseAddr("10.0.0.11"))
+	for text, want := range map[string]bool{
+		"10.0.0.5-10.0.0.9,10.0.0.12": true,
+		"10.0.0.5-10.0.0.9":           false,
+		"10.0.0.5-10.0.0.12":          false,
+		"":                            false,
+	} {
+		r, err := ParseRanges(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := added.Equal(&r); got != want {
+			t.Errorf("%s equals %q: got %t, want %t", added.String(), text, got, want)
 		}
 	}
 }

@@ -140,10 +140,17 @@ func (p *planner) warn(err error) { p.draft.Warnings = append(p.draft.Warnings, 
 
 // state returns the state of an address, after the changes of the plan so far.
 func (p *planner) state(a netip.Addr) addressState {
-	if p.freed[a] {
-		return freeing
+	state, _ := p.lookup(a)
+	return state
+}
+
+// lookup returns the state of an address, and whether the local state has the address.
+func (p *planner) lookup(a netip.Addr) (state addressState, known bool) {
+	u, known := p.local.uses[a]
+	if len(p.freed) > 0 && p.freed[a] {
+		return freeing, known
 	}
-	return p.local.uses[a].state
+	return u.state, known
 }
 
 // isKnown reports whether the local state has the address.
@@ -238,20 +245,20 @@ func (p *planner) dropFromEntry() {
 	}
 	e := &p.draft.Entry
 	for _, a := range e.Addrs() {
-		known := p.isKnown(a)
+		state, known := p.lookup(a)
 		switch {
 		case kept[a], !known && p.adopt(a):
-		case !known, p.state(a) == freeing:
+		case !known, state == freeing:
 			e.Of(a).Remove(a)
 			if !p.isCoveredElsewhere(a) {
 				p.draft.Family(a).Release(a)
 			}
-		case p.state(a) == published:
+		case state == published:
 			e.Of(a).Remove(a)
 		}
 	}
-	for a := range p.local.uses {
-		if p.state(a) == freeing {
+	for a, u := range p.local.uses {
+		if u.state == freeing || p.freed[a] {
 			p.gone = append(p.gone, a)
 		}
 	}

@@ -72,8 +72,7 @@ func rollbackReason(r reading, own status.Entry, unreadable bool, l *localState,
 // checkCutOff returns an error while it is unknown whether the node's entry was rolled back or was
 // removed: this node was cut off, and does not know yet whether its Node object exists.
 func checkCutOff(own status.Entry, unreadable bool, l *localState, cfg *Config) error {
-	unexpected := l.entry.changedByOther(&own, unreadable) || l.entry.journalled > own.Seq
-	if cfg.Usable() || cfg.NodeGone() || !unexpected {
+	if cfg.Usable() || cfg.NodeGone() || !l.entry.changedByOther(&own, unreadable) && l.entry.journalled <= own.Seq {
 		return nil
 	}
 	return fmt.Errorf("%w: this node was cut off and checks whether its Node object still exists", status.ErrTryAgain)

@@ -109,7 +109,7 @@ func (e *Entry) Clone() Entry {
 
 // CoversSame reports whether two entries cover the same addresses.
 func (e *Entry) CoversSame(o *Entry) bool {
-	return e.Present == o.Present && slices.Equal(e.Addrs(), o.Addrs())
+	return e.Present == o.Present && e.V4.Equal(&o.V4) && e.V6.Equal(&o.V6)
 }
 
 // HasReclaimable reports whether the entry has addresses of that address's family that its node may free

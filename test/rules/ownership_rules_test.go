@@ -32,7 +32,7 @@ func ownershipRules() []mutation {
 			name: "StaysUntilPublished",
 			rule: "the address leaves the entry only in a write sent after its DanmEp exists",
 			file: allocatorDir + "plan.go",
-			old:  "case p.state(a) == published:", new: "case p.state(a) == published, p.state(a) == claimed:",
+			old:  "case state == published:", new: "case state == published, state == claimed:",
 			andChange: textChange{"s == published || s == freeing ||", "s == published || s == claimed || s == freeing ||"},
 			test:      "^(TestFirstClaimSettles|TestSettle)$",
 		},
