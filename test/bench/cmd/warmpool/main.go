@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command holds measures, without a cluster, what a node's ready addresses save and
-// cost: a claim that the hold serves beside one that needs a write, and the bytes of
-// status that many nodes' holds take in many networks.
+// Command warmpool measures, without a cluster, what a node's warm pool saves and
+// costs: a claim that the warm pool serves beside one that needs a write, and the bytes of
+// status that many nodes' warm pools take in many networks.
 package main
 
 import (
@@ -19,7 +19,7 @@ func main() {
 	err := run(ctx, os.Args[1:], os.Stdout)
 	stop()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "holds:", err)
+		fmt.Fprintln(os.Stderr, "warmpool:", err)
 		os.Exit(1)
 	}
 }
@@ -32,11 +32,11 @@ type options struct {
 
 func parse(args []string) (options, error) {
 	var o options
-	flags := flag.NewFlagSet("holds", flag.ContinueOnError)
+	flags := flag.NewFlagSet("warmpool", flag.ContinueOnError)
 	flags.IntVar(&o.runs, "runs", 7, "runs of each contender")
 	flags.IntVar(&o.claims, "claims", 2048, "claims in a run")
 	flags.IntVar(&o.networks, "networks", 200, "networks whose status is measured")
-	flags.IntVar(&o.nodes, "nodes", 50, "nodes that hold addresses of each")
+	flags.IntVar(&o.nodes, "nodes", 50, "nodes that have addresses of each")
 	if err := flags.Parse(args); err != nil {
 		return o, fmt.Errorf("parse flags: %w", err)
 	}

@@ -14,12 +14,12 @@ func TestRunRefusesUnknownFlags(t *testing.T) {
 	}
 }
 
-// The figures must be of what they say: claims that the hold served, nothing allocated.
+// The figures must be of what they say: claims that the warm pool served, nothing allocated.
 func TestClaimsComeFromTheWarmPool(t *testing.T) {
 	t.Parallel()
 	ns, _, err := timeClaims(t.Context(), 64, 128)
 	if err != nil || ns <= 0 {
-		t.Errorf("from the hold: got %v ns, %v", ns, err)
+		t.Errorf("from the warm pool: got %v ns, %v", ns, err)
 	}
 	if ns, _, err = timeClaims(t.Context(), 8, -1); err != nil || ns <= 0 {
 		t.Errorf("by a write: got %v ns, %v", ns, err)

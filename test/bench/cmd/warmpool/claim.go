@@ -77,14 +77,14 @@ func compareClaims(ctx context.Context, o options) (measure.Table, error) {
 			o.claims, o.runs),
 		Columns: []string{"ns/claim", "allocations/claim"}, LessIsBetter: true,
 	}
-	warm, cold := measure.Row{Name: "from a warm hold"}, measure.Row{Name: "by a write (in memory, no API server)"}
+	warm, cold := measure.Row{Name: "from the warm pool"}, measure.Row{Name: "by a write (in memory, no API server)"}
 	for _, c := range []struct {
 		row  *measure.Row
-		hold int
+		size int
 	}{{&warm, 2 * o.claims}, {&cold, -1}} {
 		c.row.Columns = make([]measure.Series, 2)
 		for range o.runs {
-			ns, allocations, err := timeClaims(ctx, o.claims, c.hold)
+			ns, allocations, err := timeClaims(ctx, o.claims, c.size)
 			if err != nil {
 				return table, err
 			}
@@ -97,13 +97,13 @@ func compareClaims(ctx context.Context, o options) (measure.Table, error) {
 }
 
 // timeClaims makes at most n claims one after the other and returns what each took. A
-// hold is filled before, by as many at once.
-func timeClaims(ctx context.Context, n, hold int) (ns, allocations float64, err error) {
+// warm pool is filled before, by as many at once.
+func timeClaims(ctx context.Context, n, size int) (ns, allocations float64, err error) {
 	net := subnet("speed")
 	store := &objectStore{object: status.Object{Ref: net.Ref, UID: net.UID, Generation: 1, Network: net}}
-	a := allocator.New(store, allocator.Config{Node: "node", NodeUID: "uid", Incarnation: 1, WarmPoolSize: hold})
+	a := allocator.New(store, allocator.Config{Node: "node", NodeUID: "uid", Incarnation: 1, WarmPoolSize: size})
 	defer a.Close()
-	if hold > 0 {
+	if size > 0 {
 		if n, err = fillWarmPool(ctx, a, net, n); err != nil {
 			return 0, 0, err
 		}
@@ -122,8 +122,8 @@ func timeClaims(ctx context.Context, n, hold int) (ns, allocations float64, err 
 	}
 	took := time.Since(begin)
 	runtime.ReadMemStats(&after)
-	if served = a.Stats().FromWarmPool - served; hold > 0 && served != int64(n) {
-		return 0, 0, fmt.Errorf("the hold served %d of %d claims", served, n)
+	if served = a.Stats().FromWarmPool - served; size > 0 && served != int64(n) {
+		return 0, 0, fmt.Errorf("the warm pool served %d of %d claims", served, n)
 	}
 	return float64(took.Nanoseconds()) / float64(n), float64(after.Mallocs-before.Mallocs) / float64(n), nil
 }
@@ -134,7 +134,7 @@ func claim(ctx context.Context, a *allocator.Allocator, net *network.Network) er
 }
 
 // fillWarmPool lets n Pods come at once, and again until the allocator keeps enough for half of
-// them. It returns how many claims the hold serves before more is wanted.
+// them. It returns how many claims the warm pool serves before more is wanted.
 func fillWarmPool(ctx context.Context, a *allocator.Allocator, net *network.Network, n int) (ready int, err error) {
 	for range 20 {
 		errs := make(chan error, n)

@@ -22,7 +22,7 @@ import (
 // compareSizes returns the bytes of status, as JSON.
 func compareSizes(ctx context.Context, o options) (measure.Table, error) {
 	table := measure.Table{
-		Title: fmt.Sprintf("bytes of a network's status as JSON; %d networks (/16), of each %d nodes hold addresses: median (least–most) of the networks",
+		Title: fmt.Sprintf("bytes of a network's status as JSON; %d networks (/16), of each %d nodes have addresses: median (least–most) of the networks",
 			o.networks, o.nodes),
 		Columns: []string{"bytes", "held/node"}, Alone: true,
 	}
@@ -172,7 +172,7 @@ type bitmap struct {
 
 func withBitmap(b bitmap) *v1.IPAMStatus { return &v1.IPAMStatus{V4: b.bitmap} }
 
-// bitmaps are those of a /16 that nobody holds of.
+// bitmaps are those of a /16 without node entries.
 func bitmaps() []bitmap {
 	// New refuses no /16.
 	full, _ := ipam.New(slash16())
@@ -185,9 +185,9 @@ func bitmaps() []bitmap {
 		random.MarkAllocated(netip.AddrFrom4([4]byte{10, 5, byte(dice.Uint32()), byte(dice.Uint32())}))
 	}
 	return []bitmap{
-		{"no holds, /16 full", encode(full)},
-		{"no holds, /16 1 % used at random", encode(random)},
-		{"no holds, /16 1 % used, packed", encode(packed)},
+		{"no warm pools, /16 full", encode(full)},
+		{"no warm pools, /16 1 % used at random", encode(random)},
+		{"no warm pools, /16 1 % used, packed", encode(packed)},
 	}
 }
 
