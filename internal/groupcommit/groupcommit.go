@@ -95,7 +95,7 @@ type Request[T any] struct {
 	err   error
 }
 
-// The states of a request. The caller withdraws it, or the writer accepts it, whoever is first.
+// The states of a request. The caller withdraws it, or the writer accepts it, whichever comes first.
 const (
 	waiting = iota
 	withdrawn

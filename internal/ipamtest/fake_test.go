@@ -56,7 +56,7 @@ func TestCoveredFinds(t *testing.T) {
 		"Entry":        {"covered by an entry", map[string]v1.HeldAddresses{"n1": held("10.0.0.1")}, nil, ""},
 		"DanmEp":       {"covered by a DanmEp", nil, []status.Endpoint{ep}, ""},
 		"Both":         {"by both of one node", map[string]v1.HeldAddresses{"n1": held("10.0.0.1")}, []status.Endpoint{ep}, ""},
-		"Nobody":       {"a bit of nobody", nil, nil, "the address is not covered"},
+		"Nobody":       {"a bit without an owner", nil, nil, "the address is not covered"},
 		"FormerDanmEp": {"a DanmEp of a former network", nil, []status.Endpoint{{NetworkUID: "x", V4: ep.V4}}, "the address is not covered"},
 		"TwoNodes":     {"an address of two nodes", map[string]v1.HeldAddresses{"n2": held("10.0.0.1")}, []status.Endpoint{ep}, "nodes"},
 		"NoBit":        {"an entry without its bit", map[string]v1.HeldAddresses{"n1": held("10.0.0.1-10.0.0.2")}, nil, "10.0.0.2 is covered by node \"n1\", but its bit is not set"},

@@ -27,7 +27,7 @@ func TestClaimWritesBitAndEntryAtOnce(t *testing.T) {
 		if a4 != testbed.Addr("10.0.0.1") || a6 != testbed.Addr("fd00::1") {
 			w.Errorf("got %v and %v", a4, a6)
 		}
-		// The finalizer is there before the first claim; nobody's DanmEps are
+		// The finalizer is there before the first claim; no DanmEps are
 		// known to a new network, so they are listed; one write for both families.
 		if diff := cmp.Diff([]string{"Get", "Protect", "Endpoints", "Update"}, s.Called()); diff != "" {
 			w.Errorf("requests, -want +got:\n%s", diff)
@@ -95,7 +95,7 @@ func TestClaimErrors(t *testing.T) {
 			want: allocator.ErrExhausted, message: "IPv6 address: no free address: all 2",
 		},
 		"TakenDynamic": {
-			reason: "a static address that somebody got by chance",
+			reason: "a static address that another claim got as a dynamic one",
 			net:    ranged, before: [][2]allocator.AddressRequest{{testbed.Dynamic(), testbed.None()}}, v4: testbed.Static("10.0.0.10"),
 			want: allocator.ErrTaken, message: "10.0.0.10: address is taken by a Pod that is starting or stopping on this node",
 		},
@@ -263,12 +263,12 @@ func TestClaimRefusals(t *testing.T) {
 			want: status.ErrTryAgain,
 		},
 		"Recovering": {
-			reason: "nobody knows what is in use until every node has reported",
+			reason: "what is in use is unknown until every node has reported",
 			spoil:  func(w *testbed.World) { w.Store.SetIPAM(w.Net.Ref, &v1.IPAMStatus{Recovering: &v1.RecoveryStatus{}}) },
 			want:   status.ErrTryAgain,
 		},
 		"UnreadableEntry": {
-			reason: "a bitmap cannot be rebuilt past an entry that nobody can read",
+			reason: "a bitmap cannot be rebuilt past an unreadable entry",
 			spoil: func(w *testbed.World) {
 				w.Damaged = true
 				w.Store.SetIPAM(w.Net.Ref, &v1.IPAMStatus{Held: map[string]v1.HeldAddresses{"n2": {V4: "10.0.0.0-10.255.255.255"}}})

@@ -48,8 +48,8 @@ func TestDelegatesHaveNoPool(t *testing.T) {
 	})
 }
 
-// A network that becomes another plugin's keeps its bitmap as long as somebody
-// has an address of ours.
+// A network that becomes another plugin's keeps its bitmap as long as a Pod
+// has an address from it.
 func TestNetworkBecomesADelegates(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
 		a := w.Node("n1")
