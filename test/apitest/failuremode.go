@@ -35,7 +35,9 @@ type FailureMode struct {
 	// Name says what happens, Reason why a program must bear it.
 	Name, Reason string
 
-	everyNth int // of the requests that it concerns, the first and each so many after it are hit; 0: all of a second, every three seconds
+	// Of the requests that it concerns, the first and each so many after it are hit. 0: the first of
+	// each subject, and all of a second, every three seconds.
+	everyNth int
 	maxHits  int // and no more than so many; 0 is without end
 	matches  func(*http.Request) bool
 	respond  responder
@@ -115,12 +117,12 @@ func (t FailureMode) InjectPerSubject(config *rest.Config, subject func(*http.Re
 type HitCounter struct {
 	mu     sync.Mutex
 	counts map[string]*requestCount
+	began  time.Time // of the first outage
 }
 
 // requestCount is of requests for one subject.
 type requestCount struct {
 	total, hits int
-	firstSeen   time.Time // of the first
 }
 
 // Hits are how many requests were hit. One is named by its subject and method, as "pods POST"; of
@@ -158,23 +160,24 @@ func (s *HitCounter) countRequest(t FailureMode, subject, method string) bool {
 		c = &requestCount{}
 		s.counts[name] = c
 	}
-	hit := c.hitsNext(t)
+	hit := s.outage() || c.total == 0
+	if t.everyNth > 0 {
+		hit = c.total%t.everyNth == 0 && (t.maxHits == 0 || c.hits < t.maxHits)
+	}
 	if c.total++; hit {
 		c.hits++
 	}
 	return hit
 }
 
-// hitsNext tells whether the next request is hit.
-func (c *requestCount) hitsNext(t FailureMode) bool {
-	if t.everyNth > 0 {
-		return c.total%t.everyNth == 0 && (t.maxHits == 0 || c.hits < t.maxHits)
+// outage tells whether all requests are hit now. By the clock: an outage that began with a request
+// would hit each of a client that backs off. And one clock for all subjects: with outages of their own,
+// a client that needs three answers for a step might never get all three.
+func (s *HitCounter) outage() bool {
+	if s.began.IsZero() {
+		s.began = time.Now()
 	}
-	if c.firstSeen.IsZero() {
-		c.firstSeen = time.Now()
-	}
-	// By the clock: an outage that began with a request would hit each of a client that backs off.
-	return time.Since(c.firstSeen)%(3*time.Second) < time.Second
+	return time.Since(s.began)%(3*time.Second) < time.Second
 }
 
 func isWatch(r *http.Request) bool { return r.URL.Query().Get("watch") != "" }

@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"k8s.io/client-go/rest"
 
@@ -60,6 +62,58 @@ func TestInjectPerSubject(t *testing.T) {
 	if got := tally.Hits("pods POST"); got != 2 {
 		t.Errorf("hits: got %d, want 2", got)
 	}
+}
+
+// An outage hits the first request of each subject, and then all subjects at the same time: between
+// outages a client gets every answer that it needs for a step.
+func TestOutageIsOneForAllSubjects(t *testing.T) {
+	t.Parallel()
+	all := apitest.FailureModes()
+	at := slices.IndexFunc(all, func(t apitest.FailureMode) bool { return t.Name == "Unread" })
+	synctest.Test(t, func(t *testing.T) {
+		config, _ := all[at].InjectPerSubject(&rest.Config{Transport: okTransport{}}, func(r *http.Request) string { return r.URL.Path })
+		transport, err := rest.TransportFor(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fails := func(path string) bool {
+			reply, err := transport.RoundTrip(httptest.NewRequest(http.MethodGet, path, nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := reply.Body.Close(); err != nil {
+				t.Fatal(err)
+			}
+			return reply.StatusCode != http.StatusOK
+		}
+		fails("/a")
+		time.Sleep(1500 * time.Millisecond)
+		if fails("/a") || !fails("/b") {
+			t.Error("after 1.5 s: want /a answered, and the first request for /b hit")
+		}
+		hits := 0
+		for range 300 {
+			time.Sleep(50 * time.Millisecond)
+			a, b := fails("/a"), fails("/b")
+			if a != b {
+				t.Fatalf("/a hit %t, /b hit %t at the same time", a, b)
+			}
+			if a {
+				hits++
+			}
+		}
+		if hits != 100 {
+			t.Errorf("hit for %d of 300 moments, want 100: one second of three", hits)
+		}
+	})
+}
+
+// okTransport answers all requests.
+type okTransport struct{}
+
+// RoundTrip implements http.RoundTripper.
+func (okTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}, nil
 }
 
 // Requests are told apart by what they are for, with and without a namespace.
