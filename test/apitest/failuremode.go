@@ -160,14 +160,19 @@ func (s *HitCounter) countRequest(t FailureMode, subject, method string) bool {
 		c = &requestCount{}
 		s.counts[name] = c
 	}
-	hit := s.outage() || c.total == 0
-	if t.everyNth > 0 {
-		hit = c.total%t.everyNth == 0 && (t.maxHits == 0 || c.hits < t.maxHits)
-	}
+	hit := s.hitsNext(t, c)
 	if c.total++; hit {
 		c.hits++
 	}
 	return hit
+}
+
+// hitsNext tells whether the next request for a subject is hit.
+func (s *HitCounter) hitsNext(t FailureMode, c *requestCount) bool {
+	if t.everyNth > 0 {
+		return c.total%t.everyNth == 0 && (t.maxHits == 0 || c.hits < t.maxHits)
+	}
+	return s.outage() || c.total == 0
 }
 
 // outage tells whether all requests are hit now. By the clock: an outage that began with a request
