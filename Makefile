@@ -136,7 +136,7 @@ test-rules: gotestsum packages kubernetes ## switch off each rule of address man
 
 .PHONY: test-api
 test-api: gotestsum packages kubernetes kubernetes-oldest coredns ## run tests against a real API server and etcd
-	CGO_ENABLED=1 scripts/gotest api -vet=off -race -tags apiserver -timeout 30m $$(scripts/packages-with-tag apiserver)
+	CGO_ENABLED=1 scripts/gotest api -vet=off -race -tags apiserver -timeout 60m $$(scripts/packages-with-tag apiserver)
 
 .PHONY: test-kernel
 test-kernel: gotestsum packages linux bin/kerneltest ## run tests in a kernel with IPVLAN and VLAN
@@ -150,11 +150,11 @@ test-fallback: gotestsum packages linux bin/kerneltest ## test the fallback kern
 
 .PHONY: test-cluster
 test-cluster: gotestsum packages linux kubernetes coredns build images ## run tests in the lab: real kubelets on three nodes
-	FORMAT=testname scripts/gotest cluster -vet=off -p 1 -parallel 6 -count=1 -tags cluster -timeout 60m $$(scripts/packages-with-tag cluster)
+	FORMAT=testname scripts/gotest cluster -vet=off -p 1 -parallel 6 -count=1 -tags cluster -timeout 120m $$(scripts/packages-with-tag cluster)
 
 .PHONY: test-placement
 test-placement: gotestsum packages kubernetes kwok build ## run tests of placement: a hub and three clusters on loopback
-	FORMAT=testname scripts/gotest placement -vet=off -p 1 -count=1 -tags placement -timeout 45m $$(scripts/packages-with-tag placement)
+	FORMAT=testname scripts/gotest placement -vet=off -p 1 -count=1 -tags placement -timeout 90m $$(scripts/packages-with-tag placement)
 
 SOAK ?= 30m
 
