@@ -262,3 +262,18 @@ func TestParseStat(t *testing.T) {
 		})
 	}
 }
+
+// The priority is that of the process and, where the kernel groups tasks by session, of its session.
+func TestNice(t *testing.T) {
+	t.Parallel()
+	id := start(t, Spec{Args: []string{"sleep", "600"}, Nice: 5})
+	// The system call returns 20 less the priority (getpriority(2)).
+	raw, err := unix.Getpriority(unix.PRIO_PROCESS, id.PID)
+	if err != nil || raw != 20-5 {
+		t.Errorf("priority of the process: got %d, %v, want 5", 20-raw, err)
+	}
+	session, err := os.ReadFile("/proc/" + strconv.Itoa(id.PID) + "/autogroup")
+	if err == nil && len(session) > 0 && !strings.HasSuffix(strings.TrimSpace(string(session)), " nice 5") {
+		t.Errorf("priority of the session: got %q, want 5", session)
+	}
+}

@@ -29,6 +29,7 @@ func Boot(c Config) (process.ID, error) {
 		Env:           c.Kernel.environment(),
 		Log:           ConsoleLog(c.Dir),
 		Netns:         c.Netns,
+		Nice:          guestNice,
 		DieWithParent: c.DieWithParent,
 	}
 	if c.Output != nil {
@@ -40,6 +41,11 @@ func Boot(c Config) (process.ID, error) {
 	}
 	return id, nil
 }
+
+// guestNice is the priority of guests. All programs of a guest are one session, which would get as
+// much of the processor as one API server. With this weight of three, three guests get a third of
+// a machine on which twenty other sessions compute.
+const guestNice = -5
 
 // ConsoleLog returns the path of the console's log of the guest in dir.
 func ConsoleLog(dir string) string { return Config{Dir: dir}.path(consoleFile) }
