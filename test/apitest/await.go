@@ -94,16 +94,22 @@ func awaitRBAC(ctx context.Context, c client.Client) error {
 	}
 	return poll(ctx, "the rights of our accounts", func(ctx context.Context) error {
 		for i := range open {
-			review := open[i].DeepCopy()
-			if err := c.Create(ctx, review); err != nil {
-				return fmt.Errorf("ask for rights: %w", err)
-			}
-			if !review.Status.Allowed {
-				return fmt.Errorf("%s may not %v", review.Spec.User, review.Spec.ResourceAttributes)
+			if err := checkAllowed(ctx, c, open[i].DeepCopy()); err != nil {
+				return err
 			}
 		}
 		return nil
 	})
+}
+
+func checkAllowed(ctx context.Context, c client.Client, review *authv1.SubjectAccessReview) error {
+	if err := c.Create(ctx, review); err != nil {
+		return fmt.Errorf("ask for rights: %w", err)
+	}
+	if !review.Status.Allowed {
+		return fmt.Errorf("%s may not %v", review.Spec.User, review.Spec.ResourceAttributes)
+	}
+	return nil
 }
 
 // accessReviews are all that manifests give to service accounts, as questions.

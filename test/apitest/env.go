@@ -48,10 +48,10 @@ type Env struct {
 	dir, bin string
 }
 
-// New starts an API server for this test alone.
+// New returns an API server for this test alone (see Pool).
 func New(tb testing.TB) *Env {
 	tb.Helper()
-	return create(tb, Launch)
+	return shared.alone.New(tb)
 }
 
 // NewOldest is New with the oldest Kubernetes that Patchbay runs on.
@@ -303,16 +303,7 @@ func (e *Env) Scraper(ctx context.Context) (*Scraper, error) {
 		User:                  "system:serviceaccount:" + namespace + ":" + name,
 		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"},
 	}}
-	err := poll(ctx, "the right to read metrics", func(ctx context.Context) error {
-		review := right.DeepCopy()
-		if err := e.Client.Create(ctx, review); err != nil {
-			return fmt.Errorf("ask for rights: %w", err)
-		}
-		if !review.Status.Allowed {
-			return fmt.Errorf("%s may not get /metrics", review.Spec.User)
-		}
-		return nil
-	})
+	err := poll(ctx, "the right to read metrics", func(ctx context.Context) error { return checkAllowed(ctx, e.Client, right.DeepCopy()) })
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,10 @@ import (
 var shared struct {
 	inMain                           bool
 	current, oldest, withControllers sharedEnv
+	alone                            Pool // of New
+
+	mu    sync.Mutex
+	pools []*Pool // that may have idle API servers
 }
 
 // sharedEnv is a control plane that is started when the first test needs it.
@@ -30,6 +34,11 @@ type sharedEnv struct {
 func Main(m *testing.M) {
 	shared.inMain = true
 	m.Run() // the testing package exits with its code when TestMain returns
+	for _, p := range shared.pools {
+		if err := p.close(context.Background()); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}
 	for _, p := range []*sharedEnv{&shared.current, &shared.oldest, &shared.withControllers} {
 		if p.env == nil {
 			continue

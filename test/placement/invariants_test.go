@@ -312,7 +312,7 @@ func (x *invariantChecker) secretLeaks(ctx context.Context, w *world) (broken []
 		if p.ControlPlane == nil {
 			continue // a hub that was made by patchbay-hub up: its etcd is its own
 		}
-		err = errors.Join(err, p.WalkEtcd(ctx, func(key string, value []byte) {
+		err = errors.Join(err, p.ControlPlane.WalkStored(ctx, func(key string, value []byte) {
 			switch {
 			case !has(value) && !has([]byte(key)):
 			case strings.HasPrefix(key, "/secrets/"):

@@ -53,21 +53,27 @@ func start(t *testing.T) *testAgent {
 	return b
 }
 
-// prepare prepares an API server for an agent. Records are cluster-scoped, so each test has its own.
+// servers have what an agent needs.
+var servers = apitest.Pool{Prepare: func(ctx context.Context, env *apitest.Env) error {
+	if err := bed.Install(ctx, env.Config, "placement/crds", "CustomResourceDefinition"); err != nil {
+		return err
+	}
+	c, err := client.New(env.Config, client.Options{Scheme: bed.Scheme()})
+	if err != nil {
+		return err
+	}
+	return errors.Join(bed.InstallAgent(ctx, env.Config), bed.AggregateAgentRole(ctx, c))
+}}
+
+// prepare returns an API server for an agent. Records are cluster-scoped, so each test has its own.
 func prepare(t *testing.T) *testAgent {
 	t.Helper()
-	env := apitest.New(t)
-	if err := bed.Install(t.Context(), env.Config, "placement/crds", "CustomResourceDefinition"); err != nil {
-		t.Fatal(err)
-	}
+	env := servers.New(t)
 	c, err := client.New(env.Config, client.Options{Scheme: bed.Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := &testAgent{Client: c, env: env}
-	if err := errors.Join(bed.InstallAgent(t.Context(), env.Config), bed.AggregateAgentRole(t.Context(), c)); err != nil {
-		t.Fatal(err)
-	}
 	b.allow(t, metav1.NamespaceDefault, v1alpha1.AccessAdopt)
 	for _, o := range []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: clusterNamespace}},

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// Limits of one request to etcd. Its default limit of operations in a transaction is 128.
+const (
+	pageKeys        = 200
+	transactionKeys = 100
+)
+
+// errEtcd says that etcd answered with an error.
+var errEtcd = errors.New("etcd refused")
+
+// Stored is what an API server has in etcd: the stored form of each object by its key, without the
+// prefix of this API server: /secrets/<namespace>/<name>.
+type Stored map[string][]byte
+
+// Stored reads all that the API server has in etcd now.
+func (c *ControlPlane) Stored(ctx context.Context) (Stored, error) {
+	all := Stored{}
+	err := c.WalkStored(ctx, func(key string, value []byte) { all[key] = value })
+	return all, err
+}
+
+// WalkStored reads all that the API server has in etcd now, a page at a time, and calls visit with
+// each key and its value: what a backup has.
+func (c *ControlPlane) WalkStored(ctx context.Context, visit func(key string, value []byte)) error {
+	etcd := c.etcdClient()
+	defer etcd.CloseIdleConnections()
+	prefix := c.EtcdPrefix() + "/"
+	for from := []byte(prefix); from != nil; {
+		page := &etcdPage{}
+		end := []byte(c.EtcdPrefix() + "0") // 0 comes after the slash
+		err := callEtcd(ctx, etcd, "range", map[string]any{"key": from, "range_end": end, "limit": pageKeys}, page)
+		if err == nil && page.More && len(page.KVs) == 0 {
+			err = fmt.Errorf("%w: a page without keys, and more after it", errEtcd)
+		}
+		if err != nil {
+			return fmt.Errorf("read etcd at %s from %q on: %w", c.EtcdURL(), from, err)
+		}
+		for _, kv := range page.KVs {
+			visit("/"+strings.TrimPrefix(string(kv.Key), prefix), kv.Value)
+		}
+		from = nil
+		if page.More {
+			from = slices.Concat(page.KVs[len(page.KVs)-1].Key, []byte{0})
+		}
+	}
+	return nil
+}
+
+// Store writes values into etcd and removes keys, behind the API server's back: it learns of it by
+// its watches, as of other API servers' writes. Store returns the last revision of etcd that it made.
+func (c *ControlPlane) Store(ctx context.Context, values Stored, remove []string) (revision string, err error) {
+	var operations []map[string]any
+	for key, value := range values {
+		put := map[string]any{"key": []byte(c.EtcdPrefix() + key), "value": value}
+		operations = append(operations, map[string]any{"request_put": put})
+	}
+	for _, key := range remove {
+		deletion := map[string]any{"key": []byte(c.EtcdPrefix() + key)}
+		operations = append(operations, map[string]any{"request_delete_range": deletion})
+	}
+	etcd := c.etcdClient()
+	defer etcd.CloseIdleConnections()
+	for some := range slices.Chunk(operations, transactionKeys) {
+		answer := &etcdAnswer{}
+		if err := callEtcd(ctx, etcd, "txn", map[string]any{"success": some}, answer); err != nil {
+			return "", fmt.Errorf("write to etcd at %s: %w", c.EtcdURL(), err)
+		}
+		revision = answer.Header.Revision
+	}
+	return revision, nil
+}
+
+func (c *ControlPlane) etcdClient() *http.Client {
+	socket := strings.TrimPrefix(c.EtcdURL(), "unix://")
+	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}}}
+}
+
+// callEtcd calls etcd's key-value service by the JSON that etcd serves besides gRPC.
+func callEtcd(ctx context.Context, etcd *http.Client, method string, body, answer any) error {
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("encode request: %w", err)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://etcd/v3/kv/"+method, bytes.NewReader(raw))
+	if err != nil {
+		return fmt.Errorf("make request: %w", err)
+	}
+	response, err := etcd.Do(request)
+	if err != nil {
+		return fmt.Errorf("call: %w", err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%w: status %s", errEtcd, response.Status)
+	}
+	if err := json.NewDecoder(response.Body).Decode(answer); err != nil {
+		return fmt.Errorf("decode answer: %w", err)
+	}
+	return nil
+}
+
+// etcdPage is what we read of etcd's answer to a range.
+type etcdPage struct {
+	KVs []struct {
+		Key   []byte `json:"key"`
+		Value []byte `json:"value"`
+	} `json:"kvs"`
+	More bool `json:"more"`
+}
+
+// etcdAnswer is what we read of etcd's answer to a transaction.
+type etcdAnswer struct {
+	Header struct {
+		Revision string `json:"revision"`
+	} `json:"header"`
+}
