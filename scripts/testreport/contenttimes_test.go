@@ -45,6 +45,27 @@ func TestContentTimes(t *testing.T) {
 	}
 }
 
+// A file that is built again with the same content gets the same time, whenever that is.
+func TestContentTimesOfFiles(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "program")
+	timeOf := func(content string) time.Time {
+		writeProgram(t, file, content)
+		if out, err := exec.CommandContext(t.Context(), filepath.Join("..", "content-times"), file).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		info, err := os.Stat(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.ModTime()
+	}
+	first, again, other := timeOf("first"), timeOf("first"), timeOf("other")
+	if !again.Equal(first) || other.Equal(first) {
+		t.Errorf("times are %v, with the same content %v, with other content %v", first, again, other)
+	}
+}
+
 // contentTimes runs the script in a new clone and returns the times of its files and folders.
 func contentTimes(t *testing.T, origin string) map[string]time.Time {
 	t.Helper()
