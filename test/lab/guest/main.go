@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 
 	"golang.org/x/sys/unix"
 )
@@ -42,11 +43,18 @@ func Main(args []string) error {
 
 // supervise keeps process 1 to what only it can do. The worker waits for its own
 // children, so the two never take each other's.
-func supervise(spec string) error {
+func supervise(path string) error {
 	if err := (Mount{Source: "proc", Target: "/proc", Type: "proc"}).mount(); err != nil {
 		return err
 	}
-	cmd := exec.Command("/proc/self/exe", Verb, workerArg, spec)
+	spec, err := load(path)
+	if err != nil {
+		return err
+	}
+	if err := spec.setTimerSlack(); err != nil {
+		return err
+	}
+	cmd := exec.Command("/proc/self/exe", Verb, workerArg, path)
 	cmd.Env = append(os.Environ(), "PATH="+searchPath)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	if err := cmd.Start(); err != nil {
@@ -65,4 +73,16 @@ func supervise(spec string) error {
 			return nil
 		}
 	}
+}
+
+// setTimerSlack sets it for all programs that this thread starts.
+func (s Spec) setTimerSlack() error {
+	if s.TimerSlack == 0 {
+		return nil
+	}
+	runtime.LockOSThread()
+	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(s.TimerSlack.Nanoseconds()), 0, 0, 0); err != nil {
+		return fmt.Errorf("set timer slack to %s: %w", s.TimerSlack, err)
+	}
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"time"
 )
 
 // Spec says what a guest does, in the order of its fields.
@@ -19,6 +20,9 @@ type Spec struct {
 	Mounts []Mount `json:"mounts,omitempty"`
 	// Env is the environment of everything that runs, as KEY=VALUE.
 	Env []string `json:"env,omitempty"`
+	// TimerSlack is how much later than asked for timers of all programs may end (prctl(2)), so that
+	// the guest wakes up less often.
+	TimerSlack time.Duration `json:"timerSlack,omitempty"`
 	// Setup is a list of commands; the first that fails ends the guest.
 	Setup [][]string `json:"setup,omitempty"`
 	// Run is the guest's purpose: when it ends, the guest ends. A guest without it

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -21,7 +22,7 @@ func TestSpecSurvivesItsFile(t *testing.T) {
 	want := Spec{
 		Hostname: "x", ModuleRoot: "/m", Modules: []string{"dummy"},
 		Mounts: []Mount{{Source: "a", Target: "b", Type: "bind", ReadOnly: true, Folders: []string{"c"}}},
-		Env:    []string{"A=b"}, Setup: [][]string{{"true"}},
+		Env:    []string{"A=b"}, TimerSlack: time.Millisecond, Setup: [][]string{{"true"}},
 		Run:      &Run{Args: []string{"x"}, Dir: "/", Output: "/dev/ttyS0", Result: "/r"},
 		Agent:    &Agent{Card: "vec0", Prefix: netip.MustParsePrefix("10.0.0.1/24"), Port: 9},
 		Services: []Service{{Name: "s", Args: []string{"s"}, Socket: "/s", Log: "/l"}},

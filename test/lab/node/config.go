@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/patchbay-cni/patchbay/test/lab/fabric"
 	"github.com/patchbay-cni/patchbay/test/lab/guest"
@@ -183,6 +184,10 @@ disabled_plugins = [
 `
 }
 
+// timerSlack is for the Go programs of a node: while one works, a thread of each sleeps for 20 µs at
+// a time (runtime.sysmon), and a wake-up of a guest costs about as much.
+const timerSlack = time.Millisecond
+
 func (c Config) guest() guest.Spec {
 	return guest.Spec{
 		Hostname: c.Name,
@@ -190,9 +195,10 @@ func (c Config) guest() guest.Spec {
 		Env: []string{
 			"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8",
 		},
-		Setup:    c.setup(),
-		Agent:    &guest.Agent{Card: c.Port.Agent().Name, Prefix: c.Port.Agent().Prefix, Port: agentPort},
-		Services: c.services(),
+		TimerSlack: timerSlack,
+		Setup:      c.setup(),
+		Agent:      &guest.Agent{Card: c.Port.Agent().Name, Prefix: c.Port.Agent().Prefix, Port: agentPort},
+		Services:   c.services(),
 	}
 }
 
