@@ -106,8 +106,9 @@ type workState struct {
 // key is the condition in the words of judged.
 func (s *reportedCondition) key() string { return fmt.Sprintf("%s=%s, %s", s.Type, s.Status, s.Reason) }
 
-// conditionTimeout is how long a condition may be behind what it is about.
-const conditionTimeout = 20 * time.Second
+// conditionTimeout is how long a condition may be behind what it is about: long enough for a machine
+// that runs other tests too.
+const conditionTimeout = time.Minute
 
 // falseConditions are the conditions that were untrue each time they were judged, and since when.
 type falseConditions struct {

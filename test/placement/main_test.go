@@ -27,8 +27,9 @@ var quietPeriod = flag.Duration("settled", 5*time.Second, "how long nothing may 
 // programsDir may be a folder of programs that were built with -race.
 var programsDir = flag.String("programs", "", "the `folder` with patchbay-hub and patchbay-agent; bin when empty")
 
-// parallelTests is how many tests share the bed at a time: they wait most of the time.
-const parallelTests = "8"
+// parallelTests is how many tests share the bed at a time. They wait a part of the time, but each with
+// a hub of its own starts two API servers.
+const parallelTests = "4"
 
 // shared is the bed of all tests of this binary.
 var shared *world
