@@ -37,7 +37,7 @@ func newRemoveFinalizers(f *factory) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(f.Out, "removed the finalizer of %d objects; now run: kubectl delete -k deployments/placement/hub\n", n)
+			_, err = fmt.Fprintf(f.Out, "removed the finalizer of %d objects; now run: kubectl delete --ignore-not-found -k deployments/placement/hub\n", n)
 			return err
 		},
 	}

@@ -145,7 +145,7 @@ func (p *product) testProduction(t *testing.T) {
 		p.stopProgram(t, id)
 	}
 	p.run(admin, "kubectl patchbay hub remove-finalizers")
-	p.run(admin, "kubectl delete -k deployments/placement/hub --timeout=220s")
+	p.run(admin, "kubectl delete --ignore-not-found -k deployments/placement/hub --timeout=220s")
 	p.run(admin, "kubectl delete namespaces,clusterroles,clusterrolebindings -l placement.patchbay.io/managed=true --timeout=220s")
 	p.checkUnchanged(t, "the hub's definitions are gone, and the agent works", "made", before)
 	p.run(admin, "kubectl delete namespace made --timeout=220s") // nothing holds its objects
