@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -22,8 +23,8 @@ import (
 	"github.com/patchbay-cni/patchbay/test/lab/controlplane"
 )
 
-// Pool has API servers for tests that need one alone. Starting one takes some ten seconds of
-// processor time, so one that a test has used is given to the next test, after all that is stored
+// Pool has API servers for tests that need one alone. Starting one takes some
+// seconds of processor time, so one that a test has used is given to the next test, after all that is stored
 // was put back to what it was before. That is not done if the test failed, if parts of the control
 // plane are down, or if it changed definitions or admission: when the API server has taken back
 // those, it does not tell.
@@ -98,25 +99,22 @@ func (p *Pool) takeIdle() (pooled, bool) {
 func (p *Pool) give(s pooled, failed bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	reset := false
-	if shared.inMain && !failed && s.env.alive() {
-		var err error
-		if reset, err = s.reset(ctx); err != nil {
-			return errors.Join(err, s.env.Close(ctx))
-		}
-	}
-	if !reset {
+	if !shared.inMain || failed || !s.env.alive() {
 		return s.env.Close(ctx)
 	}
-	// Clients of the test before may have been changed.
+	// The test may have changed the clients that it was given.
 	next := &Env{ControlPlane: s.env.ControlPlane, Config: s.env.ControlPlane.RESTConfig(), dir: s.env.dir, bin: s.env.bin}
 	var err error
 	if next.Client, err = newClient(next.Config); err != nil {
 		return errors.Join(err, s.env.Close(ctx))
 	}
+	s.env = next
+	if reset, err := s.reset(ctx); err != nil || !reset {
+		return errors.Join(err, s.env.Close(ctx))
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.idle = append(p.idle, pooled{env: next, stored: s.stored})
+	p.idle = append(p.idle, s)
 	return nil
 }
 
@@ -153,20 +151,20 @@ func (s pooled) reset(ctx context.Context) (bool, error) {
 	if !ok {
 		return false, nil
 	}
-	revision, err := s.env.ControlPlane.Store(ctx, put, remove)
+	revisions, err := s.env.ControlPlane.Store(ctx, put, remove)
 	if err != nil {
 		return false, err
 	}
-	resources := map[string]bool{}
-	for _, key := range slices.Concat(slices.Collect(maps.Keys(put)), remove) {
-		resources[resourceOf(key)] = true
+	last := map[string]int64{} // revision by resource
+	for key, revision := range revisions {
+		last[resourceOf(key)] = max(last[resourceOf(key)], revision)
 	}
-	for r := range resources {
-		if err := s.env.awaitCached(ctx, r, revision); err != nil {
+	for resource, revision := range last {
+		if err := s.env.awaitCached(ctx, resource, revision); err != nil {
 			return false, err
 		}
 	}
-	if !slices.ContainsFunc(rightsResources(), func(r string) bool { return resources[r] }) {
+	if !slices.ContainsFunc(rightsResources(), func(r string) bool { return last[r] > 0 }) {
 		return true, nil
 	}
 	return true, s.env.awaitRightsTaken(ctx)
@@ -221,7 +219,7 @@ func resourceOf(key string) string {
 }
 
 // awaitCached waits until the watch cache of a resource has a revision of etcd that changed it.
-func (e *Env) awaitCached(ctx context.Context, resource, revision string) error {
+func (e *Env) awaitCached(ctx context.Context, resource string, revision int64) error {
 	mapper := e.Client.RESTMapper()
 	kind, err := mapper.KindFor(schema.ParseGroupResource(resource).WithVersion(""))
 	if err != nil {
@@ -230,7 +228,7 @@ func (e *Env) awaitCached(ctx context.Context, resource, revision string) error 
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	notOlder := &client.ListOptions{Raw: &metav1.ListOptions{
-		ResourceVersion: revision, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+		ResourceVersion: strconv.FormatInt(revision, 10), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
 	}}
 	return poll(ctx, "the watch cache of "+resource, func(ctx context.Context) error {
 		return e.Client.List(ctx, list, notOlder)

@@ -5,6 +5,7 @@
 package apitest_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -40,6 +41,9 @@ func TestPool(t *testing.T) {
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"changed":"yes"}}}`))
 		create(t, env, binding.DeepCopy())
 		create(t, env, network.DeepCopy())
+		for i := range 101 { // more than what one transaction of etcd takes back
+			create(t, env, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprintf("many-%d", i)}})
+		}
 		if err := env.Client.Patch(t.Context(), namespace.DeepCopy(), patch); err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -62,27 +63,34 @@ func (c *ControlPlane) WalkStored(ctx context.Context, visit func(key string, va
 }
 
 // Store writes values into etcd and removes keys, behind the API server's back: it learns of it by
-// its watches, as of other API servers' writes. Store returns the last revision of etcd that it made.
-func (c *ControlPlane) Store(ctx context.Context, values Stored, remove []string) (revision string, err error) {
-	var operations []map[string]any
-	for key, value := range values {
-		put := map[string]any{"key": []byte(c.EtcdPrefix() + key), "value": value}
-		operations = append(operations, map[string]any{"request_put": put})
-	}
-	for _, key := range remove {
-		deletion := map[string]any{"key": []byte(c.EtcdPrefix() + key)}
-		operations = append(operations, map[string]any{"request_delete_range": deletion})
-	}
+// its watches, as of other API servers' writes. Store returns the revision of etcd that has each change.
+func (c *ControlPlane) Store(ctx context.Context, values Stored, remove []string) (revisions map[string]int64, err error) {
 	etcd := c.etcdClient()
 	defer etcd.CloseIdleConnections()
-	for some := range slices.Chunk(operations, transactionKeys) {
-		answer := &etcdAnswer{}
-		if err := callEtcd(ctx, etcd, "txn", map[string]any{"success": some}, answer); err != nil {
-			return "", fmt.Errorf("write to etcd at %s: %w", c.EtcdURL(), err)
+	revisions = map[string]int64{}
+	keys := slices.Concat(slices.Collect(maps.Keys(values)), remove)
+	for some := range slices.Chunk(keys, transactionKeys) {
+		var operations []map[string]any
+		for _, key := range some {
+			operations = append(operations, operation(c.EtcdPrefix()+key, values[key]))
 		}
-		revision = answer.Header.Revision
+		answer := &etcdAnswer{}
+		if err := callEtcd(ctx, etcd, "txn", map[string]any{"success": operations}, answer); err != nil {
+			return nil, fmt.Errorf("write to etcd at %s: %w", c.EtcdURL(), err)
+		}
+		for _, key := range some {
+			revisions[key] = answer.Header.Revision
+		}
 	}
-	return revision, nil
+	return revisions, nil
+}
+
+// operation puts a value, or removes the key if there is none. Stored objects are never empty.
+func operation(key string, value []byte) map[string]any {
+	if len(value) == 0 {
+		return map[string]any{"request_delete_range": map[string]any{"key": []byte(key)}}
+	}
+	return map[string]any{"request_put": map[string]any{"key": []byte(key), "value": value}}
 }
 
 func (c *ControlPlane) etcdClient() *http.Client {
@@ -128,6 +136,6 @@ type etcdPage struct {
 // etcdAnswer is what we read of etcd's answer to a transaction.
 type etcdAnswer struct {
 	Header struct {
-		Revision string `json:"revision"`
+		Revision int64 `json:"revision,string"`
 	} `json:"header"`
 }
