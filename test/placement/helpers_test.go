@@ -28,7 +28,7 @@ import (
 )
 
 // waitTimeout is how long something may take on a busy machine; no test measures time.
-const waitTimeout = 4 * time.Minute
+const waitTimeout = 8 * time.Minute
 
 const pollInterval = 100 * time.Millisecond
 
