@@ -301,14 +301,15 @@ func TestCheckerFindsFalseConditions(t *testing.T) {
 // in that while, also when it has become true by the end of the test.
 func TestCheckerFindsLastingFalseConditions(t *testing.T) {
 	t.Parallel()
+	allowed := strings.Repeat("u", int(conditionTimeout/checkInterval))
 	cases := []struct {
-		reason, looks string // one each 5 s: whether the condition is untrue then
+		reason, looks string // one each checkInterval: whether the condition is untrue then
 		broken        bool
 	}{
-		{"It was behind.", "-uuuu-", false},
-		{"It was for too long.", "-uuuuu-", true},
-		{"It was true in between.", "uuuu-uuuu", false},
-		{"Nobody could look for a while.", "uuuu?uuuu", false},
+		{"It was behind.", "-" + allowed + "-", false},
+		{"It was for too long.", "-" + allowed + "u-", true},
+		{"It was true in between.", allowed + "-" + allowed, false},
+		{"Nobody could look for a while.", allowed + "?" + allowed, false},
 	}
 	for _, tc := range cases {
 		u := falseConditions{}

@@ -57,7 +57,7 @@ type dependentState struct {
 
 // cacheLag is how long after an edit the hub may still act on what was said before: it reads from
 // caches.
-const cacheLag = conditionTimeout
+const cacheLag = 20 * time.Second
 
 // timeline is what one thing was over time.
 type timeline[T any] struct {
