@@ -26,8 +26,8 @@ import (
 // Pool has API servers for tests that need one alone. Starting one takes some
 // seconds of processor time, so one that a test has used is given to the next test, after all that is stored
 // was put back to what it was before. That is not done if the test failed, if parts of the control
-// plane are down, or if it changed definitions or admission: when the API server has taken back
-// those, it does not tell.
+// plane are down, or if it changed definitions or admission: nothing tells when the API server
+// uses the old ones again.
 type Pool struct {
 	// Prepare installs what all tests need, besides what Launch installs. It may be nil.
 	Prepare func(context.Context, *Env) error
@@ -240,7 +240,7 @@ func rightsResources() []string {
 }
 
 // awaitRightsTaken waits until the API server's authorizer has all roles and bindings that are stored.
-// It hears of the changes of each kind in their order. So once it knows new ones, it knows all before.
+// It gets the changes of each kind in their order. So once it knows new ones, it knows all before.
 func (e *Env) awaitRightsTaken(ctx context.Context) error {
 	name := Name("apitest-sentinel")
 	meta := metav1.ObjectMeta{Name: name}

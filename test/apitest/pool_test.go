@@ -25,7 +25,7 @@ import (
 // one that was there, no right. One whose definitions were changed is not given to another test.
 func TestPool(t *testing.T) {
 	t.Parallel()
-	const user = "somebody"
+	const user = "previous-user"
 	pool := &apitest.Pool{}
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: user},
@@ -47,7 +47,7 @@ func TestPool(t *testing.T) {
 		if err := env.Client.Patch(t.Context(), namespace.DeepCopy(), patch); err != nil {
 			t.Fatal(err)
 		}
-		for begin := time.Now(); !mayCreatePods(t, env, user); { // the authorizer hears of the RoleBinding a little later
+		for begin := time.Now(); !mayCreatePods(t, env, user); { // the authorizer gets the RoleBinding a little later
 			if time.Since(begin) > time.Minute {
 				t.Fatal("the RoleBinding gives no right, so that nothing is tested")
 			}

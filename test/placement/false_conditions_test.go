@@ -309,7 +309,7 @@ func TestCheckerFindsLastingFalseConditions(t *testing.T) {
 		{"It was behind.", "-" + allowed + "-", false},
 		{"It was for too long.", "-" + allowed + "u-", true},
 		{"It was true in between.", allowed + "-" + allowed, false},
-		{"Nobody could look for a while.", allowed + "?" + allowed, false},
+		{"The checker had no snapshot for a while.", allowed + "?" + allowed, false},
 	}
 	for _, tc := range cases {
 		u := falseConditions{}

@@ -21,7 +21,7 @@ const (
 	transactionKeys = 100
 )
 
-// errEtcd says that etcd answered with an error.
+// errEtcd is the error of a request that etcd answers with an error.
 var errEtcd = errors.New("etcd refused")
 
 // Stored is what an API server has in etcd: the stored form of each object by its key, without the
@@ -62,8 +62,8 @@ func (c *ControlPlane) WalkStored(ctx context.Context, visit func(key string, va
 	return nil
 }
 
-// Store writes values into etcd and removes keys, behind the API server's back: it learns of it by
-// its watches, as of other API servers' writes. Store returns the revision of etcd that has each change.
+// Store writes values into etcd and removes keys there. The API server gets the changes by
+// its watches of etcd, as it gets those of other API servers. Store returns the revision of etcd that has each change.
 func (c *ControlPlane) Store(ctx context.Context, values Stored, remove []string) (revisions map[string]int64, err error) {
 	etcd := c.etcdClient()
 	defer etcd.CloseIdleConnections()
