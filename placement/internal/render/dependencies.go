@@ -72,6 +72,17 @@ func MayHaveDependencies(kind schema.GroupKind) bool {
 	return true
 }
 
+// MayBeDependency tells whether objects of a kind may be among the Dependencies of others, or of CompanionKinds.
+func MayBeDependency(kind schema.GroupKind) bool {
+	switch kind.Group {
+	case "":
+		return slices.Contains([]string{"ConfigMap", "PersistentVolumeClaim", "Secret", "Service", "ServiceAccount"}, kind.Kind)
+	case "resource.k8s.io":
+		return kind.Kind == "ResourceClaim" || kind.Kind == "ResourceClaimTemplate"
+	}
+	return slices.ContainsFunc(CompanionKinds(), func(gvk schema.GroupVersionKind) bool { return gvk.GroupKind() == kind })
+}
+
 // dependencyCollector collects the references of an object in one namespace.
 type dependencyCollector struct {
 	namespace string

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"pgregory.net/rapid"
 
@@ -91,12 +92,27 @@ func TestDependencies(t *testing.T) {
 				if r.Namespace != "shop" || (r.Group != "") != strings.HasPrefix(r.Kind, "ResourceClaim") {
 					t.Errorf("%s: %+v is in another namespace", tc.reason, r)
 				}
+				if gk := (schema.GroupKind{Group: r.Group, Kind: r.Kind}); !MayBeDependency(gk) {
+					t.Errorf("%s: MayBeDependency(%s): got false", tc.reason, gk)
+				}
 				got = append(got, r.Kind+"/"+r.Name)
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
 			}
 		})
+	}
+}
+
+func TestMayBeDependency(t *testing.T) {
+	t.Parallel()
+	for _, gvk := range CompanionKinds() {
+		if !MayBeDependency(gvk.GroupKind()) {
+			t.Errorf("%s: got false, want true for a companion", gvk)
+		}
+	}
+	if gk := (schema.GroupKind{Group: "apps", Kind: "Deployment"}); MayBeDependency(gk) {
+		t.Errorf("%s: got true, want false since no object names one", gk)
 	}
 }
 

@@ -75,6 +75,11 @@ func Assign(
 	}
 	if d.Mistake != nil {
 		kept := storedDecision(s, current)
+		for _, t := range current.Spec.Targets { // it does not leave where a dependent has come back
+			if name := string(t.Cluster); s.RequiredIn[name] && !kept.includes(name) {
+				kept.Replicas[name] = 0
+			}
+		}
 		kept.Policy, kept.Mistake, kept.AnnotationPolicyLost, kept.RequeueAfter = d.Policy, d.Mistake, d.AnnotationPolicyLost, d.RequeueAfter
 		d = kept
 	}

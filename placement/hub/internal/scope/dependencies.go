@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -94,10 +93,14 @@ func (r *Reader) isNeeded(ctx context.Context, s *Scope, dependent *v1alpha1.Ass
 	if err != nil {
 		return false, fmt.Errorf("read %s: %w", kinds.KeyOf(ref), err)
 	}
-	named := slices.ContainsFunc(render.Dependencies(o), func(d render.Reference) bool {
+	return isNamedBy(s, o) || o.GetDeletionTimestamp() != nil, nil
+}
+
+// isNamedBy reports whether an object names the Scope's object, or is the workload that it is for.
+func isNamedBy(s *Scope, o *unstructured.Unstructured) bool {
+	return render.IsCompanionOf(s.Object, o) || slices.ContainsFunc(render.Dependencies(o), func(d render.Reference) bool {
 		return d.Group == s.Key.Group && d.Kind == s.Key.Kind && d.Namespace == s.Key.Namespace && d.Name == s.Key.Name
 	})
-	return named || o.GetDeletionTimestamp() != nil || render.IsCompanionOf(s.Object, o), nil
 }
 
 // Dependencies returns what the object needs in its clusters, by the effective policy p, nil for
@@ -196,38 +199,131 @@ type UnknownDependents struct {
 // nil when it can. A placed object of the namespace may be without its Assignment, because another
 // client has deleted that: its dependencies are unknown until the hub has made the Assignment again.
 func (r *Reader) FindUnknownDependents(ctx context.Context, s *Scope) (*UnknownDependents, error) {
-	for _, k := range r.kinds.All() {
-		if !k.Namespaced || !render.MayHaveDependencies(k.GroupKind()) {
-			continue
-		}
+	assignments, err := r.namespaceAssignments(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range r.dependentKinds() {
 		if !kinds.IsListed(ctx, r.cached, k) {
 			return &UnknownDependents{RequeueAfter: kinds.ListRetry, Mistake: &policy.Error{
 				Reason:  v1alpha1.ReasonAssignmentLost,
 				Message: fmt.Sprintf("objects of kind %s cannot be listed, and one of them may need this object: it stays in its clusters", k.Kind),
 			}}, nil
 		}
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(k.GroupVersion().WithKind(k.Kind + "List"))
-		if err := r.cached.List(ctx, list, client.InNamespace(s.Key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-			return nil, fmt.Errorf("list %ss in %s: %w", k.Kind, s.Key.Namespace, err)
+		lost, err := r.placedWithoutAssignment(ctx, s, k, assignments)
+		if err != nil {
+			return nil, err
 		}
-		for i := range list.Items {
-			o := &list.Items[i]
-			dependent := kinds.Key{GroupKind: k.GroupKind(), Namespace: o.Namespace, Name: o.Name}
-			if dependent == s.Key || !slices.Contains(o.Finalizers, v1alpha1.PlacedFinalizer) {
-				continue
-			}
-			err := r.cached.Get(ctx, dependent.Assignment(), &v1alpha1.Assignment{})
-			if apierrors.IsNotFound(err) {
-				return &UnknownDependents{RequeueAfter: missingAssignmentRetry, Mistake: &policy.Error{
-					Reason:  v1alpha1.ReasonAssignmentLost,
-					Message: fmt.Sprintf("the Assignment of %s is missing: this object stays in its clusters until the hub has created it again", dependent),
-				}}, nil
-			}
-			if err != nil {
-				return nil, fmt.Errorf("read the Assignment of %s: %w", dependent, err)
-			}
+		if len(lost) > 0 {
+			return &UnknownDependents{RequeueAfter: missingAssignmentRetry, Mistake: &policy.Error{
+				Reason:  v1alpha1.ReasonAssignmentLost,
+				Message: fmt.Sprintf("the Assignment of %s is missing: this object stays in its clusters until the hub has created it again", lost[0]),
+			}}, nil
 		}
 	}
 	return nil, nil
+}
+
+// confirmUnneeded returns ErrStale if another object may need this one in a cluster that is to lose it. The
+// Scope has no such dependent, but an Assignment that was missing then may be back now. That is why all
+// Assignments are read at one moment here, and the objects after them: each placed object either has an
+// Assignment that says what it needs, or is asked itself.
+func (r *Reader) confirmUnneeded(ctx context.Context, s *Scope, losing []string) error {
+	if !s.Kind.Namespaced || !render.MayBeDependency(s.Key.GroupKind) {
+		return nil
+	}
+	assignments, err := r.namespaceAssignments(ctx, s)
+	if err != nil {
+		return err
+	}
+	var dependents []v1alpha1.Assignment
+	for _, a := range assignments {
+		if slices.Contains(dependencyIndexKeys(a), dependencyIndexKey(s.Key.Group, s.Key.Kind, s.Key.Name)) {
+			dependents = append(dependents, *a)
+		}
+	}
+	required, err := r.requiredIn(ctx, s, dependents)
+	if err != nil {
+		return err
+	}
+	for _, name := range losing {
+		if required[name] {
+			return fmt.Errorf("plan %s: its dependents in %s: %w", s.Key, name, ErrStale)
+		}
+	}
+	for _, k := range r.dependentKinds() {
+		if !kinds.IsListed(ctx, r.cached, k) { // FindUnknownDependents reports it
+			continue
+		}
+		lost, err := r.placedWithoutAssignment(ctx, s, k, assignments)
+		if err != nil {
+			return err
+		}
+		for _, dependent := range lost {
+			o, err := ReadObject(ctx, r.direct, dependent, k)
+			if err != nil {
+				return err
+			}
+			if o != nil && isNamedBy(s, o) {
+				return fmt.Errorf("plan %s: the missing Assignment of %s: %w", s.Key, dependent, ErrStale)
+			}
+		}
+	}
+	return nil
+}
+
+// dependentKinds returns the kinds whose objects may need an object of their namespace.
+func (r *Reader) dependentKinds() []kinds.Kind {
+	return slices.DeleteFunc(r.kinds.All(), func(k kinds.Kind) bool { return !k.Namespaced || !render.MayHaveDependencies(k.GroupKind()) })
+}
+
+// namespaceAssignments returns the Assignments of the object's namespace by name, as of one moment.
+func (r *Reader) namespaceAssignments(ctx context.Context, s *Scope) (map[string]*v1alpha1.Assignment, error) {
+	var list v1alpha1.AssignmentList
+	if err := r.cached.List(ctx, &list, client.InNamespace(s.Key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list Assignments in %s: %w", s.Key.Namespace, err)
+	}
+	byName := make(map[string]*v1alpha1.Assignment, len(list.Items))
+	for i := range list.Items {
+		byName[list.Items[i].Name] = &list.Items[i]
+	}
+	return byName, nil
+}
+
+// placedWithoutAssignment returns the other objects of a kind that have the finalizer, and none of the
+// Assignments, which were read before. The finalizer precedes the Assignment, but the cache of the kind may be
+// behind: where it has an object without both, the API server is asked.
+func (r *Reader) placedWithoutAssignment(
+	ctx context.Context, s *Scope, k kinds.Kind, assignments map[string]*v1alpha1.Assignment,
+) ([]kinds.Key, error) {
+	placed, certain, err := listWithoutAssignment(ctx, r.cached, s, k, assignments)
+	if err == nil && !certain {
+		placed, _, err = listWithoutAssignment(ctx, r.direct, s, k, assignments)
+	}
+	return placed, err
+}
+
+// listWithoutAssignment returns the objects without Assignment that have the finalizer. Certain reports that
+// there are no others.
+func listWithoutAssignment(
+	ctx context.Context, from client.Reader, s *Scope, k kinds.Kind, assignments map[string]*v1alpha1.Assignment,
+) (placed []kinds.Key, certain bool, err error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(k.GroupVersion().WithKind(k.Kind + "List"))
+	if err := from.List(ctx, list, client.InNamespace(s.Key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, false, fmt.Errorf("list %ss in %s: %w", k.Kind, s.Key.Namespace, err)
+	}
+	certain = true
+	for i := range list.Items {
+		o := &list.Items[i]
+		key := kinds.Key{GroupKind: k.GroupKind(), Namespace: o.Namespace, Name: o.Name}
+		switch {
+		case key == s.Key, assignments[key.RecordName()] != nil, !policy.PlaceableObject(key.GroupKind, key.Namespace, key.Name):
+		case slices.Contains(o.Finalizers, v1alpha1.PlacedFinalizer):
+			placed = append(placed, key)
+		default:
+			certain = false
+		}
+	}
+	return placed, certain, nil
 }

@@ -200,8 +200,9 @@ func (r *Reader) readGoneWorks(ctx context.Context, s *Scope) {
 	}
 }
 
-// Confirm reads from the API server what the decision to take the object from these clusters
-// depends on. It returns ErrStale when that is not what the Scope has.
+// Confirm reads again what the decision to take the object from these clusters depends on: from the
+// API server, or of the dependents so that no change between two reads hides one. It returns ErrStale
+// when that is not what the Scope has.
 func (r *Reader) Confirm(ctx context.Context, s *Scope, decided Resolution, losing []string) error {
 	if !s.Alive() || len(losing) == 0 {
 		return nil // the object's deletion was read from the API server
@@ -230,5 +231,5 @@ func (r *Reader) Confirm(ctx context.Context, s *Scope, decided Resolution, losi
 			return fmt.Errorf("plan %s: Cluster %s: %w", s.Key, name, ErrStale)
 		}
 	}
-	return nil
+	return r.confirmUnneeded(ctx, s, losing)
 }
