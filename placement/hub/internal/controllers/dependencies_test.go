@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,9 +50,9 @@ func TestDependencyStaysInAnyViewOfTheCache(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newDependencyHub(t, tc, true)
+			h := newDependencyHub(t, append(tc.objects(), dependent(dependentKey, "east"), dependentAssignment(dependentKey, "east")))
 			for views := range uint(1) << dependentReads {
-				p, err := h.plan(t, views)
+				p, err := h.plan(t, dependencyKey, views)
 				if h.reads > dependentReads {
 					t.Fatalf("got %d reads, want at most dependentReads", h.reads)
 				}
@@ -71,13 +73,69 @@ func TestDependencyStaysInAnyViewOfTheCache(t *testing.T) {
 // A dependency leaves when no object needs it.
 func TestDependencyLeavesAfterItsDependent(t *testing.T) {
 	t.Parallel()
-	h := newDependencyHub(t, dependencyCase{source: "dependency", targets: targets("east", v1alpha1.TargetActive)}, false)
-	p, err := h.plan(t, 0)
+	tc := dependencyCase{source: "dependency", targets: targets("east", v1alpha1.TargetActive)}
+	p, err := newDependencyHub(t, tc.objects()).plan(t, dependencyKey, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got, _ := limits.TargetOf(p.next.Spec.Targets, "east"); got.State != v1alpha1.TargetRemoving {
 		t.Errorf("got %+v, want the target east to be Removing", p.next.Spec.Targets)
+	}
+}
+
+// (Safety 1) An object whose Assignment was lost names its dependencies again, whatever else was lost. A
+// dependency of an earlier template is recorded as long as it exists, also if the cache lacks it.
+func TestDependenciesAreRecorded(t *testing.T) {
+	t.Parallel()
+	config := v1alpha1.DependencyReference{Kind: "ConfigMap", Name: "config"}
+	later := v1alpha1.DependencyReference{Kind: "ConfigMap", Name: "later"}
+	autoscaler := v1alpha1.DependencyReference{Group: "autoscaling", Kind: "HorizontalPodAutoscaler", Name: "web"}
+	for name, tc := range map[string]struct {
+		reason   string
+		change   func(*appsv1.Deployment, *v1alpha1.Work)
+		assigned bool
+		want     []v1alpha1.DependencyReference
+	}{
+		"lost": {"Another client has deleted the Assignment.", func(*appsv1.Deployment, *v1alpha1.Work) {}, false, []v1alpha1.DependencyReference{config}},
+		"mistake": {"Its annotation is invalid, too.", func(d *appsv1.Deployment, _ *v1alpha1.Work) {
+			d.Annotations[v1alpha1.ClustersAnnotation] = "East!"
+		}, false, []v1alpha1.DependencyReference{config}},
+		"deleted": {"Its cluster has not removed it yet.", func(d *appsv1.Deployment, _ *v1alpha1.Work) {
+			d.DeletionTimestamp = new(metav1.Unix(900, 0))
+		}, false, []v1alpha1.DependencyReference{config}},
+		"yielding": {"Its policy was lost, too, and yielded the replicas.", func(d *appsv1.Deployment, w *v1alpha1.Work) {
+			d.Annotations, w.Spec.Apply.Yield = nil, []v1alpha1.FieldPath{"spec.replicas"}
+		}, false, []v1alpha1.DependencyReference{config, autoscaler}},
+		"earlier": {"Pods of the earlier template use the ConfigMap.", func(d *appsv1.Deployment, _ *v1alpha1.Work) {
+			d.Spec.Template.Spec.Containers[0].EnvFrom[0].ConfigMapRef.Name = "later"
+		}, true, []v1alpha1.DependencyReference{later, config}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d, w := dependent(dependentKey, "east"), appliedWork(dependentKey, "east")
+			tc.change(d, w)
+			objects := []client.Object{
+				d, w, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "config"}},
+				&autoscalingv2.HorizontalPodAutoscaler{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
+					Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+						ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"},
+					},
+				},
+			}
+			if tc.assigned {
+				objects = append(objects, dependentAssignment(dependentKey, "east"))
+			}
+			h := newDependencyHub(t, objects)
+			h.lacksDependency = true
+			p, err := h.plan(t, dependentKey, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, p.next.Spec.Dependencies); diff != "" {
+				t.Errorf("%s\ndependencies: -want +got\n%s", tc.reason, diff)
+			}
+		})
 	}
 }
 
@@ -90,6 +148,31 @@ type dependencyCase struct {
 	elsewhere  bool              // another Deployment in the cluster west names it
 }
 
+func (c dependencyCase) objects() []client.Object {
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop", Name: "config", UID: "config", Finalizers: []string{v1alpha1.PlacedFinalizer},
+	}}
+	if c.annotation != nil {
+		config.Annotations = map[string]string{v1alpha1.ClustersAnnotation: *c.annotation}
+	}
+	a := assignment(dependencyKey, c.targets)
+	a.Spec.Decision.Source = c.source
+	objects := []client.Object{config, a}
+	for _, target := range c.targets {
+		objects = append(objects, appliedWork(dependencyKey, string(target.Cluster)))
+	}
+	if c.elsewhere {
+		objects = append(objects, dependent(elsewhereKey, "west"), dependentAssignment(elsewhereKey, "west"))
+	}
+	return objects
+}
+
+var (
+	dependencyKey = kinds.Key{GroupKind: schema.GroupKind{Kind: "ConfigMap"}, Namespace: "shop", Name: "config"}
+	dependentKey  = kinds.Key{GroupKind: schema.GroupKind{Group: "apps", Kind: "Deployment"}, Namespace: "shop", Name: "web"}
+	elsewhereKey  = kinds.Key{GroupKind: schema.GroupKind{Group: "apps", Kind: "Deployment"}, Namespace: "shop", Name: "other"}
+)
+
 func targets(namesAndStates ...any) (list []v1alpha1.Target) {
 	for pair := range slices.Chunk(namesAndStates, 2) {
 		name, _ := pair[0].(string)
@@ -99,91 +182,8 @@ func targets(namesAndStates ...any) (list []v1alpha1.Target) {
 	return list
 }
 
-// dependencyHub plans the placement of a ConfigMap with a cache whose reads may differ.
-type dependencyHub struct {
-	cache.Cache
-	stored  client.Client
-	builder *fake.ClientBuilder
-	reader  *scope.Reader
-	kinds   kinds.Registry
-	views   uint // a bit for each read: whether the cache lacks what the read may show of the dependent
-	reads   int
-}
-
-var (
-	dependencyKey = kinds.Key{GroupKind: schema.GroupKind{Kind: "ConfigMap"}, Namespace: "shop", Name: "config"}
-	dependentKey  = kinds.Key{GroupKind: schema.GroupKind{Group: "apps", Kind: "Deployment"}, Namespace: "shop", Name: "web"}
-	elsewhereKey  = kinds.Key{GroupKind: schema.GroupKind{Group: "apps", Kind: "Deployment"}, Namespace: "shop", Name: "other"}
-)
-
-func newDependencyHub(t *testing.T, tc dependencyCase, needed bool) *dependencyHub {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, metav1.AddMetaToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	h := &dependencyHub{builder: fake.NewClientBuilder().WithScheme(scheme)}
-	h.kinds.Replace(map[schema.GroupKind]kinds.Kind{
-		dependencyKey.GroupKind: {GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Resource: "configmaps", Namespaced: true},
-		dependentKey.GroupKind:  {GroupVersionKind: appsv1.SchemeGroupVersion.WithKind("Deployment"), Resource: "deployments", Namespaced: true},
-	})
-	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "shop", Name: "config", UID: "config", Finalizers: []string{v1alpha1.PlacedFinalizer},
-	}}
-	if tc.annotation != nil {
-		config.Annotations = map[string]string{v1alpha1.ClustersAnnotation: *tc.annotation}
-	}
-	placed := assignment(dependencyKey, tc.targets)
-	placed.Spec.Decision.Source = tc.source
-	h.builder.WithObjects(config, placed)
-	for _, target := range tc.targets {
-		name := string(target.Cluster)
-		h.builder.WithObjects(&v1alpha1.Work{
-			ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.ClusterNamespacePrefix + name, Name: dependencyKey.RecordName()},
-			Spec:       v1alpha1.WorkSpec{Revision: 1, Source: placed.Spec.Object},
-			Status: v1alpha1.WorkStatus{
-				Revision:   1,
-				Conditions: []metav1.Condition{{Type: v1alpha1.ConditionApplied, Status: metav1.ConditionTrue}},
-				Manifests:  []v1alpha1.ManifestStatus{{UID: "there", Ready: true}},
-			},
-		})
-	}
-	for _, name := range []string{"east", "west"} {
-		h.builder.WithObjects(&v1alpha1.Cluster{
-			ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Spec: v1alpha1.ClusterSpec{Accepted: true},
-			Status: v1alpha1.ClusterStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReachable, Status: metav1.ConditionTrue}}},
-		})
-	}
-	if needed {
-		h.addDependent(dependentKey, "east")
-	}
-	if tc.elsewhere {
-		h.addDependent(elsewhereKey, "west")
-	}
-	now := func() time.Time { return time.Unix(1000, 0) }
-	direct := &lateClient{hub: h}
-	var err error
-	if h.reader, err = scope.NewReader(t.Context(), h, direct, &h.kinds, clusters.NewHeartbeats(h, direct, now), now); err != nil {
-		t.Fatal(err)
-	}
-	h.stored = h.builder.Build()
-	return h
-}
-
-func assignment(key kinds.Key, targets []v1alpha1.Target) *v1alpha1.Assignment {
-	return &v1alpha1.Assignment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.RecordName(), UID: types.UID(key.RecordName())},
-		Spec: v1alpha1.AssignmentSpec{
-			Object:  v1alpha1.ObjectReference{Group: key.Group, Version: "v1", Kind: key.Kind, Namespace: key.Namespace, Name: key.Name, UID: types.UID(key.Name)},
-			Targets: targets,
-		},
-	}
-}
-
-// addDependent stores a placed Deployment that names the ConfigMap, and its Assignment.
-func (h *dependencyHub) addDependent(key kinds.Key, cluster string) {
+// dependent returns a placed Deployment that names the ConfigMap.
+func dependent(key kinds.Key, cluster string) *appsv1.Deployment {
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
 		Namespace: key.Namespace, Name: key.Name, UID: types.UID(key.Name), Finalizers: []string{v1alpha1.PlacedFinalizer},
 		Annotations: map[string]string{v1alpha1.ClustersAnnotation: cluster},
@@ -191,17 +191,91 @@ func (h *dependencyHub) addDependent(key kinds.Key, cluster string) {
 	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "app", Image: "app", EnvFrom: []corev1.EnvFromSource{
 		{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "config"}}},
 	}}}
-	a := assignment(key, targets(cluster, v1alpha1.TargetActive))
-	a.Spec.Dependencies = []v1alpha1.DependencyReference{{Kind: "ConfigMap", Name: "config"}}
-	h.builder.WithObjects(d, a)
+	return d
 }
 
-// plan reads the ConfigMap's Scope, and plans its placement.
-func (h *dependencyHub) plan(t *testing.T, views uint) (plan, error) {
+func dependentAssignment(key kinds.Key, cluster string) *v1alpha1.Assignment {
+	a := assignment(key, targets(cluster, v1alpha1.TargetActive))
+	a.Spec.Dependencies = []v1alpha1.DependencyReference{{Kind: "ConfigMap", Name: "config"}}
+	return a
+}
+
+func assignment(key kinds.Key, targets []v1alpha1.Target) *v1alpha1.Assignment {
+	return &v1alpha1.Assignment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.RecordName(), UID: types.UID(key.RecordName())},
+		Spec:       v1alpha1.AssignmentSpec{Object: referenceTo(key), Targets: targets},
+	}
+}
+
+// appliedWork returns a Work that its cluster has carried out.
+func appliedWork(key kinds.Key, cluster string) *v1alpha1.Work {
+	w := key.Work(cluster)
+	return &v1alpha1.Work{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name},
+		Spec:       v1alpha1.WorkSpec{Revision: 1, Source: referenceTo(key)},
+		Status: v1alpha1.WorkStatus{
+			Revision:   1,
+			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionApplied, Status: metav1.ConditionTrue}},
+			Manifests:  []v1alpha1.ManifestStatus{{UID: "there", Ready: true}},
+		},
+	}
+}
+
+func referenceTo(key kinds.Key) v1alpha1.ObjectReference {
+	return v1alpha1.ObjectReference{
+		Group: key.Group, Version: "v1", Kind: key.Kind, Namespace: key.Namespace, Name: key.Name, UID: types.UID(key.Name),
+	}
+}
+
+// dependencyHub plans the placement of objects with a cache whose reads may differ.
+type dependencyHub struct {
+	cache.Cache
+	stored          client.Client // the API server
+	reader          *scope.Reader
+	kinds           kinds.Registry
+	indexes         []func(*fake.ClientBuilder)
+	lacksDependency bool // the cache has no metadata of the ConfigMap
+	views           uint // a bit for each read: whether the cache lacks what the read may show of the dependent
+	reads           int
+}
+
+func newDependencyHub(t *testing.T, objects []client.Object) *dependencyHub {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, metav1.AddMetaToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"east", "west"} {
+		objects = append(objects, &v1alpha1.Cluster{
+			ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Spec: v1alpha1.ClusterSpec{Accepted: true},
+			Status: v1alpha1.ClusterStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReachable, Status: metav1.ConditionTrue}}},
+		})
+	}
+	b, h := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...), &dependencyHub{}
+	h.kinds.Replace(map[schema.GroupKind]kinds.Kind{
+		dependencyKey.GroupKind: {GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Resource: "configmaps", Namespaced: true},
+		dependentKey.GroupKind:  {GroupVersionKind: appsv1.SchemeGroupVersion.WithKind("Deployment"), Resource: "deployments", Namespaced: true},
+	})
+	now, direct := func() time.Time { return time.Unix(1000, 0) }, &storedReader{h}
+	var err error
+	if h.reader, err = scope.NewReader(t.Context(), h, direct, &h.kinds, clusters.NewHeartbeats(h, direct, now), now); err != nil {
+		t.Fatal(err)
+	}
+	for _, add := range h.indexes {
+		add(b)
+	}
+	h.stored = b.Build()
+	return h
+}
+
+// plan reads an object's Scope, and plans its placement.
+func (h *dependencyHub) plan(t *testing.T, key kinds.Key, views uint) (plan, error) {
 	t.Helper()
 	h.views, h.reads = views, 0
-	k, _ := h.kinds.Get(dependencyKey.GroupKind)
-	s, err := h.reader.Read(t.Context(), dependencyKey, k)
+	k, _ := h.kinds.Get(key.GroupKind)
+	s, err := h.reader.Read(t.Context(), key, k)
 	if err != nil || s == nil {
 		t.Fatalf("Read: got %v and %v, want a Scope", s, err)
 	}
@@ -209,15 +283,15 @@ func (h *dependencyHub) plan(t *testing.T, views uint) (plan, error) {
 	return r.plan(t.Context(), s)
 }
 
-// lateClient is the API server: the hub stores its objects when all indexes are known.
-type lateClient struct{ hub *dependencyHub }
+// storedReader reads from the API server.
+type storedReader struct{ hub *dependencyHub }
 
-func (c *lateClient) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-	return c.hub.stored.Get(ctx, key, o, opts...)
+func (r *storedReader) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	return r.hub.stored.Get(ctx, key, o, opts...)
 }
 
-func (c *lateClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	return c.hub.stored.List(ctx, list, opts...)
+func (r *storedReader) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	return r.hub.stored.List(ctx, list, opts...)
 }
 
 // lacks reports whether the cache lacks what the next read may show of the dependent.
@@ -227,8 +301,8 @@ func (h *dependencyHub) lacks() bool {
 }
 
 func (h *dependencyHub) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-	if key == dependentKey.Assignment() && h.lacks() {
-		return apierrors.NewNotFound(schema.GroupResource{Resource: "assignments"}, key.Name)
+	if key == dependentKey.Assignment() && h.lacks() || key == dependencyKey.Object() && h.lacksDependency {
+		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 	}
 	return h.stored.Get(ctx, key, o, opts...)
 }
@@ -255,7 +329,7 @@ func (h *dependencyHub) List(ctx context.Context, list client.ObjectList, opts .
 }
 
 func (h *dependencyHub) IndexField(_ context.Context, o client.Object, field string, keys client.IndexerFunc) error {
-	h.builder.WithIndex(o, field, keys)
+	h.indexes = append(h.indexes, func(b *fake.ClientBuilder) { b.WithIndex(o, field, keys) })
 	return nil
 }
 

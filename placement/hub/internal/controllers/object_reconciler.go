@@ -148,7 +148,8 @@ func (r *objectReconciler) plan(ctx context.Context, s *scope.Scope) (p plan, er
 		return plan{}, err
 	}
 	p.next = desiredstate.NextAssignment(s, current, p.decision)
-	if p.decision.Mistake == nil {
+	lost := s.Assignment.UID == "" && len(current.Spec.Targets) > 0
+	if p.decision.Mistake == nil || lost { // a user's mistake keeps the dependencies that are recorded
 		if p.next.Spec.Dependencies, err = r.reader.Dependencies(ctx, s, p.decision.Policy, current); err != nil {
 			return plan{}, err
 		}

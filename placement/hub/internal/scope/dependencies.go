@@ -105,14 +105,15 @@ func isNamedBy(s *Scope, o *unstructured.Unstructured) bool {
 
 // Dependencies returns what the object needs in its clusters, by the effective policy p, nil for
 // none. It keeps earlier dependencies of current as long as the object has targets, since Pods of
-// an earlier template may use them. An object that has lost its policy keeps all of them.
+// an earlier template may use them. An object that has lost its policy, or is being deleted, keeps all of
+// them. If its Assignment was lost, too, they are those that it names now.
 func (r *Reader) Dependencies(
 	ctx context.Context, s *Scope, p *policy.EffectivePolicy, current *v1alpha1.Assignment,
 ) ([]v1alpha1.DependencyReference, error) {
-	if !s.Alive() || p == nil && s.Assignment.UID != "" {
+	if s.Object == nil || s.Assignment.UID != "" && (p == nil || !s.Alive()) {
 		return current.Spec.Dependencies, nil
 	}
-	yields := p != nil && slices.Contains(p.Spec.Apply.Yield, "spec.replicas")
+	yields := yieldsReplicas(s, p)
 	found := map[v1alpha1.DependencyReference]bool{}
 	if p == nil || p.IncludesDependencies() {
 		for _, d := range render.Dependencies(s.Object) {
@@ -134,6 +135,19 @@ func (r *Reader) Dependencies(
 	}
 	dependencies = append(dependencies, kept...) // after the present ones, as they are cut first
 	return dependencies[:min(len(dependencies), maxDependencies)], nil
+}
+
+// yieldsReplicas reports whether the policy yields spec.replicas. Of a lost policy the Works tell.
+func yieldsReplicas(s *Scope, p *policy.EffectivePolicy) bool {
+	if p != nil {
+		return slices.Contains(p.Spec.Apply.Yield, "spec.replicas")
+	}
+	for _, w := range s.Works {
+		if slices.Contains(w.Spec.Apply.Yield, "spec.replicas") {
+			return true
+		}
+	}
+	return false
 }
 
 // addCompanions adds the objects that refer to this one. An autoscaler is only added where the
@@ -175,16 +189,32 @@ func (r *Reader) keptDependencies(
 			kept = append(kept, d)
 			continue
 		}
-		o := kinds.Metadata(k.GroupVersionKind)
-		err := r.cached.Get(ctx, client.ObjectKey{Namespace: s.Key.Namespace, Name: d.Name}, o)
-		if client.IgnoreNotFound(err) != nil {
-			return nil, fmt.Errorf("read metadata of %s %s/%s: %w", d.Kind, s.Key.Namespace, d.Name, err)
+		stays, err := isKept(ctx, r.cached, s, d, k)
+		if err == nil && !stays { // the cache may be behind
+			stays, err = isKept(ctx, r.direct, s, d, k)
 		}
-		if _, annotated := o.Annotations[v1alpha1.ClustersAnnotation]; err == nil && o.DeletionTimestamp == nil && !annotated {
+		if err != nil {
+			return nil, err
+		}
+		if stays {
 			kept = append(kept, d)
 		}
 	}
 	return kept, nil
+}
+
+// isKept reports whether a dependency exists, and is neither being deleted nor annotated.
+func isKept(ctx context.Context, from client.Reader, s *Scope, d v1alpha1.DependencyReference, k kinds.Kind) (bool, error) {
+	o := kinds.Metadata(k.GroupVersionKind)
+	err := from.Get(ctx, client.ObjectKey{Namespace: s.Key.Namespace, Name: d.Name}, o)
+	if kinds.IsObjectNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read metadata of %s %s/%s: %w", d.Kind, s.Key.Namespace, d.Name, err)
+	}
+	_, annotated := o.Annotations[v1alpha1.ClustersAnnotation]
+	return o.DeletionTimestamp == nil && !annotated, nil
 }
 
 // UnknownDependents is why the hub cannot tell whether another object needs this one.
