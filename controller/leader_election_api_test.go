@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/go-logr/logr/testr"
+	"github.com/go-logr/logr/funcr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
@@ -51,7 +51,7 @@ func startWith(t *testing.T, env *apitest.Env, o *options) *replica {
 	cfg := env.ConfigAs(apitest.Identity{
 		UserName: "system:serviceaccount:" + namespace + ":patchbay-controller", Groups: []string{"system:authenticated"},
 	})
-	ctx, cancel := context.WithCancel(logr.NewContext(context.WithoutCancel(t.Context()), testr.New(t)))
+	ctx, cancel := context.WithCancel(logr.NewContext(context.WithoutCancel(t.Context()), testLogger(t)))
 	m, err := newManager(ctx, cfg, o)
 	if err != nil {
 		t.Fatal(err)
@@ -59,8 +59,28 @@ func startWith(t *testing.T, env *apitest.Env, o *options) *replica {
 	done := make(chan error, 1)
 	go func() { done <- runManager(ctx, m) }()
 	stop := sync.OnceValue(func() error { cancel(); return <-done })
-	t.Cleanup(func() { _ = stop() }) // it must not log after the test
+	t.Cleanup(func() { _ = stop() })
 	return &replica{url: "http://" + o.healthAddress, stop: stop}
+}
+
+// testLogger logs until the test ends. A manager that has stopped may still report that it lost the
+// Lease, and testing.T panics then.
+func testLogger(t *testing.T) logr.Logger {
+	t.Helper()
+	var mu sync.Mutex
+	ended := false
+	t.Cleanup(func() {
+		mu.Lock()
+		defer mu.Unlock()
+		ended = true
+	})
+	return funcr.New(func(prefix, args string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !ended {
+			t.Log(prefix, args)
+		}
+	}, funcr.Options{})
 }
 
 // freeAddress returns a free address of the loopback.
