@@ -5,6 +5,7 @@ package allocator_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/netip"
 	"strconv"
 	"sync"
@@ -135,13 +136,21 @@ func TestWarmClaimAllocatesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	before := a.Stats().FromWarmPool
-	allocations := testing.AllocsPerRun(15, func() {
-		if _, _, err := a.Claim(t.Context(), net, testbed.Dynamic(), testbed.None()); err != nil {
-			t.Error(err)
+	// A refill of the warm pool may allocate meanwhile: the runtime counts allocations of all goroutines.
+	least := math.Inf(1)
+	for range 3 {
+		before := a.Stats().FromWarmPool
+		allocations := testing.AllocsPerRun(15, func() {
+			if _, _, err := a.Claim(t.Context(), net, testbed.Dynamic(), testbed.None()); err != nil {
+				t.Error(err)
+			}
+		})
+		if served := a.Stats().FromWarmPool - before; served != 16 {
+			t.Errorf("%d of 16 claims from the warm pool", served)
 		}
-	})
-	if served := a.Stats().FromWarmPool - before; allocations != 0 || served != 16 {
-		t.Errorf("%v allocations per claim, and %d of 16 claims from the warm pool", allocations, served)
+		least = min(least, allocations)
+	}
+	if least != 0 {
+		t.Errorf("%v allocations per claim", least)
 	}
 }
