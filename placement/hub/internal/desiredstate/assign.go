@@ -75,7 +75,7 @@ func Assign(
 	}
 	if d.Mistake != nil {
 		kept := storedDecision(s, current)
-		for _, t := range current.Spec.Targets { // it does not leave where a dependent has come back
+		for _, t := range current.Spec.Targets { // the object stays where a dependent needs it again
 			if name := string(t.Cluster); s.RequiredIn[name] && !kept.includes(name) {
 				kept.Replicas[name] = 0
 			}

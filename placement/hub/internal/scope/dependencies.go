@@ -137,7 +137,7 @@ func (r *Reader) Dependencies(
 	return dependencies[:min(len(dependencies), maxDependencies)], nil
 }
 
-// yieldsReplicas reports whether the policy yields spec.replicas. Of a lost policy the Works tell.
+// yieldsReplicas reports whether the policy yields spec.replicas. Without a policy, it reads that in the Works.
 func yieldsReplicas(s *Scope, p *policy.EffectivePolicy) bool {
 	if p != nil {
 		return slices.Contains(p.Spec.Apply.Yield, "spec.replicas")
@@ -255,9 +255,9 @@ func (r *Reader) FindUnknownDependents(ctx context.Context, s *Scope) (*UnknownD
 }
 
 // confirmUnneeded returns ErrStale if another object may need this one in a cluster that is to lose it. The
-// Scope has no such dependent, but an Assignment that was missing then may be back now. That is why all
-// Assignments are read at one moment here, and the objects after them: each placed object either has an
-// Assignment that says what it needs, or is asked itself.
+// Scope has no such dependent, but an Assignment that was missing then may be back now. So this function
+// reads all Assignments at one moment, and the placed objects after them. It takes the dependencies of an
+// object from its Assignment, and from the object in the API server where there is no Assignment.
 func (r *Reader) confirmUnneeded(ctx context.Context, s *Scope, losing []string) error {
 	if !s.Kind.Namespaced || !render.MayBeDependency(s.Key.GroupKind) {
 		return nil
@@ -322,7 +322,7 @@ func (r *Reader) namespaceAssignments(ctx context.Context, s *Scope) (map[string
 
 // placedWithoutAssignment returns the other objects of a kind that have the finalizer, and none of the
 // Assignments, which were read before. The finalizer precedes the Assignment, but the cache of the kind may be
-// behind: where it has an object without both, the API server is asked.
+// behind: where it has an object without both, this function lists the kind from the API server.
 func (r *Reader) placedWithoutAssignment(
 	ctx context.Context, s *Scope, k kinds.Kind, assignments map[string]*v1alpha1.Assignment,
 ) ([]kinds.Key, error) {
