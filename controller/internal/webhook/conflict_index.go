@@ -3,6 +3,7 @@
 package webhook
 
 import (
+	"cmp"
 	"time"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
@@ -131,11 +132,26 @@ func createdLinkName(n *network.Network) string {
 // no device.
 func slotOf(n *network.Network) network.TenantSlot {
 	device := n.Device + n.DevicePool // one of them is empty
-	switch {
-	case n.VXLAN != 0:
-		return network.TenantSlot{Kind: network.SlotVXLAN, ID: n.VXLAN}
-	case n.VLAN != 0:
-		return network.TenantSlot{Kind: network.SlotVLAN, Device: device, ID: n.VLAN}
+	if slot, ok := tagSlot(device, n.VLAN, n.VXLAN); ok {
+		return slot
 	}
 	return network.TenantSlot{Kind: network.SlotNIC, Device: device}
+}
+
+// segmentOf returns the VLAN or VXLAN of a spec that need not be valid; zero for one without.
+func segmentOf(s *v1.NetworkSpec) network.TenantSlot {
+	o := s.Options
+	slot, _ := tagSlot(cmp.Or(o.Device, o.DevicePool), int(o.VLAN), int(o.VXLAN))
+	return slot
+}
+
+// tagSlot returns the slot of a VLAN or VXLAN; false if both are 0.
+func tagSlot(device string, vlan, vxlan int) (network.TenantSlot, bool) {
+	switch {
+	case vxlan != 0:
+		return network.TenantSlot{Kind: network.SlotVXLAN, ID: vxlan}, true
+	case vlan != 0:
+		return network.TenantSlot{Kind: network.SlotVLAN, Device: device, ID: vlan}, true
+	}
+	return network.TenantSlot{}, false
 }

@@ -32,10 +32,12 @@ type networkIndex struct {
 	conflictsChanged chan struct{}
 
 	mu       sync.RWMutex
-	networks map[network.Ref]kube.ParsedNetwork
+	networks map[network.Ref]storedNetwork
 	// stored indexes networks.
-	stored   *conflictIndex
-	inFlight *inFlightNetworks
+	stored *conflictIndex
+	// unassigned counts, by segment, the networks that stored leaves out.
+	unassigned map[network.TenantSlot]int
+	inFlight   *inFlightNetworks
 }
 
 // errNotSynced is the answer until all networks have been read.
@@ -43,16 +45,29 @@ var errNotSynced = fmt.Errorf("the controller has just started and is reading th
 
 func newNetworkIndex() *networkIndex {
 	return &networkIndex{
-		networks: map[network.Ref]kube.ParsedNetwork{}, stored: newConflictIndex(), inFlight: newInFlightNetworks(),
-		conflictsChanged: make(chan struct{}, 1),
+		networks: map[network.Ref]storedNetwork{}, stored: newConflictIndex(), unassigned: map[network.TenantSlot]int{},
+		inFlight: newInFlightNetworks(), conflictsChanged: make(chan struct{}, 1),
 	}
+}
+
+// storedNetwork is a network object as it is stored.
+type storedNetwork struct {
+	kube.ParsedNetwork
+
+	// unassigned is the VLAN or VXLAN of a network that conflicts with none: one that is invalid,
+	// or that admission did not assign, such as a live network of DANM. Zero for others.
+	unassigned network.TenantSlot
 }
 
 // parseStored parses a network object as it is stored. Its assignment is not checked again, because
 // only this package writes it.
-func parseStored(obj client.Object) kube.ParsedNetwork {
-	net, err := network.FromObject(obj)
-	return kube.ParsedNetwork{Version: kube.SpecVersionOf(obj), Network: net, Err: err}
+func parseStored(obj client.Object) storedNetwork {
+	n, err := network.FromObject(obj)
+	stored := storedNetwork{ParsedNetwork: kube.ParsedNetwork{Version: kube.SpecVersionOf(obj), Network: n, Err: err}}
+	if !canConflict(n) {
+		stored.unassigned = segmentOf(specOf(obj))
+	}
+	return stored
 }
 
 // checkSynced returns an error until all networks have been read once.
@@ -89,21 +104,24 @@ func (x *networkIndex) confirmStored(ref network.Ref, v kube.SpecVersion, create
 	}
 	n := *admitted
 	n.Created = created
-	x.put(ref, kube.ParsedNetwork{Version: v, Network: &n})
+	x.put(ref, storedNetwork{ParsedNetwork: kube.ParsedNetwork{Version: v, Network: &n}})
 	return true
 }
 
 // put stores a parsed network, unless the index has a later generation of it.
-func (x *networkIndex) put(ref network.Ref, m kube.ParsedNetwork) {
+func (x *networkIndex) put(ref network.Ref, m storedNetwork) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	old, known := x.networks[ref]
 	if known && old.Version.UID == m.Version.UID && old.Version.Generation > m.Version.Generation {
 		return
 	}
-	x.stored.remove(old.Network)
+	x.unindex(old)
 	x.networks[ref] = m
 	x.stored.add(m.Network)
+	if m.unassigned != (network.TenantSlot{}) {
+		x.unassigned[m.unassigned]++
+	}
 	if admitted := x.inFlight.get(ref); admitted != nil && admitted.Generation <= m.Version.Generation {
 		x.inFlight.remove(ref)
 	}
@@ -114,9 +132,21 @@ func (x *networkIndex) put(ref network.Ref, m kube.ParsedNetwork) {
 func (x *networkIndex) remove(ref network.Ref) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.stored.remove(x.networks[ref].Network)
+	x.unindex(x.networks[ref])
 	delete(x.networks, ref)
 	x.notifyConflictsChanged()
+}
+
+// unindex removes a network from the indexes. The zero value is in none.
+func (x *networkIndex) unindex(m storedNetwork) {
+	x.stored.remove(m.Network)
+	if m.unassigned == (network.TenantSlot{}) {
+		return
+	}
+	x.unassigned[m.unassigned]--
+	if x.unassigned[m.unassigned] == 0 {
+		delete(x.unassigned, m.unassigned)
+	}
 }
 
 func (x *networkIndex) notifyConflictsChanged() {
@@ -145,8 +175,8 @@ func (x *networkIndex) admit(before, n *network.Network, dryRun bool, now time.T
 	return nil
 }
 
-// isTaken reports whether a network uses the VLAN or VXLAN of a slot, or the link name that a tenant's
-// network would get there. A tenant gets another slot then.
+// isTaken reports whether a network has the VLAN or VXLAN of a slot, whoever wrote it, or the link name
+// that a tenant's network would get there. A tenant gets another slot then.
 func (x *networkIndex) isTaken(slot network.TenantSlot) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -158,7 +188,7 @@ func (x *networkIndex) isTaken(slot network.TenantSlot) bool {
 	if slot.Kind == network.SlotVXLAN {
 		slot.Device = ""
 	}
-	return x.stored.isTaken(slot, name) || x.inFlight.conflicts.isTaken(slot, name)
+	return x.unassigned[slot] > 0 || x.stored.isTaken(slot, name) || x.inFlight.conflicts.isTaken(slot, name)
 }
 
 // get returns a network, valid or not; false when there is none.
@@ -166,7 +196,7 @@ func (x *networkIndex) get(ref network.Ref) (kube.ParsedNetwork, bool) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	m, ok := x.networks[ref]
-	return m, ok
+	return m.ParsedNetwork, ok
 }
 
 // refs returns all networks, valid or not, in no order.

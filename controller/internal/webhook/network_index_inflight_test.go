@@ -31,7 +31,7 @@ func TestAdmitAtOnce(t *testing.T) {
 	stored := func(c *networkIndex, n *network.Network, v kube.SpecVersion) {
 		came := *n
 		came.Created = now
-		c.put(n.Ref, kube.ParsedNetwork{Version: v, Network: &came})
+		c.put(n.Ref, storedNetwork{ParsedNetwork: kube.ParsedNetwork{Version: v, Network: &came}})
 	}
 	cases := map[string]struct {
 		reason  string
@@ -79,18 +79,18 @@ func TestAdmitChange(t *testing.T) {
 	c := newNetworkIndex()
 	before := withName("a", network.Network{ID: "a", Type: "ipvlan", Device: "ens4", VLAN: 5})
 	model := kube.ParsedNetwork{Version: kube.SpecVersion{UID: "a", Generation: 1}, Network: before}
-	c.put(before.Ref, model)
+	c.put(before.Ref, storedNetwork{ParsedNetwork: model})
 	after := withName("a", network.Network{ID: "a", Type: "ipvlan", Device: "ens4", VLAN: 6})
 	after.Generation = 2
 	if err := c.admit(before, after, false, now); err != nil {
 		t.Fatal(err)
 	}
-	c.put(before.Ref, model) // an old version
+	c.put(before.Ref, storedNetwork{ParsedNetwork: model}) // an old version
 	other := withName("b", network.Network{ID: "b", Type: "macvlan", Device: "ens4", VLAN: 6})
 	if err := c.admit(nil, other, false, now); !errors.Is(err, network.ErrParentShared) {
 		t.Errorf("admit in conflict with a change that is not stored: got %v", err)
 	}
-	c.put(before.Ref, kube.ParsedNetwork{Version: kube.SpecVersion{UID: "a", Generation: 2}, Network: after})
+	c.put(before.Ref, storedNetwork{ParsedNetwork: kube.ParsedNetwork{Version: kube.SpecVersion{UID: "a", Generation: 2}, Network: after}})
 	if len(c.inFlight.byRef) != 0 {
 		t.Errorf("in flight after it was read: %v", c.inFlight.byRef)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/controller/internal/reserve"
@@ -21,7 +22,7 @@ func indexOf(networks map[string]network.Network) *networkIndex {
 	c := newNetworkIndex()
 	for name, n := range networks {
 		n.Ref = network.Ref{Kind: v1.KindDanmNet, Namespace: "ns", Name: name}
-		c.put(n.Ref, kube.ParsedNetwork{Version: kube.SpecVersion{UID: "u", Generation: 2}, Network: &n})
+		c.put(n.Ref, storedNetwork{ParsedNetwork: kube.ParsedNetwork{Version: kube.SpecVersion{UID: "u", Generation: 2}, Network: &n}})
 	}
 	return c
 }
@@ -59,17 +60,52 @@ func TestNetworkIndexTaken(t *testing.T) {
 	}
 }
 
+// The VLAN or VXLAN of a network counts as taken even if admission has not assigned it, as that of a
+// live network of DANM, or if the network is invalid.
+func TestUnassignedNetworksTakeSegments(t *testing.T) {
+	t.Parallel()
+	vlan, vxlan := network.TenantSlot{Kind: network.SlotVLAN, Device: "ens4", ID: 5}, network.TenantSlot{Kind: network.SlotVXLAN, Device: "ens4", ID: 500}
+	pool := network.TenantSlot{Kind: network.SlotVLAN, Device: "x/y", ID: 5}
+	cases := map[string]struct {
+		reason string
+		spec   v1.NetworkSpec
+		slot   network.TenantSlot
+	}{
+		"VLAN":    {"DANM has assigned a VLAN.", v1.NetworkSpec{NetworkID: "a", NetworkType: "ipvlan", Options: v1.NetworkOptions{Device: "ens4", VLAN: 5}}, vlan},
+		"VXLAN":   {"DANM has assigned a VXLAN.", v1.NetworkSpec{NetworkID: "a", NetworkType: "ipvlan", Options: v1.NetworkOptions{Device: "ens4", VXLAN: 500}}, vxlan},
+		"Pool":    {"DANM has assigned a VLAN of virtual functions.", v1.NetworkSpec{NetworkID: "a", NetworkType: "sriov", Options: v1.NetworkOptions{DevicePool: "x/y", VLAN: 5}}, pool},
+		"Invalid": {"Its subnet is invalid.", v1.NetworkSpec{NetworkID: "a", NetworkType: "ipvlan", Options: v1.NetworkOptions{Device: "ens4", VLAN: 5, CIDR: "10.0.0.0/99"}}, vlan},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newNetworkIndex()
+			obj := &v1.TenantNetwork{ObjectMeta: metav1.ObjectMeta{Namespace: "red", Name: "n", UID: "u", Generation: 1}, Spec: tc.spec}
+			ref := network.Ref{Kind: v1.KindTenantNetwork, Namespace: "red", Name: "n"}
+			c.put(ref, parseStored(obj))
+			c.put(ref, parseStored(obj)) // an informer may report it twice
+			if !c.isTaken(tc.slot) {
+				t.Errorf("%s\nisTaken(%s): got false", tc.reason, tc.slot)
+			}
+			c.remove(ref)
+			if c.isTaken(tc.slot) || len(c.unassigned) > 0 {
+				t.Errorf("%s\nisTaken(%s) after its deletion: got true, left %v", tc.reason, tc.slot, c.unassigned)
+			}
+		})
+	}
+}
+
 // A removed network leaves nothing, and an old version does not replace a new one.
 func TestNetworkIndexForgets(t *testing.T) {
 	t.Parallel()
 	c := indexOf(map[string]network.Network{"a": {ID: "a", Type: "ipvlan", Device: "ens4", VLAN: 5}})
 	ref := network.Ref{Kind: v1.KindDanmNet, Namespace: "ns", Name: "a"}
 	old := &network.Network{Ref: ref, ID: "a", Device: "ens4", VLAN: 9}
-	c.put(ref, kube.ParsedNetwork{Version: kube.SpecVersion{UID: "u", Generation: 1}, Network: old})
+	c.put(ref, storedNetwork{ParsedNetwork: kube.ParsedNetwork{Version: kube.SpecVersion{UID: "u", Generation: 1}, Network: old}})
 	if m, ok := c.get(ref); !ok || m.Network.VLAN != 5 {
 		t.Errorf("after an old version: %+v", m.Network)
 	}
-	c.put(ref, kube.ParsedNetwork{Version: kube.SpecVersion{UID: "v", Generation: 1}, Err: network.ErrInvalid})
+	c.put(ref, storedNetwork{ParsedNetwork: kube.ParsedNetwork{Version: kube.SpecVersion{UID: "v", Generation: 1}, Err: network.ErrInvalid}})
 	if c.isTaken(network.TenantSlot{Kind: network.SlotVLAN, Device: "ens4", ID: 5}) {
 		t.Error("an invalid network uses a VLAN")
 	}
@@ -87,7 +123,7 @@ func TestContenders(t *testing.T) {
 		"named": {ID: "me", Type: "ipvlan", Device: "ens5", VLAN: 5}, "none": {ID: "c", Type: "flannel"},
 	})
 	unassigned := &network.Network{Ref: network.Ref{Kind: v1.KindTenantNetwork, Namespace: "ns", Name: "unassigned"}, Type: "ipvlan", Device: "ens4", VLAN: 5}
-	c.put(unassigned.Ref, kube.ParsedNetwork{Network: unassigned})
+	c.put(unassigned.Ref, storedNetwork{ParsedNetwork: kube.ParsedNetwork{Network: unassigned}})
 	var got []string
 	for _, n := range c.contenders(&network.Network{ID: "me", Type: "ipvlan", Device: "ens4", VLAN: 5}) {
 		got = append(got, n.Ref.Name)
