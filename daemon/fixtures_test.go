@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/ipamtest"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
@@ -130,11 +131,11 @@ func (n *node) used(ctx context.Context, cn *v1.ClusterNetwork) string {
 	for _, e := range ipam.Held {
 		entries += e.V4 + e.V6
 	}
-	if pages == 0 && entries == "" && len(eps.Items) == 0 && got.Status.Allocated == 0 {
+	if pages == 0 && entries == "" && len(eps.Items) == 0 && ipamtest.Allocated(ipam) == 0 {
 		return "unused"
 	}
 	return fmt.Sprintf("network %s: %d endpoints, allocated %d, entries %v, IPv4 %+v",
-		cn.Name, len(eps.Items), got.Status.Allocated, ipam.Held, ipam.V4)
+		cn.Name, len(eps.Items), ipamtest.Allocated(ipam), ipam.Held, ipam.V4)
 }
 
 // awaitUnused waits until no address of a network is in use.

@@ -88,7 +88,6 @@ func fill(b *testing.B, n *node, cn *v1.ClusterNetwork) {
 		if err := n.env.Client.Get(b.Context(), client.ObjectKeyFromObject(cn), cn); err != nil {
 			return err
 		}
-		cn.Status.Allocated++
 		ipam := cn.Status.IPAM
 		if ipam == nil {
 			ipam = &v1.IPAMStatus{}

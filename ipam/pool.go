@@ -270,6 +270,10 @@ func (p *Pool) Capacity() int64 {
 	return span.saturate() + 1 - p.reservedCount
 }
 
+// ReservedDynamic counts the addresses of the dynamic range that AllocateNext never returns: those of
+// Config.Reserved, and the network and the broadcast address.
+func (p *Pool) ReservedDynamic() int64 { return p.reservedCount }
+
 // IsAllocatable reports whether AllocateNext can return the address once it is free: it is in the
 // dynamic range and not reserved.
 func (p *Pool) IsAllocatable(a netip.Addr) bool {

@@ -16,7 +16,7 @@ import (
 // readyCondition returns the condition Ready, without times: true if each link is up and no network
 // is refused, else with the first problem and the number of others.
 func readyCondition(links []v1.HostLink, refused []v1.RefusedNetwork) metav1.Condition {
-	c := metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "LinksUp"}
+	c := metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: v1.ReasonLinksUp}
 	c.Message = fmt.Sprintf("links up: %d", len(links))
 	var bad []string
 	for _, l := range links {
@@ -29,9 +29,9 @@ func readyCondition(links []v1.HostLink, refused []v1.RefusedNetwork) metav1.Con
 		}
 	}
 	if len(bad) > 0 {
-		c.Reason = "LinksNotUp"
+		c.Reason = v1.ReasonLinksNotUp
 	} else if len(refused) > 0 {
-		c.Reason = "NetworkRefused"
+		c.Reason = v1.ReasonNetworkRefused
 	}
 	for _, r := range refused {
 		bad = append(bad, r.Network+": "+r.Error)
@@ -66,18 +66,18 @@ func isolatedCondition(f *VXLANFilter, open *isolationErrors) metav1.Condition {
 	err := open.vxlanFilter
 	switch {
 	case err == nil && open.tagFilter != nil:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "TagsNotFiltered", truncate(open.tagFilter.Error())
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1.ReasonTagsNotFiltered, truncate(open.tagFilter.Error())
 	case err == nil && open.sourceGuard != nil:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "SourcesNotGuarded", truncate(open.sourceGuard.Error())
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1.ReasonSourcesNotGuarded, truncate(open.sourceGuard.Error())
 	case f.Empty():
-		c.Reason, c.Message = "NoVXLAN", "no network has a VXLAN on this node"
+		c.Reason, c.Message = v1.ReasonNoVXLAN, "no network has a VXLAN on this node"
 	case err == nil:
-		c.Reason, c.Message = "FilterInPlace", "VXLAN packets are received from the other nodes' VTEPs only"
+		c.Reason, c.Message = v1.ReasonFilterInPlace, "VXLAN packets are received from the other nodes' VTEPs only"
 	case errors.Is(err, ErrFilterUnsupported):
-		c.Status, c.Reason = metav1.ConditionFalse, "FilterNotSupported"
+		c.Status, c.Reason = metav1.ConditionFalse, v1.ReasonFilterNotSupported
 		c.Message = truncate("any Pod and any host of the underlay can send into this node's VXLANs: " + err.Error())
 	default:
-		c.Status, c.Reason = metav1.ConditionFalse, "FilterFailed"
+		c.Status, c.Reason = metav1.ConditionFalse, v1.ReasonFilterFailed
 		c.Message = truncate("any Pod and any host of the underlay may be able to send into this node's VXLANs: " + err.Error())
 	}
 	return c
@@ -91,7 +91,7 @@ const conditionVTEPsAccepted = "VTEPsAccepted"
 // not the ignored addresses: otherwise all nodes would write an address that one of them claims.
 func vtepsAcceptedCondition(p *Plan, refused VTEPs) metav1.Condition {
 	c := metav1.Condition{
-		Type: conditionVTEPsAccepted, Status: metav1.ConditionTrue, Reason: "InRange",
+		Type: conditionVTEPsAccepted, Status: metav1.ConditionTrue, Reason: v1.ReasonVTEPsInRange,
 		Message: "all VTEPs are in this node's subnets or in --vtep-ranges",
 	}
 	var nics []string
@@ -103,7 +103,7 @@ func vtepsAcceptedCondition(p *Plan, refused VTEPs) metav1.Condition {
 	}
 	if len(nics) > 0 {
 		slices.Sort(nics)
-		c.Status, c.Reason = metav1.ConditionFalse, "OutOfRange"
+		c.Status, c.Reason = metav1.ConditionFalse, v1.ReasonVTEPsOutOfRange
 		c.Message = truncate("VXLANs on " + strings.Join(nics, ", ") + " ignore nodes whose address there is not in --vtep-ranges or, without ranges, not in a subnet of this node's NIC: " +
 			"if the addresses in the log of patchbayd are correct, add them to --vtep-ranges")
 	}

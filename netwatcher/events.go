@@ -11,26 +11,10 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
-// Reasons of LinkEvents.
-const (
-	// reasonLinkFailed means that links differ from the plan.
-	reasonLinkFailed = "LinkFailed"
-	// reasonLinkUp means that links are as planned again.
-	reasonLinkUp = "LinkUp"
-	// reasonLinkRestored means that another program or user deleted links, which were created again.
-	reasonLinkRestored = "LinkRestored"
-	// reasonNetworkRefused means that a network has no link on this node.
-	reasonNetworkRefused = "NetworkRefused"
-	// reasonNotIsolated means that the condition Isolated is false.
-	reasonNotIsolated = "NotIsolated"
-	// reasonIsolated means that the condition Isolated is true again.
-	reasonIsolated = "Isolated"
-)
-
 // LinkEvent is a change of the node's state. A reconciliation has at most one of each reason,
 // whatever the number of links.
 type LinkEvent struct {
-	// Reason is one of the above.
+	// Reason is one of v1.Reasons.
 	Reason string
 	// Warning is whether the state got worse.
 	Warning bool
@@ -75,8 +59,8 @@ func linkEvents(before, after *v1.NodeNetworkStatus, changes []Change) []LinkEve
 		warning bool
 		lines   []string
 	}{
-		{reasonNotIsolated, true, opened}, {reasonLinkFailed, true, failed}, {reasonNetworkRefused, true, rejected},
-		{reasonLinkRestored, true, restored}, {reasonLinkUp, false, up}, {reasonIsolated, false, closed},
+		{v1.ReasonNotIsolated, true, opened}, {v1.ReasonLinkFailed, true, failed}, {v1.ReasonNetworkRefused, true, rejected},
+		{v1.ReasonLinkRestored, true, restored}, {v1.ReasonLinkUp, false, up}, {v1.ReasonIsolated, false, closed},
 	} {
 		if len(n.lines) > 0 {
 			all = append(all, LinkEvent{Reason: n.reason, Warning: n.warning, Message: firstAndCount(n.lines)})

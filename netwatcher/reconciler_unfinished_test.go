@@ -76,7 +76,7 @@ func TestPodMakesTheLinkMeanwhile(t *testing.T) {
 			if diff := cmp.Diff([]ObservedLink{finished}, w.state.Links, opts); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
 			}
-			want := []LinkEvent{{reasonLinkFailed, true, "bad.6: create link bad.6: broken"}}
+			want := []LinkEvent{{v1.ReasonLinkFailed, true, "bad.6: create link bad.6: broken"}}
 			if diff := cmp.Diff(want, o.events); diff != "" || o.last.Links[0].State != v1.LinkUp {
 				t.Errorf("-want +got\n%s\nlinks %+v", diff, o.last.Links)
 			}

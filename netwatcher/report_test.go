@@ -126,7 +126,7 @@ func TestObserver(t *testing.T) {
 	if err := r.Reconcile(t.Context()); err == nil {
 		t.Error("got no error")
 	}
-	if o.rounds != 3 || o.steps[OpCreate] != 2 || len(o.events) != 1 || o.events[0].Reason != reasonLinkRestored {
+	if o.rounds != 3 || o.steps[OpCreate] != 2 || len(o.events) != 1 || o.events[0].Reason != v1.ReasonLinkRestored {
 		t.Errorf("got %+v, want three reconciliations, and two creations, of which one is a restoration", o)
 	}
 	if w.written[0].KernelVersion != "6.1" || w.written[0].Version != "v1" {

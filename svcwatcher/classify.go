@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
@@ -29,14 +30,6 @@ const (
 	Managed
 )
 
-// Reasons of Events on Services that get no endpoints.
-const (
-	// reasonUnsupportedService: the Service has a type that cannot have endpoints on networks.
-	reasonUnsupportedService = "UnsupportedService"
-	// reasonInvalidAnnotations: the annotations cannot be read.
-	reasonInvalidAnnotations = "InvalidAnnotations"
-)
-
 // Classification is the class of a Service with its reason.
 type Classification struct {
 	Class Class
@@ -56,10 +49,10 @@ func Classify(svc *corev1.Service) Classification {
 		return Classification{Class: Unmanaged}
 	}
 	if why := unsupportedReason(&svc.Spec); why != "" {
-		return Classification{Class: Unsupported, Reason: reasonUnsupportedService, Message: why}
+		return Classification{Class: Unsupported, Reason: v1.ReasonUnsupportedService, Message: why}
 	}
 	if err != nil {
-		return Classification{Class: Invalid, Reason: reasonInvalidAnnotations, Message: fmt.Sprintf("the Service keeps the endpoints that it has: %v", err)}
+		return Classification{Class: Invalid, Reason: v1.ReasonInvalidAnnotations, Message: fmt.Sprintf("the Service keeps the endpoints that it has: %v", err)}
 	}
 	return Classification{Class: Managed, Request: request}
 }

@@ -108,7 +108,21 @@ func Bits(b *v1.AddressBitmap) ([]netip.Addr, error) {
 	return addrs, nil
 }
 
-// Flip flips the bits of addresses in a bitmap, to damage it.
+// Allocated is the number of addresses that the bitmaps say they have.
+func Allocated(s *v1.IPAMStatus) int64 {
+	var n int64
+	if s == nil {
+		return n
+	}
+	for _, b := range []*v1.AddressBitmap{s.V4, s.V6} {
+		if b != nil {
+			n += b.Allocated
+		}
+	}
+	return n
+}
+
+// Flip flips the bits of addresses in a bitmap, to damage it. Its number of addresses stays.
 func Flip(b *v1.AddressBitmap, addrs ...netip.Addr) error {
 	p, err := decode(b)
 	if err != nil {

@@ -127,7 +127,7 @@ func (s *suite) freshObject() {
 	if o.Ref != s.ref || o.UID == "" || o.UID != net.UID || o.ResourceVersion == "" || o.Generation != net.Generation {
 		s.Errorf("got %+v of %+v", o, net)
 	}
-	if o.IPAM != nil || o.Deleting || o.Protected || o.Allocated != 0 || o.Capacity != 0 {
+	if o.IPAM != nil || o.Deleting || o.Protected {
 		s.Errorf("a new object has a status: %+v", o)
 	}
 	if o.Network == nil || o.Network.UID != o.UID || o.Network.V4 == nil || o.Network.V4.CIDR.String() != "10.0.0.0/24" {
@@ -138,13 +138,13 @@ func (s *suite) freshObject() {
 func (s *suite) updateWritesStatus() {
 	s.create()
 	o := s.get()
-	o.IPAM, o.Allocated, o.Capacity = ipamStatus("n1", "10.0.0.1"), 1, 254
+	o.IPAM = ipamStatus("n1", "10.0.0.1")
 	written := s.update(o)
 	if written.ResourceVersion == o.ResourceVersion {
 		s.Error("a write left the version as it was")
 	}
 	for name, got := range map[string]*status.Object{"as written": written, "as read": s.get()} {
-		if got.UID != o.UID || got.Generation != o.Generation || got.Allocated != 1 || got.Capacity != 254 {
+		if got.UID != o.UID || got.Generation != o.Generation {
 			s.Errorf("%s: %+v, want %+v", name, got, o)
 		}
 		if diff := cmp.Diff(o.IPAM, got.IPAM); diff != "" {
@@ -288,13 +288,13 @@ func (s *suite) protectConflicts() {
 func (s *suite) protectKeepsStatus() {
 	s.create()
 	o := s.get()
-	o.IPAM, o.Allocated = ipamStatus("n1", "10.0.0.1"), 1
+	o.IPAM = ipamStatus("n1", "10.0.0.1")
 	protected, err := s.Store().Protect(s.Context(), s.update(o), true)
 	if err != nil {
 		s.Fatal(err)
 	}
 	for _, on := range []bool{true, false} {
-		if diff := cmp.Diff(o.IPAM, protected.IPAM); diff != "" || protected.Allocated != 1 {
+		if diff := cmp.Diff(o.IPAM, protected.IPAM); diff != "" {
 			s.Errorf("finalizer %v: -want +got:\n%s", on, diff)
 		}
 		if protected, err = s.Store().Protect(s.Context(), protected, false); err != nil {
@@ -422,7 +422,7 @@ func (s *suite) untilEmpty() {
 	var o *status.Object
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		o = s.get()
-		if o.IPAM.V4.Pages == nil && o.IPAM.Held == nil && o.Allocated == 0 {
+		if o.IPAM.V4.Pages == nil && o.IPAM.Held == nil {
 			return
 		}
 	}

@@ -25,22 +25,29 @@ import (
 func ApplyConditions(
 	ctx context.Context, c client.StatusClient, ref network.Ref, uid types.UID, fieldOwner string, conditions ...metav1.Condition,
 ) error {
-	list := make([]any, len(conditions))
-	for i := range conditions {
-		u, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&conditions[i])
-		if err != nil {
-			return fmt.Errorf("encode condition %s of %s: %w", conditions[i].Type, ref, err)
-		}
-		list[i] = u
+	return ApplyStatus(ctx, c, ref, uid, fieldOwner, v1.NetworkStatus{Conditions: conditions})
+}
+
+// ApplyStatus is ApplyConditions with other fields of the status, which only this field owner may
+// write.
+func ApplyStatus(
+	ctx context.Context, c client.StatusClient, ref network.Ref, uid types.UID, fieldOwner string, status v1.NetworkStatus,
+) error {
+	encoded, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
+	if err != nil {
+		return fmt.Errorf("encode status of %s: %w", ref, err)
 	}
-	u := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": list}}}
+	if len(status.Conditions) == 0 {
+		encoded["conditions"] = []any{} // The API server rejects an empty status.
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{"status": encoded}}
 	u.SetGroupVersionKind(v1.SchemeGroupVersion().WithKind(ref.Kind))
 	u.SetNamespace(ref.Namespace)
 	u.SetName(ref.Name)
 	u.SetUID(uid)
-	err := c.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(fieldOwner), client.ForceOwnership)
+	err = c.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(fieldOwner), client.ForceOwnership)
 	if err != nil {
-		return fmt.Errorf("apply conditions of %s: %w", ref, err)
+		return fmt.Errorf("apply status of %s: %w", ref, err)
 	}
 	return nil
 }

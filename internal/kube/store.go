@@ -58,7 +58,7 @@ func (s *Store) Update(ctx context.Context, o *status.Object) (*status.Object, e
 		obj.SetAnnotations(kept.annotations)
 		obj.SetOwnerReferences(kept.owners)
 	}
-	current.IPAM, current.Allocated, current.Capacity = o.IPAM, o.Allocated, o.Capacity
+	current.IPAM = o.IPAM
 	if err := s.client.Status().Update(ctx, obj); err != nil {
 		return nil, storeError("update status of", o.Ref, err)
 	}
@@ -157,7 +157,7 @@ func ObjectOf(ref network.Ref, obj client.Object) *status.Object {
 		Generation: obj.GetGeneration(), ResourceVersion: obj.GetResourceVersion(),
 		Deleting: m.Version.Deleting, Protected: hasInUseFinalizer(obj),
 		Network: m.Network, Invalid: m.Err,
-		IPAM: current.IPAM, Allocated: current.Allocated, Capacity: current.Capacity,
+		IPAM:  current.IPAM,
 		Extra: kept,
 	}
 }

@@ -109,6 +109,7 @@ func readOptions(f *faults, spec *field.Path, s *v1.NetworkSpec, n *Network) {
 	checkVNI(f, spec, n)
 	checkTrunk(f, spec, n)
 	checkNumbers(f, path, n)
+	checkDelegate(f, path, o, n)
 	checkBitmaps(f, path, o)
 	readConflictProbe(f, path, o, n)
 	readSourceGuard(f, path.Child("source_guard"), o, n)
@@ -193,6 +194,21 @@ func checkNumbers(f *faults, path *field.Path, n *Network) {
 	}
 	if n.Table < 0 || n.Table >= 253 && n.Table <= 255 {
 		f.invalid(path.Child("rt_tables"), n.Table, "must not be one of the kernel's tables 253 to 255: use 0 to 252, or 256 and up")
+	}
+}
+
+// checkDelegate rejects what another plugin would not get to see.
+func checkDelegate(f *faults, path *field.Path, o *v1.NetworkOptions, n *Network) {
+	if !n.Delegates() {
+		return
+	}
+	for _, option := range []struct {
+		name string
+		set  bool
+	}{{"cidr", o.CIDR != ""}, {"net6", o.Net6 != ""}, {"rt_tables", o.RTTables != 0}} {
+		if option.set {
+			f.forbidden(path.Child(option.name), "must not be set for this NetworkType, because another CNI plugin manages addresses and routes itself: leave "+option.name+" out")
+		}
 	}
 }
 

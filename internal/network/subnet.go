@@ -108,11 +108,6 @@ func readPool(f *faults, path *field.Path, o subnetOptions, subnet netip.Prefix)
 		return readPoolAddr(f, path.Child(name), o, value, subnet, part)
 	}
 	start, end = read("start", o.pool.Start), read("end", o.pool.End)
-	if o.pool.LastIP != "" {
-		if _, ok := o.ip.parseAddr(o.pool.LastIP); !ok {
-			f.invalid(path.Child("lastIp"), o.pool.LastIP, "must be "+o.ip.addrRule)
-		}
-	}
 	if start.IsValid() && end.IsValid() && end.Less(start) {
 		f.invalid(path.Child("end"), o.pool.End,
 			fmt.Sprintf("must not be before start %s: use an address from start on", o.pool.Start))
@@ -178,6 +173,22 @@ func defaultPool(ip ipVersion, subnet, part netip.Prefix, start, end netip.Addr)
 		return earlierAddr(lo, end), end
 	}
 	return lo, hi
+}
+
+// hasUsable reports whether dynamic claims can get an address of the pool. The addresses that they
+// cannot get are few, so it looks at few more.
+func (s *Subnet) hasUsable() bool {
+	for a := s.Start; a.IsValid() && !s.End.Less(a); a = a.Next() {
+		if !s.isEnd(a) && !s.isGateway(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// isEnd reports whether an address is the network or the broadcast address.
+func (s *Subnet) isEnd(a netip.Addr) bool {
+	return hasBroadcast(s.CIDR) && (a == firstAddr(s.CIDR) || a == lastAddr(s.CIDR))
 }
 
 func laterAddr(a, b netip.Addr) netip.Addr {

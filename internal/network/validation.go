@@ -26,7 +26,7 @@ func CheckRequest(n *Network, namespace string, r InterfaceRequest) error {
 		if n.Delegates() {
 			a.checkDelegated(&f, n.Type)
 		} else {
-			a.check(&f)
+			a.check(&f, n.Table)
 		}
 	}
 	return f.err(n.Ref.String())
@@ -41,7 +41,10 @@ type familyRequest struct {
 	routes            []Route
 }
 
-func (a familyRequest) check(f *faults) {
+func (a familyRequest) check(f *faults, table int) {
+	if len(a.routes) > 0 && table == 0 {
+		f.forbidden(field.NewPath(a.proutes), "must come with the network's rt_tables, the routing table of policy routes: ask for it to be set, or leave "+a.proutes+" out")
+	}
 	if len(a.routes) > 0 && a.address.None() {
 		f.forbidden(field.NewPath(a.proutes), "must come with an address of the interface, because policy routes are for traffic from it: request one with "+a.ip)
 	}
@@ -110,6 +113,22 @@ func staticPoolText(s *Subnet) string {
 		rule += fmt.Sprintf(" and %d more", rest)
 	}
 	return rule + ": use an address in it"
+}
+
+// CheckPools checks that each pool has an address that a Pod can get: not the network's or the broadcast
+// address, and no gateway. Stored networks are not checked: a static address may be all that they need.
+func CheckPools(n *Network) error {
+	var f faults
+	for _, p := range []struct {
+		field  string
+		subnet *Subnet
+	}{{"allocation_pool", n.V4}, {"allocation_pool_v6", n.V6}} {
+		if p.subnet != nil && !p.subnet.hasUsable() {
+			f.invalid(optionPath(p.field), p.subnet.Start.String()+"-"+p.subnet.End.String(),
+				fmt.Sprintf("must have an address that a Pod can get, and the network, broadcast and gateway addresses of %s are none: use more of the subnet", p.subnet.CIDR))
+		}
+	}
+	return f.err(n.Ref.String())
 }
 
 // CheckAssignment checks that a TenantNetwork has only the plugin, NIC, VLAN and VXLAN that
@@ -263,10 +282,26 @@ func (c *updateCheck) checkSubnet(cidrField, poolField string, was, is *Subnet, 
 	case was == nil:
 	case is == nil:
 		c.addDisruption(c.path.Child(cidrField), "", "must stay, because the Pods have addresses of it", "keep "+was.CIDR.String())
-	case was.CIDR != is.CIDR:
-		c.addDisruption(c.path.Child(cidrField), is.CIDR.String(), "must stay "+was.CIDR.String()+", because the Pods have addresses of it", "keep it")
+	case is.CIDR.Bits() > was.CIDR.Bits() || !is.CIDR.Contains(was.CIDR.Addr()):
+		c.addDisruption(c.path.Child(cidrField), is.CIDR.String(),
+			"must contain "+was.CIDR.String()+", because the Pods have addresses of it", "use it or a wider one")
 	default:
+		if is.CIDR != was.CIDR {
+			c.checkEnds(c.path.Child(cidrField), is, of)
+		}
 		c.checkPool(c.path.Child(poolField), was, is, of)
+	}
+}
+
+// checkEnds checks that no used address is the network or the broadcast address of a wider subnet. A
+// subnet of one or two addresses has neither.
+func (c *updateCheck) checkEnds(path *field.Path, is *Subnet, of func(Usage) netip.Addr) {
+	for _, u := range c.uses {
+		if a := of(u); is.isEnd(a) {
+			c.faults.invalid(path, is.CIDR.String(),
+				fmt.Sprintf("must not begin or end with %s, because %s: use a wider subnet, or %s", a, u, remedy(c.uses, "detach the Pods first")))
+			return
+		}
 	}
 }
 

@@ -26,7 +26,7 @@ func request(t *testing.T, entry string) network.InterfaceRequest {
 func TestCheckRequest(t *testing.T) {
 	t.Parallel()
 	const (
-		dual     = `{Options: {cidr: 10.0.0.0/24, net6: "fd00::/64"}}`
+		dual     = `{Options: {cidr: 10.0.0.0/24, net6: "fd00::/64", rt_tables: 100}}`
 		l2       = `{}`
 		point    = `{Options: {cidr: 10.0.0.0/31, net6: "fd00::/127"}}`
 		delegate = `{NetworkType: bridge}`
@@ -76,6 +76,10 @@ func TestCheckRequest(t *testing.T) {
 		"ProutesNoAddress": {
 			reason: "Policy routes are for traffic from the interface's own address.", spec: dual,
 			entry: `{"clusterNetwork":"net","ip":"dynamic","proutes6":{"::/0":"fd00::1"}}`, refused: []string{"proutes6:", "request one with ip6"},
+		},
+		"ProutesNoTable": {
+			reason: "Policy routes need a routing table.", spec: `{Options: {cidr: 10.0.0.0/24}}`,
+			entry: `{"clusterNetwork":"net","ip":"dynamic","proutes":{"0.0.0.0/0":"10.0.0.1"}}`, refused: []string{"proutes: Forbidden", "rt_tables"},
 		},
 		"ProutesDelegate": {reason: "Another plugin manages routes itself.", spec: delegate, entry: `{"clusterNetwork":"net","proutes":{"0.0.0.0/0":"10.0.1.1"}}`, refused: []string{"proutes:", "CNI plugin bridge manages routes itself"}},
 		"Tenant":          {reason: "The namespace is in AllowedTenants.", spec: tenants, namespace: "b", entry: `{"clusterNetwork":"net"}`},

@@ -31,7 +31,9 @@ func TestCheckUpdate(t *testing.T) {
 		"LowerMTU": {reason: "The Pods' packets would be dropped.", spec: with("1400", "1300"), refused: []string{"spec.Options.mtu", "1300", "use 1400 or more"}},
 		"MoreMTU":  {reason: "A larger MTU drops no packets.", spec: with("1400", "1500")},
 		"NoMTU":    {reason: "The parent's MTU is not smaller.", spec: with("mtu: 1400, ", "")},
-		"CIDR":     {reason: "The Pods have addresses of the old subnet.", spec: with("cidr: 10.0.0.0/24", "cidr: 10.0.0.0/16"), refused: []string{"spec.Options.cidr", "10.0.0.0/16", "10.0.0.0/24"}},
+		"CIDR":     {reason: "The Pods have addresses of the old subnet.", spec: with("cidr: 10.0.0.0/24", "cidr: 10.0.0.0/25"), refused: []string{"spec.Options.cidr", "10.0.0.0/25", "must contain 10.0.0.0/24"}},
+		"Wider":    {reason: "The wider subnet has all addresses in use.", spec: with("cidr: 10.0.0.0/24", "cidr: 10.0.0.0/16")},
+		"WiderOut": {reason: "The wider subnet has the addresses, and the pool does not.", spec: with("cidr: 10.0.0.0/24, allocation_pool: {start: 10.0.0.10, end: 10.0.0.99}", "cidr: 10.0.0.0/16, allocation_pool: {start: 10.0.7.0, end: 10.0.9.0}"), refused: []string{"spec.Options.allocation_pool", "10.0.0.20"}},
 		"HostBits": {reason: "Host bits do not change the subnet.", spec: with("cidr: 10.0.0.0/24", "cidr: 10.0.0.9/24")},
 		"NoCIDR":   {reason: "The Pods have addresses of the removed subnet.", spec: with("cidr: 10.0.0.0/24, allocation_pool: {start: 10.0.0.10, end: 10.0.0.99}, ", ""), refused: []string{"spec.Options.cidr", "keep 10.0.0.0/24"}},
 		"Net6":     {reason: "The Pods have addresses of the old IPv6 subnet.", spec: with("fd00::/64", "fd01::/64"), refused: []string{"spec.Options.net6", "fd01::/64"}},
@@ -60,6 +62,20 @@ func TestCheckUpdate(t *testing.T) {
 				t.Errorf("CheckUpdate without uses: got %v, want none", err)
 			}
 		})
+	}
+}
+
+// Both addresses of a /31 may be in use. A wider subnet must not make one its network address.
+func TestCheckUpdateOfEnds(t *testing.T) {
+	t.Parallel()
+	was := model(t, `{Options: {host_device: ens4, cidr: 10.0.1.0/31}}`)
+	uses := []network.Usage{{Pod: "ns/web", Node: "n1", V4: netip.MustParseAddr("10.0.1.0")}}
+	if err := network.CheckUpdate(was, model(t, `{Options: {host_device: ens4, cidr: 10.0.0.0/16}}`), uses); err != nil {
+		t.Errorf("10.0.1.0 is a usual address of 10.0.0.0/16, got %v", err)
+	}
+	err := network.CheckUpdate(was, model(t, `{Options: {host_device: ens4, cidr: 10.0.1.0/24}}`), uses)
+	if err == nil || !strings.Contains(err.Error(), "must not begin or end with 10.0.1.0, because Pod ns/web on node n1") {
+		t.Errorf("10.0.1.0 is the network address of 10.0.1.0/24, got %v", err)
 	}
 }
 

@@ -35,7 +35,7 @@ func TestChooseSlot(t *testing.T) {
 	t.Parallel()
 	const (
 		two    = `{hostDevices: [{name: ens4, vniType: vlan, vniRange: "9,5-6"}, {name: ens5, vniType: vxlan, vniRange: "100-200"}, {name: ens6}]}`
-		pools  = `{hostDevices: [{name: ens4}, {name: a.b/x, vniType: vxlan, vniRange: "1-9"}, {name: a.b/c, vniType: vlan, vniRange: "7"}]}`
+		pools  = `{hostDevices: [{name: ens4}, {name: a.b/c, vniType: vlan, vniRange: "7"}]}`
 		plugin = `{networkIds: {flannel: flan, ipvlan: shared}, hostDevices: [{name: ens4, vniType: vlan, vniRange: "1-9"}]}`
 		blue   = `{namespaceSelector: {matchLabels: {team: blue}}, networkIds: {flannel: blue}, hostDevices: [{name: ens7}]}`
 		blue2  = `{namespaceSelector: {matchLabels: {team: blue}}, networkIds: {flannel: azure}}`

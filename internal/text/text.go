@@ -5,10 +5,12 @@ package text
 
 import "strings"
 
-// Truncate returns s, or its first limit bytes and "…" if it is longer. It cuts no character in two.
+// Truncate returns s, or its beginning and its end with "…" between them if it is longer than limit
+// bytes: both may say what a value is. It cuts no character in two.
 func Truncate(s string, limit int) string {
 	if len(s) <= limit {
 		return s
 	}
-	return strings.ToValidUTF8(s[:limit], "") + "…"
+	head := (limit + 1) / 2
+	return strings.ToValidUTF8(s[:head], "") + "…" + strings.ToValidUTF8(s[len(s)-(limit-head):], "")
 }

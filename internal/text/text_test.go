@@ -13,8 +13,9 @@ func TestTruncate(t *testing.T) {
 	cases := map[string]struct{ reason, in, want string }{
 		"Empty":     {"An empty text stays empty.", "", ""},
 		"Fits":      {"The limit is inclusive.", "12345", "12345"},
-		"Long":      {"The reader sees that the text was cut.", "123456", "12345…"},
-		"Character": {"A character on the limit is left out as a whole.", "1234é", "1234…"},
+		"Long":      {"The beginning and the end stay.", "123456789", "123…89"},
+		"Character": {"A character on the limit is left out as a whole.", "12éé56", "12…56"},
+		"Odd":       {"The middle is left out.", "123456", "123…56"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -72,8 +72,8 @@ func benchmarkCommit(b *testing.B, nodes int) {
 	used := pool.AllocateN(nil, 1<<15)
 	half := pool.Encode()
 	net := testbed.ClusterNetwork("10.0.0.0/16", "")
-	store := &cell{object: status.Object{Ref: net.Ref, Network: net, Protected: true, Allocated: 1 << 15, IPAM: &v1.IPAMStatus{
-		V4:   &v1.AddressBitmap{CIDR: half.CIDR, Cursor: half.Cursor, Pages: half.Pages},
+	store := &cell{object: status.Object{Ref: net.Ref, Network: net, Protected: true, IPAM: &v1.IPAMStatus{
+		V4:   &v1.AddressBitmap{CIDR: half.CIDR, Cursor: half.Cursor, Allocated: 1 << 15, Pages: half.Pages},
 		Held: map[string]v1.HeldAddresses{},
 	}}}
 	for i := range nodes {

@@ -37,8 +37,8 @@ func TestClaimWritesBitAndEntryAtOnce(t *testing.T) {
 		if diff := cmp.Diff(want, o.IPAM.Held); diff != "" {
 			w.Errorf("held, -want +got:\n%s", diff)
 		}
-		if !o.Protected || o.Allocated != 2 || o.Capacity != 1<<63-1 {
-			w.Errorf("protected %v, allocated %d, capacity %d", o.Protected, o.Allocated, o.Capacity)
+		if !o.Protected || o.IPAM.V4.Allocated != 1 || o.IPAM.V6.Allocated != 1 {
+			w.Errorf("protected %v, allocated %d and %d", o.Protected, o.IPAM.V4.Allocated, o.IPAM.V6.Allocated)
 		}
 		if o.IPAM.V4.Cursor != "10.0.0.2" {
 			w.Errorf("cursor %s, want the address after the one handed out", o.IPAM.V4.Cursor)

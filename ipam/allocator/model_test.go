@@ -180,8 +180,8 @@ func (m *model) nothingLeft() {
 	}
 	v4, err4 := ipamtest.Bits(o.IPAM.V4)
 	v6, err6 := ipamtest.Bits(o.IPAM.V6)
-	if err := errors.Join(err4, err6); err != nil || len(v4)+len(v6)+len(o.IPAM.Held)+len(m.live) > 0 || o.Allocated != 0 {
-		m.failf("left: bits %v %v, entries %v, interfaces %v, allocated %d, %v", v4, v6, o.IPAM.Held, m.live, o.Allocated, err)
+	if err := errors.Join(err4, err6); err != nil || len(v4)+len(v6)+len(o.IPAM.Held)+len(m.live) > 0 || ipamtest.Allocated(o.IPAM) != 0 {
+		m.failf("left: bits %v %v, entries %v, interfaces %v, allocated %d, %v", v4, v6, o.IPAM.Held, m.live, ipamtest.Allocated(o.IPAM), err)
 	}
 }
 

@@ -151,9 +151,9 @@ func randomInputs(intN func(int) int) planInputs {
 	}
 	state := pool.Encode()
 	s.obj = &status.Object{
-		Ref: net.Ref, UID: net.UID, Generation: 2, Network: net, Protected: true, Deleting: chance(12), Allocated: pool.Allocated(),
+		Ref: net.Ref, UID: net.UID, Generation: 2, Network: net, Protected: true, Deleting: chance(12),
 		IPAM: &v1.IPAMStatus{
-			V4: &v1.AddressBitmap{CIDR: state.CIDR, Cursor: state.Cursor, Pages: state.Pages},
+			V4: &v1.AddressBitmap{CIDR: state.CIDR, Cursor: state.Cursor, Allocated: pool.Allocated(), Pages: state.Pages},
 			Held: map[string]v1.HeldAddresses{
 				"n1": {UID: "u1", Seq: 3, V4: own.String()},
 				"n2": {UID: "u2", Seq: 1, V4: other.String()},

@@ -74,8 +74,8 @@ func TestLifeOfAnAddress(t *testing.T) {
 				w.Errorf("%s: entry %q, want %q", s.reason, got, s.entry)
 			}
 		}
-		if o := w.Store.Object(w.Net.Ref); o.Allocated != 0 {
-			w.Errorf("allocated %d, want 0", o.Allocated)
+		if n := ipamtest.Allocated(w.IPAM()); n != 0 {
+			w.Errorf("allocated %d, want 0", n)
 		}
 	})
 }

@@ -23,9 +23,9 @@ import (
 type Store interface {
 	// Get reads the object with quorum.
 	Get(ctx context.Context, ref network.Ref) (*status.Object, error)
-	// Update writes IPAM, Allocated and Capacity, with the object's ResourceVersion.
+	// Update writes IPAM, with the object's ResourceVersion.
 	Update(ctx context.Context, obj *status.Object) (*status.Object, error)
-	// Protect removes the finalizer danm.io/in-use.
+	// Protect adds or removes the finalizer danm.io/in-use.
 	Protect(ctx context.Context, obj *status.Object, on bool) (*status.Object, error)
 	// Endpoints lists the DanmEps that name the network, consistently.
 	Endpoints(ctx context.Context, ref network.Ref) ([]status.Endpoint, error)
@@ -144,6 +144,25 @@ func (c *Collector) RemoveFinalizer(ctx context.Context, key network.Key) (done 
 		return false, fmt.Errorf("remove finalizer from network %v: %w", key.Ref, err)
 	}
 	return true, nil
+}
+
+// AddFinalizer adds the finalizer danm.io/in-use to a network that is not in deletion. Nodes add it
+// before they use a network; DanmEps that others wrote, such as DANM, do without. A network that has
+// it and no status.ipam counts as restored from a backup, so that the first claim waits until all
+// nodes have reported, and addresses of those DanmEps are not allocated again.
+func (c *Collector) AddFinalizer(ctx context.Context, key network.Key) error {
+	obj, err := ask(ctx, c.cfg.Timeout, func(ctx context.Context) (*status.Object, error) { return c.store.Get(ctx, key.Ref) })
+	switch {
+	case errors.Is(err, status.ErrNotFound), err == nil && (obj.UID != key.UID || obj.Deleting || obj.Protected):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read network %v: %w", key.Ref, err)
+	}
+	_, err = ask(ctx, c.cfg.Timeout, func(ctx context.Context) (*status.Object, error) { return c.store.Protect(ctx, obj, true) })
+	if err != nil && !errors.Is(err, status.ErrNotFound) {
+		return fmt.Errorf("add finalizer to network %v: %w", key.Ref, err)
+	}
+	return nil
 }
 
 // Recover starts a network's recovery if a node reports a rollback, and a new one if a node reports

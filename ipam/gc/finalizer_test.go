@@ -155,3 +155,27 @@ func TestDeletionOfAnOlderObject(t *testing.T) {
 		}
 	})
 }
+
+// A network that only DanmEps of another program name stays until they are gone. Its first claim gets
+// none of their addresses.
+func TestFinalizerForOtherDanmEps(t *testing.T) {
+	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
+		w.Store.AddEndpoint(w.Net.Ref, w.Endpoint("n2", testbed.Addr("10.0.0.1"), testbed.NoAddr()))
+		collector := gc.NewCollector(w.Store, gc.Config{})
+		for range 2 { // safe to repeat
+			if err := collector.AddFinalizer(w.Context(), w.Key()); err != nil {
+				w.Fatal(err)
+			}
+		}
+		if o := w.Store.Object(w.Net.Ref); !o.Protected || o.IPAM != nil {
+			w.Errorf("protected %v, status.ipam %v; want the finalizer, and no status that hides the rollback", o.Protected, o.IPAM)
+		}
+		w.Store.Delete(w.Net.Ref)
+		if err := w.RemoveFinalizer(w.Store); err != nil || w.Store.Object(w.Net.Ref) == nil {
+			w.Errorf("the network is gone before its DanmEp (%v)", err)
+		}
+		if err := collector.AddFinalizer(w.Context(), w.Key()); err != nil {
+			w.Errorf("a network in deletion gets no finalizer, and no error: %v", err)
+		}
+	})
+}

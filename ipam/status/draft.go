@@ -5,7 +5,6 @@ package status
 import (
 	"errors"
 	"fmt"
-	"math"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -83,16 +82,10 @@ func (d *Draft) Open(nodeAddresses []netip.Addr) error {
 	if err := d.V6.open(d.Next.IPAM.V6, d.fill, d.warn); err != nil {
 		return err
 	}
-	if d.owners == nil && d.miscounted() {
+	if d.owners == nil && (d.V4.miscounted || d.V6.miscounted) {
 		return ErrNeedEndpoints
 	}
 	return nil
-}
-
-// miscounted reports whether the number of bits differs from status.allocated: the bitmaps are
-// damaged, and addresses that DanmEps cover may seem free.
-func (d *Draft) miscounted() bool {
-	return d.Object.IPAM != nil && d.allocated() != d.Object.Allocated
 }
 
 // Family returns the family of an address.
@@ -332,22 +325,11 @@ func (d *Draft) usedOutside(f *Family, entries []Entry) bool {
 	return false
 }
 
-// Encode writes bitmaps and counts into Next, and reports whether status.ipam has changed. A change
-// of the counts alone needs no write.
+// Encode writes the bitmaps into Next, and reports whether status.ipam has changed.
 func (d *Draft) Encode() (changed bool) {
 	if len(d.Next.IPAM.Held) == 0 {
 		d.Next.IPAM.Held = nil
 	}
 	d.Next.IPAM.V4, d.Next.IPAM.V6 = d.V4.encode(), d.V6.encode()
-	d.Next.Allocated, d.Next.Capacity = d.allocated(), 0
-	for _, f := range d.Families() {
-		if f.Pool == nil {
-			continue
-		}
-		d.Next.Capacity += f.Pool.Capacity()
-		if d.Next.Capacity < 0 {
-			d.Next.Capacity = math.MaxInt64 // both families saturate
-		}
-	}
 	return d.Object.IPAM == nil || !reflect.DeepEqual(d.Object.IPAM, d.Next.IPAM)
 }

@@ -22,6 +22,9 @@ type Family struct {
 	Pool *ipam.Pool
 	// Former means that Pool has the subnet of an earlier spec.
 	Former bool
+	// miscounted means that the recorded bitmap had another number of bits than it says: it is
+	// damaged, and addresses that DanmEps cover may seem free.
+	miscounted bool
 	// nodeAddresses are the nodes' own addresses, which dynamic claims never get.
 	nodeAddresses []netip.Addr
 }
@@ -56,6 +59,7 @@ func (f *Family) decode(rec *v1.AddressBitmap) (err error) {
 		cfg = ipam.Config{CIDR: cfg.CIDR}
 	}
 	f.Pool, err = ipam.Decode(cfg, ipam.State{CIDR: rec.CIDR, Cursor: rec.Cursor, Pages: rec.Pages})
+	f.miscounted = err == nil && f.Pool.Allocated() != rec.Allocated
 	return err
 }
 
@@ -93,7 +97,7 @@ func (f *Family) encode() *v1.AddressBitmap {
 		return nil
 	}
 	s := f.Pool.Encode()
-	return &v1.AddressBitmap{CIDR: s.CIDR, Cursor: s.Cursor, Pages: s.Pages}
+	return &v1.AddressBitmap{CIDR: s.CIDR, Cursor: s.Cursor, Allocated: f.Pool.Allocated(), Pages: s.Pages}
 }
 
 // Release clears the bit of an address in the pool.

@@ -51,8 +51,6 @@ type Object struct {
 
 	// IPAM is status.ipam; nil means unknown, not empty.
 	IPAM *v1.IPAMStatus
-	// Allocated and Capacity are status.allocated and status.capacity.
-	Allocated, Capacity int64
 
 	// Extra is private to the store: the rest of the object, which its writes must not change.
 	// Copies of an Object keep it.

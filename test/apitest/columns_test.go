@@ -49,8 +49,10 @@ func TestColumns(t *testing.T) {
 	spec := v1.NetworkSpec{NetworkID: "blue", NetworkType: "macvlan", Options: v1.NetworkOptions{
 		Device: "ens4", VLAN: 500, CIDR: "10.5.0.0/16", Net6: "fd00:5::/64",
 	}}
-	status := v1.NetworkStatus{Conditions: readyConditions(), Allocated: 7, Capacity: 65534}
-	networkColumns := []string{"macvlan", "blue", "500", "10.5.0.0/16", "fd00:5::/64", "7", "True"}
+	status := v1.NetworkStatus{Conditions: readyConditions(), Pools: []v1.PoolStatus{
+		{Family: "IPv4", Capacity: 65534, InUse: 7, Free: 65527}, {Family: "IPv6", Capacity: 1 << 62, Free: 1 << 62},
+	}}
+	networkColumns := []string{"macvlan", "blue", "500", "10.5.0.0/16", "fd00:5::/64", "7", "65527", "65534", "True"}
 	meta := metav1.ObjectMeta{Name: apitest.Name("blue"), Namespace: ns}
 	cluster := metav1.ObjectMeta{Name: meta.Name}
 

@@ -485,7 +485,9 @@ func TestNodeLeavesFieldsToAppliers(t *testing.T) {
 			"Finalizer": {reason: "It is in use.", write: func(ctx context.Context, c client.Client) error {
 				return c.Patch(ctx, n.DeepCopy(), mergePatch(`{"metadata": {"finalizers": ["danm.io/in-use", "example.com/other"]}}`), client.DryRunAll)
 			}},
-			"Claim": {reason: "With all metadata.", write: status(func(o *v1.ClusterNetwork) { o.Status.Allocated++ })},
+			"Claim": {reason: "With all metadata.", write: status(func(o *v1.ClusterNetwork) {
+				o.Status.IPAM = &v1.IPAMStatus{Held: map[string]v1.HeldAddresses{"node-1": {UID: "1", Seq: 1, V4: "10.0.0.1"}}}
+			})},
 			"Disown": {reason: "Nobody has applied anything.", refused: rule, write: func(ctx context.Context, c client.Client) error {
 				return c.Patch(ctx, n.DeepCopy(), mergePatch(`{"metadata": {"managedFields": [{}]}}`), client.DryRunAll)
 			}},

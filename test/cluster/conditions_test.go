@@ -60,12 +60,12 @@ func (c *cluster) poolMismatch(
 	if now == nil || now.Status != status || now.Reason != reason {
 		return fmt.Sprintf("the condition is %+v, want %s because %s", now, status, reason)
 	}
-	out, err := c.lab.Kubectl(ctx, "get", "clusternetwork", n.Name, "-o", "wide")
+	out, err := c.lab.Kubectl(ctx, "get", "clusternetwork", n.Name)
 	if err != nil {
 		return err.Error()
 	}
-	if got := columns(out, "ALLOCATED", "CAPACITY"); !slices.Equal(got, []string{fmt.Sprint(used), fmt.Sprint(capacity)}) {
-		return fmt.Sprintf("kubectl shows %v, want %d and %d:\n%s", got, used, capacity, out)
+	if got := columns(out, "FREE", "CAPACITY"); !slices.Equal(got, []string{fmt.Sprint(capacity - used), fmt.Sprint(capacity)}) {
+		return fmt.Sprintf("kubectl shows %v, want %d and %d:\n%s", got, capacity-used, capacity, out)
 	}
 	var events corev1.EventList
 	if err := c.List(ctx, &events); err != nil {

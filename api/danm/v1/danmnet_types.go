@@ -15,8 +15,9 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name=VXLAN,type=integer,JSONPath=`.spec.Options.vxlan`
 // +kubebuilder:printcolumn:name=CIDR,type=string,JSONPath=`.spec.Options.cidr`
 // +kubebuilder:printcolumn:name=Net6,type=string,JSONPath=`.spec.Options.net6`
-// +kubebuilder:printcolumn:name=Allocated,type=integer,JSONPath=`.status.allocated`
-// +kubebuilder:printcolumn:name=Capacity,type=integer,JSONPath=`.status.capacity`,priority=1
+// +kubebuilder:printcolumn:name=In-Use,type=integer,JSONPath=`.status.pools[0].inUse`
+// +kubebuilder:printcolumn:name=Free,type=integer,JSONPath=`.status.pools[0].free`
+// +kubebuilder:printcolumn:name=Capacity,type=integer,JSONPath=`.status.pools[0].capacity`
 // +kubebuilder:printcolumn:name=Ready,type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`
 type DanmNet struct {

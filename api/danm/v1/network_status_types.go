@@ -17,18 +17,47 @@ type NetworkStatus struct {
 	// +optional
 	IPAM *IPAMStatus `json:"ipam,omitempty"`
 
-	// Allocated is the number of addresses of both families in use or pre-allocated.
+	// Pools are the numbers of dynamic addresses, IPv4 first. The controller counts them when
+	// the network is created, and again within 15 s after a change.
 	// +optional
-	Allocated int64 `json:"allocated,omitempty"`
-
-	// Capacity is the number of dynamic addresses of both families; it
-	// saturates at 2^63-1.
-	// +optional
-	Capacity int64 `json:"capacity,omitempty"`
+	// +listType=map
+	// +listMapKey=family
+	// +kubebuilder:validation:MaxItems=2
+	Pools []PoolStatus `json:"pools,omitempty"`
 
 	// ObservedGeneration is the generation that the conditions are about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+}
+
+// PoolStatus counts the dynamic addresses of one family: those of the allocation pool that a Pod can
+// get by asking for "dynamic". Capacity is the sum of InUse, Warm, Cooldown and Free. Each number
+// saturates at 2^63-1.
+type PoolStatus struct {
+	// Family is IPv4 or IPv6.
+	// +kubebuilder:validation:Enum=IPv4;IPv6
+	Family string `json:"family"`
+
+	// Capacity is how many dynamic addresses there are.
+	Capacity int64 `json:"capacity"`
+
+	// InUse is how many of them Pods have: those in DanmEps.
+	InUse int64 `json:"inUse"`
+
+	// Warm is how many of them nodes have pre-allocated for their next Pods, including those
+	// that a Pod is about to get and those that rest after a Pod's end.
+	Warm int64 `json:"warm"`
+
+	// Cooldown is how many of them no Pod gets for a time: those in quarantine because another
+	// machine uses them, and those whose owner is gone until the controller has freed them.
+	Cooldown int64 `json:"cooldown"`
+
+	// Reserved is how many more addresses the allocation pool has, which are not dynamic: the
+	// network and the broadcast address, gateways of routes, and the nodes' own.
+	Reserved int64 `json:"reserved"`
+
+	// Free is how many addresses nobody has.
+	Free int64 `json:"free"`
 }
 
 // +structType=atomic
@@ -79,6 +108,11 @@ type AddressBitmap struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=45
 	Cursor string `json:"cursor,omitempty"`
+
+	// Allocated is the number of bits that are set in Pages. With another number, the bitmap is
+	// damaged, and no address is allocated before the DanmEps were compared with it.
+	// +optional
+	Allocated int64 `json:"allocated,omitempty"`
 
 	// Pages maps a decimal page index to 1,024 bits in standard base64: bit i,
 	// least significant first, is the address base + index*1024 + i. A page

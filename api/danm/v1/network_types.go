@@ -11,6 +11,9 @@ package v1
 // +kubebuilder:validation:XValidation:rule=`!has(self.Options) || !has(self.Options.conflict_probe) || !self.Options.conflict_probe || !has(self.NetworkType) || self.NetworkType == "" || self.NetworkType.lowerAscii() in ['ipvlan', 'macvlan']`,fieldPath=`.Options.conflict_probe`,reason=FieldValueForbidden,message=`must not be true for this NetworkType, because only ipvlan and macvlan probe for address conflicts: leave it out`
 // +kubebuilder:validation:XValidation:rule=`!has(self.Options) || !has(self.Options.source_guard) || !self.Options.source_guard || !has(self.NetworkType) || self.NetworkType == "" || self.NetworkType.lowerAscii() in ['ipvlan', 'macvlan']`,fieldPath=`.Options.source_guard`,reason=FieldValueForbidden,message=`must not be true for this NetworkType, because only Pods of ipvlan and macvlan are guarded: leave it out`
 // +kubebuilder:validation:XValidation:rule=`!has(self.Options) || !has(self.Options.source_guard) || !self.Options.source_guard || !has(self.Options.host_device) || self.Options.host_device == "" || (has(self.Options.vlan) && self.Options.vlan != 0) || (has(self.Options.vxlan) && self.Options.vxlan != 0)`,fieldPath=`.Options.source_guard`,reason=FieldValueForbidden,message=`must come with vlan or vxlan, because Pods on a NIC itself are not guarded: set vlan or vxlan, or leave it out`
+// +kubebuilder:validation:XValidation:rule=`!has(self.Options) || !has(self.Options.cidr) || self.Options.cidr == "" || !has(self.NetworkType) || self.NetworkType == "" || self.NetworkType.lowerAscii() in ['ipvlan', 'macvlan', 'sriov']`,fieldPath=`.Options.cidr`,reason=FieldValueForbidden,message=`must not be set for this NetworkType, because another CNI plugin manages addresses and routes itself: leave cidr out`
+// +kubebuilder:validation:XValidation:rule=`!has(self.Options) || !has(self.Options.net6) || self.Options.net6 == "" || !has(self.NetworkType) || self.NetworkType == "" || self.NetworkType.lowerAscii() in ['ipvlan', 'macvlan', 'sriov']`,fieldPath=`.Options.net6`,reason=FieldValueForbidden,message=`must not be set for this NetworkType, because another CNI plugin manages addresses and routes itself: leave net6 out`
+// +kubebuilder:validation:XValidation:rule=`!has(self.Options) || !has(self.Options.rt_tables) || self.Options.rt_tables == 0 || !has(self.NetworkType) || self.NetworkType == "" || self.NetworkType.lowerAscii() in ['ipvlan', 'macvlan', 'sriov']`,fieldPath=`.Options.rt_tables`,reason=FieldValueForbidden,message=`must not be set for this NetworkType, because another CNI plugin manages addresses and routes itself: leave rt_tables out`
 type NetworkSpec struct {
 	// NetworkID is part of the host link's name (<NetworkID>.<vlan> or vx_<NetworkID>). For a
 	// static delegate it is the name of the file <NetworkID>.conf or .conflist in the node's CNI
@@ -111,7 +114,6 @@ type NetworkOptions struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`!has(self.start) || self.start == "" || (isIP(self.start) && ip(self.start).family() == 4)`,fieldPath=`.start`,message=`must be an IPv4 address, such as "10.0.0.10"`,messageExpression=`'"' + self.start + '" must be an IPv4 address, such as "10.0.0.10"'`
 	// +kubebuilder:validation:XValidation:rule=`!has(self.end) || self.end == "" || (isIP(self.end) && ip(self.end).family() == 4)`,fieldPath=`.end`,message=`must be an IPv4 address, such as "10.0.0.10"`,messageExpression=`'"' + self.end + '" must be an IPv4 address, such as "10.0.0.10"'`
-	// +kubebuilder:validation:XValidation:rule=`!has(self.lastIp) || self.lastIp == "" || (isIP(self.lastIp) && ip(self.lastIp).family() == 4)`,fieldPath=`.lastIp`,message=`must be an IPv4 address, such as "10.0.0.10"`,messageExpression=`'"' + self.lastIp + '" must be an IPv4 address, such as "10.0.0.10"'`
 	// +kubebuilder:validation:XValidation:rule=`!has(self.start) || !has(self.end) || !isIP(self.start) || !isIP(self.end) || ip(self.start).family() != 4 || ip(self.end).family() != 4 || [[self.start, self.end].map(a, a.split('.').map(o, int(o)))].all(r, [0, 1, 2, 3].all(i, r[0][i] <= r[1][i] || [0, 1, 2, 3].exists(j, j < i && r[0][j] < r[1][j])))`,fieldPath=`.end`,message=`must not be before start: use an address from start on`,messageExpression=`self.end + ' must not be before start ' + self.start + ': use an address from start on'`
 	Pool *IPPool `json:"allocation_pool,omitempty"`
 
@@ -126,7 +128,6 @@ type NetworkOptions struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`!has(self.start) || self.start == "" || (isIP(self.start) && ip(self.start).family() == 6)`,fieldPath=`.start`,message=`must be an IPv6 address, such as "fd00::10"`,messageExpression=`'"' + self.start + '" must be an IPv6 address, such as "fd00::10"'`
 	// +kubebuilder:validation:XValidation:rule=`!has(self.end) || self.end == "" || (isIP(self.end) && ip(self.end).family() == 6)`,fieldPath=`.end`,message=`must be an IPv6 address, such as "fd00::10"`,messageExpression=`'"' + self.end + '" must be an IPv6 address, such as "fd00::10"'`
-	// +kubebuilder:validation:XValidation:rule=`!has(self.lastIp) || self.lastIp == "" || (isIP(self.lastIp) && ip(self.lastIp).family() == 6)`,fieldPath=`.lastIp`,message=`must be an IPv6 address, such as "fd00::10"`,messageExpression=`'"' + self.lastIp + '" must be an IPv6 address, such as "fd00::10"'`
 	// +kubebuilder:validation:XValidation:rule=`!has(self.cidr) || self.cidr == "" || (isCIDR(self.cidr) && cidr(self.cidr).ip().family() == 6)`,fieldPath=`.cidr`,message=`must be an IPv6 subnet with its prefix length, such as "fd00::/80"`,messageExpression=`'"' + self.cidr + '" must be an IPv6 subnet with its prefix length, such as "fd00::/80"'`
 	// +kubebuilder:validation:XValidation:rule=`!has(self.start) || !has(self.cidr) || !isIP(self.start) || !isCIDR(self.cidr) || cidr(self.cidr).containsIP(self.start)`,fieldPath=`.start`,message=`must be in the pool's cidr: use an address of it`,messageExpression=`self.start + ' must be in the pool\'s cidr ' + self.cidr + ': use an address of it'`
 	// +kubebuilder:validation:XValidation:rule=`!has(self.end) || !has(self.cidr) || !isIP(self.end) || !isCIDR(self.cidr) || cidr(self.cidr).containsIP(self.end)`,fieldPath=`.end`,message=`must be in the pool's cidr: use an address of it`,messageExpression=`self.end + ' must be in the pool\'s cidr ' + self.cidr + ': use an address of it'`
@@ -218,9 +219,10 @@ type IPPool struct {
 	// +kubebuilder:validation:MaxLength=45
 	End string `json:"end,omitempty"`
 
-	// LastIP is DANM's cursor. It must be empty in a new network, and is not read.
+	// LastIP is DANM's cursor, with or without a prefix length. It must be empty in a new
+	// network, and is not read.
 	// +optional
-	// +kubebuilder:validation:MaxLength=45
+	// +kubebuilder:validation:MaxLength=49
 	LastIP string `json:"lastIp,omitempty"`
 }
 

@@ -61,6 +61,7 @@ type TenantConfig struct {
 }
 
 // HostDevice is a NIC or, with a "/" in its name, a device pool, with the range of IDs for tenants.
+// +kubebuilder:validation:XValidation:rule=`!has(self.vniType) || self.vniType != "vxlan" || !self.name.contains('/')`,fieldPath=`.vniType`,message=`must be vlan for a device pool, because virtual functions have no VXLAN: use vlan, or leave vniType and vniRange out`
 // +kubebuilder:validation:XValidation:rule=`(has(self.vniType) && self.vniType != "") == (has(self.vniRange) && self.vniRange != "")`,message=`vniType and vniRange must come together: set both, or neither`
 // +kubebuilder:validation:XValidation:rule=`!has(self.vniRange) || !self.vniRange.matches('^[0-9]{1,8}(-[0-9]{1,8})?(,[0-9]{1,8}(-[0-9]{1,8})?)*$') || self.vniRange.split(',').all(r, r.split('-').all(n, int(n) >= 1 && int(n) <= (has(self.vniType) && self.vniType == "vlan" ? 4094 : 16777214)))`,fieldPath=`.vniRange`,message=`each ID must be in range: use 1 to 4094 for vlan, 1 to 16777214 for vxlan`,messageExpression=`'each ID in "' + self.vniRange + '" must be in range: use 1 to 4094 for vlan, 1 to 16777214 for vxlan'`
 // +kubebuilder:validation:XValidation:rule=`!has(self.vniRange) || !self.vniRange.matches('^[0-9]{1,8}(-[0-9]{1,8})?(,[0-9]{1,8}(-[0-9]{1,8})?)*$') || self.vniRange.split(',').map(r, r.split('-').map(n, int(n))).all(r, r[0] <= r[size(r) - 1])`,fieldPath=`.vniRange`,message=`a range must not end before it begins`,messageExpression=`'a range in "' + self.vniRange + '" must not end before it begins'`

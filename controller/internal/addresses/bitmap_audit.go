@@ -156,7 +156,7 @@ func podConflictMessage(ref network.Ref, c gc.Conflict, self gc.Owner) string {
 }
 
 // pruneReported forgets the reported conflicts of networks that do not exist any more.
-func (a *bitmapAudit) pruneReported(present map[network.Ref]poolSize) {
+func (a *bitmapAudit) pruneReported(present map[network.Ref][]v1.PoolStatus) {
 	a.reportedConflicts.Range(func(key, _ any) bool {
 		if k, ok := key.(network.Key); !ok || !hasNetwork(present, k.Ref) {
 			a.reportedConflicts.Delete(key)
@@ -165,7 +165,7 @@ func (a *bitmapAudit) pruneReported(present map[network.Ref]poolSize) {
 	})
 }
 
-func hasNetwork(present map[network.Ref]poolSize, ref network.Ref) bool {
+func hasNetwork(present map[network.Ref][]v1.PoolStatus, ref network.Ref) bool {
 	_, ok := present[ref]
 	return ok
 }

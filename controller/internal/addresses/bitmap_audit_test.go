@@ -69,7 +69,7 @@ func TestConflictsAreReportedOnce(t *testing.T) {
 		many = append(many, conflictOf(fmt.Sprint("10.0.0.", i), fmt.Sprint("ns/a", i), fmt.Sprint("ns/b", i)))
 	}
 	report(2*maxConflictEvents, many...)
-	b.audit.pruneReported(map[network.Ref]poolSize{r.Ref: {}})
+	b.audit.pruneReported(map[network.Ref][]v1.PoolStatus{r.Ref: nil})
 	report(0, many...)
 	b.audit.pruneReported(nil)
 	report(2*maxConflictEvents, many...)

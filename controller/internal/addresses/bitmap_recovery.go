@@ -12,6 +12,8 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
 // bitmapRecovery starts and ends the recovery of networks whose status went back in time.
@@ -136,5 +138,5 @@ func (b *bitmapRecovery) reportRecovered(ctx context.Context, r networkSnapshot,
 		text += "; left out on request: " + joinNames(skipped)
 	}
 	logr.FromContextOrDiscard(ctx).Info("Ended the recovery of the network", "skipped", skipped)
-	b.events.Event(r.obj, corev1.EventTypeNormal, "Recovered", text)
+	b.events.Event(r.obj, corev1.EventTypeNormal, v1.ReasonRecovered, text)
 }

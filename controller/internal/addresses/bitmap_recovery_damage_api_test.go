@@ -114,8 +114,8 @@ func (v *victims) attack(addrs ...netip.Addr) {
 			if err := ipamtest.Flip(b, a); err != nil {
 				return err
 			}
+			b.Allocated--
 		}
-		cn.Status.Allocated -= int64(len(addrs))
 		return hostile.Status().Update(ctx, cn)
 	})
 }

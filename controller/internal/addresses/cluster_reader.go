@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -121,6 +122,29 @@ func (r *clusterReader) networkEndpoints(ctx context.Context, ref network.Ref) (
 		}
 	}
 	return all, nil
+}
+
+// isNamed reports whether a cached DanmEp names the network.
+func (r *clusterReader) isNamed(ctx context.Context, n networkSnapshot) (bool, error) {
+	eps, err := r.networkEndpoints(ctx, n.Ref)
+	return slices.ContainsFunc(eps, func(e status.Endpoint) bool { return e.Of(n.UID) }), err
+}
+
+// missesFinalizer reports whether a network that a DanmEp names can be deleted.
+func (r *clusterReader) missesFinalizer(ctx context.Context, n networkSnapshot) (bool, error) {
+	if n.Deleting || n.Protected {
+		return false, nil
+	}
+	return r.isNamed(ctx, n)
+}
+
+// countPools counts the addresses of a network as it was read, with the cached DanmEps.
+func (r *clusterReader) countPools(ctx context.Context, n networkSnapshot) ([]v1.PoolStatus, error) {
+	endpoints, err := r.networkEndpoints(ctx, n.Ref)
+	if err != nil {
+		return nil, err
+	}
+	return countPools(n.Object, objectPools(n), endpoints, r.reservedAddresses(ctx, n.Network)), nil
 }
 
 // nicAddressTTL is how long parsed NIC addresses are used again: to parse those of a thousand

@@ -26,12 +26,15 @@ func objectConditions(r networkSnapshot) []metav1.Condition {
 	return kube.NetworkStatusOf(r.obj).Conditions
 }
 
+// objectPools returns the numbers of a network's addresses in its status.
+func objectPools(r networkSnapshot) []v1.PoolStatus { return kube.NetworkStatusOf(r.obj).Pools }
+
 // desiredConditions returns the conditions that this package should own in a network's status,
 // without transition times.
-func desiredConditions(before []metav1.Condition, generation int64, uses []poolUsage, p recoveryProgress, found conflictFindings) []metav1.Condition {
+func desiredConditions(before []metav1.Condition, generation int64, pools []v1.PoolStatus, p recoveryProgress, found conflictFindings) []metav1.Condition {
 	var after []metav1.Condition
-	if u, ok := mostUtilized(uses); ok {
-		after = append(after, availableCondition(before, generation, u))
+	if pool, ok := mostUtilized(pools); ok {
+		after = append(after, availableCondition(before, generation, pool))
 	} else if c := meta.FindStatusCondition(before, v1.ConditionAddressesAvailable); c != nil && c.ObservedGeneration == generation {
 		after = append(after, *c) // the bitmap cannot be read at the moment
 	}
@@ -59,27 +62,27 @@ func desiredConditions(before []metav1.Condition, generation int64, uses []poolU
 }
 
 // mostUtilized returns the family with the highest utilization; false when there is none.
-func mostUtilized(uses []poolUsage) (poolUsage, bool) {
-	var worst poolUsage
-	for i, u := range uses {
-		if i == 0 || u.utilization() > worst.utilization() {
-			worst = u
+func mostUtilized(pools []v1.PoolStatus) (v1.PoolStatus, bool) {
+	var worst v1.PoolStatus
+	for i, p := range pools {
+		if i == 0 || utilization(p) > utilization(worst) {
+			worst = p
 		}
 	}
-	return worst, len(uses) > 0
+	return worst, len(pools) > 0
 }
 
 // availableCondition returns the condition AddressesAvailable of a pool. The numbers in its message
 // are those of the last change of its reason, because every write makes concurrent claims of the
 // network conflict.
-func availableCondition(before []metav1.Condition, generation int64, u poolUsage) metav1.Condition {
+func availableCondition(before []metav1.Condition, generation int64, p v1.PoolStatus) metav1.Condition {
 	old := meta.FindStatusCondition(before, v1.ConditionAddressesAvailable)
 	if old == nil {
 		old = &metav1.Condition{}
 	}
 	c := metav1.Condition{
 		Type: v1.ConditionAddressesAvailable, Status: metav1.ConditionTrue,
-		Reason: u.reason(old.Reason), ObservedGeneration: generation,
+		Reason: poolReason(p, old.Reason), ObservedGeneration: generation,
 	}
 	if c.Reason == v1.ReasonAddressesExhausted {
 		c.Status = metav1.ConditionFalse
@@ -87,23 +90,23 @@ func availableCondition(before []metav1.Condition, generation int64, u poolUsage
 	if c.Reason == old.Reason && old.ObservedGeneration == generation {
 		c.Message = old.Message
 	} else {
-		c.Message = poolMessage(c.Reason, u)
+		c.Message = poolMessage(c.Reason, p)
 	}
 	return c
 }
 
 // poolMessage states how full a pool is, and what to do.
-func poolMessage(reason string, u poolUsage) string {
+func poolMessage(reason string, p v1.PoolStatus) string {
 	switch reason {
 	case v1.ReasonAddressesExhausted:
 		return fmt.Sprintf("%d of %d %s addresses are in use or pre-allocated by nodes: new Pods wait. "+
-			"Widen the allocation pool in spec.Options, or delete Pods; kubelet retries", u.inUse, u.capacity, u.family)
+			"Widen the allocation pool in spec.Options, or delete Pods; kubelet retries", usedAddresses(p), p.Capacity, p.Family)
 	case v1.ReasonAddressesNearlyExhausted:
 		return fmt.Sprintf("%d of %d %s addresses are in use or pre-allocated by nodes (as of this change). "+
-			"Widen the allocation pool in spec.Options before it is exhausted", u.inUse, u.capacity, u.family)
+			"Widen the allocation pool in spec.Options before it is exhausted", usedAddresses(p), p.Capacity, p.Family)
 	}
 	return fmt.Sprintf("%d of %d %s addresses are in use or pre-allocated by nodes (as of this change); "+
-		"status.allocated has the present number", u.inUse, u.capacity, u.family)
+		"status.pools has the present numbers", usedAddresses(p), p.Capacity, p.Family)
 }
 
 // recoveringMessage names the nodes that a recovery waits for, and states what to do.

@@ -29,7 +29,7 @@ func TestDesiredConditions(t *testing.T) {
 		reason     string
 		before     []metav1.Condition
 		generation int64
-		uses       []poolUsage
+		pools      []v1.PoolStatus
 		waiting    recoveryProgress
 		conflicts  conflictFindings
 		// want is Type=Status Reason of each; message is part of the first.
@@ -38,23 +38,23 @@ func TestDesiredConditions(t *testing.T) {
 		write   bool
 	}{
 		"New": {
-			reason: "A network in use for the first time gets the condition.", generation: 1, uses: []poolUsage{{"IPv4", 1, 100}},
+			reason: "A network in use for the first time gets the condition.", generation: 1, pools: []v1.PoolStatus{poolWith("IPv4", 1, 100)},
 			want: []string{"AddressesAvailable=True AddressesSufficient"}, message: "1 of 100", write: true,
 		},
 		"Claim": {
-			reason: "A claim alone must not cause a write.", before: []metav1.Condition{ready, enough}, generation: 1, uses: []poolUsage{{"IPv4", 50, 100}},
+			reason: "A claim alone must not cause a write.", before: []metav1.Condition{ready, enough}, generation: 1, pools: []v1.PoolStatus{poolWith("IPv4", 50, 100)},
 			want: []string{"AddressesAvailable=True AddressesSufficient"}, message: "as before",
 		},
 		"Scarce": {
-			reason: "The message has the numbers and what to do.", before: []metav1.Condition{enough}, generation: 1, uses: []poolUsage{{"IPv4", 95, 100}},
+			reason: "The message has the numbers and what to do.", before: []metav1.Condition{enough}, generation: 1, pools: []v1.PoolStatus{poolWith("IPv4", 95, 100)},
 			want: []string{"AddressesAvailable=True AddressesNearlyExhausted"}, message: "95 of 100 IPv4", write: true,
 		},
 		"Exhausted": {
-			reason: "New Pods wait for addresses.", before: []metav1.Condition{scarce}, generation: 1, uses: []poolUsage{{"IPv4", 100, 100}, {"IPv6", 1, 1000}},
+			reason: "New Pods wait for addresses.", before: []metav1.Condition{scarce}, generation: 1, pools: []v1.PoolStatus{poolWith("IPv4", 100, 100), poolWith("IPv6", 1, 1000)},
 			want: []string{"AddressesAvailable=False AddressesExhausted"}, message: "Widen the allocation pool", write: true,
 		},
 		"Widened": {
-			reason: "A new spec changes the numbers.", before: []metav1.Condition{enough}, generation: 2, uses: []poolUsage{{"IPv4", 1, 200}},
+			reason: "A new spec changes the numbers.", before: []metav1.Condition{enough}, generation: 2, pools: []v1.PoolStatus{poolWith("IPv4", 1, 200)},
 			want: []string{"AddressesAvailable=True AddressesSufficient"}, message: "1 of 200", write: true,
 		},
 		"Unreadable": {
@@ -65,12 +65,12 @@ func TestDesiredConditions(t *testing.T) {
 			reason: "A network without addresses any more loses the condition.", before: []metav1.Condition{scarce}, generation: 2, write: true,
 		},
 		"Recovering": {
-			reason: "The message names the awaited nodes.", before: []metav1.Condition{enough}, generation: 1, uses: []poolUsage{{"IPv4", 1, 100}}, waiting: recoveryProgress{since: "noon", awaited: []string{"a", "b"}},
+			reason: "The message names the awaited nodes.", before: []metav1.Condition{enough}, generation: 1, pools: []v1.PoolStatus{poolWith("IPv4", 1, 100)}, waiting: recoveryProgress{since: "noon", awaited: []string{"a", "b"}},
 			want: []string{"AddressesAvailable=True AddressesSufficient", "Recovering=True AwaitingNodes"}, write: true,
 		},
 		"Recovered": {
 			reason: "The condition is removed when the recovery is over.", before: []metav1.Condition{enough, conditionWith(recovering, v1.ReasonAwaitingNodes)},
-			generation: 1, uses: []poolUsage{{"IPv4", 1, 100}}, want: []string{"AddressesAvailable=True AddressesSufficient"}, write: true,
+			generation: 1, pools: []v1.PoolStatus{poolWith("IPv4", 1, 100)}, want: []string{"AddressesAvailable=True AddressesSufficient"}, write: true,
 		},
 		"Fewer": {
 			reason: "The message must follow the list of awaited nodes.", before: []metav1.Condition{{Type: recovering, Status: metav1.ConditionTrue, Message: "at noon: a, b"}},
@@ -105,7 +105,7 @@ func TestDesiredConditions(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			after := desiredConditions(tc.before, tc.generation, tc.uses, tc.waiting, tc.conflicts)
+			after := desiredConditions(tc.before, tc.generation, tc.pools, tc.waiting, tc.conflicts)
 			var got []string
 			for _, c := range after {
 				got = append(got, c.Type+"="+string(c.Status)+" "+c.Reason)

@@ -35,6 +35,8 @@ type Config struct {
 	// MinInterval is the least time between two reconciliations of a network; 5 s when zero. It
 	// bounds the cost of claims, each of which changes the network.
 	MinInterval time.Duration
+	// PoolInterval is the least time between two writes of status.pools alone; 10 s when zero.
+	PoolInterval time.Duration
 	// RecoveryInterval is the time between two reconciliations of a network in recovery; 3 s when
 	// zero.
 	RecoveryInterval time.Duration
@@ -54,7 +56,7 @@ func (c Config) withDefaults() Config {
 		field *time.Duration
 		value time.Duration
 	}{
-		{&c.SweepInterval, 45 * time.Second}, {&c.ChangeDelay, time.Second}, {&c.MinInterval, 5 * time.Second}, {&c.RecoveryInterval, 3 * time.Second}, {&c.Timeout, time.Minute},
+		{&c.SweepInterval, 45 * time.Second}, {&c.ChangeDelay, time.Second}, {&c.MinInterval, 5 * time.Second}, {&c.RecoveryInterval, 3 * time.Second}, {&c.PoolInterval, 10 * time.Second}, {&c.Timeout, time.Minute},
 		{&c.StuckDeletionTimeout, 2 * time.Minute},
 	} {
 		if *d.field == 0 {
@@ -81,6 +83,8 @@ type GarbageCollector interface {
 	// FreeGoneNodes removes the entries of nodes (name to UID of the entry), and frees the addresses that
 	// only these entries covered.
 	FreeGoneNodes(ctx context.Context, key network.Key, gone map[string]string) (freed int64, err error)
+	// AddFinalizer adds the finalizer to a network that is not in deletion.
+	AddFinalizer(ctx context.Context, key network.Key) error
 	// RemoveFinalizer removes the finalizer of an unused network in deletion, and reports whether it is
 	// removed. A conflict is status.ErrConflict.
 	RemoveFinalizer(ctx context.Context, key network.Key) (done bool, err error)

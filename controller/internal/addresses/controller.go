@@ -33,7 +33,6 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/kube"
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam/gc"
-	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
 // Controller reconciles the addresses of all networks, one network at a time.
@@ -58,6 +57,8 @@ type Controller struct {
 	goneNodes goneIncarnations
 	// lastReconciled is when a network was last reconciled.
 	lastReconciled sync.Map // network.Ref → time.Time
+	// poolsWritten is when status.pools of a network was last written.
+	poolsWritten sync.Map // network.Key → time.Time
 }
 
 // newController wires a Controller. The client reads from the API server.
@@ -158,8 +159,8 @@ func enqueue(_ context.Context, e event.TypedGenericEvent[network.Ref], q workqu
 }
 
 // networkHandler queues a network whose metadata changed: at once when an annotation requests
-// something, else after a delay, because every claim changes it. It queues no network that is
-// created, because that has nothing to correct.
+// something or was created, else after a delay, because every claim changes it. The networks that
+// were there before are the sweeper's.
 func (c *Controller) networkHandler(kind string, detector RollbackDetector) handler.TypedEventHandler[*metav1.PartialObjectMetadata, network.Ref] {
 	type (
 		object = *metav1.PartialObjectMetadata
@@ -167,8 +168,11 @@ func (c *Controller) networkHandler(kind string, detector RollbackDetector) hand
 	)
 	key := func(o object) network.Key { return network.Key{Ref: kube.NetworkRefOf(kind, o), UID: string(o.UID)} }
 	return handler.TypedFuncs[object, network.Ref]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[object], _ queue) {
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[object], q queue) {
 			detector.ObserveVersion(key(e.Object), e.Object.ResourceVersion)
+			if !e.IsInInitialList {
+				q.Add(kube.NetworkRefOf(kind, e.Object))
+			}
 		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[object], q queue) {
 			detector.ObserveVersion(key(e.ObjectNew), e.ObjectNew.ResourceVersion)
@@ -185,6 +189,7 @@ func (c *Controller) networkHandler(kind string, detector RollbackDetector) hand
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[object], _ queue) {
 			detector.NetworkDeleted(key(e.Object))
 			c.lastReconciled.Delete(kube.NetworkRefOf(kind, e.Object))
+			c.poolsWritten.Delete(key(e.Object))
 		},
 	}
 }
@@ -211,17 +216,24 @@ func (c *Controller) reconcileDelay(ref network.Ref) time.Duration {
 // deletionInterval is the least time between two reconciliations of a network in deletion.
 const deletionInterval = 250 * time.Millisecond
 
-// danmEpHandler queues a network in deletion when one of its DanmEps is deleted: that may have been
-// the last one that blocked it.
+// danmEpHandler queues the network of a DanmEp that comes or goes, because its numbers change. It
+// queues a network in deletion soon: that may have been the last DanmEp that blocked it.
 func (c *Controller) danmEpHandler() handler.TypedEventHandler[*v1.DanmEp, network.Ref] {
 	type queue = workqueue.TypedRateLimitingInterface[network.Ref]
 	return handler.TypedFuncs[*v1.DanmEp, network.Ref]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1.DanmEp], q queue) {
+			if !e.IsInInitialList {
+				q.AddAfter(kube.NetworkKeyOf(e.Object).Ref, c.cfg.PoolInterval)
+			}
+		},
 		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*v1.DanmEp], q queue) {
 			ref := kube.NetworkKeyOf(e.Object).Ref
 			meta := kube.PartialMetadata(ref.Kind)
 			if err := c.cluster.cached.Get(ctx, kube.ObjectKey(ref), meta); err == nil && meta.DeletionTimestamp != nil {
 				q.AddAfter(ref, min(c.cfg.MinInterval, deletionInterval))
+				return
 			}
+			q.AddAfter(ref, c.cfg.PoolInterval)
 		},
 	}
 }
@@ -261,11 +273,14 @@ func (c *Controller) reconcileNetwork(ctx context.Context, r networkSnapshot) (r
 	goneErr := c.freeGoneNodes(ctx, r)
 	conflicts, auditErr := c.audit.reconcile(ctx, r)
 	errs := []error{
-		recoveryErr, rebuildErr, goneErr, auditErr, c.removeUnusedSkip(ctx, r), c.removeFinalizer(ctx, r),
+		recoveryErr, rebuildErr, goneErr, auditErr, c.removeUnusedSkip(ctx, r), c.addFinalizer(ctx, r), c.removeFinalizer(ctx, r),
 		c.setRecoveringAnnotation(ctx, r, progress.annotationValue(recoveryErr)),
 	}
 	if recoveryErr == nil { // else the awaited nodes are unknown
-		errs = append(errs, c.updateConditions(ctx, r, progress, conflicts))
+		retry, err := c.updateStatus(ctx, r, progress, conflicts)
+		if errs = append(errs, err); retry > 0 && (again == 0 || again > retry) {
+			again = retry
+		}
 	}
 	if r.Recovering() && (again == 0 || again > c.cfg.RecoveryInterval) {
 		again = c.cfg.RecoveryInterval
@@ -316,6 +331,18 @@ func (c *Controller) removeUnusedSkip(ctx context.Context, r networkSnapshot) er
 	return c.removeAnnotation(ctx, r, v1.SkipAnnotation, value)
 }
 
+// addFinalizer adds the finalizer to a network that a DanmEp names and that no node has used, because
+// DANM wrote the DanmEp: the network must not go before the Pods.
+func (c *Controller) addFinalizer(ctx context.Context, r networkSnapshot) error {
+	if missing, err := c.cluster.missesFinalizer(ctx, r); err != nil || !missing {
+		return err
+	}
+	if err := c.gc.AddFinalizer(ctx, r.key()); err != nil {
+		return fmt.Errorf("add the finalizer to %s: %w", r.Ref, err)
+	}
+	return nil
+}
+
 // removeFinalizer removes the finalizer of a network in deletion when the caches show no user of it.
 // Each release of a node changes the network and queues it again, and so does the deletion of
 // its last DanmEp (danmEpHandler).
@@ -323,8 +350,7 @@ func (c *Controller) removeFinalizer(ctx context.Context, r networkSnapshot) err
 	if !r.Deleting || !r.Protected || len(r.incarnations()) > 0 {
 		return nil
 	}
-	eps, err := c.cluster.networkEndpoints(ctx, r.Ref)
-	if err != nil || slices.ContainsFunc(eps, func(e status.Endpoint) bool { return e.NetworkUID == "" || e.NetworkUID == r.UID }) {
+	if named, err := c.cluster.isNamed(ctx, r); err != nil || named {
 		return err
 	}
 	done, err := c.gc.RemoveFinalizer(ctx, r.key())
@@ -379,27 +405,49 @@ func (c *Controller) setRecoveringAnnotation(ctx context.Context, r networkSnaps
 	return nil
 }
 
-// fieldManager owns the conditions of this package, and no other field.
+// fieldManager owns the conditions of this package and status.pools, and no other field.
 const fieldManager = "patchbay-controller-addresses"
 
-// updateConditions writes the network's conditions if they differ from what was read, and makes
-// Events of those that got better or worse.
-func (c *Controller) updateConditions(ctx context.Context, r networkSnapshot, p recoveryProgress, found conflictFindings) error {
+// updateStatus writes the network's conditions and pools if they differ from what was read, and
+// makes Events of conditions that got better or worse. Each write makes concurrent claims of the
+// network conflict, so numbers alone are written after PoolInterval only. The duration is when to
+// try again, zero for no time.
+func (c *Controller) updateStatus(ctx context.Context, r networkSnapshot, p recoveryProgress, found conflictFindings) (time.Duration, error) {
 	if r.Deleting {
-		return nil
+		return 0, nil
+	}
+	pools, err := c.cluster.countPools(ctx, r)
+	if err != nil {
+		return 0, err
 	}
 	before := objectConditions(r)
-	after := desiredConditions(before, r.Generation, poolUsages(r.Object, c.cluster.reservedAddresses(ctx, r.Network)), p, found)
+	after := desiredConditions(before, r.Generation, pools, p, found)
 	if conditionsEqual(before, after) {
-		return nil
+		if slices.Equal(objectPools(r), pools) {
+			return 0, nil
+		}
+		if wait := c.poolWait(r.key()); wait > 0 {
+			return wait, nil
+		}
 	}
+	c.poolsWritten.Store(r.key(), c.cfg.Now())
 	setTransitionTimes(before, after, metav1.NewTime(c.cfg.Now()))
-	err := kube.ApplyConditions(ctx, c.client, r.Ref, r.obj.GetUID(), fieldManager, after...)
+	err = kube.ApplyStatus(ctx, c.client, r.Ref, r.obj.GetUID(), fieldManager, v1.NetworkStatus{Conditions: after, Pools: pools})
 	if client.IgnoreNotFound(err) != nil {
-		return err
+		return 0, err
 	}
 	c.recordEvents(r, before, after)
-	return nil
+	return 0, nil
+}
+
+// poolWait is how long numbers alone are not written.
+func (c *Controller) poolWait(key network.Key) time.Duration {
+	at, _ := c.poolsWritten.Load(key)
+	last, ok := at.(time.Time)
+	if !ok {
+		return 0
+	}
+	return c.cfg.PoolInterval - c.cfg.Now().Sub(last)
 }
 
 // recordEvents makes an Event of each condition whose reason changed. It makes none when the first

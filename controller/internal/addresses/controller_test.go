@@ -91,6 +91,11 @@ func (s *fakeGarbageCollector) FreeGoneNodes(_ context.Context, _ network.Key, g
 	return 1, s.err
 }
 
+func (s *fakeGarbageCollector) AddFinalizer(context.Context, network.Key) error {
+	s.calls = append(s.calls, "protect")
+	return s.err
+}
+
 func (s *fakeGarbageCollector) RemoveFinalizer(context.Context, network.Key) (bool, error) {
 	s.calls = append(s.calls, "end deletion")
 	return s.err == nil, s.err

@@ -138,7 +138,7 @@ func (f *fixture) network(status *v1.IPAMStatus) *v1.ClusterNetwork {
 		f.Fatal(err)
 	}
 	f.Cleanup(func() { _ = f.env.Client.Delete(context.Background(), cn) })
-	f.write(cn, func(s *v1.NetworkStatus) { s.IPAM, s.Allocated, s.Capacity = status, 1, 6 })
+	f.write(cn, func(s *v1.NetworkStatus) { s.IPAM = status })
 	return cn
 }
 

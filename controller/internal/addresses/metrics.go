@@ -3,8 +3,11 @@
 package addresses
 
 import (
+	"slices"
+
 	"github.com/prometheus/client_golang/prometheus"
 
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam/gc"
 )
@@ -15,17 +18,14 @@ type metrics struct {
 	freedAddresses, removedEndpoints prometheus.Counter
 	forgedEndpoints, movedEndpoints  prometheus.Counter
 	blockingEndpoints                prometheus.Gauge
-	allocated, capacity              *prometheus.GaugeVec
+	poolAddresses                    *prometheus.GaugeVec
 	conflicts                        *prometheus.GaugeVec
 	recovering                       prometheus.Gauge
 	lastSweep                        prometheus.Gauge
 
 	// knownPools are the networks with values. Only the sweeper uses it.
-	knownPools map[network.Ref]poolSize
+	knownPools map[network.Ref][]v1.PoolStatus
 }
-
-// poolSize holds status.allocated and status.capacity of a network.
-type poolSize struct{ allocated, capacity int64 }
 
 // newMetrics registers all metrics.
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -46,12 +46,10 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		forgedEndpoints:   counter("patchbay_ipam_forged_danmeps_total", "DanmEps removed because their Pod runs on another node than the one that created them. Above zero, check that node for a compromise."),
 		movedEndpoints:    counter("patchbay_ipam_moved_danmeps_total", "DanmEps moved out of namespaces in deletion because their Pods were gone and their nodes did not remove them. Above zero, check these nodes."),
 		blockingEndpoints: gauge("patchbay_ipam_orphaned_danmeps", "DanmEps without a Pod that block the deletion of their namespace. An Event on each one's Node names it."),
-		allocated: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "patchbay_pool_allocated", Help: "Addresses of a network that are in use or held by nodes: status.allocated.",
-		}, labels),
-		capacity: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "patchbay_pool_capacity", Help: "Dynamic addresses of a network: status.capacity.",
-		}, labels),
+		poolAddresses: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "patchbay_pool_addresses",
+			Help: "Dynamic addresses of a network by family and state: in_use by Pods, warm on nodes, in cooldown, or free. Their sum is the pool's capacity. State reserved: addresses of the pool that are not dynamic.",
+		}, append(labels, "family", "state")),
 		conflicts: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "patchbay_address_conflicts",
 			Help: "Addresses of a network with two owners: two Pods, or a Pod and another node. Above zero, see the network's condition AddressConflict for the Pods.",
@@ -59,7 +57,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		recovering: gauge("patchbay_networks_recovering", "Networks that allocate no address until their nodes have reported the addresses in use."),
 		lastSweep:  gauge("patchbay_ipam_gc_last_run_timestamp_seconds", "Unix time of the leader's last sweep of all networks."),
 	}
-	r.MustRegister(m.drift, m.freedAddresses, m.removedEndpoints, m.forgedEndpoints, m.movedEndpoints, m.blockingEndpoints, m.allocated, m.capacity, m.conflicts, m.recovering, m.lastSweep)
+	r.MustRegister(m.drift, m.freedAddresses, m.removedEndpoints, m.forgedEndpoints, m.movedEndpoints, m.blockingEndpoints, m.poolAddresses, m.conflicts, m.recovering, m.lastSweep)
 	for _, kind := range []string{"freed", "marked"} {
 		m.drift.WithLabelValues(kind)
 	}
@@ -81,18 +79,25 @@ func (m *metrics) setConflicts(ref network.Ref, n int) {
 	m.conflicts.WithLabelValues(ref.Kind, ref.Namespace, ref.Name).Set(float64(n))
 }
 
-// setPools sets the pools' values, and removes those of networks that do not exist any more.
-func (m *metrics) setPools(all map[network.Ref]poolSize) {
-	for ref := range m.knownPools {
+// setPools sets the pools' values, and removes those of networks and families that do not exist any
+// more.
+func (m *metrics) setPools(all map[network.Ref][]v1.PoolStatus) {
+	for ref, pools := range m.knownPools {
 		if _, ok := all[ref]; !ok {
-			m.allocated.DeleteLabelValues(ref.Kind, ref.Namespace, ref.Name)
-			m.capacity.DeleteLabelValues(ref.Kind, ref.Namespace, ref.Name)
 			m.setConflicts(ref, 0)
 		}
+		if !slices.EqualFunc(all[ref], pools, func(a, b v1.PoolStatus) bool { return a.Family == b.Family }) {
+			m.poolAddresses.DeletePartialMatch(prometheus.Labels{"kind": ref.Kind, "namespace": ref.Namespace, "name": ref.Name})
+		}
 	}
-	for ref, p := range all {
-		m.allocated.WithLabelValues(ref.Kind, ref.Namespace, ref.Name).Set(float64(p.allocated))
-		m.capacity.WithLabelValues(ref.Kind, ref.Namespace, ref.Name).Set(float64(p.capacity))
+	for ref, pools := range all {
+		for _, p := range pools {
+			for state, n := range map[string]int64{
+				"in_use": p.InUse, "warm": p.Warm, "cooldown": p.Cooldown, "free": p.Free, "reserved": p.Reserved,
+			} {
+				m.poolAddresses.WithLabelValues(ref.Kind, ref.Namespace, ref.Name, p.Family, state).Set(float64(n))
+			}
+		}
 	}
 	m.knownPools = all
 }

@@ -4,6 +4,7 @@ package addresses
 
 import (
 	"net/netip"
+	"slices"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/network"
@@ -19,21 +20,16 @@ const (
 	exhaustedClearThreshold = 0.98 // Exhausted at 1, until it falls below this one.
 )
 
-// poolUsage is how many of one family's dynamic addresses are in use or held by nodes.
-type poolUsage struct {
-	// family is IPv4 or IPv6.
-	family string
-	// inUse and capacity are numbers of addresses; capacity saturates at 2^63-1.
-	inUse, capacity int64
-}
+// usedAddresses is how many dynamic addresses of a pool somebody has.
+func usedAddresses(p v1.PoolStatus) int64 { return p.Capacity - p.Free }
 
-// utilization is the part of the pool that is in use, from 0 to 1.
-func (u poolUsage) utilization() float64 { return float64(u.inUse) / float64(u.capacity) }
+// utilization is the part of the pool that somebody has, from 0 to 1.
+func utilization(p v1.PoolStatus) float64 { return float64(usedAddresses(p)) / float64(p.Capacity) }
 
-// reason returns the condition's reason, given the one before ("" for none).
-func (u poolUsage) reason(before string) string {
-	switch share := u.utilization(); {
-	case u.inUse >= u.capacity, before == v1.ReasonAddressesExhausted && share >= exhaustedClearThreshold:
+// poolReason returns the condition's reason, given the one before ("" for none).
+func poolReason(p v1.PoolStatus, before string) string {
+	switch share := utilization(p); {
+	case p.Free <= 0, before == v1.ReasonAddressesExhausted && share >= exhaustedClearThreshold:
 		return v1.ReasonAddressesExhausted
 	case share >= scarceThreshold, before != "" && before != v1.ReasonAddressesSufficient && share >= scarceClearThreshold:
 		return v1.ReasonAddressesNearlyExhausted
@@ -41,29 +37,111 @@ func (u poolUsage) reason(before string) string {
 	return v1.ReasonAddressesSufficient
 }
 
-// poolUsages decodes the bitmaps. It leaves out a family whose bitmap is absent, of another subnet
-// or damaged, and one without a dynamic address.
-func poolUsages(o *status.Object, reserved []netip.Addr) []poolUsage {
-	if o.IPAM == nil || o.Invalid != nil || o.Network.Delegates() {
-		return nil
+// countPools counts the dynamic addresses of a network's families, IPv4 first. A missing bitmap
+// counts as empty, beside the DanmEps and the nodes' entries. A family whose bitmap is damaged or of
+// another subnet keeps the numbers of before. One without a dynamic address has none.
+func countPools(o *status.Object, before []v1.PoolStatus, endpoints []status.Endpoint, reserved []netip.Addr) []v1.PoolStatus {
+	v4, v6 := o.Subnets()
+	recorded := o.IPAM
+	if recorded == nil {
+		recorded = &v1.IPAMStatus{}
 	}
-	var uses []poolUsage
+	owners := ownersOf(o, endpoints)
+	var pools []v1.PoolStatus
 	for _, f := range []struct {
 		name   string
 		subnet *network.Subnet
 		bitmap *v1.AddressBitmap
-	}{{"IPv4", o.Network.V4, o.IPAM.V4}, {"IPv6", o.Network.V6, o.IPAM.V6}} {
-		if f.subnet == nil || f.bitmap == nil {
+	}{{"IPv4", v4, recorded.V4}, {"IPv6", v6, recorded.V6}} {
+		if f.subnet == nil {
 			continue
 		}
-		cfg := ipam.Config{CIDR: f.subnet.CIDR, Start: f.subnet.Start, End: f.subnet.End, Reserved: reserved}
-		for _, r := range f.subnet.Routes {
-			cfg.Reserved = append(cfg.Reserved, r.Gateway)
+		pool, err := openPool(f.subnet, f.bitmap, reserved)
+		if i := slices.IndexFunc(before, func(p v1.PoolStatus) bool { return p.Family == f.name }); err != nil && i >= 0 {
+			pools = append(pools, before[i])
 		}
-		pool, err := ipam.Decode(cfg, ipam.State{CIDR: f.bitmap.CIDR, Cursor: f.bitmap.Cursor, Pages: f.bitmap.Pages})
 		if err == nil && pool.Capacity() > 0 {
-			uses = append(uses, poolUsage{f.name, pool.AllocatedDynamic(), pool.Capacity()})
+			pools = append(pools, owners.count(f.name, pool))
 		}
 	}
-	return uses
+	return pools
+}
+
+// openPool decodes the bitmap of a subnet; nil is an empty one.
+func openPool(subnet *network.Subnet, bitmap *v1.AddressBitmap, reserved []netip.Addr) (*ipam.Pool, error) {
+	cfg := ipam.Config{CIDR: subnet.CIDR, Start: subnet.Start, End: subnet.End, Reserved: reservedIn(subnet, reserved)}
+	if bitmap == nil {
+		return ipam.New(cfg)
+	}
+	return ipam.Decode(cfg, ipam.State{CIDR: bitmap.CIDR, Cursor: bitmap.Cursor, Pages: bitmap.Pages})
+}
+
+// reservedIn returns the addresses that no dynamic claim gets: the nodes' own, and the gateways of
+// the subnet's routes.
+func reservedIn(subnet *network.Subnet, nodeAddresses []netip.Addr) []netip.Addr {
+	var all []netip.Addr
+	for _, r := range subnet.Routes {
+		all = append(all, r.Gateway)
+	}
+	return append(all, nodeAddresses...)
+}
+
+// addressOwners are the addresses of a network that are owned.
+type addressOwners struct {
+	// inUse are those of DanmEps. warm are those that nodes have pre-allocated, without those in
+	// quarantine. Both may have addresses outside of the subnet.
+	inUse, warm map[netip.Addr]bool
+	// quarantined are those that no Pod gets because another machine uses them.
+	quarantined map[netip.Addr]bool
+}
+
+// ownersOf collects the owners of a network's addresses. It ignores entries that cannot be read,
+// which the audit reports.
+func ownersOf(o *status.Object, endpoints []status.Endpoint) addressOwners {
+	owners := addressOwners{inUse: map[netip.Addr]bool{}, warm: map[netip.Addr]bool{}, quarantined: map[netip.Addr]bool{}}
+	for _, ep := range endpoints {
+		if ep.Of(o.UID) {
+			owners.inUse[ep.V4], owners.inUse[ep.V6] = true, true
+		}
+	}
+	if o.IPAM == nil {
+		return owners
+	}
+	for name, held := range o.IPAM.Held {
+		entry, err := status.ParseEntry(held)
+		if err != nil {
+			continue
+		}
+		for _, a := range entry.Addrs() {
+			switch {
+			case owners.inUse[a]:
+			case !status.IsNode(name) || entry.IsQuarantined(a):
+				owners.quarantined[a] = true
+			default:
+				owners.warm[a] = true
+			}
+		}
+	}
+	return owners
+}
+
+// count counts the addresses of one family. It sets the bits of owned addresses in pool.
+func (owners addressOwners) count(family string, pool *ipam.Pool) v1.PoolStatus {
+	counted := func(set map[netip.Addr]bool) (n int64) {
+		for a := range set {
+			if pool.IsAllocatable(a) {
+				pool.MarkAllocated(a)
+				n++
+			}
+		}
+		return n
+	}
+	p := v1.PoolStatus{
+		Family: family, Capacity: pool.Capacity(), Reserved: pool.ReservedDynamic(),
+		InUse: counted(owners.inUse), Warm: counted(owners.warm),
+	}
+	counted(owners.quarantined)
+	used := pool.AllocatedDynamic()
+	p.Cooldown, p.Free = used-p.InUse-p.Warm, p.Capacity-used
+	return p
 }

@@ -19,9 +19,9 @@ func TestConditionsDoNotFlap(t *testing.T) {
 		inUse := rapid.Int64Range(1, capacity).Draw(t, "inUse")
 		reason := rapid.SampledFrom([]string{"", v1.ReasonAddressesSufficient, v1.ReasonAddressesNearlyExhausted, v1.ReasonAddressesExhausted}).Draw(t, "before")
 		for i := range int64(20) {
-			u := poolUsage{"IPv4", inUse - i%2, capacity}
-			next := u.reason(reason)
-			if again := u.reason(next); again != next {
+			u := poolWith("IPv4", inUse-i%2, capacity)
+			next := poolReason(u, reason)
+			if again := poolReason(u, next); again != next {
 				t.Fatalf("%+v is %s, and when read again %s", u, next, again)
 			}
 			if next != reason && i > 1 {

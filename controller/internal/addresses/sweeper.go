@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -65,7 +66,7 @@ func (s *sweeper) Start(ctx context.Context) error {
 // sweep compares everything once. It lists the networks before the DanmEps, so that an address
 // whose DanmEp is published meanwhile is covered by that DanmEp.
 func (s *sweeper) sweep(ctx context.Context) error {
-	found := sweepResult{holders: map[incarnation][]network.Ref{}, pools: map[network.Ref]poolSize{}}
+	found := sweepResult{holders: map[incarnation][]network.Ref{}, pools: map[network.Ref][]v1.PoolStatus{}}
 	for _, kind := range kube.NetworkKinds() {
 		if err := s.sweepKind(ctx, kind, &found); err != nil {
 			return err
@@ -90,7 +91,7 @@ type sweepResult struct {
 	// holders are the networks in which a Node has an entry.
 	holders map[incarnation][]network.Ref
 	// pools are the networks' numbers of addresses.
-	pools map[network.Ref]poolSize
+	pools map[network.Ref][]v1.PoolStatus
 	// needReconcile are the networks that need work for another reason than a deleted Node.
 	needReconcile []network.Ref
 	// recovering counts the networks in recovery.
@@ -113,14 +114,18 @@ func (s *sweeper) sweepKind(ctx context.Context, kind string, found *sweepResult
 			return nil
 		}
 		r := newNetworkSnapshot(kube.NetworkRefOf(kind, obj), obj)
-		found.pools[r.Ref] = poolSize{r.Allocated, r.Capacity}
+		pools, err := s.cluster.countPools(ctx, r)
+		if err != nil {
+			return err
+		}
+		found.pools[r.Ref] = pools
 		for _, l := range r.incarnations() {
 			found.holders[l] = append(found.holders[l], r.Ref)
 		}
 		if r.Recovering() {
 			found.recovering++
 		}
-		if s.needsReconcile(ctx, r) {
+		if s.needsReconcile(ctx, r, pools) {
 			found.needReconcile = append(found.needReconcile, r.Ref)
 		}
 		return nil
@@ -129,19 +134,22 @@ func (s *sweeper) sweepKind(ctx context.Context, kind string, found *sweepResult
 
 // needsReconcile reports whether a network needs work. It is true when that is unknown: the
 // reconciliation then returns the error.
-func (s *sweeper) needsReconcile(ctx context.Context, r networkSnapshot) bool {
+func (s *sweeper) needsReconcile(ctx context.Context, r networkSnapshot, pools []v1.PoolStatus) bool {
 	_, rebuild := r.rebuildRequest()
 	_, skip := r.skipRequest()
 	_, marked := r.obj.GetAnnotations()[v1.RecoveringAnnotation]
 	if rebuild || skip || marked || r.Recovering() || len(r.deferredNodes()) > 0 || hasConflictCondition(r) || r.Deleting && r.Protected {
 		return true
 	}
-	suspect, err := s.audit.isSuspect(ctx, r)
-	if suspect || err != nil {
+	if missing, err := s.cluster.missesFinalizer(ctx, r); missing || err != nil {
+		return true
+	}
+	if suspect, err := s.audit.isSuspect(ctx, r); suspect || err != nil {
 		return true
 	}
 	before := objectConditions(r)
-	return !r.Deleting && !conditionsEqual(before, desiredConditions(before, r.Generation, poolUsages(r.Object, s.cluster.reservedAddresses(ctx, r.Network)), recoveryProgress{}, conflictFindings{}))
+	after := desiredConditions(before, r.Generation, pools, recoveryProgress{}, conflictFindings{})
+	return !r.Deleting && (!conditionsEqual(before, after) || !slices.Equal(objectPools(r), pools))
 }
 
 // collectGoneNodes finds the Nodes that have been gone for the grace period, removes their DanmEps,

@@ -173,7 +173,7 @@ func TestReadyOverAllNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = env.Client.Delete(context.Background(), f.cn) })
-	f.cn.Status.Allocated, f.cn.Status.Capacity = 3, 6
+	f.cn.Status.Pools = []v1.PoolStatus{{Family: "IPv4", Capacity: 6, InUse: 3, Free: 3}}
 	f.cn.Status.Conditions = []metav1.Condition{{
 		Type: v1.ConditionAddressesAvailable, Status: metav1.ConditionTrue, Reason: v1.ReasonAddressesSufficient, LastTransitionTime: metav1.Now(),
 	}}
@@ -187,7 +187,7 @@ func TestReadyOverAllNodes(t *testing.T) {
 	f.report("node-7", "")
 	f.expectReady(metav1.ConditionTrue, "ready on all nodes")
 	f.expectNoCondition()
-	if f.cn.Status.Allocated != 3 || meta.FindStatusCondition(f.cn.Status.Conditions, v1.ConditionAddressesAvailable) == nil {
+	if len(f.cn.Status.Pools) != 1 || f.cn.Status.Pools[0].InUse != 3 || meta.FindStatusCondition(f.cn.Status.Conditions, v1.ConditionAddressesAvailable) == nil {
 		t.Errorf("others' part of the status was changed: %+v", f.cn.Status)
 	}
 	for _, want := range []string{v1.ReasonLinksNotUp, v1.ReasonLinksUp} {

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/svcwatcher"
 )
@@ -21,20 +22,6 @@ const (
 	subjectService  = ""
 	subjectWrite    = "write"
 	subjectWithheld = "withheld"
-)
-
-// Reasons of Events on a Service, besides those of svcwatcher.Classify.
-const (
-	// reasonNetworkNotFound: a network of the Service does not exist.
-	reasonNetworkNotFound = "NetworkNotFound"
-	// reasonNetworkNotAllowed: a network does not allow the Service's namespace.
-	reasonNetworkNotAllowed = "NetworkNotAllowed"
-	// reasonNetworkInvalid: a network breaks a rule that is newer than it.
-	reasonNetworkInvalid = "InvalidNetwork"
-	// reasonAddressWithheld: an address of a Pod is not published.
-	reasonAddressWithheld = "AddressWithheld"
-	// reasonEndpointsNotWritten: the API server rejects the EndpointSlices or Endpoints.
-	reasonEndpointsNotWritten = "EndpointsNotWritten"
 )
 
 // eventReporter makes warning Events on Services. It remembers the last message on each subject of
@@ -68,12 +55,12 @@ func (e *eventReporter) reportNetworkState(svc *corev1.Service, ref network.Ref,
 	reason, message := "", ""
 	switch {
 	case !at.exists:
-		reason, message = reasonNetworkNotFound, fmt.Sprintf("%s does not exist: the Service has no endpoints on it until it is created", ref)
+		reason, message = v1.ReasonNetworkNotFound, fmt.Sprintf("%s does not exist: the Service has no endpoints on it until it is created", ref)
 	case !at.allowed:
-		reason, message = reasonNetworkNotAllowed,
+		reason, message = v1.ReasonNetworkNotAllowed,
 			fmt.Sprintf("%s must list namespace %s in spec.AllowedTenants: ask its administrator, or name another network", ref, svc.Namespace)
 	case at.Err != nil:
-		reason, message = reasonNetworkInvalid, fmt.Sprintf("the Service has no endpoints on an invalid network: %v", at.Err)
+		reason, message = v1.ReasonInvalidNetwork, fmt.Sprintf("the Service has no endpoints on an invalid network: %v", at.Err)
 	}
 	e.warn(svc, ref.String(), reason, message)
 }
@@ -87,14 +74,14 @@ func (e *eventReporter) reportWithheld(svc *corev1.Service, all []svcwatcher.Wit
 	if len(all) > 1 {
 		message += fmt.Sprintf(" (and %d more)", len(all)-1)
 	}
-	e.warn(svc, subjectWithheld, reasonAddressWithheld, message)
+	e.warn(svc, subjectWithheld, v1.ReasonAddressWithheld, message)
 }
 
 // reportRejectedWrite reports a write that the API server rejected for its content. It reports
 // neither an API server that was unreachable nor a conflict, which are retried.
 func (e *eventReporter) reportRejectedWrite(svc *corev1.Service, err error) {
 	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsAlreadyExists(err) {
-		e.warn(svc, subjectWrite, reasonEndpointsNotWritten, err.Error())
+		e.warn(svc, subjectWrite, v1.ReasonEndpointsNotWritten, err.Error())
 	}
 }
 

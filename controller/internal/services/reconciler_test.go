@@ -210,16 +210,16 @@ func TestSuccessfulWriteEndsARejection(t *testing.T) {
 	r := newTested(nil, nil, &recorded)
 	r.reader.cached, r.reader.networks = cached, &networkCache{metadata: cached}
 	key := client.ObjectKeyFromObject(svc)
-	r.reporter.warn(svc, subjectWrite, reasonEndpointsNotWritten, "rejected")
-	r.reporter.warn(svc, "earlier network", reasonNetworkNotFound, "missing")
+	r.reporter.warn(svc, subjectWrite, v1.ReasonEndpointsNotWritten, "rejected")
+	r.reporter.warn(svc, "earlier network", v1.ReasonNetworkNotFound, "missing")
 	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
 		t.Fatal(err)
 	}
 	if recorded != 3 {
 		t.Errorf("%d Events, want those two and one of the network that does not exist", recorded)
 	}
-	r.reporter.warn(svc, subjectWrite, reasonEndpointsNotWritten, "rejected")
-	r.reporter.warn(svc, "earlier network", reasonNetworkNotFound, "missing")
+	r.reporter.warn(svc, subjectWrite, v1.ReasonEndpointsNotWritten, "rejected")
+	r.reporter.warn(svc, "earlier network", v1.ReasonNetworkNotFound, "missing")
 	if recorded != 5 {
 		t.Errorf("%d Events, want both reported again", recorded)
 	}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -82,6 +83,32 @@ func unplug(ctx context.Context, env *apitest.Env, a *allocator.Allocator, n *ne
 		return err
 	}
 	return a.Free(ctx, key, ep.Name, p.Addr(), netip.Addr{})
+}
+
+// A network that only DanmEps of DANM name is not deleted under their Pods: it has no finalizer, and
+// they have no UID of it.
+func TestDeletionUnderDANMsPods(t *testing.T) {
+	env := start(t)
+	ns := env.Namespace(t)
+	o, _ := danmNet(t, env, ns, "live")
+	ep := &v1.DanmEp{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: apitest.Name("ep")}}
+	ep.Spec = v1.DanmEpSpec{
+		NetworkName: "live", APIType: v1.KindDanmNet, Host: "n1", Pod: "web", EndpointID: "x", CID: "y",
+		Interface: v1.DanmEpInterface{Name: "eth0", Address: "10.0.0.5/24"},
+	}
+	if err := env.Client.Create(t.Context(), ep); err != nil {
+		t.Fatal(err)
+	}
+	err := env.Client.Delete(t.Context(), o.DeepCopy())
+	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), ns+"/web") {
+		t.Errorf("delete the network of a DanmEp of DANM: got %v, want an error that names the Pod", err)
+	}
+	if err := env.Client.Delete(t.Context(), ep); err != nil {
+		t.Fatal(err)
+	}
+	if err := env.Client.Delete(t.Context(), o); err != nil {
+		t.Errorf("delete the unused network: %v", err)
+	}
 }
 
 // A network is deleted while a Pod attaches, again and again. Either the deletion is rejected, or

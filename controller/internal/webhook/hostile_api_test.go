@@ -197,7 +197,7 @@ func TestHostileTenant(t *testing.T) {
 		"StatusAlong": {reason: "A status in a PUT of the spec is dropped.", harmless: true, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			o := w.own.DeepCopy()
-			o.Status.Allocated = 7
+			o.Status.Pools = []v1.PoolStatus{{Family: "IPv4", Capacity: 7, Free: 7}}
 			o.Labels = map[string]string{"a": "b"}
 			return w.tenant.Update(t.Context(), o)
 		}},
@@ -325,8 +325,8 @@ func (w *world) check(t *testing.T) {
 		if o.Device != w.device || o.VLAN == 0 || o.VLAN == victim.Spec.Options.VLAN {
 			t.Errorf("%s is on %s, the victim on VLAN %d", tn.Name, attributes(tn), victim.Spec.Options.VLAN)
 		}
-		if tn.Annotations[v1.AssignedAnnotation] == victim.Annotations[v1.AssignedAnnotation] || tn.Status.Allocated != 0 {
-			t.Errorf("%s was assigned %v, allocated %d", tn.Name, tn.Annotations, tn.Status.Allocated)
+		if tn.Annotations[v1.AssignedAnnotation] == victim.Annotations[v1.AssignedAnnotation] || len(tn.Status.Pools) != 0 {
+			t.Errorf("%s was assigned %v, pools %v", tn.Name, tn.Annotations, tn.Status.Pools)
 		}
 	}
 	if got := reserved(t, w.env, w.config); len(got) != len(list.Items)+1 {

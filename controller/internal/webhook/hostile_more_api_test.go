@@ -29,7 +29,7 @@ func TestHostileTenantByOtherWays(t *testing.T) {
 		"StatusPut": {reason: "The tenant replaces the whole status.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			o := w.own.DeepCopy()
-			o.Status.Allocated = 7
+			o.Status.Pools = []v1.PoolStatus{{Family: "IPv4", Capacity: 7, Free: 7}}
 			return w.tenant.Status().Update(t.Context(), o)
 		}},
 		"StatusApply": {reason: "The tenant applies the status with the spec.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {

@@ -65,6 +65,9 @@ func (h *networkValidator) validate(ctx context.Context, r admission.Request) ad
 	if err := network.CheckAssignment(n); err != nil {
 		return responseFor(err)
 	}
+	if err := network.CheckPools(n); err != nil {
+		return responseFor(err)
+	}
 	before := oldNetwork(old)
 	if err := h.subnets.validate(ctx, n, before); err != nil {
 		return responseFor(withSubject(n.Ref, err))

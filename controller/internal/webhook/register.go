@@ -187,7 +187,7 @@ func newServer(o Options, rotator *cert.Rotator, all handlersByName) crwebhook.S
 		}},
 	})
 	for name, h := range all {
-		s.Register("/"+name+"/", rotator.RequireToken(finishOnShutdown(&admission.Webhook{Handler: h})))
+		s.Register("/"+name+"/", rotator.RequireToken(finishOnShutdown(&admission.Webhook{Handler: describedRejections{h}})))
 	}
 	return s
 }

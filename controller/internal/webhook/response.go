@@ -3,6 +3,7 @@
 package webhook
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -49,6 +50,36 @@ func responseFor(err error) admission.Response {
 		return denied(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, err)
 	}
 	return denied(http.StatusInternalServerError, metav1.StatusReasonInternalError, err)
+}
+
+// describedRejections adds the object's kind and name to the rejections of a handler, as the API server
+// does to its own. kubectl prints them in place of "The request is invalid".
+type describedRejections struct{ admission.Handler }
+
+// Handle implements admission.Handler.
+func (h describedRejections) Handle(ctx context.Context, r admission.Request) admission.Response {
+	response := h.Handler.Handle(ctx, r)
+	if response.Allowed || response.Result == nil {
+		return response
+	}
+	if response.Result.Details == nil {
+		response.Result.Details = &metav1.StatusDetails{}
+	}
+	details := response.Result.Details
+	details.Group, details.Kind, details.Name = r.Kind.Group, r.Kind.Kind, requestName(r)
+	return response
+}
+
+// requestName returns the object's name; for a name that is to be generated, the prefix and "*".
+func requestName(r admission.Request) string {
+	if r.Name != "" {
+		return r.Name
+	}
+	var obj metav1.PartialObjectMetadata
+	if json.Unmarshal(r.Object.Raw, &obj) != nil || obj.GenerateName == "" {
+		return ""
+	}
+	return truncateGenerateName(obj.GenerateName) + "*"
 }
 
 // isNetworkConflict reports whether an older network conflicts.

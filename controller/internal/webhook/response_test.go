@@ -3,6 +3,7 @@
 package webhook
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -11,9 +12,11 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/internal/tenant"
 )
 
@@ -64,5 +67,35 @@ func TestPendingReservationsSayWhenToRetry(t *testing.T) {
 	got := responseFor(fmt.Errorf("reserve: %w", tenant.ErrReservationsPending)).Result
 	if got.Code != http.StatusTooManyRequests || got.Details == nil || got.Details.RetryAfterSeconds != pendingRetrySeconds {
 		t.Errorf("got %+v, want 429 with details.retryAfterSeconds %d", got, pendingRetrySeconds)
+	}
+}
+
+// kubectl prints the kind and the name of the object from the details of an answer.
+func TestRejectionsNameTheObject(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason, name, object, want string
+		err                        error
+	}{
+		"Invalid":   {reason: "Causes stay.", name: "net", object: `{}`, want: "net", err: &network.InvalidError{Faults: field.ErrorList{field.Required(field.NewPath("spec"), "")}}},
+		"Server":    {reason: "Other errors have no details of their own.", name: "net", object: `{}`, want: "net", err: errNotSynced},
+		"Generated": {reason: "The API server has not generated the name yet.", object: `{"metadata": {"generateName": "net-"}}`, want: "net-*", err: errNotSynced},
+		"Unnamed":   {reason: "The API server rejects it later.", object: `[]`, err: errNotSynced},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := describedRejections{admission.HandlerFunc(func(context.Context, admission.Request) admission.Response { return responseFor(tc.err) })}
+			r := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+				Name: tc.name, Object: runtime.RawExtension{Raw: []byte(tc.object)}, Kind: metav1.GroupVersionKind{Group: "danm.io", Version: "v1", Kind: v1.KindDanmNet},
+			}}
+			got := h.Handle(t.Context(), r).Result.Details
+			if got.Group != "danm.io" || got.Kind != v1.KindDanmNet || got.Name != tc.want {
+				t.Errorf("%s\nHandle: got details %+v, want those of danm.io DanmNet %q", tc.reason, got, tc.want)
+			}
+			if tc.err != errNotSynced && len(got.Causes) != 1 {
+				t.Errorf("%s\nHandle: got causes %v", tc.reason, got.Causes)
+			}
+		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -161,15 +162,23 @@ func (h *tenantNetworkAssigner) assignNew(ctx context.Context, obj *v1.TenantNet
 	if err := tenant.CheckIDsUnset(&obj.Spec); err != nil {
 		return err
 	}
+	request, err := h.networkRequest(ctx, obj)
+	if err != nil {
+		return err
+	}
+	if obj.Spec.NetworkID == "" {
+		if obj.Spec.NetworkID, err = h.allocator.NetworkID(ctx, request); err != nil {
+			return err
+		}
+	}
 	trial, err := validateUnassigned(obj)
 	if err != nil {
 		return err
 	}
-	if err := h.subnets.validate(ctx, trial, nil); err != nil {
+	if err := network.CheckPools(trial); err != nil {
 		return err
 	}
-	request, err := h.networkRequest(ctx, obj)
-	if err != nil {
+	if err := h.subnets.validate(ctx, trial, nil); err != nil {
 		return err
 	}
 	token, err := newReservationToken()
@@ -251,10 +260,18 @@ func truncateGenerateName(prefix string) string {
 // validateUnassigned finds errors that do not depend on the assignment. Type sriov requires a
 // device pool, which is still to be assigned.
 func validateUnassigned(obj *v1.TenantNetwork) (*network.Network, error) {
-	trial := obj.DeepCopy()
-	if o := &trial.Spec.Options; network.BackendTypeOf(&trial.Spec) == v1.TypeSRIOV && o.DevicePool == "" {
-		o.DevicePool = "assigned/later"
+	n, err := network.FromTenantNetwork(obj)
+	var invalid *network.InvalidError
+	if obj.Spec.Options.DevicePool != "" || !errors.As(err, &invalid) {
+		return n, err
 	}
+	pool := field.NewPath("spec", "Options", "device_pool").String()
+	invalid.Faults = slices.DeleteFunc(invalid.Faults, func(f *field.Error) bool { return f.Type == field.ErrorTypeRequired && f.Field == pool })
+	if len(invalid.Faults) > 0 {
+		return nil, err
+	}
+	trial := obj.DeepCopy()
+	trial.Spec.Options.DevicePool = "assigned/later" // valid, so no error names it
 	return network.FromTenantNetwork(trial)
 }
 

@@ -65,7 +65,7 @@ func newSharedEnvironment(annotation string, machines ...string) *environment {
 	env := newEnvironment()
 	env.pod(annotation)
 	env.add(network.Network{
-		Ref: network.Ref{Kind: v1.KindClusterNetwork, Name: "lan"}, ID: "lan", Type: "macvlan", Prefix: "eth", Device: "ens4", ConflictProbe: true,
+		Ref: network.Ref{Kind: v1.KindClusterNetwork, Name: "lan"}, ID: "lan", Type: "macvlan", Prefix: "eth", Table: 100, Device: "ens4", ConflictProbe: true,
 		V4: subnet("10.0.0.0/29", "10.0.0.1", "10.0.0.6"), V6: subnet("fd00::/125", "fd00::1", "fd00::6"),
 	})
 	env.machines, env.quarantined, env.quarantineLimit = map[netip.Addr]net.HardwareAddr{}, map[netip.Addr]bool{}, 10

@@ -40,7 +40,7 @@ func newEnvironment() *environment {
 		Ref: network.Ref{Kind: v1.KindClusterNetwork, Name: "flat"}, ID: "flat", Type: "bridge", Prefix: "eth",
 	})
 	env.add(network.Network{
-		Ref: network.Ref{Kind: v1.KindDanmNet, Namespace: "ns", Name: "blue"}, ID: "blue", Type: "ipvlan", Prefix: "eth",
+		Ref: network.Ref{Kind: v1.KindDanmNet, Namespace: "ns", Name: "blue"}, ID: "blue", Type: "ipvlan", Prefix: "eth", Table: 100,
 		Device: "ens4", VLAN: 500, V4: subnet("10.0.0.0/29", "10.0.0.1", "10.0.0.6"), V6: subnet("fd00::/125", "fd00::1", "fd00::6"),
 	})
 	env.add(network.Network{

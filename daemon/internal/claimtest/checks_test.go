@@ -61,8 +61,8 @@ func checkUsed(t *testing.T, env *apitest.Env, n *network.Network, want int) err
 	if err != nil {
 		return err
 	}
-	if len(bits) != want || o.Allocated != int64(want) {
-		return fmt.Errorf("got %d bits and status.allocated %d, want %d: %v", len(bits), o.Allocated, want, bits)
+	if n := ipamtest.Allocated(o.IPAM); len(bits) != want || n != int64(want) {
+		return fmt.Errorf("got %d bits and allocated %d, want %d: %v", len(bits), n, want, bits)
 	}
 	return nil
 }

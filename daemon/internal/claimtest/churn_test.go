@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/ipamtest"
 	"github.com/patchbay-cni/patchbay/internal/kube"
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam/gc"
@@ -189,7 +190,7 @@ func TestManyNodesWhileAPIServerDies(t *testing.T) {
 	for range 2 {
 		eventually(t, "addresses are claimed", func() error {
 			o, err := readNetwork(t, env, c.net)
-			if err == nil && o.Allocated == 0 && len(done) == 0 {
+			if err == nil && ipamtest.Allocated(o.IPAM) == 0 && len(done) == 0 {
 				err = errors.New("none yet")
 			}
 			return err

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/patchbay-cni/patchbay/internal/ipamtest"
 	"github.com/patchbay-cni/patchbay/internal/kube"
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam/allocator"
@@ -148,8 +149,8 @@ func (s *storm) logState(t *testing.T) {
 		if o, err := readNetwork(t, s.env, net); err != nil || o.IPAM == nil {
 			t.Logf("%s: %v", net.Ref.Name, err)
 		} else {
-			t.Logf("%s: %d of %d in use, pressure %v, recovering %v, %d entries",
-				net.Ref.Name, o.Allocated, o.Capacity, o.IPAM.ReclaimRequestTime, o.IPAM.Recovering, len(o.IPAM.Held))
+			t.Logf("%s: %d allocated, pressure %v, recovering %v, %d entries",
+				net.Ref.Name, ipamtest.Allocated(o.IPAM), o.IPAM.ReclaimRequestTime, o.IPAM.Recovering, len(o.IPAM.Held))
 		}
 	}
 }

@@ -120,7 +120,6 @@ func TestStatusWritesAreNotRead(t *testing.T) {
 	}
 	for i := range 20 {
 		o.IPAM = &v1.IPAMStatus{Held: map[string]v1.HeldAddresses{kubetest.Node: {UID: "u", Seq: int64(i)}}}
-		o.Allocated = int64(i)
 		if o, err = store.Update(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}

@@ -19,14 +19,6 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// Reasons of v1.ConditionReady that the daemon writes.
-const (
-	// reasonInvalid means that the network is invalid. The message names the invalid field.
-	reasonInvalid = "Invalid"
-	// reasonValid replaces reasonInvalid after the network was corrected.
-	reasonValid = "Valid"
-)
-
 // conditionJitter spreads the nodes in time, so that one node writes the condition and the
 // others find it written.
 const conditionJitter = 5 * time.Second
@@ -79,24 +71,24 @@ func (c *Conditions) sync(ctx context.Context, ref network.Ref) error {
 }
 
 // conditionIsCurrent reports whether the condition of a network has its validation error. A
-// valid network needs a condition only if it had reasonInvalid before.
+// valid network needs a condition only if it had v1.ReasonNetworkInvalid before.
 func conditionIsCurrent(obj client.Object, invalid error) bool {
 	c := meta.FindStatusCondition(kube.NetworkStatusOf(obj).Conditions, v1.ConditionReady)
 	if invalid == nil {
-		return c == nil || c.Reason != reasonInvalid
+		return c == nil || c.Reason != v1.ReasonNetworkInvalid
 	}
-	return c != nil && c.Reason == reasonInvalid && c.Message == invalid.Error()
+	return c != nil && c.Reason == v1.ReasonNetworkInvalid && c.Message == invalid.Error()
 }
 
 // readyCondition returns the condition of a network with that validation error, or of a valid
 // one.
 func readyCondition(generation int64, invalid error) metav1.Condition {
 	c := metav1.Condition{
-		Type: v1.ConditionReady, Status: metav1.ConditionTrue, Reason: reasonValid,
+		Type: v1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1.ReasonNetworkValid,
 		Message: "the network is valid", ObservedGeneration: generation,
 	}
 	if invalid != nil {
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, reasonInvalid, invalid.Error()
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1.ReasonNetworkInvalid, invalid.Error()
 	}
 	return c
 }

@@ -39,7 +39,7 @@ func TestNetworkConditionsClearInvalid(t *testing.T) {
 		t.Fatal(err)
 	}
 	ready := meta.FindStatusCondition(got.Status.Conditions, v1.ConditionReady)
-	if ready == nil || ready.Status != metav1.ConditionTrue || ready.Reason != reasonValid {
+	if ready == nil || ready.Status != metav1.ConditionTrue || ready.Reason != v1.ReasonNetworkValid {
 		t.Errorf("condition of a corrected network: got %+v, want True with reason Valid", ready)
 	}
 }

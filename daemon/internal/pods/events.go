@@ -68,32 +68,29 @@ func (e *EventRecorder) ReportLinkEvent(nodeNetwork *corev1.ObjectReference, eve
 	e.recorder.Event(nodeNetwork, eventType, event.Reason, event.Message)
 }
 
-// otherReason is the reason of an Event whose error is in no row of EventReason.
-const otherReason = "NetworkAttachmentFailed"
-
-// EventReason returns the reason of an Event about an error of a Pod's networks or addresses. It is
-// the catalogue of these reasons. The first row that matches counts.
+// EventReason returns the reason of an Event about an error of a Pod's networks or addresses. The
+// first row that matches counts.
 func EventReason(err error) string {
 	for _, row := range []struct {
 		target error
 		reason string
 	}{
-		{allocator.ErrExhausted, "AddressesExhausted"},
-		{allocator.ErrTaken, "AddressTaken"},
-		{allocator.ErrOutside, "AddressOutsideNetwork"},
-		{allocator.ErrNoSubnet, "NetworkWithoutSubnet"},
-		{allocator.ErrDeleting, "NetworkDeleting"},
-		{attach.ErrNetworkDeleting, "NetworkDeleting"},
-		{allocator.ErrSubnetInUse, "SubnetChanged"},
-		{attach.ErrConflict, "AddressInUse"},
-		{attach.ErrInvalidRequest, "InvalidRequest"},
-		{network.ErrInvalid, "InvalidNetwork"},
-		{attach.ErrNotFound, "NetworkNotFound"},
-		{attach.ErrTryAgain, "NetworkNotReady"},
+		{allocator.ErrExhausted, v1.ReasonAddressesExhausted},
+		{allocator.ErrTaken, v1.ReasonAddressTaken},
+		{allocator.ErrOutside, v1.ReasonAddressOutsideNetwork},
+		{allocator.ErrNoSubnet, v1.ReasonNetworkWithoutSubnet},
+		{allocator.ErrDeleting, v1.ReasonNetworkDeleting},
+		{attach.ErrNetworkDeleting, v1.ReasonNetworkDeleting},
+		{allocator.ErrSubnetInUse, v1.ReasonSubnetChanged},
+		{attach.ErrConflict, v1.ReasonAddressInUse},
+		{attach.ErrInvalidRequest, v1.ReasonInvalidRequest},
+		{network.ErrInvalid, v1.ReasonInvalidNetwork},
+		{attach.ErrNotFound, v1.ReasonNetworkNotFound},
+		{attach.ErrTryAgain, v1.ReasonNetworkNotReady},
 	} {
 		if errors.Is(err, row.target) {
 			return row.reason
 		}
 	}
-	return otherReason
+	return v1.ReasonNetworkAttachmentFailed
 }

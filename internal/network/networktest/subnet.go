@@ -54,10 +54,6 @@ func SubnetRules() map[string]RuleCase {
 			Reason: "Addresses of both families must not be mixed.", Spec: `{Options: {cidr: 10.0.0.0/24, allocation_pool: {end: "fd00::1"}}}`,
 			Refused: []string{"spec.Options.allocation_pool.end", "IPv4"},
 		},
-		"BadLastIP": {
-			Reason: "DANM's cursor must be an address.", Spec: `{Options: {cidr: 10.0.0.0/24, allocation_pool: {lastIp: x}}}`,
-			Refused: []string{"spec.Options.allocation_pool.lastIp"},
-		},
 		"LeadingZero": {
 			Reason: "010 is ambiguous: 10 or 8 (RFC 6943, 3.1.1).", Spec: `{Options: {cidr: 10.0.0.0/24, allocation_pool: {start: 10.0.0.010}}}`,
 			Refused: []string{"spec.Options.allocation_pool.start"},

@@ -256,7 +256,7 @@ func (w *World) Scripted(updates ...ipamtest.Fault) (*ipamtest.Faulty, *Script) 
 	return &ipamtest.Faulty{Store: w.Store, Next: s.Next}, s
 }
 
-// Flip flips the bits of addresses, and leaves status.allocated as it is.
+// Flip flips the bits of addresses, and leaves the number of addresses as it is.
 func (w *World) Flip(addrs ...netip.Addr) {
 	w.Helper()
 	w.Damaged = true
@@ -273,12 +273,20 @@ func (w *World) Flip(addrs ...netip.Addr) {
 	w.Store.SetIPAM(w.Net.Ref, damaged)
 }
 
-// Forge is Flip by a hostile node, which also adjusts status.allocated.
+// Forge is Flip by a hostile node, which also adjusts the number of addresses.
 func (w *World) Forge(addrs ...netip.Addr) {
 	w.Helper()
 	w.Flip(addrs...)
 	o := w.Store.Object(w.Net.Ref)
-	o.Allocated = int64(len(w.Bits()))
+	for _, b := range []*v1.AddressBitmap{o.IPAM.V4, o.IPAM.V6} {
+		bits, err := ipamtest.Bits(b)
+		if err != nil {
+			w.Fatal(err)
+		}
+		if b != nil {
+			b.Allocated = int64(len(bits))
+		}
+	}
 	if _, err := w.Store.Update(w.Context(), o); err != nil {
 		w.Fatal(err)
 	}

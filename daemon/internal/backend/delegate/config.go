@@ -47,7 +47,7 @@ func readConfig(dir, id string) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case noList:
-		return wrapInList(single)
+		return wrapInList(id, single)
 	}
 	return nil, fmt.Errorf("the delegate's configuration exists twice: remove %[1]s.conflist or %[1]s.conf", filepath.Join(dir, id))
 }
@@ -82,8 +82,8 @@ func readFile(dir, name string) (data []byte, err error) {
 }
 
 // wrapInList returns a list with the configuration of a single plugin: the code and the journal
-// have lists only.
-func wrapInList(data []byte) ([]byte, error) {
+// have lists only. A configuration without a name, such as DANM's flannel.conf, gets id.
+func wrapInList(id string, data []byte) ([]byte, error) {
 	var head struct {
 		Name       json.RawMessage `json:"name"`
 		CNIVersion json.RawMessage `json:"cniVersion"`
@@ -91,7 +91,7 @@ func wrapInList(data []byte) ([]byte, error) {
 	if err := json.Unmarshal(data, &head); err != nil {
 		return nil, fmt.Errorf("parse configuration: %w", err)
 	}
-	list := map[string]any{"plugins": []json.RawMessage{data}}
+	list := map[string]any{"name": id, "plugins": []json.RawMessage{data}}
 	if head.Name != nil {
 		list["name"] = head.Name
 	}

@@ -38,7 +38,7 @@ func FuzzConfig(f *testing.F) {
 }
 
 func listed(data []byte) []byte {
-	list, err := wrapInList(data)
+	list, err := wrapInList("flat", data)
 	if err != nil {
 		return nil
 	}

@@ -32,6 +32,10 @@ func TestPrepare(t *testing.T) {
 			"A single configuration becomes a list, and numbers keep their digits.", func(b *bench) { b.config("flat.conf", single) },
 			`{"cniVersion":"1.0.0","name":"flat","plugins":[` + single + `]}`,
 		},
+		"Unnamed": {
+			"A single configuration without a name, such as DANM's, has that of the file.", func(b *bench) { b.config("flat.conf", `{"type":"bridge"}`) },
+			`{"name":"flat","plugins":[{"type":"bridge"}]}`,
+		},
 		"LinkInside": {
 			"Kubernetes mounts a ConfigMap with links.", func(b *bench) {
 				b.config("data", list)
@@ -99,7 +103,7 @@ func TestPrepareRefuses(t *testing.T) {
 			contains: []string{"65536"},
 		},
 		"NotJSON":   {reason: "The error names the file.", files: func(b *bench) { b.config("flat.conflist", "{") }, contains: []string{"flat", "parse"}},
-		"NoName":    {reason: "CNI 1.1 (section 1) requires a name.", files: func(b *bench) { b.config("flat.conf", `{"type":"bridge"}`) }, contains: []string{"name"}},
+		"NoName":    {reason: "CNI 1.1 (section 1) requires a name.", files: func(b *bench) { b.config("flat.conflist", `{"plugins":[{"type":"bridge"}]}`) }, contains: []string{"name"}},
 		"BadName":   {reason: "Host-local uses the name as a directory.", files: func(b *bench) { b.config("flat.conf", `{"name":"../x","type":"bridge"}`) }, contains: []string{`"../x"`}},
 		"NoPlugins": {reason: "A list needs a plugin.", files: func(b *bench) { b.config("flat.conflist", `{"name":"x"}`) }, contains: []string{"0 plugins"}},
 		"PluginPath": {

@@ -75,7 +75,7 @@ func TestSingleClaimClient(t *testing.T) {
 	if err := l.verify(t.Context(), store, n); err != nil {
 		t.Error(err)
 	}
-	got := []int64{int64(len(l.latencies)), counts.writes.Load() - counts.conflicts.Load(), store.object.Allocated}
+	got := []int64{int64(len(l.latencies)), counts.writes.Load() - counts.conflicts.Load(), store.object.IPAM.V4.Allocated}
 	if diff := cmp.Diff([]int64{clients * each, clients * each, clients * each}, got); diff != "" {
 		t.Errorf("addresses, successful writes, allocated: -want +got\n%s", diff)
 	}

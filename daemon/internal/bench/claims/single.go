@@ -81,11 +81,10 @@ func (s singleClaimClient) claimOnce(ctx context.Context) (netip.Addr, error) {
 		o.IPAM = &v1.IPAMStatus{Held: map[string]v1.HeldAddresses{}}
 	}
 	state := pool.Encode()
-	o.IPAM.V4 = &v1.AddressBitmap{CIDR: state.CIDR, Cursor: state.Cursor, Pages: state.Pages}
+	o.IPAM.V4 = &v1.AddressBitmap{CIDR: state.CIDR, Cursor: state.Cursor, Allocated: pool.Allocated(), Pages: state.Pages}
 	if err := s.addToEntry(o.IPAM, a); err != nil {
 		return a, err
 	}
-	o.Allocated = pool.Allocated()
 	_, err = s.store.Update(ctx, o)
 	return a, err
 }

@@ -62,7 +62,7 @@ func setBitmap(ctx context.Context, store allocator.Store, n *network.Network, p
 		}
 	}
 	s := pool.Encode()
-	o.IPAM.V4 = &v1.AddressBitmap{CIDR: s.CIDR, Cursor: s.Cursor, Pages: s.Pages}
+	o.IPAM.V4 = &v1.AddressBitmap{CIDR: s.CIDR, Cursor: s.Cursor, Allocated: pool.Allocated(), Pages: s.Pages}
 	if _, err := store.Update(ctx, o); err != nil {
 		return fmt.Errorf("fill %s: %w", n.Ref, err)
 	}

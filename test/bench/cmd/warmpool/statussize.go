@@ -157,7 +157,7 @@ func (n *node) publishAll() {
 
 // sizeOf encodes a network's status.
 func sizeOf(status *v1.IPAMStatus) (float64, error) {
-	raw, err := json.Marshal(v1.NetworkStatus{IPAM: status, Allocated: 1000, Capacity: 65534})
+	raw, err := json.Marshal(v1.NetworkStatus{IPAM: status})
 	if err != nil {
 		return 0, fmt.Errorf("encode status: %w", err)
 	}
@@ -195,5 +195,5 @@ func slash16() ipam.Config { return ipam.Config{CIDR: netip.MustParsePrefix("10.
 
 func encode(p *ipam.Pool) *v1.AddressBitmap {
 	s := p.Encode()
-	return &v1.AddressBitmap{CIDR: s.CIDR, Cursor: s.Cursor, Pages: s.Pages}
+	return &v1.AddressBitmap{CIDR: s.CIDR, Cursor: s.Cursor, Allocated: p.Allocated(), Pages: s.Pages}
 }

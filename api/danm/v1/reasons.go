@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1
+
+// Reasons of conditions and Events. Reasons has what each one means.
+const (
+	ReasonLinksUp                  = "LinksUp"
+	ReasonLinksNotUp               = "LinksNotUp"
+	ReasonNoNodeReports            = "NoNodeReports"
+	ReasonNetworkValid             = "Valid"
+	ReasonNetworkInvalid           = "Invalid"
+	ReasonLinkTaken                = "LinkTaken"
+	ReasonParentShared             = "ParentShared"
+	ReasonPoolOverlap              = "PoolOverlap"
+	ReasonAddressesSufficient      = "AddressesSufficient"
+	ReasonAddressesNearlyExhausted = "AddressesNearlyExhausted"
+	ReasonAddressesExhausted       = "AddressesExhausted"
+	ReasonAwaitingNodes            = "AwaitingNodes"
+	ReasonRecovered                = "Recovered"
+	ReasonTooManyRollbacks         = "TooManyRollbacks"
+	ReasonDuplicateAddress         = "DuplicateAddress"
+	ReasonBitmapDamaged            = "BitmapDamaged"
+	ReasonBitmapRebuilt            = "BitmapRebuilt"
+	ReasonBitmapRebuildFailed      = "BitmapRebuildFailed"
+	ReasonAddressTaken             = "AddressTaken"
+	ReasonAddressOutsideNetwork    = "AddressOutsideNetwork"
+	ReasonNetworkWithoutSubnet     = "NetworkWithoutSubnet"
+	ReasonNetworkDeleting          = "NetworkDeleting"
+	ReasonSubnetChanged            = "SubnetChanged"
+	ReasonAddressInUse             = "AddressInUse"
+	ReasonInvalidRequest           = "InvalidRequest"
+	ReasonInvalidNetwork           = "InvalidNetwork"
+	ReasonNetworkNotFound          = "NetworkNotFound"
+	ReasonNetworkNotReady          = "NetworkNotReady"
+	ReasonNetworkAttachmentFailed  = "NetworkAttachmentFailed"
+	ReasonForgedDanmEp             = "ForgedDanmEp"
+	ReasonLinkFailed               = "LinkFailed"
+	ReasonLinkUp                   = "LinkUp"
+	ReasonLinkRestored             = "LinkRestored"
+	ReasonNetworkRefused           = "NetworkRefused"
+	ReasonNotIsolated              = "NotIsolated"
+	ReasonIsolated                 = "Isolated"
+	ReasonFilterInPlace            = "FilterInPlace"
+	ReasonNoVXLAN                  = "NoVXLAN"
+	ReasonFilterNotSupported       = "FilterNotSupported"
+	ReasonFilterFailed             = "FilterFailed"
+	ReasonTagsNotFiltered          = "TagsNotFiltered"
+	ReasonSourcesNotGuarded        = "SourcesNotGuarded"
+	ReasonVTEPsInRange             = "InRange"
+	ReasonVTEPsOutOfRange          = "OutOfRange"
+	ReasonDanmEpMoved              = "DanmEpMoved"
+	ReasonDanmEpOrphaned           = "DanmEpOrphaned"
+	ReasonNetworkNotAllowed        = "NetworkNotAllowed"
+	ReasonAddressWithheld          = "AddressWithheld"
+	ReasonEndpointsNotWritten      = "EndpointsNotWritten"
+	ReasonUnsupportedService       = "UnsupportedService"
+	ReasonInvalidAnnotations       = "InvalidAnnotations"
+)
+
+// ReasonInfo documents a reason.
+type ReasonInfo struct {
+	// Reason is its text.
+	Reason string
+	// On names the condition and its kinds, or the kinds of the Events' objects.
+	On string
+	// When states what has happened, and Remedy what to do.
+	When, Remedy string
+	// Test is the test that expects the reason: the package's folder, a dot, and the function.
+	Test string
+}
+
+// Reasons returns all reasons in the order of the documentation: of networks, Pods, nodes and
+// Services.
+func Reasons() []ReasonInfo {
+	return []ReasonInfo{
+		{
+			Reason: ReasonLinksUp, On: "Ready of networks and NodeNetworks",
+			When:   "The network's link is up on all nodes, or all links of the node are up.",
+			Remedy: "Nothing.",
+			Test:   "controller/internal/networks.TestReadyOverAllNodes",
+		},
+		{
+			Reason: ReasonLinksNotUp, On: "Ready of networks and NodeNetworks",
+			When:   "Links are not up. The message has the number of nodes on which the network's link is up, and the problems of the others.",
+			Remedy: "Do what the message says on the nodes that it names, or see their NodeNetworks.",
+			Test:   "controller/internal/networks.TestReadyOverAllNodes",
+		},
+		{
+			Reason: ReasonNoNodeReports, On: "Ready of networks, with status Unknown",
+			When:   "No node has reported its links.",
+			Remedy: "Check that patchbayd runs.",
+			Test:   "controller/internal/networks.TestReadyOverAllNodes",
+		},
+		{
+			Reason: ReasonNetworkValid, On: "Ready of networks",
+			When:   "A network that broke a rule was corrected.",
+			Remedy: "Nothing.",
+			Test:   "daemon/internal/networkcache.TestNetworkConditionsClearInvalid",
+		},
+		{
+			Reason: ReasonNetworkInvalid, On: "Ready of networks",
+			When:   "The network breaks a rule that is newer than it. No Pod can attach.",
+			Remedy: "Change the field that the message names.",
+			Test:   "daemon/internal/networkcache.TestConditionIsCurrent",
+		},
+		{
+			Reason: ReasonLinkTaken, On: "Conflict of networks",
+			When:   "An older network has a link of the same name or identity.",
+			Remedy: "Do what the message says, or delete one of the networks.",
+			Test:   "controller/internal/webhook.TestConflictCondition",
+		},
+		{
+			Reason: ReasonParentShared, On: "Conflict of networks",
+			When:   "An older network uses the same parent with another backend or mode, and the kernel allows one.",
+			Remedy: "Use the same type, or another parent.",
+			Test:   "controller/internal/webhook.TestConflictCondition",
+		},
+		{
+			Reason: ReasonPoolOverlap, On: "Conflict of networks",
+			When:   "An older network would allocate the same addresses.",
+			Remedy: "Make the allocation pools disjoint.",
+			Test:   "controller/internal/webhook.TestConflictCondition",
+		},
+		{
+			Reason: ReasonAddressesSufficient, On: "AddressesAvailable of networks, Event",
+			When:   "Less than 90 % of the dynamic addresses are in use or pre-allocated.",
+			Remedy: "Nothing.",
+			Test:   "controller/internal/addresses.TestReasonsOfPools",
+		},
+		{
+			Reason: ReasonAddressesNearlyExhausted, On: "AddressesAvailable of networks, Event",
+			When:   "90 % or more of the dynamic addresses are in use or pre-allocated.",
+			Remedy: "Widen the allocation pool or the subnet before it is exhausted.",
+			Test:   "controller/internal/addresses.TestReasonsOfPools",
+		},
+		{
+			Reason: ReasonAddressesExhausted, On: "AddressesAvailable of networks with status False, Events on networks and Pods",
+			When:   "All dynamic addresses are in use or pre-allocated. New Pods wait.",
+			Remedy: "Widen the allocation pool or the subnet, or delete Pods. kubelet retries.",
+			Test:   "controller/internal/addresses.TestPoolsThatRunOut",
+		},
+		{
+			Reason: ReasonAwaitingNodes, On: "Recovering of networks, Event",
+			When:   "The network's status is older than a node's record, as after a restore of etcd. No address is allocated before each node has reported.",
+			Remedy: "Start the daemons of the nodes that the message names, or exclude a node that is off: kubectl patchbay ipam skip NODE.",
+			Test:   "controller/internal/addresses.TestRecoveryWaitsForEveryNode",
+		},
+		{
+			Reason: ReasonRecovered, On: "Event on networks",
+			When:   "All nodes have reported, and addresses are allocated again.",
+			Remedy: "Nothing.",
+			Test:   "controller/internal/addresses.TestRecoveryWaitsForEveryNode",
+		},
+		{
+			Reason: ReasonTooManyRollbacks, On: "RecoveryDeferred of networks, Event",
+			When:   "A node has started so many recoveries that its reports start none for a time.",
+			Remedy: "If etcd was not restored that often, check the node for a compromise.",
+			Test:   "controller/internal/addresses.TestHostileNodeAndRecoveries",
+		},
+		{
+			Reason: ReasonDuplicateAddress, On: "AddressConflict of networks, Events on networks and Pods",
+			When:   "Two Pods, or a Pod and another node, have the same address.",
+			Remedy: "Delete one of the Pods that the message names.",
+			Test:   "controller/internal/addresses.TestDuplicatesAreReported",
+		},
+		{
+			Reason: ReasonBitmapDamaged, On: "Event on networks",
+			When:   "Bits of addresses in use were clear. They are corrected.",
+			Remedy: "If it happens again, find in the audit log the node that writes status.ipam.",
+			Test:   "controller/internal/addresses.TestClearedBitsComeBack",
+		},
+		{
+			Reason: ReasonBitmapRebuilt, On: "Event on networks",
+			When:   "The bitmap was rebuilt on request.",
+			Remedy: "Nothing.",
+			Test:   "controller/internal/addresses.TestRebuildOnRequest",
+		},
+		{
+			Reason: ReasonBitmapRebuildFailed, On: "Event on networks",
+			When:   "The rebuild that was requested failed. It is tried again.",
+			Remedy: "Do what the message says.",
+			Test:   "controller/internal/addresses.TestEventsAreCut",
+		},
+		{
+			Reason: ReasonAddressTaken, On: "Event on Pods",
+			When:   "Another Pod has the static address.",
+			Remedy: "Request another address, or delete the Pod that has it.",
+			Test:   "daemon/internal/pods.TestEventReason",
+		},
+		{
+			Reason: ReasonAddressOutsideNetwork, On: "Event on Pods",
+			When:   "The static address is outside of the network's subnet or static pool, or is reserved.",
+			Remedy: "Request an address that the message allows.",
+			Test:   "daemon/internal/pods.TestEventReason",
+		},
+		{
+			Reason: ReasonNetworkWithoutSubnet, On: "Event on Pods",
+			When:   "An address is requested of a family of which the network has no subnet.",
+			Remedy: `Request "none" for this family, or give the network a subnet.`,
+			Test:   "daemon/internal/pods.TestEventReason",
+		},
+		{
+			Reason: ReasonNetworkDeleting, On: "Event on Pods",
+			When:   "The network is being deleted.",
+			Remedy: "Use another network.",
+			Test:   "daemon/internal/pods.TestEventReason",
+		},
+		{
+			Reason: ReasonSubnetChanged, On: "Event on Pods",
+			When:   "The network's subnet was changed while Pods have addresses of the one before.",
+			Remedy: "Delete these Pods, or change the subnet back.",
+			Test:   "daemon/internal/pods.TestEventReason",
+		},
+		{
+			Reason: ReasonAddressInUse, On: "Events on networks and Pods",
+			When:   "Another machine on the network answers for the address. The address is in quarantine for an hour.",
+			Remedy: "Find the machine by the MAC address in the message.",
+			Test:   "daemon/internal/pods.TestEventReason",
+		},
+		{
+			Reason: ReasonInvalidRequest, On: "Event on Pods",
+			When:   "The annotation breaks a rule.",
+			Remedy: "Change what the message names in the Pod template.",
+			Test:   "daemon/internal/pods.TestEventReason",
+		},
+		{
+			Reason: ReasonInvalidNetwork, On: "Events on Pods and Services",
+			When:   "A network of the Pod or Service breaks a rule that is newer than it.",
+			Remedy: "Change the field that the message names.",
+			Test:   "daemon/internal/pods.TestEventReason",
+		},
+		{
+			Reason: ReasonNetworkNotFound, On: "Events on Pods and Services",
+			When:   "A network of the Pod or Service does not exist.",
+			Remedy: "Create the network, or correct the annotation.",
+			Test:   "daemon/internal/pods.TestEventReason",
+		},
+		{
+			Reason: ReasonNetworkNotReady, On: "Event on Pods",
+			When:   "The network cannot be used at the moment.",
+			Remedy: "Nothing: kubelet retries. See the conditions of the network if it stays.",
+			Test:   "daemon/internal/pods.TestEventReason",
+		},
+		{
+			Reason: ReasonNetworkAttachmentFailed, On: "Event on Pods",
+			When:   "Another error.",
+			Remedy: "Do what the message says.",
+			Test:   "daemon/internal/pods.TestEventReason",
+		},
+		{
+			Reason: ReasonForgedDanmEp, On: "Event on Pods",
+			When:   "A node that is not the Pod's created a DanmEp for it. The DanmEp was removed.",
+			Remedy: "Check that node for a compromise.",
+			Test:   "controller/internal/addresses.TestForgedDanmEpsAreRemoved",
+		},
+		{
+			Reason: ReasonLinkFailed, On: "Event on NodeNetworks",
+			When:   "Links differ from the networks.",
+			Remedy: "Do what the message says.",
+			Test:   "netwatcher.TestLinkEvents",
+		},
+		{
+			Reason: ReasonLinkUp, On: "Event on NodeNetworks",
+			When:   "Links are as the networks want them again.",
+			Remedy: "Nothing.",
+			Test:   "netwatcher.TestLinkEvents",
+		},
+		{
+			Reason: ReasonLinkRestored, On: "Event on NodeNetworks",
+			When:   "Another program or user deleted links. They were created again.",
+			Remedy: "Find who deletes links of the node.",
+			Test:   "netwatcher.TestLinkEvents",
+		},
+		{
+			Reason: ReasonNetworkRefused, On: "Ready of NodeNetworks, Event",
+			When:   "A network has no link on this node.",
+			Remedy: "Do what the message says.",
+			Test:   "netwatcher.TestLinkEvents",
+		},
+		{
+			Reason: ReasonNotIsolated, On: "Event on NodeNetworks",
+			When:   "The condition Isolated is False.",
+			Remedy: "Do what the message says.",
+			Test:   "netwatcher.TestLinkEvents",
+		},
+		{
+			Reason: ReasonIsolated, On: "Event on NodeNetworks",
+			When:   "The condition Isolated is True again.",
+			Remedy: "Nothing.",
+			Test:   "netwatcher.TestLinkEvents",
+		},
+		{
+			Reason: ReasonFilterInPlace, On: "Isolated of NodeNetworks",
+			When:   "VXLAN packets are received from the other nodes only.",
+			Remedy: "Nothing.",
+			Test:   "netwatcher.TestIsolated",
+		},
+		{
+			Reason: ReasonNoVXLAN, On: "Isolated of NodeNetworks",
+			When:   "No network has a VXLAN on this node.",
+			Remedy: "Nothing.",
+			Test:   "netwatcher.TestIsolated",
+		},
+		{
+			Reason: ReasonFilterNotSupported, On: "Isolated of NodeNetworks with status False",
+			When:   "The kernel cannot filter VXLAN packets: any Pod and any host of the underlay can send into the node's VXLANs.",
+			Remedy: "Use a kernel with nf_tables, or no VXLANs on this node.",
+			Test:   "netwatcher.TestIsolated",
+		},
+		{
+			Reason: ReasonFilterFailed, On: "Isolated of NodeNetworks with status False",
+			When:   "The filter of VXLAN packets could not be written. It is tried again.",
+			Remedy: "Do what the message says.",
+			Test:   "netwatcher.TestIsolated",
+		},
+		{
+			Reason: ReasonTagsNotFiltered, On: "Isolated of NodeNetworks with status False",
+			When:   "Tagged frames of Pods are not dropped.",
+			Remedy: "Do what the message says.",
+			Test:   "netwatcher.TestIsolated",
+		},
+		{
+			Reason: ReasonSourcesNotGuarded, On: "Isolated of NodeNetworks with status False",
+			When:   "Pods can send with other source addresses.",
+			Remedy: "Do what the message says.",
+			Test:   "netwatcher.TestIsolated",
+		},
+		{
+			Reason: ReasonVTEPsInRange, On: "VTEPsAccepted of NodeNetworks",
+			When:   "The node uses all other nodes' VTEPs.",
+			Remedy: "Nothing.",
+			Test:   "netwatcher.TestRefusedVTEP",
+		},
+		{
+			Reason: ReasonVTEPsOutOfRange, On: "VTEPsAccepted of NodeNetworks with status False",
+			When:   "The node ignores VTEPs that are outside of its subnets and of --vtep-ranges.",
+			Remedy: "If the addresses in the log of patchbayd are correct, add them to --vtep-ranges.",
+			Test:   "netwatcher.TestRefusedVTEP",
+		},
+		{
+			Reason: ReasonDanmEpMoved, On: "Event on Nodes",
+			When:   "A DanmEp without Pod blocked the deletion of its namespace. The controller moved it into its own.",
+			Remedy: "Start the daemon of the Node, or delete the Node.",
+			Test:   "controller/internal/addresses.TestForgedDanmEpsKeepNoNamespace",
+		},
+		{
+			Reason: ReasonDanmEpOrphaned, On: "Event on Nodes",
+			When:   "A DanmEp without Pod blocks the deletion of its namespace.",
+			Remedy: "Start the daemon of the Node, or delete the Node.",
+			Test:   "controller/internal/addresses.TestDanmEpsThatStay",
+		},
+		{
+			Reason: ReasonNetworkNotAllowed, On: "Event on Services",
+			When:   "A network does not allow the Service's namespace.",
+			Remedy: "Use another network, or add the namespace to AllowedTenants.",
+			Test:   "test/services.TestNetworksAndNamespaces",
+		},
+		{
+			Reason: ReasonAddressWithheld, On: "Event on Services",
+			When:   "An address of a Pod is not published, because the message's rule protects it.",
+			Remedy: "Do what the message says.",
+			Test:   "test/services.TestVictimsAreNotPublished",
+		},
+		{
+			Reason: ReasonEndpointsNotWritten, On: "Event on Services",
+			When:   "The API server rejects the EndpointSlices or Endpoints.",
+			Remedy: "Do what the message says.",
+			Test:   "controller/internal/services.TestSuccessfulWriteEndsARejection",
+		},
+		{
+			Reason: ReasonUnsupportedService, On: "Event on Services",
+			When:   "The Service has a type that cannot have endpoints on networks.",
+			Remedy: "Change the type as the message says.",
+			Test:   "svcwatcher.TestJudge",
+		},
+		{
+			Reason: ReasonInvalidAnnotations, On: "Event on Services",
+			When:   "The Service's annotations cannot be read. It keeps its endpoints.",
+			Remedy: "Correct what the message names.",
+			Test:   "svcwatcher.TestJudge",
+		},
+	}
+}
