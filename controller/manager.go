@@ -25,6 +25,7 @@ import (
 	"github.com/patchbay-cni/patchbay/controller/internal/addresses"
 	"github.com/patchbay-cni/patchbay/controller/internal/clusterranges"
 	"github.com/patchbay-cni/patchbay/controller/internal/networks"
+	"github.com/patchbay-cni/patchbay/controller/internal/networkviews"
 	"github.com/patchbay-cni/patchbay/controller/internal/services"
 	"github.com/patchbay-cni/patchbay/controller/internal/webhook"
 	"github.com/patchbay-cni/patchbay/internal/app"
@@ -53,6 +54,9 @@ func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Mana
 	ranges := clusterranges.New(m.GetConfig(), o.clusterRanges, m.GetLogger().WithName("ranges"))
 	if err := errors.Join(m.Add(ranges), addServiceController(ctx, m, registry, ranges), addNetworkController(ctx, m, registry)); err != nil {
 		return nil, err
+	}
+	if err := networkviews.Add(ctx, m, networkviews.Config{}); err != nil {
+		return nil, fmt.Errorf("set up NetworkViews: %w", err)
 	}
 	ready, err := addAdmission(ctx, m, o, ranges)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 	"github.com/patchbay-cni/patchbay/test/source"
 )
@@ -46,6 +47,23 @@ func TestReadyOnceAdmissionAnswers(t *testing.T) {
 		if err := trusted(o); err != nil {
 			t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), err)
 		}
+	}
+	if err := r.stop(); err != nil {
+		t.Errorf("the replica ended with %v", err)
+	}
+}
+
+// The leader writes the view of a new namespace without waiting for the interval.
+func TestLeaderKeepsNetworkViews(t *testing.T) {
+	env := apitest.Start(t)
+	r := startWith(t, env, &options{namespace: namespace, healthAddress: freeAddress(t), nodeGrace: time.Minute, leaderElect: true})
+	ns := ""
+	expectView := func(ctx context.Context) error {
+		return env.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: v1.NetworkViewName}, &v1.NetworkView{})
+	}
+	for range 2 {
+		ns = env.Namespace(t)
+		eventually(t, "the view of namespace "+ns, expectView)
 	}
 	if err := r.stop(); err != nil {
 		t.Errorf("the replica ended with %v", err)

@@ -47,6 +47,7 @@ func NewMapper() meta.RESTMapper {
 	m.Add(ours.WithKind("TenantConfig"), meta.RESTScopeRoot)
 	m.Add(ours.WithKind("DanmEp"), meta.RESTScopeNamespace)
 	m.Add(ours.WithKind("NodeNetwork"), meta.RESTScopeRoot)
+	m.Add(ours.WithKind("NetworkView"), meta.RESTScopeNamespace)
 	addNetworkAttachmentDefinitions(m)
 	return m
 }

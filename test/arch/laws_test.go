@@ -209,6 +209,12 @@ func laws() []law {
 			reason: "Services stand on objects alone, like the other parts of the controller",
 		},
 		{
+			packages: "controller/internal/networkviews", forbidden: []string{
+				module + "/daemon", module + "/controller/internal",
+			},
+			reason: "views stand on objects alone, like the other parts of the controller",
+		},
+		{
 			packages: "placement/internal/apportion", forbidden: append([]string{module, "k8s.io"}, pure...),
 			allowed:    []string{module + "/placement/internal/apportion"},
 			transitive: true,

@@ -25,6 +25,7 @@ func AddToScheme(s *runtime.Scheme) error {
 		&TenantConfig{}, &TenantConfigList{},
 		&DanmEp{}, &DanmEpList{},
 		&NodeNetwork{}, &NodeNetworkList{},
+		&NetworkView{}, &NetworkViewList{},
 	)
 	metav1.AddToGroupVersion(s, SchemeGroupVersion())
 	return nil
