@@ -180,8 +180,12 @@ func addAdmission(ctx context.Context, m manager.Manager, o *options, ranges *cl
 	if err != nil {
 		return nil, err
 	}
+	events, err := addresses.NewEventRecorder(ctx, m.GetConfig(), m.GetScheme())
+	if err != nil {
+		return nil, err
+	}
 	ready, err = webhook.Register(ctx, m, webhook.Options{
-		Namespace: o.namespace, Host: host, Port: port, NamingScheme: o.namingScheme, Ranges: ranges,
+		Namespace: o.namespace, Host: host, Port: port, NamingScheme: o.namingScheme, Ranges: ranges, Events: events,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up admission: %w", err)

@@ -13,13 +13,13 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
-// readyCondition returns the condition Ready, without times: true if each link is up and no network
-// is refused, else with the first problem and the number of others.
-func readyCondition(links []v1.HostLink, refused []v1.RefusedNetwork) metav1.Condition {
+// readyCondition returns the condition Ready, without times: true if each link is up, no network is
+// refused and all delegates are installed, else with the first problem and the number of others.
+func readyCondition(s *v1.NodeNetworkStatus) metav1.Condition {
 	c := metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: v1.ReasonLinksUp}
-	c.Message = fmt.Sprintf("links up: %d", len(links))
+	c.Message = fmt.Sprintf("links up: %d", len(s.Links))
 	var bad []string
-	for _, l := range links {
+	for _, l := range s.Links {
 		switch {
 		case l.State == v1.LinkUp:
 		case l.Error != "":
@@ -28,17 +28,27 @@ func readyCondition(links []v1.HostLink, refused []v1.RefusedNetwork) metav1.Con
 			bad = append(bad, l.Name+" is down")
 		}
 	}
-	if len(bad) > 0 {
+	switch {
+	case len(bad) > 0:
 		c.Reason = v1.ReasonLinksNotUp
-	} else if len(refused) > 0 {
+	case len(s.Refused) > 0:
 		c.Reason = v1.ReasonNetworkRefused
+	default:
+		c.Reason = v1.ReasonDelegateNotInstalled
 	}
-	for _, r := range refused {
+	for _, r := range s.Refused {
 		bad = append(bad, r.Network+": "+r.Error)
 	}
-	if len(bad) > 0 {
-		c.Status, c.Message = metav1.ConditionFalse, firstAndCount(bad)
+	for _, d := range s.Delegates {
+		if d.Error != "" {
+			bad = append(bad, d.NetworkType+" "+d.NetworkID+": "+d.Error)
+		}
 	}
+	if len(bad) == 0 {
+		c.Reason = v1.ReasonLinksUp
+		return c
+	}
+	c.Status, c.Message = metav1.ConditionFalse, firstAndCount(bad)
 	return c
 }
 

@@ -16,10 +16,11 @@ func TestReady(t *testing.T) {
 	good := v1.HostLink{Name: "good.1", State: v1.LinkUp}
 	missing := v1.HostLink{Name: "far.9", State: v1.LinkError, Error: "no NIC ens9"}
 	cases := map[string]struct {
-		reason  string
-		links   []v1.HostLink
-		refused []v1.RefusedNetwork
-		want    metav1.Condition
+		reason    string
+		links     []v1.HostLink
+		refused   []v1.RefusedNetwork
+		delegates []v1.DelegateReport
+		want      metav1.Condition
 	}{
 		"None": {
 			reason: "Without links the node is ready.",
@@ -40,6 +41,11 @@ func TestReady(t *testing.T) {
 			links:  []v1.HostLink{good}, refused: []v1.RefusedNetwork{{Network: "DanmNet/a/b", Error: "taken"}},
 			want: metav1.Condition{Type: "Ready", Status: "False", Reason: "NetworkRefused", Message: "DanmNet/a/b: taken"},
 		},
+		"Delegate": {
+			reason: "The node is not ready if a plugin is not installed.",
+			links:  []v1.HostLink{good}, delegates: []v1.DelegateReport{{NetworkType: "flannel", NetworkID: "f"}, {NetworkType: "ipvlam", NetworkID: "x", Error: "not installed"}},
+			want: metav1.Condition{Type: "Ready", Status: "False", Reason: "DelegateNotInstalled", Message: "ipvlam x: not installed"},
+		},
 		"Several": {
 			reason: "The message names one link and the number of others.",
 			links:  []v1.HostLink{{Name: "down.7", State: v1.LinkDown}, good, missing},
@@ -49,7 +55,7 @@ func TestReady(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(tc.want, readyCondition(tc.links, tc.refused)); diff != "" {
+			if diff := cmp.Diff(tc.want, readyCondition(&v1.NodeNetworkStatus{Links: tc.links, Refused: tc.refused, Delegates: tc.delegates})); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})

@@ -238,7 +238,7 @@ func TestMessages(t *testing.T) {
 	plan := Desired(nets, host(), nil)
 	got := map[string]error{"young": plan.Refused[ref("young")], "gone": plan.DirectNICs[0].Err}
 	for name, want := range map[string]string{
-		"young": "ClusterNetwork/young: spec.Options.host_device: Invalid value: \"ens5\": link is taken: ClusterNetwork/young must not have vxlan/700 on ens5, because ClusterNetwork/old has it on ens4: use host_device ens4 or another vxlan",
+		"young": "ClusterNetwork/young: spec.Options.host_device: Invalid value: \"ens5\": must be ens4, because ClusterNetwork/old has vxlan/700 there: use host_device ens4 or another vxlan",
 		"gone":  "ens9: NIC not found on this node (it has ens4, ens5, ens6, ens7)",
 	} {
 		if got := got[name]; got == nil || got.Error() != want {

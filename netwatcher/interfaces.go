@@ -73,6 +73,12 @@ type PodLinks interface {
 	Links() (map[network.Link]bool, error)
 }
 
+// DelegateChecker checks what networks of other CNI plugins need on the node.
+type DelegateChecker interface {
+	// Check checks that the plugin and the configuration of this NetworkID are installed.
+	Check(plugin, networkID string) error
+}
+
 // Observer observes a Reconciler. Its methods must not block.
 type Observer interface {
 	// ObserveStep observes a change that was applied, with its error.

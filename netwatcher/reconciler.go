@@ -13,7 +13,7 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
-// Config configures a Reconciler. All fields but VTEPRanges and Observer are required.
+// Config configures a Reconciler. All fields but VTEPRanges, Delegates and Observer are required.
 type Config struct {
 	// Node is this node's name.
 	Node string
@@ -30,6 +30,8 @@ type Config struct {
 	// VTEPRanges are the prefixes of VTEPs by NIC. On a NIC without ranges, the VTEPs must be in
 	// this node's subnets of it.
 	VTEPRanges VTEPRanges
+	// Delegates checks what the status reports on networks of other CNI plugins; nil for no report.
+	Delegates DelegateChecker
 	// Log logs changes and failures.
 	Log logr.Logger
 	// Observer may be nil.
@@ -172,7 +174,7 @@ func (r *Reconciler) Reconcile(ctx context.Context) (err error) {
 	open.tagFilter = failed.takeTagFailures()
 	r.publishCache(s)
 	r.reporter.logRefusedVTEPs(s.refusedVTEPs)
-	current := newStatus(s.plan, s.state, failed)
+	current := newStatus(s.plan, s.state, failed, delegateRows(s.networks, r.Delegates))
 	current.Conditions = append(current.Conditions, isolatedCondition(&s.filter, open), vtepsAcceptedCondition(s.plan, s.refusedVTEPs))
 	current.Version, current.KernelVersion = r.Version, r.KernelVersion
 	status = &current

@@ -43,8 +43,8 @@ func (f linkFailures) join() error {
 
 // newStatus describes the plan and the existing links. Equal input gives equal output, so that it can
 // be compared with the last status. The caller adds versions and the conditions' times.
-func newStatus(plan *Plan, state *State, failures linkFailures) v1.NodeNetworkStatus {
-	var s v1.NodeNetworkStatus
+func newStatus(plan *Plan, state *State, failures linkFailures, delegates []v1.DelegateReport) v1.NodeNetworkStatus {
+	s := v1.NodeNetworkStatus{Delegates: delegates}
 	for i := range state.NICs {
 		nic := &state.NICs[i]
 		if nic.isReported() || slices.Contains(plan.RequiredNICs, nic.Name) {
@@ -58,7 +58,7 @@ func newStatus(plan *Plan, state *State, failures linkFailures) v1.NodeNetworkSt
 		s.Refused = append(s.Refused, v1.RefusedNetwork{Network: ref.String(), Error: truncate(err.Error())})
 	}
 	slices.SortFunc(s.Refused, func(a, b v1.RefusedNetwork) int { return strings.Compare(a.Network, b.Network) })
-	s.Conditions = []metav1.Condition{readyCondition(s.Links, s.Refused)}
+	s.Conditions = []metav1.Condition{readyCondition(&s)}
 	return s
 }
 

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/patchbay-cni/patchbay/controller/internal/addresses"
 	"github.com/patchbay-cni/patchbay/controller/internal/clusterranges"
 	"github.com/patchbay-cni/patchbay/controller/internal/webhook"
 	"github.com/patchbay-cni/patchbay/test/apitest"
@@ -50,8 +51,13 @@ func Run(ctx context.Context, env *apitest.Env, port int, clock func() time.Time
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	ranges := clusterranges.New(m.GetConfig(), nil, logr.Discard())
+	events, err := addresses.NewEventRecorder(ctx, m.GetConfig(), m.GetScheme())
+	if err != nil {
+		cancel()
+		return nil, err
+	}
 	_, err = webhook.Register(ctx, m, webhook.Options{
-		Namespace: namespace, Host: "127.0.0.1", Port: port, ExtraHosts: []string{"127.0.0.1"}, Clock: clock, Ranges: ranges,
+		Namespace: namespace, Host: "127.0.0.1", Port: port, ExtraHosts: []string{"127.0.0.1"}, Clock: clock, Ranges: ranges, Events: events,
 	})
 	if err := errors.Join(err, m.Add(ranges)); err != nil {
 		cancel()

@@ -31,7 +31,7 @@ func StripNodeNetwork(obj any) (any, error) {
 	if !ok {
 		return StripUnusedFields(obj)
 	}
-	nn.Status.Links = nil
+	nn.Status.Links, nn.Status.Delegates = nil, nil
 	for i := range nn.Status.NICs {
 		nic := &nn.Status.NICs[i]
 		*nic = v1.NIC{Name: nic.Name, Addresses: nic.Addresses}

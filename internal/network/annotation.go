@@ -26,6 +26,8 @@ type InterfaceRequest struct {
 	Network string
 	// V4 and V6 are the requested addresses.
 	V4, V6 AddressRequest
+	// DeclinesAddress is true if ip or ip6 is "none", which says that a missing address is intended.
+	DeclinesAddress bool
 	// Proutes and Proutes6 are policy routes, ordered by destination.
 	Proutes, Proutes6 []Route
 }
@@ -88,11 +90,16 @@ const (
 // gets the default network. The error is an *InvalidError with the index and field of each invalid
 // entry, and the byte offset for malformed JSON.
 func ParseInterfaces(annotations map[string]string) ([]InterfaceRequest, error) {
+	_, requests, err := parseInterfaces(field.NewPath("metadata", "annotations"), annotations)
+	return requests, err
+}
+
+// parseInterfaces is ParseInterfaces for annotations at a path. It also returns the annotation's key.
+func parseInterfaces(path *field.Path, annotations map[string]string) (key string, _ []InterfaceRequest, _ error) {
 	var f faults
-	path := field.NewPath("metadata", "annotations")
 	key, value, ok := interfacesAnnotation(&f, path, annotations)
 	if !ok {
-		return nil, f.err("")
+		return "", nil, f.err("")
 	}
 	path = path.Key(key)
 	entries := splitEntries(&f, path, value)
@@ -101,9 +108,9 @@ func ParseInterfaces(annotations map[string]string) ([]InterfaceRequest, error) 
 		requests = append(requests, parseEntry(&f, path.Index(i), raw))
 	}
 	if err := f.err(""); err != nil {
-		return nil, err
+		return key, nil, err
 	}
-	return requests, nil
+	return key, requests, nil
 }
 
 // interfacesAnnotation returns the one of the two annotations that is set.
@@ -196,8 +203,9 @@ func parseEntry(f *faults, path *field.Path, raw json.RawMessage) InterfaceReque
 	r.Kind, r.Network = parseReference(f, path, e)
 	r.V4 = parseAddress(f, path.Child("ip"), ipv4(), e.IP)
 	r.V6 = parseAddress(f, path.Child("ip6"), ipv6(), e.IP6)
-	r.Proutes = parseRoutes(f, path.Child("proutes"), ipv4(), e.Proutes)
-	r.Proutes6 = parseRoutes(f, path.Child("proutes6"), ipv6(), e.Proutes6)
+	r.DeclinesAddress = e.IP == noAddress || e.IP6 == noAddress
+	r.Proutes = parseRoutes(f, path.Child("proutes"), ipv4(), e.Proutes, nil)
+	r.Proutes6 = parseRoutes(f, path.Child("proutes6"), ipv6(), e.Proutes6, nil)
 	return r
 }
 
@@ -261,11 +269,14 @@ func parseReference(f *faults, path *field.Path, e entry) (kind, name string) {
 	return kind, name
 }
 
+// noAddress as ip or ip6 requests no address.
+const noAddress = "none"
+
 // parseAddress parses "dynamic", "none", an empty text or an address. The mask of an address is
 // ignored: the network's mask is used.
 func parseAddress(f *faults, path *field.Path, ip ipVersion, value string) AddressRequest {
 	switch value {
-	case "", "none":
+	case "", noAddress:
 		return AddressRequest{}
 	case "dynamic":
 		return AddressRequest{Dynamic: true}

@@ -41,7 +41,7 @@ func TestParseInterfaces(t *testing.T) {
 		},
 		"None": {
 			reason: "\"none\" requests no address.", value: `[{"clusterNetwork":"c","ip":"none","ip6":"none"}]`,
-			want: []network.InterfaceRequest{{Kind: v1.KindClusterNetwork, Network: "c"}},
+			want: []network.InterfaceRequest{{Kind: v1.KindClusterNetwork, Network: "c", DeclinesAddress: true}},
 		},
 		"Static": {
 			reason: "A static address needs no mask.", value: `[{"clusterNetwork":"c","ip":"10.0.0.5","ip6":"FD00::5"}]`,
@@ -115,9 +115,9 @@ func TestParseInterfacesErrors(t *testing.T) {
 		"BadMask":       {reason: "An ignored mask must be valid.", value: `[{"clusterNetwork":"a","ip":"10.0.0.1/33"}]`, want: []string{at + "[0].ip:"}},
 		"NoMask":        {reason: "An ignored mask must be valid.", value: `[{"clusterNetwork":"a","ip":"10.0.0.1/"}]`, want: []string{at + "[0].ip:"}},
 		"UpperDynamic":  {reason: "Values are case-sensitive.", value: `[{"clusterNetwork":"a","ip":"Dynamic"}]`, want: []string{at + "[0].ip:"}},
-		"BadDst":        {reason: "A destination must be a subnet.", value: `[{"clusterNetwork":"a","proutes":{"10.0.0.0":"10.0.0.1"}}]`, want: []string{at + "[0].proutes:", "prefix length"}},
+		"BadDst":        {reason: "A destination must be a subnet.", value: `[{"clusterNetwork":"a","proutes":{"10.0.0.0":"10.0.0.1"}}]`, want: []string{at + "[0].proutes[10.0.0.0]:", "prefix length"}},
 		"BadGateway":    {reason: "A gateway must be an address.", value: `[{"clusterNetwork":"a","proutes6":{"::/0":"10.0.0.1"}}]`, want: []string{at + "[0].proutes6[::/0]:", "IPv6 address"}},
-		"SameDst":       {reason: "The kernel rejects the second route.", value: `[{"clusterNetwork":"a","proutes":{"10.0.0.0/8":"1.1.1.1","10.1.0.0/8":"1.1.1.1"}}]`, want: []string{at + "[0].proutes:", "same subnet"}},
+		"SameDst":       {reason: "The kernel rejects the second route.", value: `[{"clusterNetwork":"a","proutes":{"10.0.0.0/8":"1.1.1.1","10.1.0.0/8":"1.1.1.1"}}]`, want: []string{at + "[0].proutes[10.1.0.0/8]:", "must not have the same destination as 10.0.0.0/8"}},
 		"EachEntry":     {reason: "All faults are reported at once.", value: `[{"clusterNetwork":"a","ip":"x"},{"network":"b"},{"tenantNetwork":"c","ip6":"y"}]`, want: []string{"[0].ip:", "[2].ip6:"}},
 		"TooMany":       {reason: "The number of interfaces is bounded.", value: "[" + strings.Repeat("{},", 256) + "{}]", want: []string{at + ":", "256"}},
 		"TooLong":       {reason: "The size of the annotation is bounded.", value: "[" + strings.Repeat(" ", 1<<16) + "]", want: []string{at + ":", "Too long"}},

@@ -115,7 +115,7 @@ func segmentOf(n *Network) (segment, bool) {
 func (t *conflictIndex) checkLink(n *Network, link Link) error {
 	if !link.IsNIC() && n.LinkName() == n.Device {
 		return conflictError(n, ErrLinkTaken, field.NewPath("spec", "NetworkID"), n.ID,
-			"%s must not give its link the name %q of its own NIC: use another NetworkID", n.Ref, n.Device)
+			"must not give the link the name %q of its own NIC: use another NetworkID", n.Device)
 	}
 	for _, o := range t.links[link] {
 		if err := checkSharedParent(n, o, link); err != nil {
@@ -132,8 +132,8 @@ func (t *conflictIndex) checkLink(n *Network, link Link) error {
 			if name == n.Device {
 				path, value = optionPath("host_device"), n.Device
 			}
-			return conflictError(n, ErrLinkTaken, path, value, "%s must not use %q as %s, because %s uses it as %s: use another NetworkID or device",
-				n.Ref, name, own, visibleName(n, taken.owner), taken.link)
+			return conflictError(n, ErrLinkTaken, path, value, "must not give the name %q to %s, because %s uses it for %s: use another NetworkID or device",
+				name, own, visibleName(n, taken.owner), taken.link)
 		}
 	}
 	return nil
@@ -145,25 +145,25 @@ const modePassthru = "passthru"
 // checkSharedParent checks that n can be on the link of the older network o.
 func checkSharedParent(n, o *Network, link Link) error {
 	if n.Device != o.Device {
-		return conflictError(n, ErrLinkTaken, optionPath("host_device"), n.Device, "%s must not have %s on %s, because %s has it on %s: use host_device %s or another vxlan",
-			n.Ref, link, n.Device, visibleName(n, o), o.Device, o.Device)
+		return conflictError(n, ErrLinkTaken, optionPath("host_device"), n.Device, "must be %s, because %s has %s there: use host_device %s or another vxlan",
+			o.Device, visibleName(n, o), link, o.Device)
 	}
 	if n.Delegates() || o.Delegates() {
 		return nil // the use of the parent by another plugin is unknown
 	}
 	switch {
 	case n.Type != o.Type:
-		return conflictError(n, ErrParentShared, field.NewPath("spec", "NetworkType"), n.Type, "%s must not be %s, because %s on the same parent %s is %s: use one NetworkType on a parent",
-			n.Ref, n.Type, visibleName(n, o), link, o.Type)
+		return conflictError(n, ErrParentShared, field.NewPath("spec", "NetworkType"), n.Type, "must be %s, because %s on the same parent %s has this type: use it, or another device or VLAN",
+			o.Type, visibleName(n, o), link)
 	case n.Type == v1.TypeIPVLAN && n.Mode != o.Mode:
-		return conflictError(n, ErrParentShared, field.NewPath("spec", "NetworkType"), n.Type, "%s must not be IPVLAN in mode %q, because %s on the same parent %s has mode %q: use one mode on a parent",
-			n.Ref, n.Mode, visibleName(n, o), link, o.Mode)
+		return conflictError(n, ErrParentShared, field.NewPath("spec", "NetworkType"), n.Type, "must not be IPVLAN in mode %q, because %s on the same parent %s has mode %q: use one mode on a parent",
+			n.Mode, visibleName(n, o), link, o.Mode)
 	case n.Trunk != o.Trunk:
-		return conflictError(n, ErrParentShared, optionPath("trunk"), n.Trunk, "%s and %s must have the same trunk on %s, which passes VLAN tags of all Pods or of none: use the same trunk, another device or a VLAN",
-			n.Ref, visibleName(n, o), link)
+		return conflictError(n, ErrParentShared, optionPath("trunk"), n.Trunk, "must be %t as in %s, because %s passes the VLAN tags of all Pods or of none: use the same trunk, another device or a VLAN",
+			o.Trunk, visibleName(n, o), link)
 	case n.Mode == modePassthru || o.Mode == modePassthru:
-		return conflictError(n, ErrParentShared, optionPath("host_device"), n.Device, "%s and %s must not both be on %s, because a passthru network needs a parent of its own: use another device or VLAN",
-			n.Ref, visibleName(n, o), link)
+		return conflictError(n, ErrParentShared, optionPath("host_device"), n.Device, "must have no other network, because a passthru network needs a parent of its own, and %s is on %s: use another device or VLAN",
+			visibleName(n, o), link)
 	}
 	return nil
 }
@@ -179,8 +179,8 @@ func checkPoolOverlap(n, o *Network) error {
 			continue
 		}
 		pool := fmt.Sprintf("%s-%s", pair.young.Start, pair.young.End)
-		return conflictError(n, ErrPoolOverlap, optionPath(pair.field), pool, "%s of %s must not be %s, because %s on the same segment has %s-%s: use disjoint pools",
-			pair.field, n.Ref, pool, visibleName(n, o), pair.older.Start, pair.older.End)
+		return conflictError(n, ErrPoolOverlap, optionPath(pair.field), pool, "must not overlap %s-%s, the pool of %s on the same segment: use disjoint pools",
+			pair.older.Start, pair.older.End, visibleName(n, o))
 	}
 	return nil
 }
@@ -204,10 +204,10 @@ func linkNamed(name string, n *Network, link Link) Link {
 	return link
 }
 
-// conflictError is an error of n that names the conflicting field. Kind is one of the errors above.
+// conflictError is an error of n that names the conflicting field. Kind is one of the errors above,
+// for errors.Is: the text states the rule instead.
 func conflictError(n *Network, kind error, path *field.Path, value any, rule string, args ...any) error {
-	text := kind.Error() + ": " + fmt.Sprintf(rule, args...)
-	return &InvalidError{Subject: n.Ref.String(), Faults: field.ErrorList{field.Invalid(path, value, text)}, Err: kind}
+	return &InvalidError{Subject: n.Ref.String(), Faults: field.ErrorList{field.Invalid(path, value, fmt.Sprintf(rule, args...))}, Err: kind}
 }
 
 // visibleName returns the name of another network for a message about n, which the readers of n see.

@@ -107,7 +107,7 @@ func TestConflicts(t *testing.T) {
 		"OtherBackend": {
 			reason: "The kernel rejects MACVLAN and IPVLAN on one link.",
 			specs:  []string{`{NetworkType: macvlan, Options: {host_device: ens4}}`, `{Options: {host_device: ens4}}`},
-			want:   conflicts{"n1": network.ErrParentShared}, parts: []string{`spec.NetworkType: Invalid value: "ipvlan"`, "parent cannot serve both", "macvlan", "nic/ens4"},
+			want:   conflicts{"n1": network.ErrParentShared}, parts: []string{`spec.NetworkType: Invalid value: "ipvlan"`, "macvlan", "nic/ens4"},
 		},
 		"OtherBackendOtherVLAN": {
 			reason: "Two VLANs of one NIC are two parents.",
@@ -128,7 +128,7 @@ func TestConflicts(t *testing.T) {
 		"Overlap": {
 			reason: "Two interfaces could get one address.",
 			specs:  []string{`{Options: {host_device: ens4, cidr: 10.0.0.0/16}}`, `{Options: {host_device: ens4, cidr: 10.0.9.0/24}}`},
-			want:   conflicts{"n1": network.ErrPoolOverlap}, parts: []string{"spec.Options.allocation_pool: Invalid value", "pools overlap", "10.0.9.1-10.0.9.254", "10.0.0.1-10.0.255.254", "disjoint"},
+			want:   conflicts{"n1": network.ErrPoolOverlap}, parts: []string{"spec.Options.allocation_pool: Invalid value", "must not overlap", "10.0.9.1-10.0.9.254", "10.0.0.1-10.0.255.254", "disjoint"},
 		},
 		"OverlapByOne": {
 			reason: "One common address is a conflict.",

@@ -67,17 +67,17 @@ func (p *cniConfig) toNetwork(ref Ref) (*Network, error) {
 	case !validInterfaceName(p.Master):
 		return nil, fmt.Errorf("master %.50q must be the name of a NIC: use at most 15 bytes without '/' and white space", p.Master)
 	case p.MTU != 0 && (p.MTU < minMTU || p.MTU > maxMTU):
-		return nil, fmt.Errorf("mtu %d: must be %d to %d", p.MTU, minMTU, maxMTU)
+		return nil, fmt.Errorf("mtu %d must be between %d and %d", p.MTU, minMTU, maxMTU)
 	case p.VLAN != nil:
 		n.VLAN = *p.VLAN
 		if n.VLAN < 1 || n.VLAN > maxVLAN {
-			return nil, fmt.Errorf("vlan %d: must be 1 to %d", n.VLAN, maxVLAN)
+			return nil, fmt.Errorf("vlan %d must be between 1 and %d", n.VLAN, maxVLAN)
 		}
 		n.ID = p.Master
 	default:
 		n.VXLAN = *p.VXLAN
 		if n.VXLAN < 1 || n.VXLAN > maxVXLAN {
-			return nil, fmt.Errorf("vxlan %d: must be 1 to %d", n.VXLAN, maxVXLAN)
+			return nil, fmt.Errorf("vxlan %d must be between 1 and %d", n.VXLAN, maxVXLAN)
 		}
 		n.ID = strconv.Itoa(n.VXLAN)
 	}

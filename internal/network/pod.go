@@ -6,43 +6,93 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
 // firstInterface is kubelet's name of a Pod's first interface.
 const firstInterface = "eth0"
 
-// CheckPod checks the requests in the annotations of a Pod at its creation, with the rules that the
-// node daemon applies at CNI ADD. networkOf returns a network, or nil if it does not exist.
-// isNodeAddress, which may be nil, reports whether a node has an address. Requests that may become
-// valid later, such as one for a missing network, are warnings. The error is an *InvalidError with
-// paths in the annotation.
-func CheckPod(
-	namespace, scheme string, annotations map[string]string, networkOf func(Ref) *Network, isNodeAddress func(netip.Addr) bool,
-) (warnings []string, err error) {
-	requests, err := ParseInterfaces(annotations)
+// PodTemplate is a Pod, or the template of a workload's Pods, as far as it requests networks.
+type PodTemplate struct {
+	// Namespace of the Pod.
+	Namespace string
+	// Path is the template's in its workload; nil for a Pod.
+	Path *field.Path
+	// Annotations of the Pod.
+	Annotations map[string]string
+	// HostNetwork is true if the Pod uses the node's network.
+	HostNetwork bool
+}
+
+// annotations returns the path of the annotations.
+func (p *PodTemplate) annotations() *field.Path { return p.Path.Child("metadata", "annotations") }
+
+// PodWarnings are what a user of a valid Pod should know.
+type PodWarnings struct {
+	// Mistakes are requests that work, and probably not as the user intends.
+	Mistakes []string
+	// Waits are what the Pod waits for, such as a network that does not exist yet.
+	Waits []string
+}
+
+// All returns all warnings.
+func (w PodWarnings) All() []string { return slices.Concat(w.Mistakes, w.Waits) }
+
+// PodChecker checks the requests of Pods at their creation, with the rules that the node daemon
+// applies at CNI ADD.
+type PodChecker struct {
+	// NamingScheme is the scheme of interface names; see InterfaceNames.
+	NamingScheme string
+	// NetworkOf returns a network, or nil if it does not exist.
+	NetworkOf func(Ref) *Network
+	// IsNodeAddress, which may be nil, reports whether a node has an address.
+	IsNodeAddress func(netip.Addr) bool
+}
+
+// Check returns the faults of a Pod as an *InvalidError with paths in the annotation.
+func (c *PodChecker) Check(p PodTemplate) (PodWarnings, error) {
+	check := podCheck{template: p}
+	check.warnUnread()
+	key, requests, err := parseInterfaces(p.annotations(), p.Annotations)
 	if err != nil || len(requests) == 0 {
-		return nil, err
+		return check.warnings, err
 	}
-	key, _, _ := interfacesAnnotation(&faults{}, field.NewPath(""), annotations)
-	c := podCheck{path: field.NewPath("metadata", "annotations").Key(key)}
+	check.path = p.annotations().Key(key)
 	prefixes := make([]string, len(requests))
 	for i, r := range requests {
-		n := networkOf(r.Ref(namespace))
+		n := c.NetworkOf(r.Ref(p.Namespace))
 		if n == nil || n.Deleting {
-			c.warnMissing(i, r.Ref(namespace), n != nil)
+			check.warnMissing(i, r.Ref(p.Namespace), n != nil)
 			prefixes[i] = fmt.Sprintf("?%d-", i) // unknown, and different from all others
 			continue
 		}
 		prefixes[i] = n.Prefix
-		c.addFaults(i, CheckRequest(n, namespace, r))
-		c.addFaults(i, checkNodeAddresses(n, r, isNodeAddress))
-		c.warnUnassigned(i, n)
+		check.addFaults(i, CheckRequest(n, p.Namespace, r))
+		check.addFaults(i, checkNodeAddresses(n, r, c.IsNodeAddress))
+		check.warnUnassigned(i, n)
+		check.warnNoAddress(i, n, r)
+		if i == 0 {
+			standard, exists := c.defaultNetwork(p.Namespace)
+			check.warnFirst(n, standard, exists)
+		}
 	}
-	_, err = InterfaceNames(scheme, firstInterface, prefixes)
-	c.addNameFaults(err)
-	return c.warnings, c.faults.err("")
+	_, err = InterfaceNames(c.NamingScheme, firstInterface, prefixes)
+	check.addNameFaults(err)
+	return check.warnings, check.faults.err("")
+}
+
+// defaultNetwork returns the network of a Pod without an annotation; false when there is none.
+func (c *PodChecker) defaultNetwork(namespace string) (Ref, bool) {
+	for _, ref := range DefaultRefs(namespace) {
+		if n := c.NetworkOf(ref); n != nil && !n.Deleting {
+			return ref, true
+		}
+	}
+	return Ref{}, false
 }
 
 // checkNodeAddresses rejects static addresses that a node has; isNodeAddress may be nil. The node
@@ -60,20 +110,71 @@ func checkNodeAddresses(n *Network, r InterfaceRequest, isNodeAddress func(netip
 	return f.err(n.Ref.String())
 }
 
-// podCheck collects the faults and warnings of an annotation.
+// podCheck collects the faults and warnings of a Pod.
 type podCheck struct {
+	template PodTemplate
+	// path is that of the annotation.
 	path     *field.Path
 	faults   faults
-	warnings []string
+	warnings PodWarnings
+}
+
+// warnUnread adds warnings for annotations that have no effect.
+func (c *podCheck) warnUnread() {
+	path := c.template.annotations()
+	for _, key := range InterfaceAnnotations() {
+		if _, ok := c.template.Annotations[key]; ok && c.template.HostNetwork {
+			c.warnMistake(fmt.Sprintf("%s: the Pod uses the node's network, so %s has no effect: remove one of the two",
+				c.template.Path.Child("spec", "hostNetwork"), path.Key(key)))
+		}
+	}
+	if _, ok := c.template.Annotations[netAttachDefsAnnotation]; ok {
+		c.warnMistake(fmt.Sprintf("%s: Patchbay does not serve NetworkAttachmentDefinitions yet, so only another plugin, such as Multus, adds these interfaces: use %s",
+			path.Key(netAttachDefsAnnotation), v1.InterfacesAnnotation))
+	}
+	for _, w := range UnknownAnnotations(path, c.template.Annotations, InterfaceAnnotations()) {
+		c.warnMistake(w)
+	}
+}
+
+func (c *podCheck) warnMistake(text string) { c.warnings.Mistakes = append(c.warnings.Mistakes, text) }
+
+// warnNoAddress adds a warning for an interface without an address in a network that has some. The
+// value "none" says that this is intended.
+func (c *podCheck) warnNoAddress(i int, n *Network, r InterfaceRequest) {
+	if c.template.HostNetwork || n.Delegates() || n.V4 == nil && n.V6 == nil || r.DeclinesAddress || !r.V4.None() || !r.V6.None() {
+		return
+	}
+	key := "ip"
+	if n.V4 == nil {
+		key = "ip6"
+	}
+	c.warnMistake(fmt.Sprintf("%s: the Pod gets no address of %s: set %s to \"dynamic\", or to \"none\" if this is intended",
+		c.path.Index(i), n.Ref, key))
+}
+
+// warnFirst adds a warning if the first interface is not in a default network. Kubernetes reports
+// the addresses of the first interface as the Pod's. Another plugin's network, such as flannel, is
+// often the cluster's own under another name.
+func (c *podCheck) warnFirst(n *Network, standard Ref, exists bool) {
+	if c.template.HostNetwork || !exists || n.Ref.Name == v1.DefaultNetworkName || n.Delegates() {
+		return
+	}
+	keys := map[string]string{v1.KindDanmNet: "network", v1.KindTenantNetwork: "tenantNetwork", v1.KindClusterNetwork: "clusterNetwork"}
+	c.warnMistake(fmt.Sprintf("%s: the Pod's IP, which Services and probes use, is that of its first interface, in %s: put {%q: %q} first if the Pod needs the default network",
+		c.path.Index(0), n.Ref, keys[standard.Kind], standard.Name))
 }
 
 // warnMissing adds a warning for a network that the Pod waits for.
 func (c *podCheck) warnMissing(i int, ref Ref, deleting bool) {
+	if c.template.HostNetwork {
+		return
+	}
 	why := "does not exist yet"
 	if deleting {
 		why = "is being deleted"
 	}
-	c.warnings = append(c.warnings, fmt.Sprintf("%s: %s %s: the Pod waits for it", c.path.Index(i), ref, why))
+	c.warnings.Waits = append(c.warnings.Waits, fmt.Sprintf("%s: %s %s: the Pod waits for it", c.path.Index(i), ref, why))
 }
 
 // addFaults adds the faults of one interface. Faults of the network itself get the path of the entry.
@@ -95,8 +196,8 @@ func (c *podCheck) addFaults(i int, err error) {
 
 // warnUnassigned adds a warning for a TenantNetwork without a matching assignment.
 func (c *podCheck) warnUnassigned(i int, n *Network) {
-	if err := CheckAssignment(n); err != nil {
-		c.warnings = append(c.warnings, fmt.Sprintf("%s: %v: the Pod waits until this is repaired", c.path.Index(i), err))
+	if err := CheckAssignment(n); err != nil && !c.template.HostNetwork {
+		c.warnings.Waits = append(c.warnings.Waits, fmt.Sprintf("%s: %v: the Pod waits until this is repaired", c.path.Index(i), err))
 	}
 }
 

@@ -5,8 +5,12 @@ package network_test
 import (
 	"errors"
 	"net/netip"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/network"
@@ -37,7 +41,7 @@ func podNetworks(t *testing.T) func(network.Ref) *network.Network {
 	}
 }
 
-func TestCheckPod(t *testing.T) {
+func TestPodChecker(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason, value   string
@@ -66,23 +70,92 @@ func TestCheckPod(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			warnings, err := network.CheckPod("ns", tc.scheme, map[string]string{v1.InterfacesAnnotation: tc.value}, podNetworks(t), func(a netip.Addr) bool { return a == netip.MustParseAddr("10.0.0.77") })
+			checker := network.PodChecker{
+				NamingScheme: tc.scheme, NetworkOf: podNetworks(t),
+				IsNodeAddress: func(a netip.Addr) bool { return a == netip.MustParseAddr("10.0.0.77") },
+			}
+			found, err := checker.Check(network.PodTemplate{Namespace: "ns", Annotations: map[string]string{v1.InterfacesAnnotation: tc.value}})
+			warnings := found.Waits
 			if (err != nil) != (tc.refused != nil) || err != nil && !errors.Is(err, network.ErrInvalid) {
-				t.Fatalf("%s\nCheckPod: got %v", tc.reason, err)
+				t.Fatalf("%s\nCheck: got %v", tc.reason, err)
 			}
 			for _, part := range tc.refused {
 				if !strings.Contains(err.Error(), part) {
-					t.Errorf("%s\nCheckPod: got %q, want %q in it", tc.reason, err, part)
+					t.Errorf("%s\nCheck: got %q, want %q in it", tc.reason, err, part)
 				}
 			}
 			if (len(warnings) > 0) != (tc.warned != nil) {
-				t.Errorf("%s\nCheckPod warns %q", tc.reason, warnings)
+				t.Errorf("%s\nCheck warns %q", tc.reason, warnings)
 			}
 			for _, part := range tc.warned {
 				if !strings.Contains(strings.Join(warnings, "\n"), part) {
-					t.Errorf("%s\nCheckPod warns %q, want %q", tc.reason, warnings, part)
+					t.Errorf("%s\nCheck warns %q, want %q", tc.reason, warnings, part)
 				}
 			}
 		})
+	}
+}
+
+// Requests that work, and probably not as the user intends, are warnings.
+func TestPodMistakes(t *testing.T) {
+	t.Parallel()
+	const interfaces = v1.InterfacesAnnotation
+	networks := podNetworks(t)
+	withDefault := func(ref network.Ref) *network.Network {
+		if ref == (network.Ref{Kind: v1.KindClusterNetwork, Name: v1.DefaultNetworkName}) {
+			return &network.Network{Ref: ref, Type: "flannel"}
+		}
+		return networks(ref)
+	}
+	const first = `{"clusterNetwork": "default"}, `
+	cases := map[string]struct {
+		reason      string
+		annotations map[string]string
+		hostNetwork bool
+		noDefault   bool
+		path        *field.Path
+		want        []string
+	}{
+		"None":        {reason: "A Pod without annotations has none.", hostNetwork: true},
+		"Intended":    {reason: "The Pod requests an address after the default network.", annotations: map[string]string{interfaces: `[` + first + `{"clusterNetwork": "storage", "ip": "dynamic"}]`}},
+		"HostNetwork": {reason: "The CNI plugin is not called, and the Pod waits for no network.", hostNetwork: true, annotations: map[string]string{interfaces: `[{"clusterNetwork": "storage"}, {"clusterNetwork": "later"}]`}, want: []string{"spec.hostNetwork: the Pod uses the node's network, so metadata.annotations[danm.io/interfaces] has no effect: remove one of the two"}},
+		"Typo":        {reason: "A key with a typing error is not read.", annotations: map[string]string{"danm.io/interface": `[]`}, want: []string{"metadata.annotations[danm.io/interface]: Patchbay has no such key, so it has no effect: did you mean danm.io/interfaces?"}},
+		"OtherKey":    {reason: "DANM's other keys are not for Pods.", annotations: map[string]string{"danm.k8s.io/x": ""}, want: []string{"metadata.annotations[danm.k8s.io/x]: Patchbay has no such key, so it has no effect: remove it, or use one of danm.io/interfaces, danm.k8s.io/interfaces"}},
+		"Multus":      {reason: "Nobody adds the interfaces yet.", annotations: map[string]string{"k8s.v1.cni.cncf.io/networks": "a"}, want: []string{"metadata.annotations[k8s.v1.cni.cncf.io/networks]: Patchbay does not serve NetworkAttachmentDefinitions yet, so only another plugin, such as Multus, adds these interfaces: use danm.io/interfaces"}},
+		"First":       {reason: "The Pod's IP is not in the cluster's network.", annotations: map[string]string{interfaces: `[{"clusterNetwork": "storage", "ip": "dynamic"}]`}, want: []string{`metadata.annotations[danm.io/interfaces][0]: the Pod's IP, which Services and probes use, is that of its first interface, in ClusterNetwork/storage: put {"clusterNetwork": "default"} first if the Pod needs the default network`}},
+		"NoDefault":   {reason: "Without a default network another one must be first.", noDefault: true, annotations: map[string]string{interfaces: `[{"clusterNetwork": "storage", "ip": "dynamic"}]`}},
+		"Delegate":    {reason: "Another plugin's network may be the cluster's own.", annotations: map[string]string{interfaces: `[{"clusterNetwork": "flannel"}]`}},
+		"NoAddress":   {reason: "The address is left out.", annotations: map[string]string{interfaces: `[` + first + `{"clusterNetwork": "storage"}]`}, want: []string{`metadata.annotations[danm.io/interfaces][1]: the Pod gets no address of ClusterNetwork/storage: set ip to "dynamic", or to "none" if this is intended`}},
+		"Declined":    {reason: "The missing address is intended.", annotations: map[string]string{interfaces: `[` + first + `{"clusterNetwork": "storage", "ip": "none"}]`}},
+		"NoSubnet":    {reason: "The network has no addresses.", annotations: map[string]string{interfaces: `[` + first + `{"clusterNetwork": "long"}]`}},
+		"Template":    {reason: "The path is the template's.", path: field.NewPath("spec", "template"), annotations: map[string]string{"danm.io/interface": `[]`}, want: []string{"spec.template.metadata.annotations[danm.io/interface]: Patchbay has no such key, so it has no effect: did you mean danm.io/interfaces?"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			checker := network.PodChecker{NetworkOf: withDefault}
+			if tc.noDefault {
+				checker.NetworkOf = networks
+			}
+			got, err := checker.Check(network.PodTemplate{Namespace: "ns", Path: tc.path, Annotations: tc.annotations, HostNetwork: tc.hostNetwork})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got.All()); diff != "" {
+				t.Errorf("%s\nwarnings (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// A tenant's Pod with many keys gets few warnings.
+func TestManyUnknownAnnotations(t *testing.T) {
+	t.Parallel()
+	many := map[string]string{}
+	for i := range 1000 {
+		many["danm.io/x"+strconv.Itoa(i)] = ""
+	}
+	if got := network.UnknownAnnotations(field.NewPath("metadata", "annotations"), many, nil); len(got) != 9 || !strings.Contains(got[8], "more keys") {
+		t.Errorf("got %q, want 8 and that there are more", got)
 	}
 }

@@ -152,10 +152,10 @@ const (
 func checkVNI(f *faults, spec *field.Path, n *Network) {
 	path := spec.Child("Options")
 	if n.VLAN < 0 || n.VLAN > maxVLAN {
-		f.invalid(path.Child("vlan"), n.VLAN, "must be an IEEE 802.1Q ID: use 1 to 4094")
+		f.invalid(path.Child("vlan"), n.VLAN, "must be between 1 and 4094")
 	}
 	if n.VXLAN < 0 || n.VXLAN > maxVXLAN {
-		f.invalid(path.Child("vxlan"), n.VXLAN, "must be a VXLAN network identifier: use 1 to 16777214")
+		f.invalid(path.Child("vxlan"), n.VXLAN, "must be between 1 and 16777214")
 	}
 	if n.VLAN != 0 && n.VXLAN != 0 {
 		f.forbidden(path.Child("vlan"), "must not be set with vxlan: leave one of vlan and vxlan out")
@@ -190,7 +190,7 @@ func checkNumbers(f *faults, path *field.Path, n *Network) {
 			`must be the beginning of interface names: use a letter, then at most 13 letters, digits, "_" or "-"`)
 	}
 	if n.MTU != 0 && (n.MTU < minMTU || n.MTU > maxMTU) {
-		f.invalid(path.Child("mtu"), n.MTU, "must be 1280 to 9216 bytes: leave it out for the parent's MTU")
+		f.invalid(path.Child("mtu"), n.MTU, "must be between 1280 and 9216 bytes: leave it out for the parent's MTU")
 	}
 	if n.Table < 0 || n.Table >= 253 && n.Table <= 255 {
 		f.invalid(path.Child("rt_tables"), n.Table, "must not be one of the kernel's tables 253 to 255: use 0 to 252, or 256 and up")

@@ -175,6 +175,20 @@ func defaultPool(ip ipVersion, subnet, part netip.Prefix, start, end netip.Addr)
 	return lo, hi
 }
 
+// GrowthAdvice returns the change of spec.Options that gives the pool more addresses: a wider range in the
+// subnet or, if it has all of the subnet, a wider subnet. Admission permits both while Pods are attached.
+func (s *Subnet) GrowthAdvice() string {
+	ip, cidrField, poolField := ipv4(), "cidr", "allocation_pool"
+	if s.CIDR.Addr().Is6() {
+		ip, cidrField, poolField = ipv6(), "net6", "allocation_pool_v6"
+	}
+	first, last := defaultPool(ip, s.CIDR, s.CIDR, netip.Addr{}, netip.Addr{})
+	if first.Less(s.Start) || s.End.Less(last) {
+		return fmt.Sprintf("widen spec.Options.%s within %s %s", poolField, cidrField, s.CIDR)
+	}
+	return fmt.Sprintf("widen spec.Options.%s to a subnet that contains %s, and %s with it if it is set", cidrField, s.CIDR, poolField)
+}
+
 // hasUsable reports whether dynamic claims can get an address of the pool. The addresses that they
 // cannot get are few, so it looks at few more.
 func (s *Subnet) hasUsable() bool {
@@ -213,21 +227,20 @@ func readRoutes(f *faults, path *field.Path, o subnetOptions, subnet netip.Prefi
 	if o.cidr == "" {
 		f.forbidden(path, "must come with "+o.cidrField+", because a gateway is an address of the subnet: set "+o.cidrField+", or leave "+o.routes+" out")
 	}
-	routes := parseRoutes(f, path, o.ip, o.dsts)
-	for _, r := range routes {
-		if subnet.IsValid() && !subnet.Contains(r.Gateway) {
-			f.invalid(path, r.Gateway.String(), fmt.Sprintf("gateway of %s must be in %s %s: use an address of the subnet", r.Dst, o.cidrField, o.cidr))
+	return parseRoutes(f, path, o.ip, o.dsts, func(path *field.Path, gateway netip.Addr) {
+		if subnet.IsValid() && !subnet.Contains(gateway) {
+			f.invalid(path, gateway.String(), fmt.Sprintf("must be in %s %s: use a gateway in the subnet", o.cidrField, o.cidr))
 		}
-	}
-	return routes
+	})
 }
 
 // maxRoutes bounds the cost of the CEL rules.
 const maxRoutes = 64
 
 // parseRoutes returns the routes of a map from destination to gateway, ordered by destination and
-// without invalid ones.
-func parseRoutes(f *faults, path *field.Path, ip ipVersion, dsts map[string]string) []Route {
+// without invalid ones. checkGateway may be nil; it adds the faults of a gateway, with the path of its
+// route.
+func parseRoutes(f *faults, path *field.Path, ip ipVersion, dsts map[string]string, checkGateway func(*field.Path, netip.Addr)) []Route {
 	if len(dsts) > maxRoutes {
 		f.list = append(f.list, field.TooMany(path, len(dsts), maxRoutes))
 		return nil
@@ -237,14 +250,16 @@ func parseRoutes(f *faults, path *field.Path, ip ipVersion, dsts map[string]stri
 	for _, key := range sortedKeys(dsts) {
 		dst, okDst := ip.parsePrefix(key)
 		if !okDst {
-			f.invalid(path, key, "a destination (the key) must be "+ip.prefixRule)
+			f.invalid(path.Key(key), key, "must have a destination (its key) that is "+ip.prefixRule)
 		}
 		gw, okGw := ip.parseAddr(dsts[key])
 		if !okGw {
-			f.invalid(path.Key(key), dsts[key], "a gateway must be "+ip.addrRule)
+			f.invalid(path.Key(key), dsts[key], "must be "+ip.addrRule)
+		} else if checkGateway != nil {
+			checkGateway(path.Key(key), gw)
 		}
 		if other, taken := written[dst]; okDst && taken {
-			f.invalid(path, key, fmt.Sprintf("must not be the same subnet as %s: name each destination once", other))
+			f.invalid(path.Key(key), key, fmt.Sprintf("must not have the same destination as %s: name each subnet once", other))
 			continue
 		}
 		if okDst {
@@ -294,7 +309,7 @@ func readStaticPool(f *faults, path *field.Path, o *v1.NetworkOptions, n *Networ
 		}
 		subnet, ok := so.ip.parsePrefix(so.cidr)
 		if !ok || !subnet.Contains(r.Start) || !subnet.Contains(r.End) {
-			f.invalid(path.Index(i), r.String(), fmt.Sprintf("a range must be in cidr or net6: use addresses of %s %q", so.cidrField, so.cidr))
+			f.invalid(path.Index(i), r.String(), fmt.Sprintf("must be in cidr or net6: use addresses of %s %q", so.cidrField, so.cidr))
 		}
 		*static = append(*static, r)
 	}

@@ -68,7 +68,7 @@ func FromTenantConfig(o *v1.TenantConfig) (*TenantConfig, error) {
 	t := &TenantConfig{Name: o.Name, NetworkIDs: map[string]string{}}
 	devices, ids := field.NewPath("hostDevices"), field.NewPath("networkIds")
 	if len(o.HostDevices) == 0 && len(o.NetworkIDs) == 0 {
-		f.required(devices, "hostDevices and networkIds are both empty, so tenants would get nothing: name a device in hostDevices, or a NetworkID in networkIds")
+		f.required(devices, "must not be empty together with networkIds, because tenants would get nothing: name a device in hostDevices, or a NetworkID in networkIds")
 	}
 	if len(o.HostDevices) > maxDevices {
 		f.list = append(f.list, field.TooMany(devices, len(o.HostDevices), maxDevices))
@@ -95,7 +95,7 @@ func readDevice(f *faults, path *field.Path, d *v1.HostDevice) TenantDevice {
 		f.invalid(path.Child("name"), d.Name, `must be the name of a NIC (at most 15 bytes without ":" or white space) or, with a "/", the resource of a device plugin`)
 	}
 	if (d.VNIType == "") != (d.VNIRange == "") {
-		f.invalid(path, d.VNIType+d.VNIRange, "vniType and vniRange must come together: set both, or neither")
+		f.invalid(path, d.VNIType+d.VNIRange, "must have vniType and vniRange together: set both, or neither")
 	}
 	limit := maxVXLAN
 	switch d.VNIType {
@@ -127,7 +127,7 @@ func checkVXLANs(f *faults, path *field.Path, devices []TenantDevice) {
 		count += len(d.VXLANs)
 	}
 	if count > maxVXLANRanges {
-		f.invalid(path, count, fmt.Sprintf("vniRange: the number of VXLAN ranges must be limited: use at most %d in all", maxVXLANRanges))
+		f.invalid(path, count, fmt.Sprintf("must have at most %d VXLAN ranges (vniRange) in all: use fewer and wider ones", maxVXLANRanges))
 		return
 	}
 	for i, d := range devices {
@@ -149,13 +149,13 @@ func readNetworkIDs(f *faults, path *field.Path, written map[string]v1.TenantNet
 	for _, key := range sortedKeys(ids) {
 		id, backend := ids[key], backendType(key)
 		if !hostSafeName.MatchString(key) {
-			f.invalid(path, key, "a key must be a NetworkType: "+hostSafeNameRule)
+			f.invalid(path.Key(key), key, "must have a key that is a NetworkType: "+hostSafeNameRule)
 		}
 		if !hostSafeName.MatchString(id) {
 			f.invalid(path.Key(key), id, "must be a NetworkID: "+hostSafeNameRule)
 		}
 		if n := (&Network{Type: backend}); !n.Delegates() && len(id) > maxLinkID {
-			f.invalid(path.Key(key), id, "a NetworkID for ipvlan, macvlan or sriov must be short enough for the names of VLAN and VXLAN links: use at most 10 characters")
+			f.invalid(path.Key(key), id, "must be short enough for the names of VLAN and VXLAN links, because it is for ipvlan, macvlan or sriov: use at most 10 characters")
 		}
 		into[backend] = id
 	}

@@ -5,6 +5,7 @@ package network
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -244,8 +245,8 @@ func CheckUpdate(from, to *Network, uses []Usage) error {
 	if to.MTU != 0 && (from.MTU == 0 || to.MTU < from.MTU) {
 		c.addDisruption(c.path.Child("mtu"), to.MTU, "must not become lower, because the Pods' packets would be dropped", mtuHint(from.MTU))
 	}
-	c.checkSubnet("cidr", "allocation_pool", from.V4, to.V4, func(u Usage) netip.Addr { return u.V4 })
-	c.checkSubnet("net6", "allocation_pool_v6", from.V6, to.V6, func(u Usage) netip.Addr { return u.V6 })
+	c.checkSubnet("cidr", "allocation_pool", "routes", from.V4, to.V4, func(u Usage) netip.Addr { return u.V4 })
+	c.checkSubnet("net6", "allocation_pool_v6", "routes6", from.V6, to.V6, func(u Usage) netip.Addr { return u.V6 })
 	return c.faults.err(from.Ref.String())
 }
 
@@ -277,7 +278,7 @@ func mtuHint(was int) string {
 }
 
 // checkSubnet checks the change of a subnet that existed. A new subnet breaks no use.
-func (c *updateCheck) checkSubnet(cidrField, poolField string, was, is *Subnet, of func(Usage) netip.Addr) {
+func (c *updateCheck) checkSubnet(cidrField, poolField, routesField string, was, is *Subnet, of func(Usage) netip.Addr) {
 	switch {
 	case was == nil:
 	case is == nil:
@@ -290,6 +291,7 @@ func (c *updateCheck) checkSubnet(cidrField, poolField string, was, is *Subnet, 
 			c.checkEnds(c.path.Child(cidrField), is, of)
 		}
 		c.checkPool(c.path.Child(poolField), was, is, of)
+		c.checkGateways(c.path.Child(routesField), was, is, of)
 	}
 }
 
@@ -314,6 +316,18 @@ func (c *updateCheck) checkPool(path *field.Path, was, is *Subnet, of func(Usage
 			c.faults.invalid(path, is.Start.String()+"-"+is.End.String(),
 				fmt.Sprintf("must contain %s, because %s: use a range with it, or %s", a, u, remedy(c.uses, "detach the Pods first")))
 			return
+		}
+	}
+}
+
+// checkGateways checks that no used address becomes the gateway of a route: its Pod would get the
+// packets of others.
+func (c *updateCheck) checkGateways(path *field.Path, was, is *Subnet, of func(Usage) netip.Addr) {
+	for _, r := range is.Routes {
+		i := slices.IndexFunc(c.uses, func(u Usage) bool { return of(u) == r.Gateway })
+		if i >= 0 && !was.isGateway(r.Gateway) {
+			c.faults.invalid(path.Key(r.Dst.String()), r.Gateway.String(),
+				fmt.Sprintf("must not be an address in use, because %s: use the address of a router, or %s", c.uses[i], remedy(c.uses, "detach the Pods first")))
 		}
 	}
 }

@@ -39,6 +39,9 @@ func TestCheckUpdate(t *testing.T) {
 		"Net6":     {reason: "The Pods have addresses of the old IPv6 subnet.", spec: with("fd00::/64", "fd01::/64"), refused: []string{"spec.Options.net6", "fd01::/64"}},
 		"Shrink":   {reason: "The smaller pool has all addresses in use.", spec: with("10.0.0.99", "10.0.0.20")},
 		"CutPool":  {reason: "10.0.0.20 is in use.", spec: with("10.0.0.99", "10.0.0.19"), refused: []string{"spec.Options.allocation_pool", "10.0.0.20", "node n2"}},
+		"Gateway":  {reason: "The Pod would get the packets of others.", spec: with("mtu: 1400,", `mtu: 1400, routes: {10.9.0.0/16: 10.0.0.200},`), refused: []string{`spec.Options.routes[10.9.0.0/16]`, "10.0.0.200", "must not be an address in use", "Pod ns/web on node n1", "the address of a router"}},
+		"Gateway6": {reason: "The same for IPv6, in a wider subnet.", spec: with(`net6: "fd00::/64"`, `net6: "fd00::/56", routes6: {"fd99::/64": "fd00::5"}`), refused: []string{`spec.Options.routes6[fd99::/64]`, "fd00::5"}},
+		"Warm":     {reason: "A node may give the address to a Pod at any moment.", spec: with("mtu: 1400,", `mtu: 1400, routes: {10.9.0.0/16: 10.0.0.20},`), refused: []string{"10.0.0.20", "node n2 has pre-allocated"}},
 		"Static":   {reason: "10.0.0.200 was never in the pool.", spec: with("10.0.0.99", "10.0.0.120")},
 	}
 	uses := []network.Usage{
@@ -76,6 +79,16 @@ func TestCheckUpdateOfEnds(t *testing.T) {
 	err := network.CheckUpdate(was, model(t, `{Options: {host_device: ens4, cidr: 10.0.1.0/24}}`), uses)
 	if err == nil || !strings.Contains(err.Error(), "must not begin or end with 10.0.1.0, because Pod ns/web on node n1") {
 		t.Errorf("10.0.1.0 is the network address of 10.0.1.0/24, got %v", err)
+	}
+}
+
+// A Pod that has had the gateway's address all along does not forbid other changes.
+func TestCheckUpdateOfOldGateway(t *testing.T) {
+	t.Parallel()
+	was := model(t, `{Options: {host_device: ens4, cidr: 10.0.0.0/26, routes: {10.9.0.0/16: 10.0.0.1}}}`)
+	uses := []network.Usage{{Pod: "ns/router", Node: "n1", V4: netip.MustParseAddr("10.0.0.1")}}
+	if err := network.CheckUpdate(was, model(t, `{Options: {host_device: ens4, cidr: 10.0.0.0/24, routes: {10.9.0.0/16: 10.0.0.1}}}`), uses); err != nil {
+		t.Errorf("got %v, want none", err)
 	}
 }
 

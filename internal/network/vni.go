@@ -57,8 +57,8 @@ var vniRange = regexp.MustCompile(`^[0-9]{1,8}(-[0-9]{1,8})?(,[0-9]{1,8}(-[0-9]{
 
 var (
 	errVNISyntax = errors.New(`must be a list of IDs and ranges without white space, such as "1000-2000,2500"`)
-	errVNIBounds = errors.New("each ID must be in range: use 1 to 4094 for vlan, 1 to 16777214 for vxlan")
-	errVNIOrder  = errors.New("a range must not end before it begins")
+	errVNIBounds = errors.New("must have IDs in range: use 1 to 4094 for vlan, 1 to 16777214 for vxlan")
+	errVNIOrder  = errors.New("must not have a range that ends before it begins: write the lower ID first")
 )
 
 // parseVNIRanges parses a list such as "1000-2000,2500" of IDs from 1 to limit.

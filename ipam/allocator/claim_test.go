@@ -87,7 +87,7 @@ func TestClaimErrors(t *testing.T) {
 			reason: "the message says how many are in use and what to do",
 			net:    ranged, before: [][2]allocator.AddressRequest{{testbed.Dynamic(), testbed.None()}, {testbed.Dynamic(), testbed.None()}}, v4: testbed.Dynamic(),
 			want:    allocator.ErrExhausted,
-			message: "network ClusterNetwork/net: claim IPv4 address: no free address: all 2 dynamic addresses of 10.0.0.0/24 are in use; delete Pods or enlarge spec.Options.allocation_pool or cidr",
+			message: "network ClusterNetwork/net: claim IPv4 address: no free address: all 2 dynamic addresses of 10.0.0.0/24 are in use; delete Pods, or widen spec.Options.allocation_pool within cidr 10.0.0.0/24",
 		},
 		"ExhaustedV6": {
 			reason: "both families or none",

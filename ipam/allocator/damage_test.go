@@ -73,7 +73,7 @@ func TestClaimSparesWhatIsInUseHere(t *testing.T) {
 }
 
 // A bit that flips, anywhere and in either family, gives no address twice: the bitmap
-// has not as many bits as status.allocated counts, so the claim asks for the DanmEps.
+// has not as many bits as its field allocated counts, so the claim asks for the DanmEps.
 func TestFlippedBit(t *testing.T) {
 	t.Parallel()
 	dice := random.IntN(t)

@@ -144,8 +144,8 @@ func (p *planner) takeOne(f *status.Family, r AddressRequest) (netip.Addr, error
 	}
 	a, ok := f.Pool.AllocateNext()
 	if !ok {
-		err := fmt.Errorf("claim %s address: %w: all %d dynamic addresses of %v are in use; delete Pods or enlarge %s",
-			f.Name, ErrExhausted, f.Pool.Capacity(), f.Pool.CIDR(), f.Fields)
+		err := fmt.Errorf("claim %s address: %w: all %d dynamic addresses of %v are in use; delete Pods, or %s",
+			f.Name, ErrExhausted, f.Pool.Capacity(), f.Pool.CIDR(), f.Subnet.GrowthAdvice())
 		return a, p.orElsewhere(err, func(e *status.Entry) bool { return e.HasReclaimable(f.Pool.CIDR().Addr()) })
 	}
 	return a, nil

@@ -101,6 +101,9 @@ func makePlan(s *snapshot, l *localState, claims []*claim) (*plan, error) {
 	if err := p.draft.MoveSubnets(); err != nil {
 		return &p.plan, err
 	}
+	for _, a := range p.inUse() { // their DanmEps may have been deleted by force
+		p.draft.Family(a).Mark(a)
+	}
 	if p.serveClaims(); !p.withdraw.isEmpty() {
 		return &p.plan, nil
 	}
@@ -186,7 +189,8 @@ func (p *planner) freeUnusable() {
 
 // endCooldowns ends as many cooldowns as claims would otherwise find no free address. If the
 // network is in deletion or the daemon shuts down, no claim follows, and it ends all cooldowns
-// and quarantines. It also ends the quarantines of a previous subnet.
+// and quarantines. It also ends the quarantines of a previous subnet whose addresses are not in the
+// present one.
 func (p *planner) endCooldowns() {
 	if p.obj.Deleting || p.closing {
 		for _, a := range slices.Concat(p.local.cooldown.current(p.local, cooling), p.local.inQuarantine()) {
@@ -208,7 +212,7 @@ func (p *planner) endCooldowns() {
 		}
 	}
 	for _, a := range p.local.inQuarantine() { // otherwise the network keeps its previous subnet for that long
-		if p.draft.Family(a).Former {
+		if f := p.draft.Family(a); f.Former && (f.Subnet == nil || !f.Subnet.CIDR.Contains(a)) {
 			p.free(a)
 		}
 	}
@@ -332,15 +336,20 @@ func (p *planner) reportToRecovery() {
 	}
 }
 
-// markCovered sets the bits of covered addresses that are clear.
-func (p *planner) markCovered() {
-	var inUse []netip.Addr
+// inUse returns the addresses of this node that only DanmEps cover.
+func (p *planner) inUse() []netip.Addr {
+	var addrs []netip.Addr
 	for a := range p.local.uses {
 		if p.state(a) == published {
-			inUse = append(inUse, a)
+			addrs = append(addrs, a)
 		}
 	}
-	p.draft.MarkCovered(inUse, func(a netip.Addr) bool { return p.state(a) == freeing })
+	return addrs
+}
+
+// markCovered sets the bits of covered addresses that are clear.
+func (p *planner) markCovered() {
+	p.draft.MarkCovered(p.inUse(), func(a netip.Addr) bool { return p.state(a) == freeing })
 	if p.draft.Marked > 0 {
 		p.warn(fmt.Errorf("%d bits were clear although their addresses are covered: they are set again", p.draft.Marked))
 	}

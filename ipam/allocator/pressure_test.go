@@ -54,7 +54,7 @@ func TestQuarantineIsNotWaitedFor(t *testing.T) {
 		err    error
 		says   string
 	}{
-		"Exhausted": {"the pool is as full as it will ever be", testbed.Dynamic(), allocator.ErrExhausted, "delete Pods or enlarge"},
+		"Exhausted": {"the pool is as full as it will ever be", testbed.Dynamic(), allocator.ErrExhausted, "delete Pods, or widen"},
 		"Static":    {"no node has it", testbed.Static("10.0.0.1"), allocator.ErrTaken, "request another"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -161,7 +161,7 @@ func TestQuarantineOfAnotherNodeIsNotWaitedFor(t *testing.T) {
 		err    error
 		says   string
 	}{
-		"Exhausted": {"the pool is as full as it will be for an hour", testbed.Dynamic(), allocator.ErrExhausted, "delete Pods or enlarge"},
+		"Exhausted": {"the pool is as full as it will be for an hour", testbed.Dynamic(), allocator.ErrExhausted, "delete Pods, or widen"},
 		"Static":    {"the node that keeps it says why", testbed.Static("10.0.0.1"), allocator.ErrTaken, `by another machine, as node "n1" found`},
 	} {
 		t.Run(name, func(t *testing.T) {

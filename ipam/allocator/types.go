@@ -43,9 +43,10 @@ type Store interface {
 	// Network, because its addresses must still be released.
 	Get(ctx context.Context, ref network.Ref) (*status.Object, error)
 
-	// Update writes IPAM through the status subresource, and nothing else, and returns the object as written. It
-	// returns status.ErrConflict when the stored object has another ResourceVersion
-	// or UID, and that or status.ErrNotFound when it is gone. It does not retry.
+	// Update writes IPAM through the status subresource, and nothing else, and
+	// returns the object as written. It returns status.ErrConflict when the stored
+	// object has another ResourceVersion or UID, and that or status.ErrNotFound when
+	// it is gone. It does not retry.
 	Update(ctx context.Context, obj *status.Object) (*status.Object, error)
 
 	// Protect adds the finalizer danm.io/in-use to the main resource, or removes it, and

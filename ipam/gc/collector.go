@@ -147,16 +147,28 @@ func (c *Collector) RemoveFinalizer(ctx context.Context, key network.Key) (done 
 }
 
 // AddFinalizer adds the finalizer danm.io/in-use to a network that is not in deletion. Nodes add it
-// before they use a network; DanmEps that others wrote, such as DANM, do without. A network that has
-// it and no status.ipam counts as restored from a backup, so that the first claim waits until all
-// nodes have reported, and addresses of those DanmEps are not allocated again.
+// before they use a network; DanmEps that others wrote, such as DANM, do without. It writes an empty
+// status.ipam before, as nodes do: a network that has the finalizer and no status.ipam counts as
+// restored from a backup, and no claim succeeds until all nodes have reported. The first claim builds
+// the bitmaps from the DanmEps. The error is status.ErrConflict if the network was changed.
 func (c *Collector) AddFinalizer(ctx context.Context, key network.Key) error {
+	newest := c.versions.Newest(key)
 	obj, err := ask(ctx, c.cfg.Timeout, func(ctx context.Context) (*status.Object, error) { return c.store.Get(ctx, key.Ref) })
 	switch {
 	case errors.Is(err, status.ErrNotFound), err == nil && (obj.UID != key.UID || obj.Deleting || obj.Protected):
 		return nil
 	case err != nil:
 		return fmt.Errorf("read network %v: %w", key.Ref, err)
+	case status.IsOlder(obj.ResourceVersion, newest): // a write would hide the rollback from the nodes
+		return c.change(ctx, "recover", key, func(*draft) error { return nil })
+	}
+	if obj.IPAM == nil {
+		next := *obj
+		next.IPAM = &v1.IPAMStatus{}
+		obj, err = ask(ctx, c.cfg.Timeout, func(ctx context.Context) (*status.Object, error) { return c.store.Update(ctx, &next) })
+		if err != nil {
+			return fmt.Errorf("write first status of network %v: %w", key.Ref, err)
+		}
 	}
 	_, err = ask(ctx, c.cfg.Timeout, func(ctx context.Context) (*status.Object, error) { return c.store.Protect(ctx, obj, true) })
 	if err != nil && !errors.Is(err, status.ErrNotFound) {

@@ -157,25 +157,88 @@ func TestDeletionOfAnOlderObject(t *testing.T) {
 }
 
 // A network that only DanmEps of another program name stays until they are gone. Its first claim gets
-// none of their addresses.
+// none of their addresses, and waits for no node: DANM's nodes never report.
 func TestFinalizerForOtherDanmEps(t *testing.T) {
 	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
-		w.Store.AddEndpoint(w.Net.Ref, w.Endpoint("n2", testbed.Addr("10.0.0.1"), testbed.NoAddr()))
+		w.Damaged = true // there is no bitmap before the first claim
+		w.Store.AddEndpoint(w.Net.Ref, status.Endpoint{Namespace: "ns", Name: "danm", Node: "n9", V4: testbed.Addr("10.0.0.1")})
 		collector := gc.NewCollector(w.Store, gc.Config{})
 		for range 2 { // safe to repeat
 			if err := collector.AddFinalizer(w.Context(), w.Key()); err != nil {
 				w.Fatal(err)
 			}
 		}
-		if o := w.Store.Object(w.Net.Ref); !o.Protected || o.IPAM != nil {
-			w.Errorf("protected %v, status.ipam %v; want the finalizer, and no status that hides the rollback", o.Protected, o.IPAM)
+		if o := w.Store.Object(w.Net.Ref); !o.Protected {
+			w.Error("the network has no finalizer")
 		}
+		a := w.Node("n1")
+		a4, _ := w.Claim(a, testbed.Dynamic(), testbed.None())
+		if a4 != testbed.Addr("10.0.0.2") {
+			w.Errorf("got %v, want the first address that DANM has not given to a Pod", a4)
+		}
+		a.Discard(w.Net, a4, testbed.NoAddr())
+		w.Idle()
 		w.Store.Delete(w.Net.Ref)
 		if err := w.RemoveFinalizer(w.Store); err != nil || w.Store.Object(w.Net.Ref) == nil {
 			w.Errorf("the network is gone before its DanmEp (%v)", err)
 		}
 		if err := collector.AddFinalizer(w.Context(), w.Key()); err != nil {
 			w.Errorf("a network in deletion gets no finalizer, and no error: %v", err)
+		}
+	})
+}
+
+// Whatever becomes of the requests that add the finalizer, a network that has it has status.ipam.
+func TestFinalizerThroughFaults(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		op     ipamtest.Op
+		fault  ipamtest.Kind
+	}{
+		"NoRead":          {"nothing is known of the network", ipamtest.OpGet, ipamtest.LostRequest},
+		"StatusConflict":  {"a node uses it now", ipamtest.OpUpdate, ipamtest.Conflict},
+		"StatusLostReply": {"the status is there, the finalizer is not", ipamtest.OpUpdate, ipamtest.LostReply},
+		"Conflict":        {"somebody else wrote", ipamtest.OpProtect, ipamtest.Conflict},
+		"LostReply":       {"the finalizer is there", ipamtest.OpProtect, ipamtest.LostReply},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
+				failed := false
+				store := &ipamtest.Faulty{Store: w.Store, Next: func(op ipamtest.Op) ipamtest.Fault {
+					if op != tc.op || failed {
+						return ipamtest.Fault{}
+					}
+					failed = true
+					return ipamtest.Fault{Kind: tc.fault}
+				}}
+				collector := gc.NewCollector(store, gc.Config{})
+				if err := collector.AddFinalizer(w.Context(), w.Key()); err == nil {
+					w.Errorf("%s: no error, so nobody tries again", tc.reason)
+				}
+				if err := collector.AddFinalizer(w.Context(), w.Key()); err != nil {
+					w.Errorf("%s: second attempt: %v", tc.reason, err)
+				}
+				if o := w.Store.Object(w.Net.Ref); !o.Protected || o.IPAM == nil {
+					w.Errorf("%s: protected %v, status.ipam %v, want both", tc.reason, o.Protected, o.IPAM)
+				}
+			})
+		})
+	}
+}
+
+// A write to an object that is older than it was would hide that from the nodes.
+func TestNoFinalizerForAnOlderObject(t *testing.T) {
+	testbed.RunTest(t, testbed.ClusterNetwork("10.0.0.0/24", ""), func(w *testbed.World) {
+		before := w.Store.Object(w.Net.Ref)
+		collector := gc.NewCollector(w.Store, gc.Config{})
+		collector.ObserveVersion(w.Key(), "1000")
+		if err := collector.AddFinalizer(w.Context(), w.Key()); err != nil {
+			w.Error(err)
+		}
+		if o := w.Store.Object(w.Net.Ref); o.Protected || o.ResourceVersion != before.ResourceVersion {
+			w.Errorf("protected %v, version %s, want the object as it was", o.Protected, o.ResourceVersion)
 		}
 	})
 }

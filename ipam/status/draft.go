@@ -74,8 +74,8 @@ func (d *Draft) warn(err error) { d.Warnings = append(d.Warnings, err) }
 func (d *Draft) Open(nodeAddresses []netip.Addr) error {
 	v4, v6 := d.Object.Subnets()
 	nodeAddresses = slices.Clip(nodeAddresses)
-	d.V4 = Family{Name: "IPv4", Fields: "spec.Options.allocation_pool or cidr", Subnet: v4, nodeAddresses: nodeAddresses}
-	d.V6 = Family{Name: "IPv6", Fields: "spec.Options.allocation_pool_v6 or net6", Subnet: v6, nodeAddresses: nodeAddresses}
+	d.V4 = Family{Name: "IPv4", Subnet: v4, nodeAddresses: nodeAddresses}
+	d.V6 = Family{Name: "IPv6", Subnet: v6, nodeAddresses: nodeAddresses}
 	if err := d.V4.open(d.Next.IPAM.V4, d.fill, d.warn); err != nil {
 		return err
 	}

@@ -13,9 +13,8 @@ import (
 
 // Family is one address family of a network in a Draft.
 type Family struct {
-	// Name and Fields are for messages: the family, and the fields of the spec that set its
-	// subnet.
-	Name, Fields string
+	// Name is the family for messages.
+	Name string
 	// Subnet is the subnet of the spec; nil if it has none.
 	Subnet *network.Subnet
 	// Pool has the bits; nil if the network has no addresses of the family.

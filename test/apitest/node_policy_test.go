@@ -19,6 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/kube"
+	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
@@ -358,6 +360,48 @@ func ipamWrite(env *apitest.Env, n *v1.ClusterNetwork, change func(*v1.IPAMStatu
 	}
 }
 
+// The numbers in a network's status are the controller's, and a node keeps them in its writes.
+func TestNodeLeavesPoolsToTheController(t *testing.T) {
+	t.Parallel()
+	atEachVersion(t, func(t *testing.T, env *apitest.Env) {
+		t.Helper()
+		n, fresh := networkWithWarmAddresses(t, env), networkWithWarmAddresses(t, env)
+		status := func(n *v1.ClusterNetwork, change func(*v1.NetworkStatus)) func(context.Context, client.Client) error {
+			return func(ctx context.Context, c client.Client) error {
+				o := n.DeepCopy()
+				if err := env.Client.Get(ctx, client.ObjectKeyFromObject(n), o); err != nil {
+					return err
+				}
+				change(&o.Status)
+				return c.Status().Update(ctx, o, client.DryRunAll)
+			}
+		}
+		pools := []v1.PoolStatus{{Family: "IPv4", Capacity: 254, Warm: 2, Free: 252}, {Family: "IPv6", Capacity: 14, Free: 14}}
+		counted := v1.NetworkStatus{Pools: pools}
+		apply := func(n *v1.ClusterNetwork) func(context.Context, client.Client) error {
+			return func(ctx context.Context, c client.Client) error {
+				ref := network.Ref{Kind: v1.KindClusterNetwork, Name: n.Name}
+				return kube.ApplyStatus(ctx, c, ref, n.UID, "patchbay-controller-addresses", counted)
+			}
+		}
+		if err := apply(n)(t.Context(), env.As(t, apitest.Controller())); err != nil {
+			t.Fatalf("the controller applies status.pools: %v", err)
+		}
+		const rule = "status.pools: only the controller changes it"
+		runWrites(t, env.As(t, apitest.NodeDaemon("node-1")), map[string]daemonWrite{
+			"Claim": {reason: "The numbers stay.", write: status(n, func(s *v1.NetworkStatus) {
+				s.IPAM.Held["node-1"] = v1.HeldAddresses{UID: "1", Seq: 2, V4: "10.0.0.1,10.0.0.3"}
+			})},
+			"Free":    {reason: "An alert would not fire.", refused: rule, write: status(n, func(s *v1.NetworkStatus) { s.Pools[0].Free++ })},
+			"InUse":   {reason: "An alert would fire.", refused: rule, write: status(n, func(s *v1.NetworkStatus) { s.Pools[1].InUse = 14 })},
+			"Reorder": {reason: "The columns would show the other family.", refused: rule, write: status(n, func(s *v1.NetworkStatus) { s.Pools[0], s.Pools[1] = s.Pools[1], s.Pools[0] })},
+			"Remove":  {reason: "The columns would be empty.", refused: rule, write: status(n, func(s *v1.NetworkStatus) { s.Pools = nil })},
+			"First":   {reason: "Before the controller has counted.", refused: rule, write: status(fresh, func(s *v1.NetworkStatus) { s.Pools = pools })},
+			"Apply":   {reason: "By server-side apply, as the controller does.", refused: "cannot patch", write: apply(fresh)},
+		})
+	})
+}
+
 func TestNodeReportsToARecoveryAndDoesNotEndIt(t *testing.T) {
 	t.Parallel()
 	atEachVersion(t, func(t *testing.T, env *apitest.Env) {
@@ -486,7 +530,7 @@ func TestNodeLeavesFieldsToAppliers(t *testing.T) {
 				return c.Patch(ctx, n.DeepCopy(), mergePatch(`{"metadata": {"finalizers": ["danm.io/in-use", "example.com/other"]}}`), client.DryRunAll)
 			}},
 			"Claim": {reason: "With all metadata.", write: status(func(o *v1.ClusterNetwork) {
-				o.Status.IPAM = &v1.IPAMStatus{Held: map[string]v1.HeldAddresses{"node-1": {UID: "1", Seq: 1, V4: "10.0.0.1"}}}
+				o.Status.IPAM.Held["node-1"] = v1.HeldAddresses{UID: "1", Seq: 2, V4: "10.0.0.1"}
 			})},
 			"Disown": {reason: "Nobody has applied anything.", refused: rule, write: func(ctx context.Context, c client.Client) error {
 				return c.Patch(ctx, n.DeepCopy(), mergePatch(`{"metadata": {"managedFields": [{}]}}`), client.DryRunAll)

@@ -68,5 +68,5 @@ func TestExactExhaustion(t *testing.T) {
 func isExhaustedMessage(message, network string, inUse int) bool {
 	number := regexp.MustCompile(fmt.Sprintf(`\b%d\b`, inUse))
 	return strings.Contains(message, network) && number.MatchString(message) &&
-		strings.Contains(message, "delete Pods or enlarge")
+		strings.Contains(message, "delete Pods, or widen")
 }

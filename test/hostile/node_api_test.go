@@ -105,6 +105,9 @@ func (n *attackedNodes) networkChanges() map[string]change {
 		}},
 		"Restarted":   {"Everybody reports again.", setField("2026-01-02T00:00:00.000000Z", "status", "ipam", "recovering", "startTime")},
 		"DoneForGood": {"The other node has not reported.", setField([]any{n.good}, "status", "ipam", "recovering", "reportedNodes")},
+		"Miscounted": {"An exhausted pool would look free.", setField([]any{map[string]any{
+			"family": "IPv4", "capacity": int64(254), "inUse": int64(0), "warm": int64(0), "cooldown": int64(0), "reserved": int64(0), "free": int64(254),
+		}}, "status", "pools")},
 		"Deferred":    {"The other node is not heard.", setField("2030-01-01T00:00:00.000000Z", "status", "ipam", "recoveryDeferredUntil", n.good)},
 	}
 }

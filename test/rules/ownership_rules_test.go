@@ -9,6 +9,7 @@ const (
 	allocatorDir = "ipam/allocator/"
 	statusDir    = "ipam/status/"
 	gcDir        = "ipam/gc/"
+	networkDir   = "internal/network/"
 )
 
 // ownershipRules are about who covers a bit, and in which order that changes.
@@ -82,14 +83,14 @@ func ownershipRules() []mutation {
 			name: "CoveredIsNotFree",
 			rule: "a claim takes no address that an entry covers or that is in use here, whatever the bitmap says",
 			file: allocatorDir + "plan.go",
-			old:  "\tp.draft.MarkCovered(inUse, func(a netip.Addr) bool { return p.state(a) == freeing })\n", new: "\t_ = inUse\n",
+			old:  "\tp.draft.MarkCovered(p.inUse(), func(a netip.Addr) bool { return p.state(a) == freeing })\n",
 			test: "^(TestClaimSparesWhatEntriesCover|TestClaimSparesWhatIsInUseHere)$",
 		},
 		{
 			name: "MiscountedBitmapIsNotBelieved",
 			rule: "a bit that flips gives no address twice",
 			file: statusDir + "draft.go",
-			old:  "if d.owners == nil && d.miscounted() {", new: "if false {",
+			old:  "if d.owners == nil && (d.V4.miscounted || d.V6.miscounted) {", new: "if false {",
 			testPackage: "ipam/allocator",
 			test:        "^TestFlippedBit$",
 		},

@@ -22,6 +22,20 @@ func recoveryRules() []mutation {
 			test: "^TestDroppedStatusIsNotEmpty$",
 		},
 		{
+			name: "FinalizerOfOthersComesWithStatus",
+			rule: "the finalizer for DANM's DanmEps does not look like a dropped status, for which claims wait",
+			file: gcDir + "collector.go",
+			old:  "\tif obj.IPAM == nil {\n\t\tnext := *obj\n", new: "\tif obj == nil {\n\t\tnext := *obj\n",
+			test: "^TestFinalizerForOtherDanmEps$",
+		},
+		{
+			name: "FinalizerOfOthersHidesNoRollback",
+			rule: "older state: no write hides it from the nodes",
+			file: gcDir + "collector.go",
+			old:  "case status.IsOlder(obj.ResourceVersion, newest): // a write", new: "case newest == 1: // a write",
+			test: "^TestNoFinalizerForAnOlderObject$",
+		},
+		{
 			name: "SmallerSeqIsOlder",
 			rule: "a node that reads a smaller seq than it journalled reports a rollback",
 			file: allocatorDir + "rollback.go",

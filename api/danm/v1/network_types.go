@@ -50,15 +50,15 @@ type NetworkSpec struct {
 // +kubebuilder:validation:XValidation:rule=`!(has(self.cidr) && self.cidr != "") || !(has(self.allocation_pool) && has(self.allocation_pool.start) && self.allocation_pool.start != "") || !isCIDR(self.cidr) || !isIP(self.allocation_pool.start) || cidr(self.cidr).containsIP(self.allocation_pool.start)`,fieldPath=`.allocation_pool.start`,message=`must be in cidr: use an address of the subnet`,messageExpression=`self.allocation_pool.start + ' must be in cidr ' + self.cidr + ': use an address of the subnet'`
 // +kubebuilder:validation:XValidation:rule=`!(has(self.cidr) && self.cidr != "") || !(has(self.allocation_pool) && has(self.allocation_pool.end) && self.allocation_pool.end != "") || !isCIDR(self.cidr) || !isIP(self.allocation_pool.end) || cidr(self.cidr).containsIP(self.allocation_pool.end)`,fieldPath=`.allocation_pool.end`,message=`must be in cidr: use an address of the subnet`,messageExpression=`self.allocation_pool.end + ' must be in cidr ' + self.cidr + ': use an address of the subnet'`
 // +kubebuilder:validation:XValidation:rule=`(has(self.cidr) && self.cidr != "") || !has(self.routes) || size(self.routes) == 0`,fieldPath=`.routes`,reason=FieldValueForbidden,message=`must come with cidr, because a gateway is an address of the subnet: set cidr, or leave routes out`
-// +kubebuilder:validation:XValidation:rule=`!has(self.routes) || !(has(self.cidr) && self.cidr != "") || !isCIDR(self.cidr) || self.routes.all(d, !isIP(self.routes[d]) || cidr(self.cidr).containsIP(self.routes[d]))`,fieldPath=`.routes`,message=`a gateway must be in cidr: use an address of the subnet`,messageExpression=`'a gateway must be in cidr ' + self.cidr + ': use an address of the subnet'`
+// +kubebuilder:validation:XValidation:rule=`!has(self.routes) || !(has(self.cidr) && self.cidr != "") || !isCIDR(self.cidr) || self.routes.all(d, !isIP(self.routes[d]) || cidr(self.cidr).containsIP(self.routes[d]))`,fieldPath=`.routes`,message=`must have gateways in cidr: use addresses of the subnet`,messageExpression=`'must have gateways in cidr ' + self.cidr + ': use an address of it for ' + self.routes.map(d, isIP(self.routes[d]) && !cidr(self.cidr).containsIP(self.routes[d]), d + ', not ' + self.routes[d])[0]`
 // +kubebuilder:validation:XValidation:rule=`(has(self.net6) && self.net6 != "") || !((has(self.allocation_pool_v6) && has(self.allocation_pool_v6.start) && self.allocation_pool_v6.start != "") || (has(self.allocation_pool_v6) && has(self.allocation_pool_v6.end) && self.allocation_pool_v6.end != "") || (has(self.allocation_pool_v6) && has(self.allocation_pool_v6.cidr) && self.allocation_pool_v6.cidr != ""))`,fieldPath=`.allocation_pool_v6`,reason=FieldValueForbidden,message=`must come with net6, because a pool is a part of the subnet: set net6, or leave the pool out`
 // +kubebuilder:validation:XValidation:rule=`!(has(self.net6) && self.net6 != "") || !(has(self.allocation_pool_v6) && has(self.allocation_pool_v6.cidr) && self.allocation_pool_v6.cidr != "") || !isCIDR(self.net6) || !isCIDR(self.allocation_pool_v6.cidr) || (cidr(self.net6).containsIP(cidr(self.allocation_pool_v6.cidr).ip()) && cidr(self.net6).prefixLength() <= cidr(self.allocation_pool_v6.cidr).prefixLength())`,fieldPath=`.allocation_pool_v6.cidr`,message=`must be a part of net6: use a subnet of it`,messageExpression=`self.allocation_pool_v6.cidr + ' must be a part of net6 ' + self.net6 + ': use a subnet of it'`
 // +kubebuilder:validation:XValidation:rule=`!(has(self.net6) && self.net6 != "") || !(has(self.allocation_pool_v6) && has(self.allocation_pool_v6.start) && self.allocation_pool_v6.start != "") || !isCIDR(self.net6) || !isIP(self.allocation_pool_v6.start) || cidr(self.net6).containsIP(self.allocation_pool_v6.start)`,fieldPath=`.allocation_pool_v6.start`,message=`must be in net6: use an address of the subnet`,messageExpression=`self.allocation_pool_v6.start + ' must be in net6 ' + self.net6 + ': use an address of the subnet'`
 // +kubebuilder:validation:XValidation:rule=`!(has(self.net6) && self.net6 != "") || !(has(self.allocation_pool_v6) && has(self.allocation_pool_v6.end) && self.allocation_pool_v6.end != "") || !isCIDR(self.net6) || !isIP(self.allocation_pool_v6.end) || cidr(self.net6).containsIP(self.allocation_pool_v6.end)`,fieldPath=`.allocation_pool_v6.end`,message=`must be in net6: use an address of the subnet`,messageExpression=`self.allocation_pool_v6.end + ' must be in net6 ' + self.net6 + ': use an address of the subnet'`
 // +kubebuilder:validation:XValidation:rule=`(has(self.net6) && self.net6 != "") || !has(self.routes6) || size(self.routes6) == 0`,fieldPath=`.routes6`,reason=FieldValueForbidden,message=`must come with net6, because a gateway is an address of the subnet: set net6, or leave routes6 out`
-// +kubebuilder:validation:XValidation:rule=`!has(self.routes6) || !(has(self.net6) && self.net6 != "") || !isCIDR(self.net6) || self.routes6.all(d, !isIP(self.routes6[d]) || cidr(self.net6).containsIP(self.routes6[d]))`,fieldPath=`.routes6`,message=`a gateway must be in net6: use an address of the subnet`,messageExpression=`'a gateway must be in net6 ' + self.net6 + ': use an address of the subnet'`
+// +kubebuilder:validation:XValidation:rule=`!has(self.routes6) || !(has(self.net6) && self.net6 != "") || !isCIDR(self.net6) || self.routes6.all(d, !isIP(self.routes6[d]) || cidr(self.net6).containsIP(self.routes6[d]))`,fieldPath=`.routes6`,message=`must have gateways in net6: use addresses of the subnet`,messageExpression=`'must have gateways in net6 ' + self.net6 + ': use an address of it for ' + self.routes6.map(d, isIP(self.routes6[d]) && !cidr(self.net6).containsIP(self.routes6[d]), d + ', not ' + self.routes6[d])[0]`
 // +kubebuilder:validation:XValidation:rule=`!has(self.trunk) || !self.trunk || !(has(self.vlan) || has(self.vxlan))`,fieldPath=`.trunk`,reason=FieldValueForbidden,message=`must not be set with vlan or vxlan: leave out trunk, or vlan and vxlan`
-// +kubebuilder:validation:XValidation:rule=`!has(self.static_pool) || self.static_pool.all(r, [r.start, has(r.end) && r.end != "" ? r.end : r.start].all(a, !isIP(a) || (ip(a).family() == 4 ? has(self.cidr) && isCIDR(self.cidr) && cidr(self.cidr).containsIP(a) : has(self.net6) && isCIDR(self.net6) && cidr(self.net6).containsIP(a))))`,fieldPath=`.static_pool`,message=`a range must be in cidr or net6: use addresses of the subnets`
+// +kubebuilder:validation:XValidation:rule=`!has(self.static_pool) || self.static_pool.all(r, [r.start, has(r.end) && r.end != "" ? r.end : r.start].all(a, !isIP(a) || (ip(a).family() == 4 ? has(self.cidr) && isCIDR(self.cidr) && cidr(self.cidr).containsIP(a) : has(self.net6) && isCIDR(self.net6) && cidr(self.net6).containsIP(a))))`,fieldPath=`.static_pool`,message=`must have ranges in cidr or net6: use addresses of the subnets`
 type NetworkOptions struct {
 	// Device is the NIC on the node that the interfaces or the host link are made on.
 	// +optional
@@ -140,8 +140,8 @@ type NetworkOptions struct {
 	// +optional
 	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=64
-	// +kubebuilder:validation:XValidation:rule=`self.all(d, isCIDR(d) && cidr(d).ip().family() == 4)`,message=`a destination (the key) must be an IPv4 subnet with its prefix length, such as "10.1.0.0/16"`
-	// +kubebuilder:validation:XValidation:rule=`self.all(d, !isCIDR(d) || self.exists_one(e, isCIDR(e) && cidr(e).prefixLength() == cidr(d).prefixLength() && cidr(e).containsIP(cidr(d).ip())))`,message=`two destinations (the keys) must not be the same subnet: name each once`
+	// +kubebuilder:validation:XValidation:rule=`self.all(d, isCIDR(d) && cidr(d).ip().family() == 4)`,message=`must have destinations (its keys) that are IPv4 subnets with their prefix length, such as "10.1.0.0/16"`,messageExpression=`'must have destinations (its keys) that are IPv4 subnets with their prefix length, such as "10.1.0.0/16": correct "' + self.filter(d, !isCIDR(d) || cidr(d).ip().family() != 4)[0] + '"'`
+	// +kubebuilder:validation:XValidation:rule=`self.all(d, !isCIDR(d) || self.exists_one(e, isCIDR(e) && cidr(e).prefixLength() == cidr(d).prefixLength() && cidr(e).containsIP(cidr(d).ip())))`,message=`must not have two destinations (its keys) that are the same subnet: name each subnet once`
 	Routes map[string]Gateway `json:"routes,omitempty"`
 
 	// Routes6 maps IPv6 destinations to gateways, for every attached Pod.
@@ -150,8 +150,8 @@ type NetworkOptions struct {
 	// +optional
 	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=64
-	// +kubebuilder:validation:XValidation:rule=`self.all(d, isCIDR(d) && cidr(d).ip().family() == 6)`,message=`a destination (the key) must be an IPv6 subnet with its prefix length, such as "fd01::/48"`
-	// +kubebuilder:validation:XValidation:rule=`self.all(d, !isCIDR(d) || self.exists_one(e, isCIDR(e) && cidr(e).prefixLength() == cidr(d).prefixLength() && cidr(e).containsIP(cidr(d).ip())))`,message=`two destinations (the keys) must not be the same subnet: name each once`
+	// +kubebuilder:validation:XValidation:rule=`self.all(d, isCIDR(d) && cidr(d).ip().family() == 6)`,message=`must have destinations (its keys) that are IPv6 subnets with their prefix length, such as "fd01::/48"`,messageExpression=`'must have destinations (its keys) that are IPv6 subnets with their prefix length, such as "fd01::/48": correct "' + self.filter(d, !isCIDR(d) || cidr(d).ip().family() != 6)[0] + '"'`
+	// +kubebuilder:validation:XValidation:rule=`self.all(d, !isCIDR(d) || self.exists_one(e, isCIDR(e) && cidr(e).prefixLength() == cidr(d).prefixLength() && cidr(e).containsIP(cidr(d).ip())))`,message=`must not have two destinations (its keys) that are the same subnet: name each subnet once`
 	Routes6 map[string]GatewayV6 `json:"routes6,omitempty"`
 
 	// StaticPool are the ranges of both families for static addresses. When not set, all
@@ -199,12 +199,12 @@ type NetworkOptions struct {
 
 // Gateway is the IPv4 address of a route's gateway, in the network's cidr.
 // +kubebuilder:validation:MaxLength=15
-// +kubebuilder:validation:XValidation:rule=`isIP(self) && ip(self).family() == 4`,message=`a gateway must be an IPv4 address, such as "10.0.0.1"`
+// +kubebuilder:validation:XValidation:rule=`isIP(self) && ip(self).family() == 4`,message=`must be an IPv4 address, such as "10.0.0.1"`
 type Gateway string
 
 // GatewayV6 is the IPv6 address of a route's gateway, in the network's net6.
 // +kubebuilder:validation:MaxLength=45
-// +kubebuilder:validation:XValidation:rule=`isIP(self) && ip(self).family() == 6`,message=`a gateway must be an IPv6 address, such as "fd00::1"`
+// +kubebuilder:validation:XValidation:rule=`isIP(self) && ip(self).family() == 6`,message=`must be an IPv6 address, such as "fd00::1"`
 type GatewayV6 string
 
 // IPPool is a range of addresses, both ends included.

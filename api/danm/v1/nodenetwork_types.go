@@ -51,6 +51,15 @@ type NodeNetworkStatus struct {
 	// +listMapKey=network
 	Refused []RefusedNetwork `json:"refused,omitempty"`
 
+	// Delegates are the CNI plugins and configurations that networks of another NetworkType than
+	// Patchbay's own need on the node.
+	// +optional
+	// +listType=map
+	// +listMapKey=networkType
+	// +listMapKey=networkID
+	// +kubebuilder:validation:MaxItems=1000
+	Delegates []DelegateReport `json:"delegates,omitempty"`
+
 	// Version of the node's daemon.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
@@ -71,6 +80,31 @@ type RefusedNetwork struct {
 	// Error describes the conflict and how to resolve it.
 	// +kubebuilder:validation:MaxLength=1024
 	Error string `json:"error"`
+}
+
+// MaxDelegates is the most delegates in a NodeNetworkStatus.
+const MaxDelegates = 1000
+
+// DelegateReport reports whether a node has a CNI plugin and a configuration for it.
+type DelegateReport struct {
+	// NetworkType of the networks, which is the name of the plugin.
+	// +kubebuilder:validation:MaxLength=63
+	NetworkType string `json:"networkType"`
+
+	// NetworkID of the networks, which is the name of the configuration.
+	// +kubebuilder:validation:MaxLength=63
+	NetworkID string `json:"networkID"`
+
+	// Error describes what is missing and how to solve it; empty when nothing is.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Error string `json:"error,omitempty"`
+
+	// Networks that need the plugin, as kind/namespace/name or kind/name.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:items:MaxLength=512
+	Networks []string `json:"networks,omitempty"`
 }
 
 // States of a HostLink.

@@ -6,6 +6,8 @@ package v1
 const (
 	ReasonLinksUp                  = "LinksUp"
 	ReasonLinksNotUp               = "LinksNotUp"
+	ReasonDelegateInstalled        = "DelegateInstalled"
+	ReasonDelegateNotInstalled     = "DelegateNotInstalled"
 	ReasonNoNodeReports            = "NoNodeReports"
 	ReasonNetworkValid             = "Valid"
 	ReasonNetworkInvalid           = "Invalid"
@@ -55,6 +57,7 @@ const (
 	ReasonEndpointsNotWritten      = "EndpointsNotWritten"
 	ReasonUnsupportedService       = "UnsupportedService"
 	ReasonInvalidAnnotations       = "InvalidAnnotations"
+	ReasonLikelyMistake            = "LikelyMistake"
 )
 
 // ReasonInfo documents a reason.
@@ -84,6 +87,18 @@ func Reasons() []ReasonInfo {
 			When:   "Links are not up. The message has the number of nodes on which the network's link is up, and the problems of the others.",
 			Remedy: "Do what the message says on the nodes that it names, or see their NodeNetworks.",
 			Test:   "controller/internal/networks.TestReadyOverAllNodes",
+		},
+		{
+			Reason: ReasonDelegateInstalled, On: "Ready of networks of another CNI plugin",
+			When:   "All nodes have the plugin and the configuration of the network, and its link, if it has one, is up.",
+			Remedy: "Nothing.",
+			Test:   "controller/internal/networks.TestReadyOfDelegates",
+		},
+		{
+			Reason: ReasonDelegateNotInstalled, On: "Ready of networks of another CNI plugin, and of NodeNetworks",
+			When:   "Nodes do not have the plugin or the configuration of the network, or its link is not up.",
+			Remedy: "Do what the message says on the nodes that it names: correct NetworkType, install the plugin in --cni-bin-dir, or write the configuration in --cni-conf-dir.",
+			Test:   "controller/internal/networks.TestReadyOfDelegates",
 		},
 		{
 			Reason: ReasonNoNodeReports, On: "Ready of networks, with status Unknown",
@@ -130,13 +145,13 @@ func Reasons() []ReasonInfo {
 		{
 			Reason: ReasonAddressesNearlyExhausted, On: "AddressesAvailable of networks, Event",
 			When:   "90 % or more of the dynamic addresses are in use or pre-allocated.",
-			Remedy: "Widen the allocation pool or the subnet before it is exhausted.",
+			Remedy: "Widen allocation_pool or, if it has all of the subnet, the subnet before it is exhausted.",
 			Test:   "controller/internal/addresses.TestReasonsOfPools",
 		},
 		{
 			Reason: ReasonAddressesExhausted, On: "AddressesAvailable of networks with status False, Events on networks and Pods",
 			When:   "All dynamic addresses are in use or pre-allocated. New Pods wait.",
-			Remedy: "Widen the allocation pool or the subnet, or delete Pods. kubelet retries.",
+			Remedy: "Delete Pods, or widen allocation_pool or, if it has all of the subnet, the subnet. kubelet retries.",
 			Test:   "controller/internal/addresses.TestPoolsThatRunOut",
 		},
 		{
@@ -222,6 +237,12 @@ func Reasons() []ReasonInfo {
 			When:   "The annotation breaks a rule.",
 			Remedy: "Change what the message names in the Pod template.",
 			Test:   "daemon/internal/pods.TestEventReason",
+		},
+		{
+			Reason: ReasonLikelyMistake, On: "Event on the controller of Pods, such as a ReplicaSet",
+			When:   "A Pod of the controller works, and probably not as intended. A user who creates such a Pod gets the same text as a warning.",
+			Remedy: "Change what the message names in the Pod template.",
+			Test:   "controller/internal/webhook.TestPodMistakesOfControllers",
 		},
 		{
 			Reason: ReasonInvalidNetwork, On: "Events on Pods and Services",

@@ -14,6 +14,7 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/kube"
 	"github.com/patchbay-cni/patchbay/ipam/gc"
+	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
 // ownedConditions returns the types of the conditions that this package writes.
@@ -31,10 +32,10 @@ func objectPools(r networkSnapshot) []v1.PoolStatus { return kube.NetworkStatusO
 
 // desiredConditions returns the conditions that this package should own in a network's status,
 // without transition times.
-func desiredConditions(before []metav1.Condition, generation int64, pools []v1.PoolStatus, p recoveryProgress, found conflictFindings) []metav1.Condition {
+func desiredConditions(before []metav1.Condition, generation int64, pools []v1.PoolStatus, advice growthAdvice, p recoveryProgress, found conflictFindings) []metav1.Condition {
 	var after []metav1.Condition
 	if pool, ok := mostUtilized(pools); ok {
-		after = append(after, availableCondition(before, generation, pool))
+		after = append(after, availableCondition(before, generation, pool, advice))
 	} else if c := meta.FindStatusCondition(before, v1.ConditionAddressesAvailable); c != nil && c.ObservedGeneration == generation {
 		after = append(after, *c) // the bitmap cannot be read at the moment
 	}
@@ -75,7 +76,7 @@ func mostUtilized(pools []v1.PoolStatus) (v1.PoolStatus, bool) {
 // availableCondition returns the condition AddressesAvailable of a pool. The numbers in its message
 // are those of the last change of its reason, because every write makes concurrent claims of the
 // network conflict.
-func availableCondition(before []metav1.Condition, generation int64, p v1.PoolStatus) metav1.Condition {
+func availableCondition(before []metav1.Condition, generation int64, p v1.PoolStatus, advice growthAdvice) metav1.Condition {
 	old := meta.FindStatusCondition(before, v1.ConditionAddressesAvailable)
 	if old == nil {
 		old = &metav1.Condition{}
@@ -90,20 +91,36 @@ func availableCondition(before []metav1.Condition, generation int64, p v1.PoolSt
 	if c.Reason == old.Reason && old.ObservedGeneration == generation {
 		c.Message = old.Message
 	} else {
-		c.Message = poolMessage(c.Reason, p)
+		c.Message = poolMessage(c.Reason, p, advice[p.Family])
 	}
 	return c
 }
 
-// poolMessage states how full a pool is, and what to do.
-func poolMessage(reason string, p v1.PoolStatus) string {
+// growthAdvice says by family how a pool gets more addresses.
+type growthAdvice map[string]string
+
+// newGrowthAdvice returns the advice for a network.
+func newGrowthAdvice(o *status.Object) growthAdvice {
+	advice := growthAdvice{}
+	v4, v6 := o.Subnets()
+	if v4 != nil {
+		advice["IPv4"] = v4.GrowthAdvice()
+	}
+	if v6 != nil {
+		advice["IPv6"] = v6.GrowthAdvice()
+	}
+	return advice
+}
+
+// poolMessage states how full a pool is, and what to do; advice is how it gets more addresses.
+func poolMessage(reason string, p v1.PoolStatus, advice string) string {
 	switch reason {
 	case v1.ReasonAddressesExhausted:
 		return fmt.Sprintf("%d of %d %s addresses are in use or pre-allocated by nodes: new Pods wait. "+
-			"Widen the allocation pool in spec.Options, or delete Pods; kubelet retries", usedAddresses(p), p.Capacity, p.Family)
+			"Delete Pods, or %s; kubelet retries", usedAddresses(p), p.Capacity, p.Family, advice)
 	case v1.ReasonAddressesNearlyExhausted:
 		return fmt.Sprintf("%d of %d %s addresses are in use or pre-allocated by nodes (as of this change). "+
-			"Widen the allocation pool in spec.Options before it is exhausted", usedAddresses(p), p.Capacity, p.Family)
+			"Before it is exhausted, %s", usedAddresses(p), p.Capacity, p.Family, advice)
 	}
 	return fmt.Sprintf("%d of %d %s addresses are in use or pre-allocated by nodes (as of this change); "+
 		"status.pools has the present numbers", usedAddresses(p), p.Capacity, p.Family)

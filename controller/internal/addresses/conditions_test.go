@@ -47,11 +47,11 @@ func TestDesiredConditions(t *testing.T) {
 		},
 		"Scarce": {
 			reason: "The message has the numbers and what to do.", before: []metav1.Condition{enough}, generation: 1, pools: []v1.PoolStatus{poolWith("IPv4", 95, 100)},
-			want: []string{"AddressesAvailable=True AddressesNearlyExhausted"}, message: "95 of 100 IPv4", write: true,
+			want: []string{"AddressesAvailable=True AddressesNearlyExhausted"}, message: "95 of 100 IPv4 addresses are in use or pre-allocated by nodes (as of this change). Before it is exhausted, widen it", write: true,
 		},
 		"Exhausted": {
 			reason: "New Pods wait for addresses.", before: []metav1.Condition{scarce}, generation: 1, pools: []v1.PoolStatus{poolWith("IPv4", 100, 100), poolWith("IPv6", 1, 1000)},
-			want: []string{"AddressesAvailable=False AddressesExhausted"}, message: "Widen the allocation pool", write: true,
+			want: []string{"AddressesAvailable=False AddressesExhausted"}, message: "100 of 100 IPv4 addresses are in use or pre-allocated by nodes: new Pods wait. Delete Pods, or widen it; kubelet retries", write: true,
 		},
 		"Widened": {
 			reason: "A new spec changes the numbers.", before: []metav1.Condition{enough}, generation: 2, pools: []v1.PoolStatus{poolWith("IPv4", 1, 200)},
@@ -105,7 +105,7 @@ func TestDesiredConditions(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			after := desiredConditions(tc.before, tc.generation, tc.pools, tc.waiting, tc.conflicts)
+			after := desiredConditions(tc.before, tc.generation, tc.pools, growthAdvice{"IPv4": "widen it"}, tc.waiting, tc.conflicts)
 			var got []string
 			for _, c := range after {
 				got = append(got, c.Type+"="+string(c.Status)+" "+c.Reason)

@@ -57,8 +57,8 @@ type Controller struct {
 	goneNodes goneIncarnations
 	// lastReconciled is when a network was last reconciled.
 	lastReconciled sync.Map // network.Ref → time.Time
-	// poolsWritten is when status.pools of a network was last written.
-	poolsWritten sync.Map // network.Key → time.Time
+	// poolsChanged is when status.pools of a network was first seen to be out of date.
+	poolsChanged sync.Map // network.Key → time.Time
 }
 
 // newController wires a Controller. The client reads from the API server.
@@ -189,7 +189,7 @@ func (c *Controller) networkHandler(kind string, detector RollbackDetector) hand
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[object], _ queue) {
 			detector.NetworkDeleted(key(e.Object))
 			c.lastReconciled.Delete(kube.NetworkRefOf(kind, e.Object))
-			c.poolsWritten.Delete(key(e.Object))
+			c.poolsChanged.Delete(key(e.Object))
 		},
 	}
 }
@@ -410,8 +410,8 @@ const fieldManager = "patchbay-controller-addresses"
 
 // updateStatus writes the network's conditions and pools if they differ from what was read, and
 // makes Events of conditions that got better or worse. Each write makes concurrent claims of the
-// network conflict, so numbers alone are written after PoolInterval only. The duration is when to
-// try again, zero for no time.
+// network conflict, so numbers alone wait: many changes become one write, and a Pod that comes and
+// goes causes none. The duration is when to try again, zero for no time.
 func (c *Controller) updateStatus(ctx context.Context, r networkSnapshot, p recoveryProgress, found conflictFindings) (time.Duration, error) {
 	if r.Deleting {
 		return 0, nil
@@ -421,33 +421,35 @@ func (c *Controller) updateStatus(ctx context.Context, r networkSnapshot, p reco
 		return 0, err
 	}
 	before := objectConditions(r)
-	after := desiredConditions(before, r.Generation, pools, p, found)
+	after := desiredConditions(before, r.Generation, pools, newGrowthAdvice(r.Object), p, found)
 	if conditionsEqual(before, after) {
 		if slices.Equal(objectPools(r), pools) {
+			c.poolsChanged.Delete(r.key())
 			return 0, nil
 		}
 		if wait := c.poolWait(r.key()); wait > 0 {
 			return wait, nil
 		}
 	}
-	c.poolsWritten.Store(r.key(), c.cfg.Now())
 	setTransitionTimes(before, after, metav1.NewTime(c.cfg.Now()))
 	err = kube.ApplyStatus(ctx, c.client, r.Ref, r.obj.GetUID(), fieldManager, v1.NetworkStatus{Conditions: after, Pools: pools})
 	if client.IgnoreNotFound(err) != nil {
 		return 0, err
 	}
+	c.poolsChanged.Delete(r.key())
 	c.recordEvents(r, before, after)
 	return 0, nil
 }
 
-// poolWait is how long numbers alone are not written.
+// poolWait is how much longer numbers alone are not written.
 func (c *Controller) poolWait(key network.Key) time.Duration {
-	at, _ := c.poolsWritten.Load(key)
-	last, ok := at.(time.Time)
+	now := c.cfg.Now()
+	at, _ := c.poolsChanged.LoadOrStore(key, now)
+	since, ok := at.(time.Time)
 	if !ok {
 		return 0
 	}
-	return c.cfg.PoolInterval - c.cfg.Now().Sub(last)
+	return c.cfg.PoolInterval - now.Sub(since)
 }
 
 // recordEvents makes an Event of each condition whose reason changed. It makes none when the first

@@ -150,12 +150,10 @@ func TestPoolsThatRunOut(t *testing.T) {
 		}
 	}
 	cn := f.network(nil)
-	f.condition(cn, v1.ConditionAddressesAvailable, "", "", "")
-	f.write(cn, held("10.9.0.1", 1))
-	f.condition(cn, v1.ConditionAddressesAvailable, metav1.ConditionTrue, v1.ReasonAddressesSufficient, "1 of 6 IPv4")
+	f.condition(cn, v1.ConditionAddressesAvailable, metav1.ConditionTrue, v1.ReasonAddressesSufficient, "0 of 6 IPv4")
 	f.write(cn, held("10.9.0.1-10.9.0.6", 1, 2, 3, 4, 5, 6))
 	f.condition(cn, v1.ConditionAddressesAvailable, metav1.ConditionFalse, v1.ReasonAddressesExhausted, "6 of 6 IPv4")
-	f.event(cn, v1.ReasonAddressesExhausted, "Widen the allocation pool")
+	f.event(cn, v1.ReasonAddressesExhausted, "Delete Pods, or widen spec.Options.")
 	f.write(cn, held("10.9.0.1-10.9.0.3", 1, 2, 3))
 	f.condition(cn, v1.ConditionAddressesAvailable, metav1.ConditionTrue, v1.ReasonAddressesSufficient, "3 of 6 IPv4")
 	if got := f.get(t.Context(), cn).Status.IPAM.Held[node.Name].V4; got != "10.9.0.1-10.9.0.3" {

@@ -9,11 +9,12 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/go-logr/logr/testr"
+	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -60,7 +61,7 @@ func startWith(t *testing.T, env *apitest.Env, change func(*Config)) *fixture {
 // startOn is startWith on another manager.
 func startOn(t *testing.T, env *apitest.Env, wrap func(manager.Manager) manager.Manager, change func(*Config)) *fixture {
 	t.Helper()
-	ctx, cancel := context.WithCancel(logr.NewContext(context.WithoutCancel(t.Context()), testr.New(t)))
+	ctx, cancel := context.WithCancel(logr.NewContext(context.WithoutCancel(t.Context()), testLogger(t)))
 	f := &fixture{T: t, env: env, metrics: prometheus.NewRegistry()}
 	m := wrap(f.manager(ctx))
 	cfg := Config{NodeGracePeriod: grace, Registry: f.metrics, SweepInterval: 200 * time.Millisecond, MinInterval: 100 * time.Millisecond, RecoveryInterval: 100 * time.Millisecond}
@@ -77,6 +78,25 @@ func startOn(t *testing.T, env *apitest.Env, wrap func(manager.Manager) manager.
 		}
 	})
 	return f
+}
+
+// testLogger returns a logger that drops what a manager logs after its end.
+func testLogger(t *testing.T) logr.Logger {
+	t.Helper()
+	var mu sync.Mutex
+	ended := false
+	t.Cleanup(func() {
+		mu.Lock()
+		defer mu.Unlock()
+		ended = true
+	})
+	return funcr.New(func(prefix, args string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !ended {
+			t.Log(prefix, args)
+		}
+	}, funcr.Options{})
 }
 
 // manager returns a manager with the options of the program.

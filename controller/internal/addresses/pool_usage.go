@@ -3,6 +3,7 @@
 package addresses
 
 import (
+	"errors"
 	"net/netip"
 	"slices"
 
@@ -38,8 +39,9 @@ func poolReason(p v1.PoolStatus, before string) string {
 }
 
 // countPools counts the dynamic addresses of a network's families, IPv4 first. A missing bitmap
-// counts as empty, beside the DanmEps and the nodes' entries. A family whose bitmap is damaged or of
-// another subnet keeps the numbers of before. One without a dynamic address has none.
+// counts as empty, beside the DanmEps and the nodes' entries, and so does one of another subnet, which
+// the next claim replaces. A family keeps the numbers of before while its bitmap is damaged, or while
+// owned addresses outside of its subnet forbid claims. One without a dynamic address has none.
 func countPools(o *status.Object, before []v1.PoolStatus, endpoints []status.Endpoint, reserved []netip.Addr) []v1.PoolStatus {
 	v4, v6 := o.Subnets()
 	recorded := o.IPAM
@@ -56,7 +58,7 @@ func countPools(o *status.Object, before []v1.PoolStatus, endpoints []status.End
 		if f.subnet == nil {
 			continue
 		}
-		pool, err := openPool(f.subnet, f.bitmap, reserved)
+		pool, err := owners.openPool(f.subnet, f.bitmap, reserved)
 		if i := slices.IndexFunc(before, func(p v1.PoolStatus) bool { return p.Family == f.name }); err != nil && i >= 0 {
 			pools = append(pools, before[i])
 		}
@@ -65,15 +67,6 @@ func countPools(o *status.Object, before []v1.PoolStatus, endpoints []status.End
 		}
 	}
 	return pools
-}
-
-// openPool decodes the bitmap of a subnet; nil is an empty one.
-func openPool(subnet *network.Subnet, bitmap *v1.AddressBitmap, reserved []netip.Addr) (*ipam.Pool, error) {
-	cfg := ipam.Config{CIDR: subnet.CIDR, Start: subnet.Start, End: subnet.End, Reserved: reservedIn(subnet, reserved)}
-	if bitmap == nil {
-		return ipam.New(cfg)
-	}
-	return ipam.Decode(cfg, ipam.State{CIDR: bitmap.CIDR, Cursor: bitmap.Cursor, Pages: bitmap.Pages})
 }
 
 // reservedIn returns the addresses that no dynamic claim gets: the nodes' own, and the gateways of
@@ -123,6 +116,35 @@ func ownersOf(o *status.Object, endpoints []status.Endpoint) addressOwners {
 		}
 	}
 	return owners
+}
+
+// errOutsideSubnet means that addresses outside of the present subnet have an owner.
+var errOutsideSubnet = errors.New("addresses of the former subnet are in use")
+
+// openPool decodes the bitmap of a subnet. One that is missing or of another subnet is empty.
+func (owners addressOwners) openPool(subnet *network.Subnet, bitmap *v1.AddressBitmap, reserved []netip.Addr) (*ipam.Pool, error) {
+	cfg := ipam.Config{CIDR: subnet.CIDR, Start: subnet.Start, End: subnet.End, Reserved: reservedIn(subnet, reserved)}
+	switch {
+	case bitmap == nil:
+		return ipam.New(cfg)
+	case bitmap.CIDR == subnet.CIDR.String():
+		return ipam.Decode(cfg, ipam.State{CIDR: bitmap.CIDR, Cursor: bitmap.Cursor, Pages: bitmap.Pages})
+	case owners.anyOutside(subnet.CIDR):
+		return nil, errOutsideSubnet
+	}
+	return ipam.New(cfg)
+}
+
+// anyOutside reports whether an address of the subnet's family is owned that is not in the subnet.
+func (owners addressOwners) anyOutside(subnet netip.Prefix) bool {
+	for _, set := range []map[netip.Addr]bool{owners.inUse, owners.warm, owners.quarantined} {
+		for a := range set {
+			if a.BitLen() == subnet.Addr().BitLen() && !subnet.Contains(a) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // count counts the addresses of one family. It sets the bits of owned addresses in pool.

@@ -112,9 +112,20 @@ func TestCountPools(t *testing.T) {
 		"Invalid": {reason: "The network breaks a rule.", change: func(cn *v1.ClusterNetwork) { cn.Spec.NetworkID = "" }},
 		"Others":  {reason: "Another plugin allocates the addresses.", change: func(cn *v1.ClusterNetwork) { cn.Spec.NetworkType = "bridge"; cn.Spec.Options.Device = "" }},
 		"Former": {
-			reason: "A bitmap of an earlier subnet does not have the numbers of this one.",
+			reason: "Addresses of the earlier subnet are in use, and claims fail: no address is free.",
 			change: func(cn *v1.ClusterNetwork) { cn.Spec.Options.CIDR = "10.10.0.0/29"; cn.Spec.Options.Routes = nil },
 			want:   []v1.PoolStatus{earlier, v6},
+		},
+		"Grown": {
+			reason: "The numbers are those of the wider subnet before its first claim. The bit without an owner is freed with the old bitmap.",
+			change: func(cn *v1.ClusterNetwork) {
+				cn.Spec.Options.CIDR, cn.Spec.Options.Net6 = "10.9.0.0/28", "fd00::/120"
+				cn.Status.IPAM.V6 = &v1.AddressBitmap{CIDR: "fd00::/124", Pages: map[string]string{"0": page(2)}}
+			},
+			want: []v1.PoolStatus{
+				{Family: "IPv4", Capacity: 13, InUse: 1, Warm: 1, Cooldown: 1, Reserved: 1, Free: 10},
+				{Family: "IPv6", Capacity: 254, InUse: 1, Reserved: 2, Free: 253},
+			},
 		},
 		"Damaged": {
 			reason: "The next writer rebuilds a damaged bitmap.", change: func(cn *v1.ClusterNetwork) { cn.Status.IPAM.V4.Pages["0"] = "?" },

@@ -148,7 +148,7 @@ func (s *sweeper) needsReconcile(ctx context.Context, r networkSnapshot, pools [
 		return true
 	}
 	before := objectConditions(r)
-	after := desiredConditions(before, r.Generation, pools, recoveryProgress{}, conflictFindings{})
+	after := desiredConditions(before, r.Generation, pools, newGrowthAdvice(r.Object), recoveryProgress{}, conflictFindings{})
 	return !r.Deleting && (!conditionsEqual(before, after) || !slices.Equal(objectPools(r), pools))
 }
 

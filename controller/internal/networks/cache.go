@@ -30,14 +30,14 @@ func CacheByObject(others map[client.Object]ctrlcache.ByObject) map[client.Objec
 var _ cache.TransformFunc = slimNodeNetwork
 
 // slimNodeNetwork keeps of a NodeNetwork, besides what kube.StripNodeNetwork keeps, which networks
-// are up (as one link without a name), and the errors of the others. All nodes report the same
+// are up (as one link without a name), and the errors of the others and of delegates. All nodes report the same
 // names and texts, which are therefore shared in memory.
 func slimNodeNetwork(obj any) (any, error) {
 	nn, ok := obj.(*v1.NodeNetwork)
 	if !ok {
 		return kube.StripUnusedFields(obj)
 	}
-	links, refused := nn.Status.Links, nn.Status.Refused
+	links, refused, delegates := nn.Status.Links, nn.Status.Refused, nn.Status.Delegates
 	slimmed, err := kube.StripNodeNetwork(nn)
 	if err != nil {
 		return nil, err
@@ -62,6 +62,14 @@ func slimNodeNetwork(obj any) (any, error) {
 		refused[i] = v1.RefusedNetwork{Network: intern(refused[i].Network), Error: intern(refused[i].Error)}
 	}
 	nn.Status.Refused = refused
+	for i := range delegates {
+		d := &delegates[i]
+		d.NetworkType, d.NetworkID, d.Error = intern(d.NetworkType), intern(d.NetworkID), intern(d.Error)
+		for j := range d.Networks {
+			d.Networks[j] = intern(d.Networks[j])
+		}
+	}
+	nn.Status.Delegates = delegates
 	return slimmed, nil
 }
 

@@ -200,7 +200,7 @@ func (c *Controller) Reconcile(ctx context.Context, ref network.Ref) (reconcile.
 		return reconcile.Result{}, err
 	}
 	state, exists, err := c.readState(ctx, ref)
-	if err != nil || !exists || !state.Linked {
+	if err != nil || !exists || !state.Needs.any() {
 		c.metrics.forget(ref)
 	}
 	if err != nil {
@@ -212,7 +212,7 @@ func (c *Controller) Reconcile(ctx context.Context, ref network.Ref) (reconcile.
 	}
 	c.states.set(ref, state) // before the reports are read: a change of them queues the known networks
 	var wait time.Duration
-	if state.Linked {
+	if state.Needs.any() {
 		state, wait, err = c.updateCondition(ctx, ref, state)
 	} else {
 		state, wait, err = c.removeCondition(ctx, ref, state)
@@ -246,7 +246,7 @@ func (c *Controller) readState(ctx context.Context, ref network.Ref) (state netw
 // updateCondition writes the condition if it differs from the nodes' reports and it is time to. It
 // returns the new state, valid beside an error, and how long to wait before it is time.
 func (c *Controller) updateCondition(ctx context.Context, ref network.Ref, s networkState) (networkState, time.Duration, error) {
-	want := readyCondition(ref.String(), c.reports.all())
+	want := readyCondition(ref.String(), s.Needs, c.reports.all())
 	want.ObservedGeneration = s.Generation
 	c.metrics.setReady(ref, want.Status)
 	if s.matches(want) {
@@ -306,11 +306,11 @@ func (c *Controller) writeCondition(ctx context.Context, ref network.Ref, s netw
 	return s, nil
 }
 
-// removeCondition removes the condition from a network that has no link any more, or is invalid,
+// removeCondition removes the condition from a network that needs nothing on nodes any more, or is invalid,
 // because this package would not update it. A condition that nodes set on an invalid network has
 // another reason, and stays. It returns what updateCondition returns.
 func (c *Controller) removeCondition(ctx context.Context, ref network.Ref, s networkState) (networkState, time.Duration, error) {
-	ours := []string{v1.ReasonLinksUp, v1.ReasonLinksNotUp, v1.ReasonNoNodeReports}
+	ours := []string{v1.ReasonLinksUp, v1.ReasonLinksNotUp, v1.ReasonNoNodeReports, v1.ReasonDelegateInstalled, v1.ReasonDelegateNotInstalled}
 	if s.Ready == nil || !slices.Contains(ours, s.Ready.Reason) {
 		return s, 0, nil
 	}
@@ -335,7 +335,7 @@ type metrics struct {
 func newMetrics(r prometheus.Registerer) *metrics {
 	m := &metrics{
 		readiness: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "patchbay_network_ready", Help: "1 if the network's link is up on all nodes, else 0. It changes at once, and the condition Ready later.",
+			Name: "patchbay_network_ready", Help: "1 if the network's link is up, and its CNI plugin installed, on all nodes, else 0. It changes at once, and the condition Ready later.",
 		}, []string{"kind", "namespace", "name"}),
 		written: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "patchbay_network_conditions_written_total", Help: "Writes of the condition Ready of networks.",

@@ -127,7 +127,7 @@ func newBench(ctx context.Context) *bench {
 
 // network creates or changes a network.
 func (b *bench) network(ref network.Ref, uid string, generation int64) {
-	now := &Snapshot{UID: types.UID(uid), Generation: generation, Linked: true}
+	now := &Snapshot{UID: types.UID(uid), Generation: generation, Needs: needs{Link: true}}
 	b.mu.Lock()
 	if old := b.nets[ref]; old != nil && old.UID == now.UID {
 		now.Ready = old.Ready

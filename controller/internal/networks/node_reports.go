@@ -99,13 +99,15 @@ func parseRef(text string) (network.Ref, bool) {
 // nodeReport is one node's report. Networks are named by network.Ref.String.
 type nodeReport struct {
 	up map[string]bool
-	// problems are the errors of networks that are not up.
+	// installed are the networks whose plugin and configuration the node has.
+	installed map[string]bool
+	// problems are the errors of networks that are not up, or whose plugin is not installed.
 	problems map[string]string
 }
 
 // newNodeReport returns the report in a NodeNetwork, stripped or not.
 func newNodeReport(nn *v1.NodeNetwork) *nodeReport {
-	r := &nodeReport{up: map[string]bool{}, problems: map[string]string{}}
+	r := &nodeReport{up: map[string]bool{}, installed: map[string]bool{}, problems: map[string]string{}}
 	for i := range nn.Status.Links {
 		l := &nn.Status.Links[i]
 		text := l.Error
@@ -120,6 +122,15 @@ func newNodeReport(nn *v1.NodeNetwork) *nodeReport {
 			}
 		}
 	}
+	for _, d := range nn.Status.Delegates {
+		for _, n := range d.Networks {
+			if d.Error == "" {
+				r.installed[n] = true
+			} else {
+				r.problems[n] = d.Error
+			}
+		}
+	}
 	for _, refused := range nn.Status.Refused {
 		r.problems[refused.Network] = refused.Error
 	}
@@ -129,11 +140,10 @@ func newNodeReport(nn *v1.NodeNetwork) *nodeReport {
 // changedNetworks returns the networks that two reports of a node differ in, sorted.
 func changedNetworks(a, b *nodeReport) []string {
 	differ := map[string]bool{}
-	for n := range a.up {
-		differ[n] = !b.up[n]
-	}
-	for n := range b.up {
-		differ[n] = !a.up[n]
+	for _, sets := range [][2]map[string]bool{{a.up, b.up}, {b.up, a.up}, {a.installed, b.installed}, {b.installed, a.installed}} {
+		for n := range sets[0] {
+			differ[n] = differ[n] || !sets[1][n]
+		}
 	}
 	for n, text := range a.problems {
 		differ[n] = differ[n] || b.problems[n] != text

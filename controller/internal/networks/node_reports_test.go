@@ -45,10 +45,15 @@ func TestReport(t *testing.T) {
 			{Name: "old.9", State: v1.LinkChangePending, Error: "no network uses it"},
 		},
 		Refused: []v1.RefusedNetwork{{Network: "ClusterNetwork/young", Error: "taken"}},
+		Delegates: []v1.DelegateReport{
+			{NetworkType: "flannel", NetworkID: "flannel", Networks: []string{"ClusterNetwork/default"}},
+			{NetworkType: "ipvlam", NetworkID: "x", Error: "no ipvlam", Networks: []string{"ClusterNetwork/typo"}},
+		},
 	}}
 	want := &nodeReport{
-		up:       map[string]bool{storage: true, red: true, "ClusterNetwork/b": true},
-		problems: map[string]string{"ClusterNetwork/c": "c.7 is down", "ClusterNetwork/d": "mtu stays", "ClusterNetwork/young": "taken"},
+		installed: map[string]bool{"ClusterNetwork/default": true},
+		up:        map[string]bool{storage: true, red: true, "ClusterNetwork/b": true},
+		problems:  map[string]string{"ClusterNetwork/c": "c.7 is down", "ClusterNetwork/d": "mtu stays", "ClusterNetwork/young": "taken", "ClusterNetwork/typo": "no ipvlam"},
 	}
 	compare := func(when string) {
 		t.Helper()
@@ -110,11 +115,49 @@ func TestReadyCondition(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := readyCondition(storage, tc.nodes)
+			got := readyCondition(storage, needs{Link: true}, tc.nodes)
 			if got.Type != v1.ConditionReady || got.Status != tc.status || got.Message != tc.want {
 				t.Errorf("%s: got %s %q, want %s %q", tc.reason, got.Status, got.Message, tc.status, tc.want)
 			}
 		})
+	}
+}
+
+// A network of another CNI plugin is ready when all nodes have the plugin, and the link if there is one.
+func TestReadyOfDelegates(t *testing.T) {
+	t.Parallel()
+	report := func(fault string, up ...string) *nodeReport {
+		nn := nodeNetwork("", up, nil)
+		nn.Status.Delegates = []v1.DelegateReport{{NetworkType: "ipvlam", NetworkID: "x", Error: fault, Networks: []string{storage}}}
+		return newNodeReport(nn)
+	}
+	const missing = "plugin is not installed: there is no /opt/cni/bin/ipvlam: did you mean NetworkType ipvlan?"
+	cases := map[string]struct {
+		reason  string
+		needs   needs
+		node    *nodeReport
+		status  metav1.ConditionStatus
+		because string
+		want    string
+	}{
+		"Installed":  {"All nodes have the plugin.", needs{Delegate: true}, report(""), metav1.ConditionTrue, v1.ReasonDelegateInstalled, "ready on all nodes"},
+		"Missing":    {"The type is misspelt.", needs{Delegate: true}, report(missing), metav1.ConditionFalse, v1.ReasonDelegateNotInstalled, "ready on 0 of 1 nodes; node-7: " + missing},
+		"LinkUp":     {"The link does not replace the plugin.", needs{Link: true, Delegate: true}, report(missing, storage), metav1.ConditionFalse, v1.ReasonDelegateNotInstalled, "ready on 0 of 1 nodes; node-7: " + missing},
+		"NoLink":     {"The plugin does not replace the link.", needs{Link: true, Delegate: true}, report(""), metav1.ConditionFalse, v1.ReasonDelegateNotInstalled, "ready on 0 of 1 nodes; node-7: " + notReported},
+		"Both":       {"The node has both.", needs{Link: true, Delegate: true}, report("", storage), metav1.ConditionTrue, v1.ReasonDelegateInstalled, "ready on all nodes"},
+		"Unreported": {"An older daemon does not report on plugins.", needs{Delegate: true}, &nodeReport{}, metav1.ConditionFalse, v1.ReasonDelegateNotInstalled, "ready on 0 of 1 nodes; node-7: " + notReported},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := readyCondition(storage, tc.needs, map[string]*nodeReport{"node-7": tc.node})
+			if got.Status != tc.status || got.Reason != tc.because || got.Message != tc.want {
+				t.Errorf("%s got %s %s %q, want %s %s %q", tc.reason, got.Status, got.Reason, got.Message, tc.status, tc.because, tc.want)
+			}
+		})
+	}
+	if changed := changedNetworks(report(missing), report("")); len(changed) != 1 {
+		t.Errorf("a plugin that was installed changes %v, want the network", changed)
 	}
 }
 

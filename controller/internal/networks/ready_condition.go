@@ -21,10 +21,31 @@ const (
 	notReported = "the node has not reported on this network yet"
 )
 
+// needs is what a network needs on each node.
+type needs struct {
+	// Link is true for a network with a host link.
+	Link bool
+	// Delegate is true for a network of another CNI plugin.
+	Delegate bool
+}
+
+// any reports whether the network needs something. Only such a network has a condition of this
+// package.
+func (n needs) any() bool { return n.Link || n.Delegate }
+
+// metBy reports whether a node has what the network needs.
+func (n needs) metBy(network string, r *nodeReport) bool {
+	return (!n.Link || r.up[network]) && (!n.Delegate || r.installed[network])
+}
+
 // readyCondition returns the condition of a network, without times and generation. Equal reports
 // give an equal condition.
-func readyCondition(network string, nodes map[string]*nodeReport) metav1.Condition {
+func readyCondition(network string, needs needs, nodes map[string]*nodeReport) metav1.Condition {
 	c := metav1.Condition{Type: v1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1.ReasonLinksUp, Message: "ready on all nodes"}
+	notReady := v1.ReasonLinksNotUp
+	if needs.Delegate {
+		c.Reason, notReady = v1.ReasonDelegateInstalled, v1.ReasonDelegateNotInstalled
+	}
 	if len(nodes) == 0 {
 		c.Status, c.Reason = metav1.ConditionUnknown, v1.ReasonNoNodeReports
 		c.Message = "no node has reported its links: check that patchbayd runs"
@@ -35,7 +56,7 @@ func readyCondition(network string, nodes map[string]*nodeReport) metav1.Conditi
 		switch text, wrong := r.problems[network]; {
 		case wrong:
 			byCause[text] = append(byCause[text], name)
-		case r.up[network]:
+		case needs.metBy(network, r):
 			ready++
 		default:
 			byCause[notReported] = append(byCause[notReported], name)
@@ -44,7 +65,7 @@ func readyCondition(network string, nodes map[string]*nodeReport) metav1.Conditi
 	if ready == len(nodes) {
 		return c
 	}
-	c.Status, c.Reason = metav1.ConditionFalse, v1.ReasonLinksNotUp
+	c.Status, c.Reason = metav1.ConditionFalse, notReady
 	c.Message = fmt.Sprintf("ready on %d of %d nodes; %s", ready, len(nodes), causesMessage(byCause))
 	return c
 }

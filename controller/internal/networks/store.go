@@ -36,9 +36,8 @@ type Snapshot struct {
 	// UID and Generation of the object.
 	UID        types.UID
 	Generation int64
-	// Linked is true for a valid network with a link on nodes: only such a network has a condition
-	// of this package.
-	Linked bool
+	// Needs is what a valid network needs on nodes.
+	Needs needs
 	// Ready is the network's condition Ready; nil when it has none.
 	Ready *metav1.Condition
 }
@@ -105,7 +104,8 @@ func (s *store) Read(ctx context.Context, ref network.Ref, resourceVersion strin
 func snapshotOf(obj client.Object) Snapshot {
 	seen := Snapshot{UID: obj.GetUID(), Generation: obj.GetGeneration()}
 	if n := kube.ParseNetwork(obj).Network; n != nil && !n.Deleting {
-		_, seen.Linked = n.Link()
+		_, seen.Needs.Link = n.Link()
+		seen.Needs.Delegate = n.Delegates()
 	}
 	if !obj.GetDeletionTimestamp().IsZero() {
 		return seen

@@ -45,7 +45,7 @@ func TestConflictsAtTheSameMoment(t *testing.T) {
 		for i, err := range errs {
 			if err == nil {
 				let[i%2 == 0]++
-			} else if !strings.Contains(err.Error(), "parent cannot serve both") {
+			} else if !strings.Contains(err.Error(), "on the same parent") {
 				t.Errorf("rejected: %v", err)
 			}
 		}

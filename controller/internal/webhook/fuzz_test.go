@@ -6,11 +6,9 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"net/netip"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -67,11 +65,13 @@ func wrong(obj *v1.TenantNetwork) bool {
 // Any text of a user, in each kind that admission checks, is admitted or rejected as the user's
 // mistake. A server error would be answered with 500.
 func FuzzAdmission(f *testing.F) {
-	kinds := []string{v1.KindClusterNetwork, v1.KindTenantNetwork, v1.KindDanmNet, "TenantConfig", "Pod", "Service"}
+	kinds := []string{v1.KindClusterNetwork, v1.KindTenantNetwork, v1.KindDanmNet, "TenantConfig", "Pod", "Service", "Deployment", kindCronJob}
 	for _, seed := range []string{
 		`{"metadata": {"name": "a"}, "spec": {"NetworkID": "a", "Options": {"host_device": "ens4", "cidr": "10.0.0.0/24", "routes": {"10.1.0.0/16": "10.0.0.1"}}}}`,
 		`{"hostDevices": [{"name": "ens4", "vniType": "vlan", "vniRange": "1-4094"}]}`,
 		`{"metadata": {"annotations": {"danm.io/interfaces": "[{\"network\": \"a\", \"ip\": \"dynamic\"}]"}}}`,
+		`{"spec": {"template": {"metadata": {"annotations": {"danm.io/interfaces": "[{\"network\": \"a\"}]", "danm.io/x": ""}}, "spec": {"hostNetwork": true}}}}`,
+		`{"spec": {"jobTemplate": {"spec": {"template": {"metadata": {"annotations": {"danm.io/interfaces": "["}}}}}}}`,
 		`{"metadata": {"annotations": {"danm.io/selector": "{\"a\": \"b\"}", "danm.io/network": "a"}}, "spec": {"selector": {"a": "b"}}}`,
 		`{"spec": {"Options": {"vlan": "5"}}}`, `{"spec": []}`, `{"metadata": {"creationTimestamp": 5}}`, `null`, `5`, `[]`,
 	} {
@@ -93,18 +93,19 @@ func FuzzAdmission(f *testing.F) {
 	})
 }
 
+func noNetworks() network.PodChecker {
+	return network.PodChecker{NetworkOf: func(network.Ref) *network.Network { return nil }}
+}
+
 // handleAlone returns the answer as far as the object alone decides it.
 func handleAlone(r admission.Request) admission.Response {
 	switch r.Kind.Kind {
 	case "Service":
 		return serviceValidator{}.Handle(context.Background(), r)
 	case "Pod":
-		var pod corev1.Pod
-		if err := decodeJSON(r.Object.Raw, &pod); err != nil {
-			return responseFor(err)
-		}
-		_, err := network.CheckPod(r.Namespace, "", pod.Annotations, func(network.Ref) *network.Network { return nil }, func(netip.Addr) bool { return false })
-		return responseFor(err)
+		return (&podValidator{checker: noNetworks()}).Handle(context.Background(), r)
+	case "Deployment", kindCronJob:
+		return (&workloadValidator{checker: noNetworks()}).Handle(context.Background(), r)
 	case "TenantConfig":
 		var config v1.TenantConfig
 		if err := decodeJSON(r.Object.Raw, &config); err != nil {

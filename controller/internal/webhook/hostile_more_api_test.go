@@ -219,8 +219,8 @@ func TestSharedNICOfTwoTenants(t *testing.T) {
 		reason, spec string
 		refused      []string
 	}{
-		"Backend": {"MACVLAN and IPVLAN cannot share a parent.", `{NetworkType: macvlan}`, []string{"parent cannot serve both", device, "on the same parent"}},
-		"Pool":    {"The other network allocates these addresses.", `{Options: {cidr: 10.0.0.0/16}}`, []string{"pools overlap", "allocation_pool", "disjoint"}},
+		"Backend": {"MACVLAN and IPVLAN cannot share a parent.", `{NetworkType: macvlan}`, []string{"must be ipvlan", device, "on the same parent"}},
+		"Pool":    {"The other network allocates these addresses.", `{Options: {cidr: 10.0.0.0/16}}`, []string{"must not overlap", "allocation_pool", "disjoint"}},
 		"Beside":  {"The range is another one.", `{Options: {cidr: 10.9.0.0/24}}`, nil},
 	}
 	for name, tc := range cases {

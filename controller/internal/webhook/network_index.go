@@ -191,6 +191,17 @@ func (x *networkIndex) isTaken(slot network.TenantSlot) bool {
 	return x.unassigned[slot] > 0 || x.stored.isTaken(slot, name) || x.inFlight.conflicts.isTaken(slot, name)
 }
 
+// lookUp returns a network for a Pod, also one that is being stored: a Pod is often created right
+// after its network. It returns nil for one that does not exist or is invalid.
+func (x *networkIndex) lookUp(ref network.Ref) *network.Network {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if m, ok := x.networks[ref]; ok {
+		return m.Network
+	}
+	return x.inFlight.get(ref)
+}
+
 // get returns a network, valid or not; false when there is none.
 func (x *networkIndex) get(ref network.Ref) (kube.ParsedNetwork, bool) {
 	x.mu.RLock()

@@ -14,12 +14,14 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/kube"
 	"github.com/patchbay-cni/patchbay/internal/network"
+	"github.com/patchbay-cni/patchbay/ipam"
 )
 
 // networkValidator validates ClusterNetworks, TenantNetworks and DanmNets.
@@ -78,7 +80,10 @@ func (h *networkValidator) validate(ctx context.Context, r admission.Request) ad
 	if err := h.index.admit(before, n, isDryRun(r), time.Now()); err != nil {
 		return responseFor(err)
 	}
-	return admission.Allowed("").WithWarnings(slices.Concat(h.segmentWarnings(n), h.untaggedWarnings(ctx, n), h.subnets.warnings(n))...)
+	return admission.Allowed("").WithWarnings(slices.Concat(
+		network.UnknownAnnotations(field.NewPath("metadata", "annotations"), obj.GetAnnotations(), network.NetworkAnnotations()),
+		h.segmentWarnings(n), h.untaggedWarnings(ctx, n), h.subnets.warnings(n),
+	)...)
 }
 
 func specOf(obj client.Object) *v1.NetworkSpec {
@@ -117,7 +122,7 @@ func (h *networkValidator) validateUpdate(ctx context.Context, old client.Object
 	if err := network.CheckUpdate(before, n, uses); err != nil {
 		return err
 	}
-	err = network.CheckUpdate(before, n, preallocatedUses(kube.NetworkStatusOf(old)))
+	err = network.CheckUpdate(before, n, preallocatedUses(kube.NetworkStatusOf(old), gatewaysOf(n)...))
 	if err != nil && !dryRun {
 		h.reclaims.enqueue(old)
 	}
@@ -257,9 +262,9 @@ func useByEndpoint(ep *v1.DanmEp) network.Usage {
 const quarantineEntry = "!quarantine"
 
 // preallocatedUses lists what nodes hold of a network for future Pods: the first and the last
-// address of each node's ranges. They decide for all of its addresses whether a subnet or pool,
-// which is one range too, contains them.
-func preallocatedUses(status *v1.NetworkStatus) []network.Usage {
+// address of each node's ranges, and those of wanted that they contain. The ends decide for all of
+// its addresses whether a subnet or pool, which is one range too, contains them.
+func preallocatedUses(status *v1.NetworkStatus, wanted ...netip.Addr) []network.Usage {
 	if status == nil || status.IPAM == nil {
 		return nil
 	}
@@ -268,14 +273,14 @@ func preallocatedUses(status *v1.NetworkStatus) []network.Usage {
 		if node == quarantineEntry {
 			continue
 		}
-		ends4, ends6 := firstAndLast(entry.V4), firstAndLast(entry.V6)
-		for i := range max(len(ends4), len(ends6), 1) {
+		addrs4, addrs6 := sample(entry.V4, wanted), sample(entry.V6, wanted)
+		for i := range max(len(addrs4), len(addrs6), 1) {
 			u := network.Usage{Node: node}
-			if i < len(ends4) {
-				u.V4 = ends4[i]
+			if i < len(addrs4) {
+				u.V4 = addrs4[i]
 			}
-			if i < len(ends6) {
-				u.V6 = ends6[i]
+			if i < len(addrs6) {
+				u.V6 = addrs6[i]
 			}
 			uses = append(uses, u)
 		}
@@ -284,8 +289,36 @@ func preallocatedUses(status *v1.NetworkStatus) []network.Usage {
 	return uses
 }
 
-// firstAndLast returns the first and the last address in a text of ranges. A node writes the text,
-// which may be "all of fd00::/8", so the addresses are not enumerated.
+// gatewaysOf returns the gateways of a network's routes.
+func gatewaysOf(n *network.Network) (gateways []netip.Addr) {
+	for _, subnet := range []*network.Subnet{n.V4, n.V6} {
+		if subnet == nil {
+			continue
+		}
+		for _, r := range subnet.Routes {
+			gateways = append(gateways, r.Gateway)
+		}
+	}
+	return gateways
+}
+
+// sample returns the first and the last address in a text of ranges, and those of wanted that are in
+// it. A node writes the text, which may be "all of fd00::/8", so the addresses are not enumerated.
+func sample(text string, wanted []netip.Addr) []netip.Addr {
+	found := firstAndLast(text)
+	ranges, err := ipam.ParseRanges(text)
+	if err != nil {
+		return found // the garbage collector reports it
+	}
+	for _, a := range wanted {
+		if ranges.Contains(a) {
+			found = append(found, a)
+		}
+	}
+	return found
+}
+
+// firstAndLast returns the first and the last address in a text of ranges.
 func firstAndLast(text string) []netip.Addr {
 	if text == "" {
 		return nil

@@ -41,11 +41,11 @@ func TestConflicts(t *testing.T) {
 		"OtherSegment": {reason: "The same subnet on another VLAN is another segment.", older: `{spec: {NetworkID: "a%", Options: {host_device: "%", vlan: 5, cidr: 10.0.0.0/24}}}`,
 			younger: `{spec: {NetworkID: "b%", Options: {host_device: "%", vlan: 6, cidr: 10.0.0.0/24}}}`},
 		"Name": {reason: "One link name would mean two links.", older: `{spec: {NetworkID: "a%", Options: {host_device: "%", vlan: 5}}}`,
-			younger: `{spec: {NetworkID: "a%", Options: {host_device: "x%", vlan: 5}}}`, refused: []string{"link is taken", "use another NetworkID"}},
+			younger: `{spec: {NetworkID: "a%", Options: {host_device: "x%", vlan: 5}}}`, refused: []string{"must not give the name", "use another NetworkID"}},
 		"NameOfNIC": {reason: "Our link would have the name of a NIC.", older: `{spec: {NetworkID: a, Options: {host_device: "%.7"}}}`,
-			younger: `{spec: {NetworkID: "%", Options: {host_device: "x%", vlan: 7}}}`, refused: []string{"link is taken", "another NetworkID"}},
+			younger: `{spec: {NetworkID: "%", Options: {host_device: "x%", vlan: 7}}}`, refused: []string{"must not give the name", "another NetworkID"}},
 		"Backend": {reason: "A parent supports one backend only.", older: `{spec: {NetworkID: "a%", NetworkType: ipvlan, Options: {host_device: "%", vlan: 5}}}`,
-			younger: `{spec: {NetworkID: "b%", NetworkType: macvlan, Options: {host_device: "%", vlan: 5}}}`, refused: []string{"parent cannot serve both", "one NetworkType"}},
+			younger: `{spec: {NetworkID: "b%", NetworkType: macvlan, Options: {host_device: "%", vlan: 5}}}`, refused: []string{"on the same parent", "must be ipvlan"}},
 	}
 	env := start(t)
 	for name, tc := range cases {
@@ -89,7 +89,7 @@ func TestConflictByChange(t *testing.T) {
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec": {"Options": {"vlan": 6}}}`))
 	eventually(t, "the change is rejected", func() bool {
 		err := env.Client.Patch(t.Context(), older.DeepCopy(), patch, client.DryRunAll)
-		return err != nil && strings.Contains(err.Error(), "parent cannot serve both")
+		return err != nil && strings.Contains(err.Error(), "on the same parent")
 	})
 }
 

@@ -5,52 +5,55 @@ package webhook
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/patchbay-cni/patchbay/internal/kube"
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
+
+// EventRecorder makes Events; record.EventRecorder of client-go implements it.
+type EventRecorder interface {
+	// Event makes an Event on an object.
+	Event(object runtime.Object, eventtype, reason, message string)
+}
 
 // podValidator validates our annotations on new Pods. The API server calls it for Pods with such an
 // annotation only, and admits a Pod when no replica answers: the node daemon checks the same again.
 type podValidator struct {
-	reader       client.Reader
-	index        *networkIndex
-	namingScheme string
-	subnets      *subnetValidator
+	checker network.PodChecker
+	// events gets the mistakes in Pods of a controller, whose user sees no warning; nil for none.
+	events EventRecorder
 }
 
 // Handle implements admission.Handler.
-func (h *podValidator) Handle(ctx context.Context, r admission.Request) admission.Response {
+func (h *podValidator) Handle(_ context.Context, r admission.Request) admission.Response {
 	var pod corev1.Pod
 	if err := decodeJSON(r.Object.Raw, &pod); err != nil {
 		return responseFor(fmt.Errorf("decode Pod %s/%s: %w", r.Namespace, r.Name, err))
 	}
-	lookUp := func(ref network.Ref) *network.Network { return h.lookUpNetwork(ctx, ref) }
-	warnings, err := network.CheckPod(r.Namespace, h.namingScheme, pod.Annotations, lookUp, h.subnets.isNodeAddress)
+	warnings, err := h.checker.Check(network.PodTemplate{
+		Namespace: r.Namespace, Annotations: pod.Annotations, HostNetwork: pod.Spec.HostNetwork,
+	})
 	if err != nil {
 		return responseFor(err)
 	}
-	return admission.Allowed("").WithWarnings(warnings...)
+	if owner := metav1.GetControllerOf(&pod); owner != nil && h.events != nil && len(warnings.Mistakes) > 0 && !isDryRun(r) {
+		h.events.Event(ownerReference(r.Namespace, owner), corev1.EventTypeWarning, v1.ReasonLikelyMistake,
+			fmt.Sprintf("Pod %s: %s", requestName(r), strings.Join(warnings.Mistakes, "; ")))
+	}
+	return admission.Allowed("").WithWarnings(warnings.All()...)
 }
 
-// lookUpNetwork returns a network from the index, or from the API server: a Pod is often created
-// right after its network.
-func (h *podValidator) lookUpNetwork(ctx context.Context, ref network.Ref) *network.Network {
-	if m, ok := h.index.get(ref); ok {
-		return m.Network
+// ownerReference returns a Pod's owner for an Event. The Pod itself has no UID yet.
+func ownerReference(namespace string, owner *metav1.OwnerReference) *corev1.ObjectReference {
+	return &corev1.ObjectReference{
+		APIVersion: owner.APIVersion, Kind: owner.Kind, Namespace: namespace, Name: owner.Name, UID: owner.UID,
 	}
-	obj, err := kube.NewNetwork(ref.Kind)
-	if err != nil {
-		return nil
-	}
-	if err := h.reader.Get(ctx, kube.ObjectKey(ref), obj); err != nil {
-		return nil
-	}
-	return parseStored(obj).Network
 }
 
 // serviceValidator validates our annotations on Services.

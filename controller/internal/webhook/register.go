@@ -53,6 +53,8 @@ type Options struct {
 	NamingScheme string
 	// Ranges are the addresses that the cluster itself uses, and no tenant may; nil for none.
 	Ranges ClusterRanges
+	// Events gets Events about Pods that a controller creates; nil for none.
+	Events EventRecorder
 	// Clock is the clock of the certificates; time.Now when nil.
 	Clock func() time.Time
 }
@@ -81,11 +83,14 @@ func Register(ctx context.Context, mgr manager.Manager, o Options) (ready func()
 	gc := &reservationGC{reader: c, allocator: allocator, log: log, wake: make(chan struct{}, 1), controllerNamespace: o.Namespace}
 	reclaims := newReclaimRequester(c, log)
 	subnets := &subnetValidator{reader: c, allocator: allocator, ranges: o.Ranges}
+	pods := network.PodChecker{NamingScheme: o.NamingScheme, NetworkOf: index.lookUp, IsNodeAddress: subnets.isNodeAddress}
 	server := newServer(o, rotator, handlersByName{
 		"assign.tenantnetworks.danm.io": &tenantNetworkAssigner{reader: c, index: index, allocator: allocator, subnets: subnets},
 		"networks.danm.io":              &networkValidator{reader: c, index: index, reclaims: reclaims, subnets: subnets},
 		"tenantconfigs.danm.io":         &tenantConfigValidator{reader: c},
-		"pods.danm.io":                  &podValidator{reader: c, index: index, namingScheme: o.NamingScheme, subnets: subnets},
+		"pods.danm.io":                  &podValidator{checker: pods, events: o.Events},
+		"workloads.danm.io":             &workloadValidator{checker: pods},
+		"unserved.danm.io":              unservedValidator{},
 		"services.danm.io":              serviceValidator{},
 	})
 	conflicts := &conflictReporter{client: c, index: index, log: log}

@@ -142,8 +142,8 @@ func TestLinksGolden(t *testing.T) {
 			{reason: "A network requests a larger MTU: it is refused, and the link stays.", do: nets(netOn(1, "storage", "ens4", 500), netOn(2, "jumbo", "ens4", 500, func(n *network.Network) { n.MTU = 9000 })), want: strings.ReplaceAll(storage, "mtu 1500", "mtu 1400"), contains: "mtu too large"},
 		},
 		"Taken": {
-			{reason: "The younger network of a VNI on another NIC is refused.", do: nets(netOn(1, "backend", "ens4", -700), netOn(2, "young", "ens5", -700)), want: backend, contains: "link is taken"},
-			{reason: "The younger network with the same link name is refused.", do: nets(netOn(1, "storage", "ens4", 500), netOn(2, "young", "ens5", 500, func(n *network.Network) { n.ID = "storage" })), want: storage, contains: "link is taken"},
+			{reason: "The younger network of a VNI on another NIC is refused.", do: nets(netOn(1, "backend", "ens4", -700), netOn(2, "young", "ens5", -700)), want: backend, contains: "or another vxlan"},
+			{reason: "The younger network with the same link name is refused.", do: nets(netOn(1, "storage", "ens4", 500), netOn(2, "young", "ens5", 500, func(n *network.Network) { n.ID = "storage" })), want: storage, contains: "use another NetworkID or device"},
 		},
 		"NIC": {
 			{reason: "The NIC does not exist.", do: nets(netOn(1, "far", "ens9", 5)), contains: "ens9: NIC not found on this node"},

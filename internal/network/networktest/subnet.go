@@ -187,15 +187,15 @@ func RouteRules() map[string]RuleCase {
 		},
 		"GatewayOutside": {
 			Reason: "The kernel cannot reach a gateway outside the subnet.", Spec: `{Options: {cidr: 10.0.0.0/24, routes: {10.1.0.0/16: 10.0.1.1}}}`,
-			Refused: []string{"spec.Options.routes", "in cidr 10.0.0.0/24"},
+			Refused: []string{"spec.Options.routes", "in cidr 10.0.0.0/24", "10.1.0.0/16", "10.0.1.1"},
 		},
 		"GatewayOutside6": {
 			Reason: "The kernel cannot reach a gateway outside the subnet.", Spec: `{Options: {net6: "fd00::/64", routes6: {"::/0": "fe80::1"}}}`,
-			Refused: []string{"spec.Options.routes6", "in net6 fd00::/64"},
+			Refused: []string{"spec.Options.routes6", "in net6 fd00::/64", "::/0", "fe80::1"},
 		},
 		"BadGateway": {
 			Reason: "A gateway must be an address.", Spec: `{Options: {cidr: 10.0.0.0/24, routes: {10.1.0.0/16: router}}}`,
-			Refused: []string{"spec.Options.routes", "gateway", "IPv4 address"},
+			Refused: []string{"spec.Options.routes[10.1.0.0/16]", "must be an IPv4 address"},
 		},
 		"EmptyGateway": {
 			Reason: "A gateway must be an address.", Spec: `{Options: {cidr: 10.0.0.0/24, routes: {10.1.0.0/16: ""}}}`,
@@ -203,7 +203,7 @@ func RouteRules() map[string]RuleCase {
 		},
 		"BadDestination": {
 			Reason: "A destination must be a subnet.", Spec: `{Options: {cidr: 10.0.0.0/24, routes: {10.1.0.0: 10.0.0.1}}}`,
-			Refused: []string{"spec.Options.routes", "prefix length"},
+			Refused: []string{"spec.Options.routes", "prefix length", `"10.1.0.0"`},
 		},
 		"SixInRoutes": {
 			Reason: "Addresses of both families must not be mixed.", Spec: `{Options: {cidr: 10.0.0.0/24, routes: {"::/0": 10.0.0.1}}}`,
@@ -216,7 +216,7 @@ func RouteRules() map[string]RuleCase {
 		"SameTwice": {
 			Reason:  "The kernel would reject the second route.",
 			Spec:    `{Options: {cidr: 10.0.0.0/24, routes: {10.1.0.0/16: 10.0.0.1, 10.1.2.3/16: 10.0.0.2}}}`,
-			Refused: []string{"spec.Options.routes", "same subnet"},
+			Refused: []string{"spec.Options.routes", "name each subnet once"},
 		},
 		"Many":    {Reason: "64 are allowed.", Spec: manyRoutes(64)},
 		"TooMany": {Reason: "65 are too many.", Spec: manyRoutes(65), Refused: []string{"spec.Options.routes", "64"}},

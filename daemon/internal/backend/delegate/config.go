@@ -27,6 +27,23 @@ var fileNamePattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za
 // maxConfig is the largest configuration file in bytes: it is journalled with every attachment.
 const maxConfig = 64 << 10
 
+// loadConfig reads and parses the configuration list of a network for its plugin.
+func loadConfig(dir, id, plugin string) (*libcni.NetworkConfigList, []byte, error) {
+	data, err := readConfig(dir, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	list, err := parseList(data)
+	if err != nil {
+		return nil, nil, fmt.Errorf("delegate's configuration %s in %s: %w", id, dir, err)
+	}
+	if first := list.Plugins[0].Network.Type; first != plugin {
+		return nil, nil, fmt.Errorf("delegate's configuration %s in %s is for plugin %q, but the network's NetworkType is %q: they must be equal",
+			id, dir, first, plugin)
+	}
+	return list, data, nil
+}
+
 // readConfig reads the network's configuration list from the directory: <id>.conflist, or
 // <id>.conf as a list of one plugin.
 func readConfig(dir, id string) ([]byte, error) {

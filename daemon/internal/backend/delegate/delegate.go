@@ -51,17 +51,9 @@ func New(o Options) *Delegate {
 // must be that of the first plugin: a tenant that may use one plugin must not be able to use
 // the configuration of another.
 func (d *Delegate) Prepare(_ context.Context, req *attach.Request, ifc *attach.Interface) error {
-	data, err := readConfig(req.CNIDir, ifc.Network.ID)
+	_, data, err := loadConfig(req.CNIDir, ifc.Network.ID, ifc.Network.Type)
 	if err != nil {
 		return err
-	}
-	list, err := parseList(data)
-	if err != nil {
-		return fmt.Errorf("delegate's configuration %s in %s: %w", ifc.Network.ID, req.CNIDir, err)
-	}
-	if first := list.Plugins[0].Network.Type; first != ifc.Network.Type {
-		return fmt.Errorf("delegate's configuration %s in %s is for plugin %q, but the network's NetworkType is %q: they must be equal",
-			ifc.Network.ID, req.CNIDir, first, ifc.Network.Type)
 	}
 	ifc.DelegateConfig = data
 	return nil

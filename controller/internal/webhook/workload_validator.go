@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/patchbay-cni/patchbay/internal/network"
+)
+
+// workloadValidator validates our annotations in the templates of workloads, as podValidator will
+// those of their Pods: the user who applies a Deployment never sees the answer to its Pods. The API
+// server calls it for new and changed templates with such an annotation only, and admits a workload
+// when no replica answers.
+type workloadValidator struct{ checker network.PodChecker }
+
+// workload has what the validator needs of a Deployment, StatefulSet, DaemonSet, ReplicaSet or Job,
+// which have a template, or of a CronJob.
+type workload struct {
+	Spec struct {
+		Template    podTemplate `json:"template"`
+		JobTemplate struct {
+			Spec struct {
+				Template podTemplate `json:"template"`
+			} `json:"spec"`
+		} `json:"jobTemplate"`
+	} `json:"spec"`
+}
+
+type podTemplate struct {
+	Metadata metav1.ObjectMeta `json:"metadata"`
+	Spec     struct {
+		HostNetwork bool `json:"hostNetwork"`
+	} `json:"spec"`
+}
+
+// kindCronJob is the workload whose template is in the template of its Jobs.
+const kindCronJob = "CronJob"
+
+// Handle implements admission.Handler.
+func (h *workloadValidator) Handle(_ context.Context, r admission.Request) admission.Response {
+	var w workload
+	if err := decodeJSON(r.Object.Raw, &w); err != nil {
+		return responseFor(fmt.Errorf("decode %s %s/%s: %w", r.Kind.Kind, r.Namespace, r.Name, err))
+	}
+	template, path := &w.Spec.Template, field.NewPath("spec", "template")
+	if r.Kind.Kind == kindCronJob {
+		template, path = &w.Spec.JobTemplate.Spec.Template, field.NewPath("spec", "jobTemplate", "spec", "template")
+	}
+	warnings, err := h.checker.Check(network.PodTemplate{
+		Namespace: r.Namespace, Path: path, Annotations: template.Metadata.Annotations, HostNetwork: template.Spec.HostNetwork,
+	})
+	if err != nil {
+		return responseFor(err)
+	}
+	return admission.Allowed("").WithWarnings(warnings.All()...)
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network_test
+
+import (
+	"testing"
+
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/network"
+)
+
+// A message that advises a change which admission refuses sends its reader in a circle.
+func TestGrowthAdvice(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct{ reason, spec, want, follow string }{
+		"Range": {
+			reason: "The subnet has addresses outside the pool.",
+			spec:   `{Options: {cidr: 10.0.0.0/24, allocation_pool: {start: 10.0.0.10, end: 10.0.0.19}}}`,
+			want:   "widen spec.Options.allocation_pool within cidr 10.0.0.0/24",
+			follow: `{Options: {cidr: 10.0.0.0/24, allocation_pool: {start: 10.0.0.10, end: 10.0.0.29}}}`,
+		},
+		"Whole": {
+			reason: "The pool has all of the subnet by default.",
+			spec:   `{Options: {cidr: 10.0.0.0/24}}`,
+			want:   "widen spec.Options.cidr to a subnet that contains 10.0.0.0/24, and allocation_pool with it if it is set",
+			follow: `{Options: {cidr: 10.0.0.0/23}}`,
+		},
+		"WholeRange": {
+			reason: "The pool has all of the subnet by its range.",
+			spec:   `{Options: {cidr: 10.0.0.0/24, allocation_pool: {start: 10.0.0.1, end: 10.0.0.254}}}`,
+			want:   "widen spec.Options.cidr to a subnet that contains 10.0.0.0/24, and allocation_pool with it if it is set",
+			follow: `{Options: {cidr: 10.0.0.0/23, allocation_pool: {start: 10.0.0.1, end: 10.0.1.254}}}`,
+		},
+		"Two": {
+			reason: "A subnet of two addresses has no broadcast address.",
+			spec:   `{Options: {cidr: 10.0.0.6/31}}`,
+			want:   "widen spec.Options.cidr to a subnet that contains 10.0.0.6/31, and allocation_pool with it if it is set",
+			follow: `{Options: {cidr: 10.0.0.0/28}}`,
+		},
+		"Part6": {
+			reason: "The pool of IPv6 is a part of the subnet.",
+			spec:   `{Options: {net6: "fd00::/64", allocation_pool_v6: {cidr: "fd00::/120"}}}`,
+			want:   "widen spec.Options.allocation_pool_v6 within net6 fd00::/64",
+			follow: `{Options: {net6: "fd00::/64", allocation_pool_v6: {cidr: "fd00::/112"}}}`,
+		},
+		"Whole6": {
+			reason: "The pool of IPv6 has all of a small subnet.",
+			spec:   `{Options: {net6: "fd00::/120"}}`,
+			want:   "widen spec.Options.net6 to a subnet that contains fd00::/120, and allocation_pool_v6 with it if it is set",
+			follow: `{Options: {net6: "fd00::/112"}}`,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			before, after := parsed(t, tc.spec), parsed(t, tc.follow)
+			s := before.V4
+			if s == nil {
+				s = before.V6
+			}
+			if got := s.GrowthAdvice(); got != tc.want {
+				t.Errorf("%s\ngot  %q\nwant %q", tc.reason, got, tc.want)
+			}
+			use := network.Usage{Pod: "red/web-0", Node: "node-1"}
+			if before.V4 != nil {
+				use.V4 = s.Start.Next()
+			} else {
+				use.V6 = s.Start.Next()
+			}
+			if err := network.CheckUpdate(before, after, []network.Usage{use}); err != nil {
+				t.Errorf("%s\nadmission rejects the advice: %v", tc.reason, err)
+			}
+		})
+	}
+}
+
+// parsed returns the ClusterNetwork with this spec in YAML.
+func parsed(t *testing.T, spec string) *network.Network {
+	t.Helper()
+	n, err := network.FromObject(object(t, v1.KindClusterNetwork, spec))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
