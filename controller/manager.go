@@ -58,7 +58,7 @@ func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Mana
 	if err := networkviews.Add(ctx, m, networkviews.Config{}); err != nil {
 		return nil, fmt.Errorf("set up NetworkViews: %w", err)
 	}
-	ready, err := addAdmission(ctx, m, o, ranges)
+	ready, err := addAdmission(ctx, m, o, registry, ranges)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +172,7 @@ func addNetworkController(ctx context.Context, m manager.Manager, registry *prom
 
 // addAdmission adds the admission webhooks, which every replica serves, unless the flag is empty.
 // Ready returns why this replica does not answer yet.
-func addAdmission(ctx context.Context, m manager.Manager, o *options, ranges *clusterranges.Watcher) (ready func() error, err error) {
+func addAdmission(ctx context.Context, m manager.Manager, o *options, registry prometheus.Registerer, ranges *clusterranges.Watcher) (ready func() error, err error) {
 	if o.webhookAddress == "" {
 		return func() error { return nil }, nil
 	}
@@ -185,7 +185,7 @@ func addAdmission(ctx context.Context, m manager.Manager, o *options, ranges *cl
 		return nil, err
 	}
 	ready, err = webhook.Register(ctx, m, webhook.Options{
-		Namespace: o.namespace, Host: host, Port: port, NamingScheme: o.namingScheme, Ranges: ranges, Events: events,
+		Namespace: o.namespace, Host: host, Port: port, NamingScheme: o.namingScheme, Ranges: ranges, Registry: registry, Events: events,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up admission: %w", err)

@@ -109,6 +109,18 @@ type linkObserver struct {
 // RecordEvent implements netwatcher.Observer.
 func (o linkObserver) RecordEvent(e netwatcher.LinkEvent) { o.recordEvent(e) }
 
+// failureForgetter is a networkcache.Observer that also removes the metrics of deleted networks.
+type failureForgetter struct {
+	networkcache.Observer
+	metrics *metrics.FailureMetrics
+}
+
+// NetworkDeleted implements networkcache.Observer.
+func (f failureForgetter) NetworkDeleted(key network.Key) {
+	f.Observer.NetworkDeleted(key)
+	f.metrics.Forget(key.Ref)
+}
+
 // recoveryTrigger implements networkcache.Observer with the allocator, and triggers the DanmEp
 // garbage collection when a recovery begins.
 type recoveryTrigger struct {

@@ -43,6 +43,7 @@ type daemon struct {
 	*options
 	log       logr.Logger
 	metrics   *metrics.Metrics
+	failures  *metrics.FailureMetrics
 	readiness readiness
 
 	// Access to the node.
@@ -87,6 +88,7 @@ func newDaemon(ctx context.Context, o *options) (*daemon, error) {
 		recoveries: recoveryTrigger{DeferredAllocator: deferred, started: make(chan struct{}, 1)},
 		allocator:  &allocatorManager{deferred: deferred, entries: networkcache.NewNodeEntries(o.node)},
 	}
+	d.failures = d.metrics.RegisterFailures()
 	err := d.open(ctx)
 	if err == nil {
 		err = d.connect(ctx)
@@ -179,7 +181,7 @@ func (d *daemon) connectCluster(ctx context.Context) (err error) {
 	d.networkConditions = networkcache.NewConditions(d.conn.Direct)
 	d.finalizers = networkcache.NewFinalizers(d.conn.Cache, deferred)
 	d.networks = networkcache.New(d.conn, d.log, networkcache.Options{
-		OnChange: d.networkChanged, Observer: d.recoveries, OnRead: d.networkRead,
+		OnChange: d.networkChanged, Observer: failureForgetter{d.recoveries, d.failures}, OnRead: d.networkRead,
 	})
 	if d.nodeState, err = nodestate.WatchNode(ctx, d.conn); err != nil {
 		return err
@@ -246,7 +248,7 @@ func (d *daemon) connectService(ctx context.Context) error {
 	}
 	d.pods = kubeClient.Pods()
 	d.service = attach.New(attach.Config{
-		BootID: bootID, KubeClient: kubeClient, Addresses: d.allocator.deferred,
+		BootID: bootID, KubeClient: d.failures.InstrumentKubeClient(kubeClient), Addresses: d.allocator.deferred,
 		Journal: linkJournal{d.journal, d.watcher.PodDetached}, HostLinks: d.watcher,
 		NetworkNamespaces: d.host.Sandboxes(), Publisher: d.publisher,
 		Prober: d.metrics.InstrumentProber(d.host.Prober()),

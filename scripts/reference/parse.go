@@ -121,12 +121,13 @@ func (a *apiPackage) addTypes(g *ast.GenDecl) {
 	}
 }
 
-// addConstants sorts string constants by their type; those without one are names.
+// addConstants sorts string constants by their type; those without one are names. Of names without
+// comments it keeps the title of the block only, which tells where they are explained.
 func (a *apiPackage) addConstants(g *ast.GenDecl, values map[string][]constant) {
 	if g.Tok != token.CONST {
 		return
 	}
-	block := nameBlock{}
+	block, undocumented := nameBlock{}, false
 	if g.Lparen.IsValid() {
 		block.title = text(parseDoc(g.Doc).paragraphs, "\n\n")
 	}
@@ -153,9 +154,12 @@ func (a *apiPackage) addConstants(g *ast.GenDecl, values map[string][]constant) 
 			values[name] = append(values[name], c)
 			continue
 		}
+		if undocumented = len(d.paragraphs) == 0; undocumented {
+			continue
+		}
 		block.constants = append(block.constants, c)
 	}
-	if len(block.constants) > 0 {
+	if len(block.constants) > 0 || undocumented && block.title != "" {
 		a.names = append(a.names, block)
 	}
 }

@@ -22,6 +22,12 @@ const (
 	ReasonDone = "Done"
 )
 
+// Words that another page explains.
+const (
+	WordOne = "One"
+	WordTwo = "Two"
+)
+
 // Mode says how.
 // +kubebuilder:validation:Enum=On;Off
 type Mode string
@@ -90,6 +96,8 @@ Names of annotations.
 |---|---|
 | ` + "`example.com/ask` | `example.com/ask` asks for &lt;something>. |" + `
 | ` + "`Done`" + ` | The answer is there. |
+
+Words that another page explains.
 `
 
 func TestRun(t *testing.T) {

@@ -2,7 +2,10 @@
 
 package v1
 
-// Reasons of conditions and Events. Reasons has what each one means.
+import "slices"
+
+// Reasons of conditions, Events and CNI errors. Reasons has what each one means, and
+// docs/reference/reasons.md lists them.
 const (
 	ReasonLinksUp                  = "LinksUp"
 	ReasonLinksNotUp               = "LinksNotUp"
@@ -30,7 +33,6 @@ const (
 	ReasonNetworkDeleting          = "NetworkDeleting"
 	ReasonSubnetChanged            = "SubnetChanged"
 	ReasonAddressInUse             = "AddressInUse"
-	ReasonInvalidRequest           = "InvalidRequest"
 	ReasonInvalidNetwork           = "InvalidNetwork"
 	ReasonNetworkNotFound          = "NetworkNotFound"
 	ReasonNetworkNotReady          = "NetworkNotReady"
@@ -72,9 +74,13 @@ type ReasonInfo struct {
 	Test string
 }
 
-// Reasons returns all reasons in the order of the documentation: of networks, Pods, nodes and
-// Services.
+// Reasons returns all reasons: of networks, Pods, nodes and Services.
 func Reasons() []ReasonInfo {
+	return slices.Concat(networkReasons(), addressReasons(), podReasons(), hostLinkReasons(), isolationReasons(), serviceReasons())
+}
+
+// networkReasons returns the reasons of networks, without those of their addresses.
+func networkReasons() []ReasonInfo {
 	return []ReasonInfo{
 		{
 			Reason: ReasonLinksUp, On: "Ready of networks and NodeNetworks",
@@ -86,7 +92,7 @@ func Reasons() []ReasonInfo {
 			Reason: ReasonLinksNotUp, On: "Ready of networks and NodeNetworks",
 			When:   "Links are not up. The message has the number of nodes on which the network's link is up, and the problems of the others.",
 			Remedy: "Do what the message says on the nodes that it names, or see their NodeNetworks.",
-			Test:   "controller/internal/networks.TestReadyOverAllNodes",
+			Test:   "controller/internal/networks.TestReasonsOfReady",
 		},
 		{
 			Reason: ReasonDelegateInstalled, On: "Ready of networks of another CNI plugin",
@@ -104,7 +110,7 @@ func Reasons() []ReasonInfo {
 			Reason: ReasonNoNodeReports, On: "Ready of networks, with status Unknown",
 			When:   "No node has reported its links.",
 			Remedy: "Check that patchbayd runs.",
-			Test:   "controller/internal/networks.TestReadyOverAllNodes",
+			Test:   "controller/internal/networks.TestReasonsOfReady",
 		},
 		{
 			Reason: ReasonNetworkValid, On: "Ready of networks",
@@ -122,20 +128,26 @@ func Reasons() []ReasonInfo {
 			Reason: ReasonLinkTaken, On: "Conflict of networks",
 			When:   "An older network has a link of the same name or identity.",
 			Remedy: "Do what the message says, or delete one of the networks.",
-			Test:   "controller/internal/webhook.TestConflictCondition",
+			Test:   "controller/internal/webhook.TestConflictReasons",
 		},
 		{
 			Reason: ReasonParentShared, On: "Conflict of networks",
 			When:   "An older network uses the same parent with another backend or mode, and the kernel allows one.",
 			Remedy: "Use the same type, or another parent.",
-			Test:   "controller/internal/webhook.TestConflictCondition",
+			Test:   "controller/internal/webhook.TestConflictReasons",
 		},
 		{
 			Reason: ReasonPoolOverlap, On: "Conflict of networks",
 			When:   "An older network would allocate the same addresses.",
 			Remedy: "Make the allocation pools disjoint.",
-			Test:   "controller/internal/webhook.TestConflictCondition",
+			Test:   "controller/internal/webhook.TestConflictReasons",
 		},
+	}
+}
+
+// addressReasons returns the reasons of the networks' addresses.
+func addressReasons() []ReasonInfo {
+	return []ReasonInfo{
 		{
 			Reason: ReasonAddressesSufficient, On: "AddressesAvailable of networks, Event",
 			When:   "Less than 90 % of the dynamic addresses are in use or pre-allocated.",
@@ -196,6 +208,12 @@ func Reasons() []ReasonInfo {
 			Remedy: "Do what the message says.",
 			Test:   "controller/internal/addresses.TestEventsAreCut",
 		},
+	}
+}
+
+// podReasons returns the reasons of Pods.
+func podReasons() []ReasonInfo {
+	return []ReasonInfo{
 		{
 			Reason: ReasonAddressTaken, On: "Event on Pods",
 			When:   "Another Pod has the static address.",
@@ -204,7 +222,7 @@ func Reasons() []ReasonInfo {
 		},
 		{
 			Reason: ReasonAddressOutsideNetwork, On: "Event on Pods",
-			When:   "The static address is outside of the network's subnet or static pool, or is reserved.",
+			When:   "The static address is reserved, such as that of a gateway or a node, or the network's subnet was changed and does not contain it any more.",
 			Remedy: "Request an address that the message allows.",
 			Test:   "daemon/internal/pods.TestEventReason",
 		},
@@ -233,12 +251,6 @@ func Reasons() []ReasonInfo {
 			Test:   "daemon/internal/pods.TestEventReason",
 		},
 		{
-			Reason: ReasonInvalidRequest, On: "Event on Pods",
-			When:   "The annotation breaks a rule.",
-			Remedy: "Change what the message names in the Pod template.",
-			Test:   "daemon/internal/pods.TestEventReason",
-		},
-		{
 			Reason: ReasonLikelyMistake, On: "Event on the controller of Pods, such as a ReplicaSet",
 			When:   "A Pod of the controller works, and probably not as intended. A user who creates such a Pod gets the same text as a warning.",
 			Remedy: "Change what the message names in the Pod template.",
@@ -246,7 +258,7 @@ func Reasons() []ReasonInfo {
 		},
 		{
 			Reason: ReasonInvalidNetwork, On: "Events on Pods and Services",
-			When:   "A network of the Pod or Service breaks a rule that is newer than it.",
+			When:   "A network of the Pod or Service breaks a rule, such as one that is newer than it.",
 			Remedy: "Change the field that the message names.",
 			Test:   "daemon/internal/pods.TestEventReason",
 		},
@@ -274,6 +286,12 @@ func Reasons() []ReasonInfo {
 			Remedy: "Check that node for a compromise.",
 			Test:   "controller/internal/addresses.TestForgedDanmEpsAreRemoved",
 		},
+	}
+}
+
+// hostLinkReasons returns the reasons of the host links in NodeNetworks.
+func hostLinkReasons() []ReasonInfo {
+	return []ReasonInfo{
 		{
 			Reason: ReasonLinkFailed, On: "Event on NodeNetworks",
 			When:   "Links differ from the networks.",
@@ -310,6 +328,12 @@ func Reasons() []ReasonInfo {
 			Remedy: "Nothing.",
 			Test:   "netwatcher.TestLinkEvents",
 		},
+	}
+}
+
+// isolationReasons returns the reasons of the packet filters in NodeNetworks.
+func isolationReasons() []ReasonInfo {
+	return []ReasonInfo{
 		{
 			Reason: ReasonFilterInPlace, On: "Isolated of NodeNetworks",
 			When:   "VXLAN packets are received from the other nodes only.",
@@ -344,7 +368,7 @@ func Reasons() []ReasonInfo {
 			Reason: ReasonSourcesNotGuarded, On: "Isolated of NodeNetworks with status False",
 			When:   "Pods can send with other source addresses.",
 			Remedy: "Do what the message says.",
-			Test:   "netwatcher.TestIsolated",
+			Test:   "netwatcher.TestNoSourceGuard",
 		},
 		{
 			Reason: ReasonVTEPsInRange, On: "VTEPsAccepted of NodeNetworks",
@@ -358,6 +382,12 @@ func Reasons() []ReasonInfo {
 			Remedy: "If the addresses in the log of patchbayd are correct, add them to --vtep-ranges.",
 			Test:   "netwatcher.TestRefusedVTEP",
 		},
+	}
+}
+
+// serviceReasons returns the reasons of Nodes and Services.
+func serviceReasons() []ReasonInfo {
+	return []ReasonInfo{
 		{
 			Reason: ReasonDanmEpMoved, On: "Event on Nodes",
 			When:   "A DanmEp without Pod blocked the deletion of its namespace. The controller moved it into its own.",
@@ -371,9 +401,9 @@ func Reasons() []ReasonInfo {
 			Test:   "controller/internal/addresses.TestDanmEpsThatStay",
 		},
 		{
-			Reason: ReasonNetworkNotAllowed, On: "Event on Services",
-			When:   "A network does not allow the Service's namespace.",
-			Remedy: "Use another network, or add the namespace to AllowedTenants.",
+			Reason: ReasonNetworkNotAllowed, On: "Events on Pods and Services",
+			When:   "A network does not allow the namespace of the Pod or Service.",
+			Remedy: "Use another network, or ask for the namespace to be added to AllowedTenants.",
 			Test:   "test/services.TestNetworksAndNamespaces",
 		},
 		{
@@ -395,10 +425,10 @@ func Reasons() []ReasonInfo {
 			Test:   "svcwatcher.TestJudge",
 		},
 		{
-			Reason: ReasonInvalidAnnotations, On: "Event on Services",
-			When:   "The Service's annotations cannot be read. It keeps its endpoints.",
-			Remedy: "Correct what the message names.",
-			Test:   "svcwatcher.TestJudge",
+			Reason: ReasonInvalidAnnotations, On: "Events on Pods and Services",
+			When:   "An annotation of the Pod or Service breaks a rule. A Service keeps its endpoints.",
+			Remedy: "Correct what the message names. A Pod's annotation is read when its sandbox is created: correct its template, and delete the Pod.",
+			Test:   "daemon/internal/pods.TestEventReason",
 		},
 	}
 }

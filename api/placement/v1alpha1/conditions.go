@@ -102,4 +102,34 @@ const (
 	ReasonAsExpected = "AsExpected"
 	// ReasonProgressing: the change is in progress.
 	ReasonProgressing = "Progressing"
+	// ReasonStalled: a move waits for something that does not change by itself. The message has the cause.
+	ReasonStalled = "Stalled"
+	// ReasonInvalidSelector: a selector of a policy is invalid.
+	ReasonInvalidSelector = "InvalidSelector"
+	// ReasonInvalidReplicas: the number of replicas cannot be divided.
+	ReasonInvalidReplicas = "InvalidReplicas"
+	// ReasonValid: the object is valid.
+	ReasonValid = "Valid"
+	// ReasonAccepted: an infrastructure admin has accepted the Cluster.
+	ReasonAccepted = "Accepted"
+	// ReasonClusterAccepted: the hub approves the certificate of an agent, because its Cluster is accepted.
+	ReasonClusterAccepted = "ClusterAccepted"
+	// ReasonHeartbeatReceived: the heartbeat of the Cluster's agent is fresh.
+	ReasonHeartbeatReceived = "HeartbeatReceived"
+	// ReasonHeartbeatLost: the Cluster's agent has stopped reporting. The cluster keeps its objects.
+	ReasonHeartbeatLost = "HeartbeatLost"
+	// ReasonNeverJoined: no agent of the Cluster has reported yet.
+	ReasonNeverJoined = "NeverJoined"
+	// ReasonAwaitingAcceptance: an infrastructure admin must accept the Cluster.
+	ReasonAwaitingAcceptance = "AwaitingAcceptance"
+	// ReasonAppliedWorksUnknown: the Cluster's agent does not report whether objects are left.
+	ReasonAppliedWorksUnknown = "AppliedWorksUnknown"
+	// ReasonDraining: objects leave the Cluster.
+	ReasonDraining = "Draining"
+	// ReasonDrained: no object is left in the Cluster.
+	ReasonDrained = "Drained"
+	// ReasonHubMismatch: the Works are of another hub, or of an earlier state of this hub.
+	ReasonHubMismatch = "HubMismatch"
+	// ReasonOrphaned: the hub's Work is gone without an order to remove its objects.
+	ReasonOrphaned = "Orphaned"
 )

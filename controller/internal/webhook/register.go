@@ -7,10 +7,12 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -55,6 +57,8 @@ type Options struct {
 	Ranges ClusterRanges
 	// Events gets Events about Pods that a controller creates; nil for none.
 	Events EventRecorder
+	// Registry receives the metrics; nil for none.
+	Registry prometheus.Registerer
 	// Clock is the clock of the certificates; time.Now when nil.
 	Clock func() time.Time
 }
@@ -79,6 +83,9 @@ func Register(ctx context.Context, mgr manager.Manager, o Options) (ready func()
 	}
 	log := mgr.GetLogger().WithName("admission")
 	rotator := newCertRotator(c, o, log)
+	if o.Registry != nil {
+		registerCertificateExpiry(o.Registry, rotator)
+	}
 	index, allocator := newNetworkIndex(), reserve.New(ctx, tenantConfigStore{c}, logIgnoredTenantConfig(log))
 	gc := &reservationGC{reader: c, allocator: allocator, log: log, wake: make(chan struct{}, 1), controllerNamespace: o.Namespace}
 	reclaims := newReclaimRequester(c, log)
@@ -104,6 +111,21 @@ func Register(ctx context.Context, mgr manager.Manager, o Options) (ready func()
 		_, err := subnets.clusterRanges()
 		return errors.Join(err, checkReady(rotator, index, server))
 	}, nil
+}
+
+// registerCertificateExpiry registers the metric of a replica's serving certificate. It has no value
+// before the replica has a certificate.
+func registerCertificateExpiry(r prometheus.Registerer, rotator *cert.Rotator) {
+	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "patchbay_webhook_certificate_expiry_timestamp_seconds",
+		Help: "Unix time at which the certificate of this replica's admission webhooks expires, NaN before it has one. It is renewed when two thirds of its lifetime are over: a value that comes closer than that means that renewal fails.",
+	}, func() float64 {
+		expiry := rotator.NotAfter()
+		if expiry.IsZero() {
+			return math.NaN()
+		}
+		return float64(expiry.Unix())
+	}))
 }
 
 // newClient returns a client without a cache: from an old cache, admission would reject valid

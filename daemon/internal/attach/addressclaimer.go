@@ -60,12 +60,12 @@ func (c *addressClaimer) claimSelected(ctx context.Context, rec *Record, request
 			v4, v6 := requested[i].addressRequests()
 			a4, a6, err := c.addresses.Claim(groupCtx, &ifc.Network, v4, v6)
 			if err != nil {
-				return fmt.Errorf("interface %s: %w", ifc.Name, err)
+				return withNetwork(ifc.Network.Ref, fmt.Errorf("interface %s: %w", ifc.Name, err))
 			}
 			claimed[i] = true
 			ifc.V4, ifc.V6 = withSubnetLength(ifc.Network.V4, a4), withSubnetLength(ifc.Network.V6, a6)
 			if err := ifc.checkGateways(); err != nil {
-				return fmt.Errorf("interface %s: %w", ifc.Name, err)
+				return withNetwork(ifc.Network.Ref, fmt.Errorf("interface %s: %w", ifc.Name, err))
 			}
 			return nil
 		})
@@ -100,7 +100,7 @@ func (c *addressClaimer) probe(ctx context.Context, pod *corev1.Pod, rec *Record
 			err := c.probeInterface(groupCtx, pod, ifc)
 			claimed[i] = len(ifc.addressSlots()) > 0
 			if err != nil {
-				return fmt.Errorf("interface %s: %w", ifc.Name, err)
+				return withNetwork(ifc.Network.Ref, fmt.Errorf("interface %s: %w", ifc.Name, err))
 			}
 			return nil
 		})

@@ -46,10 +46,12 @@ func (d *testDaemon) Network(ctx context.Context, ref network.Ref) (n *network.N
 }
 
 // ReportFailure implements attach.KubeClient.
-func (d *testDaemon) ReportFailure(pod *corev1.Pod, err error) {
+func (d *testDaemon) ReportFailure(pod *corev1.Pod, err error) string {
 	d.env.mu.Lock()
 	defer d.env.mu.Unlock()
-	d.env.events = append(d.env.events, fmt.Sprintf("%s/%s %s: %v", pod.Namespace, pod.Name, pods.EventReason(err), err))
+	reason := pods.EventReason(err)
+	d.env.events = append(d.env.events, fmt.Sprintf("%s/%s %s: %v", pod.Namespace, pod.Name, reason, err))
+	return reason
 }
 
 // Claim implements attach.Addresses.

@@ -31,7 +31,7 @@ func (a *interfaceAttacher) prepare(ctx context.Context, req *Request, rec *Reco
 			err = p.Prepare(ctx, req, ifc)
 		}
 		if err != nil {
-			return fmt.Errorf("interface %d (%s), network %s: %w", i, ifc.Name, ifc.Network.Ref, err)
+			return withNetwork(ifc.Network.Ref, fmt.Errorf("interface %d (%s), network %s: %w", i, ifc.Name, ifc.Network.Ref, err))
 		}
 	}
 	return nil
@@ -47,7 +47,7 @@ func (a *interfaceAttacher) checkHostLinks(ctx context.Context, rec *Record) err
 			continue
 		}
 		if err := a.hostLinks.Check(ctx, &ifc.Network); err != nil {
-			return fmt.Errorf("attach %s to network %s: %w", ifc.Name, ifc.Network.Ref, err)
+			return withNetwork(ifc.Network.Ref, fmt.Errorf("attach %s to network %s: %w", ifc.Name, ifc.Network.Ref, err))
 		}
 	}
 	return nil
@@ -61,7 +61,7 @@ func (a *interfaceAttacher) attach(ctx context.Context, rec *Record) error {
 		group.Go(func() error {
 			ifc := &rec.Interfaces[i]
 			if err := a.attachInterface(groupCtx, rec, ifc); err != nil {
-				return fmt.Errorf("attach %s to network %s: %w", ifc.Name, ifc.Network.Ref, err)
+				return withNetwork(ifc.Network.Ref, fmt.Errorf("attach %s to network %s: %w", ifc.Name, ifc.Network.Ref, err))
 			}
 			return nil
 		})

@@ -27,7 +27,7 @@ type requestedInterface struct {
 func lookupNetworks(ctx context.Context, kube KubeClient, pod *corev1.Pod) ([]requestedInterface, error) {
 	requests, err := network.ParseInterfaces(pod.Annotations)
 	if err != nil {
-		return nil, err
+		return nil, &requestError{kind: ErrInvalidAnnotation, err: err}
 	}
 	if len(requests) == 0 {
 		r, err := lookupDefaultNetwork(ctx, kube, pod.Namespace)
@@ -66,7 +66,7 @@ func lookupDefaultNetwork(ctx context.Context, kube KubeClient, namespace string
 func newRecord(req *Request, pod *corev1.Pod, requested []requestedInterface) (*Record, error) {
 	names, err := network.InterfaceNames(req.NamingScheme, req.IfName, interfacePrefixes(requested))
 	if err != nil {
-		return nil, fmt.Errorf("name the Pod's interfaces: %w", err)
+		return nil, &requestError{kind: ErrInvalidAnnotation, err: fmt.Errorf("name the Pod's interfaces: %w", err)}
 	}
 	rec := &Record{
 		ContainerID: req.ContainerID, IfName: req.IfName, NetName: req.NetName, Netns: req.Netns, Path: req.Path,
@@ -75,7 +75,7 @@ func newRecord(req *Request, pod *corev1.Pod, requested []requestedInterface) (*
 	}
 	for i, r := range requested {
 		if err := r.admit(pod.Namespace); err != nil {
-			return nil, fmt.Errorf("interface %d (%s): %w", i, names[i], err)
+			return nil, withNetwork(r.network.Ref, fmt.Errorf("interface %d (%s): %w", i, names[i], err))
 		}
 		v4, v6 := r.addressRequests()
 		rec.Interfaces = append(rec.Interfaces, Interface{
@@ -105,13 +105,19 @@ func (r requestedInterface) admit(namespace string) error {
 	if n.Deleting {
 		return fmt.Errorf("network %s %w", n.Ref, ErrNetworkDeleting)
 	}
-	if !n.Allows(namespace) {
-		return network.CheckRequest(n, namespace, r.request)
+	if n.Allows(namespace) {
+		if err := network.CheckAssignment(n); err != nil {
+			return err
+		}
 	}
-	if err := network.CheckAssignment(n); err != nil {
-		return err
+	err := network.CheckRequest(n, namespace, r.request)
+	switch {
+	case err == nil:
+		return nil
+	case !n.Allows(namespace):
+		return &requestError{kind: ErrNotAllowed, err: err}
 	}
-	return network.CheckRequest(n, namespace, r.request)
+	return &requestError{kind: ErrInvalidAnnotation, err: err}
 }
 
 // addressRequests returns the addresses to claim. A delegate manages its addresses itself, so that

@@ -37,8 +37,8 @@ type KubeClient interface {
 	// Network returns the validated model, or an error that wraps ErrNotFound or names the invalid
 	// field.
 	Network(ctx context.Context, ref network.Ref) (*network.Network, error)
-	// ReportFailure records err as a Warning on the Pod.
-	ReportFailure(pod *corev1.Pod, err error)
+	// ReportFailure records err as a Warning on the Pod, and returns its reason, one of v1.Reasons.
+	ReportFailure(pod *corev1.Pod, err error) (reason string)
 	// ReportConflict records err, which wraps ErrConflict, as a Warning on the network, and on the Pod
 	// unless it is nil.
 	ReportConflict(pod *corev1.Pod, net *network.Network, err error)

@@ -26,6 +26,7 @@ func TestAddRejects(t *testing.T) {
 		contains   []string
 		is         error
 		event      string
+		network    string
 	}{
 		"NoNetwork": {
 			reason: "The Pod requests no interface, and there is no default network.", contains: []string{`"default"`, "danm.io/interfaces"},
@@ -36,15 +37,15 @@ func TestAddRejects(t *testing.T) {
 			is: attach.ErrNotFound, event: "NetworkNotFound",
 		},
 		"BadJSON": {
-			reason: "The annotation is no JSON.", annotation: `[{`, contains: []string{"danm.io/interfaces"}, is: network.ErrInvalid, event: "InvalidNetwork",
+			reason: "The annotation is no JSON.", annotation: `[{`, contains: []string{"danm.io/interfaces"}, is: network.ErrInvalid, event: "InvalidAnnotations",
 		},
 		"Tenant": {
 			reason: "The network allows other tenants.", annotation: `[{"clusterNetwork":"other"}]`, contains: []string{"ClusterNetwork/other", "AllowedTenants"},
-			event: "InvalidNetwork",
+			event: "NetworkNotAllowed",
 		},
 		"TenantDefault": {
 			reason: "AllowedTenants also applies to the default network.", contains: []string{"ClusterNetwork/default", "AllowedTenants"},
-			change: func(env *environment, _ *attach.Request) { env.addForeignDefault() }, event: "InvalidNetwork",
+			change: func(env *environment, _ *attach.Request) { env.addForeignDefault() }, event: "NetworkNotAllowed",
 		},
 		"DefaultInvalid": {
 			reason: "The next default network must not replace an invalid one.", contains: []string{"DanmNet/ns/default"},
@@ -59,19 +60,19 @@ func TestAddRejects(t *testing.T) {
 		},
 		"StaticOutside": {
 			reason: "The address is outside of the subnet.", annotation: `[{"network":"blue","ip":"10.9.0.1"}]`, contains: []string{"10.9.0.1", "10.0.0.0/29"},
-			event: "InvalidNetwork",
+			event: "InvalidAnnotations", network: "DanmNet/ns/blue",
 		},
 		"StaticTaken": {
 			reason: "Another interface has the address.", annotation: `[{"network":"blue","ip":"10.0.0.2"},{"network":"blue","ip":"10.0.0.2"}]`,
-			contains: []string{"10.0.0.2", "taken"}, event: "AddressTaken",
+			contains: []string{"10.0.0.2", "taken"}, event: "AddressTaken", network: "DanmNet/ns/blue",
 		},
 		"StaticOfDelegate": {
 			reason: "Another plugin manages the addresses.", annotation: `[{"clusterNetwork":"flat6","ip":"10.0.0.3"}]`,
-			contains: []string{"ip:", "bridge", "manages addresses itself"}, event: "InvalidNetwork",
+			contains: []string{"ip:", "bridge", "manages addresses itself"}, event: "InvalidAnnotations",
 		},
 		"ProutesOfDelegate": {
 			reason: "Another plugin manages the routes.", annotation: `[{"clusterNetwork":"flat6","ip":"dynamic","proutes":{"10.5.0.0/16":"10.0.0.1"}}]`,
-			contains: []string{"proutes", "bridge"}, event: "InvalidNetwork",
+			contains: []string{"proutes", "bridge"}, event: "InvalidAnnotations",
 		},
 		"TenantsDelegate": {
 			reason: "A tenant must not choose a program that runs as root.", annotation: `[{"tenantNetwork":"theirs"}]`,
@@ -83,11 +84,11 @@ func TestAddRejects(t *testing.T) {
 		},
 		"SameNameTwice": {
 			reason: "Two legacy names are equal.", annotation: `[{"network":"blue"},{"network":"plain"},{"network":"plain"}]`,
-			change: func(_ *environment, r *attach.Request) { r.NamingScheme = "legacy" }, contains: []string{"net"}, event: "InvalidNetwork",
+			change: func(_ *environment, r *attach.Request) { r.NamingScheme = "legacy" }, contains: []string{"net"}, event: "InvalidAnnotations",
 		},
 		"NoBackend": {
 			reason: "The node does not support the network type.", annotation: `[{"network":"vf"}]`, contains: []string{"sriov", "DanmNet/ns/vf"},
-			event: "NetworkAttachmentFailed",
+			event: "NetworkAttachmentFailed", network: "DanmNet/ns/vf",
 		},
 		"AnotherPod": {
 			reason: "The Pod of that name has another UID.", annotation: threeInterfaces, contains: []string{"ns/web"}, is: attach.ErrNotFound,
@@ -125,8 +126,17 @@ func TestAddRejects(t *testing.T) {
 			if tc.event != "" {
 				want = []string{"ns/web " + tc.event + ": " + err.Error()}
 			}
+			if failure := new(attach.Failure); !errors.As(err, &failure) && tc.event != "" || failure.Reason != tc.event {
+				t.Errorf("%s: got reason %q of the error, want that of the Event, %q", tc.reason, failure.Reason, tc.event)
+			}
 			if diff := cmp.Diff(want, env.events); diff != "" {
 				t.Errorf("%s: Events: -want +got:\n%s", tc.reason, diff)
+			}
+			if got := attach.NetworkOf(err); got != (network.Ref{}) && env.networks[got] == nil {
+				t.Errorf("%s: got network %s of the error, which does not exist", tc.reason, got)
+			}
+			if got := attach.NetworkOf(err).String(); tc.network != "" && got != tc.network {
+				t.Errorf("%s: got network %s of the error, want %s", tc.reason, got, tc.network)
 			}
 			env.mustBeEmpty(t, "after a rejected ADD")
 		})

@@ -42,9 +42,12 @@ func NewEventRecorder(ctx context.Context, conn *kubeclient.Connection) (*EventR
 	return &EventRecorder{recorder: b.NewRecorder(conn.Direct.Scheme(), source).WithLogger(logr.FromContextOrDiscard(ctx))}, nil
 }
 
-// ReportFailure records a Warning on a Pod whose networks could not be attached.
-func (e *EventRecorder) ReportFailure(pod *corev1.Pod, err error) {
-	e.recorder.Event(pod, corev1.EventTypeWarning, EventReason(err), err.Error())
+// ReportFailure records a Warning on a Pod whose networks could not be attached, and returns its
+// reason.
+func (e *EventRecorder) ReportFailure(pod *corev1.Pod, err error) string {
+	reason := EventReason(err)
+	e.recorder.Event(pod, corev1.EventTypeWarning, reason, err.Error())
+	return reason
 }
 
 // ReportConflict records an address conflict as a Warning on the network, and on the Pod unless
@@ -83,7 +86,8 @@ func EventReason(err error) string {
 		{attach.ErrNetworkDeleting, v1.ReasonNetworkDeleting},
 		{allocator.ErrSubnetInUse, v1.ReasonSubnetChanged},
 		{attach.ErrConflict, v1.ReasonAddressInUse},
-		{attach.ErrInvalidRequest, v1.ReasonInvalidRequest},
+		{attach.ErrNotAllowed, v1.ReasonNetworkNotAllowed},
+		{attach.ErrInvalidAnnotation, v1.ReasonInvalidAnnotations},
 		{network.ErrInvalid, v1.ReasonInvalidNetwork},
 		{attach.ErrNotFound, v1.ReasonNetworkNotFound},
 		{attach.ErrTryAgain, v1.ReasonNetworkNotReady},

@@ -162,7 +162,7 @@ func (r *ports) Network(_ context.Context, ref network.Ref) (*network.Network, e
 	}, nil
 }
 
-func (r *ports) ReportFailure(*corev1.Pod, error) {}
+func (r *ports) ReportFailure(*corev1.Pod, error) string { return v1.ReasonNetworkAttachmentFailed }
 
 func (r *ports) ReportConflict(*corev1.Pod, *network.Network, error) {}
 

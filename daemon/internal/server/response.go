@@ -16,10 +16,14 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
 )
 
-// errorResponse returns the response to a failed request.
+// errorResponse returns the response to a failed request. The message starts with the reason of the
+// Event on the Pod, if it has one: kubelet repeats the message in its own Event.
 func errorResponse(err error) *wire.Response {
 	// Joined errors are on separate lines, and kubelet's Events have one line.
 	msg := strings.ReplaceAll(err.Error(), "\n", "; ")
+	if failure := (*attach.Failure)(nil); errors.As(err, &failure) {
+		msg = failure.Reason + ": " + msg
+	}
 	return &wire.Response{Error: &wire.Error{Code: errorCode(err), Msg: msg}}
 }
 

@@ -17,6 +17,7 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/google/go-cmp/cmp"
 
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/cni/wire"
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
 )
@@ -180,6 +181,37 @@ func TestErrorCodes(t *testing.T) {
 				if res.Error == nil || res.Error.Code != tc.code || strings.Contains(res.Error.Msg, "\n") {
 					t.Errorf("%s: %s: got %+v, want code %d on one line", tc.reason, command, res.Error, tc.code)
 				}
+			}
+		})
+	}
+}
+
+// kubelet repeats the message in its Event, where the word leads to the Pod's other Event and to the
+// catalogue of reasons.
+func TestErrorHasTheReasonOfTheEvent(t *testing.T) {
+	t.Parallel()
+	failure := &attach.Failure{Reason: v1.ReasonAddressesExhausted, Err: fmt.Errorf("network lan: %w", attach.ErrTryAgain)}
+	cases := map[string]struct {
+		reason string
+		err    error
+		want   wire.Error
+	}{
+		"Failure": {
+			"The Pod has an Event.", errors.Join(failure, errors.New("roll-back failed")),
+			wire.Error{Code: wire.CodeTryAgain, Msg: "AddressesExhausted: network lan: try again later; roll-back failed"},
+		},
+		"NoEvent": {
+			"There is no Pod that could have an Event.", fmt.Errorf("find Pod: %w", attach.ErrNotFound),
+			wire.Error{Code: wire.CodeFailed, Msg: "find Pod: not found"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := &fakeHandler{add: func(context.Context, attach.Request) (*types100.Result, error) { return nil, tc.err }}
+			d := start(t, newConfig(t, h))
+			if diff := cmp.Diff(&tc.want, d.call(newRequest("ADD", "c")).Error); diff != "" {
+				t.Errorf("%s: CNI error: -want +got:\n%s", tc.reason, diff)
 			}
 		})
 	}

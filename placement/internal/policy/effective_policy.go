@@ -192,7 +192,7 @@ func selectorMatches(selector *metav1.LabelSelector, set map[string]string) (boo
 }
 
 func selectorError(object, field string, err error) error {
-	return &Error{Reason: "InvalidSelector", Object: object, Field: field, Message: err.Error()}
+	return &Error{Reason: v1alpha1.ReasonInvalidSelector, Object: object, Field: field, Message: err.Error()}
 }
 
 // applyAnnotation replaces the policy's clusters, except its tolerations, and its weights.

@@ -360,7 +360,7 @@ func (p *EffectivePolicy) divideReplicas(in PlanInput, usable []candidate) (allo
 	}
 	division, err := apportion.Divide(*in.Replicas, rows)
 	if err != nil {
-		return allocation{}, &Error{Reason: "InvalidReplicas", Object: p.Source, Field: "spec.replicas", Message: err.Error()}
+		return allocation{}, &Error{Reason: v1alpha1.ReasonInvalidReplicas, Object: p.Source, Field: "spec.replicas", Message: err.Error()}
 	}
 	for _, s := range division.Shares {
 		if s.Replicas > 0 {

@@ -187,6 +187,14 @@ func (r *Rotator) updateConfiguration(ctx context.Context, name string, obj clie
 // Ready reports whether there is a certificate to serve.
 func (r *Rotator) Ready() bool { return r.serving.Load() != nil }
 
+// NotAfter returns the end of the serving certificate's lifetime. It is zero before the first Sync.
+func (r *Rotator) NotAfter() time.Time {
+	if c := r.serving.Load(); c != nil && c.Leaf != nil {
+		return c.Leaf.NotAfter
+	}
+	return time.Time{}
+}
+
 // CAInjected reports whether all webhook configurations have been up to date once.
 func (r *Rotator) CAInjected() bool { return r.caInjected.Load() }
 

@@ -92,7 +92,7 @@ func TestRotatorsShareCertificates(t *testing.T) {
 	a, newReplica := newWorld()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	one, two := newReplica(&now), newReplica(&now)
-	if _, err := one.GetCertificate(nil); !errors.Is(err, ErrNotReady) || one.Ready() {
+	if _, err := one.GetCertificate(nil); !errors.Is(err, ErrNotReady) || one.Ready() || !one.NotAfter().IsZero() {
 		t.Errorf("before the first sync: got %v, want ErrNotReady", err)
 	}
 	for range 40 { // through a rotation of the authority
@@ -102,6 +102,9 @@ func TestRotatorsShareCertificates(t *testing.T) {
 			}
 			if err := a.trusts(rotator, now); err != nil {
 				t.Fatalf("%s: %v", now, err)
+			}
+			if expiry := rotator.NotAfter(); !expiry.After(now) {
+				t.Fatalf("%s: the metric has an expiry in the past: %s", now, expiry)
 			}
 		}
 		writes := a.writes

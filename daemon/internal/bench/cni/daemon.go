@@ -103,7 +103,9 @@ func (c *fakeCluster) Network(context.Context, network.Ref) (*network.Network, e
 }
 
 // ReportFailure implements attach.KubeClient.
-func (c *fakeCluster) ReportFailure(*corev1.Pod, error) {}
+func (c *fakeCluster) ReportFailure(*corev1.Pod, error) string {
+	return v1.ReasonNetworkAttachmentFailed
+}
 
 // ReportConflict implements attach.KubeClient.
 func (c *fakeCluster) ReportConflict(*corev1.Pod, *network.Network, error) {}

@@ -45,7 +45,7 @@ func (f *clusterStats) status(hubUID string) v1alpha1.ClusterStatus {
 	}
 	mismatched := newCondition(v1alpha1.ConditionHubMismatch, false, v1alpha1.ReasonAsExpected, "")
 	if name, all := f.halted.first(); all > 0 {
-		mismatched = newCondition(v1alpha1.ConditionHubMismatch, true, v1alpha1.ConditionHubMismatch, fmt.Sprintf(
+		mismatched = newCondition(v1alpha1.ConditionHubMismatch, true, v1alpha1.ReasonHubMismatch, fmt.Sprintf(
 			"%d Works, such as %s, do not match this cluster's records: the hub was restored, or is another one. The objects of this cluster "+
 				"stay as they are, and the agent removes nothing. Run at the hub: kubectl patchbay hub resume --for-cluster %s", all, name, f.cluster))
 	}

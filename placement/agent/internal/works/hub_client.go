@@ -169,7 +169,7 @@ func (h *hubClient) reportNotApplied(ctx context.Context, work *v1alpha1.Work, a
 // reportWaiting reports that a Work waits until another Work, which is halted, is resumed. what tells what
 // waits.
 func (h *hubClient) reportWaiting(ctx context.Context, work *v1alpha1.Work, what, halted string) (time.Duration, error) {
-	later, err := h.reportNotApplied(ctx, work, newCondition(v1alpha1.ConditionApplied, false, v1alpha1.ConditionHubMismatch, fmt.Sprintf(
+	later, err := h.reportNotApplied(ctx, work, newCondition(v1alpha1.ConditionApplied, false, v1alpha1.ReasonHubMismatch, fmt.Sprintf(
 		"%s: Work %s does not match this cluster's record: the hub was restored, or is another one. Run at the hub: kubectl patchbay hub resume --for-cluster %s",
 		what, halted, h.cluster)), &v1alpha1.HaltedWork{})
 	return cmp.Or(later, blockedCheckInterval), err

@@ -106,7 +106,7 @@ func mismatchReport(cluster string, work *v1alpha1.Work, rec *v1alpha1.AppliedWo
 		message += fmt.Sprintf(". Annotation %s: %q is ignored: it must be %s or %s, followed by the present record and Work %q",
 			v1alpha1.ResumeAnnotation, truncateMessage(text), v1alpha1.TakeHub, v1alpha1.TakeCluster, about)
 	}
-	return newCondition(v1alpha1.ConditionApplied, false, v1alpha1.ConditionHubMismatch, message),
+	return newCondition(v1alpha1.ConditionApplied, false, v1alpha1.ReasonHubMismatch, message),
 		&v1alpha1.HaltedWork{Record: rec.Spec.Work.Position(), Work: work.Spec.Position(), Differences: manifestDifferences(&work.Spec, &rec.Spec.Work)}
 }
 

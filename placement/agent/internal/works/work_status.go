@@ -205,7 +205,7 @@ func computeStatuses(cluster string, work *v1alpha1.Work, rec *v1alpha1.AppliedW
 	case work != nil:
 		meta.RemoveStatusCondition(&record.Conditions, v1alpha1.ConditionOrphaned)
 	case synced:
-		meta.SetStatusCondition(&record.Conditions, newCondition(v1alpha1.ConditionOrphaned, true, v1alpha1.ConditionOrphaned,
+		meta.SetStatusCondition(&record.Conditions, newCondition(v1alpha1.ConditionOrphaned, true, v1alpha1.ReasonOrphaned,
 			"the hub's Work was deleted without a removal order: the agent keeps and repairs the objects"))
 	}
 	report.Conditions = []metav1.Condition{applied, readyCondition(report.Manifests)}

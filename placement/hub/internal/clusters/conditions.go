@@ -12,13 +12,6 @@ import (
 	"github.com/patchbay-cni/patchbay/placement/internal/policy"
 )
 
-const (
-	// reasonNeverJoined is the reason of Reachable=False of a Cluster whose agent never reported.
-	reasonNeverJoined = "NeverJoined"
-	// reasonHeartbeatLost is the reason of Reachable=False of a Cluster whose agent has reported before.
-	reasonHeartbeatLost = "HeartbeatLost"
-)
-
 // IsReachable reports whether the condition Reachable of a Cluster is True.
 func IsReachable(c *v1alpha1.Cluster) bool {
 	return meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ConditionReachable)
@@ -28,7 +21,7 @@ func IsReachable(c *v1alpha1.Cluster) bool {
 func ReachabilityOf(c *v1alpha1.Cluster) policy.Reachability {
 	condition := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionReachable)
 	switch {
-	case condition == nil || condition.Reason == reasonNeverJoined:
+	case condition == nil || condition.Reason == v1alpha1.ReasonNeverJoined:
 		return policy.NeverReported
 	case condition.Status != metav1.ConditionTrue:
 		return policy.NotReporting
@@ -39,7 +32,7 @@ func ReachabilityOf(c *v1alpha1.Cluster) policy.Reachability {
 // acceptedCondition returns the condition Accepted.
 func acceptedCondition(c *v1alpha1.Cluster, h Heartbeat) metav1.Condition {
 	accepted := metav1.Condition{
-		Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: "Accepted", ObservedGeneration: c.Generation,
+		Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted, ObservedGeneration: c.Generation,
 	}
 	ns := v1alpha1.ClusterNamespacePrefix + c.Name
 	switch {
@@ -48,7 +41,7 @@ func acceptedCondition(c *v1alpha1.Cluster, h Heartbeat) metav1.Condition {
 		accepted.Message = "namespace " + ns + " was not created by the hub, and its users would have the rights of the agent: " +
 			"delete the namespace, or remove all RoleBindings in it and run: kubectl annotate namespace " + ns + " " + v1alpha1.ClusterUIDAnnotation + "=" + string(c.UID)
 	case !c.Spec.Accepted:
-		accepted.Status, accepted.Reason = metav1.ConditionFalse, "AwaitingAcceptance"
+		accepted.Status, accepted.Reason = metav1.ConditionFalse, v1alpha1.ReasonAwaitingAcceptance
 		accepted.Message = "set spec.accepted, or run: kubectl patchbay cluster accept " + c.Name
 	}
 	return accepted
@@ -62,17 +55,17 @@ func reachableCondition(c *v1alpha1.Cluster, h Heartbeat, now time.Time) metav1.
 	ns := v1alpha1.ClusterNamespacePrefix + c.Name
 	switch {
 	case h.remaining(now) > 0:
-		reachable.Status, reachable.Reason = metav1.ConditionTrue, "HeartbeatReceived"
+		reachable.Status, reachable.Reason = metav1.ConditionTrue, v1alpha1.ReasonHeartbeatReceived
 	case h.namespaceTaken:
 		reachable.Reason, reachable.Message = v1alpha1.ReasonNamespaceTaken, "namespace "+ns+" was not created by the hub"
 	case !h.renewTime.IsZero():
-		reachable.Reason = reasonHeartbeatLost
+		reachable.Reason = v1alpha1.ReasonHeartbeatLost
 		reachable.Message = "no heartbeat since " + h.renewTime.UTC().Format(time.RFC3339) + "; the cluster keeps its objects"
-	case before != nil && before.Reason != reasonNeverJoined && before.Reason != v1alpha1.ReasonNamespaceTaken:
-		reachable.Reason = reasonHeartbeatLost
+	case before != nil && before.Reason != v1alpha1.ReasonNeverJoined && before.Reason != v1alpha1.ReasonNamespaceTaken:
+		reachable.Reason = v1alpha1.ReasonHeartbeatLost
 		reachable.Message = "its heartbeat, the Lease " + ns + "/" + v1alpha1.HeartbeatLease + ", was deleted; the cluster keeps its objects"
 	default:
-		reachable.Reason, reachable.Message = reasonNeverJoined, "no agent has joined yet"
+		reachable.Reason, reachable.Message = v1alpha1.ReasonNeverJoined, "no agent has joined yet"
 	}
 	return reachable
 }

@@ -88,7 +88,7 @@ func appliedWorks(lease *coordinationv1.Lease, reachable bool) (n int, unknown s
 // condition returns the condition Drained: it is True when the agent has no AppliedWork any more.
 func (p drainProgress) condition(cluster *v1alpha1.Cluster, now time.Time) metav1.Condition {
 	drained := metav1.Condition{
-		Type: v1alpha1.ConditionDrained, Status: metav1.ConditionFalse, Reason: "Draining", ObservedGeneration: cluster.Generation,
+		Type: v1alpha1.ConditionDrained, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDraining, ObservedGeneration: cluster.Generation,
 	}
 	deadline := cluster.Spec.Drain.Deadline
 	late := deadline != nil && !now.Before(deadline.Time)
@@ -102,13 +102,13 @@ func (p drainProgress) condition(cluster *v1alpha1.Cluster, now time.Time) metav
 	case len(p.remaining)+p.works > 0:
 		drained.Message = fmt.Sprintf("%d objects have not left yet", max(len(p.remaining), p.works))
 	case p.unknown != "":
-		drained.Status, drained.Reason, drained.Message = metav1.ConditionUnknown, "AppliedWorksUnknown", p.unknown
+		drained.Status, drained.Reason, drained.Message = metav1.ConditionUnknown, v1alpha1.ReasonAppliedWorksUnknown, p.unknown
 	case p.appliedWorks > 0:
 		drained.Reason = v1alpha1.ReasonDrainBlocked
 		drained.Message = fmt.Sprintf("%d AppliedWorks in the cluster have no Work at the hub: their objects still run there. "+
 			"kubectl get appliedworks in the cluster names them", p.appliedWorks)
 	default:
-		drained.Status, drained.Reason = metav1.ConditionTrue, v1alpha1.ConditionDrained
+		drained.Status, drained.Reason = metav1.ConditionTrue, v1alpha1.ReasonDrained
 	}
 	return drained
 }

@@ -79,7 +79,7 @@ func (c *certificateApprover) Reconcile(ctx context.Context, req reconcile.Reque
 	next := r.DeepCopy()
 	next.Status.Conditions = append(next.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue,
-		Reason: "ClusterAccepted", Message: "Cluster " + name + " is accepted",
+		Reason: v1alpha1.ReasonClusterAccepted, Message: "Cluster " + name + " is accepted",
 	})
 	if err := c.direct.SubResource("approval").Update(ctx, next); client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, fmt.Errorf("approve certificate of %s: %w", name, err)

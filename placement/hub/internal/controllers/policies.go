@@ -140,7 +140,7 @@ func (v *policyValidator) validateCustomization(ctx context.Context, c *v1alpha1
 // new mistake.
 func (v *policyValidator) writeStatus(ctx context.Context, o client.Object, status *v1alpha1.PolicyStatus, mistake *policy.Error) error {
 	condition := metav1.Condition{
-		Type: v1alpha1.ConditionValid, Status: metav1.ConditionTrue, Reason: "Valid", ObservedGeneration: o.GetGeneration(),
+		Type: v1alpha1.ConditionValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonValid, ObservedGeneration: o.GetGeneration(),
 	}
 	if mistake != nil {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, mistake.Reason, mistake.Error()

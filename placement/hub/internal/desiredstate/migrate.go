@@ -165,7 +165,7 @@ func moveBlockedCondition(blocked string, done bool, lastStep, now time.Time) (c
 	left := blockedAfter - now.Sub(lastStep)
 	switch {
 	case blocked != "" && left <= 0:
-		return newCondition(v1alpha1.ConditionMoveBlocked, true, "Stalled", blocked), 0
+		return newCondition(v1alpha1.ConditionMoveBlocked, true, v1alpha1.ReasonStalled, blocked), 0
 	case blocked != "":
 		retry = left
 	}
