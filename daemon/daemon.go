@@ -251,7 +251,8 @@ func (d *daemon) connectService(ctx context.Context) error {
 		BootID: bootID, KubeClient: d.failures.InstrumentKubeClient(kubeClient), Addresses: d.allocator.deferred,
 		Journal: linkJournal{d.journal, d.watcher.PodDetached}, HostLinks: d.watcher,
 		NetworkNamespaces: d.host.Sandboxes(), Publisher: d.publisher,
-		Prober: d.metrics.InstrumentProber(d.host.Prober()),
+		Prober:        d.metrics.InstrumentProber(d.host.Prober()),
+		AddressOwners: danmep.NewOwners(d.conn.Direct),
 		Backends: map[string]attach.Backend{
 			v1.TypeIPVLAN:  d.metrics.InstrumentBackend(v1.TypeIPVLAN, slave.NewIPVLAN(d.host.Slaves(), d.sourceGuard)),
 			v1.TypeMACVLAN: d.metrics.InstrumentBackend(v1.TypeMACVLAN, slave.NewMACVLAN(d.host.Slaves(), d.sourceGuard)),

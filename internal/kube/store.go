@@ -108,7 +108,7 @@ func (s *Store) Endpoints(ctx context.Context, ref network.Ref) ([]status.Endpoi
 			return nil, storeError("list DanmEps of", ref, err)
 		}
 		for i := range page.Items {
-			if !isOnNetwork(&page.Items[i], ref) {
+			if !IsOnNetwork(&page.Items[i], ref) {
 				continue
 			}
 			ep, err := EndpointOf(&page.Items[i])
@@ -123,8 +123,8 @@ func (s *Store) Endpoints(ctx context.Context, ref network.Ref) ([]status.Endpoi
 	}
 }
 
-// isOnNetwork reports whether a DanmEp is on this network. DANM leaves apiType empty for DanmNets.
-func isOnNetwork(ep *v1.DanmEp, ref network.Ref) bool {
+// IsOnNetwork reports whether a DanmEp is on this network. DANM leaves apiType empty for DanmNets.
+func IsOnNetwork(ep *v1.DanmEp, ref network.Ref) bool {
 	kind := ep.Spec.APIType
 	if kind == "" {
 		kind = v1.KindDanmNet

@@ -160,7 +160,7 @@ func TestTakenNamesTheNode(t *testing.T) {
 		w.Publish(n1, "n1", testbed.Addr("10.0.0.7"), testbed.NoAddr())
 		w.Idle()
 		_, _, err = w.Node("n3").Claim(w.Context(), w.Net, testbed.Static("10.0.0.7"), testbed.None())
-		if !errors.Is(err, allocator.ErrTaken) || !strings.Contains(err.Error(), "kubectl get danmeps") {
+		if !errors.Is(err, allocator.ErrTaken) || !strings.HasSuffix(err.Error(), "claim static address 10.0.0.7: address is taken by a Pod: find it with `kubectl get danmeps -A -o wide | grep -w 10.0.0.7`, and delete it, or request another address") {
 			w.Errorf("got %v, want how to find the Pod", err)
 		}
 	})

@@ -165,8 +165,7 @@ func (p *planner) takeStatic(f *status.Family, a netip.Addr) error {
 	case errors.Is(err, ipam.ErrAllocated) && p.takeUnused(a):
 		return nil
 	case errors.Is(err, ipam.ErrAllocated):
-		err := fmt.Errorf("claim static address %v: %w by %s", a, ErrTaken, p.ownerOf(a))
-		return p.orElsewhere(err, func(e *status.Entry) bool { return e.Contains(a) && !e.IsQuarantined(a) })
+		return p.orElsewhere(&TakenError{Addr: a, Owner: p.ownerOf(a)}, func(e *status.Entry) bool { return e.Contains(a) && !e.IsQuarantined(a) })
 	}
 	return fmt.Errorf("claim static address: %w: %w", ErrOutside, err)
 }
@@ -191,7 +190,8 @@ func (p *planner) takeUnused(a netip.Addr) bool {
 	return false
 }
 
-// ownerOf describes the owner of an address, from the entries in the object.
+// ownerOf describes the owner of an address, from the entries in the object. It returns "" if no entry has
+// the address, so that a DanmEp does.
 func (p *planner) ownerOf(a netip.Addr) string {
 	if p.draft.Entry.Contains(a) {
 		return "a Pod that is starting or stopping on this node"
@@ -209,7 +209,7 @@ func (p *planner) ownerOf(a netip.Addr) string {
 			return fmt.Sprintf("status.ipam.held[%q]: something that is not a Pod has it; remove it from the network, or request another address", o.Name)
 		}
 	}
-	return "a Pod: find it with `kubectl get danmeps -A`"
+	return ""
 }
 
 // orElsewhere adds errElsewhere to an error if another node's entry has what was requested.

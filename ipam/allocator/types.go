@@ -5,6 +5,7 @@ package allocator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 
 	"github.com/patchbay-cni/patchbay/internal/network"
@@ -31,6 +32,27 @@ var (
 	// ErrClosed means that the Allocator was closed.
 	ErrClosed = errors.New("allocator is closed")
 )
+
+// TakenError is ErrTaken for one address.
+type TakenError struct {
+	// Addr is the static address.
+	Addr netip.Addr
+	// Owner has the address, for messages. It is empty for a Pod with a DanmEp, whose name the
+	// allocator does not know.
+	Owner string
+}
+
+// Error names the owner and what to do.
+func (e *TakenError) Error() string {
+	owner := e.Owner
+	if owner == "" {
+		owner = fmt.Sprintf("a Pod: find it with `kubectl get danmeps -A -o wide | grep -w %v`, and delete it, or request another address", e.Addr)
+	}
+	return fmt.Sprintf("claim static address %v: %v by %s", e.Addr, ErrTaken, owner)
+}
+
+// Is reports whether target is ErrTaken.
+func (e *TakenError) Is(target error) bool { return target == ErrTaken }
 
 // Store reads and writes network objects. Package ipamtest has the conformance suite that every
 // implementation must pass.

@@ -33,6 +33,9 @@ func store[T client.Object](t *testing.T, env *apitest.Env, o T) T {
 	if err := env.Client.Create(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
+	if _, ok := client.Object(o).(*v1.DanmEp); ok {
+		return o // it has no status
+	}
 	status.SetResourceVersion(o.GetResourceVersion())
 	status.SetUID(o.GetUID())
 	if err := env.Client.Status().Update(t.Context(), status); err != nil {
@@ -74,10 +77,9 @@ func TestColumns(t *testing.T) {
 			object: store(t, env, &v1.TenantNetwork{ObjectMeta: meta, Spec: spec, Status: status}),
 		},
 		"TenantConfig": {
-			reason: "A column shows only the first entry of a list, so there is none for devices.", want: []string{"True"},
+			reason: "A column shows only the first entry of a list, so there is none for devices.", want: []string{},
 			object: store(t, env, &v1.TenantConfig{
 				ObjectMeta: cluster, HostDevices: []v1.HostDevice{{Name: "ens4", VNIType: "vlan", VNIRange: "1-9"}, {Name: "ens5"}},
-				Status: v1.TenantConfigStatus{Conditions: readyConditions()},
 			}),
 		},
 		"NodeNetwork": {

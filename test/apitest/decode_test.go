@@ -37,8 +37,10 @@ func TestAcceptedValuesCanBeDecoded(t *testing.T) {
 	})
 }
 
-// rejectedFields are DANM's bitmaps and cursors, which no new network may have (TestTakeOver).
+// rejectedFields are DANM's bitmaps and cursors, which no new network or TenantConfig may have
+// (TestTakeOver, TestTenantConfigRules).
 var rejectedFields = []string{
+	".hostDevices[].alloc",
 	".spec.Options.alloc", ".spec.Options.alloc6",
 	".spec.Options.allocation_pool.lastIp", ".spec.Options.allocation_pool_v6.lastIp",
 }
@@ -88,18 +90,18 @@ status:
     recoveryDeferredUntil: {node-1: "2026-01-02T15:04:05.123456Z"}
   allocated: 1
   capacity: 1
-  observedGeneration: 1` + conditions, `
+` + conditions, `
 spec: {NetworkID: net, Options: {vxlan: 5, device_pool: example.com/a}}`, `
 spec: {NetworkID: net, AllowedTenants: [a], Options: {host_device: ens4, trunk: true}}`},
 		"TenantConfig": {`
-hostDevices: [{name: ens4, vniType: vlan, vniRange: "5-9", alloc: AQ==}]
+hostDevices: [{name: ens4, vniType: vlan, vniRange: "5-9"}]
 networkIds: {flannel: net}
 namespaceSelector: {matchLabels: {a: b}, matchExpressions: [{key: a, operator: In, values: [b]}]}
 subnets: [10.0.0.0/8]
 allowedClusterSubnets: [10.0.0.0/8]
 budgets: {networks: 1, ids: 1, idsWithoutNetwork: 1}
 status:
-  reservations: {vlan/ens4/0: 5 ns/a 0123456789abcdef}` + conditions},
+  reservations: {vlan/ens4/0: 5 ns/a 0123456789abcdef}`},
 		"DanmEp": {`
 spec:
   NetworkName: net
@@ -121,14 +123,14 @@ spec:
   PodUID: u
   CID: c
   netns: /run/netns/a
-  apiType: DanmNet
-status:` + conditions},
+  apiType: DanmNet`},
 		"NodeNetwork": {`
 status:
   nics:
   - {name: ens4, mac: "02:00:00:00:00:01", mtu: 1500, driver: virtio, speed: 1000, addresses: [10.0.0.1/24], sriov: {totalVFs: 8, numVFs: 4}}
   links:
   - {name: net.5, identity: vlan/ens4/5, parent: ens4, mtu: 1500, vtep: 10.0.0.1, state: Up, error: e, networks: [ClusterNetwork/net]}
+  delegates: [{networkType: flannel, networkID: net, error: e, networks: [ClusterNetwork/a]}]
   refused: [{network: ClusterNetwork/net, error: e}]
   version: v1
   kernelVersion: "6.1"` + conditions},

@@ -5,6 +5,7 @@
 package apitest_test
 
 import (
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -39,6 +40,17 @@ func newTenantConfig(t *testing.T, text string) *unstructured.Unstructured {
 	o.SetGroupVersionKind(v1.SchemeGroupVersion().WithKind("TenantConfig"))
 	o.SetName(apitest.Name("tc"))
 	return o
+}
+
+// DANM's bitmap is refused, because nothing would read it.
+func TestTenantConfigAlloc(t *testing.T) {
+	t.Parallel()
+	env := apitest.Start(t)
+	err := env.Client.Create(t.Context(), newTenantConfig(t, `{hostDevices: [{name: ens4, vniType: vlan, vniRange: "5-9", alloc: AQ==}]}`))
+	const want = `hostDevices[0].alloc: Invalid value: "AQ==": must be empty, because DANM's bitmap is not supported yet: leave it out, the IDs in use are in status.reservations`
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %s in it", err, want)
+	}
 }
 
 // Labels change freely; what tenants get may not become nothing.

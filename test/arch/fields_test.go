@@ -6,82 +6,180 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
+	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"golang.org/x/tools/go/packages"
+
+	"github.com/patchbay-cni/patchbay/test/source"
 )
 
-// unreadFields are fields that code need not read, each with its reason.
-var unreadFields = map[string]string{
-	"PlacementSpec.Volumes": "the API server takes no other value than Refuse yet (TestRefusals)",
-	"ReplicaPolicy.By":      "the API server takes no other value than Static yet (TestRefusals)",
+// fieldTable says where each field of both API groups takes effect.
+const fieldTable = "testdata/fields.txt"
+
+// apiKinds are the kinds of each API group, by package. Those that people write come first.
+func apiKinds() map[string][]string {
+	return map[string][]string{
+		module + "/api/danm/v1":            {"ClusterNetwork", "TenantNetwork", "DanmNet", "TenantConfig", "DanmEp", "NodeNetwork"},
+		module + "/api/placement/v1alpha1": {"Cluster", "Placement", "ClusterPlacement", "Customization", "Assignment", "Work", "AppliedWork"},
+	}
 }
 
-// A field of a placement kind that a person or the hub sets is read by code, and one that is
-// reported is written. A field that nothing reads does nothing: it is not served yet, and the
-// API has it not.
-func TestPlacementFieldsDoSomething(t *testing.T) {
+// Each field of an object takes effect in a function that mentions it, or is refused as not served yet.
+// A field that nothing reads or writes is worse than a missing one: users rely on it.
+func TestFieldsTakeEffect(t *testing.T) {
 	t.Parallel()
-	u := fieldUsesOf(t, module+"/api/placement/v1alpha1")
-	for _, kind := range []string{"Cluster", "Placement", "ClusterPlacement", "Customization", "Assignment", "Work", "AppliedWork"} {
-		object, ok := u.api.Scope().Lookup(kind).(*types.TypeName)
-		if !ok {
-			t.Fatalf("kind %s: there is no such type", kind)
-		}
-		for path, f := range fields(u.api, object.Type(), kind) {
-			_, excused := unreadFields[f.name]
-			switch part := strings.SplitN(path, ".", 3); {
-			case len(part) < 3: // TypeMeta, ObjectMeta, Spec, Status
-			case part[1] == "Spec" && !u.read[f.field] && !excused:
-				t.Errorf("%s (%s) does nothing: no code reads it. Serve it, or take it out of the API", path, f.name)
-			case part[1] == "Spec" && u.read[f.field] && excused:
-				t.Errorf("%s (%s) is read: it needs no excuse here", path, f.name)
-			case part[1] == "Status" && !u.written[f.field]:
-				t.Errorf("%s (%s) is always empty: no code writes it. Write it, or take it out of the API", path, f.name)
+	table, m := readFieldTable(t), loadMentions(t)
+	messages := crdTexts(t)
+	known := map[string]bool{}
+	for api, kinds := range apiKinds() {
+		for _, kind := range kinds {
+			for path, f := range m.fieldsOf(t, api, kind) {
+				known[f.name] = true
+				where, listed := table[f.name]
+				message, refused := strings.CutPrefix(where, "refused: ")
+				use, mentioned := m.uses[f.field][where]
+				switch {
+				case !listed:
+					t.Errorf("%s (%s): %s does not say where it takes effect. Functions that mention it: %v", path, f.name, fieldTable, slices.Sorted(maps.Keys(m.uses[f.field])))
+				case refused && !strings.Contains(messages, message):
+					t.Errorf("%s (%s): no definition in deployments refuses it with %q", path, f.name, message)
+				case refused:
+				case !m.functions[where]:
+					t.Errorf("%s (%s): there is no function %s", path, f.name, where)
+				case !mentioned:
+					t.Errorf("%s (%s): %s does not mention it", path, f.name, where)
+				case isReported(path) && !use.written && !m.isWritten(f.field):
+					t.Errorf("%s (%s) is always empty: no code writes it. Write it, or take it out of the API", path, f.name)
+				case !isReported(path) && !m.isRead(f.field):
+					t.Errorf("%s (%s) does nothing: no code reads it. Serve it, or take it out of the API", path, f.name)
+				}
 			}
 		}
 	}
+	for name := range table {
+		if !known[name] {
+			t.Errorf("%s: there is no field %s", fieldTable, name)
+		}
+	}
 }
 
-// fieldUses are the fields of an API that the module's code uses, without tests and without the
-// generated code of the API itself.
-type fieldUses struct {
-	api           *types.Package
-	read, written map[*types.Var]bool
+// isReported reports whether Patchbay writes the field for others to read.
+func isReported(path string) bool {
+	kind, rest, _ := strings.Cut(path, ".")
+	return strings.HasPrefix(rest, "Status.") || kind == "DanmEp"
 }
 
-func fieldUsesOf(t *testing.T, api string) *fieldUses {
+// readFieldTable reads the table by Go type and field.
+func readFieldTable(t *testing.T) map[string]string {
 	t.Helper()
-	mode := packages.NeedName | packages.NeedImports | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo
-	all, err := packages.Load(&packages.Config{Mode: mode, Context: t.Context()}, module+"/placement/...", module+"/internal/kubectl/...")
+	text, err := os.ReadFile(fieldTable)
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := &fieldUses{read: map[*types.Var]bool{}, written: map[*types.Var]bool{}}
+	table := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		name, where, ok := strings.Cut(strings.TrimSpace(line), " ")
+		if ok && name != "#" {
+			table[name] = where
+		}
+	}
+	return table
+}
+
+// crdTexts returns all definitions with single spaces, because YAML breaks long lines.
+func crdTexts(t *testing.T) string {
+	t.Helper()
+	var all strings.Builder
+	for _, folder := range []string{"deployments/crds", "deployments/placement/crds"} {
+		path, err := source.Path(strings.Split(folder, "/")...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files, err := filepath.Glob(filepath.Join(path, "*.yaml"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %d definitions, error %v", folder, len(files), err)
+		}
+		for _, f := range files {
+			text, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all.WriteString(strings.Join(strings.Fields(strings.ReplaceAll(string(text), "''", "'")), " "))
+		}
+	}
+	return all.String()
+}
+
+// mention says how a function uses a field.
+type mention struct{ read, written bool }
+
+// mentions are the functions of the module's programs and the fields that they use, without tests.
+type mentions struct {
+	apis      map[string]*types.Package
+	functions map[string]bool
+	uses      map[*types.Var]map[string]mention
+}
+
+// loadMentions parses all programs.
+func loadMentions(t *testing.T) *mentions {
+	t.Helper()
+	var patterns []string
+	for _, folder := range []string{"cni", "controller", "daemon", "internal", "ipam", "netwatcher", "placement", "svcwatcher"} {
+		patterns = append(patterns, module+"/"+folder+"/...")
+	}
+	mode := packages.NeedName | packages.NeedImports | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo
+	all, err := packages.Load(&packages.Config{Mode: mode, Context: t.Context()}, patterns...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &mentions{apis: map[string]*types.Package{}, functions: map[string]bool{}, uses: map[*types.Var]map[string]mention{}}
 	for _, p := range all {
 		for _, e := range p.Errors {
 			t.Fatal(e)
 		}
-		if used := p.Imports[api]; used != nil {
-			u.api = used.Types
+		for api := range apiKinds() {
+			if used := p.Imports[api]; used != nil {
+				m.apis[api] = used.Types
+			}
 		}
 		for _, file := range p.Syntax {
-			u.recordFile(p.TypesInfo, file)
+			for _, d := range file.Decls {
+				if f, ok := d.(*ast.FuncDecl); ok {
+					m.recordFunction(p, f)
+				}
+			}
 		}
 	}
-	if u.api == nil {
-		t.Fatalf("%s: nothing imports it", api)
-	}
-	return u
+	return m
 }
 
-// recordFile goes through one file. A selector reads its field, unless it is assigned to; to take its
-// address does both.
-func (u *fieldUses) recordFile(info *types.Info, file *ast.File) {
+// fieldsOf returns the fields of a kind by path, without its metadata.
+func (m *mentions) fieldsOf(t *testing.T, api, kind string) map[string]namedField {
+	t.Helper()
+	if m.apis[api] == nil {
+		t.Fatalf("%s: nothing imports it", api)
+	}
+	object, ok := m.apis[api].Scope().Lookup(kind).(*types.TypeName)
+	if !ok {
+		t.Fatalf("kind %s: there is no such type", kind)
+	}
+	all := fields(m.apis[api], object.Type(), kind)
+	maps.DeleteFunc(all, func(path string, _ namedField) bool { return path == kind+".Spec" || path == kind+".Status" })
+	return all
+}
+
+// recordFunction records the fields that a function uses. A selector reads its field, unless it is
+// assigned to; to take its address does both.
+func (m *mentions) recordFunction(p *packages.Package, f *ast.FuncDecl) {
+	name := strings.TrimPrefix(p.PkgPath, module+"/") + "." + receiverPrefix(f) + f.Name.Name
+	m.functions[name] = true
 	assigned := map[ast.Expr]bool{}
-	ast.Inspect(file, func(n ast.Node) bool {
+	ast.Inspect(f, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.AssignStmt:
 			for _, left := range n.Lhs {
@@ -89,36 +187,67 @@ func (u *fieldUses) recordFile(info *types.Info, file *ast.File) {
 			}
 		case *ast.KeyValueExpr:
 			if key, ok := n.Key.(*ast.Ident); ok {
-				if field, ok := info.Uses[key].(*types.Var); ok && field.IsField() {
-					u.written[field] = true
-				}
+				m.record(name, p.TypesInfo.Uses[key], mention{written: true})
 			}
 		case *ast.UnaryExpr:
-			if n.Op == token.AND {
-				u.recordSelector(info, n.X, u.written)
+			if s, ok := n.X.(*ast.SelectorExpr); ok && n.Op == token.AND && p.TypesInfo.Selections[s] != nil {
+				m.record(name, p.TypesInfo.Selections[s].Obj(), mention{written: true})
 			}
 		case *ast.SelectorExpr:
-			if assigned[n] {
-				u.recordSelector(info, n, u.written)
-			} else {
-				u.recordSelector(info, n, u.read)
+			if s := p.TypesInfo.Selections[n]; s != nil {
+				m.record(name, s.Obj(), mention{read: !assigned[n], written: assigned[n]})
 			}
 		}
 		return true
 	})
 }
 
-// recordSelector notes the field that an expression selects, with those that it goes through.
-func (u *fieldUses) recordSelector(info *types.Info, e ast.Expr, in map[*types.Var]bool) {
-	selector, ok := e.(*ast.SelectorExpr)
-	if !ok {
+// receiverPrefix returns a method's type and a dot.
+func receiverPrefix(f *ast.FuncDecl) string {
+	if f.Recv == nil {
+		return ""
+	}
+	of := f.Recv.List[0].Type
+	if pointer, ok := of.(*ast.StarExpr); ok {
+		of = pointer.X
+	}
+	if generic, ok := of.(*ast.IndexExpr); ok {
+		of = generic.X
+	}
+	if name, ok := of.(*ast.Ident); ok {
+		return name.Name + "."
+	}
+	return ""
+}
+
+func (m *mentions) record(function string, of types.Object, how mention) {
+	field, ok := of.(*types.Var)
+	if !ok || !field.IsField() {
 		return
 	}
-	if s := info.Selections[selector]; s != nil {
-		if field, ok := s.Obj().(*types.Var); ok {
-			in[field] = true
+	if m.uses[field] == nil {
+		m.uses[field] = map[string]mention{}
+	}
+	before := m.uses[field][function]
+	m.uses[field][function] = mention{read: before.read || how.read, written: before.written || how.written}
+}
+
+// isRead and isWritten report whether any function reads or writes the field.
+func (m *mentions) isRead(field *types.Var) bool {
+	return m.any(field, func(use mention) bool { return use.read })
+}
+
+func (m *mentions) isWritten(field *types.Var) bool {
+	return m.any(field, func(use mention) bool { return use.written })
+}
+
+func (m *mentions) any(field *types.Var, is func(mention) bool) bool {
+	for _, use := range m.uses[field] {
+		if is(use) {
+			return true
 		}
 	}
+	return false
 }
 
 // namedField is a field with its name in Go: Type.Field.

@@ -92,7 +92,7 @@ func laws() []law {
 		},
 		{
 			packages: "internal/network", forbidden: []string{module},
-			allowed: []string{module + "/api", module + "/internal/network", module + "/ipam"},
+			allowed: []string{module + "/api", module + "/internal/network", module + "/internal/text", module + "/ipam"},
 			reason:  "admission, daemon and netwatcher share one pure function from objects to the model",
 		},
 		{

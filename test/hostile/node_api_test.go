@@ -108,7 +108,7 @@ func (n *attackedNodes) networkChanges() map[string]change {
 		"Miscounted": {"An exhausted pool would look free.", setField([]any{map[string]any{
 			"family": "IPv4", "capacity": int64(254), "inUse": int64(0), "warm": int64(0), "cooldown": int64(0), "reserved": int64(0), "free": int64(254),
 		}}, "status", "pools")},
-		"Deferred":    {"The other node is not heard.", setField("2030-01-01T00:00:00.000000Z", "status", "ipam", "recoveryDeferredUntil", n.good)},
+		"Deferred": {"The other node is not heard.", setField("2030-01-01T00:00:00.000000Z", "status", "ipam", "recoveryDeferredUntil", n.good)},
 	}
 }
 

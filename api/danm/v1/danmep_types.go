@@ -6,7 +6,6 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // DanmEp is one interface of one Pod. Only the Pod's node writes it.
 // +kubebuilder:object:root=true
-// +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,shortName=de;dep,categories=danm
 // +kubebuilder:selectablefield:JSONPath=`.spec.NetworkName`
 // +kubebuilder:selectablefield:JSONPath=`.spec.Host`
@@ -25,19 +24,6 @@ type DanmEp struct {
 
 	// Spec is the interface.
 	Spec DanmEpSpec `json:"spec"`
-
-	// Status is the observed state of the interface.
-	// +optional
-	Status DanmEpStatus `json:"status,omitempty"`
-}
-
-// DanmEpStatus is the observed state of an interface.
-type DanmEpStatus struct {
-	// Conditions: Ready, and problems.
-	// +optional
-	// +listType=map
-	// +listMapKey=type
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // DanmEpSpec describes one interface of one Pod. Its texts are bounded and its addresses are

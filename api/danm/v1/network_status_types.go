@@ -24,10 +24,6 @@ type NetworkStatus struct {
 	// +listMapKey=family
 	// +kubebuilder:validation:MaxItems=2
 	Pools []PoolStatus `json:"pools,omitempty"`
-
-	// ObservedGeneration is the generation that the conditions are about.
-	// +optional
-	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }
 
 // PoolStatus counts the dynamic addresses of one family: those of the allocation pool that a Pod can

@@ -11,7 +11,6 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=tc;tconf,categories=danm
-// +kubebuilder:printcolumn:name=Ready,type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`
 type TenantConfig struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -83,9 +82,10 @@ type HostDevice struct {
 	// +kubebuilder:validation:XValidation:rule=`self == "" || self.matches('^[0-9]{1,8}(-[0-9]{1,8})?(,[0-9]{1,8}(-[0-9]{1,8})?)*$')`,message=`must be a list of IDs and ranges without white space, such as "1000-2000,2500"`
 	VNIRange string `json:"vniRange,omitempty"`
 
-	// Alloc is DANM's bitmap of used IDs. It is accepted and ignored.
+	// Alloc is DANM's bitmap of used IDs. It must be empty: to read it is not supported yet.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2796204
+	// +kubebuilder:validation:XValidation:rule=`self == ""`,message=`must be empty, because DANM's bitmap is not supported yet: leave it out, the IDs in use are in status.reservations`
 	Alloc string `json:"alloc,omitempty"`
 }
 
@@ -124,12 +124,6 @@ type TenantBudgets struct {
 
 // TenantConfigStatus has the reservations of a TenantConfig.
 type TenantConfigStatus struct {
-	// Conditions: Ready, and problems.
-	// +optional
-	// +listType=map
-	// +listMapKey=type
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
-
 	// Reservations map the parts of the pool to their owners. The key is
 	// <kind>/<device>/<page>, such as vlan/ens4/15; the value lists the IDs of
 	// that page, 64 to a page, each with its owner, as in "1000 team-a/blue

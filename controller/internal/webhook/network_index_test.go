@@ -5,6 +5,7 @@ package webhook
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -162,6 +163,12 @@ func TestPreallocatedUses(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, preallocatedUses(status), cmpopts.SortSlices(less), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 		t.Errorf("pre-allocated: -want +got\n%s", diff)
+	}
+	withGateway := slices.ContainsFunc(preallocatedUses(status, addr("10.0.0.7"), addr("fd99::1")), func(u network.Usage) bool {
+		return u.Node == "n1" && u.V4 == addr("10.0.0.7")
+	})
+	if !withGateway {
+		t.Error("10.0.0.7, which is asked for, is not among the pre-allocated addresses, and is inside a range")
 	}
 	if got := preallocatedUses(&v1.NetworkStatus{}); got != nil {
 		t.Errorf("pre-allocated without status.ipam: %v", got)

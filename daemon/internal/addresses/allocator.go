@@ -228,9 +228,12 @@ func (a *DeferredAllocator) ReconcileEntries(ctx context.Context, keys ...networ
 }
 
 // allocatorError makes an error of the allocator match attach.ErrTryAgain or attach.ErrNotFound as
-// well, if it means the same.
+// well, if it means the same, and makes that of another Pod's address an attach.AddressTakenError.
 func allocatorError(err error) error {
+	taken, isTaken := errors.AsType[*allocator.TakenError](err)
 	switch {
+	case isTaken && taken.Owner == "":
+		return &attach.AddressTakenError{Addr: taken.Addr, Err: err}
 	case errors.Is(err, status.ErrTryAgain), errors.Is(err, status.ErrUnknownState), errors.Is(err, allocator.ErrClosed):
 		return sentinelError{err, attach.ErrTryAgain}
 	case errors.Is(err, status.ErrNotFound):

@@ -104,6 +104,7 @@ func TestAllocatorError(t *testing.T) {
 		"TryAgain":  {"A retry may help.", fmt.Errorf("x: %w", status.ErrTryAgain), attach.ErrTryAgain, attach.ErrNotFound},
 		"Closed":    {"The next daemon answers.", allocator.ErrClosed, attach.ErrTryAgain, nil},
 		"NotFound":  {"The network is gone.", status.ErrNotFound, attach.ErrNotFound, attach.ErrTryAgain},
+		"Taken":     {"The Pod of a static address can be named.", &allocator.TakenError{}, allocator.ErrTaken, attach.ErrTryAgain},
 		"Exhausted": {"A retry does not help while the pool is full.", allocator.ErrExhausted, allocator.ErrExhausted, attach.ErrTryAgain},
 	}
 	for name, tc := range cases {

@@ -4,10 +4,12 @@ package attach
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +24,7 @@ type addressClaimer struct {
 	hostLinks HostLinks
 	prober    Prober
 	kube      KubeClient
+	owners    AddressOwners // or nil
 }
 
 // claim claims the addresses of all interfaces. On error it gives back what it has claimed. It
@@ -60,7 +63,7 @@ func (c *addressClaimer) claimSelected(ctx context.Context, rec *Record, request
 			v4, v6 := requested[i].addressRequests()
 			a4, a6, err := c.addresses.Claim(groupCtx, &ifc.Network, v4, v6)
 			if err != nil {
-				return withNetwork(ifc.Network.Ref, fmt.Errorf("interface %s: %w", ifc.Name, err))
+				return withNetwork(ifc.Network.Ref, fmt.Errorf("interface %s: %w", ifc.Name, c.withOwner(groupCtx, rec.PodNamespace, &ifc.Network, err)))
 			}
 			claimed[i] = true
 			ifc.V4, ifc.V6 = withSubnetLength(ifc.Network.V4, a4), withSubnetLength(ifc.Network.V6, a6)
@@ -72,6 +75,45 @@ func (c *addressClaimer) claimSelected(ctx context.Context, rec *Record, request
 	}
 	return group.Wait()
 }
+
+// ownerTimeout bounds the search for the Pod that has an address: the ADD has failed already.
+const ownerTimeout = 2 * time.Second
+
+// withOwner returns the error of a claim, which names the Pod with the static address if it is of the same
+// namespace. Tenants must not learn the names of others.
+func (c *addressClaimer) withOwner(ctx context.Context, namespace string, n *network.Network, err error) error {
+	taken, ok := errors.AsType[*AddressTakenError](err)
+	if !ok || c.owners == nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, ownerTimeout)
+	defer cancel()
+	pod, findErr := c.owners.PodWithAddress(ctx, namespace, n.Ref, taken.Addr)
+	switch {
+	case findErr != nil:
+		return err // it says how to find the Pod
+	case pod != "":
+		return &ownerError{cause: err, text: fmt.Sprintf("network %s: static address %v must be free, but Pod %s/%s has it: delete that Pod, or request another address",
+			n.Ref, taken.Addr, namespace, pod)}
+	case n.Ref.Namespace != "":
+		return &ownerError{cause: err, text: fmt.Sprintf("network %s: static address %v must be free, but a Pod that is gone still has it: wait until it is released, or request another address",
+			n.Ref, taken.Addr)}
+	}
+	return &ownerError{cause: err, text: fmt.Sprintf("network %s: static address %v must be free, but a Pod of another namespace has it: request another address, or ask a netadmin, who finds the Pod with `kubectl get danmeps -A -o wide | grep -w %v`",
+		n.Ref, taken.Addr, taken.Addr)}
+}
+
+// ownerError is an error of a claim with a text about the owner of the address.
+type ownerError struct {
+	cause error
+	text  string
+}
+
+// Error implements error.
+func (e *ownerError) Error() string { return e.text }
+
+// Unwrap returns the error of the claim.
+func (e *ownerError) Unwrap() error { return e.cause }
 
 // withSubnetLength returns the address with the prefix length of its subnet, and the zero value
 // without an address.

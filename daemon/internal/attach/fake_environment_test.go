@@ -41,6 +41,10 @@ type environment struct {
 	endpoints map[string][]netip.Addr
 	// events has the Events on Pods and networks.
 	events []string
+	// owners has the Pods of addresses as namespace/name.
+	owners map[netip.Addr]string
+	// ownersErr is the error of each search for an owner.
+	ownersErr error
 	// machines has the MAC addresses of other machines by IP address. An address in quarantine is
 	// claimed as well.
 	machines    map[netip.Addr]net.HardwareAddr
@@ -224,7 +228,7 @@ func (env *environment) start(faults map[int]fault) (*testDaemon, error) {
 	boot := env.bootID()
 	env.mu.Unlock()
 	d.config = attach.Config{
-		BootID: boot, KubeClient: d, Addresses: d, Journal: journal{d}, HostLinks: d, NetworkNamespaces: d, Publisher: d, Prober: d,
+		BootID: boot, KubeClient: d, Addresses: d, Journal: journal{d}, HostLinks: d, NetworkNamespaces: d, Publisher: d, Prober: d, AddressOwners: d,
 		Backends: map[string]attach.Backend{"ipvlan": backend{d}, "macvlan": backend{d}},
 		Delegate: delegate{backend{d}},
 	}

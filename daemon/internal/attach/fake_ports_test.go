@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -77,7 +78,7 @@ func (d *testDaemon) Claim(ctx context.Context, n *network.Network, v4, v6 attac
 func (d *testDaemon) allocate(s *network.Subnet, want attach.AddressRequest) (netip.Addr, error) {
 	switch {
 	case want.Static.IsValid() && d.env.claimed[want.Static]:
-		return netip.Addr{}, fmt.Errorf("address %s: %w", want.Static, allocator.ErrTaken)
+		return netip.Addr{}, &attach.AddressTakenError{Addr: want.Static, Err: &allocator.TakenError{Addr: want.Static}}
 	case want.Static.IsValid():
 		return want.Static, nil
 	case !want.Dynamic:
@@ -89,6 +90,17 @@ func (d *testDaemon) allocate(s *network.Subnet, want attach.AddressRequest) (ne
 		}
 	}
 	return netip.Addr{}, fmt.Errorf("%w in %s", allocator.ErrExhausted, s.CIDR)
+}
+
+// PodWithAddress implements attach.AddressOwners.
+func (d *testDaemon) PodWithAddress(_ context.Context, namespace string, _ network.Ref, a netip.Addr) (string, error) {
+	d.env.mu.Lock()
+	defer d.env.mu.Unlock()
+	pod, ok := strings.CutPrefix(d.env.owners[a], namespace+"/")
+	if !ok {
+		return "", d.env.ownersErr
+	}
+	return pod, d.env.ownersErr
 }
 
 // free frees addresses.

@@ -66,6 +66,27 @@ type Addresses interface {
 	Quarantine(net *network.Network, a netip.Addr) bool
 }
 
+// AddressTakenError is the error of Addresses.Claim if a Pod with a DanmEp has the static address.
+type AddressTakenError struct {
+	// Addr is the static address.
+	Addr netip.Addr
+	// Err is the allocator's error. It says how a netadmin finds the Pod.
+	Err error
+}
+
+// Error implements error.
+func (e *AddressTakenError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the allocator's error.
+func (e *AddressTakenError) Unwrap() error { return e.Err }
+
+// AddressOwners finds the Pods that have addresses.
+type AddressOwners interface {
+	// PodWithAddress returns the name of the Pod of the namespace that has the address in the
+	// network, or "" if none has. It sees no other namespace.
+	PodWithAddress(ctx context.Context, namespace string, ref network.Ref, a netip.Addr) (string, error)
+}
+
 // Prober detects address conflicts (RFC 5227).
 type Prober interface {
 	// Probe probes the addresses on a host link, and returns the MAC addresses of the machines that

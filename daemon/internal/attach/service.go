@@ -15,7 +15,8 @@ import (
 )
 
 // Config has the dependencies of a Service. All are required, except that a network whose type has
-// no backend is rejected, and that Prober is used for networks with ConflictProbe only.
+// no backend is rejected, that Prober is used for networks with ConflictProbe only, and that without
+// AddressOwners an error does not name the Pod that has an address.
 type Config struct {
 	// BootID is the kernel's boot ID. The network namespaces of records with another one are gone.
 	BootID string
@@ -27,6 +28,7 @@ type Config struct {
 	NetworkNamespaces NetworkNamespaces
 	Publisher         Publisher
 	Prober            Prober
+	AddressOwners     AddressOwners
 	// Backends has Patchbay's own backends by network type (ipvlan, macvlan).
 	Backends map[string]Backend
 	// Delegate is the backend of network types that name another CNI plugin.
@@ -48,7 +50,7 @@ type Service struct {
 func New(c Config) *Service {
 	return &Service{
 		bootID: c.BootID, kube: c.KubeClient, journal: c.Journal, publisher: c.Publisher,
-		addresses: addressClaimer{addresses: c.Addresses, hostLinks: c.HostLinks, prober: c.Prober, kube: c.KubeClient},
+		addresses: addressClaimer{addresses: c.Addresses, hostLinks: c.HostLinks, prober: c.Prober, kube: c.KubeClient, owners: c.AddressOwners},
 		interfaces: interfaceAttacher{
 			bootID: c.BootID, hostLinks: c.HostLinks, netns: c.NetworkNamespaces, backends: c.Backends, delegate: c.Delegate,
 		},

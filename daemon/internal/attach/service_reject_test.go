@@ -64,7 +64,7 @@ func TestAddRejects(t *testing.T) {
 		},
 		"StaticTaken": {
 			reason: "Another interface has the address.", annotation: `[{"network":"blue","ip":"10.0.0.2"},{"network":"blue","ip":"10.0.0.2"}]`,
-			contains: []string{"10.0.0.2", "taken"}, event: "AddressTaken", network: "DanmNet/ns/blue",
+			contains: []string{"10.0.0.2", "10.0.0.2 must be free"}, event: "AddressTaken", network: "DanmNet/ns/blue",
 		},
 		"StaticOfDelegate": {
 			reason: "Another plugin manages the addresses.", annotation: `[{"clusterNetwork":"flat6","ip":"10.0.0.3"}]`,
