@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	authv1 "k8s.io/api/authorization/v1"
@@ -22,6 +23,12 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
+
+// Pause returns how long to wait before the next look at something awaited since began: a tenth of the
+// wait so far, from 20 ms to half a second. So a long wait takes little processor time from other tests.
+func Pause(began time.Time) time.Duration {
+	return min(max(time.Since(began)/10, pollInterval), time.Second/2)
+}
 
 // poll asks until there is no error any more, or ctx ends.
 func poll(ctx context.Context, what string, ask func(context.Context) error) error {

@@ -26,8 +26,8 @@ import (
 // Pool has API servers for tests that need one alone. Starting one takes some
 // seconds of processor time, so one that a test has used is given to the next test, after all that is stored
 // was put back to what it was before. That is not done if the test failed, if parts of the control
-// plane are down, or if it changed definitions or admission: nothing tells when the API server
-// uses the old ones again.
+// plane are down, if somebody still writes, or if the test changed definitions or admission: nothing tells
+// when the API server uses the old ones again.
 type Pool struct {
 	// Prepare installs what all tests need, besides what Launch installs. It may be nil.
 	Prepare func(context.Context, *Env) error
@@ -110,7 +110,7 @@ func (p *Pool) give(s pooled, failed bool) error {
 	}
 	s.env = next
 	if reset, err := s.reset(ctx); err != nil || !reset {
-		return errors.Join(err, s.env.Close(ctx))
+		return errors.Join(err, s.env.Close(context.WithoutCancel(ctx)))
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -155,6 +155,9 @@ func (s pooled) reset(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	if len(revisions) < len(put)+len(remove) {
+		return false, nil // a request of the test has removed a key since
+	}
 	last := map[string]int64{} // revision by resource
 	for key, revision := range revisions {
 		last[resourceOf(key)] = max(last[resourceOf(key)], revision)
@@ -164,10 +167,23 @@ func (s pooled) reset(ctx context.Context) (bool, error) {
 			return false, err
 		}
 	}
-	if !slices.ContainsFunc(rightsResources(), func(r string) bool { return last[r] > 0 }) {
-		return true, nil
+	if slices.ContainsFunc(rightsResources(), func(r string) bool { return last[r] > 0 }) {
+		if err := s.env.awaitRightsTaken(ctx); err != nil {
+			return false, err
+		}
 	}
-	return true, s.env.awaitRightsTaken(ctx)
+	return s.unchanged(ctx)
+}
+
+// unchanged tells whether all is stored that was stored before, and nothing else: a request that the test
+// did not wait for may have been carried out after it.
+func (s pooled) unchanged(ctx context.Context) (bool, error) {
+	now, err := s.env.ControlPlane.Stored(ctx)
+	if err != nil {
+		return false, err
+	}
+	put, remove, ok := difference(s.stored, now)
+	return ok && len(put) == 0 && len(remove) == 0, nil
 }
 
 // difference returns what makes an API server with the keys of now one with those of before, or false

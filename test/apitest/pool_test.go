@@ -87,6 +87,22 @@ func TestPool(t *testing.T) {
 	})
 }
 
+// No watch gets an event for a key that was removed before: whoever waits for its revision waits for ever.
+func TestStoreReturnsRevisionsOfChanges(t *testing.T) {
+	t.Parallel()
+	env := apitest.Start(t)
+	name := apitest.Name("removed")
+	create(t, env, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}})
+	there, missing := "/configmaps/default/"+name, "/configmaps/default/"+name+"-missing"
+	revisions, err := env.ControlPlane.Store(t.Context(), nil, []string{missing, there})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := revisions[missing]; ok || revisions[there] == 0 {
+		t.Errorf("revisions: got %v, want one of %s alone", revisions, there)
+	}
+}
+
 func create(t *testing.T, env *apitest.Env, o client.Object) {
 	t.Helper()
 	if err := env.Client.Create(t.Context(), o); err != nil {

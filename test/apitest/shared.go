@@ -4,8 +4,10 @@ package apitest
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
+	"strconv"
 	"sync"
 	"testing"
 )
@@ -47,6 +49,13 @@ func Main(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 		}
 	}
+}
+
+// MainParallel is Main with up to this many tests at a time, instead of one for each processor: for
+// tests that wait for most of their time. go test -parallel has precedence.
+func MainParallel(m *testing.M, tests int) {
+	_ = flag.Set("test.parallel", strconv.Itoa(tests)) // any number is valid
+	Main(m)
 }
 
 // Start returns the API server that all tests of this binary share.

@@ -20,7 +20,7 @@ const (
 	LegacyInterfacesAnnotation = "danm.k8s.io/interfaces"
 	// TakeOverAnnotation with the value "true" on a TenantConfig reserves the assignments of the
 	// networks in its namespaces again. It must not be set on a network: taking over a live DANM
-	// network with its bitmap is not built yet.
+	// network with its bitmap is not supported yet.
 	TakeOverAnnotation = "danm.io/take-over"
 )
 

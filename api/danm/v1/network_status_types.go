@@ -24,6 +24,12 @@ type NetworkStatus struct {
 	// +listMapKey=family
 	// +kubebuilder:validation:MaxItems=2
 	Pools []PoolStatus `json:"pools,omitempty"`
+
+	// ObservedGeneration is the generation of the network that the controller has counted the pools of.
+	// Each condition has its own.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }
 
 // PoolStatus counts the dynamic addresses of one family: those of the allocation pool that a Pod can

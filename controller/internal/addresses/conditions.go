@@ -30,6 +30,11 @@ func objectConditions(r networkSnapshot) []metav1.Condition {
 // objectPools returns the numbers of a network's addresses in its status.
 func objectPools(r networkSnapshot) []v1.PoolStatus { return kube.NetworkStatusOf(r.obj).Pools }
 
+// observedGeneration returns the generation in a network's status.
+func observedGeneration(r networkSnapshot) int64 {
+	return kube.NetworkStatusOf(r.obj).ObservedGeneration
+}
+
 // desiredConditions returns the conditions that this package should own in a network's status,
 // without transition times.
 func desiredConditions(before []metav1.Condition, generation int64, pools []v1.PoolStatus, advice growthAdvice, p recoveryProgress, found conflictFindings) []metav1.Condition {

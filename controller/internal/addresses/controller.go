@@ -422,7 +422,7 @@ func (c *Controller) updateStatus(ctx context.Context, r networkSnapshot, p reco
 	}
 	before := objectConditions(r)
 	after := desiredConditions(before, r.Generation, pools, newGrowthAdvice(r.Object), p, found)
-	if conditionsEqual(before, after) {
+	if conditionsEqual(before, after) && observedGeneration(r) == r.Generation {
 		if slices.Equal(objectPools(r), pools) {
 			c.poolsChanged.Delete(r.key())
 			return 0, nil
@@ -432,7 +432,7 @@ func (c *Controller) updateStatus(ctx context.Context, r networkSnapshot, p reco
 		}
 	}
 	setTransitionTimes(before, after, metav1.NewTime(c.cfg.Now()))
-	err = kube.ApplyStatus(ctx, c.client, r.Ref, r.obj.GetUID(), fieldManager, v1.NetworkStatus{Conditions: after, Pools: pools})
+	err = kube.ApplyStatus(ctx, c.client, r.Ref, r.obj.GetUID(), fieldManager, v1.NetworkStatus{Conditions: after, Pools: pools, ObservedGeneration: r.Generation})
 	if client.IgnoreNotFound(err) != nil {
 		return 0, err
 	}

@@ -149,7 +149,7 @@ func (s *sweeper) needsReconcile(ctx context.Context, r networkSnapshot, pools [
 	}
 	before := objectConditions(r)
 	after := desiredConditions(before, r.Generation, pools, newGrowthAdvice(r.Object), recoveryProgress{}, conflictFindings{})
-	return !r.Deleting && (!conditionsEqual(before, after) || !slices.Equal(objectPools(r), pools))
+	return !r.Deleting && (!conditionsEqual(before, after) || observedGeneration(r) != r.Generation || !slices.Equal(objectPools(r), pools))
 }
 
 // collectGoneNodes finds the Nodes that have been gone for the grace period, removes their DanmEps,

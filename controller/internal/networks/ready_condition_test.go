@@ -27,7 +27,7 @@ func TestReasonsOfReady(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if c := readyCondition("lan", tc.nodes); c.Status != tc.status || c.Reason != tc.want || c.Message == "" {
+			if c := readyCondition("lan", needs{Link: true}, tc.nodes); c.Status != tc.status || c.Reason != tc.want || c.Message == "" {
 				t.Errorf("%s: got %+v, want %s with reason %s", tc.reason, c, tc.status, tc.want)
 			}
 		})

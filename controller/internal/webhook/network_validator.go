@@ -21,7 +21,6 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/kube"
 	"github.com/patchbay-cni/patchbay/internal/network"
-	"github.com/patchbay-cni/patchbay/ipam"
 )
 
 // networkValidator validates ClusterNetworks, TenantNetworks and DanmNets.
@@ -306,16 +305,19 @@ func gatewaysOf(n *network.Network) (gateways []netip.Addr) {
 // it. A node writes the text, which may be "all of fd00::/8", so the addresses are not enumerated.
 func sample(text string, wanted []netip.Addr) []netip.Addr {
 	found := firstAndLast(text)
-	ranges, err := ipam.ParseRanges(text)
-	if err != nil {
-		return found // the garbage collector reports it
-	}
 	for _, a := range wanted {
-		if ranges.Contains(a) {
+		if slices.ContainsFunc(strings.Split(text, ","), func(r string) bool { return rangeContains(r, a) }) {
 			found = append(found, a)
 		}
 	}
 	return found
+}
+
+// rangeContains reports whether one address, or the first and the last of a range, contain an address.
+// An unreadable range contains none.
+func rangeContains(text string, a netip.Addr) bool {
+	ends := firstAndLast(text)
+	return len(ends) == 2 && !a.Less(ends[0]) && !ends[1].Less(a)
 }
 
 // firstAndLast returns the first and the last address in a text of ranges.

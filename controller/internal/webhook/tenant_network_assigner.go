@@ -230,7 +230,7 @@ func validateObjectMeta(obj *v1.TenantNetwork, isNew bool) error {
 func forbiddenOnCreate(obj *v1.TenantNetwork) field.ErrorList {
 	var faults field.ErrorList
 	if obj.Annotations[v1.TakeOverAnnotation] == "true" {
-		faults = append(faults, field.Invalid(field.NewPath("metadata", "annotations").Key(v1.TakeOverAnnotation), "true", "must not be set on a network: taking over a live DANM network is not supported"))
+		faults = append(faults, field.Invalid(field.NewPath("metadata", "annotations").Key(v1.TakeOverAnnotation), "true", "must not be set on a network: taking over a live DANM network is not supported yet"))
 	}
 	opts, path := obj.Spec.Options, field.NewPath("spec", "Options")
 	reject := func(path *field.Path, set bool) {
@@ -272,7 +272,10 @@ func validateUnassigned(obj *v1.TenantNetwork) (*network.Network, error) {
 	}
 	trial := obj.DeepCopy()
 	trial.Spec.Options.DevicePool = "assigned/later" // valid, so no error names it
-	return network.FromTenantNetwork(trial)
+	if n, err = network.FromTenantNetwork(trial); n != nil {
+		n.DevicePool = "" // no message may name what the tenant did not write
+	}
+	return n, err
 }
 
 // newReservationToken returns an unguessable token, so that a tenant cannot name another tenant's

@@ -109,7 +109,7 @@ func TestOldTemplatesStay(t *testing.T) {
 			}
 			scaled := map[string]string{"Deployment": `{"replicas": 3}`, "StatefulSet": `{"replicas": 3}`, "ReplicaSet": `{"replicas": 3}`, "DaemonSet": `{"minReadySeconds": 3}`, "Job": `{"parallelism": 3}`, "CronJob": `{"suspend": true}`}[u.GetKind()]
 			for what, patch := range map[string]string{"scale": `{"spec": ` + scaled + `}`, "label": `{"metadata": {"labels": {"a": "b"}}}`} {
-				if err := env.Client.Patch(t.Context(), u.DeepCopy(), merge(patch)); err != nil {
+				if err := env.Client.Patch(t.Context(), u.DeepCopy(), merge("%s", patch)); err != nil {
 					t.Errorf("%s: %v", what, err)
 				}
 			}
@@ -122,7 +122,7 @@ func TestOldTemplatesStay(t *testing.T) {
 				if u.GetKind() == "CronJob" {
 					patch = `{"spec": {"jobTemplate": {"spec": {"template": {"metadata": ` + field + `}}}}}`
 				}
-				if err := env.Client.Patch(t.Context(), u.DeepCopy(), merge(patch)); err == nil || !strings.Contains(err.Error(), "10.0.1.7") {
+				if err := env.Client.Patch(t.Context(), u.DeepCopy(), merge("%s", patch)); err == nil || !strings.Contains(err.Error(), "10.0.1.7") {
 					t.Errorf("a new template: got %v, want a rejection", err)
 				}
 			}

@@ -61,7 +61,7 @@ func New(c Config) *Service {
 // version 1.1.0, with the addresses of Request.IfName first. A repeated request gets the same
 // result. On error Add rolls back all interfaces, addresses and the record; if the roll-back fails
 // as well, the record stays for DEL. The error wraps ErrInvalidRequest, ErrNotFound, ErrTryAgain or
-// ErrDeleted where these apply. Add records a Failure as an Event on the Pod.
+// ErrDeleted where these apply. Add records a PodError as an Event on the Pod.
 func (s *Service) Add(ctx context.Context, req Request) (*types100.Result, error) {
 	if err := req.validateAdd(); err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func (s *Service) attachPod(ctx context.Context, req *Request) (*Record, error) 
 	rec, err := s.attachSandbox(ctx, req, pod)
 	// An ADD that was canceled by its caller or by a DEL is no failure of the Pod.
 	if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
-		err = &Failure{Reason: s.kube.ReportFailure(pod, err), Err: err}
+		err = &PodError{Reason: s.kube.ReportFailure(pod, err), Err: err}
 	}
 	return rec, err
 }

@@ -126,7 +126,7 @@ func TestAddRejects(t *testing.T) {
 			if tc.event != "" {
 				want = []string{"ns/web " + tc.event + ": " + err.Error()}
 			}
-			if failure := new(attach.Failure); !errors.As(err, &failure) && tc.event != "" || failure.Reason != tc.event {
+			if failure := new(attach.PodError); !errors.As(err, &failure) && tc.event != "" || failure.Reason != tc.event {
 				t.Errorf("%s: got reason %q of the error, want that of the Event, %q", tc.reason, failure.Reason, tc.event)
 			}
 			if diff := cmp.Diff(want, env.events); diff != "" {

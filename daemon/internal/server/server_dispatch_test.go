@@ -190,7 +190,7 @@ func TestErrorCodes(t *testing.T) {
 // catalogue of reasons.
 func TestErrorHasTheReasonOfTheEvent(t *testing.T) {
 	t.Parallel()
-	failure := &attach.Failure{Reason: v1.ReasonAddressesExhausted, Err: fmt.Errorf("network lan: %w", attach.ErrTryAgain)}
+	failure := &attach.PodError{Reason: v1.ReasonAddressesExhausted, Err: fmt.Errorf("network lan: %w", attach.ErrTryAgain)}
 	cases := map[string]struct {
 		reason string
 		err    error

@@ -63,7 +63,8 @@ func (c *ControlPlane) WalkStored(ctx context.Context, visit func(key string, va
 }
 
 // Store writes values into etcd and removes keys there. The API server gets the changes by
-// its watches of etcd, as it gets those of other API servers. Store returns the revision of etcd that has each change.
+// its watches of etcd, as it gets those of other API servers. Store returns the revision of etcd that has each change;
+// a key that was removed before has none.
 func (c *ControlPlane) Store(ctx context.Context, values Stored, remove []string) (revisions map[string]int64, err error) {
 	etcd := c.etcdClient()
 	defer etcd.CloseIdleConnections()
@@ -78,8 +79,13 @@ func (c *ControlPlane) Store(ctx context.Context, values Stored, remove []string
 		if err := callEtcd(ctx, etcd, "txn", map[string]any{"success": operations}, answer); err != nil {
 			return nil, fmt.Errorf("write to etcd at %s: %w", c.EtcdURL(), err)
 		}
-		for _, key := range some {
-			revisions[key] = answer.Header.Revision
+		if len(answer.Responses) != len(some) {
+			return nil, fmt.Errorf("write to etcd at %s: %w: %d answers to %d operations", c.EtcdURL(), errEtcd, len(answer.Responses), len(some))
+		}
+		for i, key := range some {
+			if removed := answer.Responses[i].DeleteRange; removed == nil || removed.Deleted > 0 {
+				revisions[key] = answer.Header.Revision
+			}
 		}
 	}
 	return revisions, nil
@@ -138,4 +144,9 @@ type etcdAnswer struct {
 	Header struct {
 		Revision int64 `json:"revision,string"`
 	} `json:"header"`
+	Responses []struct {
+		DeleteRange *struct {
+			Deleted int64 `json:"deleted,string"`
+		} `json:"response_delete_range"`
+	} `json:"responses"`
 }

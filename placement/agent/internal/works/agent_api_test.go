@@ -44,6 +44,7 @@ func configMap(name, value string) string {
 
 // The agent applies, reports and repairs a Work, and writes nothing when it is settled.
 func TestAgentApplies(t *testing.T) {
+	t.Parallel()
 	b := start(t)
 	w := b.work(t, "deployment-web", nil, manifest(t, "deployments", deployment))
 	s := b.awaitWork(t, w, "the Deployment is applied", applied(1))
@@ -183,6 +184,7 @@ func testPods(t *testing.T, b *testAgent, w *v1alpha1.Work) {
 
 // apply.conflict decides about objects and fields with another owner.
 func TestAgentConflicts(t *testing.T) {
+	t.Parallel()
 	b := start(t)
 	cases := map[string]struct {
 		reason   string
@@ -238,6 +240,7 @@ func TestAgentConflicts(t *testing.T) {
 // The error for a field that cannot change has object and field. The object stays as it is, and the agent still
 // reports it.
 func TestAgentReportsImmutableFields(t *testing.T) {
+	t.Parallel()
 	b := start(t)
 	const pod = "template: {spec: {restartPolicy: Never, containers: [{name: c, image: %s}]}}"
 	cases := map[string]struct{ reason, resource, head, before, after, field string }{
@@ -283,6 +286,7 @@ func TestAgentReportsImmutableFields(t *testing.T) {
 
 // The agent does not create an object that runs once a second time after its deletion in the cluster.
 func TestAgentCreatesNoSecondPod(t *testing.T) {
+	t.Parallel()
 	b := start(t)
 	const spec = "spec: {automountServiceAccountToken: false, serviceAccountName: default, restartPolicy: Never, containers: [{name: c, image: i}]}"
 	if err := b.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "default"}}); client.IgnoreAlreadyExists(err) != nil {
@@ -338,6 +342,7 @@ func TestAgentCreatesNoSecondPod(t *testing.T) {
 
 // Nothing is removed but by an order, and only what we made.
 func TestAgentRemoves(t *testing.T) {
+	t.Parallel()
 	b := start(t)
 	order := func(policy v1alpha1.OnDelete, source string) func(*v1alpha1.WorkSpec) {
 		return func(s *v1alpha1.WorkSpec) {
@@ -445,6 +450,7 @@ func TestAgentRemoves(t *testing.T) {
 
 // Works that were there before the agent are carried out, too.
 func TestAgentFindsWorks(t *testing.T) {
+	t.Parallel()
 	b := start(t)
 	b.awaitWork(t, b.work(t, "first", nil, manifest(t, "configmaps", configMap("first", "v"))), "applied", applied(1))
 	b.stop()
@@ -461,6 +467,7 @@ func TestAgentFindsWorks(t *testing.T) {
 
 // A record whose creation was stored, though its answer was lost, is found.
 func TestAgentFindsRecord(t *testing.T) {
+	t.Parallel()
 	b := start(t)
 	m := manifest(t, "configmaps", configMap("lost", "v"))
 	b.awaitWork(t, b.work(t, "first", nil, manifest(t, "configmaps", configMap("first", "v"))), "the records are read", applied(1))
@@ -499,6 +506,7 @@ func (b *testAgent) versions(t *testing.T, w *v1alpha1.Work) string {
 // The data of a placed Secret come from the Secret beside the Work, and are in no record. While they are missing,
 // the cluster's Secret stays as it is.
 func TestAgentFetchesSecrets(t *testing.T) {
+	t.Parallel()
 	b := start(t)
 	beside := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: clusterNamespace, Name: "secret-db", Annotations: map[string]string{v1alpha1.DataVersionAnnotation: "v1"}},
@@ -582,6 +590,7 @@ func TestAgentFetchesSecrets(t *testing.T) {
 // An agent that starts while its hub is unreachable repairs a Secret from the cluster's copy. It does not use a
 // copy of another version than the record's.
 func TestAgentRepairsSecretsAlone(t *testing.T) {
+	t.Parallel()
 	b := start(t)
 	beside := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: clusterNamespace, Name: "secret-db", Annotations: map[string]string{v1alpha1.DataVersionAnnotation: "v1"}},

@@ -97,8 +97,10 @@ func TestTruncate(t *testing.T) {
 	t.Parallel()
 	status := map[string]any{"observedGeneration": int64(7), "text": strings.Repeat("x", 60<<10)}
 	var conditions []any
-	for i := range 5000 {
+	for i := range 5000 { // alone more than the limit
 		status[fmt.Sprint("count", i)] = int64(i)
+	}
+	for i := range 50 {
 		conditions = append(conditions, map[string]any{"type": fmt.Sprint("Type", i), "status": "True", "message": strings.Repeat("<\u00e4", 2000)})
 	}
 	status["conditions"] = conditions

@@ -252,12 +252,12 @@ func field(o *unstructured.Unstructured, path ...string) string {
 // eventually retries until try succeeds, and fails the test after waitTimeout.
 func eventually(t *testing.T, what string, try func() error) {
 	t.Helper()
-	for end := time.Now().Add(waitTimeout); ; <-time.After(50 * time.Millisecond) {
+	for began := time.Now(); ; <-time.After(apitest.Pause(began)) {
 		err := try()
 		if err == nil {
 			return
 		}
-		if time.Now().After(end) {
+		if time.Since(began) > waitTimeout {
 			t.Fatalf("not within %s: %s: %v", waitTimeout, what, err)
 		}
 	}

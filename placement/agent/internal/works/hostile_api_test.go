@@ -48,6 +48,7 @@ func (b *testAgent) createClusterObjects(t *testing.T) {
 // A user of the hub requests what the cluster's admin has not allowed. The agent rejects each request with object,
 // field and remedy, and changes nothing.
 func TestHubUserIsNoRoot(t *testing.T) {
+	t.Parallel()
 	b := start(t)
 	b.createClusterObjects(t)
 	const pod = "{automountServiceAccountToken: false, containers: [{name: c, image: i}], %s}"
@@ -104,6 +105,7 @@ func TestHubUserIsNoRoot(t *testing.T) {
 // What the cluster's admin allows works, and what the hub says of its own objects does not
 // decide how long they live, or what the hub may do.
 func TestAdminAllows(t *testing.T) {
+	t.Parallel()
 	b := start(t)
 	b.createClusterObjects(t)
 	account := "{apiVersion: v1, kind: ServiceAccount, metadata: {name: %s, namespace: team}}"
@@ -247,6 +249,7 @@ func (b *testAgent) finalize(t *testing.T, name string) {
 // The agent's token allows no more than the agent does, also when the agent is installed under another name. Each
 // attack uses a client with the agent's rights.
 func TestStolenAgentToken(t *testing.T) {
+	t.Parallel()
 	b := start(t)
 	b.createClusterObjects(t)
 	// The agent creates a namespace, and has rights in both.

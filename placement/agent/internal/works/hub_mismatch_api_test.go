@@ -82,6 +82,7 @@ func (b *testAgent) value(t *testing.T, name, want string) types.UID {
 // another hub, and repairs its object. It applies other Works, but removes nothing, and begins no Work without a
 // record. An answer resumes the Work.
 func TestAgentHaltsMismatchedWorks(t *testing.T) {
+	t.Parallel()
 	b := start(t)
 	cases := map[string]struct {
 		reason string
@@ -155,6 +156,7 @@ func TestAgentHaltsMismatchedWorks(t *testing.T) {
 // (Safety 4) A hub that was installed again takes over the objects of its predecessor, also in namespaces that the
 // agent created. The agent deletes and recreates nothing.
 func TestAgentJoinsANewHub(t *testing.T) {
+	t.Parallel()
 	b := start(t)
 	text := `{apiVersion: v1, kind: ConfigMap, metadata: {name: web, namespace: made}, data: {key: v}}`
 	w := b.work(t, "web", atPosition("hub-1", 5, 10), manifest(t, "configmaps", text))
@@ -188,6 +190,7 @@ const (
 // (Safety 5) An order without a record removes only an object with the agent's marks and the UID of the order. The
 // agent does not report it as done while the object may exist.
 func TestAgentRemovesWithoutRecords(t *testing.T) {
+	t.Parallel()
 	b := start(t)
 	const del, orphan = v1alpha1.OnDeleteDelete, v1alpha1.OnDeleteOrphan
 	cases := map[string]struct {
@@ -259,6 +262,7 @@ func TestAgentRemovesWithoutRecords(t *testing.T) {
 // (Safety 5) The agent removes a recorded object also when a user has removed its marks, or reports who rejects
 // that.
 func TestAgentRemovesRecordedObjects(t *testing.T) {
+	t.Parallel()
 	b := start(t)
 	outer := t
 	for _, namespace := range []string{"default", "made"} {
@@ -313,6 +317,7 @@ func (b *testAgent) soon(t *testing.T, w *v1alpha1.Work, what string, ok func(v1
 
 // (Safety 5) The agent reports what blocks a removal, and reports the removal as done when the object is gone.
 func TestAgentReportsBlockedRemovals(t *testing.T) {
+	t.Parallel()
 	b := start(t)
 	t.Run("finalizer", func(t *testing.T) {
 		w := b.place(t, "held", atPosition("hub-1", 5, 10))
@@ -361,6 +366,7 @@ func (b *testAgent) silent(t *testing.T, w *v1alpha1.Work) {
 // (Safety 5) What makes Pods is deleted in the foreground, and so is not gone before them. While they
 // end nothing is reported, unless a finalizer holds them.
 func TestAgentWaitsForPods(t *testing.T) {
+	t.Parallel()
 	b := start(t)
 	const template = "template: {metadata: {labels: {app: a}}, spec: {automountServiceAccountToken: false, restartPolicy: %s, containers: [{name: c, image: i}]}}"
 	if err := b.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "default"}}); client.IgnoreAlreadyExists(err) != nil {
@@ -429,6 +435,7 @@ func TestAgentWaitsForPods(t *testing.T) {
 // (Safety 5) The agent reports a removal that the API server or admission rejects, and carries it out when it is
 // allowed.
 func TestAgentReportsRejectedRemovals(t *testing.T) {
+	t.Parallel()
 	b := start(t)
 	t.Run("forbidden", func(t *testing.T) {
 		w := b.place(t, "forbidden", atPosition("hub-1", 5, 10))
@@ -506,6 +513,7 @@ func keepPolicy() (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.Validati
 // The agent removes an object of a kind that is served in another version now. An object of a kind that is not
 // served does not count as gone.
 func TestAgentRemovesInAnotherVersion(t *testing.T) {
+	t.Parallel()
 	b := start(t)
 	crd := func(v1, v2 bool) *unstructured.Unstructured {
 		o := &unstructured.Unstructured{}
@@ -571,6 +579,7 @@ func TestAgentRemovesInAnotherVersion(t *testing.T) {
 // (Safety 4) The agent carries out the order of a restored hub only when a user answers TakeHub, and ignores it when
 // the user answers TakeCluster.
 func TestAgentWaitsBeforeAnOldOrder(t *testing.T) {
+	t.Parallel()
 	b := start(t)
 	halted := func(t *testing.T, name string) *v1alpha1.Work {
 		t.Helper()
@@ -616,6 +625,7 @@ func TestAgentWaitsBeforeAnOldOrder(t *testing.T) {
 // (Safety 4) While a Work does not match its record with an order, the agent neither removes nor recreates its
 // objects.
 func TestAgentHaltsAnOrderInARecord(t *testing.T) {
+	t.Parallel()
 	b := start(t)
 	w := b.place(t, "half", atPosition("hub-1", 5, 10))
 	b.patch(t, b.object(t, "v1", "ConfigMap", "default", "half"), `{"metadata":{"finalizers":["example.com/held"]}}`)
@@ -641,6 +651,7 @@ func TestAgentHaltsAnOrderInARecord(t *testing.T) {
 // (Safety 7) A Secret keeps its data when its record stays, although the hub has other data, and the agent was
 // restarted.
 func TestAgentKeepsTheClustersSecret(t *testing.T) {
+	t.Parallel()
 	b := start(t)
 	beside := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: clusterNamespace, Name: "secret-db", Annotations: map[string]string{v1alpha1.DataVersionAnnotation: "v2"}},
@@ -683,6 +694,7 @@ func TestAgentKeepsTheClustersSecret(t *testing.T) {
 // (Safety 4) An agent that starts while its hub is unreachable repairs the recorded objects, and carries out no
 // order, not even one in a record.
 func TestAgentRemovesNothingWithoutTheHub(t *testing.T) {
+	t.Parallel()
 	b := start(t)
 	w, kept := b.place(t, "waits", atPosition("hub-1", 5, 10)), b.place(t, "kept", atPosition("hub-1", 5, 10))
 	b.stop()
@@ -711,6 +723,7 @@ func TestAgentRemovesNothingWithoutTheHub(t *testing.T) {
 
 // An agent that starts with an order in a record reads the hub's Works first: the order may be withdrawn.
 func TestAgentStartsWithAnOrder(t *testing.T) {
+	t.Parallel()
 	b := start(t)
 	w := b.place(t, "taken-back", atPosition("hub-1", 5, 10))
 	b.stop()

@@ -10,4 +10,4 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-func TestMain(m *testing.M) { apitest.Main(m) }
+func TestMain(m *testing.M) { apitest.MainParallel(m, 4) }

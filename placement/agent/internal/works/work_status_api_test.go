@@ -23,6 +23,7 @@ import (
 // (Safety 8) The agent reports the exact status up to 64 KiB, if it fits beside its manifest. Of a larger one it
 // reports conditions and counts, and the Work has at most MaxObjectBytes.
 func TestAgentTruncatesStatuses(t *testing.T) {
+	t.Parallel()
 	b := start(t)
 	b.widgets(t)
 	const below = v1alpha1.MaxStatusBytes - 512 // the other fields take less

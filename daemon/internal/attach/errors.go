@@ -17,18 +17,18 @@ var (
 	ErrNotAllowed = errors.New("network not allowed")
 )
 
-// Failure is the error of an ADD about which the Pod has an Event. Its text is that of Err.
-type Failure struct {
+// PodError is the error of an ADD about which the Pod has an Event. Its text is that of Err.
+type PodError struct {
 	// Reason is the reason of the Event.
 	Reason string
 	Err    error
 }
 
 // Error returns the text of Err.
-func (f *Failure) Error() string { return f.Err.Error() }
+func (f *PodError) Error() string { return f.Err.Error() }
 
 // Unwrap returns Err.
-func (f *Failure) Unwrap() error { return f.Err }
+func (f *PodError) Unwrap() error { return f.Err }
 
 // requestError is an error of a Pod's request, with the text of err.
 type requestError struct {
