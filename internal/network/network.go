@@ -213,6 +213,18 @@ func (s *Subnet) poolOverlaps(o *Subnet) bool {
 	return !s.End.Less(o.Start) && !o.End.Less(s.Start)
 }
 
+// Gateways returns the gateways of the subnet's routes; none for nil.
+func (s *Subnet) Gateways() []netip.Addr {
+	if s == nil {
+		return nil
+	}
+	gateways := make([]netip.Addr, len(s.Routes))
+	for i, r := range s.Routes {
+		gateways[i] = r.Gateway
+	}
+	return gateways
+}
+
 func (s *Subnet) isGateway(a netip.Addr) bool {
 	return slices.ContainsFunc(s.Routes, func(r Route) bool { return r.Gateway == a })
 }

@@ -90,7 +90,7 @@ func checkStatic(f *faults, path *field.Path, s *Subnet, a netip.Addr) {
 	switch {
 	case !s.CIDR.Contains(a):
 		f.invalid(path, a.String(), fmt.Sprintf("must be in the network's subnet %s: use an address in it", s.CIDR))
-	case hasBroadcast(s.CIDR) && (a == firstAddr(s.CIDR) || a == lastAddr(s.CIDR)):
+	case s.isEnd(a):
 		f.invalid(path, a.String(), fmt.Sprintf("must not be the network or broadcast address of %s: use an address between them", s.CIDR))
 	case s.isGateway(a):
 		f.invalid(path, a.String(), "must not be a gateway of the network's routes, because the Pod would get the packets of other Pods: use another address")

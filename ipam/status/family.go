@@ -81,13 +81,7 @@ func (f *Family) config() ipam.Config {
 // Reserved returns the addresses that dynamic claims never get: the nodes' own, and the gateways of
 // the network's routes.
 func (f *Family) Reserved() []netip.Addr {
-	reserved := f.nodeAddresses
-	if f.Subnet != nil {
-		for _, r := range f.Subnet.Routes {
-			reserved = append(reserved, r.Gateway)
-		}
-	}
-	return reserved
+	return append(f.nodeAddresses, f.Subnet.Gateways()...)
 }
 
 // encode is the inverse of open.

@@ -190,7 +190,7 @@ func limits(d doc) string {
 		{"kubebuilder:validation:items:MaxLength", " Each item at most %s characters."},
 	} {
 		if value, found := d.value(l.marker); found {
-			fmt.Fprintf(&b, l.sentence, strings.ReplaceAll(strings.Trim(value, "`\""), ";", "`, `"))
+			fmt.Fprintf(&b, l.sentence, strings.NewReplacer("`", "", `"`, "", ";", "`, `").Replace(value))
 		}
 	}
 	return b.String()

@@ -107,6 +107,9 @@ func (a *apiPackage) addTypes(g *ast.GenDecl) {
 			continue
 		}
 		t := &apiType{name: ts.Name.Name, doc: parseDoc(ts.Doc, g.Doc)}
+		if generate, _ := t.doc.value("kubebuilder:object:generate"); generate == "false" {
+			continue // no type of the API
+		}
 		_, root := t.doc.value("kubebuilder:object:root")
 		if root && strings.HasSuffix(t.name, "List") {
 			continue

@@ -61,6 +61,10 @@ type Thing struct {
 // ThingList is a list.
 // +kubebuilder:object:root=true
 type ThingList struct{}
+
+// Help is for programs.
+// +kubebuilder:object:generate=false
+type Help struct{}
 `
 
 const want = `

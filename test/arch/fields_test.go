@@ -24,7 +24,7 @@ const fieldTable = "testdata/fields.txt"
 // apiKinds are the kinds of each API group, by package. Those that people write come first.
 func apiKinds() map[string][]string {
 	return map[string][]string{
-		module + "/api/danm/v1":            {"ClusterNetwork", "TenantNetwork", "DanmNet", "TenantConfig", "DanmEp", "NodeNetwork"},
+		module + "/api/danm/v1":            {"ClusterNetwork", "TenantNetwork", "DanmNet", "TenantConfig", "DanmEp", "NodeNetwork", "NetworkView"},
 		module + "/api/placement/v1alpha1": {"Cluster", "Placement", "ClusterPlacement", "Customization", "Assignment", "Work", "AppliedWork"},
 	}
 }
@@ -71,7 +71,7 @@ func TestFieldsTakeEffect(t *testing.T) {
 // isReported reports whether Patchbay writes the field for others to read.
 func isReported(path string) bool {
 	kind, rest, _ := strings.Cut(path, ".")
-	return strings.HasPrefix(rest, "Status.") || kind == "DanmEp"
+	return strings.HasPrefix(rest, "Status.") || kind == "DanmEp" || kind == "NetworkView"
 }
 
 // readFieldTable reads the table by Go type and field.

@@ -25,8 +25,8 @@ type NetworkStatus struct {
 	// +kubebuilder:validation:MaxItems=2
 	Pools []PoolStatus `json:"pools,omitempty"`
 
-	// ObservedGeneration is the generation of the network that the controller has counted the pools of.
-	// Each condition has its own.
+	// ObservedGeneration is the generation of the network that Pools are about. Each condition has
+	// its own.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
@@ -46,19 +46,20 @@ type PoolStatus struct {
 	// InUse is how many of them Pods have: those in DanmEps.
 	InUse int64 `json:"inUse"`
 
-	// Warm is how many of them nodes have pre-allocated for their next Pods, including those
-	// that a Pod is about to get and those that rest after a Pod's end.
+	// Warm is how many of them nodes have for their next Pods: in warm pools, about to be a Pod's,
+	// or in the cooldown after a Pod.
 	Warm int64 `json:"warm"`
 
 	// Cooldown is how many of them no Pod gets for a time: those in quarantine because another
-	// machine uses them, and those whose owner is gone until the controller has freed them.
+	// machine uses them, and those that nothing covers until the controller has freed them.
+	// Addresses in the cooldown after a Pod are in Warm.
 	Cooldown int64 `json:"cooldown"`
 
 	// Reserved is how many more addresses the allocation pool has, which are not dynamic: the
 	// network and the broadcast address, gateways of routes, and the nodes' own.
 	Reserved int64 `json:"reserved"`
 
-	// Free is how many addresses nobody has.
+	// Free is how many of them are left.
 	Free int64 `json:"free"`
 }
 

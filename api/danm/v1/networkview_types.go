@@ -7,8 +7,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // NetworkViewName is the name of the NetworkView in each namespace.
 const NetworkViewName = "networks"
 
-// NetworkView lists the networks that the Pods of its namespace may join. The controller keeps one
-// with the name networks in each namespace, and corrects it if somebody changes it. It has no physical
+// NetworkView lists the networks that the Pods of its namespace may join. The controller writes one
+// named "networks" in each namespace, and corrects it if somebody changes it. It has no physical
 // attribute of a network, and no name of another tenant.
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=nv,categories=danm
@@ -18,7 +18,7 @@ type NetworkView struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Count is how many networks there are, even when Networks is cut.
+	// Count is how many networks there are, also beyond the 500 of Networks.
 	// +kubebuilder:validation:Minimum=0
 	Count int64 `json:"count"`
 
@@ -75,7 +75,7 @@ type ViewedPool struct {
 	// Capacity is how many dynamic addresses there are.
 	Capacity int64 `json:"capacity"`
 
-	// Free is how many of them nobody has.
+	// Free is how many of them are left.
 	Free int64 `json:"free"`
 }
 

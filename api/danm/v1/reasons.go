@@ -63,6 +63,7 @@ const (
 )
 
 // ReasonInfo documents a reason.
+// +kubebuilder:object:generate=false
 type ReasonInfo struct {
 	// Reason is its text.
 	Reason string
@@ -74,9 +75,9 @@ type ReasonInfo struct {
 	Test string
 }
 
-// Reasons returns all reasons: of networks, Pods, nodes and Services.
+// Reasons returns the catalogue of all reasons.
 func Reasons() []ReasonInfo {
-	return slices.Concat(networkReasons(), addressReasons(), podReasons(), hostLinkReasons(), isolationReasons(), serviceReasons())
+	return slices.Concat(networkReasons(), addressReasons(), podReasons(), danmEpReasons(), hostLinkReasons(), isolationReasons(), serviceReasons())
 }
 
 // networkReasons returns the reasons of networks, without those of their addresses.
@@ -211,7 +212,7 @@ func addressReasons() []ReasonInfo {
 	}
 }
 
-// podReasons returns the reasons of Pods.
+// podReasons returns the reasons of Events about Pods that are not attached, or not as intended.
 func podReasons() []ReasonInfo {
 	return []ReasonInfo{
 		{
@@ -270,21 +271,15 @@ func podReasons() []ReasonInfo {
 		},
 		{
 			Reason: ReasonNetworkNotReady, On: "Event on Pods",
-			When:   "The network cannot be used at the moment.",
-			Remedy: "Nothing: kubelet retries. See the conditions of the network if it stays.",
+			When:   "The network cannot be used at the moment, because the API server does not answer or patchbayd has just started.",
+			Remedy: "Nothing: kubelet retries. If it stays, see the conditions of the network.",
 			Test:   "daemon/internal/pods.TestEventReason",
 		},
 		{
 			Reason: ReasonNetworkAttachmentFailed, On: "Event on Pods",
-			When:   "Another error.",
+			When:   "The node has no NIC for the network, or the kernel or another CNI plugin returned an error.",
 			Remedy: "Do what the message says.",
 			Test:   "daemon/internal/pods.TestEventReason",
-		},
-		{
-			Reason: ReasonForgedDanmEp, On: "Event on Pods",
-			When:   "A node that is not the Pod's created a DanmEp for it. The DanmEp was removed.",
-			Remedy: "Check that node for a compromise.",
-			Test:   "controller/internal/addresses.TestForgedDanmEpsAreRemoved",
 		},
 	}
 }
@@ -385,9 +380,15 @@ func isolationReasons() []ReasonInfo {
 	}
 }
 
-// serviceReasons returns the reasons of Nodes and Services.
-func serviceReasons() []ReasonInfo {
+// danmEpReasons returns the reasons of Events about DanmEps, on their Pods and Nodes.
+func danmEpReasons() []ReasonInfo {
 	return []ReasonInfo{
+		{
+			Reason: ReasonForgedDanmEp, On: "Event on Pods",
+			When:   "A node that is not the Pod's created a DanmEp for it. The DanmEp was removed.",
+			Remedy: "Check that node for a compromise.",
+			Test:   "controller/internal/addresses.TestForgedDanmEpsAreRemoved",
+		},
 		{
 			Reason: ReasonDanmEpMoved, On: "Event on Nodes",
 			When:   "A DanmEp without Pod blocked the deletion of its namespace. The controller moved it into its own.",
@@ -400,6 +401,12 @@ func serviceReasons() []ReasonInfo {
 			Remedy: "Start the daemon of the Node, or delete the Node.",
 			Test:   "controller/internal/addresses.TestDanmEpsThatStay",
 		},
+	}
+}
+
+// serviceReasons returns the reasons of Services, some of which Pods have, too.
+func serviceReasons() []ReasonInfo {
+	return []ReasonInfo{
 		{
 			Reason: ReasonNetworkNotAllowed, On: "Events on Pods and Services",
 			When:   "A network does not allow the namespace of the Pod or Service.",

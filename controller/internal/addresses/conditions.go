@@ -78,6 +78,12 @@ func mostUtilized(pools []v1.PoolStatus) (v1.PoolStatus, bool) {
 	return worst, len(pools) > 0
 }
 
+// usedAddresses returns how many dynamic addresses of a pool are not free.
+func usedAddresses(p v1.PoolStatus) int64 { return p.Capacity - p.Free }
+
+// utilization returns the part of the pool that is not free, from 0 to 1.
+func utilization(p v1.PoolStatus) float64 { return float64(usedAddresses(p)) / float64(p.Capacity) }
+
 // availableCondition returns the condition AddressesAvailable of a pool. The numbers in its message
 // are those of the last change of its reason, because every write makes concurrent claims of the
 // network conflict.
@@ -101,7 +107,26 @@ func availableCondition(before []metav1.Condition, generation int64, p v1.PoolSt
 	return c
 }
 
-// growthAdvice says by family how a pool gets more addresses.
+// Thresholds of a pool's utilization at which its condition changes. Between the two of a pair the
+// condition stays, so that one Pod that comes and goes causes no write.
+const (
+	scarceThreshold         = 0.90 // Scarce from this utilization on,
+	scarceClearThreshold    = 0.85 // until it falls below this one.
+	exhaustedClearThreshold = 0.98 // Exhausted at 1, until it falls below this one.
+)
+
+// poolReason returns the reason of the condition AddressesAvailable, given the one before ("" for none).
+func poolReason(p v1.PoolStatus, before string) string {
+	switch share := utilization(p); {
+	case p.Free <= 0, before == v1.ReasonAddressesExhausted && share >= exhaustedClearThreshold:
+		return v1.ReasonAddressesExhausted
+	case share >= scarceThreshold, before != "" && before != v1.ReasonAddressesSufficient && share >= scarceClearThreshold:
+		return v1.ReasonAddressesNearlyExhausted
+	}
+	return v1.ReasonAddressesSufficient
+}
+
+// growthAdvice has by family how a pool gets more addresses.
 type growthAdvice map[string]string
 
 // newGrowthAdvice returns the advice for a network.

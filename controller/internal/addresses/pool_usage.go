@@ -13,31 +13,6 @@ import (
 	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
-// Thresholds of a pool's utilization at which its condition changes. Between the two of a pair the
-// condition stays, so that one Pod that comes and goes causes no write.
-const (
-	scarceThreshold         = 0.90 // Scarce from this utilization on,
-	scarceClearThreshold    = 0.85 // until it falls below this one.
-	exhaustedClearThreshold = 0.98 // Exhausted at 1, until it falls below this one.
-)
-
-// usedAddresses is how many dynamic addresses of a pool somebody has.
-func usedAddresses(p v1.PoolStatus) int64 { return p.Capacity - p.Free }
-
-// utilization is the part of the pool that somebody has, from 0 to 1.
-func utilization(p v1.PoolStatus) float64 { return float64(usedAddresses(p)) / float64(p.Capacity) }
-
-// poolReason returns the condition's reason, given the one before ("" for none).
-func poolReason(p v1.PoolStatus, before string) string {
-	switch share := utilization(p); {
-	case p.Free <= 0, before == v1.ReasonAddressesExhausted && share >= exhaustedClearThreshold:
-		return v1.ReasonAddressesExhausted
-	case share >= scarceThreshold, before != "" && before != v1.ReasonAddressesSufficient && share >= scarceClearThreshold:
-		return v1.ReasonAddressesNearlyExhausted
-	}
-	return v1.ReasonAddressesSufficient
-}
-
 // countPools counts the dynamic addresses of a network's families, IPv4 first. A missing bitmap
 // counts as empty, beside the DanmEps and the nodes' entries, and so does one of another subnet, which
 // the next claim replaces. A family keeps the numbers of before while its bitmap is damaged, or while
@@ -67,16 +42,6 @@ func countPools(o *status.Object, before []v1.PoolStatus, endpoints []status.End
 		}
 	}
 	return pools
-}
-
-// reservedIn returns the addresses that no dynamic claim gets: the nodes' own, and the gateways of
-// the subnet's routes.
-func reservedIn(subnet *network.Subnet, nodeAddresses []netip.Addr) []netip.Addr {
-	var all []netip.Addr
-	for _, r := range subnet.Routes {
-		all = append(all, r.Gateway)
-	}
-	return append(all, nodeAddresses...)
 }
 
 // addressOwners are the addresses of a network that are owned.
@@ -123,7 +88,7 @@ var errOutsideSubnet = errors.New("addresses of the former subnet are in use")
 
 // openPool decodes the bitmap of a subnet. One that is missing or of another subnet is empty.
 func (owners addressOwners) openPool(subnet *network.Subnet, bitmap *v1.AddressBitmap, reserved []netip.Addr) (*ipam.Pool, error) {
-	cfg := ipam.Config{CIDR: subnet.CIDR, Start: subnet.Start, End: subnet.End, Reserved: reservedIn(subnet, reserved)}
+	cfg := ipam.Config{CIDR: subnet.CIDR, Start: subnet.Start, End: subnet.End, Reserved: slices.Concat(reserved, subnet.Gateways())}
 	switch {
 	case bitmap == nil:
 		return ipam.New(cfg)

@@ -30,8 +30,8 @@ func CacheByObject(others map[client.Object]ctrlcache.ByObject) map[client.Objec
 var _ cache.TransformFunc = slimNodeNetwork
 
 // slimNodeNetwork keeps of a NodeNetwork, besides what kube.StripNodeNetwork keeps, which networks
-// are up (as one link without a name), and the errors of the others and of delegates. All nodes report the same
-// names and texts, which are therefore shared in memory.
+// are up (as one link without a name), the errors of the others, and the delegates. All nodes report
+// the same names and texts, which are therefore shared in memory.
 func slimNodeNetwork(obj any) (any, error) {
 	nn, ok := obj.(*v1.NodeNetwork)
 	if !ok {

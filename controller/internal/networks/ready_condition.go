@@ -38,12 +38,12 @@ func (n needs) metBy(network string, r *nodeReport) bool {
 	return (!n.Link || r.up[network]) && (!n.Delegate || r.installed[network])
 }
 
-// readyCondition returns the condition of a network, without times and generation. Equal reports
+// readyCondition returns the condition Ready of a network, without times and generation. Equal reports
 // give an equal condition.
-func readyCondition(network string, needs needs, nodes map[string]*nodeReport) metav1.Condition {
+func readyCondition(network string, required needs, nodes map[string]*nodeReport) metav1.Condition {
 	c := metav1.Condition{Type: v1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1.ReasonLinksUp, Message: "ready on all nodes"}
 	notReady := v1.ReasonLinksNotUp
-	if needs.Delegate {
+	if required.Delegate {
 		c.Reason, notReady = v1.ReasonDelegateInstalled, v1.ReasonDelegateNotInstalled
 	}
 	if len(nodes) == 0 {
@@ -56,7 +56,7 @@ func readyCondition(network string, needs needs, nodes map[string]*nodeReport) m
 		switch text, wrong := r.problems[network]; {
 		case wrong:
 			byCause[text] = append(byCause[text], name)
-		case needs.metBy(network, r):
+		case required.metBy(network, r):
 			ready++
 		default:
 			byCause[notReported] = append(byCause[notReported], name)

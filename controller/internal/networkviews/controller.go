@@ -11,6 +11,7 @@ import (
 	"github.com/go-logr/logr"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -204,8 +205,8 @@ func (w *writer) viewables(ctx context.Context) ([]viewable, error) {
 	return all, nil
 }
 
-// update makes the API server have the view. A conflict means that the cache is behind: the next
-// comparison tries again.
+// update creates or updates the view of a namespace if it differs. A conflict means that the cache is
+// behind: the next comparison tries again.
 func (w *writer) update(ctx context.Context, existing, want *v1.NetworkView) error {
 	if existing != nil && sameContent(existing, want) {
 		return nil
@@ -216,7 +217,7 @@ func (w *writer) update(ctx context.Context, existing, want *v1.NetworkView) err
 	if existing == nil {
 		err := w.direct.Create(ctx, want)
 		if apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || apierrors.IsNotFound(err) {
-			return nil // the cache is behind, or the namespace is going
+			return nil // the cache is behind, or the namespace is being deleted
 		}
 		return err
 	}
@@ -225,4 +226,9 @@ func (w *writer) update(ctx context.Context, existing, want *v1.NetworkView) err
 		return err
 	}
 	return nil
+}
+
+// sameContent reports whether two views of a namespace list the same.
+func sameContent(a, b *v1.NetworkView) bool {
+	return a.Count == b.Count && equality.Semantic.DeepEqual(a.Networks, b.Networks)
 }

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -62,9 +61,4 @@ func viewOf(namespace string, all []viewable) *v1.NetworkView {
 	view.Count = int64(len(view.Networks))
 	view.Networks = view.Networks[:min(len(view.Networks), maxNetworks)]
 	return view
-}
-
-// sameContent reports whether two views of a namespace say the same.
-func sameContent(a, b *v1.NetworkView) bool {
-	return a.Count == b.Count && equality.Semantic.DeepEqual(a.Networks, b.Networks)
 }

@@ -3,7 +3,6 @@
 package webhook
 
 import (
-	"cmp"
 	"time"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
@@ -132,21 +131,14 @@ func createdLinkName(n *network.Network) string {
 // no device.
 func slotOf(n *network.Network) network.TenantSlot {
 	device := n.Device + n.DevicePool // one of them is empty
-	if slot, ok := tagSlot(device, n.VLAN, n.VXLAN); ok {
+	if slot, ok := segmentSlot(device, n.VLAN, n.VXLAN); ok {
 		return slot
 	}
 	return network.TenantSlot{Kind: network.SlotNIC, Device: device}
 }
 
-// segmentOf returns the VLAN or VXLAN of a spec that need not be valid; zero for one without.
-func segmentOf(s *v1.NetworkSpec) network.TenantSlot {
-	o := s.Options
-	slot, _ := tagSlot(cmp.Or(o.Device, o.DevicePool), int(o.VLAN), int(o.VXLAN))
-	return slot
-}
-
-// tagSlot returns the slot of a VLAN or VXLAN; false if both are 0.
-func tagSlot(device string, vlan, vxlan int) (network.TenantSlot, bool) {
+// segmentSlot returns the slot of a VLAN or VXLAN; false if both are 0.
+func segmentSlot(device string, vlan, vxlan int) (network.TenantSlot, bool) {
 	switch {
 	case vxlan != 0:
 		return network.TenantSlot{Kind: network.SlotVXLAN, ID: vxlan}, true

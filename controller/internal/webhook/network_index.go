@@ -3,6 +3,7 @@
 package webhook
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -68,6 +69,13 @@ func parseStored(obj client.Object) storedNetwork {
 		stored.unassigned = segmentOf(specOf(obj))
 	}
 	return stored
+}
+
+// segmentOf returns the VLAN or VXLAN of a spec that need not be valid; zero for one without.
+func segmentOf(s *v1.NetworkSpec) network.TenantSlot {
+	o := s.Options
+	slot, _ := segmentSlot(cmp.Or(o.Device, o.DevicePool), int(o.VLAN), int(o.VXLAN))
+	return slot
 }
 
 // checkSynced returns an error until all networks have been read once.

@@ -121,7 +121,7 @@ func (h *networkValidator) validateUpdate(ctx context.Context, old client.Object
 	if err := network.CheckUpdate(before, n, uses); err != nil {
 		return err
 	}
-	err = network.CheckUpdate(before, n, preallocatedUses(kube.NetworkStatusOf(old), gatewaysOf(n)...))
+	err = network.CheckUpdate(before, n, preallocatedUses(kube.NetworkStatusOf(old), slices.Concat(n.V4.Gateways(), n.V6.Gateways())...))
 	if err != nil && !dryRun {
 		h.reclaims.enqueue(old)
 	}
@@ -260,10 +260,11 @@ func useByEndpoint(ep *v1.DanmEp) network.Usage {
 // quarantineEntry is the entry of addresses that another machine uses. No Pod has them.
 const quarantineEntry = "!quarantine"
 
-// preallocatedUses lists what nodes hold of a network for future Pods: the first and the last
-// address of each node's ranges, and those of wanted that they contain. The ends decide for all of
-// its addresses whether a subnet or pool, which is one range too, contains them.
-func preallocatedUses(status *v1.NetworkStatus, wanted ...netip.Addr) []network.Usage {
+// preallocatedUses lists the addresses of a network that nodes have for future Pods, as far as they
+// decide a change: the first and the last address of each node's ranges, and the gateways in these
+// ranges. A subnet or a pool, which is one range, contains all addresses of a node if it contains the
+// first and the last.
+func preallocatedUses(status *v1.NetworkStatus, gateways ...netip.Addr) []network.Usage {
 	if status == nil || status.IPAM == nil {
 		return nil
 	}
@@ -272,7 +273,7 @@ func preallocatedUses(status *v1.NetworkStatus, wanted ...netip.Addr) []network.
 		if node == quarantineEntry {
 			continue
 		}
-		addrs4, addrs6 := sample(entry.V4, wanted), sample(entry.V6, wanted)
+		addrs4, addrs6 := decisiveAddresses(entry.V4, gateways), decisiveAddresses(entry.V6, gateways)
 		for i := range max(len(addrs4), len(addrs6), 1) {
 			u := network.Usage{Node: node}
 			if i < len(addrs4) {
@@ -288,24 +289,11 @@ func preallocatedUses(status *v1.NetworkStatus, wanted ...netip.Addr) []network.
 	return uses
 }
 
-// gatewaysOf returns the gateways of a network's routes.
-func gatewaysOf(n *network.Network) (gateways []netip.Addr) {
-	for _, subnet := range []*network.Subnet{n.V4, n.V6} {
-		if subnet == nil {
-			continue
-		}
-		for _, r := range subnet.Routes {
-			gateways = append(gateways, r.Gateway)
-		}
-	}
-	return gateways
-}
-
-// sample returns the first and the last address in a text of ranges, and those of wanted that are in
-// it. A node writes the text, which may be "all of fd00::/8", so the addresses are not enumerated.
-func sample(text string, wanted []netip.Addr) []netip.Addr {
+// decisiveAddresses returns the first and the last address in a text of ranges, and the gateways in
+// them. A node writes the text, which may be "all of fd00::/8", so the addresses are not enumerated.
+func decisiveAddresses(text string, gateways []netip.Addr) []netip.Addr {
 	found := firstAndLast(text)
-	for _, a := range wanted {
+	for _, a := range gateways {
 		if slices.ContainsFunc(strings.Split(text, ","), func(r string) bool { return rangeContains(r, a) }) {
 			found = append(found, a)
 		}
@@ -313,8 +301,8 @@ func sample(text string, wanted []netip.Addr) []netip.Addr {
 	return found
 }
 
-// rangeContains reports whether one address, or the first and the last of a range, contain an address.
-// An unreadable range contains none.
+// rangeContains reports whether a text of one address or one range contains an address. An unreadable
+// text contains none.
 func rangeContains(text string, a netip.Addr) bool {
 	ends := firstAndLast(text)
 	return len(ends) == 2 && !a.Less(ends[0]) && !ends[1].Less(a)

@@ -25,10 +25,10 @@ type PodError struct {
 }
 
 // Error returns the text of Err.
-func (f *PodError) Error() string { return f.Err.Error() }
+func (e *PodError) Error() string { return e.Err.Error() }
 
 // Unwrap returns Err.
-func (f *PodError) Unwrap() error { return f.Err }
+func (e *PodError) Unwrap() error { return e.Err }
 
 // requestError is an error of a Pod's request, with the text of err.
 type requestError struct {

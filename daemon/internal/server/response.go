@@ -21,8 +21,8 @@ import (
 func errorResponse(err error) *wire.Response {
 	// Joined errors are on separate lines, and kubelet's Events have one line.
 	msg := strings.ReplaceAll(err.Error(), "\n", "; ")
-	if failure := (*attach.PodError)(nil); errors.As(err, &failure) {
-		msg = failure.Reason + ": " + msg
+	if reported := (*attach.PodError)(nil); errors.As(err, &reported) {
+		msg = reported.Reason + ": " + msg
 	}
 	return &wire.Response{Error: &wire.Error{Code: errorCode(err), Msg: msg}}
 }
