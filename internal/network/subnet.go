@@ -175,8 +175,9 @@ func defaultPool(ip ipVersion, subnet, part netip.Prefix, start, end netip.Addr)
 	return lo, hi
 }
 
-// GrowthAdvice returns the change of spec.Options that gives the pool more addresses: a wider range in the
-// subnet or, if it has all of the subnet, a wider subnet. Admission permits both while Pods are attached.
+// GrowthAdvice returns the change of spec.Options that gives the pool more addresses: a wider range in
+// the subnet or, if it has all of the subnet, a wider subnet. Admission permits both while Pods are
+// attached.
 func (s *Subnet) GrowthAdvice() string {
 	ip, cidrField, poolField := ipv4(), "cidr", "allocation_pool"
 	if s.CIDR.Addr().Is6() {
@@ -189,8 +190,8 @@ func (s *Subnet) GrowthAdvice() string {
 	return fmt.Sprintf("widen spec.Options.%s to a subnet that contains %s, and %s with it if it is set", cidrField, s.CIDR, poolField)
 }
 
-// hasUsable reports whether dynamic claims can get an address of the pool. The addresses that they
-// cannot get are few, so it looks at few more.
+// hasUsable reports whether dynamic claims can get an address of the pool. It ends soon, because the
+// addresses that they cannot get are few.
 func (s *Subnet) hasUsable() bool {
 	for a := s.Start; a.IsValid() && !s.End.Less(a); a = a.Next() {
 		if !s.isEnd(a) && !s.isGateway(a) {

@@ -190,8 +190,8 @@ func (p *planner) takeUnused(a netip.Addr) bool {
 	return false
 }
 
-// ownerOf describes the owner of an address, from the entries in the object. It returns "" if no entry has
-// the address, so that a DanmEp does.
+// ownerOf describes the owner of an address, from the entries in the object. It returns "" if no entry
+// has the address: then a DanmEp has it.
 func (p *planner) ownerOf(a netip.Addr) string {
 	if p.draft.Entry.Contains(a) {
 		return "a Pod that is starting or stopping on this node"

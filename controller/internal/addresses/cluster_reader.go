@@ -130,7 +130,7 @@ func (r *clusterReader) isNamed(ctx context.Context, n networkSnapshot) (bool, e
 	return slices.ContainsFunc(eps, func(e status.Endpoint) bool { return e.Of(n.UID) }), err
 }
 
-// missesFinalizer reports whether a network that a DanmEp names can be deleted.
+// missesFinalizer reports whether a network lacks the finalizer although a DanmEp names it.
 func (r *clusterReader) missesFinalizer(ctx context.Context, n networkSnapshot) (bool, error) {
 	if n.Deleting || n.Protected {
 		return false, nil

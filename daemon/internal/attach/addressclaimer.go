@@ -76,11 +76,11 @@ func (c *addressClaimer) claimSelected(ctx context.Context, rec *Record, request
 	return group.Wait()
 }
 
-// ownerTimeout bounds the search for the Pod that has an address: the ADD has failed already.
+// ownerTimeout bounds the search for the Pod that has an address: it serves only the error's text.
 const ownerTimeout = 2 * time.Second
 
-// withOwner returns the error of a claim, which names the Pod with the static address if it is of the same
-// namespace. Tenants must not learn the names of others.
+// withOwner returns the error of a claim. It names the Pod that has the static address if that Pod is
+// of the same namespace: tenants must not learn the names of others.
 func (c *addressClaimer) withOwner(ctx context.Context, namespace string, n *network.Network, err error) error {
 	taken, ok := errors.AsType[*AddressTakenError](err)
 	if !ok || c.owners == nil {
