@@ -48,17 +48,18 @@ func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Mana
 		return nil, fmt.Errorf("make manager: %w", err)
 	}
 	registry := prometheus.NewRegistry()
-	if err := addresses.Add(ctx, m, addresses.Config{NodeGracePeriod: o.nodeGrace, Registry: registry, Namespace: o.namespace}); err != nil {
+	own := newProgramMetrics(registry)
+	if err := addresses.Add(ctx, m, addresses.Config{NodeGracePeriod: o.nodeGrace, Metrics: own.addresses, Namespace: o.namespace}); err != nil {
 		return nil, fmt.Errorf("set up the controller of addresses: %w", err)
 	}
 	ranges := clusterranges.New(m.GetConfig(), o.clusterRanges, m.GetLogger().WithName("ranges"))
-	if err := errors.Join(m.Add(ranges), addServiceController(ctx, m, registry, ranges), addNetworkController(ctx, m, registry)); err != nil {
+	if err := errors.Join(m.Add(ranges), addServiceController(ctx, m, own.services, ranges), addNetworkController(ctx, m, own.networks)); err != nil {
 		return nil, err
 	}
 	if err := networkviews.Add(ctx, m, networkviews.Config{}); err != nil {
 		return nil, fmt.Errorf("set up NetworkViews: %w", err)
 	}
-	ready, err := addAdmission(ctx, m, o, registry, ranges)
+	ready, err := addAdmission(ctx, m, o, own.webhook, ranges)
 	if err != nil {
 		return nil, err
 	}
@@ -83,6 +84,26 @@ func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Mana
 		}
 	}
 	return m, nil
+}
+
+// RegisterMetrics registers the metrics that a controller serves beside those of controller-runtime.
+// The page docs/reference/metrics.md is made from them.
+func RegisterMetrics(r prometheus.Registerer) { newProgramMetrics(r) }
+
+// programMetrics are the metrics of all parts.
+type programMetrics struct {
+	addresses *addresses.Metrics
+	networks  *networks.Metrics
+	services  *services.Metrics
+	webhook   *webhook.Metrics
+}
+
+// newProgramMetrics registers the metrics of all parts.
+func newProgramMetrics(r prometheus.Registerer) programMetrics {
+	return programMetrics{
+		addresses: addresses.RegisterMetrics(r), networks: networks.RegisterMetrics(r),
+		services: services.RegisterMetrics(r), webhook: webhook.RegisterMetrics(r),
+	}
 }
 
 // readyCheck is the check behind /readyz: the replica could lead at once, as its caches are
@@ -147,24 +168,24 @@ func cacheByObject() map[client.Object]cache.ByObject {
 }
 
 // addServiceController adds the controller of Services on networks.
-func addServiceController(ctx context.Context, m manager.Manager, registry prometheus.Registerer, ranges *clusterranges.Watcher) error {
+func addServiceController(ctx context.Context, m manager.Manager, own *services.Metrics, ranges *clusterranges.Watcher) error {
 	events, err := addresses.NewEventRecorder(ctx, m.GetConfig(), m.GetScheme())
 	if err != nil {
 		return err
 	}
-	if err := services.Add(ctx, m, services.Config{Registry: registry, Events: events, Ranges: ranges}); err != nil {
+	if err := services.Add(ctx, m, services.Config{Metrics: own, Events: events, Ranges: ranges}); err != nil {
 		return fmt.Errorf("set up Services: %w", err)
 	}
 	return nil
 }
 
 // addNetworkController adds the controller of the networks' condition Ready.
-func addNetworkController(ctx context.Context, m manager.Manager, registry *prometheus.Registry) error {
+func addNetworkController(ctx context.Context, m manager.Manager, own *networks.Metrics) error {
 	events, err := addresses.NewEventRecorder(ctx, m.GetConfig(), m.GetScheme())
 	if err != nil {
 		return err
 	}
-	if err := networks.Add(m, networks.Config{Registry: registry, Events: events}); err != nil {
+	if err := networks.Add(m, networks.Config{Metrics: own, Events: events}); err != nil {
 		return fmt.Errorf("set up the controller of the networks' condition Ready: %w", err)
 	}
 	return nil
@@ -172,7 +193,7 @@ func addNetworkController(ctx context.Context, m manager.Manager, registry *prom
 
 // addAdmission adds the admission webhooks, which every replica serves, unless the flag is empty.
 // Ready returns why this replica does not answer yet.
-func addAdmission(ctx context.Context, m manager.Manager, o *options, registry prometheus.Registerer, ranges *clusterranges.Watcher) (ready func() error, err error) {
+func addAdmission(ctx context.Context, m manager.Manager, o *options, own *webhook.Metrics, ranges *clusterranges.Watcher) (ready func() error, err error) {
 	if o.webhookAddress == "" {
 		return func() error { return nil }, nil
 	}
@@ -185,7 +206,7 @@ func addAdmission(ctx context.Context, m manager.Manager, o *options, registry p
 		return nil, err
 	}
 	ready, err = webhook.Register(ctx, m, webhook.Options{
-		Namespace: o.namespace, Host: host, Port: port, NamingScheme: o.namingScheme, Ranges: ranges, Registry: registry, Events: events,
+		Namespace: o.namespace, Host: host, Port: port, NamingScheme: o.namingScheme, Ranges: ranges, Metrics: own, Events: events,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up admission: %w", err)

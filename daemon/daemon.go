@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,6 +36,7 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/internal/securemetrics"
 	"github.com/patchbay-cni/patchbay/internal/version"
+	"github.com/patchbay-cni/patchbay/ipam/allocator"
 	"github.com/patchbay-cni/patchbay/netwatcher"
 )
 
@@ -42,8 +44,8 @@ import (
 type daemon struct {
 	*options
 	log       logr.Logger
+	registry  *prometheus.Registry
 	metrics   *metrics.Metrics
-	failures  *metrics.FailureMetrics
 	readiness readiness
 
 	// Access to the node.
@@ -83,12 +85,12 @@ func newDaemon(ctx context.Context, o *options) (*daemon, error) {
 	deferred := addresses.NewDeferredAllocator()
 	d := &daemon{
 		options: o, log: logr.FromContextOrDiscard(ctx),
-		metrics:    metrics.New(version.String()),
+		registry:   prometheus.NewRegistry(),
 		readiness:  readiness{allocator: deferred},
 		recoveries: recoveryTrigger{DeferredAllocator: deferred, started: make(chan struct{}, 1)},
 		allocator:  &allocatorManager{deferred: deferred, entries: networkcache.NewNodeEntries(o.node)},
 	}
-	d.failures = d.metrics.RegisterFailures()
+	d.metrics = metrics.Register(d.registry, version.String(), d.metricSources())
 	err := d.open(ctx)
 	if err == nil {
 		err = d.connect(ctx)
@@ -171,7 +173,6 @@ func (d *daemon) connect(ctx context.Context) error {
 			return errors.Join(d.firewall.Remove(), d.sourceGuard.Remove(ctx), d.host.Links().RemoveTagFilters(ctx))
 		},
 	}
-	d.registerMetrics()
 	return nil
 }
 
@@ -181,7 +182,7 @@ func (d *daemon) connectCluster(ctx context.Context) (err error) {
 	d.networkConditions = networkcache.NewConditions(d.conn.Direct)
 	d.finalizers = networkcache.NewFinalizers(d.conn.Cache, deferred)
 	d.networks = networkcache.New(d.conn, d.log, networkcache.Options{
-		OnChange: d.networkChanged, Observer: failureForgetter{d.recoveries, d.failures}, OnRead: d.networkRead,
+		OnChange: d.networkChanged, Observer: failureForgetter{d.recoveries, d.metrics.Failures}, OnRead: d.networkRead,
 	})
 	if d.nodeState, err = nodestate.WatchNode(ctx, d.conn); err != nil {
 		return err
@@ -229,7 +230,7 @@ func (d *daemon) connectLinks(ctx context.Context) error {
 		Kernel: d.host.Links(), Firewall: d.firewall, SourceGuard: d.sourceGuard, Pods: podLinks{d.journal},
 		Delegates:  delegate.Checker{BinDir: d.cniBin, ConfDir: d.cniConf},
 		KubeClient: linkKubeClient{networks: d.networks, attachments: d.attachments, nodes: d.nodes},
-		Observer: linkObserver{d.metrics.RegisterLinks(), func(e netwatcher.LinkEvent) {
+		Observer: linkObserver{d.metrics.Links, func(e netwatcher.LinkEvent) {
 			d.events.ReportLinkEvent(d.nodes.Reference(ctx), e)
 		}},
 	})
@@ -248,11 +249,11 @@ func (d *daemon) connectService(ctx context.Context) error {
 	}
 	d.pods = kubeClient.Pods()
 	d.service = attach.New(attach.Config{
-		BootID: bootID, KubeClient: d.failures.InstrumentKubeClient(kubeClient), Addresses: d.allocator.deferred,
+		BootID: bootID, KubeClient: d.metrics.Failures.InstrumentKubeClient(kubeClient), Addresses: d.allocator.deferred,
 		Journal: linkJournal{d.journal, d.watcher.PodDetached}, HostLinks: d.watcher,
 		NetworkNamespaces: d.host.Sandboxes(), Publisher: d.publisher,
 		Prober:        d.metrics.InstrumentProber(d.host.Prober()),
-		AddressOwners: danmep.NewOwners(d.conn.Direct),
+		AddressOwners: danmep.NewOwners(d.conn.Direct), KnownNetwork: d.networks.Known,
 		Backends: map[string]attach.Backend{
 			v1.TypeIPVLAN:  d.metrics.InstrumentBackend(v1.TypeIPVLAN, slave.NewIPVLAN(d.host.Slaves(), d.sourceGuard)),
 			v1.TypeMACVLAN: d.metrics.InstrumentBackend(v1.TypeMACVLAN, slave.NewMACVLAN(d.host.Slaves(), d.sourceGuard)),
@@ -278,27 +279,36 @@ func (d *daemon) connectAllocator(ctx context.Context) {
 	a.readNetworks = d.networks.ReadAll
 }
 
-// registerMetrics registers the metrics that are read from other parts.
-func (d *daemon) registerMetrics() {
-	d.metrics.RegisterGauge("patchbay_publish_queue_depth", "Sandboxes whose DanmEps or addresses are not written yet.",
-		func() float64 { return float64(d.publisher.Pending()) })
-	d.metrics.RegisterGauge("patchbay_networks", "Valid networks in the cluster.",
-		func() float64 { return float64(len(d.networks.List())) })
-	d.metrics.RegisterGauge("patchbay_warm_pool_usable", "1 while the node may hand out addresses of its warm pool: a read found its Node in the last 10 minutes.",
-		func() float64 { return boolValue(d.nodeState.WarmPoolUsable()) })
-	d.metrics.RegisterGauge("patchbay_journal_damaged", "1 while no Pod can be attached because records of the journal are corrupt or missing.",
-		func() float64 { return boolValue(errors.Is(d.allocator.deferred.Err(), journal.ErrCorrupt)) })
-	d.metrics.RegisterAddresses(d.allocator.deferred.Stats)
-	d.metrics.RegisterDroppedPackets(d.firewall.Dropped, firewall.CounterReceived, firewall.CounterForwarded)
+// metricSources returns the metrics that are read from other parts. The daemon serves metrics after
+// connect has created these.
+func (d *daemon) metricSources() metrics.Sources {
+	return metrics.Sources{
+		PublishQueueDepth: func() int { return d.publisher.Pending() },
+		Networks:          func() int { return len(d.networks.List()) },
+		WarmPoolUsable:    func() bool { return d.nodeState.WarmPoolUsable() },
+		JournalDamaged:    func() bool { return errors.Is(d.allocator.deferred.Err(), journal.ErrCorrupt) },
+		Addresses:         func() allocator.Stats { return d.allocator.deferred.Stats() },
+		DroppedPackets:    func() map[string]uint64 { return d.firewall.Dropped() },
+		DropPlaces:        droppedPacketPlaces(),
+	}
 }
 
-// boolValue returns 1 for true and 0 for false.
-func boolValue(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
+// droppedPacketPlaces are the places where the packet filter counts the packets that it drops.
+func droppedPacketPlaces() []string {
+	return []string{firewall.CounterReceived, firewall.CounterForwarded}
 }
+
+// RegisterMetrics registers the metrics that a daemon serves, all of them with the value 0. The page
+// docs/reference/metrics.md is made from them.
+func RegisterMetrics(r prometheus.Registerer) {
+	metrics.Register(r, version.String(), metrics.Sources{
+		PublishQueueDepth: zero[int], Networks: zero[int], WarmPoolUsable: zero[bool], JournalDamaged: zero[bool],
+		Addresses: zero[allocator.Stats], DroppedPackets: zero[map[string]uint64], DropPlaces: droppedPacketPlaces(),
+	})
+}
+
+// zero returns the zero value.
+func zero[T any]() (z T) { return z }
 
 // run runs all parts until ctx ends or one of them fails. It handles DELs from the start, and
 // ADDs after the API server has answered.
@@ -368,7 +378,7 @@ func (d *daemon) serveHealth(ctx context.Context) error {
 
 // serveMetrics serves metrics to authorized clients until ctx ends.
 func (d *daemon) serveMetrics(ctx context.Context) error {
-	s, err := securemetrics.Listen(d.secureMetrics, d.config, d.metrics.Gatherer(), d.log)
+	s, err := securemetrics.Listen(d.secureMetrics, d.config, d.registry, d.log)
 	if err != nil {
 		return err
 	}

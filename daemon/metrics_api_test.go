@@ -52,6 +52,13 @@ func TestMetricsAreForReaders(t *testing.T) {
 			return err
 		})
 	}
+	text, err := n.scraper.Metrics(t.Context(), n.metrics)
+	if err == nil {
+		err = apitest.CheckMetricsPage("patchbayd", text)
+	}
+	if err != nil {
+		t.Error(err)
+	}
 	for _, path := range []string{"/metrics", "/debug/pprof/"} {
 		res, err := http.Get("http://" + n.http + path)
 		if err != nil {

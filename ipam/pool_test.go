@@ -37,7 +37,7 @@ func addr(s string) netip.Addr {
 	return netip.MustParseAddr(s)
 }
 
-func text(addrs []netip.Addr) []string {
+func texts(addrs []netip.Addr) []string {
 	var out []string
 	for _, a := range addrs {
 		out = append(out, a.String())
@@ -109,13 +109,13 @@ func TestAllocateNextGivesEachAddressOnce(t *testing.T) {
 				t.Errorf("%s: Capacity() = %d, want %d", tc.reason, got, len(tc.want))
 			}
 			got := p.AllocateN(nil, len(tc.want)+1)
-			if diff := cmp.Diff(tc.want, text(got)); diff != "" {
+			if diff := cmp.Diff(tc.want, texts(got)); diff != "" {
 				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
 			}
 			if got := p.AllocatedDynamic(); got != int64(len(tc.want)) {
 				t.Errorf("%s: InUse() = %d, want %d", tc.reason, got, len(tc.want))
 			}
-			if diff := cmp.Diff(text(slices.Collect(p.All())), text(got)); diff != "" {
+			if diff := cmp.Diff(texts(slices.Collect(p.All())), texts(got)); diff != "" {
 				t.Errorf("%s: All() differs from what was handed out:\n%s", tc.reason, diff)
 			}
 		})
@@ -130,7 +130,7 @@ func TestAllocateNextReusesFreedAddressesLast(t *testing.T) {
 	p.Release(got[1])
 	got = p.AllocateN(got, 5)
 	want := []string{"10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6", "10.0.0.1", "10.0.0.2"}
-	if diff := cmp.Diff(want, text(got)); diff != "" {
+	if diff := cmp.Diff(want, texts(got)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

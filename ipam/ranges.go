@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/patchbay-cni/patchbay/internal/text"
 )
 
 // addressRange has the addresses from from to to, both included, of one family.
@@ -137,20 +139,20 @@ const maxRanges = 4096
 // ParseRanges parses ranges of addresses of one family. A set has only one valid text: ranges in order
 // and not adjacent, addresses in their canonical form (RFC 5952 for IPv6) without zone, no white
 // space. The error of any other text names the range.
-func ParseRanges(text string) (Ranges, error) {
+func ParseRanges(s string) (Ranges, error) {
 	var r Ranges
-	if text == "" {
+	if s == "" {
 		return r, nil
 	}
-	n := strings.Count(text, ",") + 1
+	n := strings.Count(s, ",") + 1
 	if n > maxRanges {
 		return r, fmt.Errorf("parse ranges: %d ranges, want at most %d", n, maxRanges)
 	}
 	r.list = make([]addressRange, 0, n)
-	for part := range strings.SplitSeq(text, ",") {
+	for part := range strings.SplitSeq(s, ",") {
 		x, err := parseRange(part)
 		if err != nil {
-			return Ranges{}, fmt.Errorf("parse range %.100q: %w", part, err)
+			return Ranges{}, fmt.Errorf("parse range %q: %w", text.Truncate(part, 100), err)
 		}
 		if n := len(r.list); n > 0 {
 			before := r.list[n-1].to

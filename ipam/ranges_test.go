@@ -67,6 +67,7 @@ func TestParseRangesRefuses(t *testing.T) {
 		"Adjacent":     {"neighbours are one range", "10.0.0.5-10.0.0.9,10.0.0.10", "not after"},
 		"TooMany":      {"bounded work", strings.Repeat("10.0.0.1,", maxRanges) + "10.0.0.9", "at most"},
 		"LongRange":    {"bounded messages", strings.Repeat("1", 1<<20), "parse"},
+		"End":          {"the end of a long text stays", strings.Repeat("1", 200) + ".x", `1.x": `},
 	}
 	for name, tc := range cases {
 		_, err := ParseRanges(tc.text)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+
+	"github.com/patchbay-cni/patchbay/internal/text"
 )
 
 // State is the form of a pool in a network's status.
@@ -45,7 +47,7 @@ func Decode(cfg Config, s State) (*Pool, error) {
 		return nil, err
 	}
 	if s.CIDR != p.cidr.String() {
-		return nil, fmt.Errorf("decode bitmap: %w: want %v, got %.50q", errSubnetMismatch, p.cidr, s.CIDR)
+		return nil, fmt.Errorf("decode bitmap: %w: want %v, got %q", errSubnetMismatch, p.cidr, text.Truncate(s.CIDR, 50))
 	}
 	if err := p.decodeCursor(s.Cursor); err != nil {
 		return nil, err

@@ -87,7 +87,7 @@ func TestDecodeKeepsReservedFree(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"10.0.0.5", "10.0.0.6", "10.0.0.1", "10.0.0.3", "10.0.0.4"}
-	if diff := cmp.Diff(want, text(p.AllocateN(nil, 9))); diff != "" {
+	if diff := cmp.Diff(want, texts(p.AllocateN(nil, 9))); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if p.Capacity() != 5 || p.AllocatedDynamic() != 5 || p.Allocated() != 6 {

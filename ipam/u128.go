@@ -8,6 +8,8 @@ import (
 	"math/bits"
 	"net/netip"
 	"strconv"
+
+	"github.com/patchbay-cni/patchbay/internal/text"
 )
 
 // u128 is an unsigned number of 128 bits: an address, an offset in a subnet or
@@ -121,7 +123,7 @@ func (a u128) String() string {
 // parseDecimal is the inverse of String. It rejects signs, leading zeros and white space.
 func parseDecimal(s string) (u128, error) {
 	if s == "" || len(s) > maxDecimal || s[0] == '0' && s != "0" {
-		return u128{}, fmt.Errorf("parse page index %.50q: must be a decimal number without leading zeros", s)
+		return u128{}, fmt.Errorf("parse page index %q: must be a decimal number without leading zeros", text.Truncate(s, 50))
 	}
 	var n u128
 	for _, c := range []byte(s) {

@@ -89,7 +89,7 @@ func TestWarmPool(t *testing.T) {
 					t.Errorf("%s\nstep %d, %s %s: got %s, want %s", tc.reason, i, s.do, s.addr, got, s.want)
 				}
 			}
-			if diff := cmp.Diff(tc.left, text(slices.Collect(h.All()))); diff != "" || h.Len() != len(tc.left) {
+			if diff := cmp.Diff(tc.left, texts(slices.Collect(h.All()))); diff != "" || h.Len() != len(tc.left) {
 				t.Errorf("%s\nleft (want, got), Len %d:\n%s", tc.reason, h.Len(), diff)
 			}
 		})

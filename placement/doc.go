@@ -66,8 +66,8 @@
 // recorded and the object is gone, the agent reports the manifest as Applied=False with the reason DeletedInCluster. The
 // hub then deletes its Pod, as an eviction would; a Job stays.
 //
-// Of a network of danm.io the agent reports only conditions, allocated, capacity and observedGeneration: with
-// the allocation bitmap, each address claim would be a write at the hub.
+// Of a network of danm.io the agent reports only conditions and pools: with the
+// allocation bitmap, each address claim would be a write at the hub.
 //
 // A Work that is gone without an order, or an unreachable hub, removes nothing: the AppliedWork becomes
 // Orphaned, and its objects stay and are still repaired. An object whose manifest is no longer listed stays,

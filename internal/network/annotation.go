@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/validation"
@@ -16,6 +17,7 @@ import (
 	strict "sigs.k8s.io/json"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/text"
 )
 
 // InterfaceRequest is the request for one interface in a Pod's annotation.
@@ -39,6 +41,47 @@ func (r InterfaceRequest) Ref(namespace string) Ref {
 		namespace = ""
 	}
 	return Ref{Kind: r.Kind, Namespace: namespace, Name: r.Network}
+}
+
+// referenceKeys returns the keys of an entry that name a network, each with its kind.
+func referenceKeys() []struct{ key, kind string } {
+	return []struct{ key, kind string }{
+		{"network", v1.KindDanmNet}, {"tenantNetwork", v1.KindTenantNetwork}, {"clusterNetwork", v1.KindClusterNetwork},
+	}
+}
+
+// ReferenceKey returns the key of the annotation that names a network of this kind.
+func ReferenceKey(kind string) string {
+	for _, r := range referenceKeys() {
+		if r.kind == kind {
+			return r.key
+		}
+	}
+	return ""
+}
+
+// OtherKinds returns the references to networks of the same name and of another kind that Pods of the
+// namespace can make.
+func OtherKinds(ref Ref, namespace string) []Ref {
+	var others []Ref
+	for _, r := range referenceKeys() {
+		if r.kind != ref.Kind {
+			others = append(others, InterfaceRequest{Kind: r.kind, Network: ref.Name}.Ref(namespace))
+		}
+	}
+	return others
+}
+
+// SuggestKind returns what the user of a network that does not exist should write, if a network of that
+// name exists in another kind and allows the namespace; "" otherwise. NetworkOf returns nil for a network
+// that does not exist.
+func SuggestKind(ref Ref, namespace string, networkOf func(Ref) *Network) string {
+	for _, other := range OtherKinds(ref, namespace) {
+		if n := networkOf(other); n != nil && !n.Deleting && n.Allows(namespace) {
+			return fmt.Sprintf("%s exists: use %s", other, ReferenceKey(other.Kind))
+		}
+	}
+	return ""
 }
 
 // AddressRequest is the request for an address of one family. The zero value requests none.
@@ -176,10 +219,12 @@ func offsetOf(err error, size int) int {
 	return size // the text ends too early
 }
 
+// maxExcerpt is how many bytes of an annotation a message has.
+const maxExcerpt = 40
+
 // excerpt returns the part of value around a byte.
 func excerpt(value string, at int) string {
-	const around = 20
-	from, to := max(at-around, 0), min(at+around, len(value))
+	from, to := max(at-maxExcerpt/2, 0), min(at+maxExcerpt/2, len(value))
 	return strings.ToValidUTF8(value[from:to], "\ufffd")
 }
 
@@ -225,13 +270,36 @@ func decodeEntry(f *faults, path *field.Path, raw json.RawMessage, into any) boo
 		return false
 	}
 	for _, fault := range faults {
-		f.invalid(path, excerpt(string(raw), 0), fault.Error()+": use "+entryKeys)
+		invalidKey(f, path, fault)
 	}
 	return len(faults) == 0
 }
 
-// entryKeys lists the keys of an entry for messages.
-const entryKeys = "network, tenantNetwork or clusterNetwork, and ip, ip6, proutes, proutes6, each once"
+// entryKeys returns the keys of an entry.
+func entryKeys() []string {
+	return []string{"network", "tenantNetwork", "clusterNetwork", "ip", "ip6", "proutes", "proutes6"}
+}
+
+// invalidKey adds a fault for a key that is unknown or repeated. Only the value of proutes and proutes6 has
+// keys of its own, and these are never unknown.
+func invalidKey(f *faults, path *field.Path, err error) {
+	fault, ok := errors.AsType[strict.FieldError](err)
+	if !ok {
+		f.invalid(path, "", err.Error())
+		return
+	}
+	key := fault.FieldPath()
+	outer, _, nested := strings.Cut(key, ".")
+	if slices.Contains(entryKeys(), key) || nested && slices.Contains(entryKeys(), outer) {
+		f.invalid(path, key, "must be set once: leave one out")
+		return
+	}
+	rule := "must be one of the keys " + strings.Join(entryKeys(), ", ")
+	if nearest := text.Nearest(key, entryKeys(), min(maxTypos, len(key)/2)); nearest != "" {
+		rule += ": did you mean " + nearest + "?"
+	}
+	f.invalid(path, text.Truncate(key, maxExcerpt), rule)
+}
 
 func wrongTypeRule(err error) string {
 	if wrongType, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
@@ -243,21 +311,17 @@ func wrongTypeRule(err error) string {
 // parseReference returns the one network that an entry names. An empty string is not a reference:
 // DANM's clients write all three keys.
 func parseReference(f *faults, path *field.Path, e entry) (kind, name string) {
-	references := []struct{ key, kind, name string }{
-		{"network", v1.KindDanmNet, e.DanmNet},
-		{"tenantNetwork", v1.KindTenantNetwork, e.TenantNetwork},
-		{"clusterNetwork", v1.KindClusterNetwork, e.ClusterNetwork},
-	}
+	names := map[string]string{v1.KindDanmNet: e.DanmNet, v1.KindTenantNetwork: e.TenantNetwork, v1.KindClusterNetwork: e.ClusterNetwork}
 	var key string
-	for _, r := range references {
-		if r.name == "" {
+	for _, r := range referenceKeys() {
+		if names[r.kind] == "" {
 			continue
 		}
 		if kind != "" {
 			f.forbidden(path.Child(r.key), "must not be set with "+key+" \""+name+"\", because an interface is in one network: leave one out")
 			continue
 		}
-		key, kind, name = r.key, r.kind, r.name
+		key, kind, name = r.key, r.kind, names[r.kind]
 	}
 	if kind == "" {
 		f.required(path, "must name the network in network, tenantNetwork or clusterNetwork")

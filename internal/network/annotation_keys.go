@@ -17,8 +17,8 @@ import (
 // netAttachDefsAnnotation on a Pod names its networks in the Network Plumbing Working Group's standard.
 const netAttachDefsAnnotation = "k8s.v1.cni.cncf.io/networks"
 
-// NetworkAnnotations returns the annotations of Patchbay on networks.
-func NetworkAnnotations() []string {
+// ObjectAnnotations returns the annotations of Patchbay on networks.
+func ObjectAnnotations() []string {
 	return []string{v1.TakeOverAnnotation, v1.AssignedAnnotation, v1.RebuildAnnotation, v1.SkipAnnotation, v1.RecoveringAnnotation}
 }
 

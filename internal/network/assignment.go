@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/patchbay-cni/patchbay/internal/text"
 )
 
 // Assignment is the slot that admission assigned to a TenantNetwork.
@@ -24,14 +26,14 @@ var tokenPattern = regexp.MustCompile(`^[0-9a-f]{16}$`)
 func (a Assignment) String() string { return a.Slot.String() + " " + a.Token }
 
 // ParseAssignment parses the format of Assignment.String.
-func ParseAssignment(text string) (Assignment, error) {
-	slotText, token, _ := strings.Cut(text, " ")
+func ParseAssignment(s string) (Assignment, error) {
+	slotText, token, _ := strings.Cut(s, " ")
 	slot, err := ParseTenantSlot(slotText)
 	if err != nil {
 		return Assignment{}, err
 	}
 	if !tokenPattern.MatchString(token) {
-		return Assignment{}, fmt.Errorf("parse assignment %.100q: token must be 16 hexadecimal digits: got %.50q", text, token)
+		return Assignment{}, fmt.Errorf("parse assignment %q: token must be 16 hexadecimal digits: got %q", text.Truncate(s, 100), text.Truncate(token, 50))
 	}
 	return Assignment{Slot: slot, Token: token}, nil
 }
@@ -67,11 +69,11 @@ func (p TenantSlot) String() string { return p.Kind + "/" + p.Device + "/" + str
 const maxSlotID = maxVXLAN
 
 // ParseTenantSlot parses the format of TenantSlot.String. The device's name may contain "/".
-func ParseTenantSlot(text string) (TenantSlot, error) {
-	kind, rest, _ := strings.Cut(text, "/")
+func ParseTenantSlot(s string) (TenantSlot, error) {
+	kind, rest, _ := strings.Cut(s, "/")
 	at := strings.LastIndexByte(rest, '/')
 	if at <= 0 {
-		return TenantSlot{}, fmt.Errorf("parse slot %.100q: must be kind/device/ID, such as vlan/ens4/1003", text)
+		return TenantSlot{}, fmt.Errorf("parse slot %q: must be kind/device/ID, such as vlan/ens4/1003", text.Truncate(s, 100))
 	}
 	limit := maxSlotID
 	switch kind {
@@ -79,11 +81,11 @@ func ParseTenantSlot(text string) (TenantSlot, error) {
 		limit = maxVLAN
 	case SlotVXLAN, SlotNIC, SlotPlugin:
 	default:
-		return TenantSlot{}, fmt.Errorf("parse slot %.100q: kind must be vlan, vxlan, nic or type: got %q", text, kind)
+		return TenantSlot{}, fmt.Errorf("parse slot %q: kind must be vlan, vxlan, nic or type: got %q", text.Truncate(s, 100), text.Truncate(kind, 50))
 	}
 	id, err := strconv.Atoi(rest[at+1:])
 	if err != nil || id < 1 || id > limit || strconv.Itoa(id) != rest[at+1:] {
-		return TenantSlot{}, fmt.Errorf("parse slot %.100q: ID must be 1 to %d: got %q", text, limit, rest[at+1:])
+		return TenantSlot{}, fmt.Errorf("parse slot %q: ID must be 1 to %d: got %q", text.Truncate(s, 100), limit, text.Truncate(rest[at+1:], 50))
 	}
 	return TenantSlot{Kind: kind, Device: rest[:at], ID: id}, nil
 }

@@ -23,6 +23,7 @@ func TestParseAssignment(t *testing.T) {
 		"Zero":      {"VLAN 0 is not a VLAN", "vlan/ens4/0 0123456789abcdef", "1 to 4094"},
 		"Number":    {"the ID is not a number", "vlan/ens4/x 0123456789abcdef", `got "x"`},
 		"NoToken":   {"the token is missing", "vlan/ens4/5", "16 hexadecimal digits"},
+		"LongText":  {"the beginning and the end of a long text say what it is", "gre/" + strings.Repeat("a", 200) + "/42 0", `/42": kind must be`},
 		"LongToken": {"the token is too long", "vlan/ens4/5 0123456789abcdef0", "16 hexadecimal digits"},
 	}
 	for name, tc := range cases {

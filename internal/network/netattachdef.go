@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/text"
 )
 
 // KindNetworkAttachmentDefinition is the network kind of the Network Plumbing Working Group's standard.
@@ -65,7 +66,7 @@ func (p *cniConfig) toNetwork(ref Ref) (*Network, error) {
 	case p.VLAN != nil && p.VXLAN != nil:
 		return nil, fmt.Errorf("vlan %d must not be set with vxlan %d: use one of them", *p.VLAN, *p.VXLAN)
 	case !validInterfaceName(p.Master):
-		return nil, fmt.Errorf("master %.50q must be the name of a NIC: use at most 15 bytes without '/' and white space", p.Master)
+		return nil, fmt.Errorf("master %q must be the name of a NIC: use at most 15 bytes without '/' and white space", text.Truncate(p.Master, 50))
 	case p.MTU != 0 && (p.MTU < minMTU || p.MTU > maxMTU):
 		return nil, fmt.Errorf("mtu %d must be between %d and %d", p.MTU, minMTU, maxMTU)
 	case p.VLAN != nil:

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -66,7 +67,7 @@ func (c *PodChecker) Check(p PodTemplate) (PodWarnings, error) {
 	for i, r := range requests {
 		n := c.NetworkOf(r.Ref(p.Namespace))
 		if n == nil || n.Deleting {
-			check.warnMissing(i, r.Ref(p.Namespace), n != nil)
+			check.warnMissing(i, r.Ref(p.Namespace), n != nil, SuggestKind(r.Ref(p.Namespace), p.Namespace, c.NetworkOf))
 			prefixes[i] = fmt.Sprintf("?%d-", i) // unknown, and different from all others
 			continue
 		}
@@ -160,19 +161,23 @@ func (c *podCheck) warnFirst(n *Network, standard Ref, exists bool) {
 	if c.template.HostNetwork || !exists || n.Ref.Name == v1.DefaultNetworkName || n.Delegates() {
 		return
 	}
-	keys := map[string]string{v1.KindDanmNet: "network", v1.KindTenantNetwork: "tenantNetwork", v1.KindClusterNetwork: "clusterNetwork"}
 	c.warnMistake(fmt.Sprintf("%s: the Pod's IP, which Services and probes use, is that of its first interface, in %s: put {%q: %q} first if the Pod needs the default network",
-		c.path.Index(0), n.Ref, keys[standard.Kind], standard.Name))
+		c.path.Index(0), n.Ref, ReferenceKey(standard.Kind), standard.Name))
 }
 
-// warnMissing adds a warning for a network that the Pod waits for.
-func (c *podCheck) warnMissing(i int, ref Ref, deleting bool) {
+// warnMissing adds a warning for a network that the Pod waits for. One that does not exist is a likely
+// mistake if there is a suggestion.
+func (c *podCheck) warnMissing(i int, ref Ref, deleting bool, suggestion string) {
 	if c.template.HostNetwork {
 		return
 	}
 	why := "does not exist yet"
 	if deleting {
 		why = "is being deleted"
+	}
+	if suggestion != "" {
+		c.warnMistake(fmt.Sprintf("%s: %s %s, but %s", c.path.Index(i), ref, strings.TrimSuffix(why, " yet"), suggestion))
+		return
 	}
 	c.warnings.Waits = append(c.warnings.Waits, fmt.Sprintf("%s: %s %s: the Pod waits for it", c.path.Index(i), ref, why))
 }

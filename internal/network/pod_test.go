@@ -128,7 +128,12 @@ func TestPodMistakes(t *testing.T) {
 		"NoAddress":   {reason: "The address is left out.", annotations: map[string]string{interfaces: `[` + first + `{"clusterNetwork": "storage"}]`}, want: []string{`metadata.annotations[danm.io/interfaces][1]: the Pod gets no address of ClusterNetwork/storage: set ip to "dynamic", or to "none" if this is intended`}},
 		"Declined":    {reason: "The missing address is intended.", annotations: map[string]string{interfaces: `[` + first + `{"clusterNetwork": "storage", "ip": "none"}]`}},
 		"NoSubnet":    {reason: "The network has no addresses.", annotations: map[string]string{interfaces: `[` + first + `{"clusterNetwork": "long"}]`}},
-		"Template":    {reason: "The path is the template's.", path: field.NewPath("spec", "template"), annotations: map[string]string{"danm.io/interface": `[]`}, want: []string{"spec.template.metadata.annotations[danm.io/interface]: Patchbay has no such key, so it has no effect: did you mean danm.io/interfaces?"}},
+		"OtherKind": {reason: "The name is that of another kind's network.", annotations: map[string]string{interfaces: `[` + first + `{"network": "storage"}, {"network": "going"}, {"network": "closed"}]`}, want: []string{
+			"metadata.annotations[danm.io/interfaces][1]: DanmNet/ns/storage does not exist, but ClusterNetwork/storage exists: use clusterNetwork",
+			"metadata.annotations[danm.io/interfaces][2]: DanmNet/ns/going does not exist yet: the Pod waits for it",
+			"metadata.annotations[danm.io/interfaces][3]: DanmNet/ns/closed does not exist yet: the Pod waits for it",
+		}},
+		"Template": {reason: "The path is the template's.", path: field.NewPath("spec", "template"), annotations: map[string]string{"danm.io/interface": `[]`}, want: []string{"spec.template.metadata.annotations[danm.io/interface]: Patchbay has no such key, so it has no effect: did you mean danm.io/interfaces?"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -143,6 +148,42 @@ func TestPodMistakes(t *testing.T) {
 			}
 			if diff := cmp.Diff(tc.want, got.All()); diff != "" {
 				t.Errorf("%s\nwarnings (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// The user of a wrong kind learns which network of the name the Pod can have.
+func TestSuggestKind(t *testing.T) {
+	t.Parallel()
+	cluster := network.Ref{Kind: v1.KindClusterNetwork, Name: "storage"}
+	tenant := network.Ref{Kind: v1.KindTenantNetwork, Namespace: "ns", Name: "storage"}
+	danm := network.Ref{Kind: v1.KindDanmNet, Namespace: "ns", Name: "storage"}
+	cases := map[string]struct {
+		reason  string
+		network network.Network
+		ref     network.Ref
+		want    string
+	}{
+		"Cluster":  {"A network of the cluster is no network of the namespace.", network.Network{Ref: cluster}, danm, "ClusterNetwork/storage exists: use clusterNetwork"},
+		"Tenant":   {"A tenant's network is no network of the cluster.", network.Network{Ref: tenant}, cluster, "TenantNetwork/ns/storage exists: use tenantNetwork"},
+		"DANM":     {"A DanmNet is no TenantNetwork.", network.Network{Ref: danm}, tenant, "DanmNet/ns/storage exists: use network"},
+		"Closed":   {"A namespace learns nothing about networks of others.", network.Network{Ref: cluster, AllowedTenants: []string{"other"}}, danm, ""},
+		"Deleting": {"A network that is being deleted accepts no Pod.", network.Network{Ref: cluster, Deleting: true}, danm, ""},
+		"Itself":   {"The same kind is no suggestion.", network.Network{Ref: danm}, danm, ""},
+		"Foreign":  {"A Pod cannot name a network of another namespace.", network.Network{Ref: network.Ref{Kind: v1.KindTenantNetwork, Namespace: "other", Name: "storage"}}, danm, ""},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := network.SuggestKind(tc.ref, "ns", func(ref network.Ref) *network.Network {
+				if ref == tc.network.Ref {
+					return &tc.network
+				}
+				return nil
+			})
+			if got != tc.want {
+				t.Errorf("%s\ngot %q, want %q", tc.reason, got, tc.want)
 			}
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/patchbay-cni/patchbay/internal/network"
+	"github.com/patchbay-cni/patchbay/internal/text"
 )
 
 // pageIDs is the number of IDs in a page: one word of the bitmap, and about 2 KiB of text if all are in
@@ -35,13 +36,13 @@ func (k pageKey) String() string { return k.kind + "/" + k.device + "/" + strcon
 
 // parseKey parses the format of pageKey.String. Every page number except 0 is also a valid ID, so that the
 // rules of slots apply.
-func parseKey(text string) (pageKey, error) {
-	at := strings.LastIndexByte(text, '/')
-	number, err := strconv.Atoi(text[at+1:])
-	if at < 0 || err != nil || number < 0 || strconv.Itoa(number) != text[at+1:] {
-		return pageKey{}, fmt.Errorf("parse page %.100q: must be kind/device/number", text)
+func parseKey(s string) (pageKey, error) {
+	at := strings.LastIndexByte(s, '/')
+	number, err := strconv.Atoi(s[at+1:])
+	if at < 0 || err != nil || number < 0 || strconv.Itoa(number) != s[at+1:] {
+		return pageKey{}, fmt.Errorf("parse page %q: must be kind/device/number", text.Truncate(s, 100))
 	}
-	p, err := network.ParseTenantSlot(text[:at] + "/" + strconv.Itoa(max(number, 1)))
+	p, err := network.ParseTenantSlot(s[:at] + "/" + strconv.Itoa(max(number, 1)))
 	if err != nil {
 		return pageKey{}, fmt.Errorf("parse page: %w", err)
 	}

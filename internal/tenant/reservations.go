@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/patchbay-cni/patchbay/internal/network"
+	"github.com/patchbay-cni/patchbay/internal/text"
 )
 
 // Reservation is a slot and its owner.
@@ -61,10 +62,10 @@ var (
 )
 
 // parseOwner parses "namespace/name token".
-func parseOwner(text string) (Owner, error) {
-	name, token, _ := strings.Cut(text, " ")
+func parseOwner(s string) (Owner, error) {
+	name, token, _ := strings.Cut(s, " ")
 	if !ownerName.MatchString(name) || !ownerToken.MatchString(token) {
-		return Owner{}, fmt.Errorf("parse owner %.100q: must be namespace/name and a token of 16 hexadecimal digits", text)
+		return Owner{}, fmt.Errorf("parse owner %q: must be namespace/name and a token of 16 hexadecimal digits", text.Truncate(s, 100))
 	}
 	namespace, name, _ := strings.Cut(name, "/")
 	return Owner{Namespace: namespace, Name: name, Token: token}, nil
@@ -124,7 +125,7 @@ func (rs *Reservations) Encode() map[string]string {
 // make all reservations of the TenantConfig unreadable.
 func (rs *Reservations) Add(r Reservation) error {
 	if err := r.checkRoundTrip(); err != nil {
-		return fmt.Errorf("reserve %.100s for %.100q: %w", r.Slot, r.Owner, err)
+		return fmt.Errorf("reserve %s for %q: %w", text.Truncate(r.Slot.String(), 100), text.Truncate(r.Owner.String(), 100), err)
 	}
 	if o, taken := rs.OwnerAt(r.Slot); taken {
 		if o.Token == r.Owner.Token {

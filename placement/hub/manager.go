@@ -9,14 +9,16 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/patchbay-cni/patchbay/internal/app"
 	"github.com/patchbay-cni/patchbay/internal/relist"
 	"github.com/patchbay-cni/patchbay/internal/securemetrics"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/controllers"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/metrics"
 )
 
 // newManager makes the manager with the hub's controllers and servers.
@@ -41,14 +43,16 @@ func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Mana
 	if err != nil {
 		return nil, fmt.Errorf("make manager: %w", err)
 	}
-	if err := controllers.Add(ctx, m, controllers.Config{Workers: o.workers}); err != nil {
+	registry := prometheus.NewRegistry()
+	if err := controllers.Add(ctx, m, controllers.Config{Workers: o.workers, Metrics: metrics.Register(registry)}); err != nil {
 		return nil, fmt.Errorf("set up the hub: %w", err)
 	}
 	health, err := app.ListenHealth(o.healthAddress, func(ctx context.Context) error { return app.CheckSynced(ctx, m.GetCache().WaitForCacheSync) })
 	if err != nil {
 		return nil, err
 	}
-	scrapes, err := securemetrics.Listen(o.secureMetrics, m.GetConfig(), metrics.Registry, m.GetLogger())
+	// controller-runtime has a registry of its own.
+	scrapes, err := securemetrics.Listen(o.secureMetrics, m.GetConfig(), prometheus.Gatherers{registry, crmetrics.Registry}, m.GetLogger())
 	if err != nil {
 		return nil, err
 	}
@@ -60,6 +64,10 @@ func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Mana
 	}
 	return m, nil
 }
+
+// RegisterMetrics registers the metrics that a hub serves beside those of controller-runtime. The page
+// docs/reference/metrics.md is made from them.
+func RegisterMetrics(r prometheus.Registerer) { metrics.Register(r) }
 
 // leaseName is the name of the Lease for leader election.
 const leaseName = "patchbay-hub"

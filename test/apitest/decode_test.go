@@ -74,8 +74,8 @@ spec:
     source_guard: true
 status:
   ipam:
-    v4: {cidr: 10.0.0.0/24, cursor: 10.0.0.5, pages: {"0": AQ==}}
-    v6: {cidr: "fd00::/64", cursor: "fd00::5", pages: {"0": AQ==}}
+    v4: {cidr: 10.0.0.0/24, cursor: 10.0.0.5, allocated: 1, pages: {"0": AQ==}}
+    v6: {cidr: "fd00::/64", cursor: "fd00::5", allocated: 1, pages: {"0": AQ==}}
     held:
       node-1:
         uid: u
@@ -88,8 +88,8 @@ status:
     reclaimRequestTime: "2026-01-02T15:04:05.123456Z"
     recovering: {startTime: "2026-01-02T15:04:05.123456Z", reportedNodes: [node-1]}
     recoveryDeferredUntil: {node-1: "2026-01-02T15:04:05.123456Z"}
-  allocated: 1
-  capacity: 1
+  pools: [{family: IPv4, capacity: 9, inUse: 1, warm: 1, cooldown: 1, reserved: 1, free: 6}]
+  observedGeneration: 1
 ` + conditions, `
 spec: {NetworkID: net, Options: {vxlan: 5, device_pool: example.com/a}}`, `
 spec: {NetworkID: net, AllowedTenants: [a], Options: {host_device: ens4, trunk: true}}`},
@@ -124,6 +124,10 @@ spec:
   CID: c
   netns: /run/netns/a
   apiType: DanmNet`},
+		"NetworkView": {`
+count: 1
+networks:
+- {kind: DanmNet, name: a, type: ipvlan, cidr: 10.0.0.0/24, net6: "fd00::/64", pools: [{family: IPv4, capacity: 9, free: 6}], ready: "True"}`},
 		"NodeNetwork": {`
 status:
   nics:

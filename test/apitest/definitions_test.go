@@ -25,7 +25,7 @@ func TestDefinitionsAreServed(t *testing.T) {
 		slices.Sort(got)
 		want := []string{
 			"clusternetworks.danm.io", "danmeps.danm.io", "danmnets.danm.io",
-			"nodenetworks.danm.io", "tenantconfigs.danm.io", "tenantnetworks.danm.io",
+			"networkviews.danm.io", "nodenetworks.danm.io", "tenantconfigs.danm.io", "tenantnetworks.danm.io",
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("resources of danm.io: -want +got\n%s", diff)

@@ -57,7 +57,7 @@ func TestMistakes(t *testing.T) {
 		"unknown-key": {
 			reason: "a key that means nothing is refused, not ignored", refused: true,
 			interfaces: `[{"clusterNetwork":"NETWORK","addr":"dynamic"}]`,
-			wantWords:  []string{`unknown field "addr"`},
+			wantWords:  []string{`"addr": must be one of the keys`, "clusterNetwork, ip"},
 		},
 		"taken": {
 			reason:     "a static address is one Pod's",

@@ -72,6 +72,7 @@ func (w *world) checkClaims(t *testing.T, x *invariantChecker, ns string) {
 	const addresses, atOnce = 1000, 20
 	begin := time.Now()
 	w.claimAddresses(t, "east", ns, addresses, atOnce)
+	w.reportInUse(t, "east", ns, addresses)
 	net := &unstructured.Unstructured{}
 	net.SetAPIVersion("danm.io/v1")
 	net.SetKind("ClusterNetwork")
@@ -79,16 +80,16 @@ func (w *world) checkClaims(t *testing.T, x *invariantChecker, ns string) {
 		if err := w.Hub.Client.Get(t.Context(), client.ObjectKey{Name: ns}, net); err != nil {
 			return err
 		}
-		if n, _, _ := unstructured.NestedInt64(net.Object, "status", "allocated"); n < addresses {
-			return fmt.Errorf("allocated %d", n)
+		if n := addressesInUse(net); n < addresses {
+			return fmt.Errorf("%d addresses in use, want %d", n, addresses)
 		}
 		return nil
 	})
 	took := time.Since(begin)
 	status, _, _ := unstructured.NestedMap(net.Object, "status")
 	for field := range status {
-		if field != "conditions" && field != "allocated" && field != "capacity" {
-			t.Errorf("status at the hub: got field %s, want conditions, allocated and capacity", field)
+		if field != "conditions" && field != "pools" {
+			t.Errorf("status at the hub: got field %s, want conditions and pools", field)
 		}
 	}
 	writes, there := 0, 0
@@ -139,6 +140,26 @@ func (w *world) claimAddresses(t *testing.T, cluster, name string, addresses, at
 	if err := g.Wait(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// reportInUse writes the pool of a ClusterNetwork, as the controller of a cluster does.
+func (w *world) reportInUse(t *testing.T, cluster, name string, inUse int64) {
+	t.Helper()
+	n := object("danm.io/v1", "ClusterNetwork", "", name)
+	patch := fmt.Sprintf(`{"status":{"pools":[{"family":"IPv4","capacity":65534,"inUse":%d,"warm":0,"cooldown":0,"reserved":2,"free":%d}]}}`, inUse, 65534-inUse)
+	if err := w.Clusters[cluster].Client.Status().Patch(t.Context(), n, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// addressesInUse returns how many IPv4 addresses of a network are in use by its status.
+func addressesInUse(n *unstructured.Unstructured) (inUse int64) {
+	pools, _, _ := unstructured.NestedSlice(n.Object, "status", "pools")
+	for _, p := range pools {
+		pool, _ := p.(map[string]any)
+		inUse, _, _ = unstructured.NestedInt64(pool, "inUse")
+	}
+	return inUse
 }
 
 // createCustomization gives the test's ClusterNetwork each cluster's device and VLAN.

@@ -264,6 +264,10 @@ func TestNetworkCreatedLater(t *testing.T) {
 	svc := scene.Service(s.ns, "web", "web", s.net.Name+"-2")
 	s.create(svc)
 	s.awaitEvent(svc, "NetworkNotFound", s.net.Name+"-2")
+	wrong := scene.Service(s.ns, "wrong-kind", "web", "")
+	wrong.Annotations = map[string]string{selector: `{"app":"web"}`, "danm.io/network": s.net.Name}
+	s.create(wrong)
+	s.awaitEvent(wrong, "NetworkNotFound", fmt.Sprintf("DanmNet/%s/%s does not exist, but ClusterNetwork/%s exists: use the annotation danm.io/clusterNetwork", s.ns, s.net.Name, s.net.Name))
 	s.net = scene.Network(s.net.Name + "-2")
 	s.create(s.net)
 	s.addPod("a", "web", "10.0.0.1/8", "", true)

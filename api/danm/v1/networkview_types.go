@@ -18,15 +18,15 @@ type NetworkView struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Count is how many networks there are, also beyond the 500 of Networks.
+	// Count is how many networks there are, also beyond the 100 of Networks.
 	// +kubebuilder:validation:Minimum=0
 	Count int64 `json:"count"`
 
-	// Networks are the first 500 of the networks, sorted by kind and name: ClusterNetworks, then
+	// Networks are the first 100 of the networks, sorted by kind and name: ClusterNetworks, then
 	// DanmNets and TenantNetworks of the namespace.
 	// +optional
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=500
+	// +kubebuilder:validation:MaxItems=100
 	Networks []ViewedNetwork `json:"networks,omitempty"`
 }
 
@@ -55,7 +55,7 @@ type ViewedNetwork struct {
 	// +kubebuilder:validation:MaxLength=43
 	Net6 string `json:"net6,omitempty"`
 
-	// Pools are the numbers of dynamic addresses, IPv4 first. They may be a minute old.
+	// Pools are the numbers of dynamic addresses, IPv4 first.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=2
@@ -75,7 +75,7 @@ type ViewedPool struct {
 	// Capacity is how many dynamic addresses there are.
 	Capacity int64 `json:"capacity"`
 
-	// Free is how many of them are left.
+	// Free is how many of them are left, within 5 % of Capacity. It is 0 only when none is left.
 	Free int64 `json:"free"`
 }
 

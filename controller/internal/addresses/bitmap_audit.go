@@ -25,7 +25,7 @@ type bitmapAudit struct {
 	cluster *clusterReader
 	gc      GarbageCollector
 	events  EventRecorder
-	metrics *metrics
+	metrics *Metrics
 	now     func() time.Time
 	// needsRepair is Config.NeedsRepair.
 	needsRepair func(*status.Object, []status.Endpoint) (bool, error)

@@ -138,7 +138,7 @@ func (r *recoveries) current(ctx context.Context) *v1.RecoveryStatus {
 // network are awaited too. The recovery ends within two minutes, and no address is allocated twice.
 func TestTwoRecoveriesInARowEnd(t *testing.T) {
 	env := apitest.New(t) // alone, since all Nodes are awaited
-	f := startWith(t, env, func(cfg *Config) { *cfg = Config{NodeGracePeriod: cfg.NodeGracePeriod, Registry: cfg.Registry} })
+	f := startWith(t, env, func(cfg *Config) { *cfg = Config{NodeGracePeriod: cfg.NodeGracePeriod, Metrics: cfg.Metrics} })
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	cn := f.network(nil)

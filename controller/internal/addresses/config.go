@@ -6,20 +6,18 @@ import (
 	"context"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam/gc"
 	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
-// Config configures a Controller. NodeGracePeriod and Registry are required.
+// Config configures a Controller. NodeGracePeriod and Metrics are required.
 type Config struct {
 	// NodeGracePeriod is how long a Node must be gone, in every sweep, before the controller frees
 	// its addresses and removes its DanmEps.
 	NodeGracePeriod time.Duration
-	// Registry gets the metrics.
-	Registry prometheus.Registerer
+	// Metrics has the values of the metrics.
+	Metrics *Metrics
 	// Namespace is the controller's own. DanmEps that block the deletion of their namespace are
 	// moved there; none is when it is empty.
 	Namespace string
@@ -77,20 +75,26 @@ func (c Config) withDefaults() Config {
 
 // GarbageCollector changes status.ipam on behalf of the cluster. gc.Collector implements it.
 type GarbageCollector interface {
+	Finalizers
+
 	// RepairBitmap makes the bitmap agree with entries and DanmEps, and returns addresses with two owners.
 	// Its findings are valid beside an error.
 	RepairBitmap(ctx context.Context, key network.Key) (gc.Findings, error)
 	// FreeGoneNodes removes the entries of nodes (name to UID of the entry), and frees the addresses that
 	// only these entries covered.
 	FreeGoneNodes(ctx context.Context, key network.Key, gone map[string]string) (freed int64, err error)
+	// Recover starts a recovery that a node requests, and ends it when each of nodes has reported
+	// or is skipped. It returns the nodes that are awaited.
+	Recover(ctx context.Context, key network.Key, nodes, skip []string) (awaited []string, err error)
+}
+
+// Finalizers protect networks in use from deletion. gc.Collector implements it.
+type Finalizers interface {
 	// AddFinalizer adds the finalizer to a network that is not in deletion.
 	AddFinalizer(ctx context.Context, key network.Key) error
 	// RemoveFinalizer removes the finalizer of an unused network in deletion, and reports whether it is
 	// removed. A conflict is status.ErrConflict.
 	RemoveFinalizer(ctx context.Context, key network.Key) (done bool, err error)
-	// Recover starts a recovery that a node requests, and ends it when each of nodes has reported
-	// or is skipped. It returns the nodes that are awaited.
-	Recover(ctx context.Context, key network.Key, nodes, skip []string) (awaited []string, err error)
 }
 
 // RollbackDetector detects from watch events that a network went back in time. gc.Collector

@@ -45,7 +45,7 @@ type Controller struct {
 	audit    *bitmapAudit
 	recovery *bitmapRecovery
 	events   EventRecorder
-	metrics  *metrics
+	metrics  *Metrics
 
 	// watchesStarted is closed by the first request, which is for no network: the queue is worked
 	// once all watches have started. The first sweep waits for that, because only a sweep sees
@@ -64,10 +64,9 @@ type Controller struct {
 // newController wires a Controller. The client reads from the API server.
 func newController(cfg Config, cluster *clusterReader, c client.Client, gc GarbageCollector, events EventRecorder) *Controller {
 	cfg = cfg.withDefaults()
-	m := newMetrics(cfg.Registry)
 	return &Controller{
-		cfg: cfg, cluster: cluster, client: c, gc: gc, events: events, metrics: m, watchesStarted: make(chan struct{}),
-		audit:    &bitmapAudit{cluster: cluster, gc: gc, events: events, metrics: m, now: cfg.Now, needsRepair: cfg.NeedsRepair},
+		cfg: cfg, cluster: cluster, client: c, gc: gc, events: events, metrics: cfg.Metrics, watchesStarted: make(chan struct{}),
+		audit:    &bitmapAudit{cluster: cluster, gc: gc, events: events, metrics: cfg.Metrics, now: cfg.Now, needsRepair: cfg.NeedsRepair},
 		recovery: &bitmapRecovery{cluster: cluster, gc: gc, events: events, now: cfg.Now},
 	}
 }
@@ -217,24 +216,28 @@ func (c *Controller) reconcileDelay(ref network.Ref) time.Duration {
 const deletionInterval = 250 * time.Millisecond
 
 // danmEpHandler queues the network of a DanmEp that comes or goes, because its numbers change. It
-// queues a network in deletion soon: that may have been the last DanmEp that blocked it.
+// queues a network in deletion soon: that may have been the last DanmEp that blocked it. A network that
+// does not exist is queued when it is created: tenants write DanmEps with any name.
 func (c *Controller) danmEpHandler() handler.TypedEventHandler[*v1.DanmEp, network.Ref] {
 	type queue = workqueue.TypedRateLimitingInterface[network.Ref]
-	return handler.TypedFuncs[*v1.DanmEp, network.Ref]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1.DanmEp], q queue) {
-			if !e.IsInInitialList {
-				q.AddAfter(kube.NetworkKeyOf(e.Object).Ref, c.cfg.PoolInterval)
-			}
-		},
-		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*v1.DanmEp], q queue) {
-			ref := kube.NetworkKeyOf(e.Object).Ref
-			meta := kube.PartialMetadata(ref.Kind)
-			if err := c.cluster.cached.Get(ctx, kube.ObjectKey(ref), meta); err == nil && meta.DeletionTimestamp != nil {
-				q.AddAfter(ref, min(c.cfg.MinInterval, deletionInterval))
-				return
-			}
+	queueNetwork := func(ctx context.Context, ep *v1.DanmEp, q queue) {
+		ref := kube.NetworkKeyOf(ep).Ref
+		meta := kube.PartialMetadata(ref.Kind)
+		switch err := c.cluster.cached.Get(ctx, kube.ObjectKey(ref), meta); {
+		case err != nil: // there is no such network, or no such kind
+		case meta.DeletionTimestamp != nil:
+			q.AddAfter(ref, min(c.cfg.MinInterval, deletionInterval))
+		default:
 			q.AddAfter(ref, c.cfg.PoolInterval)
+		}
+	}
+	return handler.TypedFuncs[*v1.DanmEp, network.Ref]{
+		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*v1.DanmEp], q queue) {
+			if !e.IsInInitialList {
+				queueNetwork(ctx, e.Object, q)
+			}
 		},
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*v1.DanmEp], q queue) { queueNetwork(ctx, e.Object, q) },
 	}
 }
 
@@ -251,6 +254,7 @@ func (c *Controller) Reconcile(ctx context.Context, ref network.Ref) (reconcile.
 	ctx = logr.NewContext(ctx, logr.FromContextOrDiscard(ctx).WithValues("network", ref.String()))
 	switch r, err := c.cluster.getNetwork(ctx, ref); {
 	case apierrors.IsNotFound(err):
+		c.lastReconciled.Delete(ref)
 		return reconcile.Result{}, nil
 	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("get %s: %w", ref, err)

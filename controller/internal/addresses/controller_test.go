@@ -19,7 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/network"
@@ -133,7 +135,7 @@ func newBench(suspect bool) *bench {
 		NeedsRepair: func(*status.Object, []status.Endpoint) (bool, error) { return suspect, nil },
 		Now:         func() time.Time { return b.now },
 	}
-	cfg.Registry = prometheus.NewRegistry()
+	cfg.Metrics = RegisterMetrics(prometheus.NewRegistry())
 	reader := &clusterReader{cached: b.cluster, direct: b.cluster, now: cfg.Now}
 	b.Controller = newController(cfg, reader, b.cluster, b.collector, b.events)
 	return b
@@ -312,4 +314,51 @@ func TestRebuildsAreBounded(t *testing.T) {
 	if _, err := b.rebuildOnRequest(t.Context(), r); err != nil || len(b.collector.calls) != 2 {
 		t.Errorf("%d rebuilds after a while, %v, want 2", len(b.collector.calls), err)
 	}
+}
+
+// delayedQueue records what is queued with a delay.
+type delayedQueue struct {
+	workqueue.TypedRateLimitingInterface[network.Ref]
+	refs []network.Ref
+}
+
+func (q *delayedQueue) AddAfter(ref network.Ref, _ time.Duration) { q.refs = append(q.refs, ref) }
+
+// Tenants write DanmEps that name any network, and each name must not stay in memory.
+func TestDanmEpsOfMissingNetworks(t *testing.T) {
+	t.Parallel()
+	known := network.Ref{Kind: v1.KindClusterNetwork, Name: "a"}
+	cases := map[string]struct {
+		reason string
+		names  string
+		want   []network.Ref
+	}{
+		"Exists":  {reason: "The numbers of the network change.", names: known.Name, want: []network.Ref{known}},
+		"Missing": {reason: "There is no such network.", names: "missing"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, q := newBench(false), &delayedQueue{}
+			ep := &v1.DanmEp{Spec: v1.DanmEpSpec{APIType: v1.KindClusterNetwork, NetworkName: tc.names}}
+			b.danmEpHandler().Create(t.Context(), event.TypedCreateEvent[*v1.DanmEp]{Object: ep}, q)
+			b.danmEpHandler().Delete(t.Context(), event.TypedDeleteEvent[*v1.DanmEp]{Object: ep}, q)
+			if want := slices.Concat(tc.want, tc.want); !slices.Equal(want, q.refs) {
+				t.Errorf("%s: a DanmEp that came and went queues %v, want %v", tc.reason, q.refs, want)
+			}
+		})
+	}
+}
+
+// A network that was queued before its deletion is reconciled after it.
+func TestMissingNetworkIsForgotten(t *testing.T) {
+	t.Parallel()
+	b := newBench(false)
+	if _, err := b.Reconcile(t.Context(), network.Ref{Kind: v1.KindClusterNetwork, Name: "missing"}); err != nil {
+		t.Error(err)
+	}
+	b.lastReconciled.Range(func(ref, _ any) bool {
+		t.Errorf("the controller remembers %v, which does not exist", ref)
+		return true
+	})
 }

@@ -28,7 +28,7 @@ type danmEpGC struct {
 	cluster *clusterReader
 	client  client.Client
 	events  EventRecorder
-	metrics *metrics
+	metrics *Metrics
 	now     func() time.Time
 	// namespace is the controller's own, where DanmEps are moved to; none is when it is empty.
 	namespace string

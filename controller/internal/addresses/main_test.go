@@ -64,7 +64,7 @@ func startOn(t *testing.T, env *apitest.Env, wrap func(manager.Manager) manager.
 	ctx, cancel := context.WithCancel(logr.NewContext(context.WithoutCancel(t.Context()), testLogger(t)))
 	f := &fixture{T: t, env: env, metrics: prometheus.NewRegistry()}
 	m := wrap(f.manager(ctx))
-	cfg := Config{NodeGracePeriod: grace, Registry: f.metrics, SweepInterval: 200 * time.Millisecond, MinInterval: 100 * time.Millisecond, RecoveryInterval: 100 * time.Millisecond}
+	cfg := Config{NodeGracePeriod: grace, Metrics: RegisterMetrics(f.metrics), SweepInterval: 200 * time.Millisecond, MinInterval: 100 * time.Millisecond, RecoveryInterval: 100 * time.Millisecond}
 	change(&cfg)
 	if err := Add(ctx, m, cfg); err != nil {
 		t.Fatal(err)

@@ -12,8 +12,8 @@ import (
 	"github.com/patchbay-cni/patchbay/ipam/gc"
 )
 
-// metrics are the values of the leader; in another replica the metrics have none.
-type metrics struct {
+// Metrics are the values of the leader; in another replica the metrics have none.
+type Metrics struct {
 	drift                            *prometheus.CounterVec
 	freedAddresses, removedEndpoints prometheus.Counter
 	forgedEndpoints, movedEndpoints  prometheus.Counter
@@ -27,8 +27,8 @@ type metrics struct {
 	knownPools map[network.Ref][]v1.PoolStatus
 }
 
-// newMetrics registers all metrics.
-func newMetrics(r prometheus.Registerer) *metrics {
+// RegisterMetrics registers all metrics of the package.
+func RegisterMetrics(r prometheus.Registerer) *Metrics {
 	labels := []string{"kind", "namespace", "name"}
 	gauge := func(name, help string) prometheus.Gauge {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
@@ -36,7 +36,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
-	m := &metrics{
+	m := &Metrics{
 		drift: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "patchbay_ipam_drift_total",
 			Help: "Wrong bits of networks' bitmaps that were corrected, by kind: freed bits had no owner, marked bits were clear though the address was in use. Investigate values above zero.",
@@ -65,13 +65,13 @@ func newMetrics(r prometheus.Registerer) *metrics {
 }
 
 // addDrift counts the corrections of an audit.
-func (m *metrics) addDrift(d gc.Drift) {
+func (m *Metrics) addDrift(d gc.Drift) {
 	m.drift.WithLabelValues("freed").Add(float64(d.Freed))
 	m.drift.WithLabelValues("marked").Add(float64(d.Marked))
 }
 
 // setConflicts sets how many addresses of a network have two owners.
-func (m *metrics) setConflicts(ref network.Ref, n int) {
+func (m *Metrics) setConflicts(ref network.Ref, n int) {
 	if n == 0 {
 		m.conflicts.DeleteLabelValues(ref.Kind, ref.Namespace, ref.Name)
 		return
@@ -81,7 +81,7 @@ func (m *metrics) setConflicts(ref network.Ref, n int) {
 
 // setPools sets the pools' values, and removes those of networks and families that do not exist any
 // more.
-func (m *metrics) setPools(all map[network.Ref][]v1.PoolStatus) {
+func (m *Metrics) setPools(all map[network.Ref][]v1.PoolStatus) {
 	for ref, pools := range m.knownPools {
 		if _, ok := all[ref]; !ok {
 			m.setConflicts(ref, 0)

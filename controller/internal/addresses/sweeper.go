@@ -28,7 +28,7 @@ type sweeper struct {
 	client  client.Client
 	audit   *bitmapAudit
 	danmEps *danmEpGC
-	metrics *metrics
+	metrics *Metrics
 	now     func() time.Time
 
 	interval, nodeGracePeriod time.Duration
@@ -98,7 +98,8 @@ type sweepResult struct {
 	recovering int
 }
 
-// sweepKind reads all networks of a kind from the API server's watch cache, which ignores limits.
+// sweepKind reads all networks of a kind from the API server's watch cache, which ignores limits. A
+// network with a DanmEp that cannot be read keeps its numbers, and does not stop the sweep of others.
 func (s *sweeper) sweepKind(ctx context.Context, kind string, found *sweepResult) error {
 	list, err := kube.NewNetworkList(kind)
 	if err != nil {
@@ -115,8 +116,8 @@ func (s *sweeper) sweepKind(ctx context.Context, kind string, found *sweepResult
 		}
 		r := newNetworkSnapshot(kube.NetworkRefOf(kind, obj), obj)
 		pools, err := s.cluster.countPools(ctx, r)
-		if err != nil {
-			return err
+		if err != nil { // the reconciliation returns it
+			pools = objectPools(r)
 		}
 		found.pools[r.Ref] = pools
 		for _, l := range r.incarnations() {
@@ -125,7 +126,7 @@ func (s *sweeper) sweepKind(ctx context.Context, kind string, found *sweepResult
 		if r.Recovering() {
 			found.recovering++
 		}
-		if s.needsReconcile(ctx, r, pools) {
+		if err != nil || s.needsReconcile(ctx, r, pools) {
 			found.needReconcile = append(found.needReconcile, r.Ref)
 		}
 		return nil

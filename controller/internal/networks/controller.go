@@ -27,12 +27,12 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// Config configures a Controller. Registry and Events are required.
+// Config configures a Controller. Metrics and Events are required.
 type Config struct {
 	// Events gets Events about networks that become ready or not ready.
 	Events EventRecorder
-	// Registry gets the metrics.
-	Registry prometheus.Registerer
+	// Metrics has the values of the metrics.
+	Metrics *Metrics
 	// StabilizationWindow is how long a change must last before it is written, except for a network
 	// that becomes ready; 10 s when zero.
 	StabilizationWindow time.Duration
@@ -69,7 +69,7 @@ type EventRecorder interface {
 type Controller struct {
 	cfg     Config
 	store   Store
-	metrics *metrics
+	metrics *Metrics
 	reports nodeReports
 	states  stateCache
 }
@@ -119,7 +119,7 @@ func (c *stateCache) refs() []network.Ref {
 
 func newController(cfg Config, store Store) *Controller {
 	cfg = cfg.withDefaults()
-	return &Controller{cfg: cfg, store: store, metrics: newMetrics(cfg.Registry)}
+	return &Controller{cfg: cfg, store: store, metrics: cfg.Metrics}
 }
 
 // workers is how many networks are reconciled at a time.
@@ -326,14 +326,15 @@ func (c *Controller) removeCondition(ctx context.Context, ref network.Ref, s net
 	return s, 0, nil
 }
 
-// metrics are the values of the leader; in another replica the metrics have none.
-type metrics struct {
+// Metrics are the values of the leader; in another replica the metrics have none.
+type Metrics struct {
 	readiness *prometheus.GaugeVec
 	written   prometheus.Counter
 }
 
-func newMetrics(r prometheus.Registerer) *metrics {
-	m := &metrics{
+// RegisterMetrics registers all metrics of the package.
+func RegisterMetrics(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
 		readiness: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "patchbay_network_ready", Help: "1 if the network's link is up, and its CNI plugin installed, on all nodes, else 0. It changes at once, and the condition Ready later.",
 		}, []string{"kind", "namespace", "name"}),
@@ -345,7 +346,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	return m
 }
 
-func (m *metrics) setReady(ref network.Ref, s metav1.ConditionStatus) {
+func (m *Metrics) setReady(ref network.Ref, s metav1.ConditionStatus) {
 	value := 0.0
 	if s == metav1.ConditionTrue {
 		value = 1
@@ -353,6 +354,6 @@ func (m *metrics) setReady(ref network.Ref, s metav1.ConditionStatus) {
 	m.readiness.WithLabelValues(ref.Kind, ref.Namespace, ref.Name).Set(value)
 }
 
-func (m *metrics) forget(ref network.Ref) {
+func (m *Metrics) forget(ref network.Ref) {
 	m.readiness.DeleteLabelValues(ref.Kind, ref.Namespace, ref.Name)
 }

@@ -62,7 +62,7 @@ func start(t *testing.T, env *apitest.Env, events EventRecorder) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fast := Config{Registry: prometheus.NewRegistry(), Events: events, StabilizationWindow: 500 * time.Millisecond, MinWriteInterval: 100 * time.Millisecond}
+	fast := Config{Metrics: RegisterMetrics(prometheus.NewRegistry()), Events: events, StabilizationWindow: 500 * time.Millisecond, MinWriteInterval: 100 * time.Millisecond}
 	if err := Add(m, fast); err != nil {
 		t.Fatal(err)
 	}

@@ -100,7 +100,7 @@ type bench struct {
 
 func newBench(ctx context.Context) *bench {
 	w := &world{nets: map[network.Ref]*Snapshot{}}
-	b := &bench{world: w, c: newController(Config{Registry: prometheus.NewRegistry(), Events: w}, w)}
+	b := &bench{world: w, c: newController(Config{Metrics: RegisterMetrics(prometheus.NewRegistry()), Events: w}, w)}
 	b.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[network.Ref]())
 	b.watch = b.c.nodeNetworkHandler()
 	go func() { <-ctx.Done(); b.queue.ShutDown() }()

@@ -11,7 +11,6 @@ import (
 	"github.com/go-logr/logr"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -141,40 +140,54 @@ func (w *writer) Start(ctx context.Context) error {
 	}
 }
 
-// compare writes the views that differ.
+// compare writes the views that differ: first those whose networks differ, then those whose numbers of
+// addresses do.
 func (w *writer) compare(ctx context.Context) error {
 	all, err := w.viewables(ctx)
 	if err != nil {
 		return err
 	}
-	current := &v1.NetworkViewList{}
-	if err := w.cached.List(ctx, current, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("list cached NetworkViews: %w", err)
-	}
-	existing := make(map[string]*v1.NetworkView, len(current.Items))
-	for i := range current.Items {
-		if view := &current.Items[i]; view.Name == v1.NetworkViewName {
-			existing[view.Namespace] = view
-		}
+	existing, err := w.existing(ctx)
+	if err != nil {
+		return err
 	}
 	namespaces := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NamespaceList"}}
 	if err := w.cached.List(ctx, namespaces, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list cached Namespaces: %w", err)
 	}
 	var errs []error
-	for i := range namespaces.Items {
-		ns := &namespaces.Items[i]
-		if !ns.DeletionTimestamp.IsZero() {
-			continue
-		}
+	for i, c := range plan(namespaces.Items, existing, all) {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if err := w.update(ctx, existing[ns.Name], viewOf(ns.Name, all)); err != nil {
-			errs = append(errs, fmt.Errorf("write NetworkView of namespace %s: %w", ns.Name, err))
+		// What is left would be written as it was before the change. The next comparison writes it.
+		if i > 0 && i%minWrites == 0 && len(w.changed) > 0 {
+			break
+		}
+		if err := w.write(ctx, c); err != nil {
+			errs = append(errs, fmt.Errorf("write NetworkView of namespace %s: %w", c.want.Namespace, err))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// minWrites is how many views one comparison writes at least, so that a network that changes every
+// second does not stop the others' views.
+const minWrites = 20
+
+// existing returns the cached views by namespace. They must not be modified.
+func (w *writer) existing(ctx context.Context) (map[string]*v1.NetworkView, error) {
+	list := &v1.NetworkViewList{}
+	if err := w.cached.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list cached NetworkViews: %w", err)
+	}
+	existing := make(map[string]*v1.NetworkView, len(list.Items))
+	for i := range list.Items {
+		if view := &list.Items[i]; view.Name == v1.NetworkViewName {
+			existing[view.Namespace] = view
+		}
+	}
+	return existing, nil
 }
 
 // viewables reads all networks from the API server's watch cache.
@@ -205,30 +218,22 @@ func (w *writer) viewables(ctx context.Context) ([]viewable, error) {
 	return all, nil
 }
 
-// update creates or updates the view of a namespace if it differs. A conflict means that the cache is
-// behind: the next comparison tries again.
-func (w *writer) update(ctx context.Context, existing, want *v1.NetworkView) error {
-	if existing != nil && sameContent(existing, want) {
-		return nil
-	}
+// write creates or updates the view of a namespace. A conflict means that the cache is behind: the
+// next comparison tries again.
+func (w *writer) write(ctx context.Context, c change) error {
 	if err := w.limit.Wait(ctx); err != nil {
 		return err
 	}
-	if existing == nil {
-		err := w.direct.Create(ctx, want)
+	if c.before == nil {
+		err := w.direct.Create(ctx, c.want)
 		if apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || apierrors.IsNotFound(err) {
 			return nil // the cache is behind, or the namespace is being deleted
 		}
 		return err
 	}
-	want.UID, want.ResourceVersion = existing.UID, existing.ResourceVersion
-	if err := w.direct.Update(ctx, want); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+	c.want.UID, c.want.ResourceVersion = c.before.UID, c.before.ResourceVersion
+	if err := w.direct.Update(ctx, c.want); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 		return err
 	}
 	return nil
-}
-
-// sameContent reports whether two views of a namespace list the same.
-func sameContent(a, b *v1.NetworkView) bool {
-	return a.Count == b.Count && equality.Semantic.DeepEqual(a.Networks, b.Networks)
 }

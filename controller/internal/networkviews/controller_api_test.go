@@ -116,7 +116,7 @@ func TestViewsBesideDeletedNamespaces(t *testing.T) {
 		t.Errorf("the view of a namespace in deletion: %v", err)
 	}
 	// The cache may be behind.
-	if err := f.writer.update(t.Context(), nil, view); err != nil {
+	if err := f.writer.write(t.Context(), change{want: view}); err != nil {
 		t.Errorf("a view of a namespace in deletion: %v, want no error", err)
 	}
 }

@@ -4,6 +4,6 @@
 // for tenants, who may not read ClusterNetworks.
 //
 // The free addresses of a network that all tenants share change with each Pod, and each change
-// concerns all namespaces. Therefore all views are compared at an interval, only those that differ
-// are written, and the rate of writes is bounded.
+// concerns all namespaces. Therefore all views are compared at an interval, small changes of numbers
+// are left out, and the rate of writes is bounded. Views with other networks are written first.
 package networkviews

@@ -110,3 +110,64 @@ func TestViewIsCut(t *testing.T) {
 		t.Errorf("the view has %d networks and the count %d, want %d and %d", len(got.Networks), got.Count, maxNetworks, maxNetworks+3)
 	}
 }
+
+func TestPlan(t *testing.T) {
+	t.Parallel()
+	pool := func(free int64) []v1.ViewedPool { return []v1.ViewedPool{{Family: "IPv4", Capacity: 100, Free: free}} }
+	view := func(ns string, free int64, networks ...string) *v1.NetworkView {
+		v := &v1.NetworkView{ObjectMeta: metav1.ObjectMeta{Namespace: ns}, Count: int64(len(networks))}
+		for _, n := range networks {
+			v.Networks = append(v.Networks, v1.ViewedNetwork{
+				Kind: "ClusterNetwork", Name: n, Type: "macvlan", CIDR: "10.0.0.0/24", Pools: pool(free), Ready: metav1.ConditionUnknown,
+			})
+		}
+		return v
+	}
+	now := metav1.Now()
+	cases := map[string]struct {
+		reason   string
+		before   *v1.NetworkView
+		free     int64
+		deleting bool
+		want     bool
+	}{
+		"New":      {reason: "The namespace has no view.", free: 50, want: true},
+		"Same":     {reason: "Nothing changed.", before: view("b", 50, "n"), free: 50},
+		"Small":    {reason: "5 % are within the tolerance.", before: view("b", 50, "n"), free: 45},
+		"Large":    {reason: "6 % are not.", before: view("b", 50, "n"), free: 56, want: true},
+		"Emptied":  {reason: "The last address is taken.", before: view("b", 1, "n"), free: 0, want: true},
+		"Refilled": {reason: "There is an address again.", before: view("b", 0, "n"), free: 1, want: true},
+		"Closed":   {reason: "The view has a network too many.", before: view("b", 50, "m", "n"), free: 50, want: true},
+		"Deleting": {reason: "Nothing can be created in the namespace.", free: 50, deleting: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			network := clusterNetwork("n", func(cn *v1.ClusterNetwork) {
+				cn.Spec.Options.CIDR = "10.0.0.0/24"
+				cn.Status.Pools = []v1.PoolStatus{{Family: "IPv4", Capacity: 100, Free: tc.free}}
+			})
+			// The numbers of namespace a differ, its networks do not.
+			namespaces := []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, {ObjectMeta: metav1.ObjectMeta{Name: "b"}}}
+			if tc.deleting {
+				namespaces[1].DeletionTimestamp = &now
+			}
+			existing := map[string]*v1.NetworkView{"a": view("a", 99, "n")}
+			if tc.before != nil {
+				existing["b"] = tc.before
+			}
+			changes := plan(namespaces, existing, viewablesOf(network))
+			got := map[string]int{}
+			for i, c := range changes {
+				got[c.want.Namespace] = i
+			}
+			at, ok := got["b"]
+			if _, first := got["a"]; !first || ok != tc.want {
+				t.Fatalf("%s: %d changes, of b: %v, want %v", tc.reason, len(changes), ok, tc.want)
+			}
+			if networks := tc.before == nil || tc.before.Count != 1; ok && networks && at != 0 {
+				t.Errorf("%s: the change of networks comes after the change of numbers", tc.reason)
+			}
+		})
+	}
+}

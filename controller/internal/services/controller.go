@@ -17,10 +17,10 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// Config configures the Reconciler. Registry and Events are required.
+// Config configures the Reconciler. Metrics and Events are required.
 type Config struct {
-	// Registry gets the metrics.
-	Registry prometheus.Registerer
+	// Metrics has the values of the metrics.
+	Metrics *Metrics
 	// Events gets Events about Services.
 	Events EventRecorder
 	// Ranges are the addresses that the cluster itself uses, which are not published; nil for none.
@@ -77,7 +77,7 @@ const (
 // metadata with the label of their zone.
 func Add(ctx context.Context, m manager.Manager, cfg Config) error {
 	cfg = cfg.withDefaults()
-	r := newReconciler(cfg, m.GetCache(), m.GetClient(), newMetrics(cfg.Registry))
+	r := newReconciler(cfg, m.GetCache(), m.GetClient(), cfg.Metrics)
 	if err := addIndexes(ctx, m.GetCache()); err != nil {
 		return err
 	}
@@ -102,14 +102,15 @@ func newRateLimiter(first time.Duration) workqueue.TypedRateLimiter[reconcile.Re
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](first, maxRetryDelay)
 }
 
-// metrics are the values of the leader.
-type metrics struct {
+// Metrics are the values of the leader; in another replica the metrics have none.
+type Metrics struct {
 	writes *prometheus.CounterVec
 	stale  prometheus.Counter
 }
 
-func newMetrics(r prometheus.Registerer) *metrics {
-	m := &metrics{
+// RegisterMetrics registers all metrics of the package.
+func RegisterMetrics(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "patchbay_service_writes_total",
 			Help: "Writes of EndpointSlices and Endpoints of Services on networks, by resource and verb.",

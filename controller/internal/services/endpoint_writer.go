@@ -19,7 +19,7 @@ import (
 // planned from, so that a stale plan fails with a conflict.
 type endpointWriter struct {
 	client  client.Client
-	metrics *metrics
+	metrics *Metrics
 }
 
 // applyChanges writes the changes. It creates slices first and deletes last, so that an endpoint

@@ -54,6 +54,9 @@ func (e *eventReporter) reportClassification(svc *corev1.Service, j svcwatcher.C
 func (e *eventReporter) reportNetworkState(svc *corev1.Service, ref network.Ref, at networkState) {
 	reason, message := "", ""
 	switch {
+	case !at.exists && at.otherKind != (network.Ref{}):
+		reason, message = v1.ReasonNetworkNotFound, fmt.Sprintf("%s does not exist, but %s exists: use the annotation danm.io/%s",
+			ref, at.otherKind, network.ReferenceKey(at.otherKind.Kind))
 	case !at.exists:
 		reason, message = v1.ReasonNetworkNotFound, fmt.Sprintf("%s does not exist: the Service has no endpoints on it until it is created", ref)
 	case !at.allowed:

@@ -27,6 +27,8 @@ type networkCache struct {
 // networkState is what a network is to a namespace.
 type networkState struct {
 	exists, allowed bool
+	// otherKind is a network of the name that exists, when this one does not; the zero value for none.
+	otherKind network.Ref
 	// Network is nil when the network does not exist or is invalid.
 	kube.ParsedNetwork
 }
@@ -37,7 +39,8 @@ func (n *networkCache) stateFor(ctx context.Context, ref network.Ref, namespace 
 	err := n.metadata.Get(ctx, kube.ObjectKey(ref), meta)
 	if apierrors.IsNotFound(err) {
 		n.forget(ref)
-		return networkState{}, nil
+		other, err := n.otherKind(ctx, ref, namespace)
+		return networkState{otherKind: other}, err
 	}
 	if err != nil {
 		return networkState{}, fmt.Errorf("get cached %s: %w", ref, err)
@@ -47,6 +50,29 @@ func (n *networkCache) stateFor(ctx context.Context, ref network.Ref, namespace 
 		return networkState{}, err
 	}
 	return networkState{exists: true, allowed: m.Network == nil || m.Network.Allows(namespace), ParsedNetwork: m}, nil
+}
+
+// otherKind returns a network of the same name and of another kind that the namespace may use; the zero
+// value if there is none.
+func (n *networkCache) otherKind(ctx context.Context, ref network.Ref, namespace string) (network.Ref, error) {
+	for _, other := range network.OtherKinds(ref, namespace) {
+		meta := kube.PartialMetadata(other.Kind)
+		err := n.metadata.Get(ctx, kube.ObjectKey(other), meta)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return network.Ref{}, fmt.Errorf("get cached %s: %w", other, err)
+		}
+		m, err := n.read(ctx, other, kube.SpecVersionOf(meta))
+		if err != nil {
+			return network.Ref{}, err
+		}
+		if m.Err == nil && !m.Network.Deleting && m.Network.Allows(namespace) {
+			return other, nil
+		}
+	}
+	return network.Ref{}, nil
 }
 
 // read returns a network at that version or a later one.

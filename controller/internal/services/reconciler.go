@@ -23,13 +23,13 @@ type Reconciler struct {
 	writer        *endpointWriter
 	reporter      *eventReporter
 	tenantSubnets *tenantSubnetCache
-	metrics       *metrics
+	metrics       *Metrics
 	staleBackoff  workqueue.TypedRateLimiter[reconcile.Request]
 }
 
 // newReconciler wires a Reconciler. The cached reader is the manager's cache; the client reads from
 // the API server.
-func newReconciler(cfg Config, cached client.Reader, c client.Client, m *metrics) *Reconciler {
+func newReconciler(cfg Config, cached client.Reader, c client.Client, m *Metrics) *Reconciler {
 	return &Reconciler{
 		reader:        &endpointReader{cached: cached, direct: c, networks: &networkCache{metadata: cached, direct: c}, ranges: cfg.Ranges},
 		writer:        &endpointWriter{client: c, metrics: m},

@@ -66,7 +66,7 @@ type events int
 func (e *events) Event(runtime.Object, string, string, string) { *e++ }
 
 func newTested(cached, direct *server, recorded *events) *Reconciler {
-	return newReconciler(Config{Events: recorded}, cached, direct, newMetrics(prometheus.NewRegistry()))
+	return newReconciler(Config{Events: recorded}, cached, direct, RegisterMetrics(prometheus.NewRegistry()))
 }
 
 var (

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -57,8 +58,8 @@ type Options struct {
 	Ranges ClusterRanges
 	// Events gets Events about Pods that a controller creates; nil for none.
 	Events EventRecorder
-	// Registry receives the metrics; nil for none.
-	Registry prometheus.Registerer
+	// Metrics has the values of the metrics; nil for none.
+	Metrics *Metrics
 	// Clock is the clock of the certificates; time.Now when nil.
 	Clock func() time.Time
 }
@@ -83,8 +84,8 @@ func Register(ctx context.Context, mgr manager.Manager, o Options) (ready func()
 	}
 	log := mgr.GetLogger().WithName("admission")
 	rotator := newCertRotator(c, o, log)
-	if o.Registry != nil {
-		registerCertificateExpiry(o.Registry, rotator)
+	if o.Metrics != nil {
+		o.Metrics.rotator.Store(rotator)
 	}
 	index, allocator := newNetworkIndex(), reserve.New(ctx, tenantConfigStore{c}, logIgnoredTenantConfig(log))
 	gc := &reservationGC{reader: c, allocator: allocator, log: log, wake: make(chan struct{}, 1), controllerNamespace: o.Namespace}
@@ -113,19 +114,29 @@ func Register(ctx context.Context, mgr manager.Manager, o Options) (ready func()
 	}, nil
 }
 
-// registerCertificateExpiry registers the metric of a replica's serving certificate. It has no value
-// before the replica has a certificate.
-func registerCertificateExpiry(r prometheus.Registerer, rotator *cert.Rotator) {
+// Metrics are the values of this replica.
+type Metrics struct {
+	rotator atomic.Pointer[cert.Rotator]
+}
+
+// RegisterMetrics registers all metrics of the package.
+func RegisterMetrics(r prometheus.Registerer) *Metrics {
+	m := &Metrics{}
 	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "patchbay_webhook_certificate_expiry_timestamp_seconds",
 		Help: "Unix time at which the certificate of this replica's admission webhooks expires, NaN before it has one. It is renewed when two thirds of its lifetime are over: a value that comes closer than that means that renewal fails.",
-	}, func() float64 {
-		expiry := rotator.NotAfter()
-		if expiry.IsZero() {
-			return math.NaN()
+	}, m.certificateExpiry))
+	return m
+}
+
+// certificateExpiry returns when the replica's certificate expires, NaN before it has one.
+func (m *Metrics) certificateExpiry() float64 {
+	if rotator := m.rotator.Load(); rotator != nil {
+		if expiry := rotator.NotAfter(); !expiry.IsZero() {
+			return float64(expiry.Unix())
 		}
-		return float64(expiry.Unix())
-	}))
+	}
+	return math.NaN()
 }
 
 // newClient returns a client without a cache: from an old cache, admission would reject valid

@@ -4,6 +4,7 @@ package webhook
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -93,7 +94,7 @@ func TestRejectionsNameTheObject(t *testing.T) {
 			if got.Group != "danm.io" || got.Kind != v1.KindDanmNet || got.Name != tc.want {
 				t.Errorf("%s\nHandle: got details %+v, want those of danm.io DanmNet %q", tc.reason, got, tc.want)
 			}
-			if tc.err != errNotSynced && len(got.Causes) != 1 {
+			if !errors.Is(tc.err, errNotSynced) && len(got.Causes) != 1 {
 				t.Errorf("%s\nHandle: got causes %v", tc.reason, got.Causes)
 			}
 		})

@@ -63,7 +63,7 @@ func (c *addressClaimer) claimSelected(ctx context.Context, rec *Record, request
 			v4, v6 := requested[i].addressRequests()
 			a4, a6, err := c.addresses.Claim(groupCtx, &ifc.Network, v4, v6)
 			if err != nil {
-				return withNetwork(ifc.Network.Ref, fmt.Errorf("interface %s: %w", ifc.Name, c.withOwner(groupCtx, rec.PodNamespace, &ifc.Network, err)))
+				return withNetwork(ifc.Network.Ref, fmt.Errorf("interface %s: %w", ifc.Name, c.withOwner(groupCtx, rec, &ifc.Network, err)))
 			}
 			claimed[i] = true
 			ifc.V4, ifc.V6 = withSubnetLength(ifc.Network.V4, a4), withSubnetLength(ifc.Network.V6, a6)
@@ -81,26 +81,28 @@ const ownerTimeout = 2 * time.Second
 
 // withOwner returns the error of a claim. It names the Pod that has the static address if that Pod is
 // of the same namespace: tenants must not learn the names of others.
-func (c *addressClaimer) withOwner(ctx context.Context, namespace string, n *network.Network, err error) error {
+func (c *addressClaimer) withOwner(ctx context.Context, rec *Record, n *network.Network, err error) error {
 	taken, ok := errors.AsType[*AddressTakenError](err)
 	if !ok || c.owners == nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, ownerTimeout)
 	defer cancel()
-	pod, findErr := c.owners.PodWithAddress(ctx, namespace, n.Ref, taken.Addr)
-	switch {
-	case findErr != nil:
+	pod, findErr := c.owners.PodWithAddress(ctx, rec.PodNamespace, n.Ref, taken.Addr)
+	if findErr != nil {
 		return err // it says how to find the Pod
-	case pod != "":
-		return &ownerError{cause: err, text: fmt.Sprintf("network %s: static address %v must be free, but Pod %s/%s has it: delete that Pod, or request another address",
-			n.Ref, taken.Addr, namespace, pod)}
-	case n.Ref.Namespace != "":
-		return &ownerError{cause: err, text: fmt.Sprintf("network %s: static address %v must be free, but a Pod that is gone still has it: wait until it is released, or request another address",
-			n.Ref, taken.Addr)}
 	}
-	return &ownerError{cause: err, text: fmt.Sprintf("network %s: static address %v must be free, but a Pod of another namespace has it: request another address, or ask a netadmin, who finds the Pod with `kubectl get danmeps -A -o wide | grep -w %v`",
-		n.Ref, taken.Addr, taken.Addr)}
+	fault := fmt.Sprintf("no known Pod of namespace %s has it: request another address, or ask a netadmin, who finds the Pod with `kubectl get danmeps -A -o wide | grep -w %v`",
+		rec.PodNamespace, taken.Addr)
+	switch {
+	case pod == rec.PodName:
+		fault = "an earlier Pod of this name has it: wait until its node releases it, or delete the Node if it is powered off for good"
+	case pod != "":
+		fault = fmt.Sprintf("Pod %s/%s has it: delete that Pod, or request another address", rec.PodNamespace, pod)
+	case n.Ref.Namespace != "":
+		fault = fmt.Sprintf("no known Pod of namespace %s has it: wait until it is released, or request another address", rec.PodNamespace)
+	}
+	return &ownerError{cause: err, text: fmt.Sprintf("network %s: static address %v must be free, but %s", n.Ref, taken.Addr, fault)}
 }
 
 // ownerError is an error of a claim with a text about the owner of the address.

@@ -228,7 +228,7 @@ func (env *environment) start(faults map[int]fault) (*testDaemon, error) {
 	boot := env.bootID()
 	env.mu.Unlock()
 	d.config = attach.Config{
-		BootID: boot, KubeClient: d, Addresses: d, Journal: journal{d}, HostLinks: d, NetworkNamespaces: d, Publisher: d, Prober: d, AddressOwners: d,
+		BootID: boot, KubeClient: d, Addresses: d, Journal: journal{d}, HostLinks: d, NetworkNamespaces: d, Publisher: d, Prober: d, AddressOwners: d, KnownNetwork: d.knownNetwork,
 		Backends: map[string]attach.Backend{"ipvlan": backend{d}, "macvlan": backend{d}},
 		Delegate: delegate{backend{d}},
 	}

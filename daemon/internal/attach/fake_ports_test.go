@@ -46,6 +46,9 @@ func (d *testDaemon) Network(ctx context.Context, ref network.Ref) (n *network.N
 	return n, err
 }
 
+// knownNetwork is the KnownNetwork of attach.Config.
+func (d *testDaemon) knownNetwork(ref network.Ref) *network.Network { return d.env.networks[ref] }
+
 // ReportFailure implements attach.KubeClient.
 func (d *testDaemon) ReportFailure(pod *corev1.Pod, err error) string {
 	d.env.mu.Lock()

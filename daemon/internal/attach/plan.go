@@ -23,8 +23,11 @@ type requestedInterface struct {
 	network *network.Network
 }
 
-// lookupNetworks returns the interfaces that a Pod requests, with their networks.
-func lookupNetworks(ctx context.Context, kube KubeClient, pod *corev1.Pod) ([]requestedInterface, error) {
+// lookupNetworks returns the interfaces that a Pod requests, with their networks. The error for a network
+// that does not exist names one of another kind that knownNetwork has.
+func lookupNetworks(
+	ctx context.Context, kube KubeClient, pod *corev1.Pod, knownNetwork func(network.Ref) *network.Network,
+) ([]requestedInterface, error) {
 	requests, err := network.ParseInterfaces(pod.Annotations)
 	if err != nil {
 		return nil, &requestError{kind: ErrInvalidAnnotation, err: err}
@@ -35,9 +38,15 @@ func lookupNetworks(ctx context.Context, kube KubeClient, pod *corev1.Pod) ([]re
 	}
 	requested := make([]requestedInterface, len(requests))
 	for i, r := range requests {
-		n, err := kube.Network(ctx, r.Ref(pod.Namespace))
+		ref := r.Ref(pod.Namespace)
+		n, err := kube.Network(ctx, ref)
+		if errors.Is(err, ErrNotFound) && knownNetwork != nil {
+			if suggestion := network.SuggestKind(ref, pod.Namespace, knownNetwork); suggestion != "" {
+				err = fmt.Errorf("%w, but %s", err, suggestion)
+			}
+		}
 		if err != nil {
-			return nil, fmt.Errorf("interface %d, network %s: %w", i, r.Ref(pod.Namespace), err)
+			return nil, fmt.Errorf("interface %d, network %s: %w", i, ref, err)
 		}
 		requested[i] = requestedInterface{request: r, network: n}
 	}

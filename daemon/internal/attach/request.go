@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"path"
 	"strings"
+
+	"github.com/patchbay-cni/patchbay/internal/text"
 )
 
 // ErrInvalidRequest means that a field of a request is invalid (CNI error 4). The message names the
@@ -75,10 +77,7 @@ func (r *Request) validateAdd() error {
 
 // invalidField returns an error about a field that breaks a rule.
 func invalidField(field, value, rule string) error {
-	if len(value) > maxName {
-		value = value[:maxName]
-	}
-	return fmt.Errorf("%w: %s %q: must be %s", ErrInvalidRequest, field, value, rule)
+	return fmt.Errorf("%w: %s %q: must be %s", ErrInvalidRequest, field, text.Truncate(value, maxName), rule)
 }
 
 // validName reports whether s has only characters of container IDs in the CNI specification, which

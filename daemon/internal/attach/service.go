@@ -12,11 +12,14 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
 // Config has the dependencies of a Service. All are required, except that a network whose type has
-// no backend is rejected, that Prober is used for networks with ConflictProbe only, and that without
-// AddressOwners an error does not name the Pod that has an address.
+// no backend is rejected, that Prober is used for networks with ConflictProbe only, that without
+// AddressOwners an error does not name the Pod that has an address, and without KnownNetwork no network
+// of another kind.
 type Config struct {
 	// BootID is the kernel's boot ID. The network namespaces of records with another one are gone.
 	BootID string
@@ -29,6 +32,9 @@ type Config struct {
 	Publisher         Publisher
 	Prober            Prober
 	AddressOwners     AddressOwners
+	// KnownNetwork returns a network that this node knows, without a request to the API server, and nil
+	// for another one.
+	KnownNetwork func(network.Ref) *network.Network
 	// Backends has Patchbay's own backends by network type (ipvlan, macvlan).
 	Backends map[string]Backend
 	// Delegate is the backend of network types that name another CNI plugin.
@@ -44,12 +50,14 @@ type Service struct {
 	addresses  addressClaimer
 	interfaces interfaceAttacher
 	locks      sandboxLocks
+
+	knownNetwork func(network.Ref) *network.Network // or nil
 }
 
 // New returns a Service. The caller must call Resume once at the start.
 func New(c Config) *Service {
 	return &Service{
-		bootID: c.BootID, kube: c.KubeClient, journal: c.Journal, publisher: c.Publisher,
+		bootID: c.BootID, kube: c.KubeClient, knownNetwork: c.KnownNetwork, journal: c.Journal, publisher: c.Publisher,
 		addresses: addressClaimer{addresses: c.Addresses, hostLinks: c.HostLinks, prober: c.Prober, kube: c.KubeClient, owners: c.AddressOwners},
 		interfaces: interfaceAttacher{
 			bootID: c.BootID, hostLinks: c.HostLinks, netns: c.NetworkNamespaces, backends: c.Backends, delegate: c.Delegate,
@@ -162,7 +170,7 @@ func (s *Service) attachSandbox(ctx context.Context, req *Request, pod *corev1.P
 // plan returns the record of a sandbox, and the interfaces that its Pod requests. It has no side
 // effect.
 func (s *Service) plan(ctx context.Context, req *Request, pod *corev1.Pod) (*Record, []requestedInterface, error) {
-	requested, err := lookupNetworks(ctx, s.kube, pod)
+	requested, err := lookupNetworks(ctx, s.kube, pod, s.knownNetwork)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -36,6 +36,11 @@ func TestAddRejects(t *testing.T) {
 			reason: "The network does not exist.", annotation: `[{"network":"nope"}]`, contains: []string{"DanmNet/ns/nope"},
 			is: attach.ErrNotFound, event: "NetworkNotFound",
 		},
+		"OtherKind": {
+			reason: "A network of the name exists in another kind.", annotation: `[{"clusterNetwork":"blue"}]`,
+			contains: []string{"interface 0, network ClusterNetwork/blue: get network ClusterNetwork/blue: not found, but DanmNet/ns/blue exists: use network"},
+			is:       attach.ErrNotFound, event: "NetworkNotFound",
+		},
 		"BadJSON": {
 			reason: "The annotation is no JSON.", annotation: `[{`, contains: []string{"danm.io/interfaces"}, is: network.ErrInvalid, event: "InvalidAnnotations",
 		},

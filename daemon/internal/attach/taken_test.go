@@ -21,7 +21,7 @@ func TestAddNamesTheOwnerOfAStaticAddress(t *testing.T) {
 		Ref: network.Ref{Kind: v1.KindClusterNetwork, Name: "lan"}, ID: "lan", Type: "ipvlan", Prefix: "eth", Device: "ens4",
 		V4: subnet("10.0.0.0/29", "10.0.0.1", "10.0.0.6"),
 	}
-	const other = "interface eth0: network ClusterNetwork/lan: static address 10.0.0.5 must be free, but a Pod of another namespace has it: request another address, or ask a netadmin, who finds the Pod with `kubectl get danmeps -A -o wide | grep -w 10.0.0.5`"
+	const other = "interface eth0: network ClusterNetwork/lan: static address 10.0.0.5 must be free, but no known Pod of namespace ns has it: request another address, or ask a netadmin, who finds the Pod with `kubectl get danmeps -A -o wide | grep -w 10.0.0.5`"
 	cases := map[string]struct {
 		reason, annotation, owner string
 		err                       error
@@ -32,9 +32,13 @@ func TestAddNamesTheOwnerOfAStaticAddress(t *testing.T) {
 			want: "interface eth0: network ClusterNetwork/lan: static address 10.0.0.5 must be free, but Pod ns/web-0 has it: delete that Pod, or request another address",
 		},
 		"Other": {reason: "The name of another tenant's Pod is secret.", annotation: `[{"clusterNetwork": "lan", "ip": "10.0.0.5"}]`, owner: "secret/web-0", want: other},
+		"Earlier": {
+			reason: "The Pod was deleted and created again, on another node.", annotation: `[{"clusterNetwork": "lan", "ip": "10.0.0.5"}]`, owner: "ns/web",
+			want: "interface eth0: network ClusterNetwork/lan: static address 10.0.0.5 must be free, but an earlier Pod of this name has it: wait until its node releases it, or delete the Node if it is powered off for good",
+		},
 		"Gone": {
 			reason: "A network in a namespace has Pods of this namespace only.", annotation: `[{"network": "blue", "ip": "10.0.0.5"}]`,
-			want: "interface eth0: network DanmNet/ns/blue: static address 10.0.0.5 must be free, but a Pod that is gone still has it: wait until it is released, or request another address",
+			want: "interface eth0: network DanmNet/ns/blue: static address 10.0.0.5 must be free, but no known Pod of namespace ns has it: wait until it is released, or request another address",
 		},
 		"Unknown": {
 			reason: "Without an answer of the API server the error says where to look.", annotation: `[{"clusterNetwork": "lan", "ip": "10.0.0.5"}]`, err: errors.New("timeout"),

@@ -337,7 +337,7 @@ func TestSubnetGrowsInUse(t *testing.T) {
 			eventually(t, "a claim with the former subnet is refused, when node-2 has no warm address of it", func() error {
 				a, err := g.claim(ctx, stale, static(tc.end.Next()))
 				if !errors.Is(err, status.ErrTryAgain) {
-					return fmt.Errorf("got %v and %v, want ErrTryAgain", a, err)
+					return fmt.Errorf("got %v and %w, want ErrTryAgain", a, err)
 				}
 				return nil
 			})

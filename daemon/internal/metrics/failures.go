@@ -15,13 +15,13 @@ type FailureMetrics struct {
 	failures *prometheus.CounterVec
 }
 
-// RegisterFailures registers the metrics of Pods that could not be attached.
-func (m *Metrics) RegisterFailures() *FailureMetrics {
+// registerFailures registers the metrics of Pods that could not be attached.
+func registerFailures(r prometheus.Registerer) *FailureMetrics {
 	f := &FailureMetrics{failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "patchbay_attach_failures_total",
 		Help: "Failed attempts to attach a Pod, by the reason of its Event and by network (kind, namespace, name). The network is empty when the failure concerns none, or one that does not exist. kubelet repeats an attempt every few seconds.",
 	}, []string{"reason", "kind", "namespace", "name"})}
-	m.registry.MustRegister(f.failures)
+	r.MustRegister(f.failures)
 	return f
 }
 

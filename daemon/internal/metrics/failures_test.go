@@ -10,7 +10,6 @@ import (
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
-	"github.com/patchbay-cni/patchbay/daemon/internal/metrics"
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
@@ -24,19 +23,19 @@ func (fakeReporter) ReportFailure(*corev1.Pod, error) string { return v1.ReasonN
 // be a series for good.
 func TestFailures(t *testing.T) {
 	t.Parallel()
-	m := metrics.New("v1")
-	f := m.RegisterFailures()
+	m := newTestMetrics()
+	f := m.Failures
 	k := f.InstrumentKubeClient(fakeReporter{})
 	for range 2 {
 		if reason := k.ReportFailure(&corev1.Pod{}, attach.ErrNotFound); reason != v1.ReasonNetworkNotFound {
 			t.Errorf("got reason %q, want that of the Event", reason)
 		}
 	}
-	if want := `patchbay_attach_failures_total{kind="",name="",namespace="",reason="NetworkNotFound"} 2`; !strings.Contains(scrape(m), want) {
-		t.Errorf("missing %q in\n%s", want, scrape(m))
+	if want := `patchbay_attach_failures_total{kind="",name="",namespace="",reason="NetworkNotFound"} 2`; !strings.Contains(m.scrape(), want) {
+		t.Errorf("missing %q in\n%s", want, m.scrape())
 	}
 	f.Forget(network.Ref{})
-	if strings.Contains(scrape(m), "patchbay_attach_failures_total") {
+	if strings.Contains(m.scrape(), "patchbay_attach_failures_total") {
 		t.Error("the values of a deleted network are still there")
 	}
 }

@@ -20,8 +20,8 @@ type LinkMetrics struct {
 	lastStatus atomic.Pointer[v1.NodeNetworkStatus]
 }
 
-// RegisterLinks registers the metrics of the host's links.
-func (m *Metrics) RegisterLinks() *LinkMetrics {
+// registerLinks registers the metrics of the host's links.
+func registerLinks(r prometheus.Registerer) *LinkMetrics {
 	l := &LinkMetrics{
 		steps: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "patchbay_host_link_changes_total",
@@ -32,20 +32,20 @@ func (m *Metrics) RegisterLinks() *LinkMetrics {
 			Help: "Reconciliations of the host's links with the networks, by result (ok, error).",
 		}, []string{"result"}),
 	}
-	m.registry.MustRegister(l.steps, l.rounds)
+	r.MustRegister(l.steps, l.rounds)
 	for _, state := range []string{v1.LinkUp, v1.LinkDown, v1.LinkError, v1.LinkChangePending} {
-		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "patchbay_host_links", Help: "Host links of Patchbay, and NICs that networks use directly, by state.",
 			ConstLabels: prometheus.Labels{"state": state},
 		}, func() float64 { return l.count(state) }))
 	}
-	m.RegisterGauge("patchbay_host_networks_refused", "Networks that get no link on this node.", func() float64 {
+	registerGauge(r, "patchbay_host_networks_refused", "Networks that get no link on this node.", func() float64 {
 		if s := l.lastStatus.Load(); s != nil {
 			return float64(len(s.Refused))
 		}
 		return 0
 	})
-	m.RegisterGauge("patchbay_host_isolated", "1 while the node receives VXLAN packets from the VTEPs of other nodes only and Pods send no VLAN tags. 0 while Pods may reach other networks: see the condition Isolated of the NodeNetwork.", func() float64 {
+	registerGauge(r, "patchbay_host_isolated", "1 while the node receives VXLAN packets from the VTEPs of other nodes only and Pods send no VLAN tags. 0 while Pods may reach other networks: see the condition Isolated of the NodeNetwork.", func() float64 {
 		if s := l.lastStatus.Load(); s == nil || meta.IsStatusConditionFalse(s.Conditions, netwatcher.ConditionIsolated) {
 			return 0
 		}
@@ -54,13 +54,13 @@ func (m *Metrics) RegisterLinks() *LinkMetrics {
 	return l
 }
 
-// RegisterDroppedPackets registers the number of packets that the packet filter has dropped, by
+// registerDroppedPackets registers the number of packets that the packet filter has dropped, by
 // place.
-func (m *Metrics) RegisterDroppedPackets(read func() map[string]uint64, places ...string) {
+func registerDroppedPackets(r prometheus.Registerer, read func() map[string]uint64, places []string) {
 	for _, place := range places {
-		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name:        "patchbay_vxlan_packets_dropped_total",
-			Help:        "Dropped VXLAN packets that did not come from the VTEP of another node on its NIC, by place (received, forwarded).",
+			Help:        "Dropped VXLAN packets that did not come from the VTEP of another node on its NIC, by place (received, forwarded). The count survives restarts of the daemon.",
 			ConstLabels: prometheus.Labels{"where": place},
 		}, func() float64 { return float64(read()[place]) }))
 	}

@@ -11,15 +11,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
-	"github.com/patchbay-cni/patchbay/daemon/internal/metrics"
 	"github.com/patchbay-cni/patchbay/netwatcher"
 )
 
 // A failed reconciliation leaves the metrics of the last status.
 func TestLinks(t *testing.T) {
 	t.Parallel()
-	m := metrics.New("v1")
-	l := m.RegisterLinks()
+	m := newTestMetrics()
+	l := m.Links
 	l.ObserveStep(netwatcher.OpCreate, nil)
 	l.ObserveStep(netwatcher.OpCreate, errors.New("busy"))
 	l.ObserveReconcile(time.Millisecond, nil, &v1.NodeNetworkStatus{
@@ -28,8 +27,7 @@ func TestLinks(t *testing.T) {
 		Conditions: []metav1.Condition{{Type: netwatcher.ConditionIsolated, Status: metav1.ConditionTrue}},
 	})
 	l.ObserveReconcile(time.Millisecond, errors.New("the kernel does not answer"), nil)
-	m.RegisterDroppedPackets(func() map[string]uint64 { return map[string]uint64{"received": 7} }, "received", "forwarded")
-	text := scrape(m)
+	text := m.scrape()
 	for _, want := range []string{
 		`patchbay_host_link_changes_total{op="create",result="error"} 1`,
 		`patchbay_host_link_changes_total{op="create",result="ok"} 1`,

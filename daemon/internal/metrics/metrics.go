@@ -18,14 +18,37 @@ import (
 	"github.com/patchbay-cni/patchbay/ipam/status"
 )
 
-// Metrics has the daemon's metrics, in a registry of their own.
+// Metrics has the daemon's metrics.
 type Metrics struct {
-	registry *prometheus.Registry
+	// Failures counts Pods that could not be attached.
+	Failures *FailureMetrics
+	// Links has the metrics of netwatcher.
+	Links *LinkMetrics
+
 	requests *prometheus.HistogramVec
 	backends *prometheus.HistogramVec
 	writes   *prometheus.HistogramVec
 	claims   *prometheus.HistogramVec
 	probes   *prometheus.HistogramVec
+}
+
+// Sources are the parts of the daemon that have values of their own. They are read at each scrape,
+// and all are required.
+type Sources struct {
+	// PublishQueueDepth is how many sandboxes wait to be written to the API server.
+	PublishQueueDepth func() int
+	// Networks is how many networks of the cluster are valid.
+	Networks func() int
+	// WarmPoolUsable reports whether the node may hand out addresses of its warm pool.
+	WarmPoolUsable func() bool
+	// JournalDamaged reports whether records of the journal are corrupt or missing.
+	JournalDamaged func() bool
+	// Addresses are the statistics of the allocator.
+	Addresses func() allocator.Stats
+	// DroppedPackets are the packets that the packet filter has dropped, by place.
+	DroppedPackets func() map[string]uint64
+	// DropPlaces are the places of DroppedPackets.
+	DropPlaces []string
 }
 
 // durationBuckets returns the buckets of all histograms, in seconds. A slave link takes a
@@ -34,47 +57,86 @@ func durationBuckets() []float64 {
 	return []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
 }
 
-// New registers the metrics that the daemon observes. version is a label of patchbay_build_info.
-func New(version string) *Metrics {
-	m := &Metrics{
-		registry: prometheus.NewRegistry(),
-		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "patchbay_cni_request_duration_seconds", Buckets: durationBuckets(),
-			Help: "Requests of the CNI plugin, by command and CNI error code (0 is success).",
-		}, []string{"command", "code"}),
-		backends: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "patchbay_backend_duration_seconds", Buckets: durationBuckets(),
-			Help: "Attached and detached interfaces, by backend, step (attach, detach) and result (ok, error).",
-		}, []string{"backend", "step", "result"}),
-		writes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "patchbay_ipam_commit_duration_seconds", Buckets: durationBuckets(),
-			Help: "Writes of addresses into a network's status, by result (ok, conflict, gone, error). One write may claim and free many.",
-		}, []string{"result"}),
+// Register registers all metrics of the daemon. version is a label of patchbay_build_info.
+func Register(r prometheus.Registerer, version string, s Sources) *Metrics {
+	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: durationBuckets()}, labels)
 	}
-	m.claims = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "patchbay_claim_commit_duration_seconds", Buckets: durationBuckets(),
-		Help: "Claims that the warm pool could not serve, by result (ok, exhausted, again, error).",
-	}, []string{"result"})
-	m.probes = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "patchbay_conflict_probe_duration_seconds", Buckets: durationBuckets(),
-		Help: "Address conflict probes before an interface is attached, by result (free, conflict, error).",
-	}, []string{"result"})
+	m := &Metrics{
+		Failures: registerFailures(r), Links: registerLinks(r),
+		requests: histogram("patchbay_cni_request_duration_seconds",
+			"Requests of the CNI plugin, by command and CNI error code (0 is success).", "command", "code"),
+		backends: histogram("patchbay_backend_duration_seconds",
+			"Attached and detached interfaces, by backend, step (attach, detach) and result (ok, error).", "backend", "step", "result"),
+		writes: histogram("patchbay_ipam_commit_duration_seconds",
+			"Writes of addresses into a network's status, by result (ok, conflict, gone, error). One write may claim and free many.", "result"),
+		claims: histogram("patchbay_claim_commit_duration_seconds",
+			"Claims that the warm pool could not serve, by result (ok, exhausted, again, error). again means that a retry may help.", "result"),
+		probes: histogram("patchbay_conflict_probe_duration_seconds",
+			"Address conflict probes before an interface is attached, by result (free, conflict, error).", "result"),
+	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "patchbay_build_info", Help: "Always 1. The label is the daemon's version.",
 		ConstLabels: prometheus.Labels{"version": version},
 	})
 	build.Set(1)
-	m.registry.MustRegister(m.requests, m.backends, m.writes, m.claims, m.probes, build,
+	r.MustRegister(m.requests, m.backends, m.writes, m.claims, m.probes, build,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registerSources(r, s)
 	return m
 }
 
-// Gatherer returns all metrics.
-func (m *Metrics) Gatherer() prometheus.Gatherer { return m.registry }
+// registerSources registers the metrics that are read at each scrape.
+func registerSources(r prometheus.Registerer, s Sources) {
+	registerGauge(r, "patchbay_publish_queue_depth", "Sandboxes whose DanmEps or addresses are not written to the API server yet.",
+		func() float64 { return float64(s.PublishQueueDepth()) })
+	registerGauge(r, "patchbay_networks", "Valid networks in the cluster.",
+		func() float64 { return float64(s.Networks()) })
+	registerGauge(r, "patchbay_warm_pool_usable", "1 while the node may hand out addresses of its warm pool: a read found its Node in the last 10 minutes. 0 on a node that is cut off, or whose Node object is gone.",
+		func() float64 { return boolValue(s.WarmPoolUsable()) })
+	registerGauge(r, "patchbay_journal_damaged", "1 while no Pod can be attached because records of the journal are corrupt or missing.",
+		func() float64 { return boolValue(s.JournalDamaged()) })
+	registerAddresses(r, s.Addresses)
+	registerDroppedPackets(r, s.DroppedPackets, s.DropPlaces)
+}
 
-// RegisterGauge registers a gauge whose value is read at each scrape.
-func (m *Metrics) RegisterGauge(name, help string, value func() float64) {
-	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
+// registerGauge registers a gauge whose value is read at each scrape.
+func registerGauge(r prometheus.Registerer, name, help string, value func() float64) {
+	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
+}
+
+// boolValue returns 1 for true and 0 for false.
+func boolValue(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// registerAddresses registers an allocator's statistics.
+func registerAddresses(r prometheus.Registerer, stats func() allocator.Stats) {
+	registerGauge(r, "patchbay_addresses_warm", "Pre-allocated addresses in this node's warm pool.",
+		func() float64 { return float64(stats().Warm) })
+	registerGauge(r, "patchbay_addresses_cooldown", "Addresses of this node in cooldown after the end of a Pod.",
+		func() float64 { return float64(stats().Cooling) })
+	registerGauge(r, "patchbay_addresses_quarantined", "Addresses that this node keeps in quarantine because other machines use them.",
+		func() float64 { return float64(stats().Quarantined) })
+	registerGauge(r, "patchbay_warm_pool_networks", "Networks of which this node has addresses in the warm pool or in cooldown.",
+		func() float64 { return float64(stats().Networks) })
+	registerClaimCounter(r, "warm_pool", func() int64 { return stats().FromWarmPool })
+	registerClaimCounter(r, "commit", func() int64 { return stats().Committed })
+	r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "patchbay_claims_exhausted_total", Help: "Claims that found no free address.",
+	}, func() float64 { return float64(stats().Exhausted) }))
+}
+
+// registerClaimCounter registers the counter of the claims from one source.
+func registerClaimCounter(r prometheus.Registerer, source string, value func() int64) {
+	r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name:        "patchbay_claims_total",
+		Help:        "Successful claims, by source of the address: warm_pool (warm pool) or commit (write to the API server).",
+		ConstLabels: prometheus.Labels{"source": source},
+	}, func() float64 { return float64(value()) }))
 }
 
 // ObserveRequest observes one request of the plugin. It has the signature of server.Config.Observe.
@@ -95,31 +157,6 @@ func (m *Metrics) ObserveClaim(took time.Duration, err error) {
 		result = "error"
 	}
 	m.claims.WithLabelValues(result).Observe(took.Seconds())
-}
-
-// RegisterAddresses registers an allocator's statistics, which are read at each scrape.
-func (m *Metrics) RegisterAddresses(stats func() allocator.Stats) {
-	m.RegisterGauge("patchbay_addresses_warm", "Pre-allocated addresses in this node's warm pool.",
-		func() float64 { return float64(stats().Warm) })
-	m.RegisterGauge("patchbay_addresses_cooldown", "Addresses of this node in cooldown after the end of a Pod.",
-		func() float64 { return float64(stats().Cooling) })
-	m.RegisterGauge("patchbay_addresses_quarantined", "Addresses that this node keeps in quarantine because other machines use them.",
-		func() float64 { return float64(stats().Quarantined) })
-	m.RegisterGauge("patchbay_warm_pool_networks", "Networks of which this node has addresses in the warm pool or in cooldown.",
-		func() float64 { return float64(stats().Networks) })
-	const name, help = "patchbay_claims_total", "Successful claims, by source of the address: warm_pool (warm pool) or commit (write to the API server)."
-	m.registerClaimCounter(name, help, "warm_pool", func() int64 { return stats().FromWarmPool })
-	m.registerClaimCounter(name, help, "commit", func() int64 { return stats().Committed })
-	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "patchbay_claims_exhausted_total", Help: "Claims that found no free address.",
-	}, func() float64 { return float64(stats().Exhausted) }))
-}
-
-// registerClaimCounter registers a counter with a source.
-func (m *Metrics) registerClaimCounter(name, help, source string, value func() int64) {
-	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: name, Help: help, ConstLabels: prometheus.Labels{"source": source},
-	}, func() float64 { return float64(value()) }))
 }
 
 // InstrumentBackend measures a backend. The result implements attach.Preparer if the backend does.

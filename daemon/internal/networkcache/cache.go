@@ -263,6 +263,16 @@ func (c *Cache) Ready() bool { return c.loaded.Load() }
 // must wait until Ready.
 func (c *Cache) List() []*network.Network { return c.models.valid() }
 
+// Known returns a valid network that the cache has, which may be behind the API server; nil for another
+// one.
+func (c *Cache) Known(ref network.Ref) *network.Network {
+	m, _ := c.models.get(ref)
+	if m.Err != nil {
+		return nil
+	}
+	return m.Network
+}
+
 // Get returns the model of a network as of the watched metadata. It reads a network that the
 // cache does not have from the API server, because the network may be newer than the cache.
 // The error wraps attach.ErrNotFound or attach.ErrTryAgain, or names the invalid field.

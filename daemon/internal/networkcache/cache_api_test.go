@@ -84,10 +84,16 @@ func TestModelFollowsSpec(t *testing.T) {
 		}
 		return nil
 	})
+	if net := c.Known(kubetest.Ref(cn)); net == nil || net.UID != string(cn.UID) {
+		t.Errorf("Known: got %+v, want the network", net)
+	}
 	if err := env.Client.Delete(t.Context(), cn); err != nil {
 		t.Fatal(err)
 	}
 	kubetest.Eventually(t, "the model to be deleted", func(ctx context.Context) error {
+		if net := c.Known(kubetest.Ref(cn)); net != nil {
+			return errors.New("still known")
+		}
 		for _, net := range c.List() {
 			if net.Ref == kubetest.Ref(cn) {
 				return errors.New("still listed")

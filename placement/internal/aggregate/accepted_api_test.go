@@ -212,6 +212,9 @@ func anyRow(rnd *rand.Rand, object *unstructured.Unstructured, i int, collisions
 // The API server rejects no status of a kind with addresses, volumes or schedules.
 func TestNoStatusOfOtherKindsIsRefused(t *testing.T) {
 	t.Parallel()
+	pool := map[string]any{
+		"family": "IPv4", "capacity": int64(254), "inUse": int64(3), "warm": int64(0), "cooldown": int64(0), "reserved": int64(2), "free": int64(251),
+	}
 	env := apitest.Start(t)
 	cases := map[string]struct {
 		reason, text string
@@ -262,8 +265,8 @@ func TestNoStatusOfOtherKindsIsRefused(t *testing.T) {
 		"Network": {
 			reason: "it is a kind of DANM", text: "apiVersion: danm.io/v1\nkind: DanmNet\nspec: {NetworkID: lan, NetworkType: macvlan, Options: {host_device: ens4, cidr: 10.9.0.0/24}}",
 			statuses: []map[string]any{
-				{"allocated": int64(3), "capacity": int64(254), "ipam": map[string]any{"v4": map[string]any{"cidr": "10.9.0.0/24"}}},
-				{"conditions": []any{map[string]any{"type": "Conflict", "status": statusFalse, "reason": "None", "message": "x", "lastTransitionTime": stamp(time.Now())}}},
+				{"pools": []any{pool}, "ipam": map[string]any{"v4": map[string]any{"cidr": "10.9.0.0/24"}}},
+				{"pools": []any{pool}, "conditions": []any{map[string]any{"type": "Conflict", "status": statusFalse, "reason": "None", "message": "x", "lastTransitionTime": stamp(time.Now())}}},
 			},
 		},
 	}

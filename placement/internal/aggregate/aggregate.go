@@ -63,6 +63,9 @@ func sumByKind(object *unstructured.Unstructured, reports []Report, now time.Tim
 	case cronJobKind:
 		return cronJobStatus(reports), nil
 	}
+	if gk.Group == networkGroup {
+		return networkStatus(object, reports, now)
+	}
 	status, err := sumCounts(object, reports)
 	if err != nil {
 		return nil, err
@@ -70,9 +73,6 @@ func sumByKind(object *unstructured.Unstructured, reports []Report, now time.Tim
 	switch {
 	case gk.String() == jobKind:
 		return jobStatus(object, reports, status, now), nil
-	case gk.Group == networkGroup:
-		setConditions(object, status, mergedConditions(object, reports), now)
-		return status, nil
 	case summedFields(gk) == nil:
 		return unknownKindStatus(object, reports, now), nil
 	}
@@ -142,9 +142,6 @@ func summedFields(gk schema.GroupKind) []string {
 		return []string{"currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"}
 	case jobKind:
 		return []string{"active", "ready", "terminating", "succeeded", "failed"}
-	}
-	if gk.Group == networkGroup {
-		return []string{"allocated", "capacity"}
 	}
 	return nil
 }

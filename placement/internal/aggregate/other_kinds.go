@@ -134,6 +134,50 @@ func isTimeBefore(a, b string) bool {
 // with the allocation bitmap, every address claim would be a write at the hub.
 const networkGroup = "danm.io"
 
+// networkStatus returns the status of a network: the pools of all clusters, added up by family because
+// each cluster has addresses of its own, and merged conditions.
+func networkStatus(object *unstructured.Unstructured, reports []Report, now time.Time) (map[string]any, error) {
+	byFamily := map[string]map[string]any{}
+	for _, r := range reports {
+		pools, _ := r.Status["pools"].([]any)
+		for _, p := range pools {
+			pool, _ := p.(map[string]any)
+			family := stringField(pool, "family")
+			if byFamily[family] == nil {
+				byFamily[family] = map[string]any{"family": family}
+			}
+			if err := addPool(byFamily[family], pool); err != nil {
+				return nil, fmt.Errorf("cluster %s: status.pools[%s]: %w", r.Cluster, family, err)
+			}
+		}
+	}
+	status := map[string]any{}
+	var pools []any
+	for _, family := range slices.Sorted(maps.Keys(byFamily)) { // IPv4 first
+		pools = append(pools, byFamily[family])
+	}
+	if len(pools) > 0 {
+		status["pools"] = pools
+	}
+	setConditions(object, status, mergedConditions(object, reports), now)
+	return status, nil
+}
+
+// addPool adds the numbers of a pool to those of sum.
+func addPool(sum, pool map[string]any) error {
+	for field := range pool {
+		if field == "family" {
+			continue
+		}
+		n, err := numberField(pool, field)
+		if err != nil {
+			return err
+		}
+		sum[field] = addSaturating(numberOrZero(sum, field), n)
+	}
+	return nil
+}
+
 // unknownKindStatus returns the status of a kind that this package does not know: the fields that all
 // clusters have with the same values, merged conditions, and the translated observedGeneration. Each
 // field is one that a cluster reports, so the status fits the kind's schema.

@@ -34,7 +34,7 @@ func TranslateStatus(object *unstructured.Unstructured, r Report) map[string]any
 
 // isReportedNetworkField tells whether the hub stores a field of a network's status.
 func isReportedNetworkField(field string) bool {
-	return field == "conditions" || field == "allocated" || field == "capacity"
+	return field == "conditions" || field == "pools"
 }
 
 // translateGenerations replaces observedGeneration in status and conditions, which counts the cluster's

@@ -67,9 +67,9 @@ func TestReportedStatus(t *testing.T) {
 	t.Parallel()
 	o := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "danm.io/v1", "kind": "ClusterNetwork",
-		"status": map[string]any{"allocated": int64(3), "capacity": int64(9), "conditions": []any{}, "ipam": map[string]any{"v4": "bitmap"}},
+		"status": map[string]any{"pools": []any{map[string]any{"family": "IPv4", "inUse": int64(3)}}, "conditions": []any{}, "ipam": map[string]any{"v4": "bitmap"}},
 	}}
-	if got, _ := reportedStatus(o); string(got.Raw) != `{"allocated":3,"capacity":9,"conditions":[]}` {
+	if got, _ := reportedStatus(o); string(got.Raw) != `{"conditions":[],"pools":[{"family":"IPv4","inUse":3}]}` {
 		t.Errorf("network: got %s", got.Raw)
 	}
 	o.SetAPIVersion("example.com/v1")

@@ -87,8 +87,8 @@ func (r *manifestResult) status() v1alpha1.ManifestStatus {
 }
 
 // reportedStatus returns the status of a live object for the report: the exact one, or conditions and counts
-// of one that is too large. Of DANM's networks it returns only the fields that do not change with each
-// address claim, because else each claim would be a write at the hub.
+// of one that is too large. Of DANM's networks it returns only the fields that the controller writes, seldom:
+// with the bitmap, each address claim would be a write at the hub.
 func reportedStatus(live *unstructured.Unstructured) (status *runtime.RawExtension, truncated bool) {
 	value, _ := live.Object["status"].(map[string]any)
 	if len(value) == 0 {
@@ -96,7 +96,7 @@ func reportedStatus(live *unstructured.Unstructured) (status *runtime.RawExtensi
 	}
 	if live.GroupVersionKind().Group == danm.GroupName {
 		kept := map[string]any{}
-		for _, field := range []string{"conditions", "allocated", "capacity"} {
+		for _, field := range []string{"conditions", "pools"} {
 			if v, ok := value[field]; ok {
 				kept[field] = v
 			}

@@ -110,6 +110,20 @@ func (h *Heartbeats) Forget(cluster string) {
 	delete(h.byCluster, cluster)
 }
 
+// Observed returns when this hub saw the last heartbeat of each cluster, by its own clock. Clusters
+// without a heartbeat are left out.
+func (h *Heartbeats) Observed() map[string]time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := make(map[string]time.Time, len(h.byCluster))
+	for cluster, last := range h.byCluster {
+		if !last.renewTime.IsZero() && !last.namespaceTaken {
+			all[cluster] = last.observed
+		}
+	}
+	return all
+}
+
 // Inventory returns all Clusters by name, with the condition Reachable as it is now. Of those whose
 // namespace the hub did not make, it returns the names in taken.
 func (h *Heartbeats) Inventory(ctx context.Context) (inventory map[string]*v1alpha1.Cluster, taken map[string]bool, err error) {

@@ -55,3 +55,25 @@ func TestHeartbeatsCountFromObservation(t *testing.T) {
 		t.Errorf("a heartbeat in a namespace that the hub did not make is valid for %v, want 0", got)
 	}
 }
+
+// The time of a cluster's last report is known until the cluster leaves the inventory. A heartbeat that
+// proves nothing is no report.
+func TestObserved(t *testing.T) {
+	t.Parallel()
+	start := time.Unix(100_000, 0)
+	h := NewHeartbeats(nil, nil, nil)
+	renewed := func(at time.Time) *coordinationv1.Lease {
+		return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: at}}}
+	}
+	h.record("east", renewed(start.Add(-time.Hour)), false, start.Add(-time.Minute))
+	h.record("east", renewed(start), false, start)
+	h.record("new", &coordinationv1.Lease{}, false, start)
+	h.record("taken", renewed(start), true, start)
+	if got := h.Observed(); len(got) != 1 || !got["east"].Equal(start) {
+		t.Errorf("got %v, want only east at %v", got, start)
+	}
+	h.Forget("east")
+	if got := h.Observed(); len(got) > 0 {
+		t.Errorf("got %v, want no cluster after it has left", got)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/discovery"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -22,6 +23,7 @@ import (
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/clusters"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/kinds"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/limits"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/metrics"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/scope"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/term"
 )
@@ -35,6 +37,8 @@ type Config struct {
 	Workers int
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
+	// Metrics has the values of the metrics. Default: metrics that nobody reads.
+	Metrics *metrics.Metrics
 
 	probeDuration, preflightWait time.Duration // for tests
 }
@@ -43,6 +47,9 @@ func (c Config) withDefaults() Config {
 	c.Workers = cmp.Or(c.Workers, 8)
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Metrics == nil {
+		c.Metrics = metrics.Register(prometheus.NewRegistry())
 	}
 	c.probeDuration, c.preflightWait = cmp.Or(c.probeDuration, probeDuration), cmp.Or(c.preflightWait, preflightWait)
 	return c
@@ -101,6 +108,11 @@ func Add(ctx context.Context, m manager.Manager, cfg Config) error {
 		"kinds":        func() error { return m.Add(newKindWatcher(cached, registry, objects, d)) },
 		"clusters":     func() error { return clusterReconciler.SetupWithManager(m, controllerOptions()) },
 		"certificates": func() error { return (&certificateApprover{cached: cached, direct: direct}).setup(m) },
+		"metrics": func() error {
+			return m.Add(manager.RunnableFunc(func(ctx context.Context) error {
+				return cfg.Metrics.Start(ctx, metrics.Sources{Informers: cached, Heartbeats: heartbeats.Observed, Now: cfg.Now})
+			}))
+		},
 		"policies": func() error {
 			return (&policyValidator{cached: cached, direct: direct, events: events, kinds: registry}).setup(m)
 		},

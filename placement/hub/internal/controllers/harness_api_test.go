@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
+	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -32,6 +33,7 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/clusters"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/kinds"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/metrics"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/scope"
 	"github.com/patchbay-cni/patchbay/placement/internal/render"
 	"github.com/patchbay-cni/patchbay/test/apitest"
@@ -51,6 +53,9 @@ type testHub struct {
 }
 
 var hubOnce sync.Once
+
+// hubMetrics are the metrics of that hub.
+var hubMetrics = prometheus.NewRegistry()
 
 // newTestHub returns the hub that all tests of this binary share, and starts it once.
 func newTestHub(t *testing.T) *testHub {
@@ -99,7 +104,7 @@ func startHub(t *testing.T, env *apitest.Env) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Add(ctx, m, Config{}); err != nil {
+	if err := Add(ctx, m, Config{Metrics: metrics.Register(hubMetrics)}); err != nil {
 		t.Fatal(err)
 	}
 	go func() { // until the binary ends

@@ -50,11 +50,48 @@ type WorkReport struct {
 	VolumeClaims []string
 }
 
+// WorkState is what is known of a Work in its cluster.
+type WorkState string
+
+// States of a Work.
+const (
+	// WorkApplied: the cluster has the present revision.
+	WorkApplied WorkState = "applied"
+	// WorkPending: the agent has not reported the present revision as applied.
+	WorkPending WorkState = "pending"
+	// WorkBlocked: the agent reports a reason that a retry does not remove.
+	WorkBlocked WorkState = "blocked"
+	// WorkRemoving: the hub has ordered the removal, and waits for the agent.
+	WorkRemoving WorkState = "removing"
+)
+
+// StateOf returns the state of a Work, and why it is blocked.
+func StateOf(w *v1alpha1.Work) (state WorkState, reason string) {
+	applied := meta.FindStatusCondition(w.Status.Conditions, v1alpha1.ConditionApplied)
+	if applied != nil && applied.Status != metav1.ConditionTrue {
+		reason = refusalReason(applied.Reason)
+	}
+	switch {
+	case reason != "":
+		return WorkBlocked, reason
+	case w.Spec.Removal != nil:
+		return WorkRemoving, ""
+	case isApplied(w, applied):
+		return WorkApplied, ""
+	}
+	return WorkPending, ""
+}
+
+// isApplied reports whether the cluster has the present revision of a Work.
+func isApplied(w *v1alpha1.Work, applied *metav1.Condition) bool {
+	return w.Status.Revision >= w.Spec.Revision && applied != nil && applied.Status == metav1.ConditionTrue
+}
+
 // ReportOf returns what a Work's status reports of an object of this kind.
 func ReportOf(gk schema.GroupKind, w *v1alpha1.Work) WorkReport {
 	var r WorkReport
 	applied := meta.FindStatusCondition(w.Status.Conditions, v1alpha1.ConditionApplied)
-	r.Applied = w.Status.Revision >= w.Spec.Revision && applied != nil && applied.Status == metav1.ConditionTrue
+	r.Applied = isApplied(w, applied)
 	if applied != nil && applied.Status != metav1.ConditionTrue {
 		r.Message, r.RefusalReason = applied.Message, refusalReason(applied.Reason)
 	}

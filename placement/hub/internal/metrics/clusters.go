@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+)
+
+// clusterMetrics are the metrics of Clusters.
+type clusterMetrics struct {
+	conditions *prometheus.GaugeVec
+	heartbeats *heartbeatGauge
+}
+
+// registerClusters registers the metrics of Clusters.
+func registerClusters(r prometheus.Registerer) *clusterMetrics {
+	m := &clusterMetrics{
+		conditions: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "patchbay_hub_cluster_condition",
+			Help: "1 if the condition (Accepted, Reachable, Drained, HubMismatch) of a Cluster is True, else 0, with its reason. A condition that the Cluster does not have has no value.",
+		}, []string{"cluster", "condition", "reason"}),
+		heartbeats: &heartbeatGauge{GaugeVec: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "patchbay_hub_cluster_last_heartbeat_timestamp_seconds",
+			Help: "Unix time at which the hub saw the last heartbeat of a cluster's agent, by the hub's clock. Clusters that have not joined have no value.",
+		}, []string{"cluster"})},
+	}
+	r.MustRegister(m.conditions, m.heartbeats)
+	return m
+}
+
+// observe shows the conditions of a Cluster that was created, changed or deleted.
+func (m *clusterMetrics) observe(old, now *v1alpha1.Cluster, _ bool) {
+	before, after := conditionsOf(old), conditionsOf(now)
+	for s, value := range after {
+		m.conditions.WithLabelValues(s.labelValues()...).Set(value)
+	}
+	for s := range before {
+		if _, stays := after[s]; !stays {
+			m.conditions.DeleteLabelValues(s.labelValues()...)
+		}
+	}
+}
+
+// clusterCondition are the labels of a Cluster's condition.
+type clusterCondition struct{ cluster, condition, reason string }
+
+// labelValues implements state.
+func (c clusterCondition) labelValues() []string {
+	return []string{c.cluster, c.condition, c.reason}
+}
+
+// conditionsOf returns the conditions of a Cluster, 1 for True.
+func conditionsOf(c *v1alpha1.Cluster) map[clusterCondition]float64 {
+	all := map[clusterCondition]float64{}
+	if c == nil {
+		return all
+	}
+	for _, condition := range c.Status.Conditions {
+		switch condition.Type {
+		case v1alpha1.ConditionAccepted, v1alpha1.ConditionReachable, v1alpha1.ConditionDrained, v1alpha1.ConditionHubMismatch:
+		default: // an agent may add others
+			continue
+		}
+		value := 0.0
+		if condition.Status == metav1.ConditionTrue {
+			value = 1
+		}
+		all[clusterCondition{c.Name, condition.Type, boundedClusterReason(condition.Reason)}] = value
+	}
+	return all
+}
+
+// boundedClusterReason returns the reason of a Cluster's condition if it is in the catalogue.
+func boundedClusterReason(reason string) string {
+	switch reason {
+	case v1alpha1.ReasonAccepted, v1alpha1.ReasonAwaitingAcceptance, v1alpha1.ReasonNamespaceTaken,
+		v1alpha1.ReasonHeartbeatReceived, v1alpha1.ReasonHeartbeatLost, v1alpha1.ReasonNeverJoined,
+		v1alpha1.ReasonDraining, v1alpha1.ReasonDrained, v1alpha1.ReasonDrainBlocked, v1alpha1.ReasonAppliedWorksUnknown,
+		v1alpha1.ReasonHubMismatch, v1alpha1.ReasonAsExpected:
+		return reason
+	}
+	return otherReason
+}
+
+// heartbeatGauge is a gauge that is read at each scrape.
+type heartbeatGauge struct {
+	*prometheus.GaugeVec
+
+	read atomic.Pointer[func() map[string]time.Time]
+	mu   sync.Mutex
+}
+
+// Collect implements prometheus.Collector.
+func (g *heartbeatGauge) Collect(to chan<- prometheus.Metric) {
+	read := g.read.Load()
+	if read == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.Reset()
+	for cluster, at := range (*read)() {
+		g.WithLabelValues(cluster).Set(float64(at.UnixMilli()) / 1000)
+	}
+	g.GaugeVec.Collect(to)
+}
