@@ -263,10 +263,11 @@ func decodeEntry(f *faults, path *field.Path, raw json.RawMessage, into any) boo
 	}
 	faults, err := strict.UnmarshalStrict(raw, into)
 	if err != nil {
+		at := 0
 		if wrongType, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrongType.Field != "" {
-			path = path.Child(wrongType.Field)
+			path, at = path.Child(wrongType.Field), int(wrongType.Offset)
 		}
-		f.invalid(path, excerpt(string(raw), 0), wrongTypeRule(err))
+		f.invalid(path, excerpt(string(raw), at), wrongTypeRule(err))
 		return false
 	}
 	for _, fault := range faults {

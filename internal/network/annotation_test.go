@@ -101,7 +101,7 @@ func TestParseInterfacesErrors(t *testing.T) {
 		"OtherCase":     {reason: "Keys are case-sensitive.", value: `[{"clusternetwork":"a"}]`, want: []string{at + `[0]: Invalid value: "clusternetwork": must be one of`, "did you mean clusterNetwork?"}},
 		"KeyTwice":      {reason: "The value of a repeated key is ambiguous.", value: `[{"clusterNetwork":"a","ip":"none","ip":"dynamic"}]`, want: []string{at + `[0]: Invalid value: "ip": must be set once: leave one out`}},
 		"RouteTwice":    {reason: "The value of a repeated key is ambiguous.", value: `[{"clusterNetwork":"a","proutes":{"10.0.0.0/8":"1.1.1.1","10.0.0.0/8":"2.2.2.2"}}]`, want: []string{at + `[0]: Invalid value: "proutes.10.0.0.0/8": must be set once: leave one out`}},
-		"WrongType":     {reason: "A number is not an address.", value: `[{"clusterNetwork":"a","ip":5}]`, want: []string{at + "[0].ip:", "JSON number", "must be a string"}},
+		"WrongType":     {reason: "A number is not an address.", value: `[{"clusterNetwork":"a","ip":5}]`, want: []string{at + "[0].ip:", `\"ip\":5}`, "JSON number", "must be a string"}},
 		"RoutesList":    {reason: "Routes must be an object.", value: `[{"clusterNetwork":"a","proutes":[]}]`, want: []string{at + "[0].proutes:", "JSON array"}},
 		"NoReference":   {reason: "An entry must name a network.", value: `[{"ip":"dynamic"}]`, want: []string{at + "[0]:", "Required", "network, tenantNetwork or clusterNetwork"}},
 		"TwoReferences": {reason: "An interface is in one network.", value: `[{"network":"a","clusterNetwork":"b"}]`, want: []string{at + "[0].clusterNetwork:", `network "a"`}},

@@ -190,11 +190,12 @@ func (c *podCheck) addFaults(i int, err error) {
 	}
 	for _, f := range invalid.Faults {
 		fault := *f
-		fault.Field = c.path.Index(i).String()
-		if f.Field != "spec.AllowedTenants" {
-			fault.Field += "." + f.Field
-		}
+		fault.Field = c.path.Index(i).Child(f.Field).String()
 		fault.Detail = invalid.Subject + ": " + f.Detail
+		if f.Field == "spec.AllowedTenants" {
+			fault.Field = c.path.Index(i).String()
+			fault.Detail = invalid.Subject + ": " + f.Field + " " + f.Detail
+		}
 		c.faults.list = append(c.faults.list, &fault)
 	}
 }

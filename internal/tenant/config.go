@@ -94,12 +94,12 @@ func CheckOverlap(a, b *network.TenantConfig) error {
 	for i, d := range a.Devices {
 		for _, o := range b.Devices {
 			same := d.Name == o.Name && d.VLANs.Overlaps(o.VLANs)
-			if ranges := d.VLANs; same || d.VXLANs.Overlaps(o.VXLANs) {
+			if ranges, others := d.VLANs, o.VLANs; same || d.VXLANs.Overlaps(o.VXLANs) {
 				if !same {
-					ranges = d.VXLANs
+					ranges, others = d.VXLANs, o.VXLANs
 				}
 				return invalidError(field.NewPath("hostDevices").Index(i).Child("vniRange"), ranges.String(),
-					"of %s must not overlap that of %s in TenantConfig %s, because an ID belongs to one of them: use disjoint ranges", d.Name, o.Name, b.Name)
+					"must not overlap %s of %s in TenantConfig %s, because an ID belongs to one of them: use disjoint ranges", others, o.Name, b.Name)
 			}
 		}
 	}

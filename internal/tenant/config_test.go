@@ -52,7 +52,7 @@ func TestCheckOverlap(t *testing.T) {
 		refused      []string
 	}{
 		"Disjoint":    {reason: "The IDs and the NICs differ.", text: `{hostDevices: [{name: ens4, vniType: vlan, vniRange: "10"}, {name: ens7, vniType: vlan, vniRange: "5-9"}, {name: ens5, vniType: vxlan, vniRange: "99"}]}`},
-		"VLAN":        {reason: "VLAN 9 of ens4 is in both.", text: `{hostDevices: [{name: ens7}, {name: ens4, vniType: vlan, vniRange: "9-12"}]}`, refused: []string{"hostDevices[1].vniRange", "9-12", "TenantConfig b", "disjoint"}},
+		"VLAN":        {reason: "VLAN 9 of ens4 is in both.", text: `{hostDevices: [{name: ens7}, {name: ens4, vniType: vlan, vniRange: "9-12"}]}`, refused: []string{"hostDevices[1].vniRange", `"9-12": must not overlap 5-9 of ens4 in TenantConfig b`, "disjoint"}},
 		"VXLAN":       {reason: "A VNI exists once on a node.", text: `{hostDevices: [{name: ens7, vniType: vxlan, vniRange: "150"}]}`, refused: []string{"150", "ens5", "TenantConfig b"}},
 		"Selected":    {reason: "An ID exists once, whatever namespaces may use it.", text: `{namespaceSelector: {matchLabels: {a: b}}, hostDevices: [{name: ens4, vniType: vlan, vniRange: "9-12"}]}`, refused: []string{"disjoint"}},
 		"NIC":         {reason: "Networks share a device without IDs.", text: `{hostDevices: [{name: ens6}]}`},

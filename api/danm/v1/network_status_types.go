@@ -18,7 +18,8 @@ type NetworkStatus struct {
 	IPAM *IPAMStatus `json:"ipam,omitempty"`
 
 	// Pools are the numbers of dynamic addresses, IPv4 first. The controller counts them when
-	// the network is created, and again within 15 s after a change.
+	// the network is created. After a change they may be 15 s old, and 20 ms older for each node
+	// that uses the network.
 	// +optional
 	// +listType=map
 	// +listMapKey=family

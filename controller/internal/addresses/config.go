@@ -33,7 +33,8 @@ type Config struct {
 	// MinInterval is the least time between two reconciliations of a network; 5 s when zero. It
 	// bounds the cost of claims, each of which changes the network.
 	MinInterval time.Duration
-	// PoolInterval is how long a change of status.pools alone waits for further ones; 10 s when zero.
+	// PoolInterval is how long a change of status.pools alone waits for further ones, in a network that
+	// no node uses; 10 s when zero. It grows with the nodes (poolIntervalPerEntry).
 	PoolInterval time.Duration
 	// RecoveryInterval is the time between two reconciliations of a network in recovery; 3 s when
 	// zero.

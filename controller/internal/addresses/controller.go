@@ -237,7 +237,9 @@ func (c *Controller) danmEpHandler() handler.TypedEventHandler[*v1.DanmEp, netwo
 				queueNetwork(ctx, e.Object, q)
 			}
 		},
-		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*v1.DanmEp], q queue) { queueNetwork(ctx, e.Object, q) },
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*v1.DanmEp], q queue) {
+			queueNetwork(ctx, e.Object, q)
+		},
 	}
 }
 
@@ -431,7 +433,7 @@ func (c *Controller) updateStatus(ctx context.Context, r networkSnapshot, p reco
 			c.poolsChanged.Delete(r.key())
 			return 0, nil
 		}
-		if wait := c.poolWait(r.key()); wait > 0 {
+		if wait := c.poolWait(r); wait > 0 {
 			return wait, nil
 		}
 	}
@@ -445,15 +447,19 @@ func (c *Controller) updateStatus(ctx context.Context, r networkSnapshot, p reco
 	return 0, nil
 }
 
+// poolIntervalPerEntry is added to PoolInterval for each node that has an entry in the status: a write
+// costs more, and makes more claims conflict.
+const poolIntervalPerEntry = 20 * time.Millisecond
+
 // poolWait is how much longer numbers alone are not written.
-func (c *Controller) poolWait(key network.Key) time.Duration {
+func (c *Controller) poolWait(r networkSnapshot) time.Duration {
 	now := c.cfg.Now()
-	at, _ := c.poolsChanged.LoadOrStore(key, now)
+	at, _ := c.poolsChanged.LoadOrStore(r.key(), now)
 	since, ok := at.(time.Time)
 	if !ok {
 		return 0
 	}
-	return c.cfg.PoolInterval - now.Sub(since)
+	return c.cfg.PoolInterval + time.Duration(len(r.incarnations()))*poolIntervalPerEntry - now.Sub(since)
 }
 
 // recordEvents makes an Event of each condition whose reason changed. It makes none when the first

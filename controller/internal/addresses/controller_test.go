@@ -316,6 +316,49 @@ func TestRebuildsAreBounded(t *testing.T) {
 	}
 }
 
+// A busy network changes its numbers all the time, and the more nodes use it, the more a write costs.
+func TestPoolsOfLargeNetworksWaitLonger(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		nodes  int
+		want   time.Duration
+	}{
+		"Unused": {reason: "No node claims addresses meanwhile.", nodes: 0, want: 10 * time.Second},
+		"Small":  {reason: "The numbers stay fresh.", nodes: 5, want: 10*time.Second + 100*time.Millisecond},
+		"Large":  {reason: "Each write may make a claim of each node conflict.", nodes: 1000, want: 30 * time.Second},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(false)
+			quiet := dualStackNetwork(func(*v1.ClusterNetwork) {})
+			pools, err := b.Controller.cluster.countPools(t.Context(), quiet)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := dualStackNetwork(func(cn *v1.ClusterNetwork) {
+				cn.Status.ObservedGeneration = cn.Generation
+				cn.Status.Conditions = desiredConditions(nil, cn.Generation, pools, newGrowthAdvice(quiet.Object), recoveryProgress{}, conflictFindings{})
+				cn.Status.Pools = slices.Clone(pools)
+				cn.Status.Pools[0].InUse++ // out of date
+				cn.Status.IPAM.Held = map[string]v1.HeldAddresses{}
+				for i := range tc.nodes {
+					cn.Status.IPAM.Held[fmt.Sprint("n", i)] = v1.HeldAddresses{UID: "u", Seq: 1}
+				}
+			})
+			got, err := b.updateStatus(t.Context(), r, recoveryProgress{}, conflictFindings{})
+			if err != nil || got != tc.want || len(b.cluster.writes) > 0 {
+				t.Errorf("%s: numbers of %d nodes are written after %s, %v, now %q, want after %s", tc.reason, tc.nodes, got, err, b.cluster.writes, tc.want)
+			}
+			b.now = b.now.Add(tc.want)
+			if got, err = b.updateStatus(t.Context(), r, recoveryProgress{}, conflictFindings{}); err != nil || got != 0 || len(b.cluster.writes) != 1 {
+				t.Errorf("%s: after the interval: wait %s, %v, written %q, want one write", tc.reason, got, err, b.cluster.writes)
+			}
+		})
+	}
+}
+
 // delayedQueue records what is queued with a delay.
 type delayedQueue struct {
 	workqueue.TypedRateLimitingInterface[network.Ref]

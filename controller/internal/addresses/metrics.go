@@ -43,9 +43,9 @@ func RegisterMetrics(r prometheus.Registerer) *Metrics {
 		}, []string{"kind"}),
 		freedAddresses:    counter("patchbay_ipam_gc_freed_addresses_total", "Addresses freed because their Node was deleted."),
 		removedEndpoints:  counter("patchbay_ipam_gc_removed_danmeps_total", "DanmEps removed because their Node was deleted."),
-		forgedEndpoints:   counter("patchbay_ipam_forged_danmeps_total", "DanmEps removed because their Pod runs on another node than the one that created them. Above zero, check that node for a compromise."),
-		movedEndpoints:    counter("patchbay_ipam_moved_danmeps_total", "DanmEps moved out of namespaces in deletion because their Pods were gone and their nodes did not remove them. Above zero, check these nodes."),
-		blockingEndpoints: gauge("patchbay_ipam_orphaned_danmeps", "DanmEps without a Pod that block the deletion of their namespace. An Event on each one's Node names it."),
+		forgedEndpoints:   counter("patchbay_ipam_forged_danmeps_total", "DanmEps removed because their Pod runs on another node than the one that created them (Event ForgedDanmEp on the Pod). Above zero, check that node for a compromise."),
+		movedEndpoints:    counter("patchbay_ipam_moved_danmeps_total", "DanmEps moved out of namespaces in deletion because their Pods were gone and their nodes did not remove them (Event DanmEpMoved on the Node). Above zero, check these nodes."),
+		blockingEndpoints: gauge("patchbay_ipam_orphaned_danmeps", "DanmEps without a Pod that block the deletion of their namespace. An Event DanmEpOrphaned on each one's Node names it."),
 		poolAddresses: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "patchbay_pool_addresses",
 			Help: "Dynamic addresses of a network by family and state: in_use by Pods, warm on nodes, in cooldown, or free. Their sum is the pool's capacity. State reserved: addresses of the pool that are not dynamic.",
