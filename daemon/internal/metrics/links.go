@@ -54,18 +54,6 @@ func registerLinks(r prometheus.Registerer) *LinkMetrics {
 	return l
 }
 
-// registerDroppedPackets registers the number of packets that the packet filter has dropped, by
-// place.
-func registerDroppedPackets(r prometheus.Registerer, read func() map[string]uint64, places []string) {
-	for _, place := range places {
-		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name:        "patchbay_vxlan_packets_dropped_total",
-			Help:        "Dropped VXLAN packets that did not come from the VTEP of another node on its NIC, by place (received, forwarded). The count survives restarts of the daemon.",
-			ConstLabels: prometheus.Labels{"where": place},
-		}, func() float64 { return float64(read()[place]) }))
-	}
-}
-
 // count returns the number of links in a state.
 func (l *LinkMetrics) count(state string) (n float64) {
 	if s := l.lastStatus.Load(); s != nil {

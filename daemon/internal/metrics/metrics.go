@@ -159,6 +159,18 @@ func (m *Metrics) ObserveClaim(took time.Duration, err error) {
 	m.claims.WithLabelValues(result).Observe(took.Seconds())
 }
 
+// registerDroppedPackets registers the number of packets that the packet filter has dropped, by
+// place.
+func registerDroppedPackets(r prometheus.Registerer, read func() map[string]uint64, places []string) {
+	for _, place := range places {
+		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name:        "patchbay_vxlan_packets_dropped_total",
+			Help:        "Dropped VXLAN packets that did not come from the VTEP of another node on its NIC, by place (received, forwarded). The count survives restarts of the daemon.",
+			ConstLabels: prometheus.Labels{"where": place},
+		}, func() float64 { return float64(read()[place]) }))
+	}
+}
+
 // InstrumentBackend measures a backend. The result implements attach.Preparer if the backend does.
 func (m *Metrics) InstrumentBackend(name string, b attach.Backend) attach.Backend {
 	measured := &instrumentedBackend{Backend: b, name: name, metrics: m}

@@ -16,15 +16,25 @@ type assignmentState struct{ state, reason string }
 // labelValues implements state.
 func (s assignmentState) labelValues() []string { return []string{s.state, s.reason} }
 
-// registerAssignments registers the number of Assignments.
-func registerAssignments(r prometheus.Registerer) *stateCounts[assignmentState] {
-	c := newStateCounts[assignmentState]("patchbay_hub_assignments",
+// assignmentMetrics are the metrics of Assignments. Only one goroutine changes them.
+type assignmentMetrics struct {
+	counts *stateCounts[assignmentState]
+}
+
+// registerAssignments registers the metrics of Assignments.
+func registerAssignments(r prometheus.Registerer) *assignmentMetrics {
+	m := &assignmentMetrics{counts: newStateCounts[assignmentState]("patchbay_hub_assignments",
 		"Assignments by state, and by the reason of the condition that the state comes from: placed (as the policy requests), "+
 			"not_placed (condition Placed is False), not_rendered (Rendered is False: a Work has an earlier object), "+
 			"move_blocked (MoveBlocked is True) and unknown (no status yet). The reason is empty for placed and unknown.",
-		"state", "reason")
-	r.MustRegister(c)
-	return c
+		"state", "reason")}
+	r.MustRegister(m.counts)
+	return m
+}
+
+// observe counts an Assignment that was created, changed or deleted.
+func (m *assignmentMetrics) observe(old, now *v1alpha1.Assignment, _ bool) {
+	m.counts.move(stateOf(old, assignmentStateOf), stateOf(now, assignmentStateOf))
 }
 
 // assignmentStateOf returns the state of an Assignment. The hub alone writes its conditions.

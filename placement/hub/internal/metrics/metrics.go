@@ -19,7 +19,7 @@ import (
 type Metrics struct {
 	clusters    *clusterMetrics
 	works       *workMetrics
-	assignments *stateCounts[assignmentState]
+	assignments *assignmentMetrics
 }
 
 // Register registers all metrics of the hub. They have no values before Start.
@@ -47,9 +47,7 @@ func (m *Metrics) Start(ctx context.Context, s Sources) error {
 	if err != nil {
 		return err
 	}
-	return observe(ctx, s.Informers, func(old, now *v1alpha1.Assignment, _ bool) {
-		m.assignments.move(stateOf(old, assignmentStateOf), stateOf(now, assignmentStateOf))
-	})
+	return observe(ctx, s.Informers, m.assignments.observe)
 }
 
 // observe calls changed for each object of a kind that exists, and for each change, one after the other.
