@@ -131,6 +131,14 @@ func (p *Pool) AllocateNext() (netip.Addr, bool) {
 	return p.addr(off), true
 }
 
+// ContinueAfter makes AllocateNext continue where that of former would, if that address is in the
+// dynamic range. The pool of a subnet that has grown begins so.
+func (p *Pool) ContinueAfter(former *Pool) {
+	if off, ok := p.offset(former.addr(former.cursor)); ok && p.inDynamicRange(off) {
+		p.cursor = off
+	}
+}
+
 // AllocateN appends up to n addresses from AllocateNext to dst.
 func (p *Pool) AllocateN(dst []netip.Addr, n int) []netip.Addr {
 	for range n {

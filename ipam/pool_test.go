@@ -231,3 +231,37 @@ func TestNewRefuses(t *testing.T) {
 		t.Error("zero config: want an error")
 	}
 }
+
+// A subnet grows, or its dynamic range changes. The freed address is reused last, if possible.
+func TestContinueAfter(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		wider  Config
+		want   string
+	}{
+		"Grown":        {"The next address stays the next.", config("10.0.0.0/24", "", ""), "10.0.0.67"},
+		"OtherRange":   {"The next address is not dynamic any more.", config("10.0.0.0/24", "10.0.0.9", "10.0.0.20"), "10.0.0.9"},
+		"OtherSubnet":  {"The next address is not in the subnet.", config("10.0.1.0/24", "", ""), "10.0.1.1"},
+		"OtherFamily":  {"The bits of the other family have no meaning.", config("fd00::/64", "", ""), "fd00::1"},
+		"SmallerRange": {"It is the last of the range.", config("10.0.0.0/24", "10.0.0.9", "10.0.0.67"), "10.0.0.67"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			former, err := New(config("10.0.0.64/26", "", ""))
+			if err != nil {
+				t.Fatal(err)
+			}
+			former.AllocateN(nil, 2)
+			p, err := New(tc.wider)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.ContinueAfter(former)
+			if got, ok := p.AllocateNext(); !ok || got.String() != tc.want {
+				t.Errorf("%s got %v, %t, want %s", tc.reason, got, ok, tc.want)
+			}
+		})
+	}
+}

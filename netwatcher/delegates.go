@@ -4,6 +4,7 @@ package netwatcher
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -17,19 +18,13 @@ func delegateRows(networks []*network.Network, checker DelegateChecker) []v1.Del
 	if checker == nil {
 		return nil
 	}
-	type key struct{ plugin, id string }
-	users := map[key][]string{}
+	needed := map[v1.DelegateReport]bool{}
 	for _, n := range networks {
 		if n.Delegates() && !n.Deleting && n.Ref.Kind != network.KindNetworkAttachmentDefinition {
-			k := key{n.Type, n.ID}
-			users[k] = append(users[k], n.Ref.String())
+			needed[v1.DelegateReport{NetworkType: n.Type, NetworkID: n.ID}] = true
 		}
 	}
-	rows := make([]v1.DelegateReport, 0, len(users))
-	for k, refs := range users {
-		slices.Sort(refs)
-		rows = append(rows, v1.DelegateReport{NetworkType: k.plugin, NetworkID: k.id, Networks: refs})
-	}
+	rows := slices.Collect(maps.Keys(needed))
 	slices.SortFunc(rows, func(a, b v1.DelegateReport) int {
 		return cmp.Or(strings.Compare(a.NetworkType, b.NetworkType), strings.Compare(a.NetworkID, b.NetworkID))
 	})

@@ -14,13 +14,13 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
-// The size of a node's object grows with its links, and the API server sends each write to every
-// node and to the controller. Changes that follow each other are therefore written together.
+// The size of a node's object grows with its links and delegates, and the API server sends each write to
+// every node and to the controller. Changes that follow each other are therefore written together.
 const (
 	// minWriteInterval is the least time between two writes that change no NIC's addresses.
 	minWriteInterval = time.Second
-	// writeIntervalPerLink is added for each link.
-	writeIntervalPerLink = 10 * time.Millisecond
+	// writeIntervalPerRow is added for each link and delegate.
+	writeIntervalPerRow = 10 * time.Millisecond
 )
 
 // statusReporter writes the node's status and reports its changes to the Observer. It is safe for
@@ -78,7 +78,8 @@ func (p *statusReporter) observe(exists bool, status *v1.NodeNetworkStatus, chan
 	if !SameVTEPs(p.written.NICs, status.NICs) {
 		return true
 	}
-	wait := time.Until(p.writtenAt.Add(minWriteInterval + time.Duration(len(status.Links))*writeIntervalPerLink))
+	rows := len(status.Links) + len(status.Delegates)
+	wait := time.Until(p.writtenAt.Add(minWriteInterval + time.Duration(rows)*writeIntervalPerRow))
 	switch {
 	case wait <= 0:
 		return true

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
 // observer records its calls.
@@ -54,7 +55,7 @@ func TestStatusWritesAreThrottled(t *testing.T) {
 		if n, took := writes(), time.Since(start); n > 10 {
 			t.Errorf("%d writes in %v while networks were applied", n, took)
 		}
-		time.Sleep(minWriteInterval + networks*writeIntervalPerLink + time.Second)
+		time.Sleep(minWriteInterval + networks*writeIntervalPerRow + time.Second)
 		n := writes()
 		if last := w.written[n-1]; len(last.Links) != networks {
 			t.Errorf("the last write has %d links, want %d", len(last.Links), networks)
@@ -73,6 +74,31 @@ func TestStatusWritesAreThrottled(t *testing.T) {
 		time.Sleep(time.Hour)
 		if got := writes(); got != n+2 {
 			t.Errorf("%d writes in an hour in which nothing changed", got-n-2)
+		}
+	})
+}
+
+// Networks of other CNI plugins make the status larger, too.
+func TestDelegatesSlowStatusWrites(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const delegates = 300
+		w := newFakeNode()
+		cfg := w.reconciler(t).Config
+		cfg.Delegates = installedPlugins{}
+		for i := range delegates {
+			w.nets = append(w.nets, &network.Network{Ref: ref(fmt.Sprint(i)), Type: "flannel", ID: fmt.Sprint(i)})
+		}
+		r := New(cfg)
+		for i := range 30 {
+			w.change(func(w *fakeNode) { w.state.NICs[0].Speed = i })
+			if err := r.Reconcile(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if n := len(w.written); n != 1 || len(w.written[0].Delegates) != delegates {
+			t.Errorf("%d writes of %d delegates in three seconds, want 1 of %d", n, len(w.written[0].Delegates), delegates)
 		}
 	})
 }

@@ -36,12 +36,14 @@ func (p *PodTemplate) annotations() *field.Path { return p.Path.Child("metadata"
 type PodWarnings struct {
 	// Mistakes are requests that work, and probably not as the user intends.
 	Mistakes []string
+	// Notes are what is right for another plugin, and has no effect in Patchbay.
+	Notes []string
 	// Waits are what the Pod waits for, such as a network that does not exist yet.
 	Waits []string
 }
 
 // All returns all warnings.
-func (w PodWarnings) All() []string { return slices.Concat(w.Mistakes, w.Waits) }
+func (w PodWarnings) All() []string { return slices.Concat(w.Mistakes, w.Notes, w.Waits) }
 
 // PodChecker checks the requests of Pods at their creation, with the rules that the node daemon
 // applies at CNI ADD.
@@ -50,6 +52,9 @@ type PodChecker struct {
 	NamingScheme string
 	// NetworkOf returns a network, or nil if it does not exist.
 	NetworkOf func(Ref) *Network
+	// IsInvalid, which may be nil, reports whether a network exists that breaks a rule. NetworkOf
+	// returns nil for it.
+	IsInvalid func(Ref) bool
 	// IsNodeAddress, which may be nil, reports whether a node has an address.
 	IsNodeAddress func(netip.Addr) bool
 }
@@ -67,7 +72,7 @@ func (c *PodChecker) Check(p PodTemplate) (PodWarnings, error) {
 	for i, r := range requests {
 		n := c.NetworkOf(r.Ref(p.Namespace))
 		if n == nil || n.Deleting {
-			check.warnMissing(i, r.Ref(p.Namespace), n != nil, SuggestKind(r.Ref(p.Namespace), p.Namespace, c.NetworkOf))
+			check.warnMissing(i, r.Ref(p.Namespace), c.whyMissing(n, r.Ref(p.Namespace)), SuggestKind(r.Ref(p.Namespace), p.Namespace, c.NetworkOf))
 			prefixes[i] = fmt.Sprintf("?%d-", i) // unknown, and different from all others
 			continue
 		}
@@ -84,6 +89,17 @@ func (c *PodChecker) Check(p PodTemplate) (PodWarnings, error) {
 	_, err = InterfaceNames(c.NamingScheme, firstInterface, prefixes)
 	check.addNameFaults(err)
 	return check.warnings, check.faults.err("")
+}
+
+// whyMissing says why Pods cannot use a network that NetworkOf returned.
+func (c *PodChecker) whyMissing(n *Network, ref Ref) string {
+	switch {
+	case n != nil:
+		return "is being deleted"
+	case c.IsInvalid != nil && c.IsInvalid(ref):
+		return "breaks a rule, which its next change must repair"
+	}
+	return "does not exist yet"
 }
 
 // defaultNetwork returns the network of a Pod without an annotation; false when there is none.
@@ -130,7 +146,7 @@ func (c *podCheck) warnUnread() {
 		}
 	}
 	if _, ok := c.template.Annotations[netAttachDefsAnnotation]; ok {
-		c.warnMistake(fmt.Sprintf("%s: Patchbay does not serve NetworkAttachmentDefinitions yet, so only another plugin, such as Multus, adds these interfaces: use %s",
+		c.warnings.Notes = append(c.warnings.Notes, fmt.Sprintf("%s: Patchbay does not serve NetworkAttachmentDefinitions yet, so only another plugin, such as Multus, adds these interfaces: use %s",
 			path.Key(netAttachDefsAnnotation), v1.InterfacesAnnotation))
 	}
 	for _, w := range UnknownAnnotations(path, c.template.Annotations, InterfaceAnnotations()) {
@@ -167,13 +183,9 @@ func (c *podCheck) warnFirst(n *Network, standard Ref, exists bool) {
 
 // warnMissing adds a warning for a network that the Pod waits for. One that does not exist is a likely
 // mistake if there is a suggestion.
-func (c *podCheck) warnMissing(i int, ref Ref, deleting bool, suggestion string) {
+func (c *podCheck) warnMissing(i int, ref Ref, why, suggestion string) {
 	if c.template.HostNetwork {
 		return
-	}
-	why := "does not exist yet"
-	if deleting {
-		why = "is being deleted"
 	}
 	if suggestion != "" {
 		c.warnMistake(fmt.Sprintf("%s: %s %s, but %s", c.path.Index(i), ref, strings.TrimSuffix(why, " yet"), suggestion))

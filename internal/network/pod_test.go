@@ -62,6 +62,7 @@ func TestPodChecker(t *testing.T) {
 		"Twice":       {reason: "Legacy names have no index.", scheme: network.NamingSchemeLegacy, value: `[{"clusterNetwork": "storage"}, {"clusterNetwork": "storage"}, {"clusterNetwork": "storage"}]`, refused: []string{"[danm.io/interfaces][2]", "stor", "interface 1 too"}},
 		"ToCome":      {reason: "A missing network may be created later.", value: `[{"clusterNetwork": "later"}, {"network": "later"}]`, warned: []string{"[0]", "ClusterNetwork/later does not exist yet", "DanmNet/ns/later"}},
 		"Going":       {reason: "A network that is being deleted may be created again.", value: `[{"clusterNetwork": "going"}]`, warned: []string{"ClusterNetwork/going is being deleted"}},
+		"Broken":      {reason: "A network that is stored and invalid exists.", value: `[{"clusterNetwork": "broken"}]`, warned: []string{"ClusterNetwork/broken breaks a rule, which its next change must repair: the Pod waits for it"}},
 		"OtherNS":     {reason: "A request cannot name a network of another namespace.", value: `[{"tenantNetwork": "other/own"}]`, refused: []string{"[0].tenantNetwork", "other/own"}},
 		"Unassigned":  {reason: "The tenant has set an attribute that is not assigned.", value: `[{"tenantNetwork": "own"}]`, warned: []string{"TenantNetwork/ns/own", "host_device"}},
 		"PluginIP":    {reason: "Another plugin manages addresses itself.", value: `[{"clusterNetwork": "flannel", "ip": "10.0.0.7"}]`, refused: []string{"[0].ip", "CNI plugin flannel"}},
@@ -72,6 +73,7 @@ func TestPodChecker(t *testing.T) {
 			t.Parallel()
 			checker := network.PodChecker{
 				NamingScheme: tc.scheme, NetworkOf: podNetworks(t),
+				IsInvalid:     func(ref network.Ref) bool { return ref.Name == "broken" },
 				IsNodeAddress: func(a netip.Addr) bool { return a == netip.MustParseAddr("10.0.0.77") },
 			}
 			found, err := checker.Check(network.PodTemplate{Namespace: "ns", Annotations: map[string]string{v1.InterfacesAnnotation: tc.value}})

@@ -109,13 +109,17 @@ func readOptions(f *faults, spec *field.Path, s *v1.NetworkSpec, n *Network) {
 	checkVNI(f, spec, n)
 	checkTrunk(f, spec, n)
 	checkNumbers(f, path, n)
-	checkDelegate(f, path, o, n)
 	checkBitmaps(f, path, o)
 	readConflictProbe(f, path, o, n)
 	readSourceGuard(f, path.Child("source_guard"), o, n)
 	n.V4 = readSubnet(f, path, optionsV4(o))
 	n.V6 = readSubnet(f, path, optionsV6(o))
 	readStaticPool(f, path.Child("static_pool"), o, n)
+	if n.Delegates() {
+		// Another plugin manages addresses and routes itself. Admission rejects these options in
+		// new networks; a stored one must work as before.
+		n.V4, n.V6, n.Table = nil, nil, 0
+	}
 }
 
 func checkParent(f *faults, path *field.Path, n *Network) {
@@ -194,21 +198,6 @@ func checkNumbers(f *faults, path *field.Path, n *Network) {
 	}
 	if n.Table < 0 || n.Table >= 253 && n.Table <= 255 {
 		f.invalid(path.Child("rt_tables"), n.Table, "must not be one of the kernel's tables 253 to 255: use 0 to 252, or 256 and up")
-	}
-}
-
-// checkDelegate rejects what another plugin would not get to see.
-func checkDelegate(f *faults, path *field.Path, o *v1.NetworkOptions, n *Network) {
-	if !n.Delegates() {
-		return
-	}
-	for _, option := range []struct {
-		name string
-		set  bool
-	}{{"cidr", o.CIDR != ""}, {"net6", o.Net6 != ""}, {"rt_tables", o.RTTables != 0}} {
-		if option.set {
-			f.forbidden(path.Child(option.name), "must not be set for this NetworkType, because another CNI plugin manages addresses and routes itself: leave "+option.name+" out")
-		}
 	}
 }
 

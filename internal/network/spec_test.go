@@ -129,6 +129,14 @@ Options:
 				ID: "x", Type: "MyPlugin", Prefix: "eth",
 			},
 		},
+		"StoredDelegate": {
+			reason: "A network stored before admission rejected these options works without them.",
+			kind:   v1.KindClusterNetwork, spec: `{NetworkID: x, NetworkType: flannel, Options: {cidr: 10.0.0.0/24, net6: "fd00::/64", rt_tables: 100}}`,
+			want: &network.Network{
+				Ref: network.Ref{Kind: v1.KindClusterNetwork, Name: "net"}, UID: "uid", Generation: 3,
+				ID: "x", Type: "flannel", Prefix: "eth",
+			},
+		},
 		"SRIOV": {
 			reason: "The model has the device pool and the VNI.",
 			kind:   v1.KindDanmNet, spec: `{NetworkID: x, NetworkType: SRIOV, Options: {device_pool: a/b, vxlan: 7}}`,

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -177,17 +178,35 @@ func defaultPool(ip ipVersion, subnet, part netip.Prefix, start, end netip.Addr)
 
 // GrowthAdvice returns the change of spec.Options that gives the pool more addresses: a wider range in
 // the subnet or, if it has all of the subnet, a wider subnet. Admission permits both while Pods are
-// attached.
-func (s *Subnet) GrowthAdvice() string {
+// attached, unless an object forbids it that the advice names. The network is that of the subnet.
+func (s *Subnet) GrowthAdvice(n *Network) string {
 	ip, cidrField, poolField := ipv4(), "cidr", "allocation_pool"
 	if s.CIDR.Addr().Is6() {
 		ip, cidrField, poolField = ipv6(), "net6", "allocation_pool_v6"
 	}
 	first, last := defaultPool(ip, s.CIDR, s.CIDR, netip.Addr{}, netip.Addr{})
 	if first.Less(s.Start) || s.End.Less(last) {
-		return fmt.Sprintf("widen spec.Options.%s within %s %s", poolField, cidrField, s.CIDR)
+		return fmt.Sprintf("widen spec.Options.%s within %s %s%s", poolField, cidrField, s.CIDR, growthLimits(n, false))
 	}
-	return fmt.Sprintf("widen spec.Options.%s to a subnet that contains %s, and %s with it if it is set", cidrField, s.CIDR, poolField)
+	if overlapsSpecial(netip.PrefixFrom(s.CIDR.Addr(), s.CIDR.Bits()-1).Masked()) {
+		return fmt.Sprintf("use a second network, because a subnet wider than %s %s has addresses for special purposes", cidrField, s.CIDR)
+	}
+	return fmt.Sprintf("widen spec.Options.%s to a subnet that contains %s, and %s with it if it is set%s", cidrField, s.CIDR, poolField, growthLimits(n, true))
+}
+
+// growthLimits returns a clause that names the objects which may forbid more addresses, or "".
+func growthLimits(n *Network, widerSubnet bool) string {
+	var limits []string
+	if widerSubnet && n.Ref.Kind == v1.KindTenantNetwork {
+		limits = append(limits, "your TenantConfig")
+	}
+	if _, shared := segmentOf(n); shared {
+		limits = append(limits, "the other networks of the segment")
+	}
+	if len(limits) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(limits, " and ") + " must allow it)"
 }
 
 // hasUsable reports whether dynamic claims can get an address of the pool. It ends soon, because the

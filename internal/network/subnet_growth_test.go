@@ -12,7 +12,7 @@ import (
 // A message that advises a change which admission refuses sends its reader in a circle.
 func TestGrowthAdvice(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct{ reason, spec, want, follow string }{
+	cases := map[string]struct{ reason, kind, spec, want, follow string }{
 		"Range": {
 			reason: "The subnet has addresses outside the pool.",
 			spec:   `{Options: {cidr: 10.0.0.0/24, allocation_pool: {start: 10.0.0.10, end: 10.0.0.19}}}`,
@@ -49,16 +49,46 @@ func TestGrowthAdvice(t *testing.T) {
 			want:   "widen spec.Options.net6 to a subnet that contains fd00::/120, and allocation_pool_v6 with it if it is set",
 			follow: `{Options: {net6: "fd00::/112"}}`,
 		},
+		"Segment": {
+			reason: "The rest of the subnet may be the pool of another network on the same VLAN.",
+			spec:   `{Options: {host_device: ens4, vlan: 5, cidr: 10.0.0.0/24, allocation_pool: {start: 10.0.0.10, end: 10.0.0.19}}}`,
+			want:   "widen spec.Options.allocation_pool within cidr 10.0.0.0/24 (the other networks of the segment must allow it)",
+			follow: `{Options: {host_device: ens4, vlan: 5, cidr: 10.0.0.0/24, allocation_pool: {start: 10.0.0.10, end: 10.0.0.29}}}`,
+		},
+		"Tenant": {
+			reason: "The subnets of a TenantConfig limit the subnet.", kind: v1.KindTenantNetwork,
+			spec:   `{Options: {cidr: 10.0.0.0/24}}`,
+			want:   "widen spec.Options.cidr to a subnet that contains 10.0.0.0/24, and allocation_pool with it if it is set (your TenantConfig must allow it)",
+			follow: `{Options: {cidr: 10.0.0.0/23}}`,
+		},
+		"TenantSegment": {
+			reason: "Both limit the subnet.", kind: v1.KindTenantNetwork,
+			spec:   `{Options: {host_device: ens4, cidr: 10.0.0.0/24}}`,
+			want:   "widen spec.Options.cidr to a subnet that contains 10.0.0.0/24, and allocation_pool with it if it is set (your TenantConfig and the other networks of the segment must allow it)",
+			follow: `{Options: {host_device: ens4, cidr: 10.0.0.0/23}}`,
+		},
+		"TenantRange": {
+			reason: "A TenantConfig does not limit the range in the subnet.", kind: v1.KindTenantNetwork,
+			spec:   `{Options: {cidr: 10.0.0.0/24, allocation_pool: {start: 10.0.0.10, end: 10.0.0.19}}}`,
+			want:   "widen spec.Options.allocation_pool within cidr 10.0.0.0/24",
+			follow: `{Options: {cidr: 10.0.0.0/24, allocation_pool: {start: 10.0.0.10, end: 10.0.0.29}}}`,
+		},
+		"Widest": {
+			reason: "0.0.0.0/7 has addresses that no network may have.",
+			spec:   `{Options: {cidr: 1.0.0.0/8}}`,
+			want:   "use a second network, because a subnet wider than cidr 1.0.0.0/8 has addresses for special purposes",
+			follow: `{Options: {cidr: 1.0.0.0/8}}`,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			before, after := parsed(t, tc.spec), parsed(t, tc.follow)
+			before, after := parsed(t, tc.kind, tc.spec), parsed(t, tc.kind, tc.follow)
 			s := before.V4
 			if s == nil {
 				s = before.V6
 			}
-			if got := s.GrowthAdvice(); got != tc.want {
+			if got := s.GrowthAdvice(before); got != tc.want {
 				t.Errorf("%s\ngot  %q\nwant %q", tc.reason, got, tc.want)
 			}
 			use := network.Usage{Pod: "red/web-0", Node: "node-1"}
@@ -74,10 +104,13 @@ func TestGrowthAdvice(t *testing.T) {
 	}
 }
 
-// parsed returns the ClusterNetwork with this spec in YAML.
-func parsed(t *testing.T, spec string) *network.Network {
+// parsed returns the network with this spec in YAML; a ClusterNetwork without a kind.
+func parsed(t *testing.T, kind, spec string) *network.Network {
 	t.Helper()
-	n, err := network.FromObject(object(t, v1.KindClusterNetwork, spec))
+	if kind == "" {
+		kind = v1.KindClusterNetwork
+	}
+	n, err := network.FromObject(object(t, kind, spec))
 	if err != nil {
 		t.Fatal(err)
 	}

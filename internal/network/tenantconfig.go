@@ -100,9 +100,6 @@ func readDevice(f *faults, path *field.Path, d *v1.HostDevice) TenantDevice {
 	limit := maxVXLAN
 	switch d.VNIType {
 	case "", "vxlan":
-		if d.VNIType != "" && strings.Contains(d.Name, "/") {
-			f.invalid(path.Child("vniType"), d.VNIType, "must be vlan for a device pool, because virtual functions have no VXLAN: use vlan, or leave vniType and vniRange out")
-		}
 	case "vlan":
 		limit = maxVLAN
 	default:

@@ -198,10 +198,16 @@ type Usage struct {
 	Node string
 	// V4 and V6 are the addresses, not valid if there are none.
 	V4, V6 netip.Addr
+	// DanmEp is namespace/name of a DanmEp that no program removes, because its Pod does not exist and
+	// another program has written it; empty for others.
+	DanmEp string
 }
 
 // String describes the use in messages.
 func (u Usage) String() string {
+	if u.DanmEp != "" {
+		return "DanmEp " + u.DanmEp + " is left over from Pod " + u.Pod + ", which does not exist"
+	}
 	if u.Pod == "" {
 		return "node " + u.Node + " has pre-allocated addresses of it"
 	}
@@ -348,9 +354,12 @@ func andMore(uses int) string {
 // they read the network every 5 seconds, and the cooldown of a released address is 10 seconds.
 const ReclaimDelay = 20 * time.Second
 
-// remedy returns the step that frees the network: pods, if Pods use it, and otherwise to wait for
-// the nodes, which return pre-allocated addresses on request.
+// remedy returns the step that frees the network: to delete a leftover DanmEp that a message names, pods if
+// Pods use it, and otherwise to wait for the nodes, which return pre-allocated addresses on request.
 func remedy(uses []Usage, pods string) string {
+	if uses[0].DanmEp != "" {
+		return "delete the DanmEp " + uses[0].DanmEp + " first"
+	}
 	for _, u := range uses {
 		if u.Pod != "" {
 			return pods

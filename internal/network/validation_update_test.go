@@ -120,6 +120,16 @@ func TestCheckDelete(t *testing.T) {
 	}
 }
 
+// Nobody finds the Pod of a DanmEp that DANM left over.
+func TestCheckDeleteWithLeftover(t *testing.T) {
+	t.Parallel()
+	err := network.CheckDelete(model(t, `{}`).Ref, []network.Usage{{Pod: "ns/web", Node: "n1", DanmEp: "ns/ep"}, {Pod: "ns/db", Node: "n2"}})
+	const want = `must not be in use when it is deleted, but DanmEp ns/ep is left over from Pod ns/web, which does not exist (and 1 more): delete the DanmEp ns/ep first`
+	if err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("got %v, want %q at its end", err, want)
+	}
+}
+
 func model(t *testing.T, spec string) *network.Network {
 	t.Helper()
 	n, err := network.FromObject(object(t, v1.KindClusterNetwork, spec))

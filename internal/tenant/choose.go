@@ -94,13 +94,14 @@ func (w NetworkRequest) candidates(configs []Config) []candidate {
 			all = append(all, candidatesOf(c, d)...)
 		}
 	}
-	return slices.DeleteFunc(all, func(o candidate) bool { return o.kind == network.SlotVXLAN && w.Type == v1.TypeSRIOV })
+	// Admission rejects VXLANs in a new device pool; a stored one may have them.
+	return slices.DeleteFunc(all, func(o candidate) bool { return o.kind == network.SlotVXLAN && isPool(o.device) })
 }
 
 // matchesDevice reports whether the device can be used: a device pool for SR-IOV, and a NIC for other
 // types unless they request a pool.
 func (w NetworkRequest) matchesDevice(d network.TenantDevice) bool {
-	pool := strings.Contains(d.Name, "/")
+	pool := isPool(d.Name)
 	switch {
 	case w.Device != "":
 		return !pool && d.Name == w.Device
@@ -109,6 +110,9 @@ func (w NetworkRequest) matchesDevice(d network.TenantDevice) bool {
 	}
 	return pool == (w.Type == v1.TypeSRIOV)
 }
+
+// isPool reports whether a device is a device pool, whose virtual functions have no VXLAN.
+func isPool(device string) bool { return strings.Contains(device, "/") }
 
 func candidatesOf(c Config, d network.TenantDevice) []candidate {
 	switch {

@@ -34,11 +34,12 @@ func config(tb testing.TB, name, text string, used ...network.TenantSlot) tenant
 func TestChooseSlot(t *testing.T) {
 	t.Parallel()
 	const (
-		two    = `{hostDevices: [{name: ens4, vniType: vlan, vniRange: "9,5-6"}, {name: ens5, vniType: vxlan, vniRange: "100-200"}, {name: ens6}]}`
-		pools  = `{hostDevices: [{name: ens4}, {name: a.b/c, vniType: vlan, vniRange: "7"}]}`
-		plugin = `{networkIds: {flannel: flan, ipvlan: shared}, hostDevices: [{name: ens4, vniType: vlan, vniRange: "1-9"}]}`
-		blue   = `{namespaceSelector: {matchLabels: {team: blue}}, networkIds: {flannel: blue}, hostDevices: [{name: ens7}]}`
-		blue2  = `{namespaceSelector: {matchLabels: {team: blue}}, networkIds: {flannel: azure}}`
+		two       = `{hostDevices: [{name: ens4, vniType: vlan, vniRange: "9,5-6"}, {name: ens5, vniType: vxlan, vniRange: "100-200"}, {name: ens6}]}`
+		pools     = `{hostDevices: [{name: ens4}, {name: a.b/c, vniType: vlan, vniRange: "7"}]}`
+		vxlanPool = `{hostDevices: [{name: a.b/c, vniType: vxlan, vniRange: "7"}, {name: ens4, vniType: vlan, vniRange: "1-9"}]}`
+		plugin    = `{networkIds: {flannel: flan, ipvlan: shared}, hostDevices: [{name: ens4, vniType: vlan, vniRange: "1-9"}]}`
+		blue      = `{namespaceSelector: {matchLabels: {team: blue}}, networkIds: {flannel: blue}, hostDevices: [{name: ens7}]}`
+		blue2     = `{namespaceSelector: {matchLabels: {team: blue}}, networkIds: {flannel: azure}}`
 	)
 	cases := map[string]struct {
 		reason  string
@@ -70,6 +71,10 @@ func TestChooseSlot(t *testing.T) {
 			request: tenant.NetworkRequest{Type: "sriov"}, refused: []string{"spec.NetworkType", "device pool"}},
 		"UnknownPool": {reason: "The TenantConfig does not have the pool.", configs: []tenant.Config{config(t, "a", pools)},
 			request: tenant.NetworkRequest{Type: "sriov", DevicePool: "a.b/z"}, refused: []string{"spec.Options.device_pool", "a.b/c"}},
+		"StoredVXLANPool": {reason: "A pool stored with VXLANs assigns nothing, and does not block other devices.", configs: []tenant.Config{config(t, "a", vxlanPool)},
+			want: "vlan/ens4/1"},
+		"StoredVXLANPoolAsked": {reason: "A virtual function has no VXLAN, whatever the type.", configs: []tenant.Config{config(t, "a", vxlanPool)},
+			request: tenant.NetworkRequest{DevicePool: "a.b/c"}, refused: []string{"spec.Options.device_pool", "use ens4"}},
 		"NoConfig": {reason: "There is no TenantConfig.", request: tenant.NetworkRequest{Namespace: "red"}, refused: []string{"metadata.namespace", "red", "TenantConfig"}},
 		"NotMine":  {reason: "The only TenantConfig is for other namespaces.", configs: []tenant.Config{config(t, "a", blue)}, refused: []string{"TenantConfig"}},
 		"Mine": {reason: "The namespace's labels match the selector.", configs: []tenant.Config{config(t, "a", blue)},

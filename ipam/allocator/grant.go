@@ -145,7 +145,7 @@ func (p *planner) takeOne(f *status.Family, r AddressRequest) (netip.Addr, error
 	a, ok := f.Pool.AllocateNext()
 	if !ok {
 		err := fmt.Errorf("claim %s address: %w: all %d dynamic addresses of %v are in use; delete Pods, or %s",
-			f.Name, ErrExhausted, f.Pool.Capacity(), f.Pool.CIDR(), f.Subnet.GrowthAdvice())
+			f.Name, ErrExhausted, f.Pool.Capacity(), f.Pool.CIDR(), f.Subnet.GrowthAdvice(p.obj.Network))
 		return a, p.orElsewhere(err, func(e *status.Entry) bool { return e.HasReclaimable(f.Pool.CIDR().Addr()) })
 	}
 	return a, nil

@@ -277,8 +277,9 @@ func (d *Draft) FreeUncovered(inUse func(netip.Addr) bool) error {
 
 // MoveSubnets replaces the bitmaps whose subnet differs from that of the spec, if no address outside
 // of the new subnet is covered. Covered addresses inside of it stay set: the subnet may have been
-// enlarged, or a compromised node may have recorded a wrong one. With an invalid spec it changes
-// nothing, and releases continue with the recorded subnet.
+// enlarged, or a compromised node may have recorded a wrong one. The next address stays the next, so
+// that freed ones are not reused early. With an invalid spec it changes nothing, and releases continue
+// with the recorded subnet.
 func (d *Draft) MoveSubnets() error {
 	for _, f := range d.Families() {
 		if !f.Former || d.Object.Invalid != nil {
@@ -291,12 +292,14 @@ func (d *Draft) MoveSubnets() error {
 		if d.usedOutside(f, entries) {
 			continue // releases continue, claims are refused
 		}
+		former := f.Pool
 		if err := f.reset(); err != nil {
 			return err
 		}
 		if f.Pool == nil {
 			continue
 		}
+		f.Pool.ContinueAfter(former)
 		if err := d.fill(f.Pool); err != nil {
 			return err
 		}

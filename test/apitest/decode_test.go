@@ -134,7 +134,7 @@ status:
   - {name: ens4, mac: "02:00:00:00:00:01", mtu: 1500, driver: virtio, speed: 1000, addresses: [10.0.0.1/24], sriov: {totalVFs: 8, numVFs: 4}}
   links:
   - {name: net.5, identity: vlan/ens4/5, parent: ens4, mtu: 1500, vtep: 10.0.0.1, state: Up, error: e, networks: [ClusterNetwork/net]}
-  delegates: [{networkType: flannel, networkID: net, error: e, networks: [ClusterNetwork/a]}]
+  delegates: [{networkType: flannel, networkID: net, error: e}]
   refused: [{network: ClusterNetwork/net, error: e}]
   version: v1
   kernelVersion: "6.1"` + conditions},

@@ -24,6 +24,8 @@ type preexisting struct {
 	// status, other and repair are merge patches: of the status, of the wrong part into
 	// something else that is wrong, and into what is right.
 	status, otherMetadata, repair string
+	// unrelated is a merge patch of another part of the spec. Only policies accept it.
+	unrelated string
 }
 
 // preexistingObjects has one of every kind that has rules; the other kinds have none.
@@ -48,15 +50,42 @@ func preexistingObjects(t *testing.T) map[string]preexisting {
 	return all
 }
 
-// overlapping breaks no rule of the schema, only one of an admission policy.
-func overlapping(t *testing.T) preexisting {
+// forbiddenByPolicy has objects that break no rule of a schema, only one of an admission policy.
+func forbiddenByPolicy(t *testing.T) map[string]preexisting {
 	t.Helper()
-	return preexisting{
-		object:        newTenantConfig(t, `{hostDevices: [{name: ens4, vniType: vxlan, vniRange: "5-9"}, {name: ens5, vniType: vxlan, vniRange: "9-11"}], namespaceSelector: {matchLabels: {a: b}}}`),
-		status:        `{"status": {"reservations": {"vxlan/ens4/0": "5 ns/a 0123456789abcdef"}}}`,
-		otherMetadata: `{"hostDevices": [{"name": "ens4", "vniType": "vxlan", "vniRange": "5-10"}, {"name": "ens5", "vniType": "vxlan", "vniRange": "9-11"}]}`,
-		repair:        `{"hostDevices": [{"name": "ens4", "vniType": "vxlan", "vniRange": "5-9"}]}`,
+	const reserved = `{"status": {"reservations": {"vxlan/ens4/0": "5 ns/a 0123456789abcdef"}}}`
+	all := map[string]preexisting{
+		"Overlap": {
+			object:        newTenantConfig(t, `{hostDevices: [{name: ens4, vniType: vxlan, vniRange: "5-9"}, {name: ens5, vniType: vxlan, vniRange: "9-11"}], namespaceSelector: {matchLabels: {a: b}}}`),
+			status:        reserved,
+			otherMetadata: `{"hostDevices": [{"name": "ens4", "vniType": "vxlan", "vniRange": "5-10"}, {"name": "ens5", "vniType": "vxlan", "vniRange": "9-11"}]}`,
+			repair:        `{"hostDevices": [{"name": "ens4", "vniType": "vxlan", "vniRange": "5-9"}]}`,
+		},
+		"VXLANPool": {
+			object:        newTenantConfig(t, `{hostDevices: [{name: a.b/c, vniType: vxlan, vniRange: "20-29"}], namespaceSelector: {matchLabels: {a: b}}}`),
+			status:        reserved,
+			unrelated:     `{"hostDevices": [{"name": "a.b/c", "vniType": "vxlan", "vniRange": "20-29"}, {"name": "ens4"}]}`,
+			otherMetadata: `{"hostDevices": [{"name": "a.b/d", "vniType": "vxlan", "vniRange": "20-29"}]}`,
+			repair:        `{"hostDevices": [{"name": "a.b/c", "vniType": "vlan", "vniRange": "20-29"}]}`,
+		},
+		"Bitmap": {
+			object:        newTenantConfig(t, `{hostDevices: [{name: ens4, vniType: vlan, vniRange: "5-9", alloc: AQ==}], namespaceSelector: {matchLabels: {a: b}}}`),
+			status:        reserved,
+			unrelated:     `{"hostDevices": [{"name": "ens4", "vniType": "vlan", "vniRange": "5-12", "alloc": "AQ=="}]}`,
+			otherMetadata: `{"hostDevices": [{"name": "ens4", "vniType": "vlan", "vniRange": "5-12", "alloc": "Ag=="}]}`,
+			repair:        `{"hostDevices": [{"name": "ens4", "vniType": "vlan", "vniRange": "5-12"}]}`,
+		},
 	}
+	for _, kind := range []string{v1.KindClusterNetwork, v1.KindDanmNet, v1.KindTenantNetwork} {
+		all["Delegate/"+kind] = preexisting{
+			object:        newNetwork(t, kind, `{NetworkType: flannel, Options: {cidr: 10.244.0.0/16, rt_tables: 100}}`),
+			status:        `{"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}`,
+			unrelated:     `{"spec": {"Options": {"container_prefix": "net"}}}`,
+			otherMetadata: `{"spec": {"Options": {"cidr": "10.245.0.0/16"}}}`,
+			repair:        `{"spec": {"Options": {"cidr": null}}}`,
+		}
+	}
+	return all
 }
 
 // An object stored before a rule existed must still take status and metadata: else its
@@ -71,12 +100,14 @@ func TestObjectOlderThanTheRules(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			env := start(t) // it changes the definitions
-			all, policy := preexistingObjects(t), overlapping(t)
-			storePreexisting(t, env, all, policy)
-			t.Run("Policy", func(t *testing.T) {
-				t.Parallel()
-				checkPreexisting(t, env, policy, true)
-			})
+			all, policies := preexistingObjects(t), forbiddenByPolicy(t)
+			storePreexisting(t, env, all, policies)
+			for name, o := range policies {
+				t.Run("Policy/"+name, func(t *testing.T) {
+					t.Parallel()
+					checkPreexisting(t, env, o, true)
+				})
+			}
 			for name, o := range all {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
@@ -101,6 +132,11 @@ func checkPreexisting(t *testing.T, env *apitest.Env, o preexisting, statusToo b
 			t.Errorf("write metadata: %v", err)
 		}
 	}
+	if o.unrelated != "" {
+		if err := patch(o.unrelated); err != nil {
+			t.Errorf("change another part: %v", err)
+		}
+	}
 	if err := patch(o.otherMetadata); !apierrors.IsInvalid(err) {
 		t.Errorf("change the wrong part into other wrong: got %v, want a refusal", err)
 	}
@@ -110,12 +146,16 @@ func checkPreexisting(t *testing.T, env *apitest.Env, o preexisting, statusToo b
 }
 
 // storePreexisting stores the objects while no rule forbids them.
-func storePreexisting(t *testing.T, env *apitest.Env, all map[string]preexisting, policy preexisting) {
+func storePreexisting(t *testing.T, env *apitest.Env, all, policies map[string]preexisting) {
 	t.Helper()
-	bindings, probe := deletePolicyBindings(t, env), policy.object.DeepCopy()
-	eventually(t, "the API server forgets the policies", func() error {
-		return env.Client.Create(t.Context(), policy.object)
-	})
+	bindings := deletePolicyBindings(t, env)
+	var probes []*unstructured.Unstructured
+	for name, o := range policies {
+		probes = append(probes, o.object.DeepCopy())
+		eventually(t, "the API server forgets the policy of "+name, func() error {
+			return env.Client.Create(t.Context(), o.object)
+		})
+	}
 	for name, o := range all {
 		var definition apiextensionsv1.CustomResourceDefinition
 		if err := env.Client.Get(t.Context(), client.ObjectKey{Name: name}, &definition); err != nil {
@@ -142,7 +182,9 @@ func storePreexisting(t *testing.T, env *apitest.Env, all map[string]preexisting
 			t.Fatal(err)
 		}
 	}
-	awaitRefusal(t, env, probe)
+	for _, probe := range probes {
+		awaitRefusal(t, env, probe)
+	}
 }
 
 // deletePolicyBindings takes the admission policies out of force.

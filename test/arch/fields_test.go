@@ -34,7 +34,7 @@ func apiKinds() map[string][]string {
 func TestFieldsTakeEffect(t *testing.T) {
 	t.Parallel()
 	table, m := readFieldTable(t), loadMentions(t)
-	messages := crdTexts(t)
+	messages := ruleTexts(t)
 	known := map[string]bool{}
 	for api, kinds := range apiKinds() {
 		for _, kind := range kinds {
@@ -47,7 +47,7 @@ func TestFieldsTakeEffect(t *testing.T) {
 				case !listed:
 					t.Errorf("%s (%s): %s does not say where it takes effect. Functions that mention it: %v", path, f.name, fieldTable, slices.Sorted(maps.Keys(m.uses[f.field])))
 				case refused && !strings.Contains(messages, message):
-					t.Errorf("%s (%s): no definition in deployments refuses it with %q", path, f.name, message)
+					t.Errorf("%s (%s): no definition or policy in deployments refuses it with %q", path, f.name, message)
 				case refused:
 				case !m.functions[where]:
 					t.Errorf("%s (%s): there is no function %s", path, f.name, where)
@@ -91,18 +91,18 @@ func readFieldTable(t *testing.T) map[string]string {
 	return table
 }
 
-// crdTexts returns all definitions with single spaces, because YAML breaks long lines.
-func crdTexts(t *testing.T) string {
+// ruleTexts returns all definitions and admission policies with single spaces, because YAML breaks long lines.
+func ruleTexts(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
-	for _, folder := range []string{"deployments/crds", "deployments/placement/crds"} {
+	for _, folder := range []string{"deployments/crds", "deployments/placement/crds", "deployments/admission"} {
 		path, err := source.Path(strings.Split(folder, "/")...)
 		if err != nil {
 			t.Fatal(err)
 		}
 		files, err := filepath.Glob(filepath.Join(path, "*.yaml"))
 		if err != nil || len(files) == 0 {
-			t.Fatalf("%s: %d definitions, error %v", folder, len(files), err)
+			t.Fatalf("%s: %d files, error %v", folder, len(files), err)
 		}
 		for _, f := range files {
 			text, err := os.ReadFile(f)

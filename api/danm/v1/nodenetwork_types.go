@@ -85,7 +85,8 @@ type RefusedNetwork struct {
 // MaxDelegates is the most delegates in a NodeNetworkStatus.
 const MaxDelegates = 1000
 
-// DelegateReport reports whether a node has a CNI plugin and a configuration for it.
+// DelegateReport reports whether a node has a CNI plugin and a configuration for it. It does not name the
+// networks, because the report would grow with tenants' networks that have both in common.
 type DelegateReport struct {
 	// NetworkType of the networks, which is the name of the plugin.
 	// +kubebuilder:validation:MaxLength=63
@@ -99,12 +100,6 @@ type DelegateReport struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Error string `json:"error,omitempty"`
-
-	// Networks that need the plugin, as kind/namespace/name or kind/name.
-	// +optional
-	// +listType=set
-	// +kubebuilder:validation:items:MaxLength=512
-	Networks []string `json:"networks,omitempty"`
 }
 
 // States of a HostLink.

@@ -60,7 +60,6 @@ type TenantConfig struct {
 }
 
 // HostDevice is a NIC or, with a "/" in its name, a device pool, with the range of IDs for tenants.
-// +kubebuilder:validation:XValidation:rule=`!has(self.vniType) || self.vniType != "vxlan" || !self.name.contains('/')`,fieldPath=`.vniType`,message=`must be vlan for a device pool, because virtual functions have no VXLAN: use vlan, or leave vniType and vniRange out`
 // +kubebuilder:validation:XValidation:rule=`(has(self.vniType) && self.vniType != "") == (has(self.vniRange) && self.vniRange != "")`,message=`must have vniType and vniRange together: set both, or neither`
 // +kubebuilder:validation:XValidation:rule=`!has(self.vniRange) || !self.vniRange.matches('^[0-9]{1,8}(-[0-9]{1,8})?(,[0-9]{1,8}(-[0-9]{1,8})?)*$') || self.vniRange.split(',').all(r, r.split('-').all(n, int(n) >= 1 && int(n) <= (has(self.vniType) && self.vniType == "vlan" ? 4094 : 16777214)))`,fieldPath=`.vniRange`,message=`must have IDs in range: use 1 to 4094 for vlan, 1 to 16777214 for vxlan`,messageExpression=`'"' + self.vniRange + '" must have IDs in range: use 1 to 4094 for vlan, 1 to 16777214 for vxlan'`
 // +kubebuilder:validation:XValidation:rule=`!has(self.vniRange) || !self.vniRange.matches('^[0-9]{1,8}(-[0-9]{1,8})?(,[0-9]{1,8}(-[0-9]{1,8})?)*$') || self.vniRange.split(',').map(r, r.split('-').map(n, int(n))).all(r, r[0] <= r[size(r) - 1])`,fieldPath=`.vniRange`,message=`must not have a range that ends before it begins: write the lower ID first`,messageExpression=`'"' + self.vniRange + '" must not have a range that ends before it begins: write the lower ID first'`
@@ -70,7 +69,7 @@ type HostDevice struct {
 	// +kubebuilder:validation:XValidation:rule=`self.contains('/') || (self.matches(r'^[^/:\pZ\pC]+$') && !(self in ['.', '..']) && size(bytes(self)) <= 15)`,message=`must be the name of a NIC (at most 15 bytes without ":" or white space) or, with a "/", the resource of a device plugin`,messageExpression=`'"' + self + '" must be the name of a NIC (at most 15 bytes without ":" or white space) or, with a "/", the resource of a device plugin'`
 	Name string `json:"name"`
 
-	// VNIType is vlan or vxlan. It needs VNIRange.
+	// VNIType is vlan or vxlan; only vlan in a new device pool. It needs VNIRange.
 	// +optional
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:XValidation:rule=`self in ["", "vlan", "vxlan"]`,message=`must be vlan or vxlan`
@@ -82,10 +81,9 @@ type HostDevice struct {
 	// +kubebuilder:validation:XValidation:rule=`self == "" || self.matches('^[0-9]{1,8}(-[0-9]{1,8})?(,[0-9]{1,8}(-[0-9]{1,8})?)*$')`,message=`must be a list of IDs and ranges without white space, such as "1000-2000,2500"`
 	VNIRange string `json:"vniRange,omitempty"`
 
-	// Alloc is DANM's bitmap of used IDs. It must be empty: to read it is not supported yet.
+	// Alloc is DANM's bitmap of used IDs. It must be empty in a new device, and is not read.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2796204
-	// +kubebuilder:validation:XValidation:rule=`self == ""`,message=`must be empty, because DANM's bitmap is not supported yet: leave it out, the IDs in use are in status.reservations`
 	Alloc string `json:"alloc,omitempty"`
 }
 

@@ -134,10 +134,10 @@ func newGrowthAdvice(o *status.Object) growthAdvice {
 	advice := growthAdvice{}
 	v4, v6 := o.Subnets()
 	if v4 != nil {
-		advice["IPv4"] = v4.GrowthAdvice()
+		advice["IPv4"] = v4.GrowthAdvice(o.Network)
 	}
 	if v6 != nil {
-		advice["IPv6"] = v6.GrowthAdvice()
+		advice["IPv6"] = v6.GrowthAdvice(o.Network)
 	}
 	return advice
 }

@@ -65,9 +65,6 @@ func slimNodeNetwork(obj any) (any, error) {
 	for i := range delegates {
 		d := &delegates[i]
 		d.NetworkType, d.NetworkID, d.Error = intern(d.NetworkType), intern(d.NetworkID), intern(d.Error)
-		for j := range d.Networks {
-			d.Networks[j] = intern(d.Networks[j])
-		}
 	}
 	nn.Status.Delegates = delegates
 	return slimmed, nil

@@ -110,6 +110,19 @@ func (c *stateCache) remove(ref network.Ref) {
 	delete(c.byRef, ref)
 }
 
+// needing returns the networks that need one of these delegates, in no order.
+func (c *stateCache) needing(delegates map[delegate]bool) []network.Ref {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var refs []network.Ref
+	for ref, s := range c.byRef {
+		if delegates[s.Needs.Delegate] {
+			refs = append(refs, ref)
+		}
+	}
+	return refs
+}
+
 // refs returns the networks, in no order.
 func (c *stateCache) refs() []network.Ref {
 	c.mu.Lock()
@@ -170,9 +183,13 @@ func networkHandler(kind string) handler.TypedEventHandler[*metav1.PartialObject
 // node joins or leaves.
 func (c *Controller) nodeNetworkHandler() handler.TypedEventHandler[*v1.NodeNetwork, network.Ref] {
 	update := func(nn *v1.NodeNetwork, q queue) {
-		refs, joined := c.reports.update(nn)
-		if joined {
+		changes := c.reports.update(nn)
+		refs := changes.networks
+		switch {
+		case changes.joined:
 			refs = append(refs, c.states.refs()...)
+		case len(changes.delegates) > 0:
+			refs = append(refs, c.states.needing(changes.delegates)...)
 		}
 		for _, ref := range refs {
 			q.Add(ref)

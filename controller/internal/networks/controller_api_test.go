@@ -89,8 +89,18 @@ type fixture struct {
 	nodes []string
 }
 
-// report writes a node's report on the network: "" for up.
+// report writes a node's report on the network's link: "" for up.
 func (f *fixture) report(node, text string) {
+	f.Helper()
+	l := v1.HostLink{Name: "l", Identity: "vlan/ens4/5", State: v1.LinkUp, Networks: []string{"ClusterNetwork/" + f.cn.Name}}
+	if text != "" {
+		l.State, l.Error = v1.LinkError, text
+	}
+	f.write(node, v1.NodeNetworkStatus{NICs: []v1.NIC{{Name: "ens4"}}, Links: []v1.HostLink{l}})
+}
+
+// write writes a node's report.
+func (f *fixture) write(node string, status v1.NodeNetworkStatus) {
 	f.Helper()
 	nn := &v1.NodeNetwork{ObjectMeta: metav1.ObjectMeta{Name: node}}
 	if err := client.IgnoreAlreadyExists(f.env.Client.Create(f.Context(), nn)); err != nil {
@@ -103,11 +113,7 @@ func (f *fixture) report(node, text string) {
 	if err := f.env.Client.Get(f.Context(), client.ObjectKeyFromObject(nn), nn); err != nil {
 		f.Fatal(err)
 	}
-	l := v1.HostLink{Name: "l", Identity: "vlan/ens4/5", State: v1.LinkUp, Networks: []string{"ClusterNetwork/" + f.cn.Name}}
-	if text != "" {
-		l.State, l.Error = v1.LinkError, text
-	}
-	nn.Status = v1.NodeNetworkStatus{NICs: []v1.NIC{{Name: "ens4"}}, Links: []v1.HostLink{l}}
+	nn.Status = status
 	if err := f.env.Client.Status().Update(f.Context(), nn); err != nil {
 		f.Fatal(err)
 	}
@@ -193,6 +199,34 @@ func TestReadyOverAllNodes(t *testing.T) {
 	for _, want := range []string{v1.ReasonLinksNotUp, v1.ReasonLinksUp} {
 		f.expectEvent(events, want)
 	}
+}
+
+// A NetworkType with a typing error is the name of a CNI plugin that no node has. The network's condition
+// repeats what the nodes report on the plugin and its configuration.
+func TestReadyOfMissingPlugin(t *testing.T) {
+	env := apitest.New(t)
+	events := make(recorded, 1000)
+	start(t, env, events)
+	f := &fixture{T: t, env: env, cn: &v1.ClusterNetwork{
+		ObjectMeta: metav1.ObjectMeta{Name: apitest.Name("net")},
+		Spec:       v1.NetworkSpec{NetworkID: "storage", NetworkType: "ipvlam"},
+	}}
+	if err := env.Client.Create(t.Context(), f.cn); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = env.Client.Delete(context.Background(), f.cn) })
+	report := func(node, text string) {
+		f.write(node, v1.NodeNetworkStatus{Delegates: []v1.DelegateReport{{NetworkType: "ipvlam", NetworkID: "storage", Error: text}}})
+	}
+	const missing = "plugin is not installed: there is no /opt/cni/bin/ipvlam: did you mean NetworkType ipvlan?"
+	report("node-1", missing)
+	report("node-2", missing)
+	f.expectReady(metav1.ConditionFalse, "ready on 0 of 2 nodes; node-1, node-2: "+missing)
+	f.expectEvent(events, v1.ReasonDelegateNotInstalled)
+	report("node-1", "")
+	f.expectReady(metav1.ConditionFalse, "ready on 1 of 2 nodes; node-2: "+missing)
+	report("node-2", "")
+	f.expectReady(metav1.ConditionTrue, "ready on all nodes")
 }
 
 // expectEvent waits for an Event of a reason. A busy machine makes further ones: that no node has

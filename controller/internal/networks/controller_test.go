@@ -237,6 +237,45 @@ func TestOneNetwork(t *testing.T) {
 	})
 }
 
+// A plugin that is installed, removed, or replaced by another configuration, changes the networks that
+// need it and no others. The report names no network.
+func TestDelegatesOfManyNetworks(t *testing.T) {
+	t.Parallel()
+	in(t, func(ctx context.Context, b *bench) {
+		report := func(fault string) {
+			nn := &v1.NodeNetwork{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+			nn.Status.Delegates = []v1.DelegateReport{{NetworkType: "flannel", NetworkID: "f"}, {NetworkType: "ipvlam", NetworkID: "x", Error: fault}}
+			b.report(ctx, nn)
+		}
+		ref := func(name string) network.Ref { return network.Ref{Kind: "ClusterNetwork", Name: name} }
+		for name, needed := range map[string]delegate{"typo1": {"ipvlam", "x"}, "typo2": {"ipvlam", "x"}, "other": {"flannel", "f"}} {
+			b.nets[ref(name)] = &Snapshot{UID: "u", Generation: 1, Needs: needs{Delegate: needed}}
+		}
+		report("no ipvlam")
+		for name := range b.nets {
+			b.queue.Add(name)
+		}
+		expect := func(when, want string, writes int) {
+			t.Helper()
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			for _, name := range []string{"typo1", "typo2"} {
+				if got := b.nets[ref(name)].Ready.Message; got != want {
+					t.Errorf("%s: %s is %q, want %q", when, name, got, want)
+				}
+			}
+			if got := b.nets[ref("other")].Ready.Message; got != "ready on all nodes" || b.written() != writes {
+				t.Errorf("%s: the other network is %q after %d writes, want it ready, after %d", when, got, b.written(), writes)
+			}
+		}
+		expect("at the start", "ready on 0 of 1 nodes; a: no ipvlam", 3)
+		report("")
+		expect("with the plugin", "ready on all nodes", 5)
+		report("no configuration")
+		expect("without its configuration", "ready on 0 of 1 nodes; a: no configuration", 7)
+	})
+}
+
 // A node that joins while the first condition of a network is written counts.
 func TestNodeJoinsDuringFirstWrite(t *testing.T) {
 	t.Parallel()

@@ -50,9 +50,17 @@ func (n *nodeReports) all() map[string]*nodeReport {
 	return n.byNode
 }
 
-// update stores a node's report. It returns the networks whose state on the node changed; joined
-// reports that the node is new, which changes the condition of all networks.
-func (n *nodeReports) update(nn *v1.NodeNetwork) (networks []network.Ref, joined bool) {
+// reportChanges are the differences between two reports of a node.
+type reportChanges struct {
+	// networks are those whose link changed, delegates those that changed for all networks that need them.
+	networks  []network.Ref
+	delegates map[delegate]bool
+	// joined is true when the node is new, which changes the condition of all networks.
+	joined bool
+}
+
+// update stores a node's report, and returns what changed.
+func (n *nodeReports) update(nn *v1.NodeNetwork) reportChanges {
 	now := newNodeReport(nn)
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -60,13 +68,15 @@ func (n *nodeReports) update(nn *v1.NodeNetwork) (networks []network.Ref, joined
 	if !known {
 		old = &nodeReport{}
 	}
+	changes := reportChanges{delegates: map[delegate]bool{}, joined: !known}
 	for _, text := range changedNetworks(old, now) {
 		if ref, ok := parseRef(text); ok {
-			networks = append(networks, ref)
+			changes.networks = append(changes.networks, ref)
 		}
 	}
-	if known && len(networks) == 0 {
-		return nil, false
+	addChanged(changes.delegates, old.delegates, now.delegates)
+	if known && len(changes.networks) == 0 && len(changes.delegates) == 0 {
+		return changes
 	}
 	byNode := maps.Clone(n.byNode)
 	if byNode == nil {
@@ -74,7 +84,7 @@ func (n *nodeReports) update(nn *v1.NodeNetwork) (networks []network.Ref, joined
 	}
 	byNode[nn.Name] = now
 	n.byNode = byNode
-	return networks, !known
+	return changes
 }
 
 // remove deletes the report of a node.
@@ -99,15 +109,15 @@ func parseRef(text string) (network.Ref, bool) {
 // nodeReport is one node's report. Networks are named by network.Ref.String.
 type nodeReport struct {
 	up map[string]bool
-	// installed are the networks whose plugin and configuration the node has.
-	installed map[string]bool
-	// problems are the errors of networks that are not up, or whose plugin is not installed.
+	// problems are the errors of networks that are not up.
 	problems map[string]string
+	// delegates are the errors of plugins and configurations; "" for one that is installed.
+	delegates map[delegate]string
 }
 
 // newNodeReport returns the report in a NodeNetwork, stripped or not.
 func newNodeReport(nn *v1.NodeNetwork) *nodeReport {
-	r := &nodeReport{up: map[string]bool{}, installed: map[string]bool{}, problems: map[string]string{}}
+	r := &nodeReport{up: map[string]bool{}, problems: map[string]string{}, delegates: map[delegate]string{}}
 	for i := range nn.Status.Links {
 		l := &nn.Status.Links[i]
 		text := l.Error
@@ -123,13 +133,7 @@ func newNodeReport(nn *v1.NodeNetwork) *nodeReport {
 		}
 	}
 	for _, d := range nn.Status.Delegates {
-		for _, n := range d.Networks {
-			if d.Error == "" {
-				r.installed[n] = true
-			} else {
-				r.problems[n] = d.Error
-			}
-		}
+		r.delegates[delegate{d.NetworkType, d.NetworkID}] = d.Error
 	}
 	for _, refused := range nn.Status.Refused {
 		r.problems[refused.Network] = refused.Error
@@ -137,20 +141,21 @@ func newNodeReport(nn *v1.NodeNetwork) *nodeReport {
 	return r
 }
 
-// changedNetworks returns the networks that two reports of a node differ in, sorted.
+// changedNetworks returns the networks whose links two reports of a node differ in, sorted.
 func changedNetworks(a, b *nodeReport) []string {
-	differ := map[string]bool{}
-	for _, sets := range [][2]map[string]bool{{a.up, b.up}, {b.up, a.up}, {a.installed, b.installed}, {b.installed, a.installed}} {
-		for n := range sets[0] {
-			differ[n] = differ[n] || !sets[1][n]
+	changed := map[string]bool{}
+	addChanged(changed, a.up, b.up)
+	addChanged(changed, a.problems, b.problems)
+	return slices.Sorted(maps.Keys(changed))
+}
+
+// addChanged adds the keys that one of two maps lacks, or that have another value.
+func addChanged[K, V comparable](changed map[K]bool, a, b map[K]V) {
+	for _, pair := range [][2]map[K]V{{a, b}, {b, a}} {
+		for key, value := range pair[0] {
+			if other, ok := pair[1][key]; !ok || other != value {
+				changed[key] = true
+			}
 		}
 	}
-	for n, text := range a.problems {
-		differ[n] = differ[n] || b.problems[n] != text
-	}
-	for n, text := range b.problems {
-		differ[n] = differ[n] || a.problems[n] != text
-	}
-	maps.DeleteFunc(differ, func(_ string, d bool) bool { return !d })
-	return slices.Sorted(maps.Keys(differ))
 }

@@ -25,17 +25,32 @@ const (
 type needs struct {
 	// Link is true for a network with a host link.
 	Link bool
-	// Delegate is true for a network of another CNI plugin.
-	Delegate bool
+	// Delegate is what a network of another CNI plugin needs.
+	Delegate delegate
 }
+
+// delegate names a CNI plugin and its configuration; it is zero for no plugin.
+type delegate struct{ networkType, networkID string }
 
 // any reports whether the network needs something. Only such a network has a condition of this
 // package.
-func (n needs) any() bool { return n.Link || n.Delegate }
+func (n needs) any() bool { return n.Link || n.delegates() }
 
-// metBy reports whether a node has what the network needs.
-func (n needs) metBy(network string, r *nodeReport) bool {
-	return (!n.Link || r.up[network]) && (!n.Delegate || r.installed[network])
+// delegates reports whether the network needs a plugin.
+func (n needs) delegates() bool { return n.Delegate != delegate{} }
+
+// problem returns why a node does not have what the network needs; "" when it has that.
+func (n needs) problem(network string, r *nodeReport) string {
+	fault, reported := r.delegates[n.Delegate]
+	switch text, wrong := r.problems[network]; {
+	case wrong:
+		return text
+	case n.delegates() && fault != "":
+		return fault
+	case n.delegates() && !reported, n.Link && !r.up[network]:
+		return notReported
+	}
+	return ""
 }
 
 // readyCondition returns the condition Ready of a network, without times and generation. Equal reports
@@ -43,7 +58,7 @@ func (n needs) metBy(network string, r *nodeReport) bool {
 func readyCondition(network string, required needs, nodes map[string]*nodeReport) metav1.Condition {
 	c := metav1.Condition{Type: v1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1.ReasonLinksUp, Message: "ready on all nodes"}
 	notReady := v1.ReasonLinksNotUp
-	if required.Delegate {
+	if required.delegates() {
 		c.Reason, notReady = v1.ReasonDelegateInstalled, v1.ReasonDelegateNotInstalled
 	}
 	if len(nodes) == 0 {
@@ -53,14 +68,11 @@ func readyCondition(network string, required needs, nodes map[string]*nodeReport
 	}
 	byCause, ready := map[string][]string{}, 0
 	for name, r := range nodes {
-		switch text, wrong := r.problems[network]; {
-		case wrong:
+		if text := required.problem(network, r); text != "" {
 			byCause[text] = append(byCause[text], name)
-		case required.metBy(network, r):
-			ready++
-		default:
-			byCause[notReported] = append(byCause[notReported], name)
+			continue
 		}
+		ready++
 	}
 	if ready == len(nodes) {
 		return c

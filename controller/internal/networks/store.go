@@ -105,7 +105,9 @@ func snapshotOf(obj client.Object) Snapshot {
 	seen := Snapshot{UID: obj.GetUID(), Generation: obj.GetGeneration()}
 	if n := kube.ParseNetwork(obj).Network; n != nil && !n.Deleting {
 		_, seen.Needs.Link = n.Link()
-		seen.Needs.Delegate = n.Delegates()
+		if n.Delegates() {
+			seen.Needs.Delegate = delegate{n.Type, n.ID}
+		}
 	}
 	if !obj.GetDeletionTimestamp().IsZero() {
 		return seen

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -100,7 +101,18 @@ func TestDeletionUnderDANMsPods(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := env.Client.Delete(t.Context(), o.DeepCopy())
-	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), ns+"/web") {
+	if want := "delete the DanmEp " + ns + "/" + ep.Name + " first"; !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), want) {
+		t.Errorf("delete the network of a DanmEp of DANM without a Pod: got %v, want %q in it", err, want)
+	}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "b"}}},
+	}
+	if err := env.Client.Create(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	err = env.Client.Delete(t.Context(), o.DeepCopy())
+	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "Pod "+ns+"/web on node n1") || !strings.Contains(err.Error(), "delete the Pods first") {
 		t.Errorf("delete the network of a DanmEp of DANM: got %v, want an error that names the Pod", err)
 	}
 	if err := env.Client.Delete(t.Context(), ep); err != nil {

@@ -210,6 +210,12 @@ func (x *networkIndex) lookUp(ref network.Ref) *network.Network {
 	return x.inFlight.get(ref)
 }
 
+// isInvalid reports whether a network is stored that breaks a rule, often one that is newer than it.
+func (x *networkIndex) isInvalid(ref network.Ref) bool {
+	n, ok := x.get(ref)
+	return ok && n.Err != nil
+}
+
 // get returns a network, valid or not; false when there is none.
 func (x *networkIndex) get(ref network.Ref) (kube.ParsedNetwork, bool) {
 	x.mu.RLock()

@@ -106,7 +106,13 @@ func TestNetworkIndexForgets(t *testing.T) {
 	if m, ok := c.get(ref); !ok || m.Network.VLAN != 5 {
 		t.Errorf("after an old version: %+v", m.Network)
 	}
+	if c.isInvalid(ref) {
+		t.Error("a valid network is invalid")
+	}
 	c.put(ref, storedNetwork{ParsedNetwork: kube.ParsedNetwork{Version: kube.SpecVersion{UID: "v", Generation: 1}, Err: network.ErrInvalid}})
+	if !c.isInvalid(ref) || c.isInvalid(network.Ref{Kind: v1.KindDanmNet, Namespace: "ns", Name: "none"}) {
+		t.Error("the invalid network is valid, or one that does not exist is invalid")
+	}
 	if c.isTaken(network.TenantSlot{Kind: network.SlotVLAN, Device: "ens4", ID: 5}) {
 		t.Error("an invalid network uses a VLAN")
 	}
@@ -169,6 +175,16 @@ func TestPreallocatedUses(t *testing.T) {
 	})
 	if !withGateway {
 		t.Error("10.0.0.7, which is asked for, is not among the pre-allocated addresses, and is inside a range")
+	}
+	quarantined := &v1.NetworkStatus{IPAM: &v1.IPAMStatus{Held: map[string]v1.HeldAddresses{
+		"n1": {V4: "10.0.0.1-10.0.0.9", QuarantinedV4: "10.0.0.1,10.0.0.3"}, "n2": {V4: "10.0.0.1"},
+	}}}
+	want = []network.Usage{
+		{Node: "n1", V4: addr("10.0.0.2")}, {Node: "n1", V4: addr("10.0.0.9")},
+		{Node: "n2", V4: addr("10.0.0.1")}, {Node: "n2", V4: addr("10.0.0.1")}, {Node: "n2", V4: addr("10.0.0.1")},
+	}
+	if diff := cmp.Diff(want, preallocatedUses(quarantined, addr("10.0.0.1")), cmpopts.SortSlices(less), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+		t.Errorf("pre-allocated, without the router in quarantine that is asked for: -want +got\n%s", diff)
 	}
 	if got := preallocatedUses(&v1.NetworkStatus{}); got != nil {
 		t.Errorf("pre-allocated without status.ipam: %v", got)

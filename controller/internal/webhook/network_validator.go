@@ -4,6 +4,7 @@ package webhook
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -13,7 +14,10 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -232,6 +236,7 @@ func isDryRun(r admission.Request) bool { return r.DryRun != nil && *r.DryRun }
 // server calls admission again with the changed one.
 func podUses(ctx context.Context, c client.Reader, ref network.Ref, uid string) ([]network.Usage, error) {
 	var uses []network.Usage
+	var first *v1.DanmEp
 	fresh := func() client.ObjectList { return &v1.DanmEpList{} }
 	err := eachListItem(ctx, c, fresh, func(obj client.Object) {
 		ep, ok := obj.(*v1.DanmEp)
@@ -239,13 +244,28 @@ func podUses(ctx context.Context, c client.Reader, ref network.Ref, uid string) 
 			return
 		}
 		if key := kube.NetworkKeyOf(ep); key.Ref == ref && (key.UID == "" || key.UID == uid) {
+			first = cmp.Or(first, ep)
 			uses = append(uses, useByEndpoint(ep))
 		}
 	}, client.InNamespace(ref.Namespace), client.MatchingFields{"spec.NetworkName": ref.Name})
 	if err != nil {
 		return nil, fmt.Errorf("list DanmEps of %s: %w", ref, err)
 	}
+	if first != nil && isLeftover(ctx, c, first) {
+		uses[0].DanmEp = first.Namespace + "/" + first.Name
+	}
 	return uses, nil
+}
+
+// isLeftover reports whether a DanmEp has no Pod, and another program has written it: nobody removes it.
+// It matters to a message only, so an error means that the Pod may exist.
+func isLeftover(ctx context.Context, c client.Reader, ep *v1.DanmEp) bool {
+	if ep.Spec.NetworkUID != "" {
+		return false
+	}
+	pod := &metav1.PartialObjectMetadata{}
+	pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+	return apierrors.IsNotFound(c.Get(ctx, client.ObjectKey{Namespace: ep.Namespace, Name: ep.Spec.Pod}, pod))
 }
 
 func useByEndpoint(ep *v1.DanmEp) network.Usage {
@@ -262,8 +282,8 @@ const quarantineEntry = "!quarantine"
 
 // preallocatedUses lists the addresses of a network that nodes have for future Pods, as far as they
 // decide a change: the first and the last address of each node's ranges, and the gateways in these
-// ranges. A subnet or a pool, which is one range, contains all addresses of a node if it contains the
-// first and the last.
+// ranges, except those in quarantine. A subnet or a pool, which is one range, contains all addresses of a
+// node if it contains the first and the last.
 func preallocatedUses(status *v1.NetworkStatus, gateways ...netip.Addr) []network.Usage {
 	if status == nil || status.IPAM == nil {
 		return nil
@@ -273,7 +293,8 @@ func preallocatedUses(status *v1.NetworkStatus, gateways ...netip.Addr) []networ
 		if node == quarantineEntry {
 			continue
 		}
-		addrs4, addrs6 := decisiveAddresses(entry.V4, gateways), decisiveAddresses(entry.V6, gateways)
+		addrs4 := decisiveAddresses(withoutQuarantined(entry.V4, entry.QuarantinedV4, gateways), gateways)
+		addrs6 := decisiveAddresses(withoutQuarantined(entry.V6, entry.QuarantinedV6, gateways), gateways)
 		for i := range max(len(addrs4), len(addrs6), 1) {
 			u := network.Usage{Node: node}
 			if i < len(addrs4) {
@@ -289,16 +310,51 @@ func preallocatedUses(status *v1.NetworkStatus, gateways ...netip.Addr) []networ
 	return uses
 }
 
+// withoutQuarantined removes the gateways in quarantine from a text of ranges: another machine has such
+// an address, often the router that the user declares.
+func withoutQuarantined(text, quarantined string, gateways []netip.Addr) string {
+	for _, a := range gateways {
+		if containsAddr(quarantined, a) {
+			text = withoutAddr(text, a)
+		}
+	}
+	return text
+}
+
+// withoutAddr removes an address from a text of ranges.
+func withoutAddr(text string, a netip.Addr) string {
+	var kept []string
+	for r := range strings.SplitSeq(text, ",") {
+		if !rangeContains(r, a) {
+			kept = append(kept, r)
+			continue
+		}
+		ends := firstAndLast(r)
+		if ends[0].Less(a) {
+			kept = append(kept, ends[0].String()+"-"+a.Prev().String())
+		}
+		if a.Less(ends[1]) {
+			kept = append(kept, a.Next().String()+"-"+ends[1].String())
+		}
+	}
+	return strings.Join(kept, ",")
+}
+
 // decisiveAddresses returns the first and the last address in a text of ranges, and the gateways in
 // them. A node writes the text, which may be "all of fd00::/8", so the addresses are not enumerated.
 func decisiveAddresses(text string, gateways []netip.Addr) []netip.Addr {
 	found := firstAndLast(text)
 	for _, a := range gateways {
-		if slices.ContainsFunc(strings.Split(text, ","), func(r string) bool { return rangeContains(r, a) }) {
+		if containsAddr(text, a) {
 			found = append(found, a)
 		}
 	}
 	return found
+}
+
+// containsAddr reports whether a text of ranges contains an address.
+func containsAddr(text string, a netip.Addr) bool {
+	return slices.ContainsFunc(strings.Split(text, ","), func(r string) bool { return rangeContains(r, a) })
 }
 
 // rangeContains reports whether a text of one address or one range contains an address. An unreadable

@@ -6,7 +6,10 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,6 +31,8 @@ type podValidator struct {
 	checker network.PodChecker
 	// events gets the mistakes in Pods of a controller, whose user sees no warning; nil for none.
 	events EventRecorder
+	// limiter limits these Events.
+	limiter *eventLimiter
 }
 
 // Handle implements admission.Handler.
@@ -42,11 +47,25 @@ func (h *podValidator) Handle(_ context.Context, r admission.Request) admission.
 	if err != nil {
 		return responseFor(err)
 	}
-	if owner := metav1.GetControllerOf(&pod); owner != nil && h.events != nil && len(warnings.Mistakes) > 0 && !isDryRun(r) {
-		h.events.Event(ownerReference(r.Namespace, owner), corev1.EventTypeWarning, v1.ReasonLikelyMistake,
-			fmt.Sprintf("Pod %s: %s", requestName(r), strings.Join(warnings.Mistakes, "; ")))
+	if !isDryRun(r) {
+		h.reportMistakes(r, metav1.GetControllerOf(&pod), warnings.Mistakes)
 	}
 	return admission.Allowed("").WithWarnings(warnings.All()...)
+}
+
+// reportMistakes makes an Event on the controller of a Pod. Whoever creates a Pod chooses its owner, so
+// the Event is only for kinds of workloads, which are in the Pod's namespace.
+func (h *podValidator) reportMistakes(r admission.Request, owner *metav1.OwnerReference, mistakes []string) {
+	if h.events == nil || owner == nil || len(mistakes) == 0 || !isWorkload(owner) || !h.limiter.allow(r.Namespace, time.Now()) {
+		return
+	}
+	h.events.Event(ownerReference(r.Namespace, owner), corev1.EventTypeWarning, v1.ReasonLikelyMistake,
+		fmt.Sprintf("Pod %s: %s", requestName(r), strings.Join(mistakes, "; ")))
+}
+
+// isWorkload reports whether an owner is of Kubernetes' workload APIs.
+func isWorkload(owner *metav1.OwnerReference) bool {
+	return owner.APIVersion == appsv1.SchemeGroupVersion.String() || owner.APIVersion == batchv1.SchemeGroupVersion.String()
 }
 
 // ownerReference returns a Pod's owner for an Event. The Pod itself has no UID yet.

@@ -91,12 +91,12 @@ func Register(ctx context.Context, mgr manager.Manager, o Options) (ready func()
 	gc := &reservationGC{reader: c, allocator: allocator, log: log, wake: make(chan struct{}, 1), controllerNamespace: o.Namespace}
 	reclaims := newReclaimRequester(c, log)
 	subnets := &subnetValidator{reader: c, allocator: allocator, ranges: o.Ranges}
-	pods := network.PodChecker{NamingScheme: o.NamingScheme, NetworkOf: index.lookUp, IsNodeAddress: subnets.isNodeAddress}
+	pods := network.PodChecker{NamingScheme: o.NamingScheme, NetworkOf: index.lookUp, IsInvalid: index.isInvalid, IsNodeAddress: subnets.isNodeAddress}
 	server := newServer(o, rotator, handlersByName{
 		"assign.tenantnetworks.danm.io": &tenantNetworkAssigner{reader: c, index: index, allocator: allocator, subnets: subnets},
 		"networks.danm.io":              &networkValidator{reader: c, index: index, reclaims: reclaims, subnets: subnets},
 		"tenantconfigs.danm.io":         &tenantConfigValidator{reader: c},
-		"pods.danm.io":                  &podValidator{checker: pods, events: o.Events},
+		"pods.danm.io":                  &podValidator{checker: pods, events: o.Events, limiter: newEventLimiter()},
 		"workloads.danm.io":             &workloadValidator{checker: pods},
 		"unserved.danm.io":              unservedValidator{},
 		"services.danm.io":              serviceValidator{},
@@ -186,6 +186,7 @@ func newMapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	core, ours, registration := corev1.SchemeGroupVersion, v1.SchemeGroupVersion(), admissionv1.SchemeGroupVersion
 	m.Add(core.WithKind("Namespace"), meta.RESTScopeRoot)
+	m.Add(core.WithKind("Pod"), meta.RESTScopeNamespace)
 	m.Add(core.WithKind("Secret"), meta.RESTScopeNamespace)
 	m.Add(registration.WithKind("MutatingWebhookConfiguration"), meta.RESTScopeRoot)
 	m.Add(registration.WithKind("ValidatingWebhookConfiguration"), meta.RESTScopeRoot)

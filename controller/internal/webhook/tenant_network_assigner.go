@@ -225,8 +225,9 @@ func validateObjectMeta(obj *v1.TenantNetwork, isNew bool) error {
 	return &network.InvalidError{Faults: faults}
 }
 
-// forbiddenOnCreate returns the errors of the admission policy networks.danm.io for a new network,
-// which the API server evaluates after this webhook has reserved a slot.
+// forbiddenOnCreate returns the errors of the admission policies networks.danm.io and
+// delegates.danm.io for a new network, which the API server evaluates after this webhook has reserved a
+// slot.
 func forbiddenOnCreate(obj *v1.TenantNetwork) field.ErrorList {
 	var faults field.ErrorList
 	if obj.Annotations[v1.TakeOverAnnotation] == "true" {
@@ -242,6 +243,23 @@ func forbiddenOnCreate(obj *v1.TenantNetwork) field.ErrorList {
 	reject(path.Child("alloc6"), opts.Alloc6 != "")
 	reject(path.Child("allocation_pool", "lastIp"), opts.Pool != nil && opts.Pool.LastIP != "")
 	reject(path.Child("allocation_pool_v6", "lastIp"), opts.Pool6 != nil && opts.Pool6.LastIP != "")
+	return append(faults, forbiddenOfDelegate(&obj.Spec, path)...)
+}
+
+// forbiddenOfDelegate returns the errors of options that another CNI plugin does not get to see.
+func forbiddenOfDelegate(spec *v1.NetworkSpec, path *field.Path) (faults field.ErrorList) {
+	if n := (&network.Network{Type: network.BackendTypeOf(spec)}); !n.Delegates() {
+		return nil
+	}
+	for _, option := range []struct {
+		name string
+		set  bool
+	}{{"cidr", spec.Options.CIDR != ""}, {"net6", spec.Options.Net6 != ""}, {"rt_tables", spec.Options.RTTables != 0}} {
+		if option.set {
+			faults = append(faults, field.Forbidden(path.Child(option.name),
+				fmt.Sprintf("must not be set for NetworkType %q, because another CNI plugin manages addresses and routes itself: leave %s out", spec.NetworkType, option.name)))
+		}
+	}
 	return faults
 }
 

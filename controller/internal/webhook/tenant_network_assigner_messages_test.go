@@ -45,6 +45,24 @@ func TestValidateUnassigned(t *testing.T) {
 	}
 }
 
+// The policy delegates.danm.io would reject the network after its slot is reserved.
+func TestForbiddenOfDelegate(t *testing.T) {
+	t.Parallel()
+	obj := &v1.TenantNetwork{ObjectMeta: metav1.ObjectMeta{Namespace: "red", Name: "net"}}
+	obj.Spec = v1.NetworkSpec{NetworkID: "net", NetworkType: "flannel", Options: v1.NetworkOptions{CIDR: "10.0.0.0/24"}}
+	const want = `spec.Options.cidr: Forbidden: must not be set for NetworkType "flannel", because another CNI plugin manages addresses and routes itself: leave cidr out`
+	if err := validateObjectMeta(obj, true); err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("create: got  %v\nwant %s", err, want)
+	}
+	if err := validateObjectMeta(obj, false); err != nil {
+		t.Errorf("update of a stored network: %v", err)
+	}
+	obj.Spec.NetworkType = "IPVlan"
+	if err := validateObjectMeta(obj, true); err != nil {
+		t.Errorf("create a network of Patchbay's own type: %v", err)
+	}
+}
+
 func TestTakeOverMessage(t *testing.T) {
 	t.Parallel()
 	obj := &v1.TenantNetwork{ObjectMeta: metav1.ObjectMeta{

@@ -122,15 +122,15 @@ func ProbeRules() map[string]RuleCase {
 			Refused: []string{"spec.Options.conflict_probe", "leave it out"},
 		},
 		"SubnetOfDelegate": {
-			Reason: "Another plugin does not get to see the subnet.", Spec: `{NetworkType: bridge, Options: {cidr: 10.0.0.0/24}}`,
+			Reason: "Another plugin does not get to see the subnet.", SchemaOnly: true, Spec: `{NetworkType: bridge, Options: {cidr: 10.0.0.0/24}}`,
 			Refused: []string{"spec.Options.cidr", "leave cidr out"},
 		},
 		"Subnet6OfDelegate": {
-			Reason: "Another plugin does not get to see the subnet.", Spec: `{NetworkType: bridge, Options: {net6: "fd00::/64"}}`,
+			Reason: "Another plugin does not get to see the subnet.", SchemaOnly: true, Spec: `{NetworkType: bridge, Options: {net6: "fd00::/64"}}`,
 			Refused: []string{"spec.Options.net6", "leave net6 out"},
 		},
 		"TableOfDelegate": {
-			Reason: "Another plugin installs the routes.", Spec: `{NetworkType: bridge, Options: {rt_tables: 100}}`,
+			Reason: "Another plugin installs the routes.", SchemaOnly: true, Spec: `{NetworkType: bridge, Options: {rt_tables: 100}}`,
 			Refused: []string{"spec.Options.rt_tables", "leave rt_tables out"},
 		},
 		"BareDelegate":    {Reason: "DANM's clients write empty strings.", Spec: `{NetworkType: bridge, Options: {cidr: "", net6: "", rt_tables: 0}}`},

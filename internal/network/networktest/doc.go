@@ -19,7 +19,7 @@ type RuleCase struct {
 	// Kinds are the kinds of the case; all three network kinds when nil.
 	Kinds []string
 	// SchemaOnly marks specs that a Go value cannot express, such as an explicit 0 or a string
-	// for a number. Only the API server tests them.
+	// for a number, and those that stored objects may have. Only the API server tests them.
 	SchemaOnly bool
 }
 

@@ -26,7 +26,7 @@ func TenantConfigRules() map[string]RuleCase {
 		"TypeAlone":    {Reason: "A vniType needs a vniRange.", Spec: `{hostDevices: [{name: ens4, vniType: vlan}]}`, Refused: []string{"hostDevices[0]", "set both, or neither"}},
 		"RangeAlone":   {Reason: "A vniRange needs a vniType.", Spec: `{hostDevices: [{name: ens4, vniRange: "1-9"}]}`, Refused: []string{"hostDevices[0]", "set both, or neither"}},
 		"OtherType":    {Reason: "There are two types of VNIs.", Spec: `{hostDevices: [{name: ens4, vniType: gre, vniRange: "1-9"}]}`, Refused: []string{"hostDevices[0].vniType", "vlan or vxlan"}},
-		"PoolVXLAN":    {Reason: "Virtual functions have no VXLAN.", Spec: `{hostDevices: [{name: example.com/pool, vniType: vxlan, vniRange: "1-9"}]}`, Refused: []string{"hostDevices[0].vniType", "vlan for a device pool"}},
+		"PoolVXLAN":    {Reason: "Virtual functions have no VXLAN.", SchemaOnly: true, Spec: `{hostDevices: [{name: example.com/pool, vniType: vxlan, vniRange: "1-9"}]}`, Refused: []string{"hostDevices[].vniType", "vlan for the device pool example.com/pool"}},
 		"Words":        {Reason: "The text must be a list of ranges.", Spec: `{hostDevices: [{name: ens4, vniType: vlan, vniRange: all}]}`, Refused: []string{"hostDevices[0].vniRange", "1000-2000,2500"}},
 		"Space":        {Reason: "White space is not allowed in a list.", Spec: `{hostDevices: [{name: ens4, vniType: vlan, vniRange: "1, 2"}]}`, Refused: []string{"hostDevices[0].vniRange", "white space"}},
 		"OpenRange":    {Reason: "A range needs its second end.", Spec: `{hostDevices: [{name: ens4, vniType: vlan, vniRange: "1-"}]}`, Refused: []string{"hostDevices[0].vniRange"}},

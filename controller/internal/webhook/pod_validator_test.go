@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+// eventCounter counts Events.
+type eventCounter int
+
+// Event implements EventRecorder.
+func (c *eventCounter) Event(runtime.Object, string, string, string) { *c++ }
+
+// A tenant chooses the owner of a Pod freely, and the Event is on that owner.
+func TestEventOwners(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason, apiVersion, kind, annotation string
+		want                                 int
+	}{
+		"ReplicaSet": {"Its user sees no warning.", "apps/v1", "ReplicaSet", "danm.io/interface", 1},
+		"Job":        {"Its user sees no warning.", "batch/v1", "Job", "danm.io/interface", 1},
+		"Node":       {"A static Pod's owner, and any Pod's that names it, is not the tenant's object.", "v1", "Node", "danm.io/interface", 0},
+		"Multus":     {"The annotation is right for the other plugin.", "apps/v1", "ReplicaSet", "k8s.v1.cni.cncf.io/networks", 0},
+		"Other":      {"A kind that creates no Pods.", "rbac.authorization.k8s.io/v1", "Role", "danm.io/interface", 0},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var events eventCounter
+			h := &podValidator{checker: noNetworks(), events: &events, limiter: newEventLimiter()}
+			if r := h.Handle(t.Context(), podRequest(t, "ns", tc.apiVersion, tc.kind, "uid", tc.annotation)); !r.Allowed || len(r.Warnings) == 0 {
+				t.Fatalf("%s\ngot %v with warnings %q, want it allowed with one", tc.reason, r.Result, r.Warnings)
+			}
+			if int(events) != tc.want {
+				t.Errorf("%s\ngot %d Events, want %d", tc.reason, events, tc.want)
+			}
+		})
+	}
+}
+
+// Each Pod may name an owner that nobody has, and each such Event would be a new object.
+func TestEventsAreLimited(t *testing.T) {
+	t.Parallel()
+	var events eventCounter
+	h := &podValidator{checker: noNetworks(), events: &events, limiter: newEventLimiter()}
+	for i := range 10 * eventBurst {
+		h.Handle(t.Context(), podRequest(t, "ns", "apps/v1", "ReplicaSet", fmt.Sprintf("uid-%d", i), "danm.io/interface"))
+	}
+	if events < eventBurst || events > eventBurst+1 {
+		t.Errorf("got %d Events, want %d", events, eventBurst)
+	}
+}
+
+func TestEventLimiter(t *testing.T) {
+	t.Parallel()
+	l, now := newEventLimiter(), time.Now()
+	for range eventBurst {
+		if !l.allow("ns", now) {
+			t.Fatal("an Event of the burst is refused")
+		}
+	}
+	if l.allow("ns", now) {
+		t.Error("an Event after the burst is allowed")
+	}
+	if !l.allow("ns", now.Add(eventInterval)) {
+		t.Error("an Event after the interval is refused")
+	}
+}
+
+// podRequest returns the request for a new Pod with a controller and an annotation.
+func podRequest(t *testing.T, namespace, apiVersion, kind, uid, annotation string) admission.Request {
+	t.Helper()
+	isController := true
+	raw, err := json.Marshal(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: "web-0", Annotations: map[string]string{annotation: "[]"},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: "web", UID: types.UID(uid), Controller: &isController}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+		Operation: admissionv1.Create, Namespace: namespace, Name: "web-0", Object: runtime.RawExtension{Raw: raw},
+	}}
+}
