@@ -163,7 +163,7 @@ func interfacesAnnotation(f *faults, path *field.Path, annotations map[string]st
 	switch {
 	case ok && both && value != older:
 		f.forbidden(path.Key(v1.LegacyInterfacesAnnotation),
-			fmt.Sprintf("must not differ from %s: keep one of the two", v1.InterfacesAnnotation))
+			fmt.Sprintf("must not differ from %s, which replaces it: leave this one out", v1.InterfacesAnnotation))
 		return "", "", false
 	case ok:
 		return v1.InterfacesAnnotation, value, true
@@ -304,7 +304,11 @@ func invalidKey(f *faults, path *field.Path, err error) {
 
 func wrongTypeRule(err error) string {
 	if wrongType, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Sprintf("must be a %s: got a JSON %s", wrongType.Type.Kind(), wrongType.Value)
+		rule := fmt.Sprintf("must be a %s: got a JSON %s", wrongType.Type.Kind(), wrongType.Value)
+		if wrongType.Field == "ip" || wrongType.Field == "ip6" {
+			rule += `, not "dynamic", "none" or an address in quotes`
+		}
+		return rule
 	}
 	return err.Error()
 }
@@ -325,7 +329,7 @@ func parseReference(f *faults, path *field.Path, e entry) (kind, name string) {
 		key, kind, name = r.key, r.kind, names[r.kind]
 	}
 	if kind == "" {
-		f.required(path, "must name the network in network, tenantNetwork or clusterNetwork")
+		f.required(path, "must name a network: set clusterNetwork, tenantNetwork or network (a DanmNet)")
 		return "", ""
 	}
 	for _, fault := range validation.NameIsDNSSubdomain(name, false) {

@@ -103,7 +103,7 @@ func TestParseInterfacesErrors(t *testing.T) {
 		"RouteTwice":    {reason: "The value of a repeated key is ambiguous.", value: `[{"clusterNetwork":"a","proutes":{"10.0.0.0/8":"1.1.1.1","10.0.0.0/8":"2.2.2.2"}}]`, want: []string{at + `[0]: Invalid value: "proutes.10.0.0.0/8": must be set once: leave one out`}},
 		"WrongType":     {reason: "A number is not an address.", value: `[{"clusterNetwork":"a","ip":5}]`, want: []string{at + "[0].ip:", `\"ip\":5}`, "JSON number", "must be a string"}},
 		"RoutesList":    {reason: "Routes must be an object.", value: `[{"clusterNetwork":"a","proutes":[]}]`, want: []string{at + "[0].proutes:", "JSON array"}},
-		"NoReference":   {reason: "An entry must name a network.", value: `[{"ip":"dynamic"}]`, want: []string{at + "[0]:", "Required", "network, tenantNetwork or clusterNetwork"}},
+		"NoReference":   {reason: "An entry must name a network.", value: `[{"ip":"dynamic"}]`, want: []string{at + "[0]:", "Required", "set clusterNetwork, tenantNetwork or network"}},
 		"TwoReferences": {reason: "An interface is in one network.", value: `[{"network":"a","clusterNetwork":"b"}]`, want: []string{at + "[0].clusterNetwork:", `network "a"`}},
 		"AllReferences": {reason: "The message names both other references.", value: `[{"network":"a","tenantNetwork":"b","clusterNetwork":"c"}]`, want: []string{"[0].tenantNetwork:", "[0].clusterNetwork:"}},
 		"PathInName":    {reason: "A path is not a name.", value: `[{"clusterNetwork":"../etc"}]`, want: []string{at + "[0].clusterNetwork:", `"../etc"`}},
@@ -153,7 +153,7 @@ func TestParseInterfacesPrefixes(t *testing.T) {
 		t.Errorf("both, the same: got %v, %v, want one interface", got, err)
 	}
 	differ := map[string]string{v1.InterfacesAnnotation: a, v1.LegacyInterfacesAnnotation: b}
-	if _, err := network.ParseInterfaces(differ); err == nil || !strings.Contains(err.Error(), "keep one of the two") {
+	if _, err := network.ParseInterfaces(differ); err == nil || !strings.Contains(err.Error(), "leave this one out") {
 		t.Errorf("both, different: got %v, want an error", err)
 	}
 }

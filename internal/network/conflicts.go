@@ -132,7 +132,7 @@ func (t *conflictIndex) checkLink(n *Network, link Link) error {
 			if name == n.Device {
 				path, value = optionPath("host_device"), n.Device
 			}
-			return conflictError(n, ErrLinkTaken, path, value, "must not give the name %q to %s, because %s uses it for %s: use another NetworkID or device",
+			return conflictError(n, ErrLinkTaken, path, value, "must not give the name %q to %s, because %s uses it for %s: use another NetworkID",
 				name, own, visibleName(n, taken.owner), taken.link)
 		}
 	}

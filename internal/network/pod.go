@@ -82,8 +82,7 @@ func (c *PodChecker) Check(p PodTemplate) (PodWarnings, error) {
 		check.warnUnassigned(i, n)
 		check.warnNoAddress(i, n, r)
 		if i == 0 {
-			standard, exists := c.defaultNetwork(p.Namespace)
-			check.warnFirst(n, standard, exists)
+			check.warnFirst(n, c.defaultNetwork(p.Namespace))
 		}
 	}
 	_, err = InterfaceNames(c.NamingScheme, firstInterface, prefixes)
@@ -102,14 +101,14 @@ func (c *PodChecker) whyMissing(n *Network, ref Ref) string {
 	return "does not exist yet"
 }
 
-// defaultNetwork returns the network of a Pod without an annotation; false when there is none.
-func (c *PodChecker) defaultNetwork(namespace string) (Ref, bool) {
+// defaultNetwork returns the network of a Pod without an annotation; nil when there is none.
+func (c *PodChecker) defaultNetwork(namespace string) *Network {
 	for _, ref := range DefaultRefs(namespace) {
 		if n := c.NetworkOf(ref); n != nil && !n.Deleting {
-			return ref, true
+			return n
 		}
 	}
-	return Ref{}, false
+	return nil
 }
 
 // checkNodeAddresses rejects static addresses that a node has; isNodeAddress may be nil. The node
@@ -146,7 +145,7 @@ func (c *podCheck) warnUnread() {
 		}
 	}
 	if _, ok := c.template.Annotations[netAttachDefsAnnotation]; ok {
-		c.warnings.Notes = append(c.warnings.Notes, fmt.Sprintf("%s: Patchbay does not serve NetworkAttachmentDefinitions yet, so only another plugin, such as Multus, adds these interfaces: use %s",
+		c.warnings.Notes = append(c.warnings.Notes, fmt.Sprintf("%s: Patchbay does not serve NetworkAttachmentDefinitions yet, so only another plugin, such as Multus, adds these interfaces: use %s for Patchbay's networks",
 			path.Key(netAttachDefsAnnotation), v1.InterfacesAnnotation))
 	}
 	for _, w := range UnknownAnnotations(path, c.template.Annotations, InterfaceAnnotations()) {
@@ -173,12 +172,24 @@ func (c *podCheck) warnNoAddress(i int, n *Network, r InterfaceRequest) {
 // warnFirst adds a warning if the first interface is not in a default network. Kubernetes reports
 // the addresses of the first interface as the Pod's. Another plugin's network, such as flannel, is
 // often the cluster's own under another name.
-func (c *podCheck) warnFirst(n *Network, standard Ref, exists bool) {
-	if c.template.HostNetwork || !exists || n.Ref.Name == v1.DefaultNetworkName || n.Delegates() {
+func (c *podCheck) warnFirst(n, standard *Network) {
+	if c.template.HostNetwork || standard == nil || n.Ref.Name == v1.DefaultNetworkName || n.Delegates() {
 		return
 	}
-	c.warnMistake(fmt.Sprintf("%s: the Pod's IP, which Services and probes use, is that of its first interface, in %s: put {%q: %q} first if the Pod needs the default network",
-		c.path.Index(0), n.Ref, ReferenceKey(standard.Kind), standard.Name))
+	c.warnMistake(fmt.Sprintf("%s: the Pod's IP, which Services and probes use, is that of its first interface, in %s: put %s before it if the Pod needs the default network",
+		c.path.Index(0), n.Ref, exampleEntry(standard)))
+}
+
+// exampleEntry is an entry of the annotation that requests an interface with its addresses.
+func exampleEntry(n *Network) string {
+	entry := fmt.Sprintf("{%q: %q", ReferenceKey(n.Ref.Kind), n.Ref.Name)
+	if n.V4 != nil {
+		entry += `, "ip": "dynamic"`
+	}
+	if n.V6 != nil {
+		entry += `, "ip6": "dynamic"`
+	}
+	return entry + "}"
 }
 
 // warnMissing adds a warning for a network that the Pod waits for. One that does not exist is a likely

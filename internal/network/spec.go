@@ -184,7 +184,7 @@ func checkTrunk(f *faults, spec *field.Path, n *Network) {
 		f.forbidden(path, "must be on a NIC with NetworkType ipvlan or macvlan: set host_device and one of these types, or leave trunk out")
 	}
 	if len(n.AllowedTenants) == 0 {
-		f.forbidden(path, "must come with AllowedTenants, because Pods on a trunk reach every VLAN of the NIC: use a ClusterNetwork with their namespaces in AllowedTenants, or leave trunk out")
+		f.forbidden(path, "must come with AllowedTenants, because Pods on a trunk reach every VLAN of the NIC: list the namespaces in AllowedTenants of a ClusterNetwork, or leave trunk out")
 	}
 }
 

@@ -111,7 +111,7 @@ func readPool(f *faults, path *field.Path, o subnetOptions, subnet netip.Prefix)
 	start, end = read("start", o.pool.Start), read("end", o.pool.End)
 	if start.IsValid() && end.IsValid() && end.Less(start) {
 		f.invalid(path.Child("end"), o.pool.End,
-			fmt.Sprintf("must not be before start %s: use an address from start on", o.pool.Start))
+			fmt.Sprintf("must not be before start %s: use start or a later address", o.pool.Start))
 	}
 	return defaultPool(o.ip, subnet, part, start, end)
 }
@@ -356,7 +356,7 @@ func readRange(f *faults, path *field.Path, written v1.IPRange) (AddrRange, bool
 	case !ok || end.BitLen() != start.BitLen():
 		f.invalid(path.Child("end"), written.End, `must be an address of the same family as start, such as "10.0.0.20"`)
 	case end.Less(start):
-		f.invalid(path.Child("end"), written.End, fmt.Sprintf("must not be before start %s: use an address from start on", written.Start))
+		f.invalid(path.Child("end"), written.End, fmt.Sprintf("must not be before start %s: use start or a later address", written.Start))
 	default:
 		return AddrRange{start, end}, true
 	}

@@ -20,7 +20,7 @@ import (
 func CheckRequest(n *Network, namespace string, r InterfaceRequest) error {
 	var f faults
 	if !n.Allows(namespace) {
-		f.forbidden(field.NewPath("spec", "AllowedTenants"), fmt.Sprintf("must contain the Pod's namespace %s: use another network, or ask for the namespace to be added", namespace))
+		f.forbidden(field.NewPath("spec", "AllowedTenants"), fmt.Sprintf("must contain the Pod's namespace %s: use another network, or ask a netadmin to add it", namespace))
 	}
 	requests := []familyRequest{{"ip", "proutes", "cidr", n.V4, r.V4, r.Proutes}, {"ip6", "proutes6", "net6", n.V6, r.V6, r.Proutes6}}
 	for _, a := range requests {
@@ -44,7 +44,7 @@ type familyRequest struct {
 
 func (a familyRequest) check(f *faults, table int) {
 	if len(a.routes) > 0 && table == 0 {
-		f.forbidden(field.NewPath(a.proutes), "must come with the network's rt_tables, the routing table of policy routes: ask for it to be set, or leave "+a.proutes+" out")
+		f.forbidden(field.NewPath(a.proutes), "must come with rt_tables in the network, which is the routing table of policy routes: ask a netadmin to set it, or leave "+a.proutes+" out")
 	}
 	if len(a.routes) > 0 && a.address.None() {
 		f.forbidden(field.NewPath(a.proutes), "must come with an address of the interface, because policy routes are for traffic from it: request one with "+a.ip)
@@ -126,7 +126,7 @@ func CheckPools(n *Network) error {
 	}{{"allocation_pool", n.V4}, {"allocation_pool_v6", n.V6}} {
 		if p.subnet != nil && !p.subnet.hasUsable() {
 			f.invalid(optionPath(p.field), p.subnet.Start.String()+"-"+p.subnet.End.String(),
-				fmt.Sprintf("must have an address that a Pod can get, and the network, broadcast and gateway addresses of %s are none: use more of the subnet", p.subnet.CIDR))
+				fmt.Sprintf("must have an address that a Pod can get, which the network, broadcast and gateway addresses of %s are not: use a larger range", p.subnet.CIDR))
 		}
 	}
 	return f.err(n.Ref.String())
@@ -147,7 +147,7 @@ func CheckAssignment(n *Network) error {
 	options := spec.Child("Options")
 	if n.Delegates() && (slot.Kind != SlotPlugin || slot.Device != n.Type) {
 		f.invalid(spec.Child("NetworkType"), n.Type,
-			"must be a type that a TenantConfig assigns: use ipvlan or macvlan, or ask for a ClusterNetwork")
+			"must be a type that a TenantConfig assigns: use ipvlan or macvlan, or ask a netadmin for a ClusterNetwork")
 	}
 	assigned := slot.Parent()
 	for _, o := range []struct {
@@ -169,7 +169,7 @@ func CheckAssignment(n *Network) error {
 // assignmentRule is the rule for an attribute with the assigned value.
 func assignmentRule(assigned any, assignment string) string {
 	if assignment == "" {
-		return "must be assigned from a TenantConfig when the network is created, and nothing is assigned: delete the network and create it without this field, or ask for a ClusterNetwork that allows this namespace"
+		return "must be assigned from a TenantConfig when the network is created, and nothing is assigned: delete the network and create it without this field, or ask a netadmin for a ClusterNetwork that allows this namespace"
 	}
 	if assigned == "" || assigned == 0 {
 		return "must be as assigned from the TenantConfig, " + assignment + ": leave it out"
@@ -307,7 +307,7 @@ func (c *updateCheck) checkEnds(path *field.Path, is *Subnet, of func(Usage) net
 	for _, u := range c.uses {
 		if a := of(u); is.isEnd(a) {
 			c.faults.invalid(path, is.CIDR.String(),
-				fmt.Sprintf("must not begin or end with %s, because %s: use a wider subnet, or %s", a, u, remedy(c.uses, "detach the Pods first")))
+				fmt.Sprintf("must not begin or end with %s, because %s: use a wider subnet, or %s", a, u, remedy(c.uses, "delete the Pods first")))
 			return
 		}
 	}
@@ -320,7 +320,7 @@ func (c *updateCheck) checkPool(path *field.Path, was, is *Subnet, of func(Usage
 		a := of(u)
 		if a.IsValid() && was.inPool(a) && !is.inPool(a) {
 			c.faults.invalid(path, is.Start.String()+"-"+is.End.String(),
-				fmt.Sprintf("must contain %s, because %s: use a range with it, or %s", a, u, remedy(c.uses, "detach the Pods first")))
+				fmt.Sprintf("must contain %s, because %s: use a range with it, or %s", a, u, remedy(c.uses, "delete the Pods first")))
 			return
 		}
 	}
@@ -333,14 +333,14 @@ func (c *updateCheck) checkGateways(path *field.Path, was, is *Subnet, of func(U
 		i := slices.IndexFunc(c.uses, func(u Usage) bool { return of(u) == r.Gateway })
 		if i >= 0 && !was.isGateway(r.Gateway) {
 			c.faults.invalid(path.Key(r.Dst.String()), r.Gateway.String(),
-				fmt.Sprintf("must not be an address in use, because %s: use the address of a router, or %s", c.uses[i], remedy(c.uses, "detach the Pods first")))
+				fmt.Sprintf("must not be an address in use, because %s: use the address of a router, or %s", c.uses[i], remedy(c.uses, "delete the Pods first")))
 		}
 	}
 }
 
 // addDisruption adds a fault that names one use and the number of all.
 func (c *updateCheck) addDisruption(path *field.Path, value any, rule, keep string) {
-	c.faults.invalid(path, value, fmt.Sprintf("%s, and %s%s: %s, or %s", rule, c.uses[0], andMore(len(c.uses)), keep, remedy(c.uses, "detach the Pods first")))
+	c.faults.invalid(path, value, fmt.Sprintf("%s, and %s%s: %s, or %s", rule, c.uses[0], andMore(len(c.uses)), keep, remedy(c.uses, "delete the Pods first")))
 }
 
 func andMore(uses int) string {

@@ -174,7 +174,7 @@ func deviceOfPluginError(w NetworkRequest) error {
 
 func pluginNotPermittedError(w NetworkRequest) error {
 	return invalidError(typePath(), w.Type,
-		"must be in networkIds of a TenantConfig for this namespace, because it is a CNI plugin: use ipvlan or macvlan, or ask a netadmin for it")
+		"must be in networkIds of a TenantConfig for this namespace, because another CNI plugin serves it: use ipvlan or macvlan, or ask a netadmin to add it")
 }
 
 // isDelegated reports whether a type is another CNI plugin.

@@ -115,7 +115,7 @@ func TestClaimErrors(t *testing.T) {
 		},
 		"OutsideStaticPool": {
 			reason: "a Pod that admission did not see, in the subnet and in no range",
-			net:    pool, v4: testbed.Static("10.0.0.10"), want: allocator.ErrOutside, message: "10.0.0.10: address cannot be used in this network: it is outside spec.Options.static_pool",
+			net:    pool, v4: testbed.Static("10.0.0.10"), want: allocator.ErrOutside, message: "10.0.0.10: address cannot be used in this network: must be in spec.Options.static_pool",
 		},
 		"NoStaticAddresses": {
 			reason: "an empty list has none; the other family is not kept",

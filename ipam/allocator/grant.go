@@ -153,10 +153,10 @@ func (p *planner) takeOne(f *status.Family, r AddressRequest) (netip.Addr, error
 
 func (p *planner) takeStatic(f *status.Family, a netip.Addr) error {
 	if slices.Contains(f.Reserved(), a) {
-		return fmt.Errorf("claim static address %v: %w: it is a gateway of the network's routes, or a node's address; request another", a, ErrOutside)
+		return fmt.Errorf("claim static address %v: %w: must not be a gateway of the network's routes or a node's address: request another", a, ErrOutside)
 	}
 	if !f.Subnet.AllowsStatic(a) {
-		return fmt.Errorf("claim static address %v: %w: it is outside spec.Options.static_pool; request another", a, ErrOutside)
+		return fmt.Errorf("claim static address %v: %w: must be in spec.Options.static_pool: request another", a, ErrOutside)
 	}
 	err := f.Pool.Allocate(a)
 	switch {

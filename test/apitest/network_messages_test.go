@@ -23,12 +23,12 @@ func TestRouteMessages(t *testing.T) {
 		"GatewayOutside": {
 			reason: "One of two routes has a gateway outside.",
 			spec:   `{Options: {cidr: 10.0.0.0/24, routes: {10.1.0.0/16: 10.0.0.1, 10.2.0.0/16: 10.0.1.1}}}`,
-			want:   `spec.Options.routes: Invalid value: must have gateways in cidr 10.0.0.0/24: use an address of it for 10.2.0.0/16, not 10.0.1.1`,
+			want:   `spec.Options.routes: Invalid value: "10.0.1.1": must be in cidr 10.0.0.0/24 as the gateway of 10.2.0.0/16: use an address of the subnet`,
 		},
 		"Gateway6Outside": {
 			reason: "One of two routes has a gateway outside.",
 			spec:   `{Options: {net6: "fd00::/64", routes6: {"fd01::/48": "fd00::1", "::/0": "fe80::1"}}}`,
-			want:   `spec.Options.routes6: Invalid value: must have gateways in net6 fd00::/64: use an address of it for ::/0, not fe80::1`,
+			want:   `spec.Options.routes6: Invalid value: "fe80::1": must be in net6 fd00::/64 as the gateway of ::/0: use an address of the subnet`,
 		},
 		"Gateway": {
 			reason: "One of two routes has a name as its gateway.",

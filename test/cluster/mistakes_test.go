@@ -47,7 +47,7 @@ func TestMistakes(t *testing.T) {
 			reason: "AllowedTenants is a wall", refused: true,
 			interfaces: `[{"clusterNetwork":"default"},{"clusterNetwork":"NETWORK","ip":"dynamic"}]`,
 			network:    func(n *v1.ClusterNetwork) { n.Spec.AllowedTenants = []string{"somebody-else"} },
-			wantWords:  []string{"NETWORK", "must contain the Pod's namespace", "ask for the namespace to be added"},
+			wantWords:  []string{"NETWORK", "must contain the Pod's namespace", "ask a netadmin to add it"},
 		},
 		"json": {
 			reason: "an annotation that is no JSON is refused with the place", refused: true,

@@ -410,7 +410,7 @@ func serviceReasons() []ReasonInfo {
 		{
 			Reason: ReasonNetworkNotAllowed, On: "Events on Pods and Services",
 			When:   "A network does not allow the namespace of the Pod or Service.",
-			Remedy: "Use another network, or ask for the namespace to be added to AllowedTenants.",
+			Remedy: "Use another network, or ask a netadmin to add the namespace to AllowedTenants.",
 			Test:   "test/services.TestNetworksAndNamespaces",
 		},
 		{

@@ -28,7 +28,7 @@ type TenantConfig struct {
 	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule=`self.all(t, t.matches(r'^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$'))`,message=`must have keys that are NetworkTypes: use 1 to 63 letters, digits, "_", "." or "-", the first and the last a letter or digit`
-	// +kubebuilder:validation:XValidation:rule=`self.all(t, !(t.lowerAscii() in ["ipvlan", "macvlan", "sriov"]) || size(self[t]) <= 10)`,message=`must have NetworkIDs for ipvlan, macvlan and sriov that are short enough for the names of VLAN and VXLAN links: use at most 10 characters`
+	// +kubebuilder:validation:XValidation:rule=`self.all(t, !(t.lowerAscii() in ["ipvlan", "macvlan", "sriov"]) || size(self[t]) <= 10)`,message=`must have NetworkIDs for ipvlan, macvlan and sriov that are short enough for the names of VLAN and VXLAN links: use at most 10 characters`,messageExpression=`'"' + self[self.filter(t, t.lowerAscii() in ["ipvlan", "macvlan", "sriov"] && size(self[t]) > 10)[0]] + '": must be short enough for the names of VLAN and VXLAN links: use at most 10 characters'`
 	NetworkIDs map[string]TenantNetworkID `json:"networkIds,omitempty"`
 
 	// NamespaceSelector selects the namespaces that this TenantConfig is for. If it is not set:
@@ -61,12 +61,12 @@ type TenantConfig struct {
 
 // HostDevice is a NIC or, with a "/" in its name, a device pool, with the range of IDs for tenants.
 // +kubebuilder:validation:XValidation:rule=`(has(self.vniType) && self.vniType != "") == (has(self.vniRange) && self.vniRange != "")`,message=`must have vniType and vniRange together: set both, or neither`
-// +kubebuilder:validation:XValidation:rule=`!has(self.vniRange) || !self.vniRange.matches('^[0-9]{1,8}(-[0-9]{1,8})?(,[0-9]{1,8}(-[0-9]{1,8})?)*$') || self.vniRange.split(',').all(r, r.split('-').all(n, int(n) >= 1 && int(n) <= (has(self.vniType) && self.vniType == "vlan" ? 4094 : 16777214)))`,fieldPath=`.vniRange`,message=`must have IDs in range: use 1 to 4094 for vlan, 1 to 16777214 for vxlan`,messageExpression=`'"' + self.vniRange + '" must have IDs in range: use 1 to 4094 for vlan, 1 to 16777214 for vxlan'`
-// +kubebuilder:validation:XValidation:rule=`!has(self.vniRange) || !self.vniRange.matches('^[0-9]{1,8}(-[0-9]{1,8})?(,[0-9]{1,8}(-[0-9]{1,8})?)*$') || self.vniRange.split(',').map(r, r.split('-').map(n, int(n))).all(r, r[0] <= r[size(r) - 1])`,fieldPath=`.vniRange`,message=`must not have a range that ends before it begins: write the lower ID first`,messageExpression=`'"' + self.vniRange + '" must not have a range that ends before it begins: write the lower ID first'`
+// +kubebuilder:validation:XValidation:rule=`!has(self.vniRange) || !self.vniRange.matches('^[0-9]{1,8}(-[0-9]{1,8})?(,[0-9]{1,8}(-[0-9]{1,8})?)*$') || self.vniRange.split(',').all(r, r.split('-').all(n, int(n) >= 1 && int(n) <= (has(self.vniType) && self.vniType == "vlan" ? 4094 : 16777214)))`,fieldPath=`.vniRange`,message=`must have IDs in range: use 1 to 4094 for vlan, 1 to 16777214 for vxlan`,messageExpression=`'"' + self.vniRange + '": must have IDs in range: use 1 to 4094 for vlan, 1 to 16777214 for vxlan'`
+// +kubebuilder:validation:XValidation:rule=`!has(self.vniRange) || !self.vniRange.matches('^[0-9]{1,8}(-[0-9]{1,8})?(,[0-9]{1,8}(-[0-9]{1,8})?)*$') || self.vniRange.split(',').map(r, r.split('-').map(n, int(n))).all(r, r[0] <= r[size(r) - 1])`,fieldPath=`.vniRange`,message=`must not have a range that ends before it begins: write the lower ID first`,messageExpression=`'"' + self.vniRange + '": must not have a range that ends before it begins: write the lower ID first'`
 type HostDevice struct {
 	// Name of the NIC, or resource name of the device pool.
 	// +kubebuilder:validation:MaxLength=317
-	// +kubebuilder:validation:XValidation:rule=`self.contains('/') || (self.matches(r'^[^/:\pZ\pC]+$') && !(self in ['.', '..']) && size(bytes(self)) <= 15)`,message=`must be the name of a NIC (at most 15 bytes without ":" or white space) or, with a "/", the resource of a device plugin`,messageExpression=`'"' + self + '" must be the name of a NIC (at most 15 bytes without ":" or white space) or, with a "/", the resource of a device plugin'`
+	// +kubebuilder:validation:XValidation:rule=`self.contains('/') || (self.matches(r'^[^/:\pZ\pC]+$') && !(self in ['.', '..']) && size(bytes(self)) <= 15)`,message=`must be the name of a NIC (at most 15 bytes without ":" or white space) or, with a "/", the resource of a device plugin`,messageExpression=`'"' + self + '": must be the name of a NIC (at most 15 bytes without ":" or white space) or, with a "/", the resource of a device plugin'`
 	Name string `json:"name"`
 
 	// VNIType is vlan or vxlan; only vlan in a new device pool. It needs VNIRange.

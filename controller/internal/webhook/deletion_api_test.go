@@ -198,7 +198,7 @@ func TestChangeWhileNodesHold(t *testing.T) {
 	change := func(opts ...client.PatchOption) error {
 		return env.Client.Patch(t.Context(), o.DeepCopy(), patch, opts...)
 	}
-	checkAnswer(t, "a Pod is attached", change(), []string{"spec.Options.cidr", "web", "detach the Pods first"})
+	checkAnswer(t, "a Pod is attached", change(), []string{"spec.Options.cidr", "web", "delete the Pods first"})
 	if err := unplug(t.Context(), env, a, n, ep); err != nil {
 		t.Fatal(err)
 	}

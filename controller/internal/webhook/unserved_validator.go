@@ -18,7 +18,7 @@ type unservedValidator struct{}
 // Handle implements admission.Handler.
 func (unservedValidator) Handle(_ context.Context, r admission.Request) admission.Response {
 	if r.Kind.Kind == network.KindNetworkAttachmentDefinition {
-		return admission.Allowed("").WithWarnings(fmt.Sprintf("%s/%s: Patchbay does not serve NetworkAttachmentDefinitions yet, so only another plugin, such as Multus, attaches Pods to it: create a network of apiVersion danm.io/v1",
+		return admission.Allowed("").WithWarnings(fmt.Sprintf("%s/%s: Patchbay does not serve NetworkAttachmentDefinitions yet, so only another plugin, such as Multus, attaches Pods to it: create a network of apiVersion danm.io/v1, such as a ClusterNetwork",
 			r.Kind.Kind, requestName(r)))
 	}
 	return admission.Allowed("").WithWarnings(fmt.Sprintf("%s/%s: Patchbay does not read apiVersion %s/%s: use danm.io/v1, which has the same fields",

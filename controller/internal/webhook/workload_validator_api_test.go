@@ -187,7 +187,7 @@ func TestMistakesAreWarnings(t *testing.T) {
 		}, want: "spec.hostNetwork: the Pod uses the node's network, so metadata.annotations[danm.io/interfaces] has no effect: remove one of the two"},
 		"Multus": {reason: "Nobody adds the interfaces.", object: func(ns string) *unstructured.Unstructured {
 			return workload(t, "apps/v1 Deployment", ns, "k8s.v1.cni.cncf.io/networks", "macvlan")
-		}, want: "spec.template.metadata.annotations[k8s.v1.cni.cncf.io/networks]: Patchbay does not serve NetworkAttachmentDefinitions yet, so only another plugin, such as Multus, adds these interfaces: use danm.io/interfaces"},
+		}, want: "spec.template.metadata.annotations[k8s.v1.cni.cncf.io/networks]: Patchbay does not serve NetworkAttachmentDefinitions yet, so only another plugin, such as Multus, adds these interfaces: use danm.io/interfaces for Patchbay's networks"},
 		"Template": {reason: "The user does not see the answers to the Pods.", object: func(ns string) *unstructured.Unstructured {
 			return workload(t, "batch/v1 CronJob", ns, "danm.io/interface", "[]")
 		}, want: "spec.jobTemplate.spec.template.metadata.annotations" + typo},
@@ -218,7 +218,7 @@ func TestUnservedKinds(t *testing.T) {
 		"DANM 4.3": {"The group was renamed.", "danm.k8s.io", "v1", "DanmNet", "danmnets",
 			"DanmNet/net: Patchbay does not read apiVersion danm.k8s.io/v1: use danm.io/v1, which has the same fields"},
 		"Multus": {"Patchbay does not serve the kind yet.", "k8s.cni.cncf.io", "v1", "NetworkAttachmentDefinition", "network-attachment-definitions",
-			"NetworkAttachmentDefinition/net: Patchbay does not serve NetworkAttachmentDefinitions yet, so only another plugin, such as Multus, attaches Pods to it: create a network of apiVersion danm.io/v1"},
+			"NetworkAttachmentDefinition/net: Patchbay does not serve NetworkAttachmentDefinitions yet, so only another plugin, such as Multus, attaches Pods to it: create a network of apiVersion danm.io/v1, such as a ClusterNetwork"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
