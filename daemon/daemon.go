@@ -228,7 +228,7 @@ func (d *daemon) connectLinks(ctx context.Context) error {
 	d.watcher = netwatcher.New(netwatcher.Config{
 		Node: d.node, Version: version.String(), KernelVersion: release, VTEPRanges: d.vtepRanges, Log: d.log.WithName("netwatcher"),
 		Kernel: d.host.Links(), Firewall: d.firewall, SourceGuard: d.sourceGuard, Pods: podLinks{d.journal},
-		Delegates:  delegate.Checker{BinDir: d.cniBin, ConfDir: d.cniConf},
+		Delegates:  delegate.Checker{HostRoot: d.hostRoot, BinDir: d.cniBin, ConfDir: d.cniConf},
 		KubeClient: linkKubeClient{networks: d.networks, attachments: d.attachments, nodes: d.nodes},
 		Observer: linkObserver{d.metrics.Links, func(e netwatcher.LinkEvent) {
 			d.events.ReportLinkEvent(d.nodes.Reference(ctx), e)

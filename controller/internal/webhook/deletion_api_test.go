@@ -29,7 +29,13 @@ import (
 // nodeAllocator claims addresses as a node daemon does.
 func nodeAllocator(t *testing.T, env *apitest.Env, node string, hold int) *allocator.Allocator {
 	t.Helper()
-	a := allocator.New(kube.NewStore(env.Client), allocator.Config{Node: node, NodeUID: node, Incarnation: 1, WarmPoolSize: hold, Cooldown: -1})
+	return coolingAllocator(t, env, node, hold, -1)
+}
+
+// coolingAllocator is nodeAllocator with a cooldown; the default one when zero.
+func coolingAllocator(t *testing.T, env *apitest.Env, node string, hold int, cooldown time.Duration) *allocator.Allocator {
+	t.Helper()
+	a := allocator.New(kube.NewStore(env.Client), allocator.Config{Node: node, NodeUID: node, Incarnation: 1, WarmPoolSize: hold, Cooldown: cooldown})
 	t.Cleanup(a.Close)
 	return a
 }
@@ -183,6 +189,83 @@ func TestDeletionWhileAPodAttaches(t *testing.T) {
 		})
 	}
 	t.Logf("%d rounds: %v", rounds, outcomes)
+}
+
+// A user deletes a network right after its Pods, at the pace of a tutorial. The node returns its
+// pre-allocated addresses on request, and the deletion waits for that. If it does not, the user is
+// told to try again.
+func TestDeletionWaitsForWarmAddresses(t *testing.T) {
+	t.Parallel()
+	const pace = 2 * time.Second // from one command to the next
+	env := start(t)
+	cases := map[string]struct {
+		reason   string
+		cooldown time.Duration // the default one when zero
+		returns  bool
+	}{
+		"Returned": {"The daemon sees that the network changes, reads the request and returns the addresses.", -1, true},
+		"Cooldown": {"It returns the address of the last Pod when its cooldown is over.", 0, true},
+		"Never":    {"The daemon does not run.", -1, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o, n := danmNet(t, env, env.Namespace(t), "net")
+			a := coolingAllocator(t, env, "n7", 8, tc.cooldown)
+			ep, err := plug(t.Context(), env, a, n)
+			if err == nil {
+				err = unplug(t.Context(), env, a, n, ep)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if held := heldBy(t, env, o, "n7"); held == "" {
+				t.Fatal("the node has no pre-allocated address: the deletion would have nothing to wait for")
+			}
+			if tc.returns {
+				go observeChanges(t.Context(), env, a, o)
+			}
+			time.Sleep(pace)
+			begin := time.Now()
+			err = env.Client.Delete(t.Context(), o.DeepCopy())
+			t.Logf("the deletion took %v: %v", time.Since(begin).Round(10*time.Millisecond), err)
+			if !tc.returns {
+				checkAnswer(t, tc.reason, err, []string{"metadata.name", "node n7", "try again in"})
+				return
+			}
+			if err != nil {
+				t.Fatalf("%s\ndelete: %v", tc.reason, err)
+			}
+			controller := gc.NewCollector(kube.NewStore(env.Client), gc.Config{})
+			eventually(t, "the network is gone", func() bool {
+				_, _ = controller.RemoveFinalizer(t.Context(), network.KeyOf(n)) // the controller does so after a change
+				return apierrors.IsNotFound(env.Client.Get(t.Context(), client.ObjectKeyFromObject(o), &v1.DanmNet{}))
+			})
+		})
+	}
+}
+
+// heldBy returns the IPv4 addresses that a node has pre-allocated.
+func heldBy(t *testing.T, env *apitest.Env, o *v1.DanmNet, node string) string {
+	t.Helper()
+	now := &v1.DanmNet{}
+	if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(o), now); err != nil {
+		t.Fatal(err)
+	}
+	if now.Status.IPAM == nil {
+		return ""
+	}
+	return now.Status.IPAM.Held[node].V4
+}
+
+// observeChanges tells an allocator each new resourceVersion, as the daemon's watch does.
+func observeChanges(ctx context.Context, env *apitest.Env, a *allocator.Allocator, o *v1.DanmNet) {
+	for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
+		now := &v1.DanmNet{}
+		if env.Client.Get(ctx, client.ObjectKeyFromObject(o), now) == nil {
+			a.ObserveVersion(network.Key{Ref: kube.NetworkRefOf(v1.KindDanmNet, now), UID: string(now.UID)}, now.ResourceVersion)
+		}
+	}
 }
 
 // Pre-allocated addresses are released when a change of the network needs that.

@@ -3,13 +3,11 @@
 package webhook
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -29,17 +27,18 @@ import (
 
 // networkValidator validates ClusterNetworks, TenantNetworks and DanmNets.
 type networkValidator struct {
-	reader   client.Reader
-	index    *networkIndex
-	reclaims *reclaimRequester
-	subnets  *subnetValidator
+	reader    client.Reader
+	index     *networkIndex
+	reclaims  *reclaimRequester
+	subnets   *subnetValidator
+	deletions *deletionValidator
 }
 
 // Handle implements admission.Handler.
 func (h *networkValidator) Handle(ctx context.Context, r admission.Request) admission.Response {
 	switch r.Operation {
 	case admissionv1.Delete:
-		return responseFor(h.validateDelete(ctx, r))
+		return responseFor(h.deletions.validate(ctx, r))
 	case admissionv1.Create, admissionv1.Update:
 		return h.validate(ctx, r)
 	}
@@ -165,51 +164,6 @@ func (h *networkValidator) untaggedWarnings(ctx context.Context, n *network.Netw
 		}
 	}
 	return warnings
-}
-
-// validateDelete checks that no Pod is attached. Pre-allocated addresses do not forbid the
-// deletion, because the finalizer keeps the object until nodes have released them. They do while
-// the finalizer is so new that the API server may not have seen it.
-func (h *networkValidator) validateDelete(ctx context.Context, r admission.Request) error {
-	old, err := decodeNetwork(r, r.OldObject.Raw)
-	if err != nil || old == nil || old.GetDeletionTimestamp() != nil {
-		return err
-	}
-	ref := kube.NetworkRefOf(r.Kind.Kind, old)
-	uses, err := podUses(ctx, h.reader, ref, string(old.GetUID()))
-	if err != nil {
-		return err
-	}
-	if err := network.CheckDelete(ref, uses); err != nil {
-		return err
-	}
-	if !finalizerRecentlyAdded(old, time.Now()) {
-		return nil
-	}
-	err = network.CheckDelete(ref, preallocatedUses(kube.NetworkStatusOf(old)))
-	if err != nil && !isDryRun(r) {
-		h.reclaims.enqueue(old)
-	}
-	return err
-}
-
-// maxRequestDuration is longer than the API server works on a request (a minute) plus the
-// difference between its clock and ours.
-const maxRequestDuration = 90 * time.Second
-
-// finalizerRecentlyAdded reports whether the finalizer may be newer than the start of the DELETE
-// request. The API server looks for finalizers when a DELETE begins: it ignores one that is set
-// later, and removes the object when admission allows it. Admission sees the object as it is at
-// that moment, so only this check sees a Pod that attached meanwhile. The managed fields contain
-// when the finalizer was set; without them it may have been now.
-func finalizerRecentlyAdded(obj client.Object, now time.Time) bool {
-	key := []byte(strconv.Quote("v:" + strconv.Quote(v1.InUseFinalizer)))
-	for _, m := range obj.GetManagedFields() {
-		if m.FieldsV1 != nil && bytes.Contains(m.FieldsV1.GetRawBytes(), key) {
-			return m.Time == nil || now.Sub(m.Time.Time) < maxRequestDuration
-		}
-	}
-	return true
 }
 
 // decodeNetwork decodes a network object of a request; nil when the request has none.

@@ -94,7 +94,7 @@ func Register(ctx context.Context, mgr manager.Manager, o Options) (ready func()
 	pods := network.PodChecker{NamingScheme: o.NamingScheme, NetworkOf: index.lookUp, IsInvalid: index.isInvalid, IsNodeAddress: subnets.isNodeAddress}
 	server := newServer(o, rotator, handlersByName{
 		"assign.tenantnetworks.danm.io": &tenantNetworkAssigner{reader: c, index: index, allocator: allocator, subnets: subnets},
-		"networks.danm.io":              &networkValidator{reader: c, index: index, reclaims: reclaims, subnets: subnets},
+		"networks.danm.io":              &networkValidator{reader: c, index: index, reclaims: reclaims, subnets: subnets, deletions: newDeletionValidator(c, reclaims)},
 		"tenantconfigs.danm.io":         &tenantConfigValidator{reader: c},
 		"pods.danm.io":                  &podValidator{checker: pods, events: o.Events, limiter: newEventLimiter()},
 		"workloads.danm.io":             &workloadValidator{checker: pods},
@@ -236,13 +236,22 @@ const maxWebhookTimeout = 10 * time.Second
 
 // finishOnShutdown lets requests in progress finish at shutdown. controller-runtime cancels their
 // contexts together with the server's, and then waits for their answers, which would all be errors
-// that reject the object.
+// that reject the object. The context ends when the API server waits no longer.
 func finishOnShutdown(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), maxWebhookTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), requestTimeout(r))
 		defer cancel()
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
+}
+
+// requestTimeout returns how long the API server waits for the answer to a request: it sends that
+// with each, as the parameter "timeout".
+func requestTimeout(r *http.Request) time.Duration {
+	if sent, err := time.ParseDuration(r.URL.Query().Get("timeout")); err == nil && sent > 0 {
+		return min(sent, maxWebhookTimeout)
+	}
+	return maxWebhookTimeout
 }
 
 // errCANotInjected is returned before the API server can call this webhook.

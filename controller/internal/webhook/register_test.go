@@ -30,3 +30,26 @@ func TestFinishOnShutdown(t *testing.T) {
 		t.Error("the request did not reach its handler")
 	}
 }
+
+// A request ends when the API server waits no longer for its answer.
+func TestRequestTimeout(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason, query string
+		want          time.Duration
+	}{
+		"Sent":     {"The API server sends timeoutSeconds, or the rest of its own request's time.", "?timeout=3s", 3 * time.Second},
+		"Missing":  {"Another client sends none.", "", maxWebhookTimeout},
+		"Long":     {"A longer one than ours would delay the shutdown.", "?timeout=30s", maxWebhookTimeout},
+		"Negative": {"It limits nothing.", "?timeout=-1s", maxWebhookTimeout},
+		"Unknown":  {"It is not a duration.", "?timeout=soon", maxWebhookTimeout},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := requestTimeout(httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/"+tc.query, nil)); got != tc.want {
+				t.Errorf("%s\ngot %v, want %v", tc.reason, got, tc.want)
+			}
+		})
+	}
+}

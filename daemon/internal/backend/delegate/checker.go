@@ -3,8 +3,11 @@
 package delegate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
@@ -13,8 +16,14 @@ import (
 
 // Checker checks whether this node has what a network of another plugin needs.
 type Checker struct {
-	// BinDir and ConfDir are the folders of plugins and of configurations, in the daemon's own root.
-	BinDir, ConfDir string
+	// HostRoot is the directory with the host's files, as in Options. Links are resolved in it, as
+	// the plugin's process resolves them.
+	HostRoot string
+	// BinDir is the folder of plugins, in HostRoot and in the daemon's own root, where another folder
+	// of the host may be mounted at that path.
+	BinDir string
+	// ConfDir is the folder of configurations, in the daemon's own root.
+	ConfDir string
 }
 
 // maxTypos is how many letters may differ between a NetworkType and one of Patchbay's that was
@@ -23,18 +32,60 @@ const maxTypos = 2
 
 // Check checks that the plugin and those of its configuration are installed.
 func (c Checker) Check(plugin, networkID string) error {
-	exec := &executor{root: "/"}
-	if _, err := exec.FindInPath(plugin, []string{c.BinDir}); err != nil {
-		return c.describeMissing(plugin, err)
+	if err := c.checkInstalled(plugin); err != nil {
+		return err
 	}
 	list, _, err := loadConfig(c.ConfDir, networkID, plugin)
 	if err != nil {
 		return err
 	}
 	for _, p := range list.Plugins {
-		if _, err := exec.FindInPath(p.Network.Type, []string{c.BinDir}); err != nil {
-			return c.describeMissing(p.Network.Type, err)
+		if err := c.checkInstalled(p.Network.Type); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// checkInstalled checks that the host has a plugin.
+func (c Checker) checkInstalled(plugin string) error {
+	host := &executor{root: cmp.Or(c.HostRoot, "/")}
+	if !c.isHostPath(host) {
+		return c.checkMounted(host, plugin)
+	}
+	if _, err := host.FindInPath(plugin, []string{c.BinDir}); err != nil {
+		return c.describeMissing(plugin, err)
+	}
+	return nil
+}
+
+// isHostPath reports whether the folder of plugins has the same path on the host.
+func (c Checker) isHostPath(host *executor) bool {
+	mounted, err := (&executor{root: "/"}).stat(c.BinDir)
+	if err != nil {
+		return false
+	}
+	onHost, err := host.stat(c.BinDir)
+	return err == nil && onHost.Dev == mounted.Dev && onHost.Ino == mounted.Ino
+}
+
+// checkMounted checks that the host has a plugin in a folder of which only the daemon's own path is
+// known: there, a relative link is resolved in the daemon's root, an absolute one on the host.
+func (c Checker) checkMounted(host *executor, plugin string) error {
+	own := &executor{root: "/"}
+	target, err := os.Readlink(filepath.Join(c.BinDir, plugin))
+	if err != nil || !filepath.IsAbs(target) {
+		if _, err := own.FindInPath(plugin, []string{c.BinDir}); err != nil {
+			return c.describeMissing(plugin, err)
+		}
+		return nil
+	}
+	ok, err := host.isExecutable(target)
+	if err != nil {
+		return fmt.Errorf("find plugin %s: %w", plugin, err)
+	}
+	if !ok {
+		return c.describeMissing(plugin, errPluginNotInstalled)
 	}
 	return nil
 }

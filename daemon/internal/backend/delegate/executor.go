@@ -158,30 +158,36 @@ func (e *executor) FindInPath(plugin string, directories []string) (string, erro
 	return "", fmt.Errorf("%w: plugin %s is in none of the directories of CNI_PATH: %s", errPluginNotInstalled, plugin, strings.Join(directories, ", "))
 }
 
-// isExecutable resolves the path as the plugin's process does: absolute links are below the
-// root directory.
+// isExecutable reports whether a path is an executable file.
 func (e *executor) isExecutable(path string) (bool, error) {
-	root, err := os.Open(e.root)
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = root.Close() }()
-	fd, err := unix.Openat2(int(root.Fd()), path, &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_IN_ROOT,
-	})
+	st, err := e.stat(path)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	defer func() { _ = unix.Close(fd) }()
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return false, err
-	}
 	return st.Mode&unix.S_IFMT == unix.S_IFREG && st.Mode&0o111 != 0, nil
+}
+
+// stat resolves a path as the plugin's process does: absolute links are below the root directory,
+// and ".." does not leave it. The kernel follows at most 40 links.
+func (e *executor) stat(path string) (st unix.Stat_t, err error) {
+	root, err := os.Open(e.root)
+	if err != nil {
+		return st, err
+	}
+	defer func() { _ = root.Close() }()
+	fd, err := unix.Openat2(int(root.Fd()), path, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_IN_ROOT,
+	})
+	if err != nil {
+		return st, err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	err = unix.Fstat(fd, &st)
+	return st, err
 }
 
 var _ invoke.Exec = (*executor)(nil)
