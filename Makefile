@@ -152,6 +152,10 @@ test-fallback: gotestsum packages linux bin/kerneltest ## test the fallback kern
 test-cluster: gotestsum packages linux kubernetes coredns build images ## run tests in the lab: real kubelets on three nodes
 	FORMAT=testname scripts/gotest cluster -vet=off -p 1 -parallel 6 -count=1 -tags cluster -timeout 120m $$(scripts/packages-with-tag cluster)
 
+.PHONY: test-docs
+test-docs: gotestsum packages linux kubernetes coredns build images ## run the commands of README.md and docs in a lab of their own
+	FORMAT=testname scripts/gotest docs -vet=off -count=1 -tags docs -timeout 60m ./test/docs
+
 .PHONY: test-placement
 test-placement: gotestsum packages kubernetes kwok build ## run tests of placement: a hub and three clusters on loopback
 	FORMAT=testname scripts/gotest placement -vet=off -p 1 -count=1 -tags placement -timeout 90m $$(scripts/packages-with-tag placement)

@@ -221,7 +221,7 @@ func CheckDelete(ref Ref, uses []Usage) error {
 	var f faults
 	if len(uses) > 0 {
 		f.invalid(field.NewPath("metadata", "name"), ref.Name,
-			"must not be in use when it is deleted, but "+uses[0].String()+andMore(len(uses))+": "+remedy(uses, "delete the Pods first"))
+			"must not be in use when it is deleted, but "+uses[0].String()+andMore(len(uses))+": "+remedy(uses))
 	}
 	return f.err(ref.String())
 }
@@ -307,7 +307,7 @@ func (c *updateCheck) checkEnds(path *field.Path, is *Subnet, of func(Usage) net
 	for _, u := range c.uses {
 		if a := of(u); is.isEnd(a) {
 			c.faults.invalid(path, is.CIDR.String(),
-				fmt.Sprintf("must not begin or end with %s, because %s: use a wider subnet, or %s", a, u, remedy(c.uses, "delete the Pods first")))
+				fmt.Sprintf("must not begin or end with %s, because %s: use a wider subnet, or %s", a, u, remedy(c.uses)))
 			return
 		}
 	}
@@ -320,7 +320,7 @@ func (c *updateCheck) checkPool(path *field.Path, was, is *Subnet, of func(Usage
 		a := of(u)
 		if a.IsValid() && was.inPool(a) && !is.inPool(a) {
 			c.faults.invalid(path, is.Start.String()+"-"+is.End.String(),
-				fmt.Sprintf("must contain %s, because %s: use a range with it, or %s", a, u, remedy(c.uses, "delete the Pods first")))
+				fmt.Sprintf("must contain %s, because %s: use a range with it, or %s", a, u, remedy(c.uses)))
 			return
 		}
 	}
@@ -333,14 +333,14 @@ func (c *updateCheck) checkGateways(path *field.Path, was, is *Subnet, of func(U
 		i := slices.IndexFunc(c.uses, func(u Usage) bool { return of(u) == r.Gateway })
 		if i >= 0 && !was.isGateway(r.Gateway) {
 			c.faults.invalid(path.Key(r.Dst.String()), r.Gateway.String(),
-				fmt.Sprintf("must not be an address in use, because %s: use the address of a router, or %s", c.uses[i], remedy(c.uses, "delete the Pods first")))
+				fmt.Sprintf("must not be an address in use, because %s: use the address of a router, or %s", c.uses[i], remedy(c.uses)))
 		}
 	}
 }
 
 // addDisruption adds a fault that names one use and the number of all.
 func (c *updateCheck) addDisruption(path *field.Path, value any, rule, keep string) {
-	c.faults.invalid(path, value, fmt.Sprintf("%s, and %s%s: %s, or %s", rule, c.uses[0], andMore(len(c.uses)), keep, remedy(c.uses, "delete the Pods first")))
+	c.faults.invalid(path, value, fmt.Sprintf("%s, and %s%s: %s, or %s", rule, c.uses[0], andMore(len(c.uses)), keep, remedy(c.uses)))
 }
 
 func andMore(uses int) string {
@@ -354,15 +354,15 @@ func andMore(uses int) string {
 // they read the network every 5 seconds, and the cooldown of a released address is 10 seconds.
 const ReclaimDelay = 20 * time.Second
 
-// remedy returns the step that frees the network: to delete a leftover DanmEp that a message names, pods if
-// Pods use it, and otherwise to wait for the nodes, which return pre-allocated addresses on request.
-func remedy(uses []Usage, pods string) string {
+// remedy returns the step that frees the network: to delete a leftover DanmEp that a message names, or the
+// Pods that use it, and otherwise to wait for the nodes, which return pre-allocated addresses on request.
+func remedy(uses []Usage) string {
 	if uses[0].DanmEp != "" {
 		return "delete the DanmEp " + uses[0].DanmEp + " first"
 	}
 	for _, u := range uses {
 		if u.Pod != "" {
-			return pods
+			return "delete the Pods first"
 		}
 	}
 	return "try again in " + ReclaimDelay.String() + ", when the nodes have returned them"

@@ -23,12 +23,12 @@ func TestRouteMessages(t *testing.T) {
 		"GatewayOutside": {
 			reason: "One of two routes has a gateway outside.",
 			spec:   `{Options: {cidr: 10.0.0.0/24, routes: {10.1.0.0/16: 10.0.0.1, 10.2.0.0/16: 10.0.1.1}}}`,
-			want:   `spec.Options.routes: Invalid value: "10.0.1.1": must be in cidr 10.0.0.0/24 as the gateway of 10.2.0.0/16: use an address of the subnet`,
+			want:   `spec.Options.routes: Invalid value: must be in cidr 10.0.0.0/24 as the gateway of 10.2.0.0/16: use an address of the subnet`,
 		},
 		"Gateway6Outside": {
 			reason: "One of two routes has a gateway outside.",
 			spec:   `{Options: {net6: "fd00::/64", routes6: {"fd01::/48": "fd00::1", "::/0": "fe80::1"}}}`,
-			want:   `spec.Options.routes6: Invalid value: "fe80::1": must be in net6 fd00::/64 as the gateway of ::/0: use an address of the subnet`,
+			want:   `spec.Options.routes6: Invalid value: must be in net6 fd00::/64 as the gateway of ::/0: use an address of the subnet`,
 		},
 		"Gateway": {
 			reason: "One of two routes has a name as its gateway.",
@@ -61,8 +61,8 @@ func TestRouteMessages(t *testing.T) {
 }
 
 // writtenValue matches the value of a field, which API servers write in different ways: as it is, as its
-// type, or not at all.
-var writtenValue = regexp.MustCompile(`Invalid value: "[^"]*": `)
+// type, or not at all. Our message may begin with the value, too; test/mistakes has it.
+var writtenValue = regexp.MustCompile(`Invalid value: (?:"[^"]*": )+`)
 
 // causes returns the field and the message of each cause of an invalid object, as kubectl prints them,
 // without the value.

@@ -41,7 +41,9 @@ func TestNetworkModelMatchesAPIServer(t *testing.T) {
 
 // hasAddressOptions reports whether options are set that a new network of another CNI plugin must not have.
 // A policy rejects them; package network accepts them, because a stored network may have them.
-func hasAddressOptions(o v1.NetworkOptions) bool { return o.CIDR != "" || o.Net6 != "" || o.RTTables != 0 }
+func hasAddressOptions(o v1.NetworkOptions) bool {
+	return o.CIDR != "" || o.Net6 != "" || o.RTTables != 0
+}
 
 // drawMostlyValid draws one of the good values most of the time.
 func drawMostlyValid(r *rapid.T, label string, good, bad []string) string {

@@ -36,16 +36,22 @@ var ErrNoAdmission = errors.New("admission does not answer")
 // ErrNoPart says that there is nothing of that name to restart.
 var ErrNoPart = errors.New("no such part")
 
-// KubectlCommand is kubectl as the cluster's administrator. It runs in the lab's
-// network namespace, where the API server's address is, and sees the caller's files.
+// KubectlCommand is kubectl as the cluster's administrator.
 func (l *Lab) KubectlCommand(ctx context.Context, args ...string) (*exec.Cmd, error) {
+	return l.Command(ctx, filepath.Join(l.config.Bin, "kubernetes", "kubectl"), args...)
+}
+
+// Command is a program of this machine in the lab's network namespace, where the API server's and the
+// nodes' addresses are. It sees the caller's files. The kubectl in its PATH is the cluster's administrator,
+// and finds its plugins there.
+func (l *Lab) Command(ctx context.Context, program string, args ...string) (*exec.Cmd, error) {
 	plane, err := l.plane()
 	if err != nil {
 		return nil, err
 	}
-	kubectl := filepath.Join(l.config.Bin, "kubernetes", "kubectl")
-	cmd := exec.CommandContext(ctx, "nsenter", append([]string{"--net=" + netns.Path(l.Netns()), "--", kubectl}, args...)...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+plane.AdminKubeconfig())
+	cmd := exec.CommandContext(ctx, "nsenter", append([]string{"--net=" + netns.Path(l.Netns()), "--", program}, args...)...)
+	path := []string{l.config.Bin, filepath.Join(l.config.Bin, "kubernetes"), os.Getenv("PATH")}
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+plane.AdminKubeconfig(), "PATH="+strings.Join(path, ":"))
 	return cmd, nil
 }
 

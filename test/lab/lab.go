@@ -67,7 +67,7 @@ func Open(name string) (*Lab, error) {
 	}
 	raw, err := os.ReadFile(config.path(stateFile))
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("open lab %s (lab up makes it): %w", config.Name, ErrNotFound)
+		return nil, fmt.Errorf("open lab %s: %w; start it with: %s up", config.Name, ErrNotFound, CommandLine(config.Name))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open lab: %w", err)
@@ -79,6 +79,14 @@ func Open(name string) (*Lab, error) {
 		return nil, err
 	}
 	return &Lab{config: config, log: newProgress(config.Progress)}, nil
+}
+
+// CommandLine is how a command for the lab of that name begins, in hints.
+func CommandLine(name string) string {
+	if name == DefaultName {
+		return "bin/lab"
+	}
+	return "bin/lab --name " + name
 }
 
 // Name is the lab's name.

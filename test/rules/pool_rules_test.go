@@ -99,14 +99,14 @@ func poolRules() []mutation {
 			name: "GatewaysAreReserved",
 			rule: "gateway addresses are never handed out dynamically",
 			file: statusDir + "family.go",
-			old:  "\t\t\treserved = append(reserved, r.Gateway)\n", new: "\t\t\t_ = r\n",
+			old:  "return append(f.nodeAddresses, f.Subnet.Gateways()...)", new: "return f.nodeAddresses",
 			testPackage: "ipam/allocator", test: "^TestReservedAndGatewaysStayFree$",
 		},
 		{
 			name: "NICsAreReserved",
 			rule: "the nodes' own NIC addresses in the subnet are never handed out dynamically",
 			file: statusDir + "family.go",
-			old:  "reserved := f.nodeAddresses\n", new: "reserved := f.nodeAddresses[:0:0]\n",
+			old:  "return append(f.nodeAddresses, f.Subnet.Gateways()...)", new: "return f.Subnet.Gateways()",
 			testPackage: "ipam/allocator", test: "^TestReservedAndGatewaysStayFree$",
 		},
 		{

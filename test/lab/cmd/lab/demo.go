@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,8 +33,7 @@ func newDemo(name *string) *cobra.Command {
 			if err := runDemo(ctx, config, cmd.OutOrStdout()); err != nil {
 				return errors.Join(err, cleanUp(ctx, *name, isNew, cmd.OutOrStdout()))
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), nextSteps, *name)
-			return nil
+			return printNextSteps(cmd.OutOrStdout(), *name)
 		},
 	}
 	cmd.Flags().IntVar(&config.Nodes, "nodes", 2, "number of nodes")
@@ -67,7 +67,7 @@ func cleanUp(ctx context.Context, name string, isNew bool, out io.Writer) error 
 		}
 	}
 	if !isNew {
-		fmt.Fprintf(out, "the lab %q ran before the demo, so it still does; end it: bin/lab --name %[1]s down\n", name)
+		fmt.Fprintf(out, "the lab %q ran before the demo, so it still does; end it: %s down\n", name, lab.CommandLine(name))
 		return failed
 	}
 	fmt.Fprintf(out, "ending the lab %q\n", name)
@@ -76,19 +76,24 @@ func cleanUp(ctx context.Context, name string, isNew bool, out io.Writer) error 
 	return errors.Join(failed, lab.Down(ending, name))
 }
 
-// nextSteps is printed when the demo succeeds.
-const nextSteps = `
-The lab %[1]q stays up. Go on with
-
-  bin/lab kubectl get danmeps -o wide                       one line per interface of a Pod
-  bin/lab kubectl get clusternetworks                       who has how many addresses
-  bin/lab kubectl get nodenetworks -o yaml                  cards and host links of each node
-  bin/lab kubectl exec deploy/hello -- ip address           inside a Pod
-  bin/lab kubectl scale deploy/hello --replicas 20
-  bin/lab exec node-1 -- ip -d link                         the node's own kernel
-  bin/lab node kill node-2; bin/lab node start node-2       a power cut
-  bin/lab status
-  make demo-down NAME=%-37[1]s end it; nothing is left behind
-
-(with --name %[1]s after bin/lab, when it is not the default)
-`
+// printNextSteps prints commands to try when the demo has succeeded.
+func printNextSteps(out io.Writer, name string) error {
+	command := lab.CommandLine(name)
+	fmt.Fprintf(out, "\nThe lab %q stays up. Go on with\n\n", name)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, step := range []struct{ command, about string }{
+		{"kubectl get danmeps -o wide", "one line per interface of a Pod"},
+		{"kubectl get clusternetworks", "the networks, with addresses in use and free"},
+		{"kubectl get nodenetworks -o yaml", "NICs and host links of each node"},
+		{"kubectl exec deploy/hello -- ip address", "inside a Pod"},
+		{"kubectl scale deploy/hello --replicas 20", "more Pods"},
+		{"exec node-1 -- ip -d link", "the node's own kernel"},
+		{"node kill node-2", "a power cut"},
+		{"node start node-2", "switch it on again"},
+		{"status", "the state of each part"},
+		{"down", "end it; nothing is left behind"},
+	} {
+		fmt.Fprintf(w, "  %s %s\t%s\n", command, step.command, step.about)
+	}
+	return w.Flush()
+}

@@ -63,3 +63,23 @@ func TestCodeOf(t *testing.T) {
 		t.Error("codeOf(nil) is an error")
 	}
 }
+
+// A hint that is pasted must be for the lab that it was printed for.
+func TestHintsNameTheLab(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ reason, lab, want string }{
+		"default": {"the default needs no flag", "demo", "  bin/lab kubectl get clusternetworks "},
+		"other":   {"without its name the commands would be for another lab", "dev", "  bin/lab --name dev kubectl get clusternetworks "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out strings.Builder
+			if err := printNextSteps(&out, tc.lab); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(out.String(), tc.want) {
+				t.Errorf("%s: got\n%s\nwant a line with %q", tc.reason, out.String(), tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package docs
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/patchbay-cni/patchbay/test/source"
+)
+
+// part is a page, or a part of it, that a reader follows in one go.
+type part struct {
+	page string
+	// from and before are headings; without them the part begins or ends with the page.
+	from, before string
+	// setup makes what the part needs, and cleanup removes what it leaves.
+	setup, cleanup string
+	// steps run before the block whose first line is the key: what a reader does meanwhile, or does in
+	// another place.
+	steps map[string]string
+	// values replace texts in commands, in pairs: placeholders, and what a lab does not have.
+	values []string
+	// varying are further patterns of output that differs from run to run.
+	varying []string
+}
+
+const (
+	startDemo = `kubectl apply -k examples/demo && kubectl rollout status deploy/hello --timeout=240s`
+	// endTenants waits for the namespace: its networks go after its Pods.
+	endTenants = `kubectl delete --ignore-not-found namespace red --timeout=240s
+kubectl delete --ignore-not-found tenantconfig/self-service clusterrolebinding/netadmins`
+	// lostPod cannot be attached.
+	lostPod = `kubectl create -f - <<'END'
+apiVersion: danm.io/v1
+kind: ClusterNetwork
+metadata: {name: missing-nic}
+spec: {NetworkID: lost, NetworkType: ipvlan, Options: {host_device: ens9, cidr: 10.99.0.0/24}}
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: lost
+  annotations:
+    danm.io/interfaces: '[{"clusterNetwork": "default"}, {"clusterNetwork": "missing-nic", "ip": "dynamic"}]'
+spec:
+  terminationGracePeriodSeconds: 0
+  containers: [{name: main, image: "patchbay.local/busybox:lab", imagePullPolicy: Never, command: [sleep, infinity]}]
+END`
+)
+
+// parts are run in this order: a reader installs Patchbay, uses it, and uninstalls it.
+var parts = []part{
+	{
+		page: "docs/install.md", before: "Upgrade",
+		setup: `cp examples/demo/networks.yaml .`,
+		values: []string{
+			"https://github.com/patchbay-cni/patchbay//deployments?ref=v0.1.0", "deployments", "registry.example/", "patchbay.local/",
+			"v0.1.0", "devel", "/usr/local/bin/", "$HOME/local/",
+		},
+	},
+	{
+		page:  "docs/api.md",
+		setup: `kubectl delete clusternetworks storage backend`,
+		steps: map[string]string{"kubectl patchbay ipam rebuild": startDemo},
+	},
+	{
+		page:    "README.md",
+		cleanup: "kubectl delete pod fixed\n" + endTenants,
+		varying: []string{`655[012]\d`, `2[23]\d`, `24\d|25[0-2]`, `10\.50\.0\.\d+/24`, `10\.70\.0\.\d/16`},
+	},
+	{page: "docs/tenants.md", cleanup: endTenants, varying: []string{`24\d|25[0-2]`, `10\.0\.0\.[1-9]\d*/24`}},
+	{page: "docs/links.md"},
+	{
+		page:    "docs/services.md",
+		cleanup: `kubectl delete pod/web service/web`,
+		varying: []string{`web-[0-9a-f]{10}`, `10\.50\.0\.\d+`, `fd00:50::[0-9a-f]+`},
+	},
+	{page: "docs/addresses.md", values: []string{"NAME", "storage"}, varying: []string{`2[23]\d`, `92233720368547757\d\d`}},
+	{
+		page:    "docs/troubleshooting.md",
+		setup:   lostPod,
+		cleanup: `kubectl delete pod/lost clusternetwork/missing-nic`,
+		values:  []string{"NAMESPACE", "default", "NAME", "lost", "NODE", "node-1"},
+	},
+	{
+		page:    "docs/monitoring.md",
+		setup:   `kubectl create namespace monitoring && kubectl -n monitoring create serviceaccount prometheus`,
+		cleanup: `kubectl delete clusterrolebinding/patchbay-metrics-reader namespace/monitoring`,
+		values:  []string{"NODE", "10.89.0.11"},
+	},
+	{page: "docs/lab.md"},
+	{page: "docs/install.md", from: "Upgrade", setup: `kubectl delete deploy/hello --cascade=foreground && cp examples/demo/networks.yaml .`},
+}
+
+// excuses are the blocks that are not run, by page and the beginning of the first line, each with its reason.
+var excuses = map[string]map[string]string{
+	"README.md": {
+		"make demo": "both build everything, and `make test` runs this test; TestLab and scripts/preflight have what is special about them",
+	},
+	"docs/install.md": {
+		"make images": "this test begins when the images are built",
+	},
+	"docs/links.md": {
+		"--vtep-ranges=":        "an argument of the daemon, which cmd/patchbayd parses in its tests",
+		"ready on all nodes":    "messages of conditions, which the tests of controller/internal/networks compare",
+		"ready on 0 of 3 nodes": "the same",
+	},
+	"docs/monitoring.md": {
+		"apiVersion: v1": "PodMonitor is a kind of the Prometheus operator, which the lab does not have",
+	},
+	"docs/lab.md": {
+		"bin/lab up [--nodes N]": "the forms of the commands, which TestCommands of the lab compares",
+		"lab demo: nodes boot":   "what the lab prints depends on the machine",
+		"go test -tags kernel":   "the target kernel of `make test` runs this, for all packages",
+	},
+}
+
+// otherPages are pages whose blocks this test does not run.
+var otherPages = map[string]string{
+	"docs/placement.md": "its commands need a hub and clusters, which the target placement starts; TestKubeStellarProduct follows the page",
+}
+
+// byFirstLine returns the entry whose key the first line of the block begins with.
+func byFirstLine(entries map[string]string, b *Block) string {
+	for begin, entry := range entries {
+		if strings.HasPrefix(b.FirstLine(), begin) {
+			return entry
+		}
+	}
+	return ""
+}
+
+// isShell reports whether a block has commands.
+func isShell(b *Block) bool { return b.Language == "" || b.Language == "sh" }
+
+// blocks returns those of the part.
+func (p *part) blocks(t *testing.T) []Block {
+	t.Helper()
+	page := readPage(t, p.page)
+	first, last := 0, math.MaxInt
+	for heading, line := range map[string]*int{p.from: &first, p.before: &last} {
+		if heading == "" {
+			continue
+		}
+		if *line = page.Headings[heading]; *line == 0 {
+			t.Fatalf("%s has no heading %q", p.page, heading)
+		}
+	}
+	return slices.DeleteFunc(page.Blocks, func(b Block) bool { return b.Line < first || b.Line > last })
+}
+
+func readPage(t *testing.T, path string) Page {
+	t.Helper()
+	file, err := source.Path(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := Parse(path, string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return page
+}
+
+// Each block of a page is run once, or is excused. An excuse or a step for a block that does not exist is
+// one that was forgotten.
+func TestEachBlockIsRunOrExcused(t *testing.T) {
+	t.Parallel()
+	run := map[string][]int{}
+	for _, p := range parts {
+		for _, b := range p.blocks(t) {
+			run[p.page] = append(run[p.page], b.Line)
+		}
+		checkUsed(t, p.page, "step", p.steps, p.blocks(t))
+	}
+	for _, path := range pagePaths(t) {
+		page := readPage(t, path)
+		if reason := otherPages[path]; reason != "" {
+			continue
+		}
+		checkUsed(t, path, "excuse", excuses[path], page.Blocks)
+		for _, b := range page.Blocks {
+			if n := len(slices.DeleteFunc(slices.Clone(run[path]), func(line int) bool { return line != b.Line })); n != 1 {
+				t.Errorf("%s:%d: the block %q is run %d times, want once: name the page in parts", path, b.Line, b.FirstLine(), n)
+			}
+			if byFirstLine(excuses[path], &b) != "" {
+				continue
+			}
+			if !isShell(&b) && !slices.Contains([]string{"yaml", "go"}, b.Language) {
+				t.Errorf("%s:%d: the block has the language %q: must be none for commands, or yaml or go", path, b.Line, b.Language)
+			}
+			if _, err := b.Commands(); isShell(&b) && err != nil {
+				t.Errorf("%s:%v", path, err)
+			}
+		}
+	}
+}
+
+// checkUsed checks that each key is the beginning of one block.
+func checkUsed(t *testing.T, path, what string, entries map[string]string, blocks []Block) {
+	t.Helper()
+	for begin := range entries {
+		n := 0
+		for _, b := range blocks {
+			if strings.HasPrefix(b.FirstLine(), begin) {
+				n++
+			}
+		}
+		if n != 1 {
+			t.Errorf("%s: %s for a block that begins with %q: %d blocks do, want one", path, what, begin, n)
+		}
+	}
+}
+
+// pagePaths lists README.md and the pages in docs/.
+func pagePaths(t *testing.T) []string {
+	t.Helper()
+	root, err := source.Path()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("got pages %q, %v", files, err)
+	}
+	paths := []string{"README.md"}
+	for _, file := range files {
+		paths = append(paths, "docs/"+filepath.Base(file))
+	}
+	return paths
+}
