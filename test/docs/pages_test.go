@@ -23,7 +23,7 @@ type part struct {
 	// steps run before the block whose first line is the key: what a reader does meanwhile, or does in
 	// another place.
 	steps map[string]string
-	// values replace texts in commands, in pairs: placeholders, and what a lab does not have.
+	// values replace texts in commands, in pairs: NAME and the like, and what a lab does not have.
 	values []string
 	// varying are further patterns of output that differs from run to run.
 	varying []string

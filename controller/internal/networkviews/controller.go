@@ -71,7 +71,7 @@ func Add(ctx context.Context, m manager.Manager, cfg Config) error {
 		changed: make(chan struct{}, 1),
 	}
 	// An event of a view starts no comparison: each write would start the next one. A view that
-	// somebody else changed is corrected at the interval.
+	// another client changed is corrected at the interval.
 	if _, err := m.GetCache().GetInformer(ctx, &v1.NetworkView{}); err != nil {
 		return fmt.Errorf("watch NetworkViews: %w", err)
 	}

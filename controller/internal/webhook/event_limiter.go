@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// eventBurst and eventInterval bound the Events of one namespace. Whoever creates Pods chooses how
-	// many Events there are; a mistake in a Pod template is seen in the first of them.
+	// eventBurst and eventInterval bound the Events of one namespace. A tenant who creates Pods chooses
+	// how many Events there are; a mistake in a Pod template is seen in the first of them.
 	eventBurst    = 20
 	eventInterval = 30 * time.Second
 	// eventLimiterCount bounds the memory. Namespaces share limiters by a seeded hash, which their

@@ -374,7 +374,7 @@ func TestAway(t *testing.T) {
 		pod.SetAnnotations(annotations)
 		eventually(t, "Pod "+name+" is admitted", func() bool { return env.Client.Create(t.Context(), pod.DeepCopy()) == nil })
 	}
-	// Nobody knows whether DANM's Pods use the network.
+	// The webhook cannot read whether DANM's Pods use the network.
 	if err := env.Client.Delete(t.Context(), tn); !apierrors.IsInternalError(err) {
 		t.Errorf("delete a network: got %v, want a refusal", err)
 	}

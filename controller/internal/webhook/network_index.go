@@ -183,7 +183,7 @@ func (x *networkIndex) admit(before, n *network.Network, dryRun bool, now time.T
 	return nil
 }
 
-// isTaken reports whether a network has the VLAN or VXLAN of a slot, whoever wrote it, or the link name
+// isTaken reports whether a network has the VLAN or VXLAN of a slot, one of DANM included, or the link name
 // that a tenant's network would get there. A tenant gets another slot then.
 func (x *networkIndex) isTaken(slot network.TenantSlot) bool {
 	x.mu.Lock()

@@ -211,7 +211,7 @@ func podUses(ctx context.Context, c client.Reader, ref network.Ref, uid string) 
 	return uses, nil
 }
 
-// isLeftover reports whether a DanmEp has no Pod, and another program has written it: nobody removes it.
+// isLeftover reports whether a DanmEp has no Pod, and another program has written it: no daemon removes it.
 // It matters to a message only, so an error means that the Pod may exist.
 func isLeftover(ctx context.Context, c client.Reader, ep *v1.DanmEp) bool {
 	if ep.Spec.NetworkUID != "" {

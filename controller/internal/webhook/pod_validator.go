@@ -53,7 +53,7 @@ func (h *podValidator) Handle(_ context.Context, r admission.Request) admission.
 	return admission.Allowed("").WithWarnings(warnings.All()...)
 }
 
-// reportMistakes makes an Event on the controller of a Pod. Whoever creates a Pod chooses its owner, so
+// reportMistakes makes an Event on the controller of a Pod. A tenant chooses the owner of its Pod, so
 // the Event is only for kinds of workloads, which are in the Pod's namespace.
 func (h *podValidator) reportMistakes(r admission.Request, owner *metav1.OwnerReference, mistakes []string) {
 	if h.events == nil || owner == nil || len(mistakes) == 0 || !isWorkload(owner) || !h.limiter.allow(r.Namespace, time.Now()) {

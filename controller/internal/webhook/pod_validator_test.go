@@ -50,7 +50,7 @@ func TestEventOwners(t *testing.T) {
 	}
 }
 
-// Each Pod may name an owner that nobody has, and each such Event would be a new object.
+// Each Pod may name an owner that does not exist, and each such Event would be a new object.
 func TestEventsAreLimited(t *testing.T) {
 	t.Parallel()
 	var events eventCounter

@@ -244,7 +244,7 @@ func TestUnservedKinds(t *testing.T) {
 	}
 }
 
-// Nobody reads the warnings about a Pod that a controller creates, so the controller gets an Event.
+// A controller does not show warnings about the Pods that it creates, so it gets an Event.
 func TestPodMistakesOfControllers(t *testing.T) {
 	env := start(t)
 	ns := env.Namespace(t)
