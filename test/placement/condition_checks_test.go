@@ -72,6 +72,7 @@ var conditionChecks = map[string]conditionCheck{
 
 // uncheckedConditions says of the other conditions why nobody can judge them so.
 var uncheckedConditions = map[string]string{
+	"Approved=True, ClusterAccepted":   "it is a condition of a certificate request, which is in no snapshot",
 	"Accepted=False, NamespaceTaken":   "who has made a namespace is in no object",
 	"Reachable=False, NamespaceTaken":  "who has made a namespace is in no object",
 	"Rendered=False, NamespaceMissing": "the namespace may be there again, and its Works not yet",

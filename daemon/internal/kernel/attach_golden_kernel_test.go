@@ -143,7 +143,7 @@ func TestLinksGolden(t *testing.T) {
 		},
 		"Taken": {
 			{reason: "The younger network of a VNI on another NIC is refused.", do: nets(netOn(1, "backend", "ens4", -700), netOn(2, "young", "ens5", -700)), want: backend, contains: "or another vxlan"},
-			{reason: "The younger network with the same link name is refused.", do: nets(netOn(1, "storage", "ens4", 500), netOn(2, "young", "ens5", 500, func(n *network.Network) { n.ID = "storage" })), want: storage, contains: "use another NetworkID or device"},
+			{reason: "The younger network with the same link name is refused.", do: nets(netOn(1, "storage", "ens4", 500), netOn(2, "young", "ens5", 500, func(n *network.Network) { n.ID = "storage" })), want: storage, contains: "use another NetworkID"},
 		},
 		"NIC": {
 			{reason: "The NIC does not exist.", do: nets(netOn(1, "far", "ens9", 5)), contains: "ens9: NIC not found on this node"},
