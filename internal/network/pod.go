@@ -90,6 +90,26 @@ func (c *PodChecker) Check(p PodTemplate) (PodWarnings, error) {
 	return check.warnings, check.faults.err("")
 }
 
+// MissingNetworks returns the networks that a Pod requests and that do not exist; none for a Pod whose
+// request Check rejects or ignores.
+func (c *PodChecker) MissingNetworks(p PodTemplate) (missing []Ref) {
+	_, requests, err := parseInterfaces(p.annotations(), p.Annotations)
+	if err != nil || p.HostNetwork {
+		return nil
+	}
+	for _, r := range requests {
+		if ref := r.Ref(p.Namespace); !c.HasNetwork(ref) {
+			missing = append(missing, ref)
+		}
+	}
+	return missing
+}
+
+// HasNetwork reports whether a network exists, whether it is valid or not.
+func (c *PodChecker) HasNetwork(ref Ref) bool {
+	return c.NetworkOf(ref) != nil || c.IsInvalid != nil && c.IsInvalid(ref)
+}
+
 // whyMissing says why Pods cannot use a network that NetworkOf returned.
 func (c *PodChecker) whyMissing(n *Network, ref Ref) string {
 	switch {

@@ -98,6 +98,32 @@ func TestPodChecker(t *testing.T) {
 	}
 }
 
+// A webhook waits for these to appear in its cache.
+func TestMissingNetworks(t *testing.T) {
+	t.Parallel()
+	later := network.Ref{Kind: v1.KindClusterNetwork, Name: "later"}
+	cases := map[string]struct {
+		reason, value string
+		hostNetwork   bool
+		want          []network.Ref
+	}{
+		"Exists":      {reason: "The networks exist, also the invalid one and the one that is being deleted.", value: `[{"clusterNetwork": "storage"}, {"clusterNetwork": "broken"}, {"clusterNetwork": "going"}]`},
+		"Missing":     {reason: "One does not exist.", value: `[{"clusterNetwork": "storage"}, {"clusterNetwork": "later"}]`, want: []network.Ref{later}},
+		"Invalid":     {reason: "Check rejects the Pod at once.", value: `[{"clusterNetwork": "later", "x": 1}]`},
+		"HostNetwork": {reason: "The Pod waits for no network.", value: `[{"clusterNetwork": "later"}]`, hostNetwork: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			checker := network.PodChecker{NetworkOf: podNetworks(t), IsInvalid: func(ref network.Ref) bool { return ref.Name == "broken" }}
+			got := checker.MissingNetworks(network.PodTemplate{Namespace: "ns", Annotations: map[string]string{v1.InterfacesAnnotation: tc.value}, HostNetwork: tc.hostNetwork})
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s\nmissing (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
 // Requests that work, and probably not as the user intends, are warnings.
 func TestPodMistakes(t *testing.T) {
 	t.Parallel()

@@ -99,13 +99,16 @@ func noNetworks() network.PodChecker {
 
 // handleAlone returns the answer as far as the object alone decides it.
 func handleAlone(r admission.Request) admission.Response {
+	// The user has gone, so that no validator waits for a network.
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
 	switch r.Kind.Kind {
 	case "Service":
-		return serviceValidator{}.Handle(context.Background(), r)
+		return serviceValidator{}.Handle(ctx, r)
 	case "Pod":
-		return (&podValidator{checker: noNetworks()}).Handle(context.Background(), r)
+		return (&podValidator{checker: noNetworks()}).Handle(ctx, r)
 	case "Deployment", kindCronJob:
-		return (&workloadValidator{checker: noNetworks()}).Handle(context.Background(), r)
+		return (&workloadValidator{checker: noNetworks()}).Handle(ctx, r)
 	case "TenantConfig":
 		var config v1.TenantConfig
 		if err := decodeJSON(r.Object.Raw, &config); err != nil {

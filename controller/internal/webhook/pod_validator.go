@@ -5,6 +5,7 @@ package webhook
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,10 +14,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/network"
+)
+
+const (
+	// cacheDelay is how long the cache of networks may be behind the API server on a busy machine.
+	cacheDelay = 500 * time.Millisecond
+	// cacheInterval is how often the cache is asked for a missing network in that time.
+	cacheInterval = 20 * time.Millisecond
 )
 
 // EventRecorder makes Events; record.EventRecorder of client-go implements it.
@@ -36,12 +45,12 @@ type podValidator struct {
 }
 
 // Handle implements admission.Handler.
-func (h *podValidator) Handle(_ context.Context, r admission.Request) admission.Response {
+func (h *podValidator) Handle(ctx context.Context, r admission.Request) admission.Response {
 	var pod corev1.Pod
 	if err := decodeJSON(r.Object.Raw, &pod); err != nil {
 		return responseFor(fmt.Errorf("decode Pod %s/%s: %w", r.Namespace, r.Name, err))
 	}
-	warnings, err := h.checker.Check(network.PodTemplate{
+	warnings, err := checkTemplate(ctx, &h.checker, network.PodTemplate{
 		Namespace: r.Namespace, Annotations: pod.Annotations, HostNetwork: pod.Spec.HostNetwork,
 	})
 	if err != nil {
@@ -51,6 +60,18 @@ func (h *podValidator) Handle(_ context.Context, r admission.Request) admission.
 		h.reportMistakes(r, metav1.GetControllerOf(&pod), warnings.Mistakes)
 	}
 	return admission.Allowed("").WithWarnings(warnings.All()...)
+}
+
+// checkTemplate checks a Pod or a template of Pods. `kubectl apply` of one file may create a network
+// just before the workload that uses it, so a missing network gets cacheDelay to appear in the cache.
+func checkTemplate(ctx context.Context, checker *network.PodChecker, p network.PodTemplate) (network.PodWarnings, error) {
+	missing := checker.MissingNetworks(p)
+	// An error only says that the time is over. Check then warns of the network.
+	_ = wait.PollUntilContextTimeout(ctx, cacheInterval, cacheDelay, true, func(context.Context) (bool, error) {
+		missing = slices.DeleteFunc(missing, checker.HasNetwork)
+		return len(missing) == 0, nil
+	})
+	return checker.Check(p)
 }
 
 // reportMistakes makes an Event on the controller of a Pod. A tenant chooses the owner of its Pod, so

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -14,6 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
 // eventCounter counts Events.
@@ -40,7 +44,7 @@ func TestEventOwners(t *testing.T) {
 			t.Parallel()
 			var events eventCounter
 			h := &podValidator{checker: noNetworks(), events: &events, limiter: newEventLimiter()}
-			if r := h.Handle(t.Context(), podRequest(t, "ns", tc.apiVersion, tc.kind, "uid", tc.annotation)); !r.Allowed || len(r.Warnings) == 0 {
+			if r := h.Handle(t.Context(), podRequest(t, "ns", tc.apiVersion, tc.kind, "uid", tc.annotation, "[]")); !r.Allowed || len(r.Warnings) == 0 {
 				t.Fatalf("%s\ngot %v with warnings %q, want it allowed with one", tc.reason, r.Result, r.Warnings)
 			}
 			if int(events) != tc.want {
@@ -56,7 +60,7 @@ func TestEventsAreLimited(t *testing.T) {
 	var events eventCounter
 	h := &podValidator{checker: noNetworks(), events: &events, limiter: newEventLimiter()}
 	for i := range 10 * eventBurst {
-		h.Handle(t.Context(), podRequest(t, "ns", "apps/v1", "ReplicaSet", fmt.Sprintf("uid-%d", i), "danm.io/interface"))
+		h.Handle(t.Context(), podRequest(t, "ns", "apps/v1", "ReplicaSet", fmt.Sprintf("uid-%d", i), "danm.io/interface", "[]"))
 	}
 	if events < eventBurst || events > eventBurst+1 {
 		t.Errorf("got %d Events, want %d", events, eventBurst)
@@ -79,12 +83,49 @@ func TestEventLimiter(t *testing.T) {
 	}
 }
 
+// A file may have a network and the Pods that use it, and the cache is behind the API server.
+func TestNetworkAppearsInCache(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		after  time.Duration
+		warned bool
+		takes  time.Duration
+	}{
+		"Cached": {reason: "The cache has the network.", takes: 0},
+		"Behind": {reason: "The cache gets the network a moment later.", after: 3 * cacheInterval, takes: 3 * cacheInterval},
+		"Late":   {reason: "The network was not created just before the Pod.", after: time.Hour, takes: cacheDelay, warned: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				start, found := time.Now(), &network.Network{ID: "backend"}
+				h := &podValidator{checker: network.PodChecker{NetworkOf: func(network.Ref) *network.Network {
+					if time.Since(start) < tc.after {
+						return nil
+					}
+					return found
+				}}}
+				r := podRequest(t, "ns", "", "", "", v1.InterfacesAnnotation, `[{"clusterNetwork": "backend"}]`)
+				got := h.Handle(t.Context(), r)
+				if !got.Allowed || (len(got.Warnings) > 0) != tc.warned {
+					t.Errorf("%s\ngot %v with warnings %q, want a warning: %t", tc.reason, got.Result, got.Warnings, tc.warned)
+				}
+				if took := time.Since(start); took != tc.takes {
+					t.Errorf("%s\nit took %s, want %s", tc.reason, took, tc.takes)
+				}
+			})
+		})
+	}
+}
+
 // podRequest returns the request for a new Pod with a controller and an annotation.
-func podRequest(t *testing.T, namespace, apiVersion, kind, uid, annotation string) admission.Request {
+func podRequest(t *testing.T, namespace, apiVersion, kind, uid, annotation, value string) admission.Request {
 	t.Helper()
 	isController := true
 	raw, err := json.Marshal(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: namespace, Name: "web-0", Annotations: map[string]string{annotation: "[]"},
+		Namespace: namespace, Name: "web-0", Annotations: map[string]string{annotation: value},
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: "web", UID: types.UID(uid), Controller: &isController}},
 	}})
 	if err != nil {

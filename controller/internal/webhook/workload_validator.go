@@ -43,7 +43,7 @@ type podTemplate struct {
 const kindCronJob = "CronJob"
 
 // Handle implements admission.Handler.
-func (h *workloadValidator) Handle(_ context.Context, r admission.Request) admission.Response {
+func (h *workloadValidator) Handle(ctx context.Context, r admission.Request) admission.Response {
 	var w workload
 	if err := decodeJSON(r.Object.Raw, &w); err != nil {
 		return responseFor(fmt.Errorf("decode %s %s/%s: %w", r.Kind.Kind, r.Namespace, r.Name, err))
@@ -52,7 +52,7 @@ func (h *workloadValidator) Handle(_ context.Context, r admission.Request) admis
 	if r.Kind.Kind == kindCronJob {
 		template, path = &w.Spec.JobTemplate.Spec.Template, field.NewPath("spec", "jobTemplate", "spec", "template")
 	}
-	warnings, err := h.checker.Check(network.PodTemplate{
+	warnings, err := checkTemplate(ctx, &h.checker, network.PodTemplate{
 		Namespace: r.Namespace, Path: path, Annotations: template.Metadata.Annotations, HostNetwork: template.Spec.HostNetwork,
 	})
 	if err != nil {
