@@ -89,7 +89,8 @@ func kindOf(text string, single []*regexp.Regexp) string {
 }
 
 // Diff compares the output with what a command has printed. It is empty if they match. Otherwise it has all
-// lines, those that are missing marked with - and those that are not expected with +.
+// lines: marked with - if they are missing, with + if they are not expected, and with … if the page has any
+// lines there.
 func (e Expected) Diff(printed string) string {
 	var got []string
 	if printed = strings.TrimRight(printed, "\n"); printed != "" {
@@ -106,6 +107,7 @@ func (e Expected) Diff(printed string) string {
 			b.WriteString("    " + e.lines[i] + "\n")
 			i++
 		case i < len(e.lines) && e.patterns[i] == nil && j < len(got):
+			b.WriteString("  " + anything + " " + got[j] + "\n")
 			j++
 		case i < len(e.lines) && j < len(got) && e.patterns[i].MatchString(got[j]):
 			b.WriteString("    " + got[j] + "\n")

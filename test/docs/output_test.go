@@ -24,7 +24,7 @@ func TestDiff(t *testing.T) {
 		"Nothing":   {reason: "A command that prints nothing does not match.", page: "a", printed: "", want: "  - a\n"},
 		"AnyText":   {reason: "… is any text in a line.", page: "a … d", printed: "a b c d"},
 		"AnyLines":  {reason: "… alone is any lines, or none.", page: "…\na\n…\nb\n…", printed: "x\ny\na\nb"},
-		"Between":   {reason: "A line between any lines must be there.", page: "…\na\n…", printed: "x\ny", want: "    …\n  - a\n    …\n"},
+		"Between":   {reason: "A line between any lines must be there.", page: "…\na\n…", printed: "x\ny", want: "    …\n  - a\n  … x\n  … y\n    …\n"},
 		"Pod":       {reason: "The names of Pods are made by Kubernetes.", page: "Pod red/hello-7885c77466-gzr6h on node node-1", printed: "Pod red/hello-8cddf65fc-mnm2m on node node-2"},
 		"OtherPod":  {reason: "The name of the Deployment is ours.", page: "hello-7885c77466-gzr6h", printed: "other-8cddf65fc-mnm2m", want: "  - hello-7885c77466-gzr6h\n  + other-8cddf65fc-mnm2m\n"},
 		"Age":       {reason: "An age is a column.", page: "x 38s", printed: "x 2m3s"},

@@ -27,7 +27,7 @@ const (
 	// commandTimeout is how long a command may take on a busy machine.
 	commandTimeout = 5 * time.Minute
 	// settleTimeout is how long the output of a command may be another one, because a controller works.
-	settleTimeout = time.Minute
+	settleTimeout = 4 * time.Minute
 	// failedTimeout is the same for a page on which a command has failed already.
 	failedTimeout = 5 * time.Second
 )
