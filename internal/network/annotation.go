@@ -222,10 +222,17 @@ func offsetOf(err error, size int) int {
 // maxExcerpt is how many bytes of an annotation a message has.
 const maxExcerpt = 40
 
-// excerpt returns the part of value around a byte.
+// excerpt returns the part of value around a byte, with "…" where more of it is left out.
 func excerpt(value string, at int) string {
 	from, to := max(at-maxExcerpt/2, 0), min(at+maxExcerpt/2, len(value))
-	return strings.ToValidUTF8(value[from:to], "\ufffd")
+	part := strings.ToValidUTF8(value[from:to], "\ufffd")
+	if from > 0 {
+		part = "…" + part
+	}
+	if to < len(value) {
+		part += "…"
+	}
+	return part
 }
 
 // entry is one interface in the annotation.
@@ -292,7 +299,7 @@ func invalidKey(f *faults, path *field.Path, err error) {
 	key := fault.FieldPath()
 	outer, _, nested := strings.Cut(key, ".")
 	if slices.Contains(entryKeys(), key) || nested && slices.Contains(entryKeys(), outer) {
-		f.invalid(path, key, "must be set once: leave one out")
+		f.invalid(path, key, "must be set once, and is set twice: leave one out")
 		return
 	}
 	rule := "must be one of the keys " + strings.Join(entryKeys(), ", ")

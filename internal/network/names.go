@@ -58,10 +58,10 @@ func InterfaceNames(scheme, ifName string, prefixes []string) ([]string, error) 
 	for i, prefix := range prefixes {
 		names[i] = interfaceName(scheme, ifName, prefix, i)
 		if !validInterfaceName(names[i]) {
-			f.invalid(path.Index(i), names[i], `must be the name of an interface, at most 15 bytes without "/", ":" or white space: ask a netadmin for a network with another container_prefix`)
+			f.invalid(path.Index(i), names[i], fmt.Sprintf(`must be at most 15 bytes without "/", ":" or white space, and is made from the network's container_prefix %q: ask a netadmin for a network with another container_prefix`, prefix))
 		}
 		if owner, taken := owners[names[i]]; taken {
-			f.invalid(path.Index(i), names[i], fmt.Sprintf("must not be the name of interface %d too: use a network with another container_prefix", owner))
+			f.invalid(path.Index(i), names[i], fmt.Sprintf("must not be the name of interfaces[%d] too: use a network with another container_prefix, from which names are made", owner))
 			continue
 		}
 		owners[names[i]] = i

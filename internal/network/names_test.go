@@ -27,7 +27,7 @@ func TestInterfaceNames(t *testing.T) {
 		"Legacy":     {reason: "In the legacy scheme the prefix is the name.", scheme: network.NamingSchemeLegacy, ifName: "eth0", prefixes: []string{"eth", "blue", "red"}, want: []string{"eth0", "blue", "red"}},
 		"LegacyTwice": {
 			reason: "Two networks with one prefix have the same legacy name.", scheme: network.NamingSchemeLegacy, ifName: "eth0", prefixes: []string{"eth", "blue", "blue"},
-			refused: []string{"interfaces[2]:", `"blue"`, "must not be the name of interface 1 too: use a network with another container_prefix"},
+			refused: []string{`interfaces[2]: Invalid value: "blue": must not be the name of interfaces[1] too: use a network with another container_prefix, from which names are made`},
 		},
 		"LegacyDefault": {
 			reason: "Two networks without a prefix have the same legacy name.", scheme: network.NamingSchemeLegacy, ifName: "eth0", prefixes: []string{"", "", ""},
@@ -40,7 +40,7 @@ func TestInterfaceNames(t *testing.T) {
 		},
 		"Clash": {
 			reason: "CNI_IFNAME may be the name of another interface.", ifName: "blue1", prefixes: []string{"x", "blue"},
-			refused: []string{"interfaces[1]:", `"blue1"`, "interface 0"},
+			refused: []string{"interfaces[1]:", `"blue1"`, "interfaces[0]"},
 		},
 		"Fits":     {reason: "A name may have 15 bytes.", ifName: "eth0", prefixes: []string{"x", "abcdefghijklmn"}, want: []string{"eth0", "abcdefghijklmn1"}},
 		"TooLong":  {reason: "A name of 16 bytes is too long.", ifName: "eth0", prefixes: append(make([]string, 10), "abcdefghijklmn"), refused: []string{"interfaces[10]:", `"abcdefghijklmn10"`, "15 bytes"}},

@@ -29,6 +29,17 @@ func serviceAnnotationKeys() []struct{ key, kind string } {
 	}
 }
 
+// ServiceAnnotations returns the keys of the annotations on Services.
+func ServiceAnnotations() (keys []string) {
+	for _, prefix := range annotationPrefixes() {
+		keys = append(keys, prefix+"selector", prefix+"endpoints")
+		for _, k := range serviceAnnotationKeys() {
+			keys = append(keys, prefix+k.key)
+		}
+	}
+	return keys
+}
+
 // annotationPrefixes returns DANM's prefixes, the newer first.
 func annotationPrefixes() []string { return []string{"danm.io/", "danm.k8s.io/"} }
 
@@ -38,12 +49,15 @@ func ParseService(namespace string, annotations map[string]string, selecting boo
 	var f faults
 	path := field.NewPath("metadata", "annotations")
 	get := func(key string) (value, full string, ok bool) {
-		for _, prefix := range annotationPrefixes() {
-			if value, ok = annotations[prefix+key]; ok {
-				return value, prefix + key, true
-			}
+		newer, older := annotationPrefixes()[0]+key, annotationPrefixes()[1]+key
+		value, ok = annotations[newer]
+		switch other, both := annotations[older]; {
+		case ok && both && value != other:
+			f.forbidden(path.Key(older), fmt.Sprintf("must not differ from %s, which replaces it: leave this one out", newer))
+		case !ok && both:
+			return other, older, true
 		}
-		return "", annotationPrefixes()[0] + key, false
+		return value, newer, ok
 	}
 	r := &ServiceRequest{}
 	for _, k := range serviceAnnotationKeys() {
@@ -66,12 +80,12 @@ func ParseService(namespace string, annotations map[string]string, selecting boo
 		r.Selector = parseSelector(&f, path.Key(full), text)
 	}
 	if len(r.Networks) == 0 {
-		f.required(path.Key("danm.io/network"), "must name the network of the Pods' addresses: set danm.io/network, danm.io/tenantNetwork or danm.io/clusterNetwork")
+		f.required(path.Key("danm.io/network"), "must name the network in which the selected Pods have the addresses of the Service: set danm.io/clusterNetwork, danm.io/tenantNetwork or danm.io/network (a DanmNet)")
 	}
 	if selecting {
 		f.forbidden(field.NewPath("spec", "selector"), "must be empty, because Kubernetes creates the endpoints of a Service with a selector: leave it out, "+full+" replaces it")
 	}
-	if err := f.err("Service/" + namespace); err != nil {
+	if err := f.err(""); err != nil {
 		return nil, err
 	}
 	return r, nil

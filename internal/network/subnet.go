@@ -185,7 +185,7 @@ func (s *Subnet) GrowthAdvice(n *Network) string {
 		ip, cidrField, poolField = ipv6(), "net6", "allocation_pool_v6"
 	}
 	first, last := defaultPool(ip, s.CIDR, s.CIDR, netip.Addr{}, netip.Addr{})
-	if first.Less(s.Start) || s.End.Less(last) {
+	if s.hasUsable(first, s.Start.Prev()) || s.hasUsable(s.End.Next(), last) {
 		return fmt.Sprintf("widen spec.Options.%s within %s %s%s", poolField, cidrField, s.CIDR, growthLimits(n, false))
 	}
 	if overlapsSpecial(netip.PrefixFrom(s.CIDR.Addr(), s.CIDR.Bits()-1).Masked()) {
@@ -209,10 +209,10 @@ func growthLimits(n *Network, widerSubnet bool) string {
 	return " (" + strings.Join(limits, " and ") + " must allow it)"
 }
 
-// hasUsable reports whether dynamic claims can get an address of the pool. It ends soon, because the
-// addresses that they cannot get are few.
-func (s *Subnet) hasUsable() bool {
-	for a := s.Start; a.IsValid() && !s.End.Less(a); a = a.Next() {
+// hasUsable reports whether dynamic claims could get one of the addresses from one to another. It ends
+// soon, because the addresses that they cannot get are few.
+func (s *Subnet) hasUsable(from, to netip.Addr) bool {
+	for a := from; a.IsValid() && !to.Less(a); a = a.Next() {
 		if !s.isEnd(a) && !s.isGateway(a) {
 			return true
 		}

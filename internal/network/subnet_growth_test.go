@@ -31,6 +31,12 @@ func TestGrowthAdvice(t *testing.T) {
 			want:   "widen spec.Options.cidr to a subnet that contains 10.0.0.0/24, and allocation_pool with it if it is set",
 			follow: `{Options: {cidr: 10.0.0.0/23, allocation_pool: {start: 10.0.0.1, end: 10.0.1.254}}}`,
 		},
+		"Gateway": {
+			reason: "The addresses outside the pool are gateways, which no Pod gets.",
+			spec:   `{Options: {cidr: 10.0.0.0/24, routes: {10.1.0.0/16: 10.0.0.1}, allocation_pool: {start: 10.0.0.2, end: 10.0.0.254}}}`,
+			want:   "widen spec.Options.cidr to a subnet that contains 10.0.0.0/24, and allocation_pool with it if it is set",
+			follow: `{Options: {cidr: 10.0.0.0/23, routes: {10.1.0.0/16: 10.0.0.1}, allocation_pool: {start: 10.0.0.2, end: 10.0.1.254}}}`,
+		},
 		"Two": {
 			reason: "A subnet of two addresses has no broadcast address.",
 			spec:   `{Options: {cidr: 10.0.0.6/31}}`,

@@ -70,9 +70,9 @@ func (a familyRequest) checkWithoutSubnet(f *faults) {
 	path := field.NewPath(a.ip)
 	switch {
 	case a.address.Static.IsValid():
-		f.invalid(path, a.address.Static.String(), fmt.Sprintf("must be \"none\", because the network has no %s", a.cidr))
+		f.invalid(path, a.address.Static.String(), fmt.Sprintf("must be \"none\", because the network has no %s: leave it out, or ask a netadmin for a network with one", a.cidr))
 	case a.address.Dynamic:
-		f.invalid(path, "dynamic", fmt.Sprintf("must be \"none\", because the network has no %s", a.cidr))
+		f.invalid(path, "dynamic", fmt.Sprintf("must be \"none\", because the network has no %s: leave it out, or ask a netadmin for a network with one", a.cidr))
 	}
 }
 
@@ -124,7 +124,7 @@ func CheckPools(n *Network) error {
 		field  string
 		subnet *Subnet
 	}{{"allocation_pool", n.V4}, {"allocation_pool_v6", n.V6}} {
-		if p.subnet != nil && !p.subnet.hasUsable() {
+		if p.subnet != nil && !p.subnet.hasUsable(p.subnet.Start, p.subnet.End) {
 			f.invalid(optionPath(p.field), p.subnet.Start.String()+"-"+p.subnet.End.String(),
 				fmt.Sprintf("must have an address that a Pod can get, which the network, broadcast and gateway addresses of %s are not: use a larger range", p.subnet.CIDR))
 		}

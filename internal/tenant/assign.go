@@ -21,7 +21,7 @@ func CheckIDsUnset(s *v1.NetworkSpec) error {
 	}{{"vlan", s.Options.VLAN}, {"vxlan", s.Options.VXLAN}} {
 		if o.value != 0 {
 			faults = append(faults, field.Invalid(optionPath(o.name), o.value,
-				"must be empty, because the ID is reserved from the range of a TenantConfig: leave it out"))
+				"must be empty, because Patchbay selects the ID of a tenant's network from the ranges in TenantConfigs: leave it out"))
 		}
 	}
 	if len(faults) == 0 {
