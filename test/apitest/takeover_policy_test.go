@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
@@ -54,6 +55,37 @@ func TestTakeOver(t *testing.T) {
 					}
 				})
 			}
+		}
+	})
+}
+
+// Patchbay reads no bitmap, cursor or take-over that a user adds to a network later.
+func TestTakeOverOfStoredNetwork(t *testing.T) {
+	t.Parallel()
+	atEachVersion(t, func(t *testing.T, env *apitest.Env) {
+		t.Helper()
+		for _, kind := range (networktest.RuleCase{}).ApplicableKinds() {
+			t.Run(kind, func(t *testing.T) {
+				t.Parallel()
+				stored := newNetwork(t, kind, `{Options: {cidr: 10.0.0.0/24}}`)
+				if err := env.Client.Create(t.Context(), stored); err != nil {
+					t.Fatal(err)
+				}
+				for name, tc := range map[string]struct{ reason, patch, refused string }{
+					"Alloc":    {reason: "A bitmap is added.", patch: `{"spec": {"Options": {"alloc": "gAAB"}}}`, refused: "spec.Options.alloc "},
+					"LastIP":   {reason: "A cursor is added.", patch: `{"spec": {"Options": {"allocation_pool": {"lastIp": "10.0.0.9"}}}}`, refused: "spec.Options.allocation_pool.lastIp"},
+					"TakeOver": {reason: "A take-over is requested.", patch: `{"metadata": {"annotations": {"danm.io/take-over": "true"}}}`, refused: v1.TakeOverAnnotation},
+					"Other":    {reason: "Another change is none of these.", patch: `{"metadata": {"labels": {"a": "b"}}}`},
+				} {
+					err := env.Client.Patch(t.Context(), stored.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(tc.patch)), client.DryRunAll)
+					switch {
+					case tc.refused == "" && err != nil:
+						t.Errorf("%s: %s got %v", name, tc.reason, err)
+					case tc.refused != "" && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), tc.refused)):
+						t.Errorf("%s: %s got %v, want a refusal with %q", name, tc.reason, err, tc.refused)
+					}
+				}
+			})
 		}
 	})
 }

@@ -117,7 +117,8 @@ type DanmEpInterface struct {
 	// +nullable
 	Proutes6 map[string]string `json:"proutes6,omitempty"`
 
-	// DeviceID is the PCI address of the device that a device plugin allocated.
+	// DeviceID is the PCI address of the device that a device plugin allocated. Only DANM sets it:
+	// Patchbay does not support SR-IOV yet.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	DeviceID string `json:"DeviceID,omitempty"`

@@ -8,7 +8,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 const NetworkViewName = "networks"
 
 // NetworkView lists the networks that the Pods of its namespace may join. The controller writes one
-// named "networks" in each namespace, and corrects it if somebody changes it. It has no physical
+// named "networks" in each namespace, and corrects it after a change by a user. It has no physical
 // attribute of a network, and no name of another tenant.
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=nv,categories=danm

@@ -84,7 +84,7 @@ func (h *networkValidator) validate(ctx context.Context, r admission.Request) ad
 	}
 	return admission.Allowed("").WithWarnings(slices.Concat(
 		network.UnknownAnnotations(field.NewPath("metadata", "annotations"), obj.GetAnnotations(), network.ObjectAnnotations()),
-		h.segmentWarnings(n), h.untaggedWarnings(ctx, n), h.subnets.warnings(n),
+		linkWarnings(n), h.segmentWarnings(n), h.untaggedWarnings(ctx, n), h.subnets.warnings(n),
 	)...)
 }
 
@@ -129,6 +129,20 @@ func (h *networkValidator) validateUpdate(ctx context.Context, old client.Object
 		h.reclaims.enqueue(old)
 	}
 	return err
+}
+
+// linkWarnings warns of networks that Pods cannot join because they have no host link.
+func linkWarnings(n *network.Network) []string {
+	spec := field.NewPath("spec")
+	switch {
+	case n.Type == v1.TypeSRIOV:
+		return []string{fmt.Sprintf("%s: SR-IOV is not supported yet, so Pods cannot join %s: use ipvlan or macvlan", spec.Child("NetworkType"), n.Ref)}
+	case n.DevicePool != "":
+		return []string{fmt.Sprintf("%s: device pools are not supported yet, so Pods cannot join %s: use host_device", spec.Child("Options", "device_pool"), n.Ref)}
+	case n.Device == "" && (!n.Delegates() || n.VLAN != 0 || n.VXLAN != 0):
+		return []string{fmt.Sprintf("%s: must name a NIC of the nodes before Pods can join %s: set it", spec.Child("Options", "host_device"), n.Ref)}
+	}
+	return nil
 }
 
 // segmentWarnings returns warnings of settings that work, but may be a mistake.

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -105,6 +106,8 @@ func (serviceValidator) Handle(_ context.Context, r admission.Request) admission
 	if err := decodeJSON(r.Object.Raw, &s); err != nil {
 		return responseFor(fmt.Errorf("decode Service %s/%s: %w", r.Namespace, r.Name, err))
 	}
-	_, err := network.ParseService(r.Namespace, s.Annotations, len(s.Spec.Selector) > 0)
-	return responseFor(err)
+	if _, err := network.ParseService(r.Namespace, s.Annotations, len(s.Spec.Selector) > 0); err != nil {
+		return responseFor(err)
+	}
+	return admission.Allowed("").WithWarnings(network.UnknownAnnotations(field.NewPath("metadata", "annotations"), s.Annotations, network.ServiceAnnotations())...)
 }

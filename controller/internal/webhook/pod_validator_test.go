@@ -5,6 +5,7 @@ package webhook
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -116,6 +117,30 @@ func TestNetworkAppearsInCache(t *testing.T) {
 					t.Errorf("%s\nit took %s, want %s", tc.reason, took, tc.takes)
 				}
 			})
+		})
+	}
+}
+
+// A user whose Service has a key that is not read sees a warning.
+func TestUnknownServiceAnnotation(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct{ reason, key, want string }{
+		"Typo":  {"The key is misspelt.", "danm.io/clusternetworks", "did you mean danm.io/clusterNetwork?"},
+		"Known": {"Another controller of Patchbay reads the key.", "danm.io/endpoints", ""},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			raw, err := json.Marshal(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", Annotations: map[string]string{tc.key: "true"}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := serviceValidator{}.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+				Operation: admissionv1.Create, Namespace: "ns", Name: "web", Object: runtime.RawExtension{Raw: raw},
+			}})
+			if warnings := strings.Join(got.Warnings, "\n"); !got.Allowed || (warnings == "") != (tc.want == "") || !strings.Contains(warnings, tc.want) {
+				t.Errorf("%s\ngot %v with warnings %q, want %q", tc.reason, got.Result, warnings, tc.want)
+			}
 		})
 	}
 }

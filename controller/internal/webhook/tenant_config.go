@@ -8,6 +8,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -41,10 +42,11 @@ func (h *tenantConfigValidator) Handle(ctx context.Context, r admission.Request)
 	if err != nil {
 		return responseFor(withTenantConfigSubject(r.Name, err))
 	}
+	warnings := network.UnknownAnnotations(field.NewPath("metadata", "annotations"), obj.Annotations, []string{v1.TakeOverAnnotation})
 	if warning != "" {
-		return admission.Allowed("").WithWarnings(warning)
+		warnings = append(warnings, warning)
 	}
-	return admission.Allowed("")
+	return admission.Allowed("").WithWarnings(warnings...)
 }
 
 // validate also returns a warning. It allows a change of an object whose reservations cannot be

@@ -254,10 +254,10 @@ func forbiddenOfDelegate(spec *v1.NetworkSpec, path *field.Path) (faults field.E
 	for _, option := range []struct {
 		name string
 		set  bool
-	}{{"cidr", spec.Options.CIDR != ""}, {"net6", spec.Options.Net6 != ""}, {"rt_tables", spec.Options.RTTables != 0}} {
+	}{{"cidr", spec.Options.CIDR != ""}, {"net6", spec.Options.Net6 != ""}, {"rt_tables", spec.Options.RTTables != 0}, {"mtu", spec.Options.MTU != 0}} {
 		if option.set {
 			faults = append(faults, field.Forbidden(path.Child(option.name),
-				fmt.Sprintf("must not be set for NetworkType %q, because another CNI plugin manages addresses and routes itself: leave %s out", spec.NetworkType, option.name)))
+				fmt.Sprintf("must not be set for NetworkType %q, because another CNI plugin sets addresses, routes and the MTU itself: leave %s out", spec.NetworkType, option.name)))
 		}
 	}
 	return faults

@@ -50,7 +50,7 @@ func TestForbiddenOfDelegate(t *testing.T) {
 	t.Parallel()
 	obj := &v1.TenantNetwork{ObjectMeta: metav1.ObjectMeta{Namespace: "red", Name: "net"}}
 	obj.Spec = v1.NetworkSpec{NetworkID: "net", NetworkType: "flannel", Options: v1.NetworkOptions{CIDR: "10.0.0.0/24"}}
-	const want = `spec.Options.cidr: Forbidden: must not be set for NetworkType "flannel", because another CNI plugin manages addresses and routes itself: leave cidr out`
+	const want = `spec.Options.cidr: Forbidden: must not be set for NetworkType "flannel", because another CNI plugin sets addresses, routes and the MTU itself: leave cidr out`
 	if err := validateObjectMeta(obj, true); err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("create: got  %v\nwant %s", err, want)
 	}

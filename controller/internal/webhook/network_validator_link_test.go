@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"strings"
+	"testing"
+
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/network"
+)
+
+// A network that Pods cannot join is stored, because DANM's manifests have such networks.
+func TestLinkWarnings(t *testing.T) {
+	t.Parallel()
+	ref := network.Ref{Kind: v1.KindClusterNetwork, Name: "net"}
+	cases := map[string]struct {
+		reason string
+		net    network.Network
+		want   string
+	}{
+		"NIC":        {reason: "The network has a NIC.", net: network.Network{Ref: ref, Type: v1.TypeIPVLAN, Device: "ens4", VLAN: 5}},
+		"SRIOV":      {reason: "No backend serves SR-IOV.", net: network.Network{Ref: ref, Type: v1.TypeSRIOV, DevicePool: "a.b/c"}, want: "spec.NetworkType: SR-IOV is not supported yet"},
+		"DevicePool": {reason: "No backend reads device pools.", net: network.Network{Ref: ref, Type: v1.TypeIPVLAN, DevicePool: "a.b/c"}, want: "spec.Options.device_pool: device pools are not supported yet"},
+		"NoNIC":      {reason: "IPVLAN needs a parent.", net: network.Network{Ref: ref, Type: v1.TypeIPVLAN}, want: "spec.Options.host_device: must name a NIC"},
+		"Plugin":     {reason: "Another plugin has its own configuration.", net: network.Network{Ref: ref, Type: "bridge"}},
+		"PluginVLAN": {reason: "A VLAN without a NIC has no effect.", net: network.Network{Ref: ref, Type: "bridge", VLAN: 5}, want: "spec.Options.host_device: must name a NIC"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := strings.Join(linkWarnings(&tc.net), "\n")
+			if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
+				t.Errorf("%s\ngot %q, want %q", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
