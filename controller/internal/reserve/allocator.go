@@ -187,6 +187,30 @@ func (a *Allocator) NetworkID(ctx context.Context, w tenant.NetworkRequest) (str
 	return id, nil
 }
 
+// errNoNetworkID makes the Allocator read the TenantConfigs again before it reports that none has a
+// NetworkID.
+var errNoNetworkID = errors.New("no TenantConfig has a NetworkID")
+
+// RequiredNetworkID is NetworkID for a network that has none of its own: it returns "" only if the
+// TenantConfigs that it has just read have none.
+func (a *Allocator) RequiredNetworkID(ctx context.Context, w tenant.NetworkRequest) (string, error) {
+	var id string
+	err := a.submit(ctx, func(configs []*cachedConfig) error {
+		var err error
+		if id, err = tenant.NetworkID(w, usableConfigs(configs)); err == nil && id == "" {
+			return errNoNetworkID
+		}
+		return err
+	})
+	switch {
+	case errors.Is(err, errNoNetworkID):
+		return "", nil
+	case err != nil: // the decision may still be running
+		return "", err
+	}
+	return id, nil
+}
+
 // AdoptionClaim is the assignment that a network claims to have. A network is a tenant's object, so that
 // its claim is accepted only if a netadmin has confirmed it.
 type AdoptionClaim struct {

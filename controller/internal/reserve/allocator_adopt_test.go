@@ -138,6 +138,21 @@ func TestExcludedConfigsAreReported(t *testing.T) {
 	})
 }
 
+// A file may have a TenantConfig with networkIds, and a network without a NetworkID.
+func TestRequiredNetworkIDReadsAgain(t *testing.T) {
+	t.Parallel()
+	s := newStore("1-9")
+	d := reserve.New(t.Context(), s, nil)
+	flannel := tenant.NetworkRequest{Namespace: "team-a", Type: "flannel"}
+	if id, err := d.RequiredNetworkID(t.Context(), flannel); id != "" || err != nil {
+		t.Errorf("without networkIds: got %q and %v, want none", id, err)
+	}
+	s.edit(func(c *v1.TenantConfig) { c.NetworkIDs = map[string]v1.TenantNetworkID{"flannel": "flan"} })
+	if id, err := d.RequiredNetworkID(t.Context(), flannel); id != "flan" || err != nil {
+		t.Errorf("with networkIds: got %q and %v, want flan", id, err)
+	}
+}
+
 // Who no longer waits gets nothing of a plan that may still be at work.
 func TestCancelledRequestGetsNoResult(t *testing.T) {
 	t.Parallel()

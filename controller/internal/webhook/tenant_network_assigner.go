@@ -167,7 +167,7 @@ func (h *tenantNetworkAssigner) assignNew(ctx context.Context, obj *v1.TenantNet
 		return err
 	}
 	if obj.Spec.NetworkID == "" {
-		if obj.Spec.NetworkID, err = h.allocator.NetworkID(ctx, request); err != nil {
+		if obj.Spec.NetworkID, err = h.allocator.RequiredNetworkID(ctx, request); err != nil {
 			return err
 		}
 	}
