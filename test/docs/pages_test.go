@@ -100,29 +100,33 @@ var parts = []part{
 // excuses are the blocks that are not run, by page and the beginning of the first line, each with its reason.
 var excuses = map[string]map[string]string{
 	"README.md": {
-		"make demo": "both build everything, and `make test` runs this test; TestLab and scripts/preflight have what is special about them",
+		"make demo": "both commands build everything, and `make test` runs this test. TestLab starts a lab, and TestRun in test/lab/demo shows Pods of a simulated one; no test runs all of `make demo`",
 	},
 	"docs/install.md": {
-		"make images": "this test begins when the images are built",
+		"make images": "`make test-docs` builds the images before it starts this test",
 	},
 	"docs/links.md": {
-		"--vtep-ranges=":        "an argument of the daemon, which cmd/patchbayd parses in its tests",
-		"ready on all nodes":    "messages of conditions, which the tests of controller/internal/networks compare",
-		"ready on 0 of 3 nodes": "the same",
+		"--vtep-ranges=":        "an argument of the daemon; TestOptions in daemon parses it",
+		"ready on all nodes":    "messages of a condition; TestReadyCondition in controller/internal/networks compares them, and TestMessages in netwatcher the text about the NIC",
+		"ready on 0 of 3 nodes": "a message of a condition; TestReadyOfMissingPlugin in controller/internal/networks compares it, and TestChecker in daemon/internal/backend/delegate the node's text",
 	},
 	"docs/monitoring.md": {
-		"apiVersion: v1": "PodMonitor is a kind of the Prometheus operator, which the lab does not have",
+		"apiVersion: v1": "PodMonitor is a kind of the Prometheus operator, which the lab does not have; no test applies the block",
 	},
 	"docs/lab.md": {
-		"bin/lab up [--nodes N]": "the forms of the commands, which TestCommands of the lab compares",
-		"lab demo: nodes boot":   "what the lab prints depends on the machine",
-		"go test -tags kernel":   "the target kernel of `make test` runs this, for all packages",
+		"bin/lab up [--nodes N]": "the forms of the commands; TestCommands in test/lab/cmd/lab checks that each command and flag exists",
+		"lab demo: nodes boot":   "what the lab prints depends on the machine; TestProcessor in test/lab/uml compares the text about the processor",
+		"func TestSomething":     "the outline of a test in Go; TestLab and test/cluster call the same functions",
+		"go test -tags kernel":   "it needs bin/kerneltest, which `make test-docs` does not build; `make test-kernel` runs all packages in the same way, without -run",
 	},
 }
 
 // otherPages are pages whose blocks this test does not run.
 var otherPages = map[string]string{
-	"docs/placement.md": "its commands need a hub and clusters, which the target placement starts; TestKubeStellarProduct follows the page",
+	"docs/placement.md": "its commands need a hub and clusters, which `make test-placement` starts. " +
+		"TestKubeStellarProduct installs and uninstalls, TestSafetyHubRestored runs the commands after a restore, " +
+		"TestSafetyOneCluster drains a cluster, and TestNetworksArePlaced applies the Customization. " +
+		"TestPlan in placement/internal/policy plans annotations with weights; no test applies the page's Placement",
 }
 
 // byFirstLine returns the entry whose key the first line of the block begins with.
