@@ -303,7 +303,7 @@ func invalidKey(f *faults, path *field.Path, err error) {
 		return
 	}
 	rule := "must be one of the keys " + strings.Join(entryKeys(), ", ")
-	if nearest := text.Nearest(key, entryKeys(), min(maxTypos, len(key)/2)); nearest != "" {
+	if nearest := text.Nearest(key, entryKeys()); nearest != "" {
 		rule += ": did you mean " + nearest + "?"
 	}
 	f.invalid(path, text.Truncate(key, maxExcerpt), rule)

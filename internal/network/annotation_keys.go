@@ -22,12 +22,8 @@ func ObjectAnnotations() []string {
 	return []string{v1.TakeOverAnnotation, v1.AssignedAnnotation, v1.RebuildAnnotation, v1.SkipAnnotation, v1.RecoveringAnnotation}
 }
 
-const (
-	// maxUnknownKeys bounds the warnings about one object.
-	maxUnknownKeys = 8
-	// maxTypos is how many letters may differ between a key or type and the one that was meant.
-	maxTypos = 2
-)
+// maxUnknownKeys bounds the warnings about one object.
+const maxUnknownKeys = 8
 
 // UnknownAnnotations returns a warning for each annotation at the path that has a prefix of Patchbay
 // and is not a known one.
@@ -41,7 +37,7 @@ func UnknownAnnotations(path *field.Path, annotations map[string]string, known [
 			return append(warnings, fmt.Sprintf("%s: more keys have no effect", path))
 		}
 		advice := "remove it, or use one of " + strings.Join(known, ", ")
-		if near := text.Nearest(key, known, maxTypos); near != "" {
+		if near := text.Nearest(key, known); near != "" {
 			advice = "did you mean " + near + "?"
 		}
 		warnings = append(warnings, fmt.Sprintf("%s: Patchbay has no such key, so it has no effect: %s", path.Key(key), advice))

@@ -2,13 +2,17 @@
 
 package text
 
-// maxNearestLength bounds the work on a word, in bytes.
-const maxNearestLength = 100
+const (
+	// maxTypos is how many letters may differ between a text and the word that was meant.
+	maxTypos = 2
+	// maxNearestLength bounds the work on a word, in bytes.
+	maxNearestLength = 100
+)
 
-// Nearest returns the first of the words that differs from s in the fewest letters, and in at most
-// limit; "" when there is none.
-func Nearest(s string, words []string, limit int) string {
-	best, least := "", limit+1
+// Nearest returns the first of the words that differs from s in the fewest letters, and in no more
+// than a typing error does: at most two, and at most half of s. It returns "" when there is none.
+func Nearest(s string, words []string) string {
+	best, least := "", min(maxTypos, len(s)/2)+1
 	for _, w := range words {
 		if max(len(s), len(w)) > maxNearestLength {
 			continue

@@ -26,10 +26,6 @@ type Checker struct {
 	ConfDir string
 }
 
-// maxTypos is how many letters may differ between a NetworkType and one of Patchbay's that was
-// meant.
-const maxTypos = 2
-
 // Check checks that the plugin and those of its configuration are installed.
 func (c Checker) Check(plugin, networkID string) error {
 	if err := c.checkInstalled(plugin); err != nil {
@@ -95,7 +91,7 @@ func (c Checker) describeMissing(plugin string, err error) error {
 	if !errors.Is(err, errPluginNotInstalled) {
 		return err
 	}
-	own := text.Nearest(strings.ToLower(plugin), []string{v1.TypeIPVLAN, v1.TypeMACVLAN, v1.TypeSRIOV}, maxTypos)
+	own := text.Nearest(strings.ToLower(plugin), []string{v1.TypeIPVLAN, v1.TypeMACVLAN, v1.TypeSRIOV})
 	if own != "" {
 		return fmt.Errorf("%w: there is no %s/%s: did you mean NetworkType %s?", errPluginNotInstalled, c.BinDir, plugin, own)
 	}
