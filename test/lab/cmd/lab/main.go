@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/patchbay-cni/patchbay/internal/text"
 	"github.com/patchbay-cni/patchbay/test/lab"
 	"github.com/patchbay-cni/patchbay/test/lab/guest"
 )
@@ -56,7 +57,7 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "lab",
 		Short:         "A Kubernetes cluster with bare-metal nodes on this machine",
-		Args:          cobra.NoArgs,
+		Args:          rejectUnknown,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -70,6 +71,25 @@ func newRoot() *cobra.Command {
 		newNode(name), newRestart(name), newLogs(name),
 	)
 	return root
+}
+
+// errUnknownCommand is about an argument where a command must be.
+var errUnknownCommand = errors.New("unknown command")
+
+// rejectUnknown rejects the arguments of a command that only has commands: they are not among these.
+func rejectUnknown(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, c := range cmd.Commands() {
+		names = append(names, c.Name())
+	}
+	advice := "see " + cmd.CommandPath() + " --help"
+	if nearest := text.Nearest(args[0], names); nearest != "" {
+		advice = "did you mean " + nearest + "?"
+	}
+	return fmt.Errorf("%w %q for %q: %s", errUnknownCommand, args[0], cmd.CommandPath(), advice)
 }
 
 // exitError is the error of a command whose exit code is passed on.

@@ -64,6 +64,26 @@ func TestCodeOf(t *testing.T) {
 	}
 }
 
+func TestUnknownCommand(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ reason, line, want string }{
+		"Near": {"One letter is missing.", "statu", `unknown command "statu" for "lab": did you mean status?`},
+		"Two":  {"Two letters are exchanged.", "dwon", `unknown command "dwon" for "lab": did you mean down?`},
+		"Far":  {"No command has a name like this.", "foo", `unknown command "foo" for "lab": see lab --help`},
+		"Flag": {"The flag is the lab's.", "--name dev exce node-1 true", `unknown command "exce" for "lab": did you mean exec?`},
+		"Node": {"The commands on nodes have a level of their own.", "node kil node-1", `unknown command "kil" for "lab node": did you mean kill?`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			root := newRoot()
+			root.SetArgs(strings.Fields(tc.line))
+			if err := root.ExecuteContext(t.Context()); !errors.Is(err, errUnknownCommand) || err.Error() != tc.want {
+				t.Errorf("%s lab %s: got %v, want %s", tc.reason, tc.line, err, tc.want)
+			}
+		})
+	}
+}
+
 // A hint that is pasted must be for the lab that it was printed for.
 func TestHintsNameTheLab(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,10 @@ import (
 )
 
 func newNode(name *string) *cobra.Command {
-	node := &cobra.Command{Use: "node", Short: "Add nodes, cut their cables and their power"}
+	node := &cobra.Command{
+		Use: "node", Short: "Add nodes, cut their cables and their power", Args: rejectUnknown,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
 	for _, c := range []struct {
 		use, short string
 		do         func(context.Context, *lab.Lab, string) error
