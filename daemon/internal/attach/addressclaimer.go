@@ -102,20 +102,8 @@ func (c *addressClaimer) withOwner(ctx context.Context, rec *Record, n *network.
 	case n.Ref.Namespace != "":
 		fault = fmt.Sprintf("no known Pod of namespace %s has it: wait until it is released, or request another address", rec.PodNamespace)
 	}
-	return &ownerError{cause: err, text: fmt.Sprintf("network %s: static address %v must be free, but %s", n.Ref, taken.Addr, fault)}
+	return &causedError{cause: err, err: fmt.Errorf("network %s: static address %v must be free, but %s", n.Ref, taken.Addr, fault)}
 }
-
-// ownerError is an error of a claim with a text about the owner of the address.
-type ownerError struct {
-	cause error
-	text  string
-}
-
-// Error implements error.
-func (e *ownerError) Error() string { return e.text }
-
-// Unwrap returns the error of the claim.
-func (e *ownerError) Unwrap() error { return e.cause }
 
 // withSubnetLength returns the address with the prefix length of its subnet, and the zero value
 // without an address.

@@ -30,17 +30,16 @@ func (e *PodError) Error() string { return e.Err.Error() }
 // Unwrap returns Err.
 func (e *PodError) Unwrap() error { return e.Err }
 
-// requestError is an error of a Pod's request, with the text of err.
-type requestError struct {
-	// kind is ErrInvalidAnnotation or ErrNotAllowed.
-	kind, err error
+// causedError has the text of err. errors.Is and errors.As find cause, too, which the text leaves out.
+type causedError struct {
+	cause, err error
 }
 
 // Error returns the text of err.
-func (e *requestError) Error() string { return e.err.Error() }
+func (e *causedError) Error() string { return e.err.Error() }
 
-// Unwrap returns both errors for errors.Is.
-func (e *requestError) Unwrap() []error { return []error{e.kind, e.err} }
+// Unwrap returns both errors.
+func (e *causedError) Unwrap() []error { return []error{e.cause, e.err} }
 
 // networkError is an error of an interface on a network that exists, with the text of err.
 type networkError struct {
@@ -48,11 +47,8 @@ type networkError struct {
 	err error
 }
 
-// withNetwork returns an error with its network, or nil.
+// withNetwork returns an error with its network.
 func withNetwork(ref network.Ref, err error) error {
-	if err == nil {
-		return nil
-	}
 	return &networkError{ref: ref, err: err}
 }
 

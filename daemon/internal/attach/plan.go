@@ -30,7 +30,7 @@ func lookupNetworks(
 ) ([]requestedInterface, error) {
 	requests, err := network.ParseInterfaces(pod.Annotations)
 	if err != nil {
-		return nil, &requestError{kind: ErrInvalidAnnotation, err: err}
+		return nil, &causedError{cause: ErrInvalidAnnotation, err: err}
 	}
 	if len(requests) == 0 {
 		r, err := lookupDefaultNetwork(ctx, kube, pod.Namespace)
@@ -75,7 +75,7 @@ func lookupDefaultNetwork(ctx context.Context, kube KubeClient, namespace string
 func newRecord(req *Request, pod *corev1.Pod, requested []requestedInterface) (*Record, error) {
 	names, err := network.InterfaceNames(req.NamingScheme, req.IfName, interfacePrefixes(requested))
 	if err != nil {
-		return nil, &requestError{kind: ErrInvalidAnnotation, err: fmt.Errorf("name the Pod's interfaces: %w", err)}
+		return nil, &causedError{cause: ErrInvalidAnnotation, err: fmt.Errorf("name the Pod's interfaces: %w", err)}
 	}
 	rec := &Record{
 		ContainerID: req.ContainerID, IfName: req.IfName, NetName: req.NetName, Netns: req.Netns, Path: req.Path,
@@ -124,9 +124,9 @@ func (r requestedInterface) admit(namespace string) error {
 	case err == nil:
 		return nil
 	case !n.Allows(namespace):
-		return &requestError{kind: ErrNotAllowed, err: err}
+		return &causedError{cause: ErrNotAllowed, err: err}
 	}
-	return &requestError{kind: ErrInvalidAnnotation, err: err}
+	return &causedError{cause: ErrInvalidAnnotation, err: err}
 }
 
 // addressRequests returns the addresses to claim. A delegate manages its addresses itself, so that
