@@ -185,13 +185,13 @@ func TestMistakesAreWarnings(t *testing.T) {
 			_ = unstructured.SetNestedField(u.Object, true, "spec", "hostNetwork")
 			return u
 		}, want: "spec.hostNetwork: the Pod uses the node's network, so metadata.annotations[danm.io/interfaces] has no effect: remove one of the two"},
-		"Multus": {reason: "Nobody adds the interfaces.", object: func(ns string) *unstructured.Unstructured {
+		"Multus": {reason: "Patchbay does not add the interfaces of another plugin's annotation.", object: func(ns string) *unstructured.Unstructured {
 			return workload(t, "apps/v1 Deployment", ns, "k8s.v1.cni.cncf.io/networks", "macvlan")
 		}, want: "spec.template.metadata.annotations[k8s.v1.cni.cncf.io/networks]: Patchbay does not serve NetworkAttachmentDefinitions yet, so only another plugin, such as Multus, adds these interfaces: use danm.io/interfaces for Patchbay's networks"},
 		"Template": {reason: "The user does not see the answers to the Pods.", object: func(ns string) *unstructured.Unstructured {
 			return workload(t, "batch/v1 CronJob", ns, "danm.io/interface", "[]")
 		}, want: "spec.jobTemplate.spec.template.metadata.annotations" + typo},
-		"Network": {reason: "Nothing reads the key.", object: func(ns string) *unstructured.Unstructured {
+		"Network": {reason: "Patchbay does not read the key.", object: func(ns string) *unstructured.Unstructured {
 			u := object(t, v1.KindDanmNet, ns, "net", fmt.Sprintf(`{spec: {NetworkID: s, Options: {host_device: %q}}}`, "d"+ns[len(ns)-8:]))
 			u.SetAnnotations(map[string]string{"danm.io/ipam-rebuilt": "now"})
 			return u

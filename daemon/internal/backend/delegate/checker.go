@@ -86,7 +86,8 @@ func (c Checker) checkMounted(host *executor, plugin string) error {
 	return nil
 }
 
-// describeMissing says what to do about a plugin that is not installed.
+// describeMissing returns the error about a plugin that is not installed, with what a netadmin does about
+// it. It returns other errors as they are.
 func (c Checker) describeMissing(plugin string, err error) error {
 	if !errors.Is(err, errPluginNotInstalled) {
 		return err
