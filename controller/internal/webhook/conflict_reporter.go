@@ -97,19 +97,13 @@ func (r *conflictReporter) updateConditions(ctx context.Context) error {
 // readConditions reads the conditions that an earlier leader wrote.
 func (r *conflictReporter) readConditions(ctx context.Context) error {
 	reported := map[network.Ref]string{}
-	for _, kind := range kube.NetworkKinds() {
-		fresh := func() client.ObjectList {
-			list, _ := kube.NewNetworkList(kind) // kind is one of kube.NetworkKinds
-			return list
+	err := eachNetwork(ctx, r.client, func(ref network.Ref, obj client.Object) {
+		if c := meta.FindStatusCondition(kube.NetworkStatusOf(obj).Conditions, v1.ConditionConflict); c != nil {
+			reported[ref] = c.Message
 		}
-		err := eachListItem(ctx, r.client, fresh, func(obj client.Object) {
-			if c := meta.FindStatusCondition(kube.NetworkStatusOf(obj).Conditions, v1.ConditionConflict); c != nil {
-				reported[kube.NetworkRefOf(kind, obj)] = c.Message
-			}
-		})
-		if err != nil {
-			return fmt.Errorf("list conditions of kind %s: %w", kind, err)
-		}
+	})
+	if err != nil {
+		return err
 	}
 	r.reported = reported
 	return nil

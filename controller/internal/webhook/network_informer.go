@@ -80,19 +80,7 @@ func (f *networkInformer) Start(ctx context.Context) error {
 
 // listAll reads all networks by lists, because single reads would take minutes.
 func (f *networkInformer) listAll(ctx context.Context) error {
-	for _, kind := range kube.NetworkKinds() {
-		fresh := func() client.ObjectList {
-			list, _ := kube.NewNetworkList(kind) // kind is one of kube.NetworkKinds
-			return list
-		}
-		err := eachListItem(ctx, f.reader, fresh, func(obj client.Object) {
-			f.index.put(kube.NetworkRefOf(kind, obj), parseStored(obj))
-		})
-		if err != nil {
-			return fmt.Errorf("list networks of kind %s: %w", kind, err)
-		}
-	}
-	return nil
+	return eachNetwork(ctx, f.reader, func(ref network.Ref, obj client.Object) { f.index.put(ref, parseStored(obj)) })
 }
 
 // addEventHandlers handles the events of networks' metadata.

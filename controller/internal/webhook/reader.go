@@ -10,6 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/internal/kube"
+	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
 // pageSize is the size of a list's pages. All pages are of one consistent snapshot.
@@ -40,6 +43,21 @@ func eachListItem(ctx context.Context, c client.Reader, fresh func() client.Obje
 			return nil
 		}
 	}
+}
+
+// eachNetwork lists the networks of all kinds, as eachListItem does.
+func eachNetwork(ctx context.Context, c client.Reader, f func(network.Ref, client.Object)) error {
+	for _, kind := range kube.NetworkKinds() {
+		fresh := func() client.ObjectList {
+			list, _ := kube.NewNetworkList(kind) // kind is one of kube.NetworkKinds
+			return list
+		}
+		err := eachListItem(ctx, c, fresh, func(obj client.Object) { f(kube.NetworkRefOf(kind, obj), obj) })
+		if err != nil {
+			return fmt.Errorf("list networks of kind %s: %w", kind, err)
+		}
+	}
+	return nil
 }
 
 // namespaceLabels reads a namespace's labels, which decide which TenantConfigs apply, from the API
