@@ -5,6 +5,7 @@ package network
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -116,4 +117,27 @@ type Parent struct {
 	Device, DevicePool string
 	// VLAN and VXLAN: at most one of them is not 0.
 	VLAN, VXLAN int
+}
+
+// parent returns the physical attributes of the network.
+func (n *Network) parent() Parent {
+	return Parent{Device: n.Device, DevicePool: n.DevicePool, VLAN: n.VLAN, VXLAN: n.VXLAN}
+}
+
+// ParentChange is a physical attribute that changes.
+type ParentChange struct {
+	// Field is the attribute's name in spec.Options.
+	Field string
+	// Was and Is are texts or numbers: "" or 0 when not set.
+	Was, Is any
+}
+
+// ChangesTo returns the attributes that the other parent has with another value.
+func (p Parent) ChangesTo(other Parent) []ParentChange {
+	return slices.DeleteFunc([]ParentChange{
+		{"host_device", p.Device, other.Device},
+		{"device_pool", p.DevicePool, other.DevicePool},
+		{"vlan", p.VLAN, other.VLAN},
+		{"vxlan", p.VXLAN, other.VXLAN},
+	}, func(c ParentChange) bool { return c.Was == c.Is })
 }

@@ -149,19 +149,8 @@ func CheckAssignment(n *Network) error {
 		f.invalid(spec.Child("NetworkType"), n.Type,
 			"must be a type that a TenantConfig assigns: use ipvlan or macvlan, or ask a netadmin for a ClusterNetwork")
 	}
-	assigned := slot.Parent()
-	for _, o := range []struct {
-		name            string
-		value, assigned any
-	}{
-		{"host_device", n.Device, assigned.Device},
-		{"device_pool", n.DevicePool, assigned.DevicePool},
-		{"vlan", n.VLAN, assigned.VLAN},
-		{"vxlan", n.VXLAN, assigned.VXLAN},
-	} {
-		if o.value != o.assigned {
-			f.invalid(options.Child(o.name), o.value, assignmentRule(o.assigned, n.Assignment))
-		}
+	for _, c := range slot.Parent().ChangesTo(n.parent()) {
+		f.invalid(options.Child(c.Field), c.Is, assignmentRule(c.Was, n.Assignment))
 	}
 	return f.err(n.Ref.String())
 }
@@ -233,16 +222,8 @@ func CheckUpdate(from, to *Network, uses []Usage) error {
 		return nil
 	}
 	c := updateCheck{uses: uses, path: field.NewPath("spec", "Options")}
-	for _, p := range []struct {
-		name    string
-		was, is any
-	}{
-		{"host_device", from.Device, to.Device},
-		{"device_pool", from.DevicePool, to.DevicePool},
-		{"vlan", from.VLAN, to.VLAN},
-		{"vxlan", from.VXLAN, to.VXLAN},
-	} {
-		c.requireSame(c.path.Child(p.name), p.was, p.is)
+	for _, p := range from.parent().ChangesTo(to.parent()) {
+		c.requireSame(c.path.Child(p.Field), p.Was, p.Is)
 	}
 	c.requireSame(field.NewPath("spec", "NetworkType"), from.Type, to.Type)
 	if from.Trunk && !to.Trunk {

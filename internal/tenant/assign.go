@@ -38,19 +38,9 @@ func CheckIDsUnset(s *v1.NetworkSpec) error {
 func RestoreAssignment(s *v1.NetworkSpec, p network.TenantSlot, old *v1.NetworkSpec, networkID string) error {
 	var faults field.ErrorList
 	assigned := p.Parent()
-	for _, o := range []struct {
-		name      string
-		value     any
-		set       bool
-		different bool
-	}{
-		{"host_device", s.Options.Device, s.Options.Device != "", s.Options.Device != assigned.Device},
-		{"device_pool", s.Options.DevicePool, s.Options.DevicePool != "", s.Options.DevicePool != assigned.DevicePool},
-		{"vlan", s.Options.VLAN, s.Options.VLAN != 0, int(s.Options.VLAN) != assigned.VLAN},
-		{"vxlan", s.Options.VXLAN, s.Options.VXLAN != 0, int(s.Options.VXLAN) != assigned.VXLAN},
-	} {
-		if o.set && o.different {
-			faults = append(faults, field.Invalid(optionPath(o.name), o.value,
+	for _, c := range assigned.ChangesTo(parentOf(&s.Options)) {
+		if c.Is != "" && c.Is != 0 {
+			faults = append(faults, field.Invalid(optionPath(c.Field), c.Is,
 				fmt.Sprintf("must stay as assigned when the network was created, %s, which never changes: leave it out, or create another network", p)))
 		}
 	}
@@ -70,6 +60,10 @@ func RestoreAssignment(s *v1.NetworkSpec, p network.TenantSlot, old *v1.NetworkS
 		s.NetworkID = networkID // the old one was for the other type
 	}
 	return nil
+}
+
+func parentOf(o *v1.NetworkOptions) network.Parent {
+	return network.Parent{Device: o.Device, DevicePool: o.DevicePool, VLAN: int(o.VLAN), VXLAN: int(o.VXLAN)}
 }
 
 func setParent(o *v1.NetworkOptions, p network.Parent) {
