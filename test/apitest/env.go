@@ -77,6 +77,11 @@ func create(tb testing.TB, launch func(context.Context) (*Env, error)) *Env {
 // Launch starts an API server for a program that is no test. Close ends it.
 func Launch(ctx context.Context) (*Env, error) { return launch(ctx, controlplane.Config{}) }
 
+// LaunchWithFlags is Launch with flags for kube-apiserver, which have precedence.
+func LaunchWithFlags(ctx context.Context, flags ...string) (*Env, error) {
+	return launch(ctx, controlplane.Config{ExtraArgs: map[controlplane.Part][]string{controlplane.APIServer: flags}})
+}
+
 func launchOldest(ctx context.Context) (*Env, error) {
 	return launch(ctx, controlplane.Config{Bin: "oldest"})
 }

@@ -57,8 +57,8 @@ type Controller struct {
 	scraper *apitest.Scraper
 }
 
-// Run starts a replica and waits until it could lead.
-func Run(ctx context.Context, env *apitest.Env, program string) (*Controller, error) {
+// Run starts a replica and waits until it could lead. Flags are added to those that it needs.
+func Run(ctx context.Context, env *apitest.Env, program string, flags ...string) (*Controller, error) {
 	dir := filepath.Dir(program)
 	kubeconfig, err := env.ControlPlane.Kubeconfig("system:serviceaccount:"+Namespace+":patchbay-controller", "system:serviceaccounts")
 	if err != nil {
@@ -82,9 +82,9 @@ func Run(ctx context.Context, env *apitest.Env, program string) (*Controller, er
 	}
 	c := &Controller{url: "http://" + address, metrics: metrics, scraper: scraper, log: filepath.Join(dir, apitest.Name("controller.log"))}
 	c.ID, err = process.Start(process.Spec{
-		Args: []string{
+		Args: append([]string{
 			program, "--kubeconfig=" + file, "--namespace=" + Namespace, "--health-address=" + address, "--metrics-address=" + metrics,
-		},
+		}, flags...),
 		Log: c.log, DieWithParent: true,
 	})
 	if err != nil {
@@ -127,10 +127,20 @@ func (c *Controller) Memory() (now, peak int64, err error) {
 	return now, peak, nil
 }
 
+// Metrics returns all metrics of the replica.
+func (c *Controller) Metrics(ctx context.Context) (string, error) {
+	return c.scraper.Metrics(ctx, c.metrics)
+}
+
+// Scrape reads a path beside the metrics with the rights of a scraper.
+func (c *Controller) Scrape(ctx context.Context, as *apitest.Scraper, path string) (text string, status int, err error) {
+	return as.Get(ctx, c.metrics, path)
+}
+
 // Metric returns a counter of the replica by the start of its line in /metrics, or the
 // sum of those that start so.
 func (c *Controller) Metric(ctx context.Context, prefix string) (float64, error) {
-	text, err := c.scraper.Metrics(ctx, c.metrics)
+	text, err := c.Metrics(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -154,7 +164,7 @@ func sumOf(text, prefix string) float64 {
 // another order.
 func (c *Controller) Writes(ctx context.Context) (float64, error) {
 	for last := -1.0; ; {
-		text, err := c.scraper.Metrics(ctx, c.metrics)
+		text, err := c.Metrics(ctx)
 		if err != nil {
 			return 0, err
 		}

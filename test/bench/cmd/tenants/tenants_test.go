@@ -25,18 +25,8 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-func TestStat(t *testing.T) {
+func TestProcessorTime(t *testing.T) {
 	t.Parallel()
-	line := []byte("42 (a b) c) S 7 1 1 0 -1 0 0 0 0 0 30 12 0 0 20")
-	if got, want := parentOf(line), "7"; got != want {
-		t.Errorf("parent: got %q, want %q", got, want)
-	}
-	if got := ticksOf(line); got != 42 {
-		t.Errorf("ticks: got %d, want 42", got)
-	}
-	if parentOf(nil) != "" || ticksOf(nil) != 0 {
-		t.Error("a line that ended early is nobody's")
-	}
 	if processorTime() < 0 {
 		t.Error("processor time runs backwards")
 	}
