@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/patchbay-cni/patchbay/test/apitest"
@@ -27,6 +28,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	log.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard()) // client-go would log each request that fails
 	err := run(ctx, os.Args[1:], os.Stdout)
 	stop()
 	if err != nil {

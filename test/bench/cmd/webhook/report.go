@@ -74,6 +74,7 @@ func creationColumns() []column {
 		{"creations/s", func(s sample) float64 { return s.created.Reached() }},
 		{"calls", func(s sample) float64 { return s.server.count }},
 		{"missed", func(s sample) float64 { return s.missed }},
+		{"failed", func(s sample) float64 { return s.failed }},
 	}
 }
 

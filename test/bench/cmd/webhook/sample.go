@@ -9,10 +9,13 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,8 +29,9 @@ type sample struct {
 	// server is the API server's histogram of its calls of the webhook, handler that of the controller,
 	// without TLS and the time in queues.
 	server, handler histogram
-	// missed is the number of Pods that the API server admitted without an answer.
-	missed float64
+	// missed is the number of Pods that the API server admitted without an answer. Failed is the number
+	// of creations without a Pod, which happens when the machine is too busy for the rate.
+	missed, failed float64
 	// used are the processor times by program during the run, and load is the load average before it.
 	used map[string]time.Duration
 	load string
@@ -35,9 +39,9 @@ type sample struct {
 
 // String implements fmt.Stringer.
 func (s sample) String() string {
-	return fmt.Sprintf("p99 %.1f ms, p50 %.1f ms, %.0f creations/s, %.0f calls, %.0f missed, p99 of a call %.1f ms, load average before %s",
+	return fmt.Sprintf("p99 %.1f ms, p50 %.1f ms, %.0f creations/s, %.0f calls, %.0f missed, %.0f failed, p99 of a call %.1f ms, load average before %s",
 		measure.Millis(measure.Quantile(s.created.Took, 0.99)), measure.Millis(measure.Quantile(s.created.Took, 0.5)), s.created.Reached(),
-		s.server.count, s.missed, measure.Millis(measure.Quantile(s.probed.Took, 0.99)), s.load)
+		s.server.count, s.missed, s.failed, measure.Millis(measure.Quantile(s.probed.Took, 0.99)), s.load)
 }
 
 // measureAll runs all loads in turns, each run in another order, so that a slow minute of the machine
@@ -70,7 +74,12 @@ func (c *cluster) warmUp(ctx context.Context) error {
 		return err
 	}
 	l := measure.OpenLoop{Rate: c.rate, Requests: c.rate * 2}
-	_, err := l.Run(ctx, func(ctx context.Context, i int) error { return c.create(ctx, "warm", i, true) })
+	_, err := l.Run(ctx, func(ctx context.Context, i int) error {
+		if err := c.create(ctx, "warm", i, true); !overloaded(err) {
+			return err
+		}
+		return nil
+	})
 	return errors.Join(err, c.removePods(ctx))
 }
 
@@ -113,9 +122,17 @@ func (c *cluster) apply(ctx context.Context, l load, run int, s *sample) error {
 	pods, probes := measure.OpenLoop{Rate: c.rate, Requests: c.rate * seconds}, measure.OpenLoop{Rate: c.probes, Requests: c.probes * seconds}
 	prefix := fmt.Sprintf("run%d", run)
 	before := measure.ProcessorTimes()
+	var failed atomic.Int64
 	both, ctx := errgroup.WithContext(ctx)
 	both.Go(func() (err error) {
-		s.created, err = pods.Run(ctx, func(ctx context.Context, i int) error { return c.create(ctx, prefix, i, l.annotated) })
+		s.created, err = pods.Run(ctx, func(ctx context.Context, i int) error {
+			err := c.create(ctx, prefix, i, l.annotated)
+			if overloaded(err) {
+				failed.Add(1)
+				return nil
+			}
+			return err
+		})
 		return err
 	})
 	both.Go(func() (err error) {
@@ -126,11 +143,17 @@ func (c *cluster) apply(ctx context.Context, l load, run int, s *sample) error {
 		both.Go(func() error { return c.profiler.write(ctx, seconds, c.profile) })
 	}
 	err := both.Wait()
-	s.used = measure.ProcessorTimes()
+	s.used, s.failed = measure.ProcessorTimes(), float64(failed.Load())
 	for name := range s.used {
 		s.used[name] -= before[name]
 	}
 	return err
+}
+
+// overloaded reports whether the API server had no time for a request. A Pod that it rejects for
+// another reason is a fault of the benchmark.
+func overloaded(err error) bool {
+	return apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // removePods deletes all Pods. None is on a node, so each is gone at once.
