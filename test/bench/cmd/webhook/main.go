@@ -101,13 +101,16 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 type load struct {
 	name                  string
 	annotated, configured bool
+	// callsOnly is true if no Pods are created: this program calls the webhook as often instead.
+	callsOnly bool
 }
 
-// loads returns the load of interest, and then its controls.
+// loads returns the load of interest, its controls, and the webhook without the API server.
 func loads() []load {
 	return []load{
 		{name: "annotated", annotated: true, configured: true},
 		{name: "not annotated", configured: true},
 		{name: "annotated, no webhook", annotated: true},
+		{name: "no Pods, calls at this rate", configured: true, callsOnly: true},
 	}
 }

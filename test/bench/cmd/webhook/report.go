@@ -99,7 +99,9 @@ func processorColumns() []column {
 	programs := []struct{ heading, name string }{
 		{"API server", "kube-apiserver"}, {"etcd", "etcd"}, {"controller", "patchbay-contro"}, {"this program", measure.Self},
 	}
-	share := func(s sample, name string) float64 { return s.used[name].Seconds() / s.created.Elapsed.Seconds() }
+	share := func(s sample, name string) float64 {
+		return s.used[name].Seconds() / max(s.created.Elapsed, s.probed.Elapsed).Seconds()
+	}
 	var all []column
 	for _, p := range programs {
 		all = append(all, column{p.heading, func(s sample) float64 { return share(s, p.name) }})
@@ -117,6 +119,9 @@ func processorColumns() []column {
 func ratios(samples [][]sample) string {
 	var text strings.Builder
 	for i, l := range loads()[1:] {
+		if l.callsOnly {
+			continue
+		}
 		for _, q := range []float64{0.99, 0.5} {
 			ours, control := series(samples[0], createdMillis(q)), series(samples[i+1], createdMillis(q))
 			var ratio measure.Series
@@ -134,7 +139,12 @@ func ratios(samples [][]sample) string {
 	return text.String()
 }
 
-// createdMillis returns the figure of a quantile of the creations.
+// createdMillis returns the figure of a quantile of the creations; NaN of none.
 func createdMillis(q float64) func(sample) float64 {
-	return func(s sample) float64 { return measure.Millis(measure.Quantile(s.created.Took, q)) }
+	return func(s sample) float64 {
+		if len(s.created.Took) == 0 {
+			return math.NaN()
+		}
+		return measure.Millis(measure.Quantile(s.created.Took, q))
+	}
 }
