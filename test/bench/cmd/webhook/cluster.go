@@ -172,10 +172,17 @@ func (c *cluster) createNetworks(ctx context.Context) error {
 	return nil
 }
 
-// connect makes the clients that create Pods, each with a connection of its own.
+// connect makes the clients that create Pods, each with a connection of its own. They have the account
+// that creates Pods in a cluster: the API server limits it when it is busy, unlike an administrator's, so
+// that the controller keeps its Lease.
 func (c *cluster) connect() error {
+	const namespace = "kube-system"
+	creator := apitest.Identity{
+		UserName: "system:serviceaccount:" + namespace + ":replicaset-controller",
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
+	}
 	for range clientCount {
-		config := c.env.ControlPlane.RESTConfig()
+		config := c.env.ConfigAs(creator)
 		config.Dial = (&net.Dialer{}).DialContext // a new function, so that client-go shares no connection
 		one, err := client.New(config, client.Options{Scheme: c.env.Client.Scheme(), Mapper: c.env.Client.RESTMapper()})
 		if err != nil {

@@ -208,7 +208,7 @@ func (c *cluster) read(ctx context.Context) (r counters, err error) {
 	r.missed = parseSum(string(text), "apiserver_admission_webhook_fail_open_count", named)
 	own, err := c.controller.Metrics(ctx)
 	if err != nil {
-		return r, fmt.Errorf("read the controller's metrics: %w", err)
+		return r, fmt.Errorf("read the controller's metrics: %w\n%s", err, c.controller.Log())
 	}
 	r.handler = parseHistogram(own, "controller_runtime_webhook_latency_seconds", fmt.Sprintf("webhook=%q", "/"+podWebhook+"/"))
 	return r, nil
