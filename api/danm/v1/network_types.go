@@ -138,7 +138,7 @@ type NetworkOptions struct {
 	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule=`self.all(d, isCIDR(d) && cidr(d).ip().family() == 4)`,message=`must have destinations (its keys) that are IPv4 subnets with their prefix length, such as "10.1.0.0/16"`,messageExpression=`'must have destinations (its keys) that are IPv4 subnets with their prefix length, such as "10.1.0.0/16": correct "' + self.filter(d, !isCIDR(d) || cidr(d).ip().family() != 4)[0] + '"'`
-	// +kubebuilder:validation:XValidation:rule=`self.all(d, !isCIDR(d) || self.exists_one(e, isCIDR(e) && cidr(e).prefixLength() == cidr(d).prefixLength() && cidr(e).containsIP(cidr(d).ip())))`,message=`must not have two destinations (its keys) that are the same subnet: name each subnet once`
+	// +kubebuilder:validation:XValidation:rule=`self.all(d, !isCIDR(d) || self.exists_one(e, isCIDR(e) && cidr(e).prefixLength() == cidr(d).prefixLength() && cidr(e).containsIP(cidr(d).ip())))`,message=`must not have two destinations (its keys) that are the same subnet: name each subnet once`,messageExpression=`'must not have two destinations (its keys) that are the same subnet: leave out ' + self.filter(d, isCIDR(d) && !self.exists_one(e, isCIDR(e) && cidr(e).prefixLength() == cidr(d).prefixLength() && cidr(e).containsIP(cidr(d).ip())))[0]`
 	Routes map[string]Gateway `json:"routes,omitempty"`
 
 	// Routes6 maps IPv6 destinations to gateways, for every attached Pod.
@@ -148,7 +148,7 @@ type NetworkOptions struct {
 	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule=`self.all(d, isCIDR(d) && cidr(d).ip().family() == 6)`,message=`must have destinations (its keys) that are IPv6 subnets with their prefix length, such as "fd01::/48"`,messageExpression=`'must have destinations (its keys) that are IPv6 subnets with their prefix length, such as "fd01::/48": correct "' + self.filter(d, !isCIDR(d) || cidr(d).ip().family() != 6)[0] + '"'`
-	// +kubebuilder:validation:XValidation:rule=`self.all(d, !isCIDR(d) || self.exists_one(e, isCIDR(e) && cidr(e).prefixLength() == cidr(d).prefixLength() && cidr(e).containsIP(cidr(d).ip())))`,message=`must not have two destinations (its keys) that are the same subnet: name each subnet once`
+	// +kubebuilder:validation:XValidation:rule=`self.all(d, !isCIDR(d) || self.exists_one(e, isCIDR(e) && cidr(e).prefixLength() == cidr(d).prefixLength() && cidr(e).containsIP(cidr(d).ip())))`,message=`must not have two destinations (its keys) that are the same subnet: name each subnet once`,messageExpression=`'must not have two destinations (its keys) that are the same subnet: leave out ' + self.filter(d, isCIDR(d) && !self.exists_one(e, isCIDR(e) && cidr(e).prefixLength() == cidr(d).prefixLength() && cidr(e).containsIP(cidr(d).ip())))[0]`
 	Routes6 map[string]GatewayV6 `json:"routes6,omitempty"`
 
 	// StaticPool are the ranges of both families for static addresses. When not set, all
