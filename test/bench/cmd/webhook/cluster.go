@@ -59,7 +59,8 @@ func newCluster(ctx context.Context, env *apitest.Env, o options, program string
 	if err := c.installWebhooks(ctx, address.Addr().String(), int64(address.Port())); err != nil {
 		return nil, err
 	}
-	flags := []string{"--webhook-address=" + address.String()}
+	// Without an election, because a replica that a busy API server does not answer for ten seconds ends.
+	flags := []string{"--webhook-address=" + address.String(), "--leader-elect=false"}
 	if o.profile != "" {
 		flags = append(flags, "--profiles")
 	}
@@ -173,8 +174,7 @@ func (c *cluster) createNetworks(ctx context.Context) error {
 }
 
 // connect makes the clients that create Pods, each with a connection of its own. They have the account
-// that creates Pods in a cluster: the API server limits it when it is busy, unlike an administrator's, so
-// that the controller keeps its Lease.
+// that creates Pods in a cluster: the API server limits it when it is busy, unlike an administrator's.
 func (c *cluster) connect() error {
 	const namespace = "kube-system"
 	creator := apitest.Identity{
