@@ -47,18 +47,18 @@ type podValidator struct {
 
 // Handle implements admission.Handler.
 func (h *podValidator) Handle(ctx context.Context, r admission.Request) admission.Response {
-	var pod corev1.Pod
+	var pod podTemplate
 	if err := decodeJSON(r.Object.Raw, &pod); err != nil {
 		return responseFor(fmt.Errorf("decode Pod %s/%s: %w", r.Namespace, r.Name, err))
 	}
 	warnings, err := checkTemplate(ctx, &h.checker, network.PodTemplate{
-		Namespace: r.Namespace, Annotations: pod.Annotations, HostNetwork: pod.Spec.HostNetwork,
+		Namespace: r.Namespace, Annotations: pod.Metadata.Annotations, HostNetwork: pod.Spec.HostNetwork,
 	})
 	if err != nil {
 		return responseFor(err)
 	}
 	if !isDryRun(r) {
-		h.reportMistakes(r, metav1.GetControllerOf(&pod), warnings.Mistakes)
+		h.reportMistakes(r, controllerOf(pod.Metadata.OwnerReferences), warnings.Mistakes)
 	}
 	return admission.Allowed("").WithWarnings(warnings.All()...)
 }
@@ -83,6 +83,11 @@ func (h *podValidator) reportMistakes(r admission.Request, owner *metav1.OwnerRe
 	}
 	h.events.Event(ownerReference(r.Namespace, owner), corev1.EventTypeWarning, v1.ReasonLikelyMistake,
 		fmt.Sprintf("Pod %s: %s", requestName(r), strings.Join(mistakes, "; ")))
+}
+
+// controllerOf returns the owner that is the controller, or nil.
+func controllerOf(owners []metav1.OwnerReference) *metav1.OwnerReference {
+	return metav1.GetControllerOfNoCopy(&metav1.ObjectMeta{OwnerReferences: owners})
 }
 
 // isWorkload reports whether an owner is of Kubernetes' workload APIs.

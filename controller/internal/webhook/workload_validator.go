@@ -32,9 +32,14 @@ type workload struct {
 	} `json:"spec"`
 }
 
+// podTemplate has what the validators need of a Pod or of a template of Pods. To decode all of a Pod would
+// take most of the time of its validation.
 type podTemplate struct {
-	Metadata metav1.ObjectMeta `json:"metadata"`
-	Spec     struct {
+	Metadata struct {
+		Annotations     map[string]string       `json:"annotations"`
+		OwnerReferences []metav1.OwnerReference `json:"ownerReferences"`
+	} `json:"metadata"`
+	Spec struct {
 		HostNetwork bool `json:"hostNetwork"`
 	} `json:"spec"`
 }
