@@ -4,7 +4,6 @@ package svcwatcher
 
 import (
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -70,15 +69,4 @@ func unsupportedReason(spec *corev1.ServiceSpec) string {
 			spec.Type, spec.ClusterIP, remedy)
 	}
 	return ""
-}
-
-// RelevantAnnotations returns the annotations of a Service that this package reads.
-func RelevantAnnotations(svc *corev1.Service) map[string]string {
-	ours := map[string]string{}
-	for key, value := range svc.Annotations {
-		if strings.HasPrefix(key, "danm.io/") || strings.HasPrefix(key, "danm.k8s.io/") {
-			ours[key] = value
-		}
-	}
-	return ours
 }

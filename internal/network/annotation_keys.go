@@ -25,12 +25,27 @@ func ObjectAnnotations() []string {
 // maxUnknownKeys bounds the warnings about one object.
 const maxUnknownKeys = 8
 
+// OwnAnnotations returns the annotations with a prefix of Patchbay or DANM.
+func OwnAnnotations(annotations map[string]string) map[string]string {
+	own := map[string]string{}
+	for key, value := range annotations {
+		if hasOwnPrefix(key) {
+			own[key] = value
+		}
+	}
+	return own
+}
+
+func hasOwnPrefix(key string) bool {
+	return slices.ContainsFunc(annotationPrefixes(), func(prefix string) bool { return strings.HasPrefix(key, prefix) })
+}
+
 // UnknownAnnotations returns a warning for each annotation at the path that has a prefix of Patchbay
 // and is not a known one.
 func UnknownAnnotations(path *field.Path, annotations map[string]string, known []string) []string {
 	var warnings []string
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
-		if !slices.ContainsFunc(annotationPrefixes(), func(prefix string) bool { return strings.HasPrefix(key, prefix) }) || slices.Contains(known, key) {
+		if !hasOwnPrefix(key) || slices.Contains(known, key) {
 			continue
 		}
 		if len(warnings) == maxUnknownKeys {

@@ -58,10 +58,14 @@ func InterfaceNames(scheme, ifName string, prefixes []string) ([]string, error) 
 	for i, prefix := range prefixes {
 		names[i] = interfaceName(scheme, ifName, prefix, i)
 		if !validInterfaceName(names[i]) {
-			f.invalid(path.Index(i), names[i], fmt.Sprintf(`must be at most 15 bytes without "/", ":" or white space, and is made from the network's container_prefix %q: ask a netadmin for a network with another container_prefix`, prefix))
+			rule := `must be at most 15 bytes without "/", ":" or white space`
+			if i > 0 {
+				rule += fmt.Sprintf(", and is made from the network's container_prefix %q: ask a netadmin for a network with another container_prefix", prefix)
+			}
+			f.invalid(path.Index(i), names[i], rule)
 		}
 		if owner, taken := owners[names[i]]; taken {
-			f.invalid(path.Index(i), names[i], fmt.Sprintf("must not be the name of interfaces[%d] too: use a network with another container_prefix, from which names are made", owner))
+			f.invalid(path.Index(i), names[i], fmt.Sprintf("must not be the name of interfaces[%d] too: use a network with another container_prefix, because names are made from it", owner))
 			continue
 		}
 		owners[names[i]] = i

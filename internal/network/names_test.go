@@ -27,7 +27,7 @@ func TestInterfaceNames(t *testing.T) {
 		"Legacy":     {reason: "In the legacy scheme the prefix is the name.", scheme: network.NamingSchemeLegacy, ifName: "eth0", prefixes: []string{"eth", "blue", "red"}, want: []string{"eth0", "blue", "red"}},
 		"LegacyTwice": {
 			reason: "Two networks with one prefix have the same legacy name.", scheme: network.NamingSchemeLegacy, ifName: "eth0", prefixes: []string{"eth", "blue", "blue"},
-			refused: []string{`interfaces[2]: Invalid value: "blue": must not be the name of interfaces[1] too: use a network with another container_prefix, from which names are made`},
+			refused: []string{`interfaces[2]: Invalid value: "blue": must not be the name of interfaces[1] too: use a network with another container_prefix, because names are made from it`},
 		},
 		"LegacyDefault": {
 			reason: "Two networks without a prefix have the same legacy name.", scheme: network.NamingSchemeLegacy, ifName: "eth0", prefixes: []string{"", "", ""},

@@ -40,6 +40,8 @@ type PodWarnings struct {
 	Notes []string
 	// Waits are what the Pod waits for, such as a network that does not exist yet.
 	Waits []string
+	// Missing are the requested networks that do not exist, of which there is a warning too.
+	Missing []Ref
 }
 
 // All returns all warnings.
@@ -70,9 +72,10 @@ func (c *PodChecker) Check(p PodTemplate) (PodWarnings, error) {
 	check.path = p.annotations().Key(key)
 	prefixes := make([]string, len(requests))
 	for i, r := range requests {
-		n := c.NetworkOf(r.Ref(p.Namespace))
+		ref := r.Ref(p.Namespace)
+		n := c.NetworkOf(ref)
 		if n == nil || n.Deleting {
-			check.warnMissing(i, r.Ref(p.Namespace), c.whyMissing(n, r.Ref(p.Namespace)), SuggestKind(r.Ref(p.Namespace), p.Namespace, c.NetworkOf))
+			check.warnMissing(i, ref, c.whyMissing(n, ref), SuggestKind(ref, p.Namespace, c.NetworkOf), c.HasNetwork(ref))
 			prefixes[i] = fmt.Sprintf("?%d-", i) // unknown, and different from all others
 			continue
 		}
@@ -88,21 +91,6 @@ func (c *PodChecker) Check(p PodTemplate) (PodWarnings, error) {
 	_, err = InterfaceNames(c.NamingScheme, firstInterface, prefixes)
 	check.addNameFaults(err)
 	return check.warnings, check.faults.err("")
-}
-
-// MissingNetworks returns the networks that a Pod requests and that do not exist; none for a Pod whose
-// request Check rejects or ignores.
-func (c *PodChecker) MissingNetworks(p PodTemplate) (missing []Ref) {
-	_, requests, err := parseInterfaces(p.annotations(), p.Annotations)
-	if err != nil || p.HostNetwork {
-		return nil
-	}
-	for _, r := range requests {
-		if ref := r.Ref(p.Namespace); !c.HasNetwork(ref) {
-			missing = append(missing, ref)
-		}
-	}
-	return missing
 }
 
 // HasNetwork reports whether a network exists, whether it is valid or not.
@@ -214,9 +202,12 @@ func exampleEntry(n *Network) string {
 
 // warnMissing adds a warning for a network that the Pod waits for. One that does not exist is a likely
 // mistake if there is a suggestion.
-func (c *podCheck) warnMissing(i int, ref Ref, why, suggestion string) {
+func (c *podCheck) warnMissing(i int, ref Ref, why, suggestion string, exists bool) {
 	if c.template.HostNetwork {
 		return
+	}
+	if !exists {
+		c.warnings.Missing = append(c.warnings.Missing, ref)
 	}
 	if suggestion != "" {
 		c.warnMistake(fmt.Sprintf("%s: %s %s, but %s", c.path.Index(i), ref, strings.TrimSuffix(why, " yet"), suggestion))

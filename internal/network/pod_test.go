@@ -116,8 +116,8 @@ func TestMissingNetworks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			checker := network.PodChecker{NetworkOf: podNetworks(t), IsInvalid: func(ref network.Ref) bool { return ref.Name == "broken" }}
-			got := checker.MissingNetworks(network.PodTemplate{Namespace: "ns", Annotations: map[string]string{v1.InterfacesAnnotation: tc.value}, HostNetwork: tc.hostNetwork})
-			if diff := cmp.Diff(tc.want, got); diff != "" {
+			got, _ := checker.Check(network.PodTemplate{Namespace: "ns", Annotations: map[string]string{v1.InterfacesAnnotation: tc.value}, HostNetwork: tc.hostNetwork})
+			if diff := cmp.Diff(tc.want, got.Missing); diff != "" {
 				t.Errorf("%s\nmissing (-want +got):\n%s", tc.reason, diff)
 			}
 		})

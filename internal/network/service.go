@@ -51,10 +51,10 @@ func ParseService(namespace string, annotations map[string]string, selecting boo
 	get := func(key string) (value, full string, ok bool) {
 		newer, older := annotationPrefixes()[0]+key, annotationPrefixes()[1]+key
 		value, ok = annotations[newer]
-		switch other, both := annotations[older]; {
-		case ok && both && value != other:
+		switch other, hasOther := annotations[older]; {
+		case ok && hasOther && value != other:
 			f.forbidden(path.Key(older), fmt.Sprintf("must not differ from %s, which replaces it: leave this one out", newer))
-		case !ok && both:
+		case !ok && hasOther:
 			return other, older, true
 		}
 		return value, newer, ok

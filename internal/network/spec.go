@@ -116,9 +116,9 @@ func readOptions(f *faults, spec *field.Path, s *v1.NetworkSpec, n *Network) {
 	n.V6 = readSubnet(f, path, optionsV6(o))
 	readStaticPool(f, path.Child("static_pool"), o, n)
 	if n.Delegates() {
-		// Another plugin manages addresses and routes itself. Admission rejects these options in
+		// Another plugin sets addresses, routes and the MTU itself. Admission rejects these options in
 		// new networks; a stored one must work as before.
-		n.V4, n.V6, n.Table = nil, nil, 0
+		n.V4, n.V6, n.Table, n.MTU = nil, nil, 0, 0
 	}
 }
 

@@ -209,7 +209,7 @@ func growthLimits(n *Network, widerSubnet bool) string {
 	return " (" + strings.Join(limits, " and ") + " must allow it)"
 }
 
-// hasUsable reports whether dynamic claims could get one of the addresses from one to another. It ends
+// hasUsable reports whether dynamic claims could get an address between from and to, inclusive. It ends
 // soon, because the addresses that they cannot get are few.
 func (s *Subnet) hasUsable(from, to netip.Addr) bool {
 	for a := from; a.IsValid() && !to.Less(a); a = a.Next() {

@@ -70,9 +70,9 @@ func (a familyRequest) checkWithoutSubnet(f *faults) {
 	path := field.NewPath(a.ip)
 	switch {
 	case a.address.Static.IsValid():
-		f.invalid(path, a.address.Static.String(), fmt.Sprintf("must be \"none\", because the network has no %s: leave it out, or ask a netadmin for a network with one", a.cidr))
+		f.invalid(path, a.address.Static.String(), fmt.Sprintf("must be \"none\", because the network has no %[2]s: leave %[1]s out, or use a network with a %[2]s", a.ip, a.cidr))
 	case a.address.Dynamic:
-		f.invalid(path, "dynamic", fmt.Sprintf("must be \"none\", because the network has no %s: leave it out, or ask a netadmin for a network with one", a.cidr))
+		f.invalid(path, "dynamic", fmt.Sprintf("must be \"none\", because the network has no %[2]s: leave %[1]s out, or use a network with a %[2]s", a.ip, a.cidr))
 	}
 }
 

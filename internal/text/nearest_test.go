@@ -19,7 +19,7 @@ func TestNearest(t *testing.T) {
 		"Between":  {"The nearest word wins over an earlier one.", "mipvlan", "ipvlan"},
 		"Far":      {"Three letters are another word.", "flannel", ""},
 		"Short":    {"Half of a short text may differ.", "up", "ip"},
-		"TooShort": {"More than half of a short text is another word.", "mac", ""},
+		"TooShort": {"Two letters of three are another word.", "xyp", ""},
 		"Empty":    {"An empty text is no typing error.", "", ""},
 		"Long":     {"A long text costs nothing.", strings.Repeat("x", 1<<20), ""},
 	}

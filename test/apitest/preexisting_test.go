@@ -53,6 +53,7 @@ func preexistingObjects(t *testing.T) map[string]preexisting {
 // forbiddenByPolicy has objects that break no rule of a schema, only one of an admission policy.
 func forbiddenByPolicy(t *testing.T) map[string]preexisting {
 	t.Helper()
+	const ready = `{"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}`
 	const reserved = `{"status": {"reservations": {"vxlan/ens4/0": "5 ns/a 0123456789abcdef"}}}`
 	all := map[string]preexisting{
 		"Overlap": {
@@ -79,10 +80,24 @@ func forbiddenByPolicy(t *testing.T) map[string]preexisting {
 	for _, kind := range []string{v1.KindClusterNetwork, v1.KindDanmNet, v1.KindTenantNetwork} {
 		all["Delegate/"+kind] = preexisting{
 			object:        newNetwork(t, kind, `{NetworkType: flannel, Options: {cidr: 10.244.0.0/16, rt_tables: 100}}`),
-			status:        `{"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}`,
+			status:        ready,
 			unrelated:     `{"spec": {"Options": {"container_prefix": "net"}}}`,
 			otherMetadata: `{"spec": {"Options": {"cidr": "10.245.0.0/16"}}}`,
 			repair:        `{"spec": {"Options": {"cidr": null}}}`,
+		}
+		all["MTU/"+kind] = preexisting{
+			object:        newNetwork(t, kind, `{NetworkType: flannel, Options: {mtu: 1400}}`),
+			status:        ready,
+			unrelated:     `{"spec": {"Options": {"container_prefix": "net"}}}`,
+			otherMetadata: `{"spec": {"Options": {"mtu": 1500}}}`,
+			repair:        `{"spec": {"Options": {"mtu": null}}}`,
+		}
+		all["TakeOver/"+kind] = preexisting{
+			object:        newNetwork(t, kind, `{Options: {cidr: 10.0.0.0/24, alloc: gAAB}}`),
+			status:        ready,
+			unrelated:     `{"spec": {"Options": {"alloc": "gACB"}}}`, // DANM records an address
+			otherMetadata: `{"spec": {"Options": {"allocation_pool": {"lastIp": "10.0.0.9"}}}}`,
+			repair:        `{"spec": {"Options": {"alloc": null}}}`,
 		}
 	}
 	return all

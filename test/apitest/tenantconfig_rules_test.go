@@ -47,7 +47,7 @@ func TestTenantConfigAlloc(t *testing.T) {
 	t.Parallel()
 	env := apitest.Start(t)
 	err := env.Client.Create(t.Context(), newTenantConfig(t, `{hostDevices: [{name: ens4, vniType: vlan, vniRange: "5-9", alloc: AQ==}]}`))
-	const want = `hostDevices[].alloc of ens4 must be empty, because DANM's bitmap is not supported yet: leave it out, the IDs of all networks that exist count as in use`
+	const want = `hostDevices[].alloc of ens4 must be empty, because DANM's bitmap is not supported yet: leave it out. Patchbay counts the IDs of all stored networks as in use`
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %s in it", err, want)
 	}

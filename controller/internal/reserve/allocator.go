@@ -172,32 +172,18 @@ func (a *Allocator) CheckConfigs(ctx context.Context, f func([]tenant.Config) er
 	return a.submit(ctx, func(configs []*cachedConfig) error { return f(usableConfigs(configs)) })
 }
 
-// NetworkID returns the networkIds entry for a type in a namespace, or "". The error is a
-// *network.InvalidError if two TenantConfigs differ.
-func (a *Allocator) NetworkID(ctx context.Context, w tenant.NetworkRequest) (string, error) {
-	var id string
-	err := a.submit(ctx, func(configs []*cachedConfig) error {
-		var err error
-		id, err = tenant.NetworkID(w, usableConfigs(configs))
-		return err
-	})
-	if err != nil { // the decision may still be running
-		return "", err
-	}
-	return id, nil
-}
-
 // errNoNetworkID makes the Allocator read the TenantConfigs again before it reports that none has a
 // NetworkID.
 var errNoNetworkID = errors.New("no TenantConfig has a NetworkID")
 
-// RequiredNetworkID is NetworkID for a network that has none of its own: it returns "" only if the
-// TenantConfigs that it has just read have none.
-func (a *Allocator) RequiredNetworkID(ctx context.Context, w tenant.NetworkRequest) (string, error) {
+// NetworkID returns the networkIds entry for a type in a namespace, or "". With required, it returns ""
+// only if the TenantConfigs that it has just read have none. The error is a *network.InvalidError if two
+// TenantConfigs differ.
+func (a *Allocator) NetworkID(ctx context.Context, w tenant.NetworkRequest, required bool) (string, error) {
 	var id string
 	err := a.submit(ctx, func(configs []*cachedConfig) error {
 		var err error
-		if id, err = tenant.NetworkID(w, usableConfigs(configs)); err == nil && id == "" {
+		if id, err = tenant.NetworkID(w, usableConfigs(configs)); err == nil && id == "" && required {
 			return errNoNetworkID
 		}
 		return err

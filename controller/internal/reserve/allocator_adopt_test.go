@@ -138,17 +138,17 @@ func TestExcludedConfigsAreReported(t *testing.T) {
 	})
 }
 
-// A file may have a TenantConfig with networkIds, and a network without a NetworkID.
+// A network may be created just after the TenantConfig that has its NetworkID.
 func TestRequiredNetworkIDReadsAgain(t *testing.T) {
 	t.Parallel()
 	s := newStore("1-9")
 	d := reserve.New(t.Context(), s, nil)
 	flannel := tenant.NetworkRequest{Namespace: "team-a", Type: "flannel"}
-	if id, err := d.RequiredNetworkID(t.Context(), flannel); id != "" || err != nil {
+	if id, err := d.NetworkID(t.Context(), flannel, true); id != "" || err != nil {
 		t.Errorf("without networkIds: got %q and %v, want none", id, err)
 	}
 	s.edit(func(c *v1.TenantConfig) { c.NetworkIDs = map[string]v1.TenantNetworkID{"flannel": "flan"} })
-	if id, err := d.RequiredNetworkID(t.Context(), flannel); id != "flan" || err != nil {
+	if id, err := d.NetworkID(t.Context(), flannel, true); id != "flan" || err != nil {
 		t.Errorf("with networkIds: got %q and %v, want flan", id, err)
 	}
 }
@@ -164,7 +164,7 @@ func TestCancelledRequestGetsNoResult(t *testing.T) {
 		if err != nil && all != nil {
 			t.Errorf("Reserved: got %v and %v", all, err)
 		}
-		id, err := d.NetworkID(ctx, request(1).Network)
+		id, err := d.NetworkID(ctx, request(1).Network, false)
 		if err != nil && id != "" {
 			t.Errorf("NetworkID: got %q and %v", id, err)
 		}

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/internal/kube"
+	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/svcwatcher"
 )
 
@@ -116,7 +117,7 @@ func slimService(obj any) (any, error) {
 	if svcwatcher.Classify(svc).Class == svcwatcher.Unmanaged {
 		return slim, nil
 	}
-	slim.Labels, slim.Annotations = svc.Labels, svcwatcher.RelevantAnnotations(svc)
+	slim.Labels, slim.Annotations = svc.Labels, network.OwnAnnotations(svc.Annotations)
 	s := svc.Spec
 	slim.Spec = corev1.ServiceSpec{
 		Type: s.Type, ClusterIP: s.ClusterIP, Selector: s.Selector, Ports: s.Ports,

@@ -99,7 +99,7 @@ func noNetworks() network.PodChecker {
 
 // handleAlone returns the answer as far as the object alone decides it.
 func handleAlone(r admission.Request) admission.Response {
-	// The user has gone, so that no validator waits for a network.
+	// A canceled context ends the wait for missing networks.
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	switch r.Kind.Kind {

@@ -133,14 +133,24 @@ func (h *networkValidator) validateUpdate(ctx context.Context, old client.Object
 
 // linkWarnings warns of networks that Pods cannot join because they have no host link.
 func linkWarnings(n *network.Network) []string {
-	spec := field.NewPath("spec")
+	spec, remedy := field.NewPath("spec"), "use ipvlan or macvlan"
+	if n.Ref.Kind == v1.KindTenantNetwork {
+		remedy = "delete it, and create one of ipvlan or macvlan" // its assignment stays
+	}
+	unused := "has no effect without host_device: set host_device, or leave it out"
 	switch {
 	case n.Type == v1.TypeSRIOV:
-		return []string{fmt.Sprintf("%s: SR-IOV is not supported yet, so Pods cannot join %s: use ipvlan or macvlan", spec.Child("NetworkType"), n.Ref)}
+		return []string{fmt.Sprintf("%s: SR-IOV is not supported yet, so Pods cannot join %s: %s", spec.Child("NetworkType"), n.Ref, remedy)}
 	case n.DevicePool != "":
-		return []string{fmt.Sprintf("%s: device pools are not supported yet, so Pods cannot join %s: use host_device", spec.Child("Options", "device_pool"), n.Ref)}
-	case n.Device == "" && (!n.Delegates() || n.VLAN != 0 || n.VXLAN != 0):
+		return []string{fmt.Sprintf("%s: device pools are not supported yet: use host_device", spec.Child("Options", "device_pool"))}
+	case n.Device != "":
+		return nil
+	case !n.Delegates():
 		return []string{fmt.Sprintf("%s: must name a NIC of the nodes before Pods can join %s: set it", spec.Child("Options", "host_device"), n.Ref)}
+	case n.VLAN != 0:
+		return []string{fmt.Sprintf("%s: %s", spec.Child("Options", "vlan"), unused)}
+	case n.VXLAN != 0:
+		return []string{fmt.Sprintf("%s: %s", spec.Child("Options", "vxlan"), unused)}
 	}
 	return nil
 }

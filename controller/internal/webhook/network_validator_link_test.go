@@ -24,7 +24,8 @@ func TestLinkWarnings(t *testing.T) {
 		"DevicePool": {reason: "No backend reads device pools.", net: network.Network{Ref: ref, Type: v1.TypeIPVLAN, DevicePool: "a.b/c"}, want: "spec.Options.device_pool: device pools are not supported yet"},
 		"NoNIC":      {reason: "IPVLAN needs a parent.", net: network.Network{Ref: ref, Type: v1.TypeIPVLAN}, want: "spec.Options.host_device: must name a NIC"},
 		"Plugin":     {reason: "Another plugin has its own configuration.", net: network.Network{Ref: ref, Type: "bridge"}},
-		"PluginVLAN": {reason: "A VLAN without a NIC has no effect.", net: network.Network{Ref: ref, Type: "bridge", VLAN: 5}, want: "spec.Options.host_device: must name a NIC"},
+		"PluginVLAN": {reason: "A VLAN without a NIC has no effect.", net: network.Network{Ref: ref, Type: "bridge", VLAN: 5}, want: "spec.Options.vlan: has no effect without host_device"},
+		"Tenant":     {reason: "The assignment of a tenant's network never changes.", net: network.Network{Ref: network.Ref{Kind: v1.KindTenantNetwork, Namespace: "red", Name: "net"}, Type: v1.TypeSRIOV, DevicePool: "a.b/c"}, want: "delete it, and create one of ipvlan or macvlan"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

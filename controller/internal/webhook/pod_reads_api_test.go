@@ -65,7 +65,7 @@ func TestPodsAreAdmittedFromCaches(t *testing.T) {
 	for _, r := range live {
 		t.Errorf("the admission of Pods made a request that no background task makes: %s", r)
 	}
-	// A handler may also make a background task read.
+	// More requests mean that a handler makes a background task read for each Pod.
 	if background > calls/2 {
 		t.Errorf("the background tasks made %d requests during %d calls, want far fewer", background, calls)
 	}

@@ -5,10 +5,12 @@ package webhook
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -51,24 +53,35 @@ func (h *podValidator) Handle(ctx context.Context, r admission.Request) admissio
 	if err := decodeJSON(r.Object.Raw, &pod); err != nil {
 		return responseFor(fmt.Errorf("decode Pod %s/%s: %w", r.Namespace, r.Name, err))
 	}
-	warnings, err := checkTemplate(ctx, &h.checker, network.PodTemplate{
+	template := network.PodTemplate{
 		Namespace: r.Namespace, Annotations: pod.Metadata.Annotations, HostNetwork: pod.Spec.HostNetwork,
-	})
+	}
+	owner := controllerOf(pod.Metadata.OwnerReferences)
+	check := func() (network.PodWarnings, error) { return checkTemplate(ctx, &h.checker, template) }
+	if owner != nil { // its template has waited, and no user reads what its Pods wait for
+		check = func() (network.PodWarnings, error) { return h.checker.Check(template) }
+	}
+	warnings, err := check()
 	if err != nil {
 		return responseFor(err)
 	}
 	if !isDryRun(r) {
-		h.reportMistakes(r, controllerOf(pod.Metadata.OwnerReferences), warnings.Mistakes)
+		h.reportMistakes(r, owner, warnings.Mistakes)
 	}
 	return admission.Allowed("").WithWarnings(warnings.All()...)
 }
 
 // checkTemplate checks a Pod or a template of Pods. `kubectl apply` of one file may create a network
-// just before the workload that uses it, so a missing network gets cacheDelay to appear in the cache.
+// just before the workload that uses it, perhaps by another replica: a missing network gets cacheDelay to
+// appear in the cache.
 func checkTemplate(ctx context.Context, checker *network.PodChecker, p network.PodTemplate) (network.PodWarnings, error) {
-	missing := checker.MissingNetworks(p)
+	warnings, err := checker.Check(p)
+	if err != nil || len(warnings.Missing) == 0 {
+		return warnings, err
+	}
+	missing := warnings.Missing
 	// An error only says that the time is over. Check then warns of the network.
-	_ = wait.PollUntilContextTimeout(ctx, cacheInterval, cacheDelay, true, func(context.Context) (bool, error) {
+	_ = wait.PollUntilContextTimeout(ctx, cacheInterval, cacheDelay, false, func(context.Context) (bool, error) {
 		missing = slices.DeleteFunc(missing, checker.HasNetwork)
 		return len(missing) == 0, nil
 	})
@@ -107,11 +120,19 @@ type serviceValidator struct{}
 
 // Handle implements admission.Handler.
 func (serviceValidator) Handle(_ context.Context, r admission.Request) admission.Response {
-	var s corev1.Service
-	if err := decodeJSON(r.Object.Raw, &s); err != nil {
+	var s, old corev1.Service
+	err := decodeJSON(r.Object.Raw, &s)
+	if err == nil && r.Operation == admissionv1.Update {
+		err = decodeJSON(r.OldObject.Raw, &old)
+	}
+	if err != nil {
 		return responseFor(fmt.Errorf("decode Service %s/%s: %w", r.Namespace, r.Name, err))
 	}
-	if _, err := network.ParseService(r.Namespace, s.Annotations, len(s.Spec.Selector) > 0); err != nil {
+	selecting := len(s.Spec.Selector) > 0
+	if selecting == (len(old.Spec.Selector) > 0) && maps.Equal(network.OwnAnnotations(s.Annotations), network.OwnAnnotations(old.Annotations)) {
+		return admission.Allowed("") // other fields may change even if an old annotation breaks a new rule
+	}
+	if _, err := network.ParseService(r.Namespace, s.Annotations, selecting); err != nil {
 		return responseFor(err)
 	}
 	return admission.Allowed("").WithWarnings(network.UnknownAnnotations(field.NewPath("metadata", "annotations"), s.Annotations, network.ServiceAnnotations())...)

@@ -88,14 +88,15 @@ func TestEventLimiter(t *testing.T) {
 func TestNetworkAppearsInCache(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
-		reason string
-		after  time.Duration
-		warned bool
-		takes  time.Duration
+		reason, kind string
+		after        time.Duration
+		warned       bool
+		takes        time.Duration
 	}{
 		"Cached": {reason: "The cache has the network.", takes: 0},
 		"Behind": {reason: "The cache gets the network a moment later.", after: 3 * cacheInterval, takes: 3 * cacheInterval},
 		"Late":   {reason: "The network was not created just before the Pod.", after: time.Hour, takes: cacheDelay, warned: true},
+		"Owned":  {reason: "The template has waited.", kind: "ReplicaSet", after: time.Hour, warned: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -108,7 +109,7 @@ func TestNetworkAppearsInCache(t *testing.T) {
 					}
 					return found
 				}}}
-				r := podRequest(t, "ns", "", "", "", v1.InterfacesAnnotation, `[{"clusterNetwork": "backend"}]`)
+				r := podRequest(t, "ns", "apps/v1", tc.kind, "uid", v1.InterfacesAnnotation, `[{"clusterNetwork": "backend"}]`)
 				got := h.Handle(t.Context(), r)
 				if !got.Allowed || (len(got.Warnings) > 0) != tc.warned {
 					t.Errorf("%s\ngot %v with warnings %q, want a warning: %t", tc.reason, got.Result, got.Warnings, tc.warned)
@@ -117,6 +118,40 @@ func TestNetworkAppearsInCache(t *testing.T) {
 					t.Errorf("%s\nit took %s, want %s", tc.reason, took, tc.takes)
 				}
 			})
+		})
+	}
+}
+
+// A Service from before a rule still gets its other changes.
+func TestServiceOlderThanTheRules(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason, selector string
+		allowed          bool
+	}{
+		"Other":  {reason: "Patchbay's annotations stay.", selector: `{"app": "web"}`, allowed: true},
+		"Change": {reason: "One of Patchbay's annotations changes.", selector: `{"app": "db"}`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			service := func(selector, label string) runtime.RawExtension {
+				raw, err := json.Marshal(&corev1.Service{ObjectMeta: metav1.ObjectMeta{
+					Namespace: "ns", Name: "web", Labels: map[string]string{"label": label},
+					Annotations: map[string]string{"danm.io/selector": selector, "danm.io/network": "blue", "danm.k8s.io/network": "red"},
+				}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return runtime.RawExtension{Raw: raw}
+			}
+			got := serviceValidator{}.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+				Operation: admissionv1.Update, Namespace: "ns", Name: "web",
+				Object: service(tc.selector, "new"), OldObject: service(`{"app": "web"}`, "old"),
+			}})
+			if got.Allowed != tc.allowed {
+				t.Errorf("%s\ngot %v, want it allowed: %t", tc.reason, got.Result, tc.allowed)
+			}
 		})
 	}
 }
@@ -145,14 +180,15 @@ func TestUnknownServiceAnnotation(t *testing.T) {
 	}
 }
 
-// podRequest returns the request for a new Pod with a controller and an annotation.
+// podRequest returns the request for a new Pod with an annotation and, unless kind is empty, a controller.
 func podRequest(t *testing.T, namespace, apiVersion, kind, uid, annotation, value string) admission.Request {
 	t.Helper()
 	isController := true
-	raw, err := json.Marshal(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: namespace, Name: "web-0", Annotations: map[string]string{annotation: value},
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: "web", UID: types.UID(uid), Controller: &isController}},
-	}})
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web-0", Annotations: map[string]string{annotation: value}}}
+	if kind != "" {
+		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: "web", UID: types.UID(uid), Controller: &isController}}
+	}
+	raw, err := json.Marshal(pod)
 	if err != nil {
 		t.Fatal(err)
 	}

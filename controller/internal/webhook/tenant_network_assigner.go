@@ -128,7 +128,7 @@ func patchResponse(raw []byte, obj *v1.TenantNetwork) admission.Response {
 // was stored without an assignment is assigned like a new one when its spec changes.
 func (h *tenantNetworkAssigner) assign(ctx context.Context, obj, old *v1.TenantNetwork, ref network.Ref, dryRun bool) error {
 	if old == nil {
-		return h.assignNew(ctx, obj, true, ref, dryRun)
+		return h.assignNew(ctx, obj, nil, ref, dryRun)
 	}
 	assigned := old.Annotations[v1.AssignedAnnotation]
 	if specEqual(&obj.Spec, &old.Spec) {
@@ -137,13 +137,13 @@ func (h *tenantNetworkAssigner) assign(ctx context.Context, obj, old *v1.TenantN
 	}
 	a, err := network.ParseAssignment(assigned)
 	if err != nil {
-		return h.assignNew(ctx, obj, false, ref, dryRun)
+		return h.assignNew(ctx, obj, old, ref, dryRun)
 	}
 	request, err := h.networkRequest(ctx, obj)
 	if err != nil {
 		return err
 	}
-	id, err := h.allocator.NetworkID(ctx, request)
+	id, err := h.allocator.NetworkID(ctx, request, false)
 	if err != nil {
 		return err
 	}
@@ -155,8 +155,9 @@ func specEqual(a, b *v1.NetworkSpec) bool { return apiequality.Semantic.DeepEqua
 
 // assignNew reserves a slot. It checks everything else first, because a reservation for a network
 // that is rejected afterwards lasts for a minute.
-func (h *tenantNetworkAssigner) assignNew(ctx context.Context, obj *v1.TenantNetwork, isNew bool, ref network.Ref, dryRun bool) error {
-	if err := validateObjectMeta(obj, isNew); err != nil {
+func (h *tenantNetworkAssigner) assignNew(ctx context.Context, obj, old *v1.TenantNetwork, ref network.Ref, dryRun bool) error {
+	isNew := old == nil
+	if err := validateObjectMeta(obj, old); err != nil {
 		return err
 	}
 	if err := tenant.CheckIDsUnset(&obj.Spec); err != nil {
@@ -167,7 +168,7 @@ func (h *tenantNetworkAssigner) assignNew(ctx context.Context, obj *v1.TenantNet
 		return err
 	}
 	if obj.Spec.NetworkID == "" {
-		if obj.Spec.NetworkID, err = h.allocator.RequiredNetworkID(ctx, request); err != nil {
+		if obj.Spec.NetworkID, err = h.allocator.NetworkID(ctx, request, true); err != nil {
 			return err
 		}
 	}
@@ -205,7 +206,7 @@ func (h *tenantNetworkAssigner) assignNew(ctx context.Context, obj *v1.TenantNet
 // validateObjectMeta rejects metadata that the API server would reject: it checks metadata only
 // after admission. Until then the name may be any text, which would be written into the status of a
 // TenantConfig next to the names of others.
-func validateObjectMeta(obj *v1.TenantNetwork, isNew bool) error {
+func validateObjectMeta(obj, old *v1.TenantNetwork) error {
 	trial := obj.ObjectMeta.DeepCopy()
 	trial.ManagedFields, trial.Generation = nil, 1 // the API server sets them
 	if trial.Name == "" && trial.GenerateName != "" {
@@ -213,37 +214,58 @@ func validateObjectMeta(obj *v1.TenantNetwork, isNew bool) error {
 	}
 	path := field.NewPath("metadata")
 	faults := validation.ValidateObjectMeta(trial, true, validation.NameIsDNSSubdomain, path)
-	if v := trial.ResourceVersion; isNew && v != "" && v != "0" {
+	if v := trial.ResourceVersion; old == nil && v != "" && v != "0" {
 		faults = append(faults, field.Invalid(path.Child("resourceVersion"), v, "must not be set in a new object: the API server sets it"))
 	}
-	if isNew {
-		faults = append(faults, forbiddenOnCreate(obj)...)
-	}
+	faults = append(faults, forbiddenByPolicies(obj, old)...)
 	if len(faults) == 0 {
 		return nil
 	}
 	return &network.InvalidError{Faults: faults}
 }
 
-// forbiddenOnCreate returns the errors of the admission policies networks.danm.io and
-// delegates.danm.io for a new network, which the API server evaluates after this webhook has reserved a
-// slot.
-func forbiddenOnCreate(obj *v1.TenantNetwork) field.ErrorList {
+// forbiddenByPolicies returns the errors of the admission policies networks.danm.io and
+// delegates.danm.io, which the API server evaluates after this webhook has reserved a slot. Old is nil
+// for a new network; a stored one may keep what it has.
+func forbiddenByPolicies(obj, old *v1.TenantNetwork) field.ErrorList {
 	var faults field.ErrorList
-	if obj.Annotations[v1.TakeOverAnnotation] == "true" {
+	if old == nil {
+		faults, old = forbiddenOfDelegate(&obj.Spec, field.NewPath("spec", "Options")), &v1.TenantNetwork{}
+	}
+	takesOver := func(o *v1.TenantNetwork) bool { return o.Annotations[v1.TakeOverAnnotation] == "true" }
+	if takesOver(obj) && !takesOver(old) {
 		faults = append(faults, field.Invalid(field.NewPath("metadata", "annotations").Key(v1.TakeOverAnnotation), "true", "must not be set on a network: taking over a live DANM network is not supported yet"))
 	}
-	opts, path := obj.Spec.Options, field.NewPath("spec", "Options")
-	reject := func(path *field.Path, set bool) {
-		if set {
-			faults = append(faults, field.Forbidden(path, "must be empty: it is DANM's record of addresses in use, and nothing reads it"))
+	before, path := recordsOfDANM(&old.Spec.Options), field.NewPath("spec", "Options")
+	for i, record := range recordsOfDANM(&obj.Spec.Options) {
+		if record.value != "" && before[i].value == "" {
+			faults = append(faults, field.Forbidden(path.Child(record.path[0], record.path[1:]...), "must be empty: it is DANM's record of addresses in use, and nothing reads it"))
 		}
 	}
-	reject(path.Child("alloc"), opts.Alloc != "")
-	reject(path.Child("alloc6"), opts.Alloc6 != "")
-	reject(path.Child("allocation_pool", "lastIp"), opts.Pool != nil && opts.Pool.LastIP != "")
-	reject(path.Child("allocation_pool_v6", "lastIp"), opts.Pool6 != nil && opts.Pool6.LastIP != "")
-	return append(faults, forbiddenOfDelegate(&obj.Spec, path)...)
+	return faults
+}
+
+// danmRecord is an option in which DANM records addresses in use.
+type danmRecord struct {
+	path  []string
+	value string
+}
+
+// recordsOfDANM returns DANM's records, always in the same order.
+func recordsOfDANM(o *v1.NetworkOptions) []danmRecord {
+	records := []danmRecord{
+		{path: []string{"alloc"}, value: o.Alloc},
+		{path: []string{"alloc6"}, value: o.Alloc6},
+		{path: []string{"allocation_pool", "lastIp"}},
+		{path: []string{"allocation_pool_v6", "lastIp"}},
+	}
+	if o.Pool != nil {
+		records[2].value = o.Pool.LastIP
+	}
+	if o.Pool6 != nil {
+		records[3].value = o.Pool6.LastIP
+	}
+	return records
 }
 
 // forbiddenOfDelegate returns the errors of options that another CNI plugin does not get to see.

@@ -51,14 +51,14 @@ func TestForbiddenOfDelegate(t *testing.T) {
 	obj := &v1.TenantNetwork{ObjectMeta: metav1.ObjectMeta{Namespace: "red", Name: "net"}}
 	obj.Spec = v1.NetworkSpec{NetworkID: "net", NetworkType: "flannel", Options: v1.NetworkOptions{CIDR: "10.0.0.0/24"}}
 	const want = `spec.Options.cidr: Forbidden: must not be set for NetworkType "flannel", because another CNI plugin sets addresses, routes and the MTU itself: leave cidr out`
-	if err := validateObjectMeta(obj, true); err == nil || !strings.HasSuffix(err.Error(), want) {
+	if err := validateObjectMeta(obj, nil); err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("create: got  %v\nwant %s", err, want)
 	}
-	if err := validateObjectMeta(obj, false); err != nil {
+	if err := validateObjectMeta(obj, obj); err != nil {
 		t.Errorf("update of a stored network: %v", err)
 	}
 	obj.Spec.NetworkType = "IPVlan"
-	if err := validateObjectMeta(obj, true); err != nil {
+	if err := validateObjectMeta(obj, nil); err != nil {
 		t.Errorf("create a network of Patchbay's own type: %v", err)
 	}
 }
@@ -69,7 +69,7 @@ func TestTakeOverMessage(t *testing.T) {
 		Namespace: "red", Name: "net", Annotations: map[string]string{v1.TakeOverAnnotation: "true"},
 	}}
 	const want = `metadata.annotations[danm.io/take-over]: Invalid value: "true": must not be set on a network: taking over a live DANM network is not supported yet`
-	if err := validateObjectMeta(obj, true); err == nil || !strings.HasSuffix(err.Error(), want) {
+	if err := validateObjectMeta(obj, nil); err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 }

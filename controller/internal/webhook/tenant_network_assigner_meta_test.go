@@ -22,7 +22,8 @@ func TestValidateObjectMeta(t *testing.T) {
 		reason string
 		meta   metav1.ObjectMeta
 		opts   v1.NetworkOptions
-		old    bool
+		old    bool // the network is stored with these options
+		stored bool // it is stored without options
 		want   string // the field that is wrong
 	}{
 		"Name":          {reason: "The name is valid.", meta: metav1.ObjectMeta{Name: "net-1.a"}},
@@ -49,6 +50,7 @@ func TestValidateObjectMeta(t *testing.T) {
 		"Alloc6":        {reason: "alloc6 is DANM's bitmap, which is not read.", meta: metav1.ObjectMeta{Name: "net"}, opts: v1.NetworkOptions{Alloc6: "gAAB"}, want: "spec.Options.alloc6"},
 		"LastIP":        {reason: "lastIp is DANM's cursor, which is not read.", meta: metav1.ObjectMeta{Name: "net"}, opts: v1.NetworkOptions{Pool: &v1.IPPool{LastIP: "10.0.0.7"}}, want: "spec.Options.allocation_pool.lastIp"},
 		"LastIP6":       {reason: "lastIp is DANM's cursor, which is not read.", meta: metav1.ObjectMeta{Name: "net"}, opts: v1.NetworkOptions{Pool6: &v1.IPPoolV6{IPPool: v1.IPPool{LastIP: "fd00::7"}}}, want: "spec.Options.allocation_pool_v6.lastIp"},
+		"AddedAlloc":    {reason: "The policy rejects what is added to a stored network.", meta: metav1.ObjectMeta{Name: "net", ResourceVersion: "5"}, opts: v1.NetworkOptions{Alloc: "gAAB"}, stored: true, want: "spec.Options.alloc"},
 		"OldAlloc":      {reason: "An older version admitted it.", meta: metav1.ObjectMeta{Name: "net", ResourceVersion: "5"}, opts: v1.NetworkOptions{Alloc: "gAAB"}, old: true},
 		"ServersOwn":    {reason: "The API server overwrites these fields.", meta: metav1.ObjectMeta{Name: "net", Generation: -5, ManagedFields: []metav1.ManagedFieldsEntry{{Operation: "x"}}}},
 	}
@@ -59,7 +61,14 @@ func TestValidateObjectMeta(t *testing.T) {
 			if obj.Namespace == "" {
 				obj.Namespace = "red"
 			}
-			err := validateObjectMeta(obj, !tc.old)
+			var old *v1.TenantNetwork
+			switch {
+			case tc.old:
+				old = obj
+			case tc.stored:
+				old = &v1.TenantNetwork{ObjectMeta: obj.ObjectMeta}
+			}
+			err := validateObjectMeta(obj, old)
 			if (err != nil) != (tc.want != "") || err != nil && (!strings.Contains(err.Error(), tc.want) || !errors.Is(err, network.ErrInvalid)) {
 				t.Fatalf("%s\ngot %v, want %q", tc.reason, err, tc.want)
 			}

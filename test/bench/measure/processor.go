@@ -17,7 +17,7 @@ const (
 )
 
 // ProcessorTimes returns how much processor time this process and its children have used, by the name
-// of the program, which Linux cuts to 15 bytes, and how much the whole machine has.
+// of the program, which Linux cuts to 15 bytes, and how much the whole machine has used.
 func ProcessorTimes() map[string]time.Duration {
 	self, used := strconv.Itoa(os.Getpid()), map[string]time.Duration{All: allProcessors()}
 	files, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is right

@@ -25,14 +25,7 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-func TestProcessorTime(t *testing.T) {
-	t.Parallel()
-	if processorTime() < 0 {
-		t.Error("processor time runs backwards")
-	}
-}
-
-// What nobody assigns the client writes, and nothing else differs.
+// The client writes what admission would assign, and nothing else differs.
 func TestNetwork(t *testing.T) {
 	t.Parallel()
 	asked, whole := network(4, true), network(4, false)

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregv1 "k8s.io/api/admissionregistration/v1"
@@ -42,8 +41,8 @@ func newProber(c *admissionregv1.ValidatingWebhookConfiguration, address string)
 			return nil, fmt.Errorf("webhook %s: must have a certificate authority and a path", podWebhook)
 		}
 		transport := &http.Transport{
-			ForceAttemptHTTP2: true,
-			TLSClientConfig:   &tls.Config{RootCAs: roots, ServerName: serviceName + "." + scene.Namespace + ".svc", MinVersion: tls.VersionTLS13},
+			MaxIdleConnsPerHost: 25, // and HTTP/1.1, as client-go's transport for webhooks
+			TLSClientConfig:     &tls.Config{RootCAs: roots, ServerName: serviceName + "." + scene.Namespace + ".svc", MinVersion: tls.VersionTLS13},
 		}
 		return &prober{url: "https://" + address + *hook.ClientConfig.Service.Path + "?timeout=3s", client: &http.Client{Transport: transport}}, nil
 	}
@@ -89,7 +88,7 @@ func review(pod *corev1.Pod) ([]byte, error) {
 	return json.Marshal(admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"},
 		Request: &admissionv1.AdmissionRequest{
-			UID: types.UID(strconv.Quote(pod.Name)), Kind: kind, RequestKind: &kind, Resource: pods, RequestResource: &pods,
+			UID: types.UID(pod.Name), Kind: kind, RequestKind: &kind, Resource: pods, RequestResource: &pods,
 			Namespace: pod.Namespace, Name: pod.Name, Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: object},
 		},
 	})

@@ -5,7 +5,9 @@ package main
 import (
 	"encoding/json"
 	"io"
+	"maps"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -87,6 +89,9 @@ func TestPods(t *testing.T) {
 		annotated, plain := o.pod("p", i, true), o.pod("p", i, false)
 		if annotated.Annotations[v1.InterfacesAnnotation] == "" || len(plain.Annotations[v1.InterfacesAnnotation]) > 0 {
 			t.Fatalf("Pod %d: annotations are %v and %v", i, annotated.Annotations, plain.Annotations)
+		}
+		if diff := cmp.Diff(slices.Collect(maps.Values(annotated.Annotations)), slices.Collect(maps.Values(plain.Annotations))); diff != "" {
+			t.Fatalf("Pod %d: values of annotations: -annotated +plain\n%s", i, diff)
 		}
 		annotated.Annotations, plain.Annotations = nil, nil
 		if diff := cmp.Diff(annotated, plain); diff != "" {
