@@ -37,8 +37,9 @@ type Expected struct {
 // this page.
 func Expect(lines []string, further ...string) Expected {
 	e := Expected{lines: lines}
-	vary := regexp.MustCompile(strings.Join(append(slices.Clone(varying), append(further, anything)...), "|"))
-	single := compile(append(slices.Clone(varying), further...))
+	patterns := slices.Concat(further, varying) // what a page says of its numbers comes first
+	vary := regexp.MustCompile(strings.Join(append(slices.Clone(patterns), anything), "|"))
+	single := compile(patterns)
 	for _, line := range lines {
 		if strings.TrimSpace(line) == anything {
 			e.patterns = append(e.patterns, nil)

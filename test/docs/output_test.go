@@ -32,6 +32,7 @@ func TestDiff(t *testing.T) {
 		"MAC":       {reason: "MAC addresses are random.", page: "02:89:00:00:04:01", printed: "9a:9e:d7:bd:4a:44"},
 		"Special":   {reason: "The page has text, not patterns.", page: "a.b (c)", printed: "axb (c)", want: "  - a.b (c)\n  + axb (c)\n"},
 		"PageVary":  {reason: "A page has patterns of its own.", page: "FREE 229 of 241", printed: "FREE 237 of 241", varying: []string{`2[23]\d`}},
+		"PageFirst": {reason: "A number of the page has as many digits as a token.", page: "FREE 9223372036854775795", printed: "FREE 9223372036854775797", varying: []string{`92233720368547757\d\d`}},
 		"PageFixed": {reason: "What they do not match is compared.", page: "FREE 229 of 241", printed: "FREE 237 of 254", varying: []string{`2[23]\d`}, want: "  - FREE 229 of 241\n  + FREE 237 of 254\n"},
 	}
 	for name, tc := range cases {

@@ -216,7 +216,7 @@ func RouteRules() map[string]RuleCase {
 		"SameTwice": {
 			Reason:  "The kernel would reject the second route.",
 			Spec:    `{Options: {cidr: 10.0.0.0/24, routes: {10.1.0.0/16: 10.0.0.1, 10.1.2.3/16: 10.0.0.2}}}`,
-			Refused: []string{"spec.Options.routes", "name each subnet once"},
+			Refused: []string{"spec.Options.routes", "must not have "},
 		},
 		"Many":    {Reason: "64 are allowed.", Spec: manyRoutes(64)},
 		"TooMany": {Reason: "65 are too many.", Spec: manyRoutes(65), Refused: []string{"spec.Options.routes", "64"}},
