@@ -357,10 +357,11 @@ func (c *chaos) converge(when string) (*netwatcher.Plan, *netwatcher.State) {
 		state := c.state()
 		plan := netwatcher.Desired(c.input.Networks, state, netwatcher.PeerVTEPs(nodesAt(c.input.Nodes), "self"))
 		changes = netwatcher.Diff(plan, state, func(f *netwatcher.ObservedLink) bool { return slices.Contains(c.input.Used, f.Identity) })
-		// The name of a new link may be in use by a link with Pods.
+		// The name of a new link may be in use by another link with Pods. Then the new one is not created,
+		// and its tags are not filtered.
 		changes = slices.DeleteFunc(changes, func(ch netwatcher.Change) bool {
-			return ch.Op == netwatcher.OpCreate && slices.ContainsFunc(state.Links, func(f netwatcher.ObservedLink) bool {
-				return f.Name == ch.Link.Name && slices.Contains(c.input.Used, f.Identity)
+			return (ch.Op == netwatcher.OpCreate || ch.Op == netwatcher.OpFilterTags) && slices.ContainsFunc(state.Links, func(f netwatcher.ObservedLink) bool {
+				return f.Name == ch.Link.Name && f.Identity != ch.Link.Identity && slices.Contains(c.input.Used, f.Identity)
 			})
 		})
 		if len(changes) == 0 {
