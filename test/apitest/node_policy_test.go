@@ -593,8 +593,8 @@ func TestNodeOnlyAddsTheFinalizerOfANetwork(t *testing.T) {
 			"AddFinalizer":   {reason: "Nobody would take it off.", refused: rule, write: patch(fresh, jsonPatch(`[{"op": "add", "path": "/metadata/finalizers/-", "value": "example.com/never"}]`))},
 			"Spec":           {reason: "A node is no netadmin.", refused: rule, write: patch(fresh, jsonPatch(`[{"op": "add", "path": "/spec/Options/vlan", "value": 5}]`))},
 			"Annotation": {
-				reason: "They say what a network is, too.", refused: rule,
-				write: patch(fresh, mergePatch(`{"metadata": {"annotations": {"danm.io/take-over": "true"}}}`)),
+				reason: "An annotation requests a rebuild of the bitmap.", refused: rule,
+				write: patch(fresh, mergePatch(`{"metadata": {"annotations": {"danm.io/ipam-rebuild": "true"}}}`)),
 			},
 			"Label":     {reason: "Others select by them.", refused: rule, write: patch(used, mergePatch(`{"metadata": {"labels": {"a": "c"}}}`))},
 			"DropLabel": {reason: "The same.", refused: rule, write: patch(used, mergePatch(`{"metadata": {"labels": null}}`))},
