@@ -94,7 +94,9 @@ var parts = []part{
 		values:  []string{"NODE", "10.89.0.11"},
 	},
 	{page: "docs/lab.md"},
-	{page: "docs/install.md", from: "Upgrade", setup: `kubectl delete deploy/hello --cascade=foreground && cp examples/demo/networks.yaml .`},
+	{page: "docs/install.md", from: "Upgrade", setup: `kubectl delete deploy/hello --cascade=foreground
+kubectl wait --for=delete danmeps --all --all-namespaces --timeout=240s
+cp examples/demo/networks.yaml .`},
 }
 
 // excuses are the blocks that are not run, by page and the beginning of the first line, each with its reason.
