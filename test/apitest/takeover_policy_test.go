@@ -77,7 +77,7 @@ func TestTakeOverOfStoredNetwork(t *testing.T) {
 					"TakeOver": {reason: "A take-over is requested.", patch: `{"metadata": {"annotations": {"danm.io/take-over": "true"}}}`, refused: v1.TakeOverAnnotation},
 					"Other":    {reason: "Another change is none of these.", patch: `{"metadata": {"labels": {"a": "b"}}}`},
 				} {
-					err := env.Client.Patch(t.Context(), stored.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(tc.patch)), client.DryRunAll)
+					err := env.Client.Patch(t.Context(), stored.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(tc.patch)), client.DryRunAll)
 					switch {
 					case tc.refused == "" && err != nil:
 						t.Errorf("%s: %s got %v", name, tc.reason, err)

@@ -22,8 +22,8 @@ func TestValidateObjectMeta(t *testing.T) {
 		reason string
 		meta   metav1.ObjectMeta
 		opts   v1.NetworkOptions
-		old    bool // the network is stored with these options
-		stored bool // it is stored without options
+		old    bool   // the network is stored with these options
+		stored bool   // it is stored without options
 		want   string // the field that is wrong
 	}{
 		"Name":          {reason: "The name is valid.", meta: metav1.ObjectMeta{Name: "net-1.a"}},
