@@ -12,7 +12,7 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// leads matches the metric of controller-runtime that says which replica leads.
+// leads matches the metric of controller-runtime for a replica that is the leader.
 var leads = regexp.MustCompile(`(?m)^leader_election_master_status\{.*\} 1$`)
 
 // What operators alert on has the names and types of the page of metrics.

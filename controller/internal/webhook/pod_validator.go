@@ -80,7 +80,7 @@ func checkTemplate(ctx context.Context, checker *network.PodChecker, p network.P
 		return warnings, err
 	}
 	missing := warnings.Missing
-	// An error only says that the time is over. Check then warns of the network.
+	// The only error is that of an ended context. Check then warns of the missing networks.
 	_ = wait.PollUntilContextTimeout(ctx, cacheInterval, cacheDelay, false, func(context.Context) (bool, error) {
 		missing = slices.DeleteFunc(missing, checker.HasNetwork)
 		return len(missing) == 0, nil
