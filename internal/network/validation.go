@@ -190,6 +190,8 @@ type Usage struct {
 	// DanmEp is namespace/name of a DanmEp that no program removes, because its Pod does not exist and
 	// another program has written it; empty for others.
 	DanmEp string
+	// PodDeleted is whether the Pod was deleted, and its node has yet to detach it.
+	PodDeleted bool
 }
 
 // String describes the use in messages.
@@ -199,6 +201,9 @@ func (u Usage) String() string {
 	}
 	if u.Pod == "" {
 		return "node " + u.Node + " has pre-allocated addresses of it"
+	}
+	if u.PodDeleted {
+		return "node " + u.Node + " has not yet detached Pod " + u.Pod + ", which was deleted"
 	}
 	return "Pod " + u.Pod + " on node " + u.Node + " is attached to it"
 }
@@ -336,10 +341,14 @@ func andMore(uses int) string {
 const ReclaimDelay = 20 * time.Second
 
 // remedy returns the step that frees the network: to delete a leftover DanmEp that a message names, or the
-// Pods that use it, and otherwise to wait for the nodes, which return pre-allocated addresses on request.
+// Pods that use it, and otherwise to wait for the nodes, which detach Pods that were deleted, and return
+// pre-allocated addresses on request.
 func remedy(uses []Usage) string {
 	if uses[0].DanmEp != "" {
 		return "delete the DanmEp " + uses[0].DanmEp + " first"
+	}
+	if uses[0].PodDeleted {
+		return "try again, and check node " + uses[0].Node + " if that does not help"
 	}
 	for _, u := range uses {
 		if u.Pod != "" {

@@ -92,6 +92,19 @@ func unplug(ctx context.Context, env *apitest.Env, a *allocator.Allocator, n *ne
 	return a.Free(ctx, key, ep.Name, p.Addr(), netip.Addr{})
 }
 
+// createPod creates a Pod that no kubelet starts.
+func createPod(t *testing.T, env *apitest.Env, ns, name string) *corev1.Pod {
+	t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "b"}}},
+	}
+	if err := env.Client.Create(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	return pod
+}
+
 // A network that only DanmEps of DANM name is not deleted under their Pods: it has no finalizer, and
 // they have no UID of it.
 func TestDeletionUnderDANMsPods(t *testing.T) {
@@ -110,13 +123,7 @@ func TestDeletionUnderDANMsPods(t *testing.T) {
 	if want := "delete the DanmEp " + ns + "/" + ep.Name + " first"; !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), want) {
 		t.Errorf("delete the network of a DanmEp of DANM without a Pod: got %v, want %q in it", err, want)
 	}
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web"},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "b"}}},
-	}
-	if err := env.Client.Create(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
+	createPod(t, env, ns, "web")
 	err = env.Client.Delete(t.Context(), o.DeepCopy())
 	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "Pod "+ns+"/web on node n1") || !strings.Contains(err.Error(), "delete the Pods first") {
 		t.Errorf("delete the network of a DanmEp of DANM: got %v, want an error that names the Pod", err)
@@ -135,6 +142,7 @@ func TestDeletionUnderDANMsPods(t *testing.T) {
 func TestDeletionWhileAPodAttaches(t *testing.T) {
 	env := start(t)
 	ns := env.Namespace(t)
+	createPod(t, env, ns, "web")
 	const rounds = 60
 	outcomes := map[string]int{}
 	controller := gc.NewCollector(kube.NewStore(env.Client), gc.Config{})
@@ -189,6 +197,44 @@ func TestDeletionWhileAPodAttaches(t *testing.T) {
 		})
 	}
 	t.Logf("%d rounds: %v", rounds, outcomes)
+}
+
+// A user deletes a network right after its Pod, when its node has not detached the Pod yet. The
+// deletion waits for that, with the rights of patchbay-controller, and for no Pod that exists.
+func TestDeletionWaitsForDetachment(t *testing.T) {
+	t.Parallel()
+	env := start(t)
+	ns := env.Namespace(t)
+	o, n := danmNet(t, env, ns, "net")
+	a := nodeAllocator(t, env, "n1", -1)
+	ep, err := plug(t.Context(), env, a, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := createPod(t, env, ns, ep.Spec.Pod)
+	checkAnswer(t, "the Pod exists", env.Client.Delete(t.Context(), o.DeepCopy()), []string{"metadata.name", "Pod " + ns + "/web", "delete the Pods first"})
+	if err := env.Client.Delete(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	checkAnswer(t, "a dry run does not wait", env.Client.Delete(t.Context(), o.DeepCopy(), client.DryRunAll), []string{"has not yet detached Pod " + ns + "/web"})
+	deleted := make(chan error, 1)
+	go func() { deleted <- env.Client.Delete(t.Context(), o.DeepCopy()) }()
+	select {
+	case err := <-deleted:
+		t.Fatalf("the deletion did not wait for the node: %v", err)
+	case <-time.After(2 * time.Second): // as long as a busy node takes
+	}
+	if err := unplug(t.Context(), env, a, n, ep); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-deleted; err != nil {
+		t.Fatalf("delete after the node has detached the Pod: %v", err)
+	}
+	controller := gc.NewCollector(kube.NewStore(env.Client), gc.Config{})
+	eventually(t, "the network is gone", func() bool {
+		_, _ = controller.RemoveFinalizer(t.Context(), network.KeyOf(n)) // the controller does so after a change
+		return apierrors.IsNotFound(env.Client.Get(t.Context(), client.ObjectKeyFromObject(o), &v1.DanmNet{}))
+	})
 }
 
 // A user deletes a network right after its Pods, at the pace of a tutorial. The node returns its

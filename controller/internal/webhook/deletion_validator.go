@@ -10,7 +10,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -20,8 +19,8 @@ import (
 )
 
 const (
-	// returnTimeout is how long a deletion waits for nodes to return addresses, less than
-	// maxWebhookTimeout. The cooldown of an address is longer. But the reclaim request changes the
+	// returnTimeout is how long a deletion waits for nodes to detach Pods and to return addresses, less
+	// than maxWebhookTimeout. The cooldown of an address is longer. But the reclaim request changes the
 	// object, so the API server calls admission again after a rejection (it takes the object that
 	// it had read for outdated), and the deletion waits a second time.
 	returnTimeout = 8 * time.Second
@@ -45,40 +44,66 @@ func newDeletionValidator(reader client.Reader, reclaims *reclaimRequester) *del
 	return &deletionValidator{reader: reader, reclaims: reclaims, waiting: make(chan struct{}, maxWaitingDeletions)}
 }
 
+// deletionCheck is whether a network can be deleted at a moment.
+type deletionCheck struct {
+	rejection error // nil if it can
+	// temporary reports that nodes end the use by themselves: they detach Pods that were deleted, and
+	// return pre-allocated addresses.
+	temporary bool
+	pods      bool // the use is by Pods
+}
+
 // validate checks that no Pod is attached. Pre-allocated addresses do not forbid the deletion,
 // because the finalizer keeps the object until nodes have released them. They do while the
 // finalizer is so new that the API server may not have seen it: then the nodes are asked to release
-// them, and the deletion waits for that.
+// them, and the deletion waits for that. It also waits for Pods that were deleted, because a node
+// detaches a Pod a moment after the API server has removed it.
 func (v *deletionValidator) validate(ctx context.Context, r admission.Request) error {
 	old, err := decodeNetwork(r, r.OldObject.Raw)
 	if err != nil || old == nil || old.GetDeletionTimestamp() != nil {
 		return err
 	}
 	ref := kube.NetworkRefOf(r.Kind.Kind, old)
-	if err := v.checkPods(ctx, ref, old.GetUID()); err != nil {
-		return err
-	}
-	err = checkPreallocated(ref, old)
-	if err == nil || isDryRun(r) {
-		return err
-	}
-	v.reclaims.enqueue(old)
-	select {
-	case v.waiting <- struct{}{}:
-		defer func() { <-v.waiting }()
-		return v.awaitReturn(ctx, ref, old, err)
-	default:
-		return err
-	}
-}
-
-// checkPods checks that no Pod is attached to a network.
-func (v *deletionValidator) checkPods(ctx context.Context, ref network.Ref, uid types.UID) error {
-	uses, err := podUses(ctx, v.reader, ref, string(uid))
+	pods := &podLookup{reader: v.reader}
+	first, err := v.check(ctx, ref, old, pods)
 	if err != nil {
 		return err
 	}
-	return network.CheckDelete(ref, uses)
+	if !first.temporary || isDryRun(r) {
+		return first.rejection
+	}
+	if !first.pods {
+		v.reclaims.enqueue(old)
+	}
+	select {
+	case v.waiting <- struct{}{}:
+		defer func() { <-v.waiting }()
+		return v.await(ctx, ref, old, first, pods)
+	default:
+		return first.rejection
+	}
+}
+
+// check checks that no Pod is attached to a network, and no address pre-allocated if that matters.
+func (v *deletionValidator) check(ctx context.Context, ref network.Ref, obj client.Object, pods *podLookup) (deletionCheck, error) {
+	eps, err := attachedEndpoints(ctx, v.reader, ref, string(obj.GetUID()))
+	if err != nil {
+		return deletionCheck{}, err
+	}
+	if len(eps) == 0 {
+		err := checkPreallocated(ref, obj)
+		return deletionCheck{rejection: err, temporary: err != nil}, nil
+	}
+	attached := pods.firstAttached(ctx, eps)
+	uses := podUses(eps)
+	if attached == nil {
+		for i := range uses {
+			uses[i].PodDeleted = true
+		}
+	} else {
+		uses[0] = describedUse(ctx, v.reader, attached) // the one that the message names
+	}
+	return deletionCheck{rejection: network.CheckDelete(ref, uses), temporary: attached == nil, pods: true}, nil
 }
 
 // checkPreallocated checks that a network whose finalizer is new has no pre-allocated addresses.
@@ -108,20 +133,20 @@ func finalizerRecentlyAdded(obj client.Object, now time.Time) bool {
 	return true
 }
 
-// awaitReturn repeats the checks on the present object until no address is pre-allocated. It
-// returns the rejection if there still is one when the time is over.
+// await repeats the check on the present object until it passes. It returns the last rejection when
+// the time is over.
 //
 // It decides nothing about a network that has changed since the request's object was read, that is
 // gone, or that was created again: if the deletion is allowed, the API server finds that out, and
 // calls admission again with the present object.
-func (v *deletionValidator) awaitReturn(ctx context.Context, ref network.Ref, old client.Object, rejection error) error {
+func (v *deletionValidator) await(ctx context.Context, ref network.Ref, old client.Object, last deletionCheck, pods *podLookup) error {
 	ctx, cancel := withReturnTimeout(ctx)
 	defer cancel()
 	for seen := old.GetResourceVersion(); sleep(ctx, returnPollInterval); {
 		now, err := v.read(ctx, ref)
 		switch {
 		case ctx.Err() != nil:
-			return rejection
+			return last.rejection
 		case apierrors.IsNotFound(err):
 			return nil
 		case err != nil:
@@ -129,18 +154,24 @@ func (v *deletionValidator) awaitReturn(ctx context.Context, ref network.Ref, ol
 		case now.GetUID() != old.GetUID(), now.GetDeletionTimestamp() != nil:
 			return nil
 		}
-		returned := checkPreallocated(ref, now) == nil
-		if returned || now.GetResourceVersion() != seen { // a Pod that attaches changes the network
-			if err := v.checkPods(ctx, ref, now.GetUID()); err != nil && ctx.Err() == nil {
-				return err
-			}
+		unchanged := now.GetResourceVersion() == seen // a Pod that attaches changes the network
+		if !last.pods && unchanged && checkPreallocated(ref, now) != nil {
+			continue
 		}
-		if returned && ctx.Err() == nil {
-			return nil
+		next, err := v.check(ctx, ref, now, pods)
+		switch {
+		case ctx.Err() != nil:
+			return last.rejection
+		case err != nil:
+			return err
+		case !next.temporary:
+			return next.rejection
+		case !next.pods:
+			v.reclaims.enqueue(now)
 		}
-		seen = now.GetResourceVersion()
+		last, seen = next, now.GetResourceVersion()
 	}
-	return rejection
+	return last.rejection
 }
 
 // withReturnTimeout limits a context to the time that a deletion may wait.

@@ -6,6 +6,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -59,6 +61,42 @@ type changingReader struct {
 	change  *networkChange // nil for none
 	begin   time.Time
 	network *v1.TenantNetwork
+	pods    []attachedPod
+}
+
+// attachedPod is a Pod with a DanmEp on the network.
+type attachedPod struct {
+	name     string
+	state    podState
+	foreign  bool          // another program has written the DanmEp
+	detached time.Duration // when its node removes the DanmEp, zero for never
+}
+
+// podState is whether a Pod exists.
+type podState string
+
+const (
+	podRuns  podState = "runs"
+	podEnds  podState = "ends"
+	podGone  podState = "gone"
+	epEnds   podState = "runs, but its DanmEp ends"
+	podFails podState = "cannot be read"
+)
+
+// pod reads the metadata of a Pod.
+func (r changingReader) pod(name string, into *metav1.PartialObjectMetadata) error {
+	i := slices.IndexFunc(r.pods, func(p attachedPod) bool { return p.name == name })
+	switch {
+	case name == "web" && i < 0, i >= 0 && r.pods[i].state == podRuns, i >= 0 && r.pods[i].state == epEnds:
+		into.Name = name
+	case i >= 0 && r.pods[i].state == podEnds:
+		into.Name, into.DeletionTimestamp = name, &metav1.Time{Time: r.begin}
+	case i >= 0 && r.pods[i].state == podFails:
+		return errors.New("no leader")
+	default:
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, name)
+	}
+	return nil
 }
 
 // networkChange is what happens to the network, and when.
@@ -79,6 +117,9 @@ func (r changingReader) changed() *networkChange {
 
 // Get implements client.Reader.
 func (r changingReader) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+	if meta, ok := obj.(*metav1.PartialObjectMetadata); ok {
+		return r.pod(key.Name, meta)
+	}
 	into, ok := obj.(*v1.TenantNetwork)
 	c := r.changed()
 	switch {
@@ -98,9 +139,25 @@ func (r changingReader) Get(_ context.Context, key client.ObjectKey, obj client.
 // List implements client.Reader.
 func (r changingReader) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	eps, ok := list.(*v1.DanmEpList)
-	if c := r.changed(); ok && c != nil && c.attached {
-		ep := v1.DanmEp{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "ep"}}
-		ep.Spec = v1.DanmEpSpec{NetworkName: "net", NetworkUID: "u", APIType: v1.KindTenantNetwork, Host: "n1", Pod: "web"}
+	if !ok {
+		return nil
+	}
+	pods := r.pods
+	if c := r.changed(); c != nil && c.attached {
+		pods = append(slices.Clone(pods), attachedPod{name: "web"})
+	}
+	for _, p := range pods {
+		if p.detached != 0 && time.Since(r.begin) >= p.detached {
+			continue
+		}
+		ep := v1.DanmEp{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "ep-" + p.name}}
+		ep.Spec = v1.DanmEpSpec{NetworkName: "net", NetworkUID: "u", APIType: v1.KindTenantNetwork, Host: "n1", Pod: p.name}
+		if p.foreign {
+			ep.Spec.NetworkUID = ""
+		}
+		if p.state == epEnds {
+			ep.DeletionTimestamp = &metav1.Time{Time: r.begin}
+		}
 		eps.Items = append(eps.Items, ep)
 	}
 	return nil
@@ -179,6 +236,91 @@ func TestDeletionWaits(t *testing.T) {
 				}
 				if len(v.waiting) != tc.waiting {
 					t.Errorf("%s\n%d wait afterwards, want %d", tc.reason, len(v.waiting), tc.waiting)
+				}
+			})
+		})
+	}
+}
+
+// The deletion of a network waits until nodes have detached Pods that were deleted, and only for such.
+func TestDeletionWaitsForDetachment(t *testing.T) {
+	t.Parallel()
+	many := func(n int) (pods []attachedPod) {
+		for i := range n {
+			pods = append(pods, attachedPod{name: fmt.Sprintf("p%d", i), state: podGone, detached: time.Second})
+		}
+		return pods
+	}
+	lives := func(name string) string { return "Pod ns/" + name + " on node n1 is attached to it" }
+	cases := map[string]struct {
+		reason       string
+		pods         []attachedPod
+		change       *networkChange
+		preallocated bool
+		waiting      int
+		dryRun       bool
+		want         []string      // in the error, nil for none
+		took         time.Duration // at most one poll less
+	}{
+		"Gone": {reason: "kubelet has removed the Pod, and the node detaches it a moment later.",
+			pods: []attachedPod{{name: "a", state: podGone, detached: time.Second}}, took: time.Second},
+		"Ending": {reason: "The Pod still exists, but ends.",
+			pods: []attachedPod{{name: "a", state: podEnds, detached: 3 * time.Second}}, took: 3 * time.Second},
+		"EndpointEnds": {reason: "The sandbox was replaced: the Pod runs with another DanmEp, or attaches none.",
+			pods: []attachedPod{{name: "a", state: epEnds, detached: time.Second}}, took: time.Second},
+		"AddressesAfterPods": {reason: "The last Pod's address returns to the warm pool first, and the node is asked for it then.",
+			pods: []attachedPod{{name: "a", state: podGone, detached: time.Second}}, preallocated: true,
+			change: &networkChange{after: 3 * time.Second, edit: func(tn *v1.TenantNetwork) { tn.Status.IPAM.Held = nil }}, took: 3 * time.Second},
+		"Runs": {reason: "A Pod that runs would lose its network.", pods: []attachedPod{{name: "a", state: podRuns}}, want: []string{lives("a"), "delete the Pods first"}},
+		"OneRuns": {reason: "Waiting for the others is in vain, and the message names the one that runs.",
+			pods: []attachedPod{{name: "a", state: podGone}, {name: "b", state: podRuns}}, want: []string{lives("b"), "1 more"}},
+		"Unknown": {reason: "A Pod that cannot be read may run.", pods: []attachedPod{{name: "a", state: podFails}}, want: []string{lives("a")}},
+		"Foreign": {reason: "No daemon removes a DanmEp of another program.",
+			pods: []attachedPod{{name: "a", state: podGone, foreign: true}}, want: []string{"DanmEp ns/ep-a is left over", "delete the DanmEp"}},
+		"ForeignSecond": {reason: "It is found behind others, too.",
+			pods: []attachedPod{{name: "a", state: podGone}, {name: "b", state: podGone, foreign: true}}, want: []string{"DanmEp ns/ep-b is left over"}},
+		"Attached": {reason: "Another Pod attaches meanwhile.", pods: []attachedPod{{name: "a", state: podGone}},
+			change: &networkChange{after: 2 * time.Second, edit: func(*v1.TenantNetwork) {}, attached: true}, want: []string{lives("web")}, took: 2 * time.Second},
+		"Never": {reason: "The node is off.", pods: []attachedPod{{name: "a", state: podGone}},
+			want: []string{"node n1 has not yet detached Pod ns/a, which was deleted: try again, and check node n1"}, took: returnTimeout},
+		"Many": {reason: "All are looked up.", pods: many(maxPodLookups), took: time.Second},
+		"TooMany": {reason: "A request looks up no more Pods than that.", pods: many(maxPodLookups + 1),
+			want: []string{lives(fmt.Sprintf("p%d", maxPodLookups)), fmt.Sprintf("%d more", maxPodLookups)}},
+		"DryRun":   {reason: "It answers for the present.", dryRun: true, pods: many(1), want: []string{"has not yet detached"}},
+		"Occupied": {reason: "Others occupy as many requests as may wait.", waiting: maxWaitingDeletions, pods: many(1), want: []string{"has not yet detached"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				tn := withPreallocatedAddresses("u")
+				tn.ResourceVersion = "1"
+				if !tc.preallocated {
+					tn.Status.IPAM.Held = nil
+				}
+				reclaims := newReclaimRequester(nil, logr.Discard())
+				v := newDeletionValidator(changingReader{change: tc.change, begin: time.Now(), network: tn, pods: tc.pods}, reclaims)
+				for range tc.waiting {
+					v.waiting <- struct{}{}
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), maxWebhookTimeout)
+				defer cancel()
+				begin := time.Now()
+				err := v.validate(ctx, deleteRequest(t, tn, tc.dryRun))
+				took := time.Since(begin)
+				if (err == nil) != (tc.want == nil) {
+					t.Errorf("%s\ngot %v, want %q", tc.reason, err, tc.want)
+				}
+				for _, part := range tc.want {
+					if err != nil && !strings.Contains(err.Error(), part) {
+						t.Errorf("%s\ngot %v, want %q in it", tc.reason, err, part)
+					}
+				}
+				if took < tc.took || took > tc.took+returnPollInterval {
+					t.Errorf("%s\ntook %v, want %v and one poll at most", tc.reason, took, tc.took)
+				}
+				if asked := queuedRequests(reclaims) == 1; asked != tc.preallocated {
+					t.Errorf("%s\nthe nodes were asked: %v", tc.reason, asked)
 				}
 			})
 		})

@@ -42,6 +42,7 @@ func TestTenantKeepsWhatIsInUse(t *testing.T) {
 		NetworkName: "own", APIType: v1.KindTenantNetwork, NetworkUID: string(own.UID), EndpointID: "e", Host: "node-1", HostUID: "node-1-uid", Pod: "p", CID: "c",
 		Interface: v1.DanmEpInterface{Name: "eth1"},
 	}}
+	createPod(t, env, ns, "p")
 	if err := daemon.Create(t.Context(), ep); err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@
 package webhook
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -12,10 +11,8 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -117,9 +114,13 @@ func (h *networkValidator) validateUpdate(ctx context.Context, old client.Object
 	if before == nil {
 		return nil
 	}
-	uses, err := podUses(ctx, h.reader, n.Ref, string(old.GetUID()))
+	eps, err := attachedEndpoints(ctx, h.reader, n.Ref, string(old.GetUID()))
 	if err != nil {
 		return err
+	}
+	uses := podUses(eps)
+	if len(eps) > 0 {
+		uses[0] = describedUse(ctx, h.reader, eps[0])
 	}
 	if err := network.CheckUpdate(before, n, uses); err != nil {
 		return err
@@ -207,14 +208,13 @@ func decodeNetwork(r admission.Request, raw []byte) (client.Object, error) {
 
 func isDryRun(r admission.Request) bool { return r.DryRun != nil && *r.DryRun }
 
-// podUses lists the Pods on a network, by a consistent list of DanmEps.
+// attachedEndpoints lists the DanmEps of a network, by a consistent list.
 //
 // Together with preallocatedUses this is free of races: an address moves from the status to the
 // DanmEp, so a Pod that attaches after the object was read has changed the object, and the API
 // server calls admission again with the changed one.
-func podUses(ctx context.Context, c client.Reader, ref network.Ref, uid string) ([]network.Usage, error) {
-	var uses []network.Usage
-	var first *v1.DanmEp
+func attachedEndpoints(ctx context.Context, c client.Reader, ref network.Ref, uid string) ([]*v1.DanmEp, error) {
+	var eps []*v1.DanmEp
 	fresh := func() client.ObjectList { return &v1.DanmEpList{} }
 	err := eachListItem(ctx, c, fresh, func(obj client.Object) {
 		ep, ok := obj.(*v1.DanmEp)
@@ -222,28 +222,34 @@ func podUses(ctx context.Context, c client.Reader, ref network.Ref, uid string) 
 			return
 		}
 		if key := kube.NetworkKeyOf(ep); key.Ref == ref && (key.UID == "" || key.UID == uid) {
-			first = cmp.Or(first, ep)
-			uses = append(uses, useByEndpoint(ep))
+			eps = append(eps, ep)
 		}
 	}, client.InNamespace(ref.Namespace), client.MatchingFields{"spec.NetworkName": ref.Name})
 	if err != nil {
 		return nil, fmt.Errorf("list DanmEps of %s: %w", ref, err)
 	}
-	if first != nil && isLeftover(ctx, c, first) {
-		uses[0].DanmEp = first.Namespace + "/" + first.Name
-	}
-	return uses, nil
+	return eps, nil
 }
 
-// isLeftover reports whether a DanmEp has no Pod, and another program has written it: no daemon removes it.
-// It matters to a message only, so an error means that the Pod may exist.
-func isLeftover(ctx context.Context, c client.Reader, ep *v1.DanmEp) bool {
-	if ep.Spec.NetworkUID != "" {
-		return false
+// podUses returns the uses of a network by the Pods of DanmEps.
+func podUses(eps []*v1.DanmEp) []network.Usage {
+	uses := make([]network.Usage, len(eps))
+	for i, ep := range eps {
+		uses[i] = useByEndpoint(ep)
 	}
-	pod := &metav1.PartialObjectMetadata{}
-	pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
-	return apierrors.IsNotFound(c.Get(ctx, client.ObjectKey{Namespace: ep.Namespace, Name: ep.Spec.Pod}, pod))
+	return uses
+}
+
+// describedUse is the use by a DanmEp, for a message: it says whether another program has written the
+// DanmEp and its Pod does not exist, because no daemon removes it then. An error means that the Pod may exist.
+func describedUse(ctx context.Context, c client.Reader, ep *v1.DanmEp) network.Usage {
+	u := useByEndpoint(ep)
+	if ep.Spec.NetworkUID == "" {
+		if _, err := podOf(ctx, c, ep); apierrors.IsNotFound(err) {
+			u.DanmEp = ep.Namespace + "/" + ep.Name
+		}
+	}
+	return u
 }
 
 func useByEndpoint(ep *v1.DanmEp) network.Usage {

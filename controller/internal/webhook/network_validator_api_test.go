@@ -94,19 +94,16 @@ func TestConflictByChange(t *testing.T) {
 }
 
 // attach creates the objects of a Pod on a network.
-func attach(t *testing.T, env *apitest.Env, o client.Object, kind, pod, address string) *v1.DanmEp {
+func attach(t *testing.T, env *apitest.Env, o client.Object, kind string, pod *corev1.Pod, address string) *v1.DanmEp {
 	t.Helper()
 	o.SetFinalizers([]string{v1.InUseFinalizer})
 	if err := env.Client.Update(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	ep := &v1.DanmEp{ObjectMeta: metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: apitest.Name("ep")}, Spec: v1.DanmEpSpec{
-		NetworkName: o.GetName(), NetworkUID: string(o.GetUID()), APIType: kind, Host: "n1", Pod: pod, EndpointID: "x", CID: "y",
+	ep := &v1.DanmEp{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: apitest.Name("ep")}, Spec: v1.DanmEpSpec{
+		NetworkName: o.GetName(), NetworkUID: string(o.GetUID()), APIType: kind, Host: "n1", Pod: pod.Name, EndpointID: "x", CID: "y",
 		Interface: v1.DanmEpInterface{Name: "eth1", Address: address},
 	}}
-	if ep.Namespace == "" {
-		ep.Namespace = metav1.NamespaceDefault
-	}
 	if err := env.Client.Create(t.Context(), ep); err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +136,7 @@ func TestInUse(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			ns := env.Namespace(t)
-			device := ns[len(ns)-8:]
+			podNamespace, device := ns, ns[len(ns)-8:]
 			changes, text, free := maps.Clone(changes), spec, `"vlan": 6, `
 			switch kind {
 			case v1.KindClusterNetwork:
@@ -155,8 +152,8 @@ func TestInUse(t *testing.T) {
 			if err := env.Client.Create(t.Context(), net); err != nil {
 				t.Fatal(err)
 			}
-			first := attach(t, env, net, kind, "web", "10.0.0.12/24")
-			second := attach(t, env, net, kind, "db", "10.0.0.200/24")
+			first := attach(t, env, net, kind, createPod(t, env, podNamespace, "web"), "10.0.0.12/24")
+			second := attach(t, env, net, kind, createPod(t, env, podNamespace, "db"), "10.0.0.200/24")
 			for name, tc := range changes {
 				err := env.Client.Patch(t.Context(), net.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(tc.patch)), client.DryRunAll)
 				if (err != nil) != (tc.refused != nil) {
