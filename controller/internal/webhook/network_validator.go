@@ -80,7 +80,6 @@ func (h *networkValidator) validate(ctx context.Context, r admission.Request) ad
 		return responseFor(err)
 	}
 	return admission.Allowed("").WithWarnings(slices.Concat(
-		network.UnknownAnnotations(field.NewPath("metadata", "annotations"), obj.GetAnnotations(), network.ObjectAnnotations()),
 		linkWarnings(n), h.segmentWarnings(n), h.untaggedWarnings(ctx, n), h.subnets.warnings(n),
 	)...)
 }

@@ -99,6 +99,7 @@ func Register(ctx context.Context, mgr manager.Manager, o Options) (ready func()
 		"pods.danm.io":                  &podValidator{checker: pods, events: o.Events, limiter: newEventLimiter()},
 		"workloads.danm.io":             &workloadValidator{checker: pods},
 		"unserved.danm.io":              unservedValidator{},
+		"annotations.danm.io":           annotationValidator{},
 		"services.danm.io":              serviceValidator{},
 	})
 	conflicts := &conflictReporter{client: c, index: index, log: log}
@@ -193,7 +194,7 @@ func newMapper() meta.RESTMapper {
 	m.Add(ours.WithKind(v1.KindClusterNetwork), meta.RESTScopeRoot)
 	m.Add(ours.WithKind(v1.KindTenantNetwork), meta.RESTScopeNamespace)
 	m.Add(ours.WithKind(v1.KindDanmNet), meta.RESTScopeNamespace)
-	m.Add(ours.WithKind("TenantConfig"), meta.RESTScopeRoot)
+	m.Add(ours.WithKind(kindTenantConfig), meta.RESTScopeRoot)
 	m.Add(ours.WithKind("DanmEp"), meta.RESTScopeNamespace)
 	return m
 }

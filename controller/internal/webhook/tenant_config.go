@@ -8,7 +8,6 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -17,6 +16,8 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/internal/tenant"
 )
+
+const kindTenantConfig = "TenantConfig"
 
 // tenantConfigValidator validates TenantConfigs. Reservations are in the object itself, so that a
 // concurrent reservation makes the API server call admission again.
@@ -42,11 +43,10 @@ func (h *tenantConfigValidator) Handle(ctx context.Context, r admission.Request)
 	if err != nil {
 		return responseFor(withTenantConfigSubject(r.Name, err))
 	}
-	warnings := network.UnknownAnnotations(field.NewPath("metadata", "annotations"), obj.Annotations, []string{v1.TakeOverAnnotation})
 	if warning != "" {
-		warnings = append(warnings, warning)
+		return admission.Allowed("").WithWarnings(warning)
 	}
-	return admission.Allowed("").WithWarnings(warnings...)
+	return admission.Allowed("")
 }
 
 // validate also returns a warning. It allows a change of an object whose reservations cannot be
@@ -90,7 +90,7 @@ func (h *tenantConfigValidator) validateOverlap(ctx context.Context, model *netw
 
 // withTenantConfigSubject adds the TenantConfig's name to an error without one.
 func withTenantConfigSubject(name string, err error) error {
-	return withSubject(network.Ref{Kind: "TenantConfig", Name: name}, err)
+	return withSubject(network.Ref{Kind: kindTenantConfig, Name: name}, err)
 }
 
 // tenantConfigStore stores reservations in the status of TenantConfigs.

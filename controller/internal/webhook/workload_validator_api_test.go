@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -205,6 +206,47 @@ func TestMistakesAreWarnings(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff([]string{tc.want}, warnings.list); diff != "" {
+				t.Errorf("%s\nwarnings (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// A user who annotates a network or TenantConfig gets a warning too, and none for what was there
+// before.
+func TestMistakesInChangesAreWarnings(t *testing.T) {
+	env := start(t)
+	ns := env.Namespace(t)
+	net := object(t, v1.KindDanmNet, ns, "net", fmt.Sprintf(`{spec: {NetworkID: s, Options: {host_device: %q}}}`, "d"+ns[len(ns)-8:]))
+
+	config := object(t, "TenantConfig", "", apitest.Name("tc"), fmt.Sprintf(`{hostDevices: [{name: %q}], namespaceSelector: {matchLabels: {networks: none}}}`, "e"+ns[len(ns)-8:]))
+	for _, o := range []*unstructured.Unstructured{net, config} {
+		if err := env.Client.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cases := map[string]struct {
+		reason string
+		object *unstructured.Unstructured
+		patch  []string
+		want   []string
+	}{
+		"Network": {"The first key has no effect; a label adds none.", net, []string{
+			`{"metadata": {"annotations": {"danm.io/ipam-rebuilt": "now"}}}`, `{"metadata": {"labels": {"a": "b"}}}`, `{"metadata": {"annotations": {"example.com/a": "b"}}}`,
+		}, []string{"metadata.annotations[danm.io/ipam-rebuilt]: Patchbay has no such key, so it has no effect: did you mean danm.io/ipam-rebuild?"}},
+		"TenantConfig": {"It has other keys than a network.", config, []string{`{"metadata": {"annotations": {"danm.io/ipam-rebuild": "now"}}}`},
+			[]string{"metadata.annotations[danm.io/ipam-rebuild]: Patchbay has no such key, so it has no effect: remove it, or use one of danm.io/take-over"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, warnings := recordWarnings(t, env)
+			for _, p := range tc.patch {
+				if err := c.Patch(t.Context(), tc.object.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(p))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(tc.want, warnings.list); diff != "" {
 				t.Errorf("%s\nwarnings (-want +got):\n%s", tc.reason, diff)
 			}
 		})
