@@ -21,7 +21,7 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-const inUseStays = "metadata.finalizers: danm.io/in-use stays until no Pod is attached, and Patchbay takes it off: " +
+const inUseStays = "metadata.finalizers must have danm.io/in-use until no Pod is attached, and Patchbay removes it: " +
 	"leave it, and delete the Pods, then the network"
 
 // usedNetwork stores a network that is in use, and has somebody else's finalizer.

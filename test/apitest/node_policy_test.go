@@ -86,13 +86,13 @@ func TestNodeWritesItsOwnEndpoints(t *testing.T) {
 			"ReleaseOwn": {reason: "Its interface is gone.", write: func(ctx context.Context, c client.Client) error {
 				return c.Patch(ctx, own.DeepCopy(), takeFinalizer)
 			}},
-			"ReleaseOther": {reason: "The address would be free while in use.", refused: "own node only", write: func(ctx context.Context, c client.Client) error {
+			"ReleaseOther": {reason: "The address would be free while in use.", refused: "leave DanmEps of other nodes to their daemons", write: func(ctx context.Context, c client.Client) error {
 				return c.Patch(ctx, others.DeepCopy(), takeFinalizer)
 			}},
 			"DeleteOwn": {reason: "Its Pod is gone.", write: func(ctx context.Context, c client.Client) error {
 				return c.Delete(ctx, own.DeepCopy(), client.DryRunAll)
 			}},
-			"DeleteOther": {reason: "DANM's have no finalizer: the address would be free while in use.", refused: "deletes endpoints of its own node only", write: func(ctx context.Context, c client.Client) error {
+			"DeleteOther": {reason: "DANM's have no finalizer: the address would be free while in use.", refused: "leave DanmEps of other nodes to their daemons", write: func(ctx context.Context, c client.Client) error {
 				return c.Delete(ctx, others.DeepCopy(), client.DryRunAll)
 			}},
 			"MoveOther": {reason: "Taking it over first does not help.", refused: "node-2", write: func(ctx context.Context, c client.Client) error {
@@ -122,15 +122,15 @@ func TestNodeWritesItsOwnEndpoints(t *testing.T) {
 			"FinalizerWithoutHostUID": {reason: "Made in two steps.", refused: "spec.HostUID must be", write: func(ctx context.Context, c client.Client) error {
 				return c.Patch(ctx, bare.DeepCopy(), mergePatch(`{"metadata": {"finalizers": ["danm.io/node"]}}`))
 			}},
-			"Owner": {reason: "The garbage collector would delete it.", refused: "sets none", write: func(ctx context.Context, c client.Client) error {
+			"Owner": {reason: "The garbage collector would delete it.", refused: "metadata.ownerReferences must be empty", write: func(ctx context.Context, c client.Client) error {
 				ep := endpoint(ns, "node-1")
 				ep.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "never-was", UID: "0"}}
 				return c.Create(ctx, ep)
 			}},
-			"LinksFinalizer": {reason: "It would outlive its Node.", refused: "sets none", write: func(ctx context.Context, c client.Client) error {
+			"LinksFinalizer": {reason: "It would outlive its Node.", refused: "metadata.finalizers must be empty", write: func(ctx context.Context, c client.Client) error {
 				return c.Create(ctx, &v1.NodeNetwork{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Finalizers: []string{"example.com/never"}}}, client.DryRunAll)
 			}},
-			"LinksOwner": {reason: "It goes with its Node, and with nothing else.", refused: "its own Node only", write: func(ctx context.Context, c client.Client) error {
+			"LinksOwner": {reason: "It goes with its Node, and with nothing else.", refused: "the daemon's own Node only", write: func(ctx context.Context, c client.Client) error {
 				return c.Create(ctx, &v1.NodeNetwork{ObjectMeta: metav1.ObjectMeta{Name: "node-1", OwnerReferences: []metav1.OwnerReference{
 					{APIVersion: "v1", Kind: "Node", Name: "node-2", UID: "0"},
 				}}}, client.DryRunAll)
@@ -150,7 +150,7 @@ func TestNodeWritesItsOwnEndpoints(t *testing.T) {
 		unbound := apitest.NodeDaemon("node-1")
 		unbound.Extra = nil
 		runWrites(t, env.As(t, unbound), map[string]daemonWrite{
-			"NoClaim": {reason: "A token from elsewhere.", refused: "names no node", write: func(ctx context.Context, c client.Client) error {
+			"NoClaim": {reason: "A token from elsewhere.", refused: "must name its node", write: func(ctx context.Context, c client.Client) error {
 				return c.Create(ctx, endpoint(ns, "node-1"))
 			}},
 		})
@@ -200,7 +200,7 @@ func TestNodeWritesItsOwnHeldEntry(t *testing.T) {
 			},
 			"Remove": {reason: "Another node's addresses.", refused: "node-2", write: update(func(h held) { delete(h, "node-2") })},
 			"Add":    {reason: "A name for later.", refused: "node-3", write: update(func(h held) { h["node-3"] = v1.HeldAddresses{UID: "3"} })},
-			"Conditions": {reason: "They are the controller's.", refused: "the controller all others", write: func(ctx context.Context, c client.Client) error {
+			"Conditions": {reason: "They are the controller's.", refused: "leave the others to the controller", write: func(ctx context.Context, c client.Client) error {
 				o := n.DeepCopy()
 				if err := env.Client.Get(ctx, client.ObjectKeyFromObject(n), o); err != nil {
 					return err
@@ -387,7 +387,7 @@ func TestNodeLeavesPoolsToTheController(t *testing.T) {
 		if err := apply(n)(t.Context(), env.As(t, apitest.Controller())); err != nil {
 			t.Fatalf("the controller applies status.pools: %v", err)
 		}
-		const rule = "status.pools: only the controller changes it"
+		const rule = "status.pools must stay the same: leave it to the controller"
 		runWrites(t, env.As(t, apitest.NodeDaemon("node-1")), map[string]daemonWrite{
 			"Claim": {reason: "The numbers stay.", write: status(n, func(s *v1.NetworkStatus) {
 				s.IPAM.Held["node-1"] = v1.HeldAddresses{UID: "1", Seq: 2, V4: "10.0.0.1,10.0.0.3"}
@@ -421,13 +421,13 @@ func TestNodeReportsToARecoveryAndDoesNotEndIt(t *testing.T) {
 			"RollbackDuring": {reason: "It found an older state that was in a recovery.", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
 				s.Held["node-1"] = v1.HeldAddresses{UID: "1", Seq: 2, Rollback: &v1.RollbackReport{Reason: v1.RollbackOlderEntry, RecoveryStartTime: &s.Recovering.StartTime}}
 			})},
-			"TakeBack": {reason: "It stops the others again and again, and is never counted.", refused: "takes its report back", write: ipamChange(env, reported, func(s *v1.IPAMStatus) {
+			"TakeBack": {reason: "It stops the others again and again, and is never counted.", refused: "rollback must stay until the controller has started a recovery", write: ipamChange(env, reported, func(s *v1.IPAMStatus) {
 				s.Held["node-1"] = v1.HeldAddresses{UID: "1", Seq: 2}
 			})},
-			"TakeBackEntry": {reason: "The same.", refused: "takes its report back", write: ipamChange(env, reported, func(s *v1.IPAMStatus) {
+			"TakeBackEntry": {reason: "The same.", refused: "rollback must stay until the controller has started a recovery", write: ipamChange(env, reported, func(s *v1.IPAMStatus) {
 				delete(s.Held, "node-1")
 			})},
-			"ClaimNoAnswer": {reason: "The same: no recovery has that start.", refused: "takes its report back", write: ipamChange(env, reported, func(s *v1.IPAMStatus) {
+			"ClaimNoAnswer": {reason: "The same: no recovery has that start.", refused: "rollback must stay until the controller has started a recovery", write: ipamChange(env, reported, func(s *v1.IPAMStatus) {
 				s.Held["node-1"] = v1.HeldAddresses{UID: "1", Seq: 2, Rollback: &v1.RollbackReport{Reason: v1.RollbackOlderEntry, RecoveryStartTime: new(metav1.NowMicro())}}
 			})},
 			"Keep": {reason: "Its Pods end meanwhile.", write: ipamChange(env, reported, func(s *v1.IPAMStatus) {
@@ -436,7 +436,7 @@ func TestNodeReportsToARecoveryAndDoesNotEndIt(t *testing.T) {
 			"Answer": {reason: "A recovery has begun since.", write: ipamChange(env, answered, func(s *v1.IPAMStatus) {
 				s.Held["node-1"], s.Recovering.ReportedNodes = v1.HeldAddresses{UID: "1", Seq: 3}, []string{"node-1"}
 			})},
-			"RollbackOfOther": {reason: "node-2 found nothing.", refused: "own entry only", write: ipamChange(env, calm, func(s *v1.IPAMStatus) {
+			"RollbackOfOther": {reason: "node-2 found nothing.", refused: "leave their entries to their daemons", write: ipamChange(env, calm, func(s *v1.IPAMStatus) {
 				s.Held["node-2"] = v1.HeldAddresses{UID: "2", Seq: 1, V4: "10.0.0.2", Rollback: &v1.RollbackReport{Reason: v1.RollbackOlderEntry}}
 			})},
 			"RollbackUnknown": {reason: "Messages repeat the reason.", refused: "Unsupported value", write: ipamChange(env, calm, func(s *v1.IPAMStatus) {
@@ -451,10 +451,10 @@ func TestNodeReportsToARecoveryAndDoesNotEndIt(t *testing.T) {
 			"Report": {reason: "It said what it uses.", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
 				s.Recovering.ReportedNodes = []string{"node-0", "node-1", "node-2"}
 			})},
-			"ReportForOther": {reason: "node-3 has not.", refused: "own node only", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
+			"ReportForOther": {reason: "node-3 has not.", refused: "leave their reports to their daemons", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
 				s.Recovering.ReportedNodes = append(s.Recovering.ReportedNodes, "node-3")
 			})},
-			"Withdraw": {reason: "node-2 would be waited for again.", refused: "own node only", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
+			"Withdraw": {reason: "node-2 would be waited for again.", refused: "leave their reports to their daemons", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
 				s.Recovering.ReportedNodes = s.Recovering.ReportedNodes[:1]
 			})},
 			"End": {reason: "Others may not have reported.", refused: "controller", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
@@ -563,7 +563,7 @@ func TestNodeOnlyAddsTheFinalizerOfANetwork(t *testing.T) {
 			return func(ctx context.Context, c client.Client) error { return c.Patch(ctx, n.DeepCopy(), p) }
 		}
 		const (
-			rule  = "sets the finalizer danm.io/in-use of a network, and changes nothing else"
+			rule  = "the network must stay the same, because a node daemon sets its finalizer danm.io/in-use only"
 			owner = `{"apiVersion": "v1", "kind": "ConfigMap", "name": "never-was", "uid": "0"}`
 		)
 		runWrites(t, env.As(t, apitest.NodeDaemon("node-1")), map[string]daemonWrite{

@@ -63,7 +63,7 @@ func TestPoliciesHoldInAnOverlay(t *testing.T) {
 		"Steal":   {reason: "Another node's entry.", refused: "node-2", write: steal},
 		"Release": {reason: "Pods are attached.", refused: v1.InUseFinalizer, write: release},
 		"Owner": {
-			reason: "The garbage collector would delete it.", refused: "changes nothing else",
+			reason: "The garbage collector would delete it.", refused: "change nothing else",
 			write: patch(`{"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "never-was", "uid": "0"}]}}`),
 		},
 		"Links": {reason: "Another node's.", refused: "node-2", write: func(ctx context.Context, c client.Client) error {
