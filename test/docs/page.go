@@ -5,9 +5,12 @@ package docs
 import (
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/patchbay-cni/patchbay/test/source"
 )
 
 // Page is a Markdown page with its fenced blocks.
@@ -43,10 +46,26 @@ var ErrNoCommand = errors.New("must begin with a command")
 // ErrOpenFence says that a block has no end.
 var ErrOpenFence = errors.New("must end with a fence")
 
+// ErrNotOneBlock says that a text does not name one block of a page.
+var ErrNotOneBlock = errors.New("must be in one block")
+
 const (
 	fence  = "```"
 	prompt = "$ "
 )
+
+// Read parses a page, which is named from the repository's root.
+func Read(path string) (Page, error) {
+	file, err := source.Path(path)
+	if err != nil {
+		return Page{}, err
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return Page{}, fmt.Errorf("read page: %w", err)
+	}
+	return Parse(path, string(text))
+}
 
 // Parse finds the blocks of a page.
 func Parse(path, text string) (Page, error) {
@@ -72,6 +91,15 @@ func Parse(path, text string) (Page, error) {
 		return Page{}, fmt.Errorf("%s:%d: the block %w", path, open.Line, ErrOpenFence)
 	}
 	return page, nil
+}
+
+// Block returns the block that has a text. No other block may have it.
+func (p *Page) Block(text string) (Block, error) {
+	found := slices.DeleteFunc(slices.Clone(p.Blocks), func(b Block) bool { return !strings.Contains(strings.Join(b.Lines, "\n"), text) })
+	if len(found) != 1 {
+		return Block{}, fmt.Errorf("%s: %q %w: %d have it", p.Path, text, ErrNotOneBlock, len(found))
+	}
+	return found[0], nil
 }
 
 // FirstLine names a block in tables.

@@ -28,6 +28,15 @@ func TestParse(t *testing.T) {
 	if diff := cmp.Diff(want, page); diff != "" {
 		t.Errorf("page (-want +got):\n%s", diff)
 	}
+	if b, err := page.Block("b: c"); err != nil || b.Line != 8 {
+		t.Errorf("the block with b: c: got line %d, %v, want line 8", b.Line, err)
+	}
+	for _, text := range []string{"two", "e"} { // none has it, both have it
+		page.Blocks[1].Lines[0] = "one:"
+		if _, err := page.Block(text); !errors.Is(err, ErrNotOneBlock) {
+			t.Errorf("the block with %q: got %v, want %v", text, err, ErrNotOneBlock)
+		}
+	}
 	if _, err := Parse("docs/x.md", "```\n$ one\n"); !errors.Is(err, ErrOpenFence) {
 		t.Errorf("a block without an end: got %v, want %v", err, ErrOpenFence)
 	}

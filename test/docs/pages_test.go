@@ -3,10 +3,13 @@
 package docs
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -123,13 +126,9 @@ var excuses = map[string]map[string]string{
 	},
 }
 
-// otherPages are pages whose blocks this test does not run.
-var otherPages = map[string]string{
-	"docs/placement.md": "its commands need a hub and clusters, which `make test-placement` starts. " +
-		"TestKubeStellarProduct installs and uninstalls, TestSafetyHubRestored runs the commands after a restore, " +
-		"TestSafetyOneCluster drains a cluster, and TestNetworksArePlaced applies the Customization. " +
-		"TestPlan in placement/internal/policy plans annotations with weights; no test applies the page's Placement",
-}
+// otherPages are pages whose blocks other tests run, with the folder of these. They start what the page needs,
+// here a hub and clusters. They take a block with fromPage, by a text that it has.
+var otherPages = map[string]string{"docs/placement.md": "test/placement"}
 
 // byFirstLine returns the entry whose key the first line of the block begins with.
 func byFirstLine(entries map[string]string, b *Block) string {
@@ -162,15 +161,7 @@ func (p *part) blocks(t *testing.T) []Block {
 
 func readPage(t *testing.T, path string) Page {
 	t.Helper()
-	file, err := source.Path(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := Parse(path, string(text))
+	page, err := Read(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,15 +179,22 @@ func TestEachBlockIsRunOrExcused(t *testing.T) {
 		}
 		checkUsed(t, p.page, "step", p.steps, p.blocks(t))
 	}
+	for path, folder := range otherPages {
+		page := readPage(t, path)
+		for _, text := range takenBlocks(t, folder) {
+			b, err := page.Block(text)
+			if err != nil {
+				t.Errorf("fromPage in %s: %v", folder, err)
+			}
+			run[path] = append(run[path], b.Line)
+		}
+	}
 	for _, path := range pagePaths(t) {
 		page := readPage(t, path)
-		if reason := otherPages[path]; reason != "" {
-			continue
-		}
 		checkUsed(t, path, "excuse", excuses[path], page.Blocks)
 		for _, b := range page.Blocks {
 			if n := len(slices.DeleteFunc(slices.Clone(run[path]), func(line int) bool { return line != b.Line })); n != 1 {
-				t.Errorf("%s:%d: the block %q is run %d times, want once: name the page in parts", path, b.Line, b.FirstLine(), n)
+				t.Errorf("%s:%d: the block %q is run %d times, want once: name the page in parts, or take the block with fromPage", path, b.Line, b.FirstLine(), n)
 			}
 			if byFirstLine(excuses[path], &b) != "" {
 				continue
@@ -209,6 +207,46 @@ func TestEachBlockIsRunOrExcused(t *testing.T) {
 			}
 		}
 	}
+}
+
+// takenBlocks lists the texts by which the tests in a folder take blocks of a page.
+func takenBlocks(t *testing.T, folder string) []string {
+	t.Helper()
+	root, err := source.Path(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(root, "*_test.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("got tests %q, %v", files, err)
+	}
+	var texts []string
+	for _, file := range files {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			if method, ok := call.Fun.(*ast.SelectorExpr); !ok || method.Sel.Name != "fromPage" {
+				return true
+			}
+			literal, ok := call.Args[0].(*ast.BasicLit)
+			if !ok {
+				t.Fatalf("%s: the text for fromPage must be a literal", file)
+			}
+			text, err := strconv.Unquote(literal.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			texts = append(texts, text)
+			return true
+		})
+	}
+	return texts
 }
 
 // checkUsed checks that each key is the beginning of one block.

@@ -6,6 +6,7 @@ package placement
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,16 +18,13 @@ import (
 func TestKCP1ApplyUnchanged(t *testing.T) {
 	t.Parallel()
 	w := shared
-	ns := w.namespace(t)
-	checkInvariants(t, w, ns)
-	w.apply(t, w.Hub.Client, ns, fmt.Sprintf(`
-apiVersion: placement.patchbay.io/v1alpha1
-kind: Placement
-metadata: {name: everywhere}
-spec:
-  clusters: {names: [east, west]}
----
-%s
+	u := w.user(t)
+	ns := u.ns
+	for _, name := range []string{"east", "west"} {
+		w.patchCluster(t, name, `{"metadata":{"labels":{"region":"eu"}}}`)
+	}
+	u.runAll(w.Hub.ControlPlane.AdminKubeconfig(), u.fromPage("kind: Placement", "namespace: shop", "namespace: "+ns))
+	w.apply(t, w.Hub.Client, ns, plainDeployment("web", 4)+`
 ---
 apiVersion: v1
 kind: Service
@@ -39,7 +37,7 @@ apiVersion: v1
 kind: ConfigMap
 metadata: {name: settings}
 data: {a: b}
-`, plainDeployment("web", 4)))
+`)
 	for _, args := range [][]string{
 		{"rollout", "status", "deployment/web", "--timeout=220s"},
 		{"wait", "--for=condition=Available", "deployment/web", "--timeout=220s"},
@@ -49,7 +47,7 @@ data: {a: b}
 			t.Fatalf("kubectl %v: %v\n%s", args, err, out)
 		}
 	}
-	w.awaitReplicas(t, ns, map[string]int32{"east": 2, "west": 2})
+	w.awaitReplicas(t, ns, map[string]int32{"east": 3, "west": 1})
 	for _, name := range []string{"east", "west"} {
 		for _, o := range []client.Object{object("v1", "Service", ns, "web"), object("v1", "ConfigMap", ns, "settings")} {
 			eventually(t, o.GetName()+" is in "+name, func() error {
@@ -59,19 +57,23 @@ data: {a: b}
 	}
 }
 
-// kcp 2: one edit of one annotation moves the object; nothing is left behind.
+// kcp 2: one edit of one annotation divides or moves the object; nothing is left behind.
 func TestKCP2MoveByOneAttribute(t *testing.T) {
 	t.Parallel()
 	w := shared
-	ns := w.namespace(t)
-	checkInvariants(t, w, ns)
-	w.apply(t, w.Hub.Client, ns, deployment("web", 3, "east", "1s"))
-	w.awaitReplicas(t, ns, map[string]int32{"east": 3})
-	w.awaitHubAvailable(t, ns, "web", 3)
-
-	w.annotate(t, object("apps/v1", "Deployment", ns, "web"), "west")
-	w.awaitReplicas(t, ns, map[string]int32{"west": 3})
-	w.awaitHubAvailable(t, ns, "web", 3)
+	u := w.user(t)
+	ns := u.ns
+	w.apply(t, w.Hub.Client, ns, strings.Replace(plainDeployment("web", 4), `"0s"`, `"1s"`, 1)) // when its Pods are ready
+	wants := []map[string]int32{{"east": 2, "west": 2}, {"east": 3, "west": 1}, {"west": 4}}
+	edits := u.fromPage("kubectl annotate deployment web", "kubectl annotate", "kubectl annotate -n "+ns)
+	if len(edits) != len(wants) {
+		t.Fatalf("edits of the page: got %q, want %d", edits, len(wants))
+	}
+	for i, want := range wants {
+		u.run(w.Hub.ControlPlane.AdminKubeconfig(), edits[i])
+		w.awaitReplicas(t, ns, want)
+		w.awaitHubAvailable(t, ns, "web", 4)
+	}
 	eventually(t, "no Pod is left in east", func() error {
 		list := &corev1.PodList{}
 		if err := w.Clusters["east"].Client.List(t.Context(), list, client.InNamespace(ns)); err != nil {

@@ -44,11 +44,15 @@ namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[1]s}}
 hostDevices: [{name: %[2]s-tenants, vniType: vlan, vniRange: %[3]s00-%[3]s09}]
 `, ns, nic, nic[3:]))
 	}
-	w.createCustomization(t, ns)
+	user := &terminal{t: t, dir: t.TempDir()}
+	t.Cleanup(func() {
+		w.deleteAtEnd(t, object("placement.patchbay.io/v1alpha1", "Customization", "patchbay-system", "networks"))
+	})
+	user.runAll(w.Hub.ControlPlane.AdminKubeconfig(), user.fromPage("kind: Customization"))
 	w.apply(t, w.Hub.Client, ns, fmt.Sprintf(`
 apiVersion: danm.io/v1
 kind: ClusterNetwork
-metadata: {name: %[1]s, labels: {test: %[1]s}, annotations: {placement.patchbay.io/clusters: "east,west"}}
+metadata: {name: %[1]s, annotations: {placement.patchbay.io/clusters: "east,west"}}
 spec: {NetworkID: shared, NetworkType: ipvlan, Options: {host_device: ens0, cidr: 10.50.0.0/16}}
 ---
 apiVersion: danm.io/v1
@@ -160,24 +164,6 @@ func addressesInUse(n *unstructured.Unstructured) (inUse int64) {
 		inUse, _, _ = unstructured.NestedInt64(pool, "inUse")
 	}
 	return inUse
-}
-
-// createCustomization gives the test's ClusterNetwork each cluster's device and VLAN.
-func (w *world) createCustomization(t *testing.T, ns string) {
-	t.Helper()
-	w.apply(t, w.Hub.Client, "patchbay-system", fmt.Sprintf(`
-apiVersion: placement.patchbay.io/v1alpha1
-kind: Customization
-metadata: {name: %[1]s, namespace: patchbay-system}
-spec:
-  match: {kinds: [ClusterNetwork.danm.io], selector: {matchLabels: {test: %[1]s}}}
-  rules:
-  - {path: spec.Options.host_device, cel: 'cluster.properties.?nic'}
-  - {path: spec.Options.vlan, cel: 'cluster.properties.?vlan.optMap(v, int(v))'}
-`, ns))
-	t.Cleanup(func() {
-		w.deleteAtEnd(t, object("placement.patchbay.io/v1alpha1", "Customization", "patchbay-system", ns))
-	})
 }
 
 // awaitDevice waits until a network in a cluster has that device and VLAN.

@@ -60,11 +60,9 @@ func (p *product) testStandaloneHub(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	up := []string{
-		"up", "--bin-dir=" + p.path("bin/kubernetes"), "--data-dir=" + filepath.Join(p.dir, "hub"),
-		fmt.Sprint("--port=", port), "--health-address=127.0.0.1:0", "--cluster=store",
-	}
-	hub, printed := p.startBackground("up", "patchbay-hub", up...)
+	up := strings.Fields(p.fromPage("patchbay-hub up", "bin/kubernetes", p.path("bin/kubernetes"), "/tmp/hub", filepath.Join(p.dir, "hub"),
+		"192.0.2.10", fmt.Sprintf("127.0.0.1 --port=%d --health-address=127.0.0.1:0 --cluster=store", port))[0])
+	hub, printed := p.startBackground("up", up[0], up[1:]...)
 	var lines []string
 	eventually(t, "up says what to do", func() error {
 		if lines = commands(readFile(t, printed)); len(lines) != 3 {
@@ -82,7 +80,7 @@ func (p *product) testStandaloneHub(t *testing.T) {
 
 	p.stopProgram(t, hub)
 	p.checkUnchanged(t, "the hub has ended", "tried", before)
-	hub, printed = p.startBackground("up-again", "patchbay-hub", up...)
+	hub, printed = p.startBackground("up-again", up[0], up[1:]...)
 	eventually(t, "the same command brings the hub back", func() error {
 		if n := len(commands(readFile(t, printed))); n != 3 {
 			return fmt.Errorf("%d commands", n)
@@ -109,8 +107,7 @@ func (p *product) testProduction(t *testing.T) {
 	}
 	t.Cleanup(func() { closeAll(t, server.Close) })
 	admin, own := server.ControlPlane.AdminKubeconfig(), filepath.Join(p.dir, "hub.kubeconfig")
-	p.run(admin, "kubectl apply -k deployments/placement/hub")
-	p.run(admin, ownKubeconfig(own))
+	p.prepareHub(admin, own)
 	replicas := p.installHub(t, own)
 	join := commands(p.run(admin, "kubectl patchbay hub token store"))
 	p.run(p.store.ControlPlane.AdminKubeconfig(), join[0])
@@ -144,9 +141,7 @@ func (p *product) testProduction(t *testing.T) {
 	for _, id := range replicas {
 		p.stopProgram(t, id)
 	}
-	p.run(admin, "kubectl patchbay hub remove-finalizers")
-	p.run(admin, "kubectl delete --ignore-not-found -k deployments/placement/hub --timeout=220s")
-	p.run(admin, "kubectl delete namespaces,clusterroles,clusterrolebindings -l placement.patchbay.io/managed=true --timeout=220s")
+	p.runAll(admin, p.fromPage("kubectl patchbay hub remove-finalizers"))
 	p.checkUnchanged(t, "the hub's definitions are gone, and the agent works", "made", before)
 	p.run(admin, "kubectl delete namespace made --timeout=220s") // nothing holds its objects
 	p.removeAgent(t)
@@ -176,14 +171,18 @@ func (p *product) checkInvariants(t *testing.T, kubeconfig, ns string) {
 	x.report(t, w)
 }
 
+// prepareHub installs the hub's kinds and roles as docs/placement.md says, and makes the program's kubeconfig.
+func (p *product) prepareHub(admin, own string) {
+	p.t.Helper()
+	p.runAll(admin, p.fromPage("kubectl apply -k deployments/placement/hub", "hub.yaml", own, "hub.ca", own+".ca"))
+}
+
 // installHub installs the hub's program in the cluster as docs/placement.md says. KWOK plays the
 // Pods: for each it runs the container with its arguments and files, as kubelet would.
 func (p *product) installHub(t *testing.T, own string) map[string]process.ID {
 	t.Helper()
 	admin := p.store.ControlPlane.AdminKubeconfig()
-	p.run(admin, "kubectl get namespace patchbay-system || kubectl create namespace patchbay-system") // an agent was here
-	p.run(admin, "kubectl -n patchbay-system create secret generic patchbay-hub --from-file=kubeconfig="+own)
-	p.run(admin, "kubectl apply -k deployments/placement/host")
+	p.runAll(admin, p.fromPage("kubectl apply -k deployments/placement/host", "hub.yaml", own))
 	p.run(admin, "kubectl -n patchbay-system rollout status deployment/patchbay-hub --timeout=220s")
 	d, secret := &appsv1.Deployment{}, &corev1.Secret{}
 	for _, o := range []client.Object{d, secret} {
@@ -238,8 +237,7 @@ func (p *product) killLeader(t *testing.T, server *bed.Plane, replicas map[strin
 func (p *product) testRejectedHub(t *testing.T) {
 	t.Helper()
 	admin, own := p.store.ControlPlane.AdminKubeconfig(), filepath.Join(p.dir, "store.kubeconfig")
-	p.run(admin, "kubectl apply -k deployments/placement/hub")
-	p.run(admin, ownKubeconfig(own))
+	p.prepareHub(admin, own)
 	out, err := p.tryRun(admin, "timeout 200 patchbay-hub --health-address=127.0.0.1:0 --kubeconfig="+own)
 	if err == nil || !strings.Contains(out, "Deployments get ReplicaSets of their own") {
 		t.Errorf("a hub beside workload controllers: got %q, %v, want it refused", out, err)
@@ -249,17 +247,6 @@ func (p *product) testRejectedHub(t *testing.T) {
 			t.Errorf("the refusal does not say what to do: %q is not in %q", want, out)
 		}
 	}
-}
-
-// ownKubeconfig is what docs/placement.md says: a kubeconfig of the service account.
-func ownKubeconfig(file string) string {
-	return `set -eu
-kubectl config view --raw --minify --flatten -o jsonpath='{.clusters[0].cluster.certificate-authority-data}' | base64 -d >` + file + `.ca
-kubectl config --kubeconfig=` + file + ` set-cluster hub --embed-certs --certificate-authority=` + file + `.ca \
-  --server="$(kubectl config view --minify -o jsonpath='{.clusters[0].cluster.server}')"
-kubectl config --kubeconfig=` + file + ` set-credentials hub --token="$(kubectl -n patchbay-system create token patchbay-hub --duration=8760h)"
-kubectl config --kubeconfig=` + file + ` set-context hub --cluster=hub --user=hub
-kubectl config --kubeconfig=` + file + ` use-context hub`
 }
 
 // startAgent does what kubelet would: it runs the container of the agent's Deployment,

@@ -240,8 +240,8 @@ func testDrainedCluster(t *testing.T) {
 	u.kubectl("wait --for=condition=Available deployment --all --timeout=200s")
 	start := time.Now()
 	t.Cleanup(func() { w.patchCluster(t, "south", `{"spec":{"drain":null}}`) })
-	u.kubectl(`patch cluster south --type=merge -p '{"spec":{"drain":{"mode":"Move","maxConcurrentMoves":1}}}'`)
-	u.kubectl("wait --for=condition=Drained cluster/south --timeout=220s")
+	u.runAll(w.Hub.ControlPlane.AdminKubeconfig(), u.fromPage("condition=Drained",
+		"cluster east", "cluster south", "cluster/east", "cluster/south", `"maxConcurrentMoves":5`, `"maxConcurrentMoves":1`))
 	if left := u.run(w.Clusters["south"].ControlPlane.AdminKubeconfig(), "kubectl get deployments,statefulsets,daemonsets,services,widgets -o name -n "+u.ns); strings.Contains(left, "/") {
 		t.Errorf("drained: south still has %s", left)
 	}

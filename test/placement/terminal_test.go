@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchbay-cni/patchbay/test/docs"
 	"github.com/patchbay-cni/patchbay/test/lab/process"
 	"github.com/patchbay-cni/patchbay/test/source"
 )
@@ -58,11 +59,47 @@ func (s *terminal) run(kubeconfig, text string) string {
 	return out
 }
 
+// runAll runs commands one after the other.
+func (s *terminal) runAll(kubeconfig string, commands []string) {
+	s.t.Helper()
+	for _, command := range commands {
+		s.run(kubeconfig, command)
+	}
+}
+
+// fromPage returns the commands of the block of docs/placement.md that has a text, with values in place of the
+// page's, in pairs. Objects are applied. TestEachBlockIsRunOrExcused in test/docs checks that each block is
+// taken once.
+func (s *terminal) fromPage(text string, values ...string) []string {
+	s.t.Helper()
+	page, err := docs.Read("docs/placement.md")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	block, err := page.Block(text)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	replaced := strings.NewReplacer(values...)
+	if block.Language == "yaml" {
+		return []string{"kubectl apply --filename - <<'END'\n" + replaced.Replace(strings.Join(block.Lines, "\n")) + "\nEND"}
+	}
+	all, err := block.Commands()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var found []string
+	for _, c := range all {
+		found = append(found, replaced.Replace(c.Text))
+	}
+	return found
+}
+
 // tryRun does so, and it may fail.
 func (s *terminal) tryRun(kubeconfig, text string) (string, error) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), waitTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "sh", "-c", text)
+	cmd := exec.CommandContext(ctx, "bash", "-e", "-o", "pipefail", "-c", text)
 	cmd.Dir, cmd.Env = s.path("."), append(os.Environ(), s.env(kubeconfig)...)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
