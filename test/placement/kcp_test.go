@@ -63,7 +63,7 @@ func TestKCP2MoveByOneAttribute(t *testing.T) {
 	w := shared
 	u := w.user(t)
 	ns := u.ns
-	w.apply(t, w.Hub.Client, ns, strings.Replace(plainDeployment("web", 4), `"0s"`, `"1s"`, 1)) // when its Pods are ready
+	w.apply(t, w.Hub.Client, ns, strings.Replace(plainDeployment("web", 4), `"0s"`, `"1s"`, 1)) // its Pods are ready after a second
 	wants := []map[string]int32{{"east": 2, "west": 2}, {"east": 3, "west": 1}, {"west": 4}}
 	edits := u.fromPage("kubectl annotate deployment web", "kubectl annotate", "kubectl annotate -n "+ns)
 	if len(edits) != len(wants) {

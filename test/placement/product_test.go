@@ -60,6 +60,7 @@ func (p *product) testStandaloneHub(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The port, the health address and the cluster's name are this test's own: other tests run beside it.
 	up := strings.Fields(p.fromPage("patchbay-hub up", "bin/kubernetes", p.path("bin/kubernetes"), "/tmp/hub", filepath.Join(p.dir, "hub"),
 		"192.0.2.10", fmt.Sprintf("127.0.0.1 --port=%d --health-address=127.0.0.1:0 --cluster=store", port))[0])
 	hub, printed := p.startBackground("up", up[0], up[1:]...)

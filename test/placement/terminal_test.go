@@ -59,6 +59,16 @@ func (s *terminal) run(kubeconfig, text string) string {
 	return out
 }
 
+// tryRun does so, and it may fail.
+func (s *terminal) tryRun(kubeconfig, text string) (string, error) {
+	ctx, cancel := context.WithTimeout(s.t.Context(), waitTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-e", "-o", "pipefail", "-c", text)
+	cmd.Dir, cmd.Env = s.path("."), append(os.Environ(), s.env(kubeconfig)...)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
 // runAll runs commands one after the other.
 func (s *terminal) runAll(kubeconfig string, commands []string) {
 	s.t.Helper()
@@ -80,9 +90,15 @@ func (s *terminal) fromPage(text string, values ...string) []string {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	lines := strings.Join(block.Lines, "\n")
+	for i := 0; i < len(values); i += 2 {
+		if !strings.Contains(lines, values[i]) {
+			s.t.Fatalf("%s:%d: the block has no %q to replace", page.Path, block.Line, values[i])
+		}
+	}
 	replaced := strings.NewReplacer(values...)
 	if block.Language == "yaml" {
-		return []string{"kubectl apply --filename - <<'END'\n" + replaced.Replace(strings.Join(block.Lines, "\n")) + "\nEND"}
+		return []string{"kubectl apply --filename - <<'END'\n" + replaced.Replace(lines) + "\nEND"}
 	}
 	all, err := block.Commands()
 	if err != nil {
@@ -93,16 +109,6 @@ func (s *terminal) fromPage(text string, values ...string) []string {
 		found = append(found, replaced.Replace(c.Text))
 	}
 	return found
-}
-
-// tryRun does so, and it may fail.
-func (s *terminal) tryRun(kubeconfig, text string) (string, error) {
-	ctx, cancel := context.WithTimeout(s.t.Context(), waitTimeout)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "bash", "-e", "-o", "pipefail", "-c", text)
-	cmd.Dir, cmd.Env = s.path("."), append(os.Environ(), s.env(kubeconfig)...)
-	out, err := cmd.CombinedOutput()
-	return string(out), err
 }
 
 // startBackground starts a program that goes on; what it prints is in the file.
