@@ -16,19 +16,34 @@ import (
 	"testing"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/test/source"
 )
 
 // reasonWord is the form of a reason in the Kubernetes API.
 var reasonWord = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
 
-// The catalogue in the API package has each reason once, with all that its page shows, and with a
+// The catalogue in each API package has each reason once, with all that its page shows, and with a
 // test that expects it.
 func TestReasonsAreCatalogued(t *testing.T) {
 	t.Parallel()
-	constants := reasonConstants(t, "api/danm/v1/reasons.go")
+	var placement []v1.ReasonInfo
+	for _, r := range v1alpha1.Reasons() {
+		placement = append(placement, v1.ReasonInfo(r))
+	}
+	for api, reasons := range map[string][]v1.ReasonInfo{"api/danm/v1/reasons.go": v1.Reasons(), "api/placement/v1alpha1/reasons.go": placement} {
+		t.Run(api, func(t *testing.T) {
+			t.Parallel()
+			requireCatalogue(t, reasonConstants(t, api), reasons)
+		})
+	}
+}
+
+// requireCatalogue requires that a catalogue has the reasons of these constants, and is complete.
+func requireCatalogue(t *testing.T, constants map[string]string, reasons []v1.ReasonInfo) {
+	t.Helper()
 	listed := map[string]bool{}
-	for _, r := range v1.Reasons() {
+	for _, r := range reasons {
 		if listed[r.Reason] {
 			t.Errorf("%s is twice in Reasons: list it once", r.Reason)
 		}
@@ -87,7 +102,7 @@ func TestReasonsAreConstants(t *testing.T) {
 	t.Parallel()
 	files := productFiles(t)
 	for path, api := range map[string]string{
-		module + "/api/danm/v1": "api/danm/v1/reasons.go", module + "/api/placement/v1alpha1": "api/placement/v1alpha1/conditions.go",
+		module + "/api/danm/v1": "api/danm/v1/reasons.go", module + "/api/placement/v1alpha1": "api/placement/v1alpha1/reasons.go",
 	} {
 		constants := reasonConstants(t, api)
 		if len(constants) == 0 {

@@ -72,6 +72,7 @@ var conditionChecks = map[string]conditionCheck{
 
 // uncheckedConditions says of the other conditions why nobody can judge them so.
 var uncheckedConditions = map[string]string{
+	"Event, MoveBlocked":               "it is the reason of an Event, and the condition MoveBlocked is judged",
 	"Approved=True, ClusterAccepted":   "it is a condition of a certificate request, which is in no snapshot",
 	"Accepted=False, NamespaceTaken":   "who has made a namespace is in no object",
 	"Reachable=False, NamespaceTaken":  "who has made a namespace is in no object",

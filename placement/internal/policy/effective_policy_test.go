@@ -92,8 +92,10 @@ func TestResolve(t *testing.T) {
 		local  []v1alpha1.Placement
 		global []v1alpha1.ClusterPlacement
 		source string
-		wrong  string
-		reason string
+		wrong  string // prefix of the error
+		// wrongReason is that of the error.
+		wrongReason string
+		reason      string
 	}{
 		"no policy":  {object: object(nil), reason: "an object without a policy stays at the hub"},
 		"annotation": {object: object(func(o *Object) { o.Annotations = map[string]string{v1alpha1.ClustersAnnotation: "east"} }), source: "annotation"},
@@ -115,11 +117,11 @@ func TestResolve(t *testing.T) {
 		},
 		"tie": {
 			object: object(nil), local: []v1alpha1.Placement{local("a", all), local("b", all)},
-			wrong: "Placement shop/a: spec.objects: Placement shop/b selects this object too",
+			wrong: "Placement shop/a: spec.objects: Placement shop/b selects this object too", wrongReason: v1alpha1.ReasonPolicyTie,
 		},
 		"tie in another order": {
 			object: object(nil), local: []v1alpha1.Placement{local("b", all), local("a", all)},
-			wrong:  "Placement shop/a: spec.objects: Placement shop/b selects this object too",
+			wrong: "Placement shop/a: spec.objects: Placement shop/b selects this object too", wrongReason: v1alpha1.ReasonPolicyTie,
 			reason: "a cache lists in any order, and the condition must not change with it",
 		},
 		"annotation breaks a tie": {
@@ -137,7 +139,7 @@ func TestResolve(t *testing.T) {
 			global: []v1alpha1.ClusterPlacement{global(v1alpha1.ClusterPlacementSpec{})},
 		},
 		"bad selector": {
-			object: object(nil), wrong: "Placement shop/a: spec.objects[0].selector",
+			object: object(nil), wrong: "Placement shop/a: spec.objects[0].selector", wrongReason: v1alpha1.ReasonInvalidSelector,
 			local: []v1alpha1.Placement{local("a", v1alpha1.PlacementSpec{Objects: []v1alpha1.ObjectSelector{{Selector: bad}}})},
 		},
 	} {
@@ -145,8 +147,8 @@ func TestResolve(t *testing.T) {
 			t.Parallel()
 			policy, err := Resolve(tc.object, tc.local, tc.global)
 			if tc.wrong != "" {
-				if _, ok := errors.AsType[*Error](err); !ok || !strings.HasPrefix(err.Error(), tc.wrong) {
-					t.Errorf("got %v, want an Error that begins with %q", err, tc.wrong)
+				if e, ok := errors.AsType[*Error](err); !ok || e.Reason != tc.wrongReason || !strings.HasPrefix(err.Error(), tc.wrong) {
+					t.Errorf("%s: got %v, want an Error with the reason %s that begins with %q", tc.reason, err, tc.wrongReason, tc.wrong)
 				}
 				return
 			}

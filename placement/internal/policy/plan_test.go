@@ -266,6 +266,37 @@ func TestPlanNamesUnknownCluster(t *testing.T) {
 	}
 }
 
+// Replicas that cannot be divided are a mistake in the policy or in the object, and are not placed in part.
+func TestPlanRejectsReplicas(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason   string
+		replicas int64
+		change   func(*v1alpha1.ReplicaPolicy)
+		want     string
+	}{
+		"too many": {"No cluster runs so many.", 1_000_001, nil, "replicas 1000001: must be 0 to 1000000"},
+		"bounds": {"No number of replicas satisfies both bounds.", 3, func(r *v1alpha1.ReplicaPolicy) {
+			r.Min, r.Max = map[string]v1alpha1.Replicas{"east": 2}, map[string]v1alpha1.Replicas{"east": 1}
+		}, `cluster "east": max 1: must be at least its min of 2`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := annotated(t, object(nil), "east")
+			if tc.change != nil {
+				tc.change(&p.Spec.Replicas)
+			}
+			_, err := p.Plan(PlanInput{
+				Clusters: []Cluster{accepted("east", nil)}, Replicas: &tc.replicas,
+				Capacity: func(string) (*int64, string) { return nil, "" },
+			})
+			if e, ok := errors.AsType[*Error](err); !ok || e.Reason != v1alpha1.ReasonInvalidReplicas || !strings.Contains(e.Message, tc.want) {
+				t.Errorf("%s\ngot %v, want the reason %s and the message %q", tc.reason, err, v1alpha1.ReasonInvalidReplicas, tc.want)
+			}
+		})
+	}
+}
+
 func TestPlanSpreads(t *testing.T) {
 	t.Parallel()
 	w := annotated(t, object(func(o *Object) { o.Kind.Kind = "DaemonSet" }), "e1,e2,w1")

@@ -79,7 +79,7 @@ func TestComputeStatuses(t *testing.T) {
 		orphaned, mismatch bool
 	}{
 		"Matching":  {"The first error is the reason.", matching, true, v1alpha1.ReasonConflict, false, false, false},
-		"Restored":  {"The Work is halted.", restored, true, v1alpha1.ConditionHubMismatch, true, false, true},
+		"Restored":  {"The Work is halted.", restored, true, v1alpha1.ReasonHubMismatch, true, false, true},
 		"Gone":      {"The hub has no Work any more.", nil, true, v1alpha1.ReasonConflict, false, true, false},
 		"NotSynced": {"The hub's Works are not read yet.", nil, false, v1alpha1.ReasonConflict, false, false, false},
 	}
@@ -99,10 +99,17 @@ func TestComputeStatuses(t *testing.T) {
 			if got := report.Halted != nil; got != tc.halted {
 				t.Errorf("%s\nhalted: got %t, want %t", tc.reason, got, tc.halted)
 			}
-			orphaned := meta.IsStatusConditionTrue(record.Conditions, v1alpha1.ConditionOrphaned)
-			mismatch := meta.IsStatusConditionTrue(record.Conditions, v1alpha1.ConditionHubMismatch)
-			if orphaned != tc.orphaned || mismatch != tc.mismatch {
-				t.Errorf("%s\ngot orphaned %t, mismatch %t, want %t, %t", tc.reason, orphaned, mismatch, tc.orphaned, tc.mismatch)
+			for reason, want := range map[string]struct {
+				condition string
+				isTrue    bool
+			}{
+				v1alpha1.ReasonOrphaned:    {v1alpha1.ConditionOrphaned, tc.orphaned},
+				v1alpha1.ReasonHubMismatch: {v1alpha1.ConditionHubMismatch, tc.mismatch},
+			} {
+				c := meta.FindStatusCondition(record.Conditions, want.condition)
+				if (c != nil) != want.isTrue || c != nil && (c.Status != metav1.ConditionTrue || c.Reason != reason) {
+					t.Errorf("%s\n%s: got %+v, want it True with the reason %s: %t", tc.reason, want.condition, c, reason, want.isTrue)
+				}
 			}
 		})
 	}

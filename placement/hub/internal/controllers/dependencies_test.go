@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -80,6 +82,37 @@ func TestDependencyLeavesAfterItsDependent(t *testing.T) {
 	}
 	if got, _ := limits.TargetOf(p.next.Spec.Targets, "east"); got.State != v1alpha1.TargetRemoving {
 		t.Errorf("got %+v, want the target east to be Removing", p.next.Spec.Targets)
+	}
+}
+
+// (Safety 1) A dependency stays while the hub does not know whether another object needs it, and reports why.
+func TestUnknownDependents(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason   string
+		unlisted bool // objects of the dependent's kind
+		message  string
+	}{
+		"lost":     {"Another client has deleted the Assignment of a placed object.", false, "the Assignment of Deployment.apps shop/web is missing"},
+		"unlisted": {"A conversion webhook does not answer.", true, "objects of kind Deployment cannot be listed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			objects := dependencyCase{source: "dependency", targets: targets("east", v1alpha1.TargetActive)}.objects()
+			h := newDependencyHub(t, append(objects, dependent(dependentKey, "east")))
+			h.unlisted = tc.unlisted
+			p, err := h.plan(t, dependencyKey, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, _ := limits.TargetOf(p.next.Spec.Targets, "east"); got.State != v1alpha1.TargetActive {
+				t.Errorf("%s\ngot %+v, want the target east to stay", tc.reason, p.next.Spec.Targets)
+			}
+			c := meta.FindStatusCondition(p.conditions, v1alpha1.ConditionPlaced)
+			if c == nil || c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonAssignmentLost || !strings.Contains(c.Message, tc.message) {
+				t.Errorf("%s\ngot %+v, want Placed=False with the reason %s and the message %q", tc.reason, c, v1alpha1.ReasonAssignmentLost, tc.message)
+			}
+		})
 	}
 }
 
@@ -235,6 +268,7 @@ type dependencyHub struct {
 	kinds           kinds.Registry
 	indexes         []func(*fake.ClientBuilder)
 	lacksDependency bool // the cache has no metadata of the ConfigMap
+	unlisted        bool // the cache has not listed the objects of any kind
 	views           uint // a bit for each read: whether the cache lacks what the read may show of the dependent
 	reads           int
 }
@@ -334,9 +368,13 @@ func (h *dependencyHub) IndexField(_ context.Context, o client.Object, field str
 }
 
 func (h *dependencyHub) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
-	return syncedInformer{}, nil
+	return fakeInformer{synced: !h.unlisted}, nil
 }
 
-type syncedInformer struct{ cache.Informer }
+type fakeInformer struct {
+	cache.Informer
 
-func (syncedInformer) HasSynced() bool { return true }
+	synced bool
+}
+
+func (i fakeInformer) HasSynced() bool { return i.synced }

@@ -116,7 +116,8 @@ func TestCertificates(t *testing.T) {
 			if err := h.client.Get(ctx, client.ObjectKeyFromObject(r), r); err != nil {
 				return err
 			}
-			if len(r.Status.Conditions) == 0 || r.Status.Conditions[0].Type != certificatesv1.CertificateApproved {
+			if len(r.Status.Conditions) == 0 || r.Status.Conditions[0].Type != certificatesv1.CertificateApproved ||
+				r.Status.Conditions[0].Reason != v1alpha1.ReasonClusterAccepted {
 				return fmt.Errorf("%w: %+v", errNotYet, r.Status)
 			}
 			return nil

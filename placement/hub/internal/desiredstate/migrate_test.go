@@ -31,20 +31,22 @@ func TestBlockedIsReportedLate(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason, blocked string
 		after           time.Duration
-		done, want      bool
+		done            bool
+		want            string // reason of the condition
 		retry           time.Duration
 	}{
-		"just now": {"The next step may follow at once.", "west is not ready", 0, false, false, blockedAfter},
-		"a while":  {"The condition is computed again when the time is over.", "west is not ready", blockedAfter - time.Second, false, false, time.Second},
-		"too long": {"The move has made no step for too long.", "west is not ready", blockedAfter, false, true, 0},
-		"goes on":  {"The move waits for nothing.", "", time.Hour, false, false, 0},
-		"done":     {"The move is complete.", "", time.Hour, true, false, 0},
+		"just now": {"The next step may follow at once.", "west is not ready", 0, false, v1alpha1.ReasonProgressing, blockedAfter},
+		"a while":  {"The condition is computed again when the time is over.", "west is not ready", blockedAfter - time.Second, false, v1alpha1.ReasonProgressing, time.Second},
+		"too long": {"The move has made no step for too long.", "west is not ready", blockedAfter, false, v1alpha1.ReasonStalled, 0},
+		"goes on":  {"The move waits for nothing.", "", time.Hour, false, v1alpha1.ReasonProgressing, 0},
+		"done":     {"The move is complete.", "", time.Hour, true, v1alpha1.ReasonAsExpected, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c, retry := moveBlockedCondition(tc.blocked, tc.done, step, step.Add(tc.after))
-			if got := c.Status == metav1.ConditionTrue; c.Type != v1alpha1.ConditionMoveBlocked || got != tc.want || retry != tc.retry {
-				t.Errorf("%s\nmoveBlockedCondition: got %+v, retry after %s, want %t after %s", tc.reason, c, retry, tc.want, tc.retry)
+			isBlocked := c.Status == metav1.ConditionTrue
+			if c.Type != v1alpha1.ConditionMoveBlocked || isBlocked != (tc.want == v1alpha1.ReasonStalled) || c.Reason != tc.want || retry != tc.retry {
+				t.Errorf("%s\nmoveBlockedCondition: got %+v, retry after %s, want %s after %s", tc.reason, c, retry, tc.want, tc.retry)
 			}
 		})
 	}

@@ -169,7 +169,7 @@ func newWarnings(stored, conditions []metav1.Condition) []Warning {
 		}
 		reason := c.Reason
 		if isMoveBlocked {
-			reason = v1alpha1.ConditionMoveBlocked
+			reason = v1alpha1.ReasonMoveBlocked
 		}
 		warnings = append(warnings, Warning{Reason: reason, Message: c.Message})
 	}

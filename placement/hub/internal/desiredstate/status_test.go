@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -75,6 +77,34 @@ func TestStatusIsTruncated(t *testing.T) {
 			raw, err := json.Marshal(s)
 			if err != nil || len(raw) > maxReportsBytes || s.Truncated != tc.want || len(s.Clusters) != tc.clusters {
 				t.Errorf("%s\ntruncate: got %d bytes, truncated %t, %d rows, %v", tc.reason, len(raw), s.Truncated, len(s.Clusters), err)
+			}
+		})
+	}
+}
+
+// A condition that is not as it should be gets one Event with its reason. That of a blocked move has the
+// name of the condition.
+func TestWarnings(t *testing.T) {
+	t.Parallel()
+	refused := newCondition(v1alpha1.ConditionPlaced, false, v1alpha1.ReasonVolumesRefused, "data is in east")
+	blocked := newCondition(v1alpha1.ConditionMoveBlocked, true, v1alpha1.ReasonStalled, "west is not ready")
+	other := newCondition(v1alpha1.ConditionMoveBlocked, true, v1alpha1.ReasonStalled, "west cannot be reached")
+	for name, tc := range map[string]struct {
+		reason     string
+		stored     []metav1.Condition
+		conditions []metav1.Condition
+		want       []Warning
+	}{
+		"new":       {"A user learns of the mistake.", nil, []metav1.Condition{refused}, []Warning{{v1alpha1.ReasonVolumesRefused, "data is in east"}}},
+		"stored":    {"The Event of the mistake was recorded before.", []metav1.Condition{refused}, []metav1.Condition{refused}, nil},
+		"blocked":   {"A user learns of the move that waits.", nil, []metav1.Condition{blocked}, []Warning{{v1alpha1.ReasonMoveBlocked, "west is not ready"}}},
+		"waits on":  {"Another cause of the same move gets no Event.", []metav1.Condition{blocked}, []metav1.Condition{other}, nil},
+		"as wanted": {"A condition as it should be gets no Event.", nil, []metav1.Condition{newCondition(v1alpha1.ConditionMoveBlocked, false, v1alpha1.ReasonProgressing, "")}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(tc.want, newWarnings(tc.stored, tc.conditions)); diff != "" {
+				t.Errorf("%s\nnewWarnings: -want +got\n%s", tc.reason, diff)
 			}
 		})
 	}
