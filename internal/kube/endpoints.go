@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -65,6 +66,33 @@ func NetworkKeyOf(ep *v1.DanmEp) network.Key {
 func MovedFrom(ep *v1.DanmEp) (from client.ObjectKey, moved bool) {
 	namespace, name, moved := strings.Cut(ep.Annotations[v1.MovedFromAnnotation], "/")
 	return client.ObjectKey{Namespace: namespace, Name: name}, moved
+}
+
+// PodKeyOf returns the namespace and name of a DanmEp's Pod.
+func PodKeyOf(ep *v1.DanmEp) client.ObjectKey {
+	key := client.ObjectKey{Namespace: ep.Namespace, Name: ep.Spec.Pod}
+	if from, moved := MovedFrom(ep); moved {
+		key.Namespace = from.Namespace
+	}
+	return key
+}
+
+// PodOf reads the metadata of a DanmEp's Pod. It returns nil if the Pod does not exist, or another one has its
+// name. The UID of a static Pod is in the annotation of its mirror Pod. DANM writes no UID of a Pod, so
+// that any Pod of the name is the one.
+func PodOf(ctx context.Context, c client.Reader, ep *v1.DanmEp) (*metav1.PartialObjectMetadata, error) {
+	pod := &metav1.PartialObjectMetadata{}
+	pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+	key, uid := PodKeyOf(ep), ep.Spec.PodUID
+	if err := c.Get(ctx, key, pod); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("get Pod %s: %w", key, err)
+	}
+	if uid != "" && string(pod.UID) != uid && pod.Annotations[corev1.MirrorPodAnnotationKey] != uid {
+		return nil, nil
+	}
+	return pod, nil
 }
 
 // RemoveEndpoint removes the node's finalizer from a DanmEp that was just read and deletes it,

@@ -190,9 +190,19 @@ type Usage struct {
 	// DanmEp is namespace/name of a DanmEp that no program removes, because its Pod does not exist and
 	// another program has written it; empty for others.
 	DanmEp string
-	// PodDeleted is whether the Pod was deleted, and its node has yet to detach it.
-	PodDeleted bool
+	// PodState is whether the Pod ends.
+	PodState PodState
 }
+
+// PodState is whether an attached Pod ends.
+type PodState int
+
+// States of an attached Pod.
+const (
+	PodRuns        PodState = iota // or may run
+	PodTerminating                 // it has a deletionTimestamp
+	PodGone                        // it does not exist, and its node has yet to detach it
+)
 
 // String describes the use in messages.
 func (u Usage) String() string {
@@ -202,8 +212,11 @@ func (u Usage) String() string {
 	if u.Pod == "" {
 		return "node " + u.Node + " has pre-allocated addresses of it"
 	}
-	if u.PodDeleted {
-		return "node " + u.Node + " has not yet detached Pod " + u.Pod + ", which was deleted"
+	switch u.PodState {
+	case PodGone:
+		return "node " + u.Node + " has not yet detached Pod " + u.Pod + ", which is gone"
+	case PodTerminating:
+		return "Pod " + u.Pod + " on node " + u.Node + " is attached to it until it has terminated"
 	}
 	return "Pod " + u.Pod + " on node " + u.Node + " is attached to it"
 }
@@ -341,14 +354,17 @@ func andMore(uses int) string {
 const ReclaimDelay = 20 * time.Second
 
 // remedy returns the step that frees the network: to delete a leftover DanmEp that a message names, or the
-// Pods that use it, and otherwise to wait for the nodes, which detach Pods that were deleted, and return
+// Pods that use it, and otherwise to wait for the nodes, which detach Pods that are gone, and return
 // pre-allocated addresses on request.
 func remedy(uses []Usage) string {
 	if uses[0].DanmEp != "" {
 		return "delete the DanmEp " + uses[0].DanmEp + " first"
 	}
-	if uses[0].PodDeleted {
+	switch uses[0].PodState {
+	case PodGone:
 		return "try again, and check node " + uses[0].Node + " if that does not help"
+	case PodTerminating:
+		return "try again when the Pods are gone"
 	}
 	for _, u := range uses {
 		if u.Pod != "" {

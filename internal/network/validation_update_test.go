@@ -120,6 +120,29 @@ func TestCheckDelete(t *testing.T) {
 	}
 }
 
+// A user who has deleted the Pods is not told to delete them.
+func TestCheckDeleteOfEndingPods(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		state  network.PodState
+		want   string
+	}{
+		"Runs":        {"The user can delete it.", network.PodRuns, "Pod ns/web on node n1 is attached to it (and 1 more): delete the Pods first"},
+		"Terminating": {"It has a grace period, or a finalizer.", network.PodTerminating, "Pod ns/web on node n1 is attached to it until it has terminated (and 1 more): try again when the Pods are gone"},
+		"Gone":        {"Its node may be off.", network.PodGone, "node n1 has not yet detached Pod ns/web, which is gone (and 1 more): try again, and check node n1 if that does not help"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := network.CheckDelete(model(t, `{}`).Ref, []network.Usage{{Pod: "ns/web", Node: "n1", PodState: tc.state}, {Pod: "ns/db", Node: "n2"}})
+			if err == nil || !strings.HasSuffix(err.Error(), "but "+tc.want) {
+				t.Errorf("%s\ngot %v, want %q at its end", tc.reason, err, tc.want)
+			}
+		})
+	}
+}
+
 // Nobody finds the Pod of a DanmEp that DANM left over.
 func TestCheckDeleteWithLeftover(t *testing.T) {
 	t.Parallel()

@@ -21,7 +21,7 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-const inUseStays = "metadata.finalizers must have danm.io/in-use until no Pod is attached, and Patchbay removes it: " +
+const inUseStays = "metadata.finalizers must keep danm.io/in-use, which Patchbay removes when no Pod is attached any more: " +
 	"leave it, and delete the Pods, then the network"
 
 // usedNetwork stores a network that is in use, and has somebody else's finalizer.

@@ -98,12 +98,12 @@ func TestNodeWritesItsOwnEndpoints(t *testing.T) {
 			"MoveOther": {reason: "Taking it over first does not help.", refused: "node-2", write: func(ctx context.Context, c client.Client) error {
 				return c.Patch(ctx, others.DeepCopy(), jsonPatch(`[{"op": "replace", "path": "/spec/Host", "value": "node-1"}]`))
 			}},
-			"Finalizer": {reason: "Nobody takes it off: its namespace could not be deleted.", refused: "danm.io/node only", write: func(ctx context.Context, c client.Client) error {
+			"Finalizer": {reason: "Nobody takes it off: its namespace could not be deleted.", refused: "no other entry than danm.io/node", write: func(ctx context.Context, c client.Client) error {
 				ep := endpoint(ns, "node-1")
 				ep.Finalizers = append(ep.Finalizers, "example.com/never")
 				return c.Create(ctx, ep)
 			}},
-			"LateFinalizer": {reason: "The same afterwards.", refused: "danm.io/node only", write: func(ctx context.Context, c client.Client) error {
+			"LateFinalizer": {reason: "The same afterwards.", refused: "no other entry than danm.io/node", write: func(ctx context.Context, c client.Client) error {
 				return c.Patch(ctx, own.DeepCopy(), mergePatch(`{"metadata": {"finalizers": ["danm.io/node", "example.com/never"]}}`), client.DryRunAll)
 			}},
 			"NoHostUID": {reason: "Nothing would remove it when its Node is deleted.", refused: "spec.HostUID must be", write: func(ctx context.Context, c client.Client) error {
@@ -122,12 +122,12 @@ func TestNodeWritesItsOwnEndpoints(t *testing.T) {
 			"FinalizerWithoutHostUID": {reason: "Made in two steps.", refused: "spec.HostUID must be", write: func(ctx context.Context, c client.Client) error {
 				return c.Patch(ctx, bare.DeepCopy(), mergePatch(`{"metadata": {"finalizers": ["danm.io/node"]}}`))
 			}},
-			"Owner": {reason: "The garbage collector would delete it.", refused: "metadata.ownerReferences must be empty", write: func(ctx context.Context, c client.Client) error {
+			"Owner": {reason: "The garbage collector would delete it.", refused: "metadata.ownerReferences must get no entry", write: func(ctx context.Context, c client.Client) error {
 				ep := endpoint(ns, "node-1")
 				ep.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "never-was", UID: "0"}}
 				return c.Create(ctx, ep)
 			}},
-			"LinksFinalizer": {reason: "It would outlive its Node.", refused: "metadata.finalizers must be empty", write: func(ctx context.Context, c client.Client) error {
+			"LinksFinalizer": {reason: "It would outlive its Node.", refused: "metadata.finalizers must get no entry", write: func(ctx context.Context, c client.Client) error {
 				return c.Create(ctx, &v1.NodeNetwork{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Finalizers: []string{"example.com/never"}}}, client.DryRunAll)
 			}},
 			"LinksOwner": {reason: "It goes with its Node, and with nothing else.", refused: "the daemon's own Node only", write: func(ctx context.Context, c client.Client) error {
@@ -563,7 +563,7 @@ func TestNodeOnlyAddsTheFinalizerOfANetwork(t *testing.T) {
 			return func(ctx context.Context, c client.Client) error { return c.Patch(ctx, n.DeepCopy(), p) }
 		}
 		const (
-			rule  = "the network must stay the same, because a node daemon sets its finalizer danm.io/in-use only"
+			rule  = "the network must not be created or changed by a node daemon, except that it adds the finalizer danm.io/in-use"
 			owner = `{"apiVersion": "v1", "kind": "ConfigMap", "name": "never-was", "uid": "0"}`
 		)
 		runWrites(t, env.As(t, apitest.NodeDaemon("node-1")), map[string]daemonWrite{

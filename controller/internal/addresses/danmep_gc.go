@@ -59,7 +59,7 @@ func (g *danmEpGC) remove(ctx context.Context, cached *v1.DanmEp, nodes nodesByN
 	if _, back := nodes[cached.Spec.Host]; back {
 		// The Node was registered again. If the machine was not off, kubelet keeps its Pods,
 		// and their interfaces stay.
-		if runs, err := g.podExists(ctx, cached); runs || err != nil {
+		if pod, err := kube.PodOf(ctx, g.client, cached); pod != nil || err != nil {
 			return err
 		}
 	}
@@ -79,24 +79,6 @@ func (g *danmEpGC) remove(ctx context.Context, cached *v1.DanmEp, nodes nodesByN
 	g.metrics.removedEndpoints.Inc()
 	logr.FromContextOrDiscard(ctx).Info("Removed a DanmEp whose node is gone", "danmep", key.String(), "node", cached.Spec.Host)
 	return nil
-}
-
-// podExists reports whether the Pod of a DanmEp exists. The UID of a static Pod is in the
-// annotation of its mirror Pod.
-func (g *danmEpGC) podExists(ctx context.Context, ep *v1.DanmEp) (bool, error) {
-	pod := emptyPodMetadata()
-	key := client.ObjectKey{Namespace: ep.Namespace, Name: ep.Spec.Pod}
-	if err := g.client.Get(ctx, key, pod); apierrors.IsNotFound(err) {
-		return false, nil
-	} else if err != nil {
-		return false, fmt.Errorf("get Pod %s: %w", key, err)
-	}
-	return string(pod.UID) == ep.Spec.PodUID || pod.Annotations[corev1.MirrorPodAnnotationKey] == ep.Spec.PodUID, nil
-}
-
-// emptyPodMetadata returns an empty Pod as metadata.
-func emptyPodMetadata() *metav1.PartialObjectMetadata {
-	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}
 }
 
 // removeForged removes the DanmEps that name a Pod of another node. Admission policies let a node
@@ -211,7 +193,7 @@ func (g *danmEpGC) namespaceTerminating(ctx context.Context, name string) (bool,
 // moveEndpoint moves a DanmEp if a read from the API server, not the cache, shows that its Pod is
 // gone. It reports that the DanmEp stays if it must be in the namespace of its network.
 func (g *danmEpGC) moveEndpoint(ctx context.Context, cached *v1.DanmEp, node nodeInfo) (stays bool, err error) {
-	if runs, err := g.podExists(ctx, cached); runs || err != nil {
+	if pod, err := kube.PodOf(ctx, g.client, cached); pod != nil || err != nil {
 		return false, err
 	}
 	ep, key := &v1.DanmEp{}, client.ObjectKeyFromObject(cached)

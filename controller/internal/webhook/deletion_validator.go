@@ -28,82 +28,84 @@ const (
 	answerMargin = time.Second
 	// returnPollInterval is how often a waiting deletion reads its network.
 	returnPollInterval = 500 * time.Millisecond
-	// maxWaitingDeletions bounds the deletions that wait at the same time. Each occupies a request of
-	// the API server meanwhile, so a tenant must not be able to make many wait.
-	maxWaitingDeletions = 8
+	// maxPodLookups bounds the Pods that one check of a waiting deletion looks up.
+	maxPodLookups = 16
 )
 
 // deletionValidator validates deletions of networks.
 type deletionValidator struct {
 	reader   client.Reader
 	reclaims *reclaimRequester
-	waiting  chan struct{} // one element for each deletion that waits
+	slots    waitSlots
 }
 
 func newDeletionValidator(reader client.Reader, reclaims *reclaimRequester) *deletionValidator {
-	return &deletionValidator{reader: reader, reclaims: reclaims, waiting: make(chan struct{}, maxWaitingDeletions)}
+	return &deletionValidator{reader: reader, reclaims: reclaims}
 }
 
-// deletionCheck is whether a network can be deleted at a moment.
+// deletionCheck is the result of one check.
 type deletionCheck struct {
-	rejection error // nil if it can
-	// temporary reports that nodes end the use by themselves: they detach Pods that were deleted, and
+	rejection error // nil if the network can be deleted
+	// temporary reports that nodes end the use by themselves: they detach Pods that are gone, and
 	// return pre-allocated addresses.
 	temporary bool
-	pods      bool // the use is by Pods
+	awaited   *v1.DanmEp // of a Pod that a node has to detach, nil if only addresses are in use
+	complete  bool       // all Pods have been looked up
 }
 
 // validate checks that no Pod is attached. Pre-allocated addresses do not forbid the deletion,
 // because the finalizer keeps the object until nodes have released them. They do while the
 // finalizer is so new that the API server may not have seen it: then the nodes are asked to release
-// them, and the deletion waits for that. It also waits for Pods that were deleted, because a node
-// detaches a Pod a moment after the API server has removed it.
+// them, and the deletion waits for that. It also waits for Pods that are gone or end soon, because a
+// node detaches a Pod a moment after the API server has removed it.
 func (v *deletionValidator) validate(ctx context.Context, r admission.Request) error {
 	old, err := decodeNetwork(r, r.OldObject.Raw)
 	if err != nil || old == nil || old.GetDeletionTimestamp() != nil {
 		return err
 	}
-	ref := kube.NetworkRefOf(r.Kind.Kind, old)
-	pods := &podLookup{reader: v.reader}
-	first, err := v.check(ctx, ref, old, pods)
+	ctx, cancel := withReturnTimeout(ctx)
+	defer cancel()
+	ref, pods := kube.NetworkRefOf(r.Kind.Kind, old), &podLookup{reader: v.reader}
+	first, err := v.check(ctx, ref, old, pods, 1)
 	if err != nil {
 		return err
 	}
 	if !first.temporary || isDryRun(r) {
 		return first.rejection
 	}
-	if !first.pods {
-		v.reclaims.enqueue(old)
-	}
-	select {
-	case v.waiting <- struct{}{}:
-		defer func() { <-v.waiting }()
-		return v.await(ctx, ref, old, first, pods)
-	default:
+	v.requestReturn(old, first)
+	release, ok := v.slots.take(old)
+	if !ok {
 		return first.rejection
 	}
+	defer release()
+	return v.waitUntilUnused(ctx, ref, old, first, pods)
 }
 
-// check checks that no Pod is attached to a network, and no address pre-allocated if that matters.
-func (v *deletionValidator) check(ctx context.Context, ref network.Ref, obj client.Object, pods *podLookup) (deletionCheck, error) {
+// check checks that no Pod is attached to a network, and no address pre-allocated if that matters. It looks
+// up a number of Pods at most.
+func (v *deletionValidator) check(ctx context.Context, ref network.Ref, obj client.Object, pods *podLookup, lookups int) (deletionCheck, error) {
 	eps, err := attachedEndpoints(ctx, v.reader, ref, string(obj.GetUID()))
 	if err != nil {
 		return deletionCheck{}, err
 	}
 	if len(eps) == 0 {
 		err := checkPreallocated(ref, obj)
-		return deletionCheck{rejection: err, temporary: err != nil}, nil
+		return deletionCheck{rejection: err, temporary: err != nil, complete: true}, nil
 	}
-	attached := pods.firstAttached(ctx, eps)
+	found := pods.decisive(ctx, eps, lookups)
+	eps[0], eps[found.index] = eps[found.index], eps[0] // the message names the first one
 	uses := podUses(eps)
-	if attached == nil {
-		for i := range uses {
-			uses[i].PodDeleted = true
-		}
-	} else {
-		uses[0] = describedUse(ctx, v.reader, attached) // the one that the message names
+	uses[0] = describedUse(ctx, v.reader, eps[0])
+	uses[0].PodState = found.state
+	return deletionCheck{rejection: network.CheckDelete(ref, uses), temporary: found.soon, awaited: eps[0], complete: found.complete}, nil
+}
+
+// requestReturn asks the nodes for their addresses of a network on which no Pod is left.
+func (v *deletionValidator) requestReturn(obj client.Object, c deletionCheck) {
+	if c.awaited == nil {
+		v.reclaims.enqueue(obj)
 	}
-	return deletionCheck{rejection: network.CheckDelete(ref, uses), temporary: attached == nil, pods: true}, nil
 }
 
 // checkPreallocated checks that a network whose finalizer is new has no pre-allocated addresses.
@@ -133,15 +135,13 @@ func finalizerRecentlyAdded(obj client.Object, now time.Time) bool {
 	return true
 }
 
-// await repeats the check on the present object until it passes. It returns the last rejection when
+// waitUntilUnused repeats the check on the present object until it passes. It returns the last rejection when
 // the time is over.
 //
 // It decides nothing about a network that has changed since the request's object was read, that is
 // gone, or that was created again: if the deletion is allowed, the API server finds that out, and
 // calls admission again with the present object.
-func (v *deletionValidator) await(ctx context.Context, ref network.Ref, old client.Object, last deletionCheck, pods *podLookup) error {
-	ctx, cancel := withReturnTimeout(ctx)
-	defer cancel()
+func (v *deletionValidator) waitUntilUnused(ctx context.Context, ref network.Ref, old client.Object, last deletionCheck, pods *podLookup) error {
 	for seen := old.GetResourceVersion(); sleep(ctx, returnPollInterval); {
 		now, err := v.read(ctx, ref)
 		switch {
@@ -155,10 +155,10 @@ func (v *deletionValidator) await(ctx context.Context, ref network.Ref, old clie
 			return nil
 		}
 		unchanged := now.GetResourceVersion() == seen // a Pod that attaches changes the network
-		if !last.pods && unchanged && checkPreallocated(ref, now) != nil {
+		if unchanged && last.complete && v.stillUsed(ctx, ref, now, last) {
 			continue
 		}
-		next, err := v.check(ctx, ref, now, pods)
+		next, err := v.check(ctx, ref, now, pods, maxPodLookups)
 		switch {
 		case ctx.Err() != nil:
 			return last.rejection
@@ -166,12 +166,21 @@ func (v *deletionValidator) await(ctx context.Context, ref network.Ref, old clie
 			return err
 		case !next.temporary:
 			return next.rejection
-		case !next.pods:
-			v.reclaims.enqueue(now)
 		}
+		v.requestReturn(now, next)
 		last, seen = next, now.GetResourceVersion()
 	}
 	return last.rejection
+}
+
+// stillUsed reports whether what the last check found still is so: a list of all DanmEps would cost more.
+func (v *deletionValidator) stillUsed(ctx context.Context, ref network.Ref, now client.Object, last deletionCheck) bool {
+	if last.awaited == nil {
+		return checkPreallocated(ref, now) != nil
+	}
+	ep := &v1.DanmEp{}
+	err := v.reader.Get(ctx, client.ObjectKeyFromObject(last.awaited), ep)
+	return err == nil && ep.UID == last.awaited.UID
 }
 
 // withReturnTimeout limits a context to the time that a deletion may wait.

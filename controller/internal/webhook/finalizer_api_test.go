@@ -46,7 +46,7 @@ func TestTenantKeepsWhatIsInUse(t *testing.T) {
 	if err := daemon.Create(t.Context(), ep); err != nil {
 		t.Fatal(err)
 	}
-	const says = "metadata.finalizers must have danm.io/in-use"
+	const says = "metadata.finalizers must keep danm.io/in-use"
 	checkAnswer(t, "strip it", patch(tenant, `{"metadata": {"finalizers": null}}`), []string{says, "delete the Pods"})
 	replaced := tenantNetwork(t, ns, "own", `{}`)
 	replaced.Spec, replaced.Annotations = own.Spec, own.Annotations
@@ -95,7 +95,7 @@ func TestReplaceWithoutTheFinalizer(t *testing.T) {
 		out, _ = kubectl(t, env, manifest, "replace", "-f", "-", "--as="+user)
 		return !strings.Contains(out, "Forbidden")
 	})
-	if !strings.Contains(out, "metadata.finalizers must have danm.io/in-use until no Pod is attached") {
+	if !strings.Contains(out, "metadata.finalizers must keep danm.io/in-use") {
 		t.Errorf("kubectl replace: got %q", out)
 	}
 	if out, err := kubectl(t, env, manifest, "apply", "-f", "-", "--as="+user); err != nil {

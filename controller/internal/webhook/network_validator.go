@@ -12,7 +12,6 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -244,7 +243,7 @@ func podUses(eps []*v1.DanmEp) []network.Usage {
 func describedUse(ctx context.Context, c client.Reader, ep *v1.DanmEp) network.Usage {
 	u := useByEndpoint(ep)
 	if ep.Spec.NetworkUID == "" {
-		if _, err := podOf(ctx, c, ep); apierrors.IsNotFound(err) {
+		if pod, err := kube.PodOf(ctx, c, ep); pod == nil && err == nil {
 			u.DanmEp = ep.Namespace + "/" + ep.Name
 		}
 	}
@@ -252,7 +251,7 @@ func describedUse(ctx context.Context, c client.Reader, ep *v1.DanmEp) network.U
 }
 
 func useByEndpoint(ep *v1.DanmEp) network.Usage {
-	u := network.Usage{Pod: ep.Namespace + "/" + ep.Spec.Pod, Node: ep.Spec.Host}
+	u := network.Usage{Pod: kube.PodKeyOf(ep).String(), Node: ep.Spec.Host}
 	// A DanmEp with an unreadable address still uses the network.
 	if found, err := kube.EndpointOf(ep); err == nil {
 		u.V4, u.V6 = found.V4, found.V6

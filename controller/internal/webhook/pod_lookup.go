@@ -4,61 +4,71 @@ package webhook
 
 import (
 	"context"
+	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/kube"
+	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// maxPodLookups bounds the Pods that one deletion looks up. The deletion of a network with more Pods
-// than this waits for none of them.
-const maxPodLookups = 16
-
-// podLookup finds out which DanmEps belong to Pods that were deleted. It remembers them, because such a
-// Pod never comes back: another Pod of its name has another DanmEp.
+// podLookup finds out whether the Pods of DanmEps end. It remembers those that are gone. A mistake makes a
+// deletion wait, and allows none.
 type podLookup struct {
-	reader  client.Reader
-	deleted map[client.ObjectKey]struct{} // DanmEps
+	reader client.Reader
+	gone   map[types.UID]struct{} // DanmEps
 }
 
-// firstAttached returns the first DanmEp that its node does not remove by itself, nil for none. An
-// error of a lookup means that the Pod may exist.
-func (l *podLookup) firstAttached(ctx context.Context, eps []*v1.DanmEp) *v1.DanmEp {
-	for _, ep := range eps {
-		key := client.ObjectKeyFromObject(ep)
-		if _, known := l.deleted[key]; known {
+// podLookupResult is the DanmEp that decides how long a network stays in use.
+type podLookupResult struct {
+	index    int              // of the DanmEp
+	state    network.PodState // of its Pod
+	soon     bool             // all nodes detach their Pods without a user's help, soon
+	complete bool             // all Pods have been looked up
+}
+
+// decisive returns the first of the DanmEps that does not end soon, otherwise the first one. It looks up
+// a number of Pods at most, and expects of the others that they end soon.
+func (l *podLookup) decisive(ctx context.Context, eps []*v1.DanmEp, limit int) podLookupResult {
+	result := podLookupResult{state: network.PodGone, soon: true, complete: true}
+	for i, ep := range eps {
+		if _, gone := l.gone[ep.UID]; gone {
 			continue
 		}
-		if len(l.deleted) == maxPodLookups || !l.isDeleted(ctx, ep) {
-			return ep
+		if limit == 0 {
+			result.complete = false
+			break
 		}
-		if l.deleted == nil {
-			l.deleted = map[client.ObjectKey]struct{}{}
+		limit--
+		state, soon := l.stateOf(ctx, ep)
+		if !soon {
+			return podLookupResult{index: i, state: state, complete: true}
 		}
-		l.deleted[key] = struct{}{}
+		if i == 0 {
+			result.state = state
+		}
 	}
-	return nil
+	return result
 }
 
-// isDeleted reports whether a node daemon has written a DanmEp, and it or its Pod was deleted: then that daemon
-// removes it.
-func (l *podLookup) isDeleted(ctx context.Context, ep *v1.DanmEp) bool {
-	if ep.Spec.NetworkUID == "" {
-		return false
+// stateOf returns whether the Pod of a DanmEp ends, and whether its node detaches it soon. No daemon removes a
+// DanmEp of another program. An error means that the Pod may run.
+func (l *podLookup) stateOf(ctx context.Context, ep *v1.DanmEp) (state network.PodState, soon bool) {
+	pod, err := kube.PodOf(ctx, l.reader, ep)
+	switch {
+	case err != nil, ep.Spec.NetworkUID == "":
+		return network.PodRuns, false
+	case pod == nil:
+		if l.gone == nil {
+			l.gone = map[types.UID]struct{}{}
+		}
+		l.gone[ep.UID] = struct{}{}
+		return network.PodGone, true
+	case pod.DeletionTimestamp == nil:
+		return network.PodRuns, false
 	}
-	if ep.DeletionTimestamp != nil {
-		return true
-	}
-	pod, err := podOf(ctx, l.reader, ep)
-	return apierrors.IsNotFound(err) || err == nil && pod.DeletionTimestamp != nil
-}
-
-// podOf reads the metadata of a DanmEp's Pod.
-func podOf(ctx context.Context, c client.Reader, ep *v1.DanmEp) (*metav1.PartialObjectMetadata, error) {
-	pod := &metav1.PartialObjectMetadata{}
-	pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
-	return pod, c.Get(ctx, client.ObjectKey{Namespace: ep.Namespace, Name: ep.Spec.Pod}, pod)
+	// The timestamp is the end of the grace period.
+	return network.PodTerminating, len(pod.Finalizers) == 0 && time.Until(pod.DeletionTimestamp.Time) < returnTimeout
 }

@@ -231,8 +231,8 @@ func TestMistakesInChangesAreWarnings(t *testing.T) {
 		patch  []string
 		want   []string
 	}{
-		"Network": {"The first key has no effect; a label adds none.", net, []string{
-			`{"metadata": {"annotations": {"danm.io/ipam-rebuilt": "now"}}}`, `{"metadata": {"labels": {"a": "b"}}}`, `{"metadata": {"annotations": {"example.com/a": "b"}}}`,
+		"Network": {"The first key has no effect, and the other changes add none.", net, []string{
+			`{"metadata": {"annotations": {"danm.io/ipam-rebuilt": "now"}}}`, `{"metadata": {"labels": {"a": "b"}}}`, `{"metadata": {"annotations": {"example.com/a": "b"}}}`, `{"metadata": {"annotations": {"danm.io/ipam-rebuild": "now"}}}`,
 		}, []string{"metadata.annotations[danm.io/ipam-rebuilt]: Patchbay has no such key, so it has no effect: did you mean danm.io/ipam-rebuild?"}},
 		"TenantConfig": {"It has other keys than a network.", config, []string{`{"metadata": {"annotations": {"danm.io/ipam-rebuild": "now"}}}`},
 			[]string{"metadata.annotations[danm.io/ipam-rebuild]: Patchbay has no such key, so it has no effect: remove it, or use one of danm.io/take-over"}},

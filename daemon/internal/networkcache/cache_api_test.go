@@ -84,9 +84,12 @@ func TestModelFollowsSpec(t *testing.T) {
 		}
 		return nil
 	})
-	if net := c.Known(kubetest.Ref(cn)); net == nil || net.UID != string(cn.UID) {
-		t.Errorf("Known: got %+v, want the network", net)
-	}
+	kubetest.Eventually(t, "the cache to have the network", func(context.Context) error { // Get may have read it before
+		if net := c.Known(kubetest.Ref(cn)); net == nil || net.UID != string(cn.UID) {
+			return fmt.Errorf("Known: got %+v", net)
+		}
+		return nil
+	})
 	if err := env.Client.Delete(t.Context(), cn); err != nil {
 		t.Fatal(err)
 	}
