@@ -38,7 +38,7 @@ func TestKCPPolicyTenants(t *testing.T) {
 		for clusters, refused := range map[string]string{
 			"east": "", "": "", "east=2,south=1": "", "east, south": "",
 			"west": "west", "east,west": "west", "west=1,east": "west", "nowhere": "nowhere",
-			strings.Repeat("east,", 8) + "east": "more than 8",
+			strings.Repeat("east,", 8) + "east": "at most 8",
 		} {
 			err := tenant.Create(t.Context(), annotatedObject(t, ns, kind, clusters), client.DryRunAll)
 			checkRefusal(t, kind+" created on "+clusters, err, refused)

@@ -45,7 +45,7 @@ func TestPlacementsNeedUse(t *testing.T) {
 	})
 	for clusters, refused := range map[string]string{
 		"c0 c1 c2 c3 c4 c5 c6 c7": "", "": "all Clusters", "c0 other": "Cluster other",
-		"c0 c1 c2 c3 c4 c5 c6 other": "Cluster other", "c0 c1 c2 c3 c4 c5 c6 c7 other": "more than 8",
+		"c0 c1 c2 c3 c4 c5 c6 other": "Cluster other", "c0 c1 c2 c3 c4 c5 c6 c7 other": "at most 8",
 	} {
 		h.expectDenied("made for "+clusters, dev.Create(t.Context(), placement(clusters), client.DryRunAll), refused)
 		h.expectDenied("made by an admin for "+clusters, h.client.Create(t.Context(), placement(clusters), client.DryRunAll), "")
