@@ -151,7 +151,7 @@ func TestTenantFillsNoMetadata(t *testing.T) {
 			made.SetName(name)
 			if full := made.DeepCopy(); what == "Labels" { // each refused creation reserves an ID for a minute, and two at most
 				change(full)
-				if err := w.attacker.Create(t.Context(), full); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "metadata has") {
+				if err := w.attacker.Create(t.Context(), full); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "metadata must have at most 65536 bytes") {
 					t.Errorf("create: got %.300v, want it refused for its size", err)
 				}
 			}
