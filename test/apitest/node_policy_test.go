@@ -98,7 +98,7 @@ func TestNodeWritesItsOwnEndpoints(t *testing.T) {
 			"MoveOther": {reason: "Taking it over first does not help.", refused: "node-2", write: func(ctx context.Context, c client.Client) error {
 				return c.Patch(ctx, others.DeepCopy(), jsonPatch(`[{"op": "replace", "path": "/spec/Host", "value": "node-1"}]`))
 			}},
-			"Finalizer": {reason: "Nobody takes it off: its namespace could not be deleted.", refused: "no other entry than danm.io/node", write: func(ctx context.Context, c client.Client) error {
+			"Finalizer": {reason: "No program removes the finalizer, so the namespace could not be deleted.", refused: "no other entry than danm.io/node", write: func(ctx context.Context, c client.Client) error {
 				ep := endpoint(ns, "node-1")
 				ep.Finalizers = append(ep.Finalizers, "example.com/never")
 				return c.Create(ctx, ep)

@@ -46,7 +46,7 @@ var ErrNoCommand = errors.New("must begin with a command")
 // ErrOpenFence says that a block has no end.
 var ErrOpenFence = errors.New("must end with a fence")
 
-// ErrNotOneBlock says that a text does not name one block of a page.
+// ErrNotOneBlock is the error when no block of a page, or more than one, has a text.
 var ErrNotOneBlock = errors.New("must be in one block")
 
 const (

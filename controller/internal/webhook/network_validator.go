@@ -238,8 +238,8 @@ func podUses(eps []*v1.DanmEp) []network.Usage {
 	return uses
 }
 
-// describedUse is the use by a DanmEp, for a message: it says whether another program has written the
-// DanmEp and its Pod does not exist, because no daemon removes it then. An error means that the Pod may exist.
+// describedUse returns a Pod's use for a message. Usage.DanmEp is set if another program has written the DanmEp
+// and the Pod does not exist: no daemon removes such a DanmEp. If the Pod cannot be read, it may exist.
 func describedUse(ctx context.Context, c client.Reader, ep *v1.DanmEp) network.Usage {
 	u := useByEndpoint(ep)
 	if ep.Spec.NetworkUID == "" {
