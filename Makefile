@@ -63,6 +63,10 @@ linux: packages ## build the kernel of the lab's nodes into bin/linux, once per 
 	@scripts/build-linux
 	@scripts/build-shim
 
+.PHONY: sriov
+sriov: packages ## get QEMU and Debian's kernel for guests with SR-IOV into bin/qemu, once per machine
+	@scripts/install-sriov
+
 .PHONY: kubernetes
 kubernetes: ## build Kubernetes' programs into bin/kubernetes
 	@scripts/build-kubernetes
