@@ -152,6 +152,10 @@ test-fallback: gotestsum packages linux bin/kerneltest ## test the fallback kern
 	@PATCHBAY_LAB_KERNEL=debian bin/kerneltest /bin/true # prints which kernel
 	PATCHBAY_LAB_KERNEL=debian scripts/gotest fallback -vet=off -tags kernel -count=1 -timeout 10m -exec $(CURDIR)/bin/kerneltest -run '^Test(AttachGolden|PodsOnVLAN)$$' ./daemon/internal/kernel
 
+.PHONY: test-sriov
+test-sriov: gotestsum packages sriov bin/kerneltest ## run tests on SR-IOV functions, in a guest of QEMU
+	FORMAT=testname scripts/gotest sriov -vet=off -tags sriov -timeout 40m -exec '$(CURDIR)/bin/kerneltest --kernel qemu --timeout 40m' $$(scripts/packages-with-tag sriov)
+
 .PHONY: test-cluster
 test-cluster: gotestsum packages linux kubernetes coredns build images ## run tests in the lab: real kubelets on three nodes
 	FORMAT=testname scripts/gotest cluster -vet=off -p 1 -parallel 6 -count=1 -tags cluster -timeout 120m $$(scripts/packages-with-tag cluster)

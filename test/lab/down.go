@@ -13,7 +13,7 @@ import (
 
 	"github.com/patchbay-cni/patchbay/test/lab/controlplane"
 	"github.com/patchbay-cni/patchbay/test/lab/netns"
-	"github.com/patchbay-cni/patchbay/test/lab/uml"
+	"github.com/patchbay-cni/patchbay/test/lab/vm"
 )
 
 // Down ends the lab of that name and removes all that belongs to it, whatever state
@@ -60,7 +60,7 @@ func (c Config) killNodes(ctx context.Context) error {
 	nodes, err := c.nodes()
 	errs := []error{err}
 	for _, name := range nodes {
-		errs = append(errs, uml.Kill(ctx, c.nodeDir(name)))
+		errs = append(errs, vm.Kill(ctx, c.nodeDir(name)))
 	}
 	return errors.Join(errs...)
 }

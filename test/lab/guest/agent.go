@@ -18,7 +18,7 @@ import (
 // that the rest of the guest does not see: it works whatever happens to the other
 // cards, and nobody mistakes its card for one of the node's.
 type Agent struct {
-	// Card is the card's name when the guest boots.
+	// Card is the card's name, one of Spec.Cards.
 	Card string `json:"card"`
 	// Prefix is its address with the prefix length; Port is TCP.
 	Prefix netip.Prefix `json:"prefix"`

@@ -98,10 +98,15 @@ func openRawTerminal(path string) (*os.File, error) {
 	return f, nil
 }
 
-// drainTerminal waits until the kernel has handed all output over (tcdrain(3)).
+// drainTerminal waits until the kernel has handed all output over (tcdrain(3)). Signals of Go's
+// runtime interrupt it.
 func drainTerminal(f *os.File) error {
 	const afterOutput = 1 // TCSBRK with a non-zero argument waits and sends no break
-	if err := unix.IoctlSetInt(int(f.Fd()), unix.TCSBRK, afterOutput); err != nil {
+	var err error = unix.EINTR
+	for errors.Is(err, unix.EINTR) {
+		err = unix.IoctlSetInt(int(f.Fd()), unix.TCSBRK, afterOutput)
+	}
+	if err != nil {
 		return fmt.Errorf("drain output: %w", err)
 	}
 	return nil

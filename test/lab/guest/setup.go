@@ -45,6 +45,9 @@ func (s Spec) setup() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
 		return fmt.Errorf("share mounts: %w", err)
 	}
+	if err := s.nameCards(); err != nil {
+		return err
+	}
 	for _, args := range s.Setup {
 		if err := command(args, s.Env); err != nil {
 			return err

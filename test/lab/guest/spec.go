@@ -18,6 +18,8 @@ type Spec struct {
 	Modules    []string `json:"modules,omitempty"`
 	// Mounts are made in order. Proc is mounted before all of them.
 	Mounts []Mount `json:"mounts,omitempty"`
+	// Cards get their names when the modules are loaded and the mounts made.
+	Cards []Card `json:"cards,omitempty"`
 	// Env is the environment of everything that runs, as KEY=VALUE.
 	Env []string `json:"env,omitempty"`
 	// TimerSlack is how much later than asked for timers of all programs may end (prctl(2)), so that

@@ -22,9 +22,10 @@ func TestSpecSurvivesItsFile(t *testing.T) {
 	want := Spec{
 		Hostname: "x", ModuleRoot: "/m", Modules: []string{"dummy"},
 		Mounts: []Mount{{Source: "a", Target: "b", Type: "bind", ReadOnly: true, Folders: []string{"c"}}},
+		Cards:  []Card{{Name: "ens3", MAC: "02:00:00:00:00:01"}},
 		Env:    []string{"A=b"}, TimerSlack: time.Millisecond, Setup: [][]string{{"true"}},
 		Run:      &Run{Args: []string{"x"}, Dir: "/", Output: "/dev/ttyS0", Result: "/r"},
-		Agent:    &Agent{Card: "vec0", Prefix: netip.MustParsePrefix("10.0.0.1/24"), Port: 9},
+		Agent:    &Agent{Card: "agent", Prefix: netip.MustParsePrefix("10.0.0.1/24"), Port: 9},
 		Services: []Service{{Name: "s", Args: []string{"s"}, Socket: "/s", Log: "/l"}},
 	}
 	file := filepath.Join(t.TempDir(), "spec")

@@ -14,7 +14,7 @@ import (
 	"github.com/patchbay-cni/patchbay/test/lab/fabric"
 	"github.com/patchbay-cni/patchbay/test/lab/guest"
 	"github.com/patchbay-cni/patchbay/test/lab/image"
-	"github.com/patchbay-cni/patchbay/test/lab/uml"
+	"github.com/patchbay-cni/patchbay/test/lab/vm"
 )
 
 // Names in a node's folder.
@@ -40,7 +40,7 @@ type Config struct {
 	// Dir holds its logs and configuration, Disk is the image of its disk.
 	Dir, Disk string
 	// Kernel that the node boots.
-	Kernel uml.Kernel
+	Kernel vm.Kernel
 	// Memory in MiB.
 	Memory int
 	// Init is a program whose main hands over to guest.Main.
@@ -95,11 +95,10 @@ func (c Config) writeFiles() error {
 	return nil
 }
 
-// network sets the cards up; the way to everywhere else is the fabric.
+// network gives the cards their addresses; the way to everywhere else is the fabric.
 func (c Config) network() string {
 	lines := []string{"link set lo up"}
-	for i, card := range c.Port.Cards() {
-		lines = append(lines, fmt.Sprintf("link set vec%d name %s", i, card.Name))
+	for _, card := range c.Port.Cards() {
 		if card != c.Port.Agent() { // that one is the agent's to set up
 			lines = append(lines, "address add "+card.Prefix.String()+" dev "+card.Name, "link set "+card.Name+" up")
 		}
@@ -134,7 +133,7 @@ func (c Config) kubelet() map[string]any {
 		"authentication": map[string]any{
 			"anonymous": map[string]any{"enabled": false},
 			"webhook":   map[string]any{"enabled": true},
-			"x509":      map[string]any{"clientCAFile": uml.GuestDir + "/" + clientCA},
+			"x509":      map[string]any{"clientCAFile": vm.GuestDir + "/" + clientCA},
 		},
 		"authorization":               map[string]any{"mode": "Webhook"},
 		"cgroupDriver":                "cgroupfs",
@@ -233,7 +232,7 @@ func (c Config) mounts() []guest.Mount {
 	mounts := []guest.Mount{
 		{Source: "cgroup2", Target: "/sys/fs/cgroup", Type: "cgroup2"},
 		{Source: "mqueue", Target: "/dev/mqueue", Type: "mqueue"},
-		{Source: "/dev/ubda", Target: disk, Type: "ext4", Data: diskOptions, Folders: folders},
+		{Source: c.Kernel.DiskDevice(0), Target: disk, Type: "ext4", Data: diskOptions, Folders: folders},
 	}
 	for _, f := range overlaidFolders() {
 		mounts = append(mounts, guest.Mount{Source: "overlay", Target: "/" + f, Type: "overlay", Data: strings.Join([]string{
@@ -250,12 +249,12 @@ func (c Config) mounts() []guest.Mount {
 func (c Config) setup() [][]string {
 	shell := func(script string) []string { return []string{"/bin/sh", "-ec", script} }
 	return [][]string{
-		{"/sbin/ip", "-batch", uml.GuestDir + "/" + networkBatch},
+		{"/sbin/ip", "-batch", vm.GuestDir + "/" + networkBatch},
 		{"/sbin/sysctl", "-q", "-w", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"},
 		// This kernel does not say how fast its processor is, and cAdvisor gives up.
 		shell("{ cat /proc/cpuinfo; echo 'cpu MHz : 2600.000'; } >/run/cpuinfo; mount --bind /run/cpuinfo /proc/cpuinfo"),
 		shell("ln -sf /usr/lib/cni/* /opt/cni/bin/"),
-		shell("cp " + uml.GuestDir + "/" + podNetwork + " /etc/cni/net.d/"),
+		shell("cp " + vm.GuestDir + "/" + podNetwork + " /etc/cni/net.d/"),
 	}
 }
 
@@ -263,20 +262,20 @@ func (c Config) services() []guest.Service {
 	return []guest.Service{
 		{
 			Name:   "containerd",
-			Args:   []string{"/usr/bin/containerd", "--config", uml.GuestDir + "/" + containerdConfig},
+			Args:   []string{"/usr/bin/containerd", "--config", vm.GuestDir + "/" + containerdConfig},
 			Socket: containerdSocket,
-			Log:    uml.GuestDir + "/" + containerdLog,
+			Log:    vm.GuestDir + "/" + containerdLog,
 		},
 		{
 			Name: "kubelet",
 			Args: []string{
 				path.Join(c.Bin, "kubelet"),
-				"--config=" + uml.GuestDir + "/" + kubeletConfig,
-				"--kubeconfig=" + uml.GuestDir + "/" + kubeletClient,
+				"--config=" + vm.GuestDir + "/" + kubeletConfig,
+				"--kubeconfig=" + vm.GuestDir + "/" + kubeletClient,
 				"--hostname-override=" + c.Name,
 				"--node-ip=" + c.Port.Management().Prefix.Addr().String(),
 			},
-			Log: uml.GuestDir + "/" + kubeletLog,
+			Log: vm.GuestDir + "/" + kubeletLog,
 		},
 	}
 }

@@ -12,10 +12,11 @@ import (
 
 	"github.com/patchbay-cni/patchbay/test/lab/fabric"
 	"github.com/patchbay-cni/patchbay/test/lab/guest"
+	"github.com/patchbay-cni/patchbay/test/lab/uml"
 )
 
 func config() Config {
-	return Config{Name: "node-7", Port: 7, Fabric: fabric.Fabric{Netns: "pb-x"}, Dir: "/run/x", Bin: "/opt/bin"}
+	return Config{Name: "node-7", Port: 7, Fabric: fabric.Fabric{Netns: "pb-x"}, Dir: "/run/x", Bin: "/opt/bin", Kernel: uml.Kernel{}}
 }
 
 // Whatever is mounted from the disk comes after the disk, and each folder that an
@@ -83,8 +84,7 @@ func TestNetwork(t *testing.T) {
 	got := config().network()
 	for _, want := range []string{
 		"address add 10.89.0.17/24 dev ens3\n", "address add 192.168.89.17/24 dev ens4\n",
-		"address add 192.168.90.17/24 dev ens5\n", "link set vec3 name agent\n",
-		"link set vec0 name ens3\n", "route add default via 10.89.0.1\n",
+		"address add 192.168.90.17/24 dev ens5\n", "link set ens3 up\n", "route add default via 10.89.0.1\n",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing in\n%s", want, got)

@@ -15,14 +15,17 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/patchbay-cni/patchbay/test/lab/fabric"
+	"github.com/patchbay-cni/patchbay/test/lab/guest"
 	"github.com/patchbay-cni/patchbay/test/lab/image"
 	"github.com/patchbay-cni/patchbay/test/lab/netns"
 	"github.com/patchbay-cni/patchbay/test/lab/remote"
-	"github.com/patchbay-cni/patchbay/test/lab/uml"
+	"github.com/patchbay-cni/patchbay/test/lab/vm"
 )
 
 // Errors of this package.
@@ -54,24 +57,30 @@ func (c Config) boot(ctx context.Context) error {
 	if err := c.prepare(ctx); err != nil {
 		return err
 	}
-	_, err := uml.Boot(uml.Config{
-		Kernel: c.Kernel, Dir: c.Dir, Memory: c.Memory, Init: c.Init, Spec: c.guest(),
-		Visible: []string{c.Bin}, Disks: []string{c.Disk}, Taps: c.taps(), Netns: c.Fabric.Netns,
+	_, err := c.Kernel.Boot(vm.Config{
+		Dir: c.Dir, Memory: c.Memory, Init: c.Init, Spec: c.guest(),
+		Visible: []string{c.Bin}, Disks: []string{c.Disk}, Cards: c.cards(), Netns: c.Fabric.Netns,
 	})
 	return err
 }
 
-func (c Config) taps() []uml.Tap {
-	var taps []uml.Tap
+// cards are the node's network cards. Those for the networks under test are physical functions,
+// where the node's kind has such.
+func (c Config) cards() []vm.Card {
+	var cards []vm.Card
 	for _, card := range c.Port.Cards() {
-		taps = append(taps, uml.Tap{Name: card.Tap, MAC: card.MAC})
+		cards = append(cards, vm.Card{
+			Card:  guest.Card{Name: card.Name, MAC: card.MAC},
+			Tap:   card.Tap,
+			SRIOV: slices.Contains([]fabric.Card{c.Port.Trunk(), c.Port.Second()}, card),
+		})
 	}
-	return taps
+	return cards
 }
 
 // prepare makes what is missing and ends what a kernel that died left running.
 func (c Config) prepare(ctx context.Context) error {
-	if err := uml.Kill(ctx, c.Dir); err != nil {
+	if err := vm.Kill(ctx, c.Dir); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
@@ -119,7 +128,7 @@ func (c Config) awaitAgent(ctx context.Context) error {
 			return err
 		}
 		if !IsOn(c.Dir) {
-			console, _ := os.ReadFile(uml.ConsoleLog(c.Dir))
+			console, _ := os.ReadFile(vm.ConsoleLog(c.Dir))
 			return fmt.Errorf("%w; its console:\n%s", ErrDied, console)
 		}
 		select {
@@ -132,12 +141,12 @@ func (c Config) awaitAgent(ctx context.Context) error {
 
 // IsOn tells whether the node of that folder is switched on.
 func IsOn(dir string) bool {
-	pids, err := uml.Processes(dir)
+	pids, err := vm.Processes(dir)
 	return err == nil && len(pids) > 0
 }
 
 // Kill cuts the node's power. A node that is off is fine.
-func Kill(ctx context.Context, dir string) error { return uml.Kill(ctx, dir) }
+func Kill(ctx context.Context, dir string) error { return vm.Kill(ctx, dir) }
 
 // Run runs a command in the node and returns its exit code.
 func (c Config) Run(ctx context.Context, r remote.Request, s remote.Streams) (int, error) {

@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/patchbay-cni/patchbay/test/lab/guest"
+	"github.com/patchbay-cni/patchbay/test/lab/qemu"
 	"github.com/patchbay-cni/patchbay/test/lab/uml"
+	"github.com/patchbay-cni/patchbay/test/lab/vm"
 )
 
 // Names in the guest's folder.
@@ -36,11 +38,11 @@ func (o options) execute(ctx context.Context, out io.Writer) (code int, err erro
 	}
 	defer func() { err = errors.Join(err, end()) }()
 
-	if uml.HiddenInGuest(o.program) {
+	if vm.HiddenInGuest(o.program) {
 		if err := linkOrCopy(o.program, filepath.Join(dir, programFile)); err != nil {
 			return 0, err
 		}
-		o.program = uml.GuestDir + "/" + programFile
+		o.program = vm.GuestDir + "/" + programFile
 	}
 	if err := o.boot(ctx, dir, out); err != nil {
 		return 0, err
@@ -55,13 +57,17 @@ func (o options) boot(ctx context.Context, dir string, out io.Writer) error {
 		return fmt.Errorf("make pipe: %w", err)
 	}
 	defer r.Close()
+	kernel, err := o.findKernel()
+	if err != nil {
+		return errors.Join(err, w.Close())
+	}
 	config, err := o.guest(dir)
 	if err != nil {
 		return errors.Join(err, w.Close())
 	}
-	fmt.Fprintln(os.Stderr, "kerneltest:", config.Kernel.Describe())
+	fmt.Fprintln(os.Stderr, "kerneltest:", kernel.Describe())
 	config.Output = w
-	id, err := uml.Boot(config)
+	id, err := kernel.Boot(config)
 	if err := errors.Join(err, w.Close()); err != nil {
 		return err
 	}
@@ -74,24 +80,27 @@ func (o options) boot(ctx context.Context, dir string, out io.Writer) error {
 	// Helpers of the kernel may outlive it, and hold the pipe.
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
-	return errors.Join(waiting, uml.Kill(ending, dir), <-copied)
+	return errors.Join(waiting, vm.Kill(ending, dir), <-copied)
 }
 
-func (o options) guest(dir string) (uml.Config, error) {
+// findKernel returns the kernel of the kind that was asked for.
+func (o options) findKernel() (vm.Kernel, error) {
+	if o.kernel == kernelQEMU {
+		return qemu.FindKernel(o.bin)
+	}
+	return uml.FindKernel(o.bin)
+}
+
+func (o options) guest(dir string) (vm.Config, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return uml.Config{}, fmt.Errorf("find own program: %w", err)
+		return vm.Config{}, fmt.Errorf("find own program: %w", err)
 	}
 	here, err := os.Getwd()
 	if err != nil {
-		return uml.Config{}, fmt.Errorf("find own folder: %w", err)
+		return vm.Config{}, fmt.Errorf("find own folder: %w", err)
 	}
-	kernel, err := uml.FindKernel(o.bin)
-	if err != nil {
-		return uml.Config{}, err
-	}
-	return uml.Config{
-		Kernel:        kernel,
+	config := vm.Config{
 		Dir:           dir,
 		Memory:        o.memory,
 		Init:          self,
@@ -105,11 +114,30 @@ func (o options) guest(dir string) (uml.Config, error) {
 			Run: &guest.Run{
 				Args:   append([]string{o.program}, o.args...),
 				Dir:    here,
-				Output: uml.SerialDevice,
-				Result: uml.GuestDir + "/" + resultFile,
+				Output: vm.SerialDevice,
+				Result: vm.GuestDir + "/" + resultFile,
 			},
 		},
-	}, nil
+	}
+	if o.kernel == kernelQEMU {
+		addFunctions(&config)
+	}
+	return config, nil
+}
+
+// makeFunctions makes the virtual functions of the two physical ones.
+const makeFunctions = `for pf in pf0 pf1; do
+	ip link set $pf up
+	echo 7 >/sys/class/net/$pf/device/sriov_numvfs
+done`
+
+// addFunctions gives the guest two physical functions, which are connected with each other.
+func addFunctions(c *vm.Config) {
+	c.Cards = []vm.Card{
+		{Card: guest.Card{Name: "pf0", MAC: "02:89:00:01:00:00"}, SRIOV: true},
+		{Card: guest.Card{Name: "pf1", MAC: "02:89:00:01:00:01"}, SRIOV: true},
+	}
+	c.Spec.Setup = append(c.Spec.Setup, []string{"/bin/sh", "-ec", makeFunctions})
 }
 
 // moduleOf returns the nearest folder around dir that has a go.mod, else dir.
@@ -126,7 +154,7 @@ func moduleOf(dir string) string {
 func result(dir string) (int, error) {
 	raw, err := os.ReadFile(filepath.Join(dir, resultFile))
 	if errors.Is(err, os.ErrNotExist) {
-		console, _ := os.ReadFile(uml.ConsoleLog(dir))
+		console, _ := os.ReadFile(vm.ConsoleLog(dir))
 		return 0, fmt.Errorf("%w; its console:\n%s", errDied, console)
 	}
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/patchbay-cni/patchbay/test/lab/uml"
+	"github.com/patchbay-cni/patchbay/test/lab/vm"
 )
 
 const (
@@ -74,7 +74,7 @@ func removeIfStale(ctx context.Context, name string) error {
 func removeGuest(ctx context.Context, dir string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
-	if err := uml.Kill(ctx, dir); err != nil {
+	if err := vm.Kill(ctx, dir); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(dir); err != nil {

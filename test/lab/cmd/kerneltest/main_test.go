@@ -17,6 +17,7 @@ import (
 
 	"github.com/patchbay-cni/patchbay/test/lab/guest"
 	"github.com/patchbay-cni/patchbay/test/lab/uml"
+	"github.com/patchbay-cni/patchbay/test/lab/vm"
 )
 
 // bin is the folder of the module's built programs.
@@ -161,8 +162,8 @@ func TestSweep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := uml.Boot(uml.Config{
-		Kernel: kernel, Dir: dir, Memory: 128, Init: self, DieWithParent: true,
+	if _, err := kernel.Boot(vm.Config{
+		Dir: dir, Memory: 128, Init: self, DieWithParent: true,
 		Spec: guest.Spec{Run: &guest.Run{Args: []string{"/bin/sleep", "3600"}, Output: "/dev/console"}},
 	}); err != nil {
 		t.Fatal(err)
@@ -187,7 +188,7 @@ func TestSweep(t *testing.T) {
 	if _, err := os.Stat(dir); err == nil {
 		t.Error("the folder is still there")
 	}
-	if left, err := uml.Processes(dir); err != nil || len(left) > 0 {
+	if left, err := vm.Processes(dir); err != nil || len(left) > 0 {
 		t.Errorf("processes left: %v (error: %v)", left, err)
 	}
 }

@@ -14,8 +14,15 @@ import (
 	"time"
 )
 
+// Kinds of kernels.
+const (
+	kernelUML  = "uml"
+	kernelQEMU = "qemu"
+)
+
 // options are the command line.
 type options struct {
+	kernel  string
 	timeout time.Duration
 	memory  int
 	bin     string
@@ -31,12 +38,16 @@ const passedVariables = "GODEBUG,GOGC,GOMAXPROCS,GOMEMLIMIT,GORACE,GOTRACEBACK,R
 func parse(args []string) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("kerneltest", flag.ContinueOnError)
+	flags.StringVar(&o.kernel, "kernel", kernelUML, "uml, or qemu for a guest with SR-IOV functions")
 	flags.DurationVar(&o.timeout, "timeout", 15*time.Minute, "time for all of it")
 	flags.IntVar(&o.memory, "memory", 1024, "memory of the guest in MiB")
 	flags.StringVar(&o.bin, "bin", "", "folder of the built kernel (default: the one that kerneltest is in)")
 	flags.StringVar(&o.env, "env", passedVariables, "variables to pass on, besides those that begin with PATCHBAY_")
 	if err := flags.Parse(args); err != nil {
 		return o, fmt.Errorf("parse flags: %w", err)
+	}
+	if o.kernel != kernelUML && o.kernel != kernelQEMU {
+		return o, fmt.Errorf("check flags: -kernel must be %s or %s, got %q", kernelUML, kernelQEMU, o.kernel)
 	}
 	if flags.NArg() == 0 {
 		return o, errors.New("no program given: kerneltest [FLAGS] PROGRAM [ARGUMENTS]")

@@ -15,7 +15,7 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defaults := options{timeout: 15 * time.Minute, memory: 1024, bin: bin, env: passedVariables}
+	defaults := options{kernel: kernelUML, timeout: 15 * time.Minute, memory: 1024, bin: bin, env: passedVariables}
 	cases := map[string]struct {
 		reason string
 		args   []string
@@ -35,6 +35,15 @@ func TestParse(t *testing.T) {
 				o.args = []string{"-test.v", "-test.run=X"}
 			},
 		},
+		"QEMU": {
+			reason: "The kind of kernel is a choice of the caller's.",
+			args:   []string{"--kernel", "qemu", "/bin/sh"},
+			want: func(o *options) {
+				o.kernel = kernelQEMU
+				o.args = []string{}
+			},
+		},
+		"BadKernel": {reason: "A misspelt kind is refused.", args: []string{"-kernel", "kvm", "/bin/sh"}, fails: true},
 		"Nothing":   {reason: "There must be a program.", args: []string{"-timeout", "1s"}, fails: true},
 		"NoProgram": {reason: "It must exist.", args: []string{"/nowhere/program"}, fails: true},
 		"BadFlag":   {reason: "Unknown flags before the program are refused.", args: []string{"-x", "/bin/sh"}, fails: true},

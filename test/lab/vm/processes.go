@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package uml
+package vm
 
 import (
 	"bytes"
@@ -13,42 +13,11 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/patchbay-cni/patchbay/test/lab/process"
 )
 
-// Boot prepares the guest's folder and starts its kernel. The guest's console is
-// appended to ConsoleLog.
-func Boot(c Config) (process.ID, error) {
-	if err := c.prepare(); err != nil {
-		return process.ID{}, fmt.Errorf("prepare guest: %w", err)
-	}
-	spec := process.Spec{
-		Args:          c.args(),
-		Dir:           c.Dir,
-		Env:           c.Kernel.environment(),
-		Log:           ConsoleLog(c.Dir),
-		Netns:         c.Netns,
-		Nice:          guestNice,
-		DieWithParent: c.DieWithParent,
-	}
-	if c.Output != nil {
-		spec.Files = []*os.File{c.Output}
-	}
-	id, err := process.Start(spec)
-	if err != nil {
-		return process.ID{}, fmt.Errorf("boot guest: %w", err)
-	}
-	return id, nil
-}
-
-// guestNice is the priority of guests. All programs of a guest are one session, which would get as
-// much of the processor as one API server. With this weight of three, three guests get a third of
-// a machine on which twenty other sessions compute.
-const guestNice = -5
-
-// ConsoleLog returns the path of the console's log of the guest in dir.
-func ConsoleLog(dir string) string { return Config{Dir: dir}.path(consoleFile) }
+// Mark is an argument that the programs which run the kernel of the guest in dir have, and no
+// other program has.
+func Mark(dir string) string { return "guest=" + dir }
 
 // Kill ends a guest as a power cut does, and returns when none of its processes is
 // left. No guest is fine.
@@ -103,9 +72,10 @@ func kill(ctx context.Context, pid int, dir string) error {
 	return fmt.Errorf("wait for process %d: %w", pid, ctx.Err())
 }
 
-// Processes lists the processes of the guest in dir that still run. Its kernel and helper
-// threads have the kernel's command line. So have the guest's user processes in ptrace
-// mode; in seccomp mode they end with the kernel, which is their parent, a moment later.
+// Processes lists the processes of the guest in dir that still run. Those of User-Mode Linux
+// are its kernel and helper threads, which have the kernel's command line. So have the guest's
+// user processes in ptrace mode; in seccomp mode they end with the kernel, which is their
+// parent, a moment later. QEMU is one process.
 func Processes(dir string) ([]int, error) {
 	entries, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
@@ -128,12 +98,8 @@ func belongsToGuest(pid int, dir string) bool {
 	if err != nil {
 		return false
 	}
-	args := bytes.Split(raw, []byte{0})
-	if name := filepath.Base(string(args[0])); name != filepath.Base(builtKernel) && name != filepath.Base(debianKernel) {
-		return false
-	}
-	for _, a := range args {
-		if string(a) == "uml_dir="+dir+"/" {
+	for arg := range bytes.SplitSeq(raw, []byte{0}) {
+		if string(arg) == Mark(dir) {
 			return true
 		}
 	}
