@@ -29,6 +29,8 @@ type Config struct {
 	Name string `json:"name"`
 	// Nodes is the number of nodes that there are at least; 2 by default.
 	Nodes int `json:"nodes"`
+	// QEMU are the names of nodes that are of KindQEMU when they are made.
+	QEMU []string `json:"qemu,omitempty"`
 	// Memory of each node in MiB; 1536 by default. A node takes it as it needs it.
 	Memory int `json:"memory"`
 	// Install applies deployments/ and waits until Patchbay runs on all nodes.

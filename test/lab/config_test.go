@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -61,6 +62,46 @@ func TestAddFreeNames(t *testing.T) {
 				t.Errorf("%s\n%s", tc.reason, diff)
 			}
 		})
+	}
+}
+
+// A node keeps the kind that it was made with.
+func TestKinds(t *testing.T) {
+	t.Parallel()
+	c := Config{Name: "kinds-" + strconv.Itoa(os.Getpid()), QEMU: []string{"node-2"}}
+	t.Cleanup(func() { _ = os.RemoveAll(c.dir()) })
+	kinds := func() map[string]Kind {
+		t.Helper()
+		got := map[string]Kind{}
+		for _, name := range []string{"node-1", "node-2"} {
+			kind, err := c.kindOf(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got[name] = kind
+		}
+		return got
+	}
+	want := map[string]Kind{"node-1": KindUML, "node-2": KindQEMU}
+	if diff := cmp.Diff(want, kinds()); diff != "" {
+		t.Error("before the nodes are made, the configuration decides:\n", diff)
+	}
+	for name, kind := range want {
+		for range 2 {
+			if err := c.storeKind(name, kind); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	c.QEMU = nil
+	if diff := cmp.Diff(want, kinds()); diff != "" {
+		t.Error("a lab that is completed without the option keeps its nodes:\n", diff)
+	}
+	if err := c.storeKind("node-1", KindQEMU); !errors.Is(err, ErrKind) {
+		t.Errorf("make a node again as another kind: got %v, want ErrKind", err)
+	}
+	if _, err := c.findKernel("kvm"); !errors.Is(err, ErrKind) {
+		t.Errorf("find kernel of an unknown kind: got %v, want ErrKind", err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,7 +28,6 @@ import (
 	"github.com/patchbay-cni/patchbay/test/lab/image"
 	"github.com/patchbay-cni/patchbay/test/lab/node"
 	"github.com/patchbay-cni/patchbay/test/lab/remote"
-	"github.com/patchbay-cni/patchbay/test/lab/uml"
 )
 
 // Where labs keep their files. What is in runDir is small.
@@ -145,11 +145,9 @@ func (l *Lab) usable() bool {
 }
 
 func (l *Lab) up(ctx context.Context) error {
-	kernel, err := uml.FindKernel(l.config.Bin)
-	if err != nil {
+	if err := l.makeNodes(); err != nil {
 		return err
 	}
-	l.log.printf("lab %s: nodes boot %s", l.config.Name, kernel.Describe())
 	for _, step := range []struct {
 		what string
 		do   func(context.Context) error
@@ -166,6 +164,44 @@ func (l *Lab) up(ctx context.Context) error {
 	}
 	if l.config.Install {
 		return l.log.step("install Patchbay", func() error { return l.Install(ctx) })
+	}
+	return nil
+}
+
+// makeNodes makes the nodes that are missing, without starting them: their folders and kinds.
+func (l *Lab) makeNodes() error {
+	nodes, err := l.Nodes()
+	if err != nil {
+		return err
+	}
+	for _, name := range l.config.QEMU {
+		if _, err := port(name); err != nil {
+			return err
+		}
+		if err := l.config.storeKind(name, KindQEMU); err != nil {
+			return err
+		}
+		if !slices.Contains(nodes, name) {
+			nodes = append(nodes, name)
+		}
+	}
+	kinds := map[Kind]bool{}
+	for _, name := range addFreeNames(nodes, l.config.Nodes) {
+		kind, err := l.config.kindOf(name)
+		if err != nil {
+			return err
+		}
+		if err := l.config.storeKind(name, kind); err != nil {
+			return err
+		}
+		kinds[kind] = true
+	}
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		kernel, err := l.config.findKernel(kind)
+		if err != nil {
+			return err
+		}
+		l.log.printf("lab %s: nodes boot %s", l.config.Name, kernel.Describe())
 	}
 	return nil
 }
@@ -210,7 +246,7 @@ func (l *Lab) startNodes(ctx context.Context) error {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	for _, name := range addFreeNames(nodes, l.config.Nodes) {
+	for _, name := range nodes {
 		group.Go(func() error { return l.startNode(ctx, name) })
 	}
 	return group.Wait()
@@ -220,13 +256,19 @@ func (l *Lab) startNodes(ctx context.Context) error {
 func (l *Lab) Nodes() ([]string, error) { return l.config.nodes() }
 
 // AddNode makes one more node, by its name, and waits until it is ready.
-func (l *Lab) AddNode(ctx context.Context, name string) error {
+func (l *Lab) AddNode(ctx context.Context, name string, kind Kind) error {
 	_, err := l.existingNode(name)
 	if err == nil {
 		err = os.ErrExist
 	}
 	if !errors.Is(err, ErrNoNode) {
 		return fmt.Errorf("add %s: %w", name, err)
+	}
+	if _, err := l.config.findKernel(kind); err != nil {
+		return fmt.Errorf("add %s: %w", name, err)
+	}
+	if err := l.config.storeKind(name, kind); err != nil {
+		return err
 	}
 	return l.StartNode(ctx, name)
 }
@@ -390,7 +432,11 @@ func (l *Lab) nodeConfig(name string) (node.Config, error) {
 	if c.Images, err = l.images(); err != nil {
 		return c, err
 	}
-	if c.Kernel, err = uml.FindKernel(l.config.Bin); err != nil {
+	kind, err := l.config.kindOf(name)
+	if err != nil {
+		return c, err
+	}
+	if c.Kernel, err = l.config.findKernel(kind); err != nil {
 		return c, err
 	}
 	c.Disk = filepath.Join(l.config.disks(), name+".ext4")
@@ -524,5 +570,9 @@ func (l *Lab) nodeHealth(ctx context.Context, client kubernetes.Interface, name 
 	for _, card := range []fabric.Card{c.Port.Management(), c.Port.Trunk(), c.Port.Second()} {
 		addresses = append(addresses, fmt.Sprintf("%s on %s", card.Prefix.Addr(), card.Name))
 	}
-	return Health{Part: name, State: "ready", Detail: strings.Join(addresses, ", "), OK: true}
+	detail := strings.Join(addresses, ", ")
+	if kind, err := l.config.kindOf(name); err == nil && kind != KindUML {
+		detail += ", kind " + string(kind)
+	}
+	return Health{Part: name, State: "ready", Detail: detail, OK: true}
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package node is a bare-metal node of a lab: a machine with a kernel (User-Mode
-// Linux), a disk and network cards of its own, with containerd and kubelet.
+// Linux, or one in QEMU), a disk and network cards of its own, with containerd and kubelet.
 //
 // Its files are the machine's, with /etc, /opt and /var overlaid by its own disk, so
 // that manifests with host paths run on it unchanged. Killing the node is a power

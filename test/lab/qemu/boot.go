@@ -20,6 +20,9 @@ const (
 	modprobeFile = "modprobe"
 )
 
+// functions is the number of virtual functions of each physical one: as many as igb can have.
+const functions = 7
+
 // How the guest mounts folders of the machine. What it has read of the machine's files it keeps in
 // memory; its own folder it shares with the machine at any time.
 const (
@@ -42,9 +45,13 @@ func (k Kernel) prepare(c vm.Config) error {
 	c.Spec.ModuleRoot, c.Spec.Modules = k.Dir, modules()
 	// Programs in the guest run modprobe, and so does the kernel, which gives it no environment.
 	c.Spec.Env = append(slices.Clone(c.Spec.Env), "MODPROBE_OPTIONS=-d "+k.Dir)
-	c.Spec.Setup = append([][]string{
-		{"/sbin/sysctl", "-q", "-w", "kernel.modprobe=" + vm.GuestDir + "/" + modprobeFile},
-	}, c.Spec.Setup...)
+	setup := [][]string{{"/sbin/sysctl", "-q", "-w", "kernel.modprobe=" + vm.GuestDir + "/" + modprobeFile}}
+	for _, card := range c.Cards {
+		if card.SRIOV {
+			setup = append(setup, []string{"/bin/sh", "-ec", fmt.Sprintf("echo %d >/sys/class/net/%s/device/sriov_numvfs", functions, card.Name)})
+		}
+	}
+	c.Spec.Setup = append(setup, c.Spec.Setup...)
 	if err := c.Prepare(mountShare); err != nil {
 		return err
 	}

@@ -65,9 +65,19 @@ func (k Kernel) Describe() string {
 	cmd := exec.Command(k.program(), "--version")
 	cmd.Env = append(os.Environ(), k.environment()...)
 	out, err := cmd.Output()
-	version, _, _ := strings.Cut(string(out), "\n") // the other lines are about copyright
-	if err != nil {
-		version = "QEMU of unknown version"
+	version := parseVersion(string(out))
+	if err != nil || version == "" {
+		version = "of unknown version"
 	}
-	return fmt.Sprintf("Linux %s (%s) in %s, which simulates the processor", k.Release, k.image(), version)
+	return fmt.Sprintf("Linux %s in QEMU %s (%s), which simulates the processor", k.Release, version, k.Dir)
+}
+
+// parseVersion finds "10.0.2" in "QEMU emulator version 10.0.2 (Debian …)".
+func parseVersion(out string) string {
+	_, version, _ := strings.Cut(out, " version ")
+	fields := strings.Fields(version)
+	if len(fields) == 0 {
+		return ""
+	}
+	return fields[0]
 }

@@ -171,3 +171,17 @@ func TestFindKernel(t *testing.T) {
 		})
 	}
 }
+
+func TestParseVersion(t *testing.T) {
+	t.Parallel()
+	for out, want := range map[string]string{
+		"QEMU emulator version 10.0.2 (Debian 1:10.0.2+ds-2)\nCopyright\n": "10.0.2",
+		"QEMU emulator version 10.0.2\n":                                   "10.0.2",
+		"QEMU emulator version ":                                           "",
+		"":                                                                 "",
+	} {
+		if got := parseVersion(out); got != want {
+			t.Errorf("parseVersion(%q): got %q, want %q", out, got, want)
+		}
+	}
+}

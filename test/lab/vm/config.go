@@ -73,7 +73,8 @@ type Card struct {
 	// Tap is the name of the tap interface on the machine that the card is connected to.
 	// Cards without one are connected with each other (QEMU only).
 	Tap string
-	// SRIOV makes the card a physical function with up to seven virtual ones (QEMU only).
+	// SRIOV makes the card a physical function, and the guest makes its seven virtual ones at
+	// boot (QEMU only).
 	SRIOV bool
 }
 

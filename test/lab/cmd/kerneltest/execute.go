@@ -125,19 +125,15 @@ func (o options) guest(dir string) (vm.Config, error) {
 	return config, nil
 }
 
-// makeFunctions makes the virtual functions of the two physical ones.
-const makeFunctions = `for pf in pf0 pf1; do
-	ip link set $pf up
-	echo 7 >/sys/class/net/$pf/device/sriov_numvfs
-done`
-
 // addFunctions gives the guest two physical functions, which are connected with each other.
 func addFunctions(c *vm.Config) {
 	c.Cards = []vm.Card{
 		{Card: guest.Card{Name: "pf0", MAC: "02:89:00:01:00:00"}, SRIOV: true},
 		{Card: guest.Card{Name: "pf1", MAC: "02:89:00:01:00:01"}, SRIOV: true},
 	}
-	c.Spec.Setup = append(c.Spec.Setup, []string{"/bin/sh", "-ec", makeFunctions})
+	for _, card := range c.Cards {
+		c.Spec.Setup = append(c.Spec.Setup, []string{"/sbin/ip", "link", "set", card.Name, "up"})
+	}
 }
 
 // moduleOf returns the nearest folder around dir that has a go.mod, else dir.

@@ -16,11 +16,11 @@ func newNode(name *string) *cobra.Command {
 		Use: "node", Short: "Add nodes, cut their cables and their power", Args: rejectUnknown,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	node.AddCommand(newNodeAdd(name))
 	for _, c := range []struct {
 		use, short string
 		do         func(context.Context, *lab.Lab, string) error
 	}{
-		{"add NODE", "Make one more node, such as node-3", func(ctx context.Context, l *lab.Lab, n string) error { return l.AddNode(ctx, n) }},
 		{"cut NODE", "Take both network cables out", func(_ context.Context, l *lab.Lab, n string) error { return l.CutNode(n) }},
 		{"heal NODE", "Put the cables back", func(_ context.Context, l *lab.Lab, n string) error { return l.HealNode(n) }},
 		{"kill NODE", "Cut the power; the disk stays", func(ctx context.Context, l *lab.Lab, n string) error { return l.KillNode(ctx, n) }},
@@ -32,6 +32,20 @@ func newNode(name *string) *cobra.Command {
 		})
 	}
 	return node
+}
+
+func newNodeAdd(name *string) *cobra.Command {
+	kind := ""
+	cmd := &cobra.Command{
+		Use: "add NODE", Short: "Make one more node, such as node-3", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withLab(cmd, *name, args[0], func(ctx context.Context, l *lab.Lab, node string) error {
+				return l.AddNode(ctx, node, lab.Kind(kind))
+			})
+		},
+	}
+	cmd.Flags().StringVar(&kind, "kind", string(lab.KindUML), "uml, or qemu for a node with SR-IOV functions")
+	return cmd
 }
 
 func newRestart(name *string) *cobra.Command {
@@ -58,7 +72,7 @@ func newLogs(name *string) *cobra.Command {
 
 // withLab opens the lab for one operation of limited time.
 func withLab(cmd *cobra.Command, name, arg string, do func(context.Context, *lab.Lab, string) error) error {
-	const patience = 3 * time.Minute
+	const patience = 15 * time.Minute // a node in QEMU takes minutes to become ready on a busy machine
 	ctx, cancel := context.WithTimeout(cmd.Context(), patience)
 	defer cancel()
 	l, err := lab.Open(name)
