@@ -245,6 +245,19 @@ func (c Config) nodes() ([]string, error) {
 
 func (c Config) nodeDir(name string) string { return filepath.Join(c.path(nodesDir), name) }
 
+// kindOf returns the kind of a node: the one it was made with, else the one that it shall be made
+// with.
+func (c Config) kindOf(name string) (Kind, error) {
+	kind, err := readKind(c.nodeDir(name))
+	if !errors.Is(err, os.ErrNotExist) {
+		return kind, err
+	}
+	if slices.Contains(c.QEMU, name) {
+		return KindQEMU, nil
+	}
+	return KindUML, nil
+}
+
 // hubImage is larger than all others together, and no lab runs a hub: to import it was
 // most of a node's first boot.
 const hubImage = "patchbay-hub.tar"

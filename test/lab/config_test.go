@@ -7,7 +7,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -65,42 +64,33 @@ func TestAddFreeNames(t *testing.T) {
 	}
 }
 
-// A node keeps the kind that it was made with.
-func TestKinds(t *testing.T) {
+// Before a node is made, the configuration decides about its kind.
+func TestKindOf(t *testing.T) {
 	t.Parallel()
-	c := Config{Name: "kinds-" + strconv.Itoa(os.Getpid()), QEMU: []string{"node-2"}}
-	t.Cleanup(func() { _ = os.RemoveAll(c.dir()) })
-	kinds := func() map[string]Kind {
-		t.Helper()
-		got := map[string]Kind{}
-		for _, name := range []string{"node-1", "node-2"} {
-			kind, err := c.kindOf(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got[name] = kind
-		}
-		return got
-	}
-	want := map[string]Kind{"node-1": KindUML, "node-2": KindQEMU}
-	if diff := cmp.Diff(want, kinds()); diff != "" {
-		t.Error("before the nodes are made, the configuration decides:\n", diff)
-	}
-	for name, kind := range want {
-		for range 2 {
-			if err := c.storeKind(name, kind); err != nil {
-				t.Fatal(err)
-			}
+	c := Config{Name: "no-such-lab", QEMU: []string{"node-2"}}
+	for name, want := range map[string]Kind{"node-1": KindUML, "node-2": KindQEMU} {
+		if got, err := c.kindOf(name); err != nil || got != want {
+			t.Errorf("kindOf(%s): got %s, %v; want %s", name, got, err, want)
 		}
 	}
-	c.QEMU = nil
-	if diff := cmp.Diff(want, kinds()); diff != "" {
-		t.Error("a lab that is completed without the option keeps its nodes:\n", diff)
+}
+
+// A node keeps the kind that it was made with.
+func TestStoreKind(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "nodes", "node-1")
+	for range 2 { // a lab may be completed
+		if err := storeKind(dir, KindQEMU); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := c.storeKind("node-1", KindQEMU); !errors.Is(err, ErrKind) {
+	if err := storeKind(dir, KindUML); !errors.Is(err, ErrKind) || !strings.Contains(err.Error(), "make node-1 as uml") {
 		t.Errorf("make a node again as another kind: got %v, want ErrKind", err)
 	}
-	if _, err := c.findKernel("kvm"); !errors.Is(err, ErrKind) {
+	if got, err := readKind(dir); err != nil || got != KindQEMU {
+		t.Errorf("readKind: got %q, %v; want %q", got, err, KindQEMU)
+	}
+	if _, err := Kind("kvm").findKernel("/bin"); !errors.Is(err, ErrKind) {
 		t.Errorf("find kernel of an unknown kind: got %v, want ErrKind", err)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/patchbay-cni/patchbay/test/lab/qemu"
@@ -32,53 +31,40 @@ var ErrKind = errors.New("wrong kind of node")
 // kindFile is in the node's folder.
 const kindFile = "kind"
 
-// findKernel returns the kernel of a kind.
-func (c Config) findKernel(kind Kind) (vm.Kernel, error) {
-	switch kind {
+// findKernel returns the kernel of a kind, below bin, the folder of built programs.
+func (k Kind) findKernel(bin string) (vm.Kernel, error) {
+	switch k {
 	case KindUML:
-		return uml.FindKernel(c.Bin)
+		return uml.FindKernel(bin)
 	case KindQEMU:
-		return qemu.FindKernel(c.Bin)
+		return qemu.FindKernel(bin)
 	default:
-		return nil, fmt.Errorf("%w: must be %s or %s, got %q", ErrKind, KindUML, KindQEMU, kind)
+		return nil, fmt.Errorf("%w: must be %s or %s, got %q", ErrKind, KindUML, KindQEMU, k)
 	}
 }
 
-// kindOf returns the kind of a node: the one it was made with, else the one that it shall be made
-// with.
-func (c Config) kindOf(name string) (Kind, error) {
-	raw, err := os.ReadFile(filepath.Join(c.nodeDir(name), kindFile))
-	switch {
-	case err == nil:
-		return Kind(strings.TrimSpace(string(raw))), nil
-	case !errors.Is(err, os.ErrNotExist):
-		return "", fmt.Errorf("read kind of %s: %w", name, err)
-	case slices.Contains(c.QEMU, name):
-		return KindQEMU, nil
-	default:
-		return KindUML, nil
+// readKind returns the kind of the node in a folder. The error is os.ErrNotExist for a node that was
+// not made yet.
+func readKind(dir string) (Kind, error) {
+	raw, err := os.ReadFile(filepath.Join(dir, kindFile))
+	if err != nil {
+		return "", fmt.Errorf("read kind of node: %w", err)
 	}
+	return Kind(strings.TrimSpace(string(raw))), nil
 }
 
 // storeKind makes the folder of a node of that kind. A node that is there with another kind is an error.
-func (c Config) storeKind(name string, kind Kind) error {
-	dir := c.nodeDir(name)
+func storeKind(dir string, kind Kind) error {
+	name := filepath.Base(dir)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make folder of %s: %w", name, err)
 	}
-	file, err := os.OpenFile(filepath.Join(dir, kindFile), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-	if errors.Is(err, os.ErrExist) {
-		if has, err := c.kindOf(name); err != nil || has != kind {
-			return errors.Join(err, fmt.Errorf("make %s as %s: %w: it is there as %s, and stays so until lab down", name, kind, ErrKind, has))
-		}
-		return nil
+	has, err := readKind(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return os.WriteFile(filepath.Join(dir, kindFile), []byte(string(kind)+"\n"), 0o644)
 	}
-	if err != nil {
-		return fmt.Errorf("store kind of %s: %w", name, err)
+	if err == nil && has != kind {
+		err = fmt.Errorf("make %s as %s: %w: it is there as %s, and stays so until lab down", name, kind, ErrKind, has)
 	}
-	_, err = file.WriteString(string(kind) + "\n")
-	if err := errors.Join(err, file.Close()); err != nil {
-		return fmt.Errorf("store kind of %s: %w", name, err)
-	}
-	return nil
+	return err
 }

@@ -178,7 +178,7 @@ func (l *Lab) makeNodes() error {
 		if _, err := port(name); err != nil {
 			return err
 		}
-		if err := l.config.storeKind(name, KindQEMU); err != nil {
+		if err := storeKind(l.config.nodeDir(name), KindQEMU); err != nil {
 			return err
 		}
 		if !slices.Contains(nodes, name) {
@@ -191,13 +191,13 @@ func (l *Lab) makeNodes() error {
 		if err != nil {
 			return err
 		}
-		if err := l.config.storeKind(name, kind); err != nil {
+		if err := storeKind(l.config.nodeDir(name), kind); err != nil {
 			return err
 		}
 		kinds[kind] = true
 	}
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-		kernel, err := l.config.findKernel(kind)
+		kernel, err := kind.findKernel(l.config.Bin)
 		if err != nil {
 			return err
 		}
@@ -264,10 +264,10 @@ func (l *Lab) AddNode(ctx context.Context, name string, kind Kind) error {
 	if !errors.Is(err, ErrNoNode) {
 		return fmt.Errorf("add %s: %w", name, err)
 	}
-	if _, err := l.config.findKernel(kind); err != nil {
+	if _, err := kind.findKernel(l.config.Bin); err != nil {
 		return fmt.Errorf("add %s: %w", name, err)
 	}
-	if err := l.config.storeKind(name, kind); err != nil {
+	if err := storeKind(l.config.nodeDir(name), kind); err != nil {
 		return err
 	}
 	return l.StartNode(ctx, name)
@@ -436,7 +436,7 @@ func (l *Lab) nodeConfig(name string) (node.Config, error) {
 	if err != nil {
 		return c, err
 	}
-	if c.Kernel, err = l.config.findKernel(kind); err != nil {
+	if c.Kernel, err = kind.findKernel(l.config.Bin); err != nil {
 		return c, err
 	}
 	c.Disk = filepath.Join(l.config.disks(), name+".ext4")

@@ -23,8 +23,8 @@ var ErrNoCard = errors.New("no such network card")
 
 // nameCards gives all cards their names. Which names the kernel chose depends on the order in
 // which it found the cards, and on their drivers.
-func (s Spec) nameCards() error {
-	for _, c := range s.Cards {
+func nameCards(cards []Card) error {
+	for _, c := range cards {
 		name, err := findCard("/sys/class/net", c.MAC)
 		if err != nil {
 			return err

@@ -45,7 +45,7 @@ func (s Spec) setup() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
 		return fmt.Errorf("share mounts: %w", err)
 	}
-	if err := s.nameCards(); err != nil {
+	if err := nameCards(s.Cards); err != nil {
 		return err
 	}
 	for _, args := range s.Setup {
