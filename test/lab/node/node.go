@@ -275,7 +275,9 @@ func (c Config) unpack(ctx context.Context, file string) ([]string, error) {
 		return nil, fmt.Errorf("read archive: %w", err)
 	}
 	defer f.Close()
-	out, err := c.shell(ctx, f, `ctr --connect-timeout 300s --namespace k8s.io images import -`)
+	// ctr waits for a socket that is missing, but not for one on which containerd does not listen yet.
+	out, err := c.shell(ctx, f, `until ctr version >/dev/null 2>&1; do sleep 0.1; done
+		ctr --namespace k8s.io images import -`)
 	return digests.FindAllString(out, -1), err
 }
 

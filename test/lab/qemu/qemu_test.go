@@ -50,7 +50,7 @@ func TestArgs(t *testing.T) {
 			has: []string{
 				"file,path=/proc/self/fd/3,append=on,id=output",
 				"local,id=share1,path=/tmp/clone,security_model=passthrough,multidevs=remap,readonly=on",
-				"if=none,format=raw,discard=unmap,id=disk0,file=/var/a", "virtio-blk-pci,drive=disk1",
+				"if=none,format=raw,discard=unmap,cache=unsafe,id=disk0,file=/var/a", "virtio-blk-pci,drive=disk1",
 				"tap,id=card0,script=no,downscript=no,ifname=t0", "virtio-net-pci,romfile=,netdev=card0,mac=02:00:00:00:00:01",
 				"pcie-root-port,bus=pcie.0,id=port1,slot=2,chassis=2", "igb,bus=port1,netdev=card1,mac=02:00:00:00:00:02",
 				"hubport,hubid=0,id=card2", "igb,bus=port2,netdev=card2,mac=02:00:00:00:00:03",
