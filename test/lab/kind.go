@@ -25,7 +25,7 @@ const (
 	KindQEMU Kind = "qemu"
 )
 
-// ErrKind says that a node cannot have a kind.
+// ErrKind means that a kind is unknown, or that the node was made with another one.
 var ErrKind = errors.New("wrong kind of node")
 
 // kindFile is in the node's folder.

@@ -18,7 +18,7 @@ type Card struct {
 	MAC string `json:"mac"`
 }
 
-// ErrNoCard says that the guest's kernel has found no network card with a MAC address.
+// ErrNoCard means that the guest has no network card with the MAC address.
 var ErrNoCard = errors.New("no such network card")
 
 // nameCards gives all cards their names. Which names the kernel chose depends on the order in

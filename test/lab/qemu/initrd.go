@@ -19,10 +19,10 @@ const busybox = "/usr/bin/busybox"
 const initScript = `#!/bin/busybox sh
 set -e
 for module in $(busybox cat /modules/order); do busybox insmod /modules/$module; done
-busybox mkdir -p /root
-busybox mount -t 9p -o ` + rootOptions + ` ` + rootTag + ` /root
-busybox mount -t devtmpfs dev /root/dev
-exec busybox switch_root /root $labinit
+busybox mkdir -p /machine
+busybox mount -t 9p -o ` + rootOptions + ` ` + rootTag + ` /machine
+busybox mount -t devtmpfs dev /machine/dev
+exec busybox switch_root /machine $labinit
 `
 
 // initrd returns the initial RAM file system, an archive for the kernel, which has busybox and

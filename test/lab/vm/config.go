@@ -48,7 +48,7 @@ type Config struct {
 	Memory int
 	// Init is a program whose main hands over to guest.Main.
 	Init string
-	// Spec says what the guest does. Mounts of /sys, /run, /tmp and of GuestDir are
+	// Spec is what the guest does. Mounts of /sys, /run, /tmp and of GuestDir are
 	// added in front of its own; so are the names of Cards.
 	Spec guest.Spec
 	// Visible are folders of the machine that the guest needs, for the case that they
@@ -120,7 +120,7 @@ func (c Config) Prepare(mount func(n int, share Share) guest.Mount) error {
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
 		return fmt.Errorf("make folder: %w", err)
 	}
-	// A copy, since the program may be built anew while the guest runs.
+	// The guest runs a copy, because a build may replace the program meanwhile.
 	if err := copyFile(c.Init, c.InitPath()); err != nil {
 		return err
 	}
