@@ -86,11 +86,44 @@ type Network struct {
 	// SourceGuardSet is true if the spec requires SourceGuard: without it no Pod may attach.
 	SourceGuardSet bool `json:",omitempty"`
 
+	// SRIOV are the settings of virtual functions, for Type sriov.
+	SRIOV SRIOV `json:",omitzero"`
+
 	// V4 is the IPv4 subnet, nil when the network has none.
 	V4 *Subnet
 	// V6 is the IPv6 subnet, nil when the network has none.
 	V6 *Subnet
 }
+
+// EtherTypes of VLAN tags.
+const (
+	EtherType8021Q  = 0x8100
+	EtherType8021AD = 0x88a8
+)
+
+// SRIOV are the settings of the virtual function of each attached Pod.
+type SRIOV struct {
+	// VLANQoS is the priority in the VLAN tag, 0-7.
+	VLANQoS int `json:",omitempty"`
+	// VLANProtocol is EtherType8021Q or EtherType8021AD, or 0 when not set.
+	VLANProtocol uint16 `json:",omitempty"`
+	// SpoofCheck drops frames with another source MAC than the function's; nil when not set, which
+	// means true if the driver supports it.
+	SpoofCheck *bool `json:",omitempty"`
+	// Trust allows the Pod to change the MAC, VLAN filters and promiscuous mode; nil when not set,
+	// which means false if the driver supports it.
+	Trust *bool `json:",omitempty"`
+	// LinkState is auto, enable or disable; empty to keep the function's.
+	LinkState string `json:",omitempty"`
+	// MinTxRate and MaxTxRate are in Mbit/s; 0 to keep the function's.
+	MinTxRate, MaxTxRate int `json:",omitempty"`
+	// Promiscuous sets the interface in the Pod to promiscuous mode.
+	Promiscuous bool `json:",omitempty"`
+}
+
+// UsesDevicePool reports whether each attached Pod gets a device of DevicePool. Such a network has a
+// DevicePool, because its rules require one.
+func (n *Network) UsesDevicePool() bool { return n.Type == v1.TypeSRIOV }
 
 // Delegates reports whether another CNI plugin creates the network's interfaces.
 func (n *Network) Delegates() bool {
@@ -152,7 +185,7 @@ func (l Link) String() string {
 // with SR-IOV, where the virtual function sets the VLAN.
 func (n *Network) Link() (Link, bool) {
 	switch {
-	case n.Device == "" || n.Type == v1.TypeSRIOV:
+	case n.Device == "" || n.UsesDevicePool():
 		return Link{}, false
 	case n.VXLAN != 0:
 		return Link{VXLAN: n.VXLAN}, true

@@ -108,6 +108,7 @@ func readOptions(f *faults, spec *field.Path, s *v1.NetworkSpec, n *Network) {
 	checkParent(f, path, n)
 	checkVNI(f, spec, n)
 	checkTrunk(f, spec, n)
+	readSRIOV(f, path.Child("sriov"), o.SRIOV, n)
 	checkNumbers(f, path, n)
 	checkBitmaps(f, path, o)
 	readConflictProbe(f, path, o, n)
@@ -134,7 +135,7 @@ func checkParent(f *faults, path *field.Path, n *Network) {
 		f.forbidden(device, "must not be set with device_pool: leave out host_device \""+
 			n.Device+"\" or device_pool \""+n.DevicePool+"\"")
 	}
-	if n.Type != v1.TypeSRIOV {
+	if !n.UsesDevicePool() {
 		return
 	}
 	if n.DevicePool == "" {
@@ -185,6 +186,84 @@ func checkTrunk(f *faults, spec *field.Path, n *Network) {
 	}
 	if len(n.AllowedTenants) == 0 {
 		f.forbidden(path, "must come with AllowedTenants, because Pods on a trunk reach every VLAN of the NIC: list the namespaces in AllowedTenants of a ClusterNetwork, or leave trunk out")
+	}
+}
+
+// readSRIOV reads the settings of virtual functions. Tenants do not choose them, because they affect the
+// NIC and the networks of others on it.
+func readSRIOV(f *faults, path *field.Path, o *v1.SRIOVOptions, n *Network) {
+	if o == nil {
+		return
+	}
+	if n.Ref.Kind == v1.KindTenantNetwork {
+		f.forbidden(path, "must not be set in a TenantNetwork, because tenants do not choose settings of the NICs: leave sriov out, or ask a netadmin for a ClusterNetwork")
+	}
+	if n.Type != v1.TypeSRIOV {
+		f.forbidden(path, "must not be set for this NetworkType, because only virtual functions have these settings: use NetworkType sriov, or leave sriov out")
+	}
+	n.SRIOV = SRIOV{
+		VLANQoS:     int(o.VLANQoS),
+		SpoofCheck:  copyBool(o.SpoofCheck),
+		Trust:       copyBool(o.Trust),
+		LinkState:   o.LinkState,
+		MinTxRate:   int(o.MinTxRate),
+		MaxTxRate:   int(o.MaxTxRate),
+		Promiscuous: o.Promiscuous,
+	}
+	readVLANProtocol(f, path.Child("vlan_protocol"), o.VLANProtocol, n)
+	checkSRIOV(f, path, n)
+}
+
+// copyBool copies what a pointer points to, because an informer's cache owns the object.
+func copyBool(b *bool) *bool {
+	if b == nil {
+		return nil
+	}
+	return new(*b)
+}
+
+func readVLANProtocol(f *faults, path *field.Path, written string, n *Network) {
+	switch strings.ToLower(written) {
+	case "":
+		return
+	case "802.1q":
+		n.SRIOV.VLANProtocol = EtherType8021Q
+	case "802.1ad":
+		n.SRIOV.VLANProtocol = EtherType8021AD
+	default:
+		f.invalid(path, written, "must be 802.1q or 802.1ad")
+	}
+	if n.VLAN == 0 {
+		f.forbidden(path, "must come with vlan, because it is the protocol of the VLAN tag: set vlan, or leave vlan_protocol out")
+	}
+}
+
+func checkSRIOV(f *faults, path *field.Path, n *Network) {
+	s := &n.SRIOV
+	if s.VLANQoS < 0 || s.VLANQoS > 7 {
+		f.invalid(path.Child("vlan_qos"), s.VLANQoS, "must be between 0 and 7")
+	}
+	if s.VLANQoS != 0 && n.VLAN == 0 {
+		f.forbidden(path.Child("vlan_qos"), "must come with vlan, because the priority is in the VLAN tag: set vlan, or leave vlan_qos out")
+	}
+	switch s.LinkState {
+	case "", "auto", "enable", "disable":
+	default:
+		f.invalid(path.Child("link_state"), s.LinkState, "must be auto, enable or disable")
+	}
+	for _, r := range []struct {
+		name string
+		rate int
+	}{{"min_tx_rate", s.MinTxRate}, {"max_tx_rate", s.MaxTxRate}} {
+		if r.rate < 0 {
+			f.invalid(path.Child(r.name), r.rate, "must be at least 1 Mbit/s: leave it out to keep the function's rate")
+		}
+	}
+	if s.MaxTxRate != 0 && s.MinTxRate > s.MaxTxRate {
+		f.invalid(path.Child("min_tx_rate"), s.MinTxRate, "must not be above max_tx_rate: use a lower min_tx_rate, or a higher max_tx_rate")
+	}
+	if s.Promiscuous && (s.Trust == nil || !*s.Trust) {
+		f.forbidden(path.Child("promiscuous"), "must come with trust: true, because drivers ignore or reject it otherwise: set trust to true, or leave promiscuous out")
 	}
 }
 

@@ -138,11 +138,34 @@ Options:
 			},
 		},
 		"SRIOV": {
-			reason: "The model has the device pool and the VNI.",
-			kind:   v1.KindDanmNet, spec: `{NetworkID: x, NetworkType: SRIOV, Options: {device_pool: a/b, vxlan: 7}}`,
+			reason: "The model has the device pool and the VLAN.",
+			kind:   v1.KindDanmNet, spec: `{NetworkID: x, NetworkType: SRIOV, Options: {device_pool: a/b, vlan: 7}}`,
 			want: &network.Network{
 				Ref: network.Ref{Kind: v1.KindDanmNet, Namespace: "ns", Name: "net"}, UID: "uid", Generation: 3,
-				ID: "x", Type: "sriov", Prefix: "eth", DevicePool: "a/b", VXLAN: 7,
+				ID: "x", Type: "sriov", Prefix: "eth", DevicePool: "a/b", VLAN: 7,
+			},
+		},
+		"SRIOVOptions": {
+			reason: "The model has each setting of virtual functions.",
+			kind:   v1.KindClusterNetwork,
+			spec: `{NetworkID: x, NetworkType: sriov, Options: {device_pool: a/b, vlan: 7, mtu: 9000, sriov: {vlan_qos: 5, vlan_protocol: 802.1AD,
+				spoof_check: false, trust: true, link_state: enable, min_tx_rate: 100, max_tx_rate: 200, promiscuous: true}}}`,
+			want: &network.Network{
+				Ref: network.Ref{Kind: v1.KindClusterNetwork, Name: "net"}, UID: "uid", Generation: 3,
+				ID: "x", Type: "sriov", Prefix: "eth", DevicePool: "a/b", VLAN: 7, MTU: 9000,
+				SRIOV: network.SRIOV{
+					VLANQoS: 5, VLANProtocol: 0x88a8, SpoofCheck: new(false), Trust: new(true),
+					LinkState: "enable", MinTxRate: 100, MaxTxRate: 200, Promiscuous: true,
+				},
+			},
+		},
+		"SRIOVDefaults": {
+			reason: "The model keeps apart what is not set and what is set to its default.",
+			kind:   v1.KindDanmNet, spec: `{NetworkID: x, NetworkType: sriov, Options: {device_pool: a/b, vlan: 7, sriov: {vlan_protocol: 802.1q, spoof_check: true}}}`,
+			want: &network.Network{
+				Ref: network.Ref{Kind: v1.KindDanmNet, Namespace: "ns", Name: "net"}, UID: "uid", Generation: 3,
+				ID: "x", Type: "sriov", Prefix: "eth", DevicePool: "a/b", VLAN: 7,
+				SRIOV: network.SRIOV{VLANProtocol: 0x8100, SpoofCheck: new(true)},
 			},
 		},
 	}
@@ -229,6 +252,7 @@ func TestFromBounds(t *testing.T) {
 		"Alloc":      {reason: "DANM's largest subnet is a /9.", path: "Options.alloc", spec: v1.NetworkSpec{Options: v1.NetworkOptions{Alloc: long}}},
 		"Alloc6":     {reason: "The bound applies to IPv6 too.", path: "Options.alloc6", spec: v1.NetworkSpec{Options: v1.NetworkOptions{Alloc6: long}}},
 		"DevicePool": {reason: "Kubernetes bounds the names of resources.", path: "Options.device_pool", spec: v1.NetworkSpec{Options: v1.NetworkOptions{DevicePool: long}}},
+		"MinTxRate":  {reason: "A rate is not negative.", path: "Options.sriov.min_tx_rate", spec: v1.NetworkSpec{Options: v1.NetworkOptions{SRIOV: &v1.SRIOVOptions{MinTxRate: -1}}}},
 		"VLAN":       {reason: "A VLAN ID is not negative.", path: "Options.vlan", spec: v1.NetworkSpec{Options: v1.NetworkOptions{VLAN: -1}}},
 	}
 	for name, tc := range cases {
@@ -243,6 +267,43 @@ func TestFromBounds(t *testing.T) {
 				t.Errorf("FromObject: the message has %d bytes: it repeats the value", len(err.Error()))
 			}
 		})
+	}
+}
+
+// The daemon's journal has networks as JSON. Records that were written before the settings of virtual
+// functions existed have none.
+func TestSRIOVInJSON(t *testing.T) {
+	t.Parallel()
+	for reason, want := range map[string]network.Network{
+		"Other networks have the same text as before.": {Type: "ipvlan"},
+		"All settings stay, and false stays apart from not set.": {Type: "sriov", SRIOV: network.SRIOV{
+			VLANQoS: 5, VLANProtocol: network.EtherType8021Q, SpoofCheck: new(false), LinkState: "auto", MinTxRate: 1, MaxTxRate: 2, Promiscuous: true,
+		}},
+	} {
+		data, err := json.Marshal(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if written := strings.Contains(string(data), "SRIOV"); written != (want.Type == "sriov") {
+			t.Errorf("%s\ngot %s", reason, data)
+		}
+		var got network.Network
+		if err := json.Unmarshal(data, &got); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got, models()); diff != "" {
+			t.Errorf("%s\n-want +got\n%s", reason, diff)
+		}
+	}
+}
+
+// UsesDevicePool is true for SR-IOV only: other types ignore a device pool.
+func TestUsesDevicePool(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[string]bool{"sriov": true, "ipvlan": false, "macvlan": false, "host-device": false} {
+		if got := (&network.Network{Type: kind, DevicePool: "a/b"}).UsesDevicePool(); got != want {
+			t.Errorf("%s: got %v, want %v", kind, got, want)
+		}
 	}
 }
 

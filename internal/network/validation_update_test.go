@@ -68,6 +68,22 @@ func TestCheckUpdate(t *testing.T) {
 	}
 }
 
+// Settings of virtual functions apply to Pods that start later. The functions of attached Pods keep theirs.
+func TestCheckUpdateOfSRIOV(t *testing.T) {
+	t.Parallel()
+	was := model(t, `{NetworkType: sriov, Options: {device_pool: a/b, vlan: 5, sriov: {trust: true, promiscuous: true}}}`)
+	uses := []network.Usage{{Pod: "ns/web", Node: "n1"}}
+	if err := network.CheckUpdate(was, model(t, `{NetworkType: sriov, Options: {device_pool: a/b, vlan: 5, sriov: {vlan_qos: 5, link_state: auto}}}`), uses); err != nil {
+		t.Errorf("change settings: got %v, want none", err)
+	}
+	err := network.CheckUpdate(was, model(t, `{NetworkType: sriov, Options: {device_pool: a/c, vlan: 6}}`), uses)
+	for _, part := range []string{"spec.Options.device_pool", "keep a/b", "spec.Options.vlan", "keep 5"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("change the pool and the VLAN: got %v, want %q", err, part)
+		}
+	}
+}
+
 // Both addresses of a /31 may be in use. A wider subnet must not make one its network address.
 func TestCheckUpdateOfEnds(t *testing.T) {
 	t.Parallel()

@@ -92,7 +92,14 @@ status:
   observedGeneration: 1
 ` + conditions, `
 spec: {NetworkID: net, Options: {vxlan: 5, device_pool: example.com/a}}`, `
-spec: {NetworkID: net, AllowedTenants: [a], Options: {host_device: ens4, trunk: true}}`},
+spec: {NetworkID: net, AllowedTenants: [a], Options: {host_device: ens4, trunk: true}}`, `
+spec:
+  NetworkID: net
+  NetworkType: sriov
+  Options:
+    device_pool: example.com/a
+    vlan: 5
+    sriov: {vlan_qos: 1, vlan_protocol: 802.1q, spoof_check: true, trust: true, link_state: auto, min_tx_rate: 1, max_tx_rate: 2, promiscuous: true}`},
 		"TenantConfig": {`
 hostDevices: [{name: ens4, vniType: vlan, vniRange: "5-9"}]
 networkIds: {flannel: net}

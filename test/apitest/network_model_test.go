@@ -25,7 +25,8 @@ func TestNetworkModelMatchesAPIServer(t *testing.T) {
 	atEachVersion(t, func(t *testing.T, env *apitest.Env) {
 		t.Helper()
 		rapid.Check(t, func(r *rapid.T) {
-			o := &v1.DanmNet{ObjectMeta: metav1.ObjectMeta{Name: "agree", Namespace: "default"}, Spec: drawSpec(r)}
+			draw := rapid.SampledFrom([]func(*rapid.T) v1.NetworkSpec{drawSpec, drawSpec, drawSpec, drawFunctions}).Draw(r, "spec")
+			o := &v1.DanmNet{ObjectMeta: metav1.ObjectMeta{Name: "agree", Namespace: "default"}, Spec: draw(r)}
 			parsed, refusal := network.FromObject(o)
 			err := env.Client.Create(t.Context(), o, client.DryRunAll)
 			if err != nil && !apierrors.IsInvalid(err) {
@@ -65,6 +66,30 @@ func drawSpec(r *rapid.T) v1.NetworkSpec {
 		NetworkID:   drawMostlyValid(r, "NetworkID", []string{"a", "a.b-c_d", "tencharact"}, []string{"elevenchars", "", "../x", "a.", "ä"}),
 		NetworkType: drawMostlyValid(r, "NetworkType", []string{"", "ipvlan", "MacVLAN"}, []string{"SRIOV", "bridge", "a/b", "-"}),
 		Options:     drawOptions(r),
+	}
+}
+
+// drawFunctions draws a network of virtual functions.
+func drawFunctions(r *rapid.T) v1.NetworkSpec {
+	return v1.NetworkSpec{
+		NetworkID:   "a",
+		NetworkType: drawMostlyValid(r, "NetworkType", []string{"sriov", "SRIOV"}, []string{"", "macvlan", "bridge"}),
+		Options: v1.NetworkOptions{
+			DevicePool: "a/b",
+			VLAN:       drawMostlyValidNumber(r, "vlan", []int32{5}, []int32{0}),
+			VXLAN:      drawMostlyValidNumber(r, "vxlan", []int32{0}, []int32{5}),
+			MTU:        drawMostlyValidNumber(r, "mtu", []int32{0, 1280, 9216}, []int32{1279}),
+			SRIOV: &v1.SRIOVOptions{
+				VLANQoS:      drawMostlyValidNumber(r, "vlan_qos", []int32{0, 7}, []int32{8, -1}),
+				VLANProtocol: drawMostlyValid(r, "vlan_protocol", []string{"", "802.1q", "802.1AD"}, []string{"802.1", " 802.1q", "8100"}),
+				SpoofCheck:   rapid.SampledFrom([]*bool{nil, new(false), new(true)}).Draw(r, "spoof_check"),
+				Trust:        rapid.SampledFrom([]*bool{nil, new(false), new(true)}).Draw(r, "trust"),
+				LinkState:    drawMostlyValid(r, "link_state", []string{"", "auto", "enable", "disable"}, []string{"up", "AUTO"}),
+				MinTxRate:    drawMostlyValidNumber(r, "min_tx_rate", []int32{0, 1, 10}, []int32{-1, 101}),
+				MaxTxRate:    drawMostlyValidNumber(r, "max_tx_rate", []int32{0, 10, 100}, []int32{-1, 2147483647}),
+				Promiscuous:  rapid.Bool().Draw(r, "promiscuous"),
+			},
+		},
 	}
 }
 

@@ -11,6 +11,7 @@ package v1
 // +kubebuilder:validation:XValidation:rule=`!has(self.Options) || !has(self.Options.conflict_probe) || !self.Options.conflict_probe || !has(self.NetworkType) || self.NetworkType == "" || self.NetworkType.lowerAscii() in ['ipvlan', 'macvlan']`,fieldPath=`.Options.conflict_probe`,reason=FieldValueForbidden,message=`must not be true for this NetworkType, because only ipvlan and macvlan probe for address conflicts: leave it out`
 // +kubebuilder:validation:XValidation:rule=`!has(self.Options) || !has(self.Options.source_guard) || !self.Options.source_guard || !has(self.NetworkType) || self.NetworkType == "" || self.NetworkType.lowerAscii() in ['ipvlan', 'macvlan']`,fieldPath=`.Options.source_guard`,reason=FieldValueForbidden,message=`must not be true for this NetworkType, because only Pods of ipvlan and macvlan are guarded: leave it out`
 // +kubebuilder:validation:XValidation:rule=`!has(self.Options) || !has(self.Options.source_guard) || !self.Options.source_guard || !has(self.Options.host_device) || self.Options.host_device == "" || (has(self.Options.vlan) && self.Options.vlan != 0) || (has(self.Options.vxlan) && self.Options.vxlan != 0)`,fieldPath=`.Options.source_guard`,reason=FieldValueForbidden,message=`must come with vlan or vxlan, because Pods on a NIC itself are not guarded: set vlan or vxlan, or leave it out`
+// +kubebuilder:validation:XValidation:rule=`!has(self.Options) || !has(self.Options.sriov) || (has(self.NetworkType) && self.NetworkType.lowerAscii() == 'sriov')`,fieldPath=`.Options.sriov`,reason=FieldValueForbidden,message=`must not be set for this NetworkType, because only virtual functions have these settings: use NetworkType sriov, or leave sriov out`
 type NetworkSpec struct {
 	// NetworkID is part of the host link's name (<NetworkID>.<vlan> or vx_<NetworkID>). For a
 	// static delegate it is the name of the file <NetworkID>.conf or .conflist in the node's CNI
@@ -56,6 +57,8 @@ type NetworkSpec struct {
 // +kubebuilder:validation:XValidation:rule=`!has(self.routes6) || !(has(self.net6) && self.net6 != "") || !isCIDR(self.net6) || self.routes6.all(d, !isIP(self.routes6[d]) || cidr(self.net6).containsIP(self.routes6[d]))`,fieldPath=`.routes6`,message=`must have gateways in net6: use addresses of the subnet`,messageExpression=`self.routes6.map(d, isIP(self.routes6[d]) && !cidr(self.net6).containsIP(self.routes6[d]), '"' + self.routes6[d] + '": must be in net6 ' + self.net6 + ' as the gateway of ' + d)[0] + ': use an address of the subnet'`
 // +kubebuilder:validation:XValidation:rule=`!has(self.trunk) || !self.trunk || !(has(self.vlan) || has(self.vxlan))`,fieldPath=`.trunk`,reason=FieldValueForbidden,message=`must not be set with vlan or vxlan: leave out trunk, or vlan and vxlan`
 // +kubebuilder:validation:XValidation:rule=`!has(self.static_pool) || self.static_pool.all(r, [r.start, has(r.end) && r.end != "" ? r.end : r.start].all(a, !isIP(a) || (ip(a).family() == 4 ? has(self.cidr) && isCIDR(self.cidr) && cidr(self.cidr).containsIP(a) : has(self.net6) && isCIDR(self.net6) && cidr(self.net6).containsIP(a))))`,fieldPath=`.static_pool`,message=`must have ranges in cidr or net6: use addresses of the subnets`,messageExpression=`'must have ranges in cidr or net6: use addresses of ' + (has(self.cidr) ? self.cidr : "") + (has(self.cidr) && self.cidr != "" && has(self.net6) && self.net6 != "" ? ' or ' : "") + (has(self.net6) ? self.net6 : "")`
+// +kubebuilder:validation:XValidation:rule=`has(self.vlan) || !has(self.sriov) || !has(self.sriov.vlan_qos) || self.sriov.vlan_qos == 0`,fieldPath=`.sriov.vlan_qos`,reason=FieldValueForbidden,message=`must come with vlan, because the priority is in the VLAN tag: set vlan, or leave vlan_qos out`
+// +kubebuilder:validation:XValidation:rule=`has(self.vlan) || !has(self.sriov) || !has(self.sriov.vlan_protocol) || self.sriov.vlan_protocol == ""`,fieldPath=`.sriov.vlan_protocol`,reason=FieldValueForbidden,message=`must come with vlan, because it is the protocol of the VLAN tag: set vlan, or leave vlan_protocol out`
 type NetworkOptions struct {
 	// Device is the NIC on the node that the interfaces or the host link are made on.
 	// +optional
@@ -68,7 +71,8 @@ type NetworkOptions struct {
 	// +kubebuilder:validation:MaxLength=317
 	DevicePool string `json:"device_pool,omitempty"`
 
-	// VLAN is the VLAN ID of the host link (IEEE 802.1Q).
+	// VLAN is the VLAN ID of the host link (IEEE 802.1Q). With NetworkType sriov, the NIC
+	// adds and removes the tag of each virtual function.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=4094
@@ -183,6 +187,13 @@ type NetworkOptions struct {
 	// +optional
 	SourceGuard *bool `json:"source_guard,omitempty"`
 
+	// SRIOV are settings of the virtual function of each attached Pod. It is for NetworkType
+	// sriov, and not for TenantNetworks. A change applies to Pods that start later. When a Pod
+	// ends, its function gets back the settings that it had before. A Pod does not start if the
+	// driver of its function rejects a setting.
+	// +optional
+	SRIOV *SRIOVOptions `json:"sriov,omitempty"`
+
 	// Alloc is DANM's IPv4 bitmap. It must be empty in a new network, and is not read.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1398104
@@ -192,6 +203,63 @@ type NetworkOptions struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1398104
 	Alloc6 string `json:"alloc6,omitempty"`
+}
+
+// SRIOVOptions are settings of virtual functions. The driver of the NIC decides which of them it
+// supports.
+// +kubebuilder:validation:XValidation:rule=`!has(self.min_tx_rate) || !has(self.max_tx_rate) || self.min_tx_rate <= self.max_tx_rate`,fieldPath=`.min_tx_rate`,message=`must not be above max_tx_rate: use a lower min_tx_rate, or a higher max_tx_rate`
+// +kubebuilder:validation:XValidation:rule=`!has(self.promiscuous) || !self.promiscuous || (has(self.trust) && self.trust)`,fieldPath=`.promiscuous`,reason=FieldValueForbidden,message=`must come with trust: true, because drivers ignore or reject it otherwise: set trust to true, or leave promiscuous out`
+type SRIOVOptions struct {
+	// VLANQoS is the priority in the VLAN tag (IEEE 802.1p), 0 to 7. It requires vlan. When not
+	// set, it is 0.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=7
+	VLANQoS int32 `json:"vlan_qos,omitempty"`
+
+	// VLANProtocol is the protocol of the VLAN tag: 802.1q or 802.1ad, in upper or lower case. It
+	// requires vlan. When not set, it is 802.1q. Some drivers reject 802.1ad.
+	// +optional
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule=`self.lowerAscii() in ['', '802.1q', '802.1ad']`,message=`must be 802.1q or 802.1ad`
+	VLANProtocol string `json:"vlan_protocol,omitempty"`
+
+	// SpoofCheck drops frames that a Pod sends with another source MAC than that of its function.
+	// When not set, it is true if the driver supports it.
+	// +optional
+	SpoofCheck *bool `json:"spoof_check,omitempty"`
+
+	// Trust allows a Pod to change the MAC, the VLAN filters and the promiscuous mode of its
+	// function. When not set, it is false if the driver supports it.
+	// +optional
+	Trust *bool `json:"trust,omitempty"`
+
+	// LinkState is the link state of the function: auto (that of the NIC's port), enable
+	// (always up) or disable (always down). When not set, it stays as it is. Some drivers reject
+	// it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule=`self in ['', 'auto', 'enable', 'disable']`,message=`must be auto, enable or disable`
+	LinkState string `json:"link_state,omitempty"`
+
+	// MinTxRate is the guaranteed transmit rate of the function in Mbit/s. It must not be above
+	// max_tx_rate. When not set, it stays as it is. Some drivers reject it.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
+	MinTxRate int32 `json:"min_tx_rate,omitempty"`
+
+	// MaxTxRate is the limit of the function's transmit rate in Mbit/s. When not set, it stays as
+	// it is. Most drivers reject a limit above the speed of the NIC.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
+	MaxTxRate int32 `json:"max_tx_rate,omitempty"`
+
+	// Promiscuous sets the interface in the Pod to promiscuous mode: it receives all frames of
+	// its VLAN that the driver passes to a function. It requires trust.
+	// +optional
+	Promiscuous bool `json:"promiscuous,omitempty"`
 }
 
 // Gateway is the IPv4 address of a route's gateway, in the network's cidr.

@@ -27,6 +27,7 @@ type TenantNetwork struct {
 
 	// Spec is the desired network.
 	// +kubebuilder:validation:XValidation:rule=`!has(self.AllowedTenants) || size(self.AllowedTenants) == 0`,fieldPath=`.AllowedTenants`,reason=FieldValueForbidden,message=`must be empty, because only a ClusterNetwork is shared between namespaces: leave AllowedTenants out, or use a ClusterNetwork`
+	// +kubebuilder:validation:XValidation:rule=`!has(self.Options) || !has(self.Options.sriov)`,fieldPath=`.Options.sriov`,reason=FieldValueForbidden,message=`must not be set in a TenantNetwork, because tenants do not choose settings of the NICs: leave sriov out, or ask a netadmin for a ClusterNetwork`
 	Spec NetworkSpec `json:"spec"`
 
 	// Status is the observed network.

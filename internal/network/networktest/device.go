@@ -36,6 +36,7 @@ func DeviceRules() map[string]RuleCase {
 			Reason: "The device plugin selects the device.", Spec: `{NetworkType: sriov, Options: {host_device: ens4}}`,
 			Refused: []string{"spec.Options.host_device", `"ens4"`},
 		},
+		"SRIOVMTU":    {Reason: "A virtual function has an MTU of its own.", Spec: `{NetworkType: sriov, Options: {device_pool: a/b, vlan: 5, mtu: 9000}}`},
 		"MTU":         {Reason: "The lowest MTU of IPv6 and the largest jumbo frame are allowed.", Spec: `{Options: {mtu: 1280}}`},
 		"JumboMTU":    {Reason: "The lowest MTU of IPv6 and the largest jumbo frame are allowed.", Spec: `{Options: {mtu: 9216}}`},
 		"LowMTU":      {Reason: "IPv6 needs an MTU of 1280.", Spec: `{Options: {mtu: 1279}}`, Refused: []string{"spec.Options.mtu", "1280"}},
@@ -135,5 +136,67 @@ func ProbeRules() map[string]RuleCase {
 		},
 		"BareDelegate":    {Reason: "DANM's clients write empty strings.", Spec: `{NetworkType: bridge, Options: {cidr: "", net6: "", rt_tables: 0}}`},
 		"NoProbeDelegate": {Reason: "False is the default of a delegated network.", Spec: `{NetworkType: bridge, Options: {conflict_probe: false}}`},
+	}
+}
+
+// SRIOVRules are the cases of the settings of virtual functions.
+func SRIOVRules() map[string]RuleCase {
+	in := func(vlan, settings string) string {
+		return "{NetworkType: sriov, Options: {device_pool: a/b, " + vlan + "sriov: {" + settings + "}}}"
+	}
+	allowed := func(reason, vlan, settings string) RuleCase {
+		return RuleCase{Reason: reason, Spec: in(vlan, settings), Kinds: []string{v1.KindClusterNetwork, v1.KindDanmNet}}
+	}
+	refused := func(reason, vlan, settings, field, rule string) RuleCase {
+		return RuleCase{
+			Reason: reason, Spec: in(vlan, settings), Kinds: []string{v1.KindClusterNetwork, v1.KindDanmNet},
+			Refused: []string{"spec.Options.sriov." + field, rule},
+		}
+	}
+	const vlan = "vlan: 5, "
+	return map[string]RuleCase{
+		"All": allowed("All settings may be set.", vlan, `vlan_qos: 7, vlan_protocol: 802.1ad, spoof_check: false, trust: true,
+			link_state: auto, min_tx_rate: 1, max_tx_rate: 2147483647, promiscuous: true`),
+		"None": allowed("No setting is required.", "", ""),
+		"Off":  allowed("False, 0 and an empty string are allowed without the settings that others require.", "", `vlan_qos: 0, vlan_protocol: "", link_state: "", trust: false, promiscuous: false`),
+		"Of": {
+			Reason: "Only virtual functions have these settings.", Spec: `{Options: {host_device: ens4, sriov: {}}}`,
+			Kinds: []string{v1.KindClusterNetwork, v1.KindDanmNet}, Refused: []string{"spec.Options.sriov", "use NetworkType sriov"},
+		},
+		"OfDelegate": {
+			Reason: "Another plugin does not get to see these settings.", Spec: `{NetworkType: host-device, Options: {device_pool: a/b, sriov: {trust: true}}}`,
+			Kinds: []string{v1.KindClusterNetwork, v1.KindDanmNet}, Refused: []string{"spec.Options.sriov", "use NetworkType sriov"},
+		},
+		"OfTenant": {
+			Reason: "Tenants must not choose settings of NICs.", Spec: in(vlan, "spoof_check: true"),
+			Kinds: []string{v1.KindTenantNetwork}, Refused: []string{"spec.Options.sriov", "ClusterNetwork"},
+		},
+		"EmptyOfTenant": {
+			Reason: "An empty object is set, too.", Spec: in(vlan, ""),
+			Kinds: []string{v1.KindTenantNetwork}, Refused: []string{"spec.Options.sriov", "ClusterNetwork"},
+		},
+		"QoSWithoutVLAN":      refused("The priority is in the VLAN tag.", "", "vlan_qos: 1", "vlan_qos", "set vlan"),
+		"HighQoS":             refused("A priority has three bits.", vlan, "vlan_qos: 8", "vlan_qos", "7"),
+		"LowQoS":              refused("A priority is not negative.", vlan, "vlan_qos: -1", "vlan_qos", "0"),
+		"Protocol":            allowed("The default may be set.", vlan, "vlan_protocol: 802.1q"),
+		"AnyCaseProtocol":     allowed("The protocol is case-insensitive, as in sriov-cni.", vlan, "vlan_protocol: 802.1AD"),
+		"OtherProtocol":       refused("There are two protocols.", vlan, "vlan_protocol: 802.1x", "vlan_protocol", "802.1q or 802.1ad"),
+		"EtherType":           refused("The protocol is not a number.", vlan, `vlan_protocol: "0x8100"`, "vlan_protocol", "802.1q or 802.1ad"),
+		"ProtocolWithoutVLAN": refused("The protocol is that of the VLAN tag.", "", "vlan_protocol: 802.1q", "vlan_protocol", "set vlan"),
+		"Enable":              allowed("There are three link states.", "", "link_state: enable"),
+		"Disable":             allowed("There are three link states.", "", "link_state: disable"),
+		"OtherState":          refused("There are three link states.", "", "link_state: up", "link_state", "auto, enable or disable"),
+		"AnyCaseState":        refused("The link state is case-sensitive, as in sriov-cni.", "", "link_state: Auto", "link_state", "auto, enable or disable"),
+		"MinRate":             allowed("A rate may be guaranteed without a limit.", "", "min_tx_rate: 100"),
+		"MaxRate":             allowed("A rate may be limited without a guarantee.", "", "max_tx_rate: 100"),
+		"SameRates":           allowed("A guarantee may be as high as the limit.", "", "min_tx_rate: 100, max_tx_rate: 100"),
+		"MinAboveMax":         refused("The limit would break the guarantee.", "", "min_tx_rate: 101, max_tx_rate: 100", "min_tx_rate", "must not be above max_tx_rate"),
+		"MinusRate":           refused("A rate is not negative.", "", "max_tx_rate: -1", "max_tx_rate", "1"),
+		"Promiscuous":         refused("Drivers ignore promiscuous mode of functions without trust.", "", "promiscuous: true", "promiscuous", "set trust to true"),
+		"PromiscuousNoTrust":  refused("Drivers ignore promiscuous mode of functions without trust.", "", "promiscuous: true, trust: false", "promiscuous", "set trust to true"),
+		"ZeroRate": {
+			Reason: "0 means no limit to drivers, and not set in a Go value: the function would keep its limit.", SchemaOnly: true,
+			Spec: in("", "max_tx_rate: 0"), Kinds: []string{v1.KindClusterNetwork}, Refused: []string{"spec.Options.sriov.max_tx_rate", "1"},
+		},
 	}
 }

@@ -37,7 +37,7 @@ func Rules() map[string]RuleCase {
 	for group, cases := range map[string]map[string]RuleCase{
 		"Device": DeviceRules(), "Naming": NamingRules(), "Route": RouteRules(),
 		"Subnet": SubnetRules(), "Subnet6": Subnet6Rules(), "SpecialSubnet": SpecialSubnetRules(),
-		"StaticPool": StaticPoolRules(), "Trunk": TrunkRules(), "Probe": ProbeRules(),
+		"StaticPool": StaticPoolRules(), "Trunk": TrunkRules(), "Probe": ProbeRules(), "SRIOV": SRIOVRules(),
 	} {
 		for name, c := range cases {
 			all[group+"/"+name] = c
