@@ -165,6 +165,9 @@ func checkVNI(f *faults, spec *field.Path, n *Network) {
 	if n.VLAN != 0 && n.VXLAN != 0 {
 		f.forbidden(path.Child("vlan"), "must not be set with vxlan: leave one of vlan and vxlan out")
 	}
+	if n.VXLAN != 0 && n.Type == v1.TypeSRIOV { // the admission policy sriov-networks.danm.io has this rule
+		f.forbidden(path.Child("vxlan"), "must not be set for NetworkType sriov, because a virtual function has no VXLAN link: use vlan, or leave vxlan out")
+	}
 	if (n.VLAN != 0 || n.VXLAN != 0) && n.Type != v1.TypeSRIOV && len(n.ID) > maxLinkID {
 		f.invalid(spec.Child("NetworkID"), n.ID,
 			"must be short enough for the name of a VLAN or VXLAN link, which has at most 15 bytes: use at most 10 characters")

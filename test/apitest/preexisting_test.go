@@ -92,6 +92,13 @@ func forbiddenByPolicy(t *testing.T) map[string]preexisting {
 			otherMetadata: `{"spec": {"Options": {"mtu": 1500}}}`,
 			repair:        `{"spec": {"Options": {"mtu": null}}}`,
 		}
+		all["FunctionsVXLAN/"+kind] = preexisting{
+			object:        newNetwork(t, kind, `{NetworkType: sriov, Options: {device_pool: a.b/c, vxlan: 5}}`),
+			status:        ready,
+			unrelated:     `{"spec": {"Options": {"container_prefix": "net"}}}`,
+			otherMetadata: `{"spec": {"Options": {"vxlan": 6}}}`,
+			repair:        `{"spec": {"Options": {"vxlan": null}}}`,
+		}
 		all["TakeOver/"+kind] = preexisting{
 			object:        newNetwork(t, kind, `{Options: {cidr: 10.0.0.0/24, alloc: gAAB}}`),
 			status:        ready,

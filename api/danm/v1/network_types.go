@@ -78,7 +78,7 @@ type NetworkOptions struct {
 	// +kubebuilder:validation:Maximum=4094
 	VLAN int32 `json:"vlan,omitempty"`
 
-	// VXLAN is the VNI of the host link (RFC 7348).
+	// VXLAN is the VNI of the host link (RFC 7348). It must not be set for NetworkType sriov.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=16777214

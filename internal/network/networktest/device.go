@@ -36,6 +36,10 @@ func DeviceRules() map[string]RuleCase {
 			Reason: "The device plugin selects the device.", Spec: `{NetworkType: sriov, Options: {host_device: ens4}}`,
 			Refused: []string{"spec.Options.host_device", `"ens4"`},
 		},
+		"SRIOVWithVXLAN": {
+			Reason: "A virtual function has no VXLAN.", Spec: `{NetworkType: SRIOV, Options: {device_pool: a/b, vxlan: 5}}`,
+			Refused: []string{"spec.Options.vxlan", "use vlan"},
+		},
 		"SRIOVMTU":    {Reason: "A virtual function has an MTU of its own.", Spec: `{NetworkType: sriov, Options: {device_pool: a/b, vlan: 5, mtu: 9000}}`},
 		"MTU":         {Reason: "The lowest MTU of IPv6 and the largest jumbo frame are allowed.", Spec: `{Options: {mtu: 1280}}`},
 		"JumboMTU":    {Reason: "The lowest MTU of IPv6 and the largest jumbo frame are allowed.", Spec: `{Options: {mtu: 9216}}`},
