@@ -198,6 +198,11 @@ func laws() []law {
 			reason:  "access to the allocator needs no client of the API server",
 		},
 		{
+			packages: "daemon/internal/podresources", forbidden: []string{module},
+			allowed: []string{module + "/daemon/internal/attach"},
+			reason:  "kubelet is one source of devices: its client knows the errors of an ADD and nothing else",
+		},
+		{
 			packages: "netwatcher", forbidden: []string{module},
 			allowed: []string{module + "/netwatcher", module + "/internal/network", module + "/internal/text", module + "/api"},
 			reason:  "desired host links are pure; the kernel stands behind an interface of netwatcher's own",
