@@ -11,6 +11,8 @@ LDFLAGS     := -s -w -X $(MODULE)/internal/version.version=$(VERSION)
 GOTESTSUM   := gotest.tools/gotestsum@v1.13.0
 GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 PROGRAMS    := patchbay patchbayd patchbay-controller kubectl-patchbay patchbay-agent patchbay-hub
+# Without this tag, gRPC links pages of traces and with them all methods of all types: 9 MB more.
+TAGS        := grpcnotrace
 NAME        ?= demo
 
 # Set for every recipe: static binaries that do not depend on the folder of the checkout.
@@ -33,7 +35,7 @@ build: $(PROGRAMS:%=bin/%) bin/lab ## build the programs and the lab into bin/
 FORCE:
 
 $(PROGRAMS:%=bin/%): bin/%: FORCE
-	@scripts/progress build-$* packages 30 bin/logs/$*.log go build -v -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
+	@scripts/progress build-$* packages 30 bin/logs/$*.log go build -v -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
 
 bin/lab: FORCE
 	go build -ldflags '$(LDFLAGS)' -o $@ ./test/lab/cmd/lab
