@@ -43,7 +43,7 @@ func (s *Slaves) attach(ctx context.Context, slave *Slave) (out AttachResult, er
 			return err
 		}
 		out = created
-		if err := pod.configure(ctx, slave, name, out.Index); err != nil {
+		if err := pod.configure(ctx, &slave.PodInterface, name, out.Index); err != nil {
 			return errors.Join(err, pod.removeSlave(slave, out.Index))
 		}
 		return nil

@@ -23,7 +23,7 @@ func TestAnnouncements(t *testing.T) {
 			host, wire := newHost(t, 1500)
 			k := openKernel(t, host)
 			frames := capture(t, wire, "port1")
-			s := withDefaults(Slave{Kind: kind, V4: prefix("10.0.0.5/24"), V6: prefix("fd00::5/64")}, newNamespace(t))
+			s := withDefaults(Slave{PodInterface: PodInterface{V4: prefix("10.0.0.5/24"), V6: prefix("fd00::5/64")}, Kind: kind}, newNamespace(t))
 			out, err := k.Slaves().Attach(context.Background(), s)
 			if err != nil {
 				t.Fatal(err)

@@ -34,7 +34,7 @@ func TestAttachErrors(t *testing.T) {
 		},
 		"NameTaken": {
 			reason: "Another plugin's link in the Pod must not be deleted.",
-			slave:  Slave{Name: "net0"},
+			slave:  Slave{PodInterface: PodInterface{Name: "net0"}},
 			pod:    addBridge("net0"),
 			is:     ErrNameTaken, contains: "net0 is a bridge link",
 		},
@@ -64,7 +64,7 @@ func TestAttachErrors(t *testing.T) {
 		},
 		"RouteTaken": {
 			reason: "Another interface's route must not be replaced.",
-			slave:  Slave{V4: prefix("10.0.0.5/24"), Routes: routes("10.9.0.0/16", "10.0.0.1")},
+			slave:  Slave{PodInterface: PodInterface{V4: prefix("10.0.0.5/24"), Routes: routes("10.9.0.0/16", "10.0.0.1")}},
 			pod: func(t *testing.T, h *netlink.Handle) {
 				t.Helper()
 				lo := find(t, h, "lo").Attrs().Index
@@ -77,24 +77,27 @@ func TestAttachErrors(t *testing.T) {
 		"GatewayUnreachable": {
 			reason: "The second route fails after link and address were added.",
 			slave: Slave{
-				V4: prefix("10.0.0.5/24"), V6: prefix("fd00::5/64"),
-				Routes: routes("10.8.0.0/16", "10.0.0.1", "10.9.0.0/16", "10.77.0.1"),
+				PodInterface: PodInterface{
+					V4:     prefix("10.0.0.5/24"),
+					V6:     prefix("fd00::5/64"),
+					Routes: routes("10.8.0.0/16", "10.0.0.1", "10.9.0.0/16", "10.77.0.1"),
+				},
 			},
 			is: unix.ENETUNREACH, contains: "10.9.0.0/16 via 10.77.0.1",
 		},
 		"PolicyRouteUnreachable": {
 			reason: "The second route of the network's table fails.",
-			slave:  Slave{V4: prefix("10.0.0.5/24"), Table: 100, PolicyRoutes: routes("10.8.0.0/16", "10.0.0.1", "10.9.0.0/16", "10.77.0.1")},
+			slave:  Slave{PodInterface: PodInterface{V4: prefix("10.0.0.5/24"), Table: 100, PolicyRoutes: routes("10.8.0.0/16", "10.0.0.1", "10.9.0.0/16", "10.77.0.1")}},
 			is:     unix.ENETUNREACH,
 		},
 		"NoTable": {
 			reason: "Policy routes must not be added to the main table.",
-			slave:  Slave{V4: prefix("10.0.0.5/24"), PolicyRoutes: routes("10.8.0.0/16", "10.0.0.1")},
+			slave:  Slave{PodInterface: PodInterface{V4: prefix("10.0.0.5/24"), PolicyRoutes: routes("10.8.0.0/16", "10.0.0.1")}},
 			is:     ErrInvalid, contains: "rt_tables",
 		},
-		"NameTooLong":  {reason: "A name must have at most 15 bytes.", slave: Slave{Name: strings.Repeat("x", 16)}, is: ErrInvalid, contains: "15 bytes"},
-		"NameIsPath":   {reason: "The name becomes part of the paths of sysctls.", slave: Slave{Name: "../x"}, is: ErrInvalid},
-		"NameTemplate": {reason: "The kernel would replace %d.", slave: Slave{Name: "eth%d"}, is: ErrInvalid},
+		"NameTooLong":  {reason: "A name must have at most 15 bytes.", slave: Slave{PodInterface: PodInterface{Name: strings.Repeat("x", 16)}}, is: ErrInvalid, contains: "15 bytes"},
+		"NameIsPath":   {reason: "The name becomes part of the paths of sysctls.", slave: Slave{PodInterface: PodInterface{Name: "../x"}}, is: ErrInvalid},
+		"NameTemplate": {reason: "The kernel would replace %d.", slave: Slave{PodInterface: PodInterface{Name: "eth%d"}}, is: ErrInvalid},
 		"Mode":         {reason: "The mode is one of the other kind.", slave: Slave{Mode: "l2"}, is: ErrInvalid, contains: "bridge, private"},
 		"Kind":         {reason: "The kind is not supported.", slave: Slave{Kind: "veth"}, is: ErrInvalid},
 	}
@@ -170,10 +173,10 @@ func TestOtherKindOnParent(t *testing.T) {
 	host, _ := newHost(t, 1500)
 	k := openKernel(t, host)
 	pod := newNamespace(t)
-	if _, err := k.Slaves().Attach(context.Background(), withDefaults(Slave{Name: "eth1", Kind: IPVLAN}, pod)); err != nil {
+	if _, err := k.Slaves().Attach(context.Background(), withDefaults(Slave{PodInterface: PodInterface{Name: "eth1"}, Kind: IPVLAN}, pod)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := k.Slaves().Attach(context.Background(), withDefaults(Slave{Name: "eth2", Kind: MACVLAN}, pod)); !errors.Is(err, ErrParentBusy) {
+	if _, err := k.Slaves().Attach(context.Background(), withDefaults(Slave{PodInterface: PodInterface{Name: "eth2"}, Kind: MACVLAN}, pod)); !errors.Is(err, ErrParentBusy) {
 		t.Errorf("MACVLAN beside IPVLAN: got %v, want %v", err, ErrParentBusy)
 	}
 }
@@ -183,7 +186,7 @@ func TestAddressTakenOnSameParent(t *testing.T) {
 	host, _ := newHost(t, 1500)
 	k := openKernel(t, host)
 	for family, s := range map[string]Slave{
-		"V4": {Kind: IPVLAN, V4: prefix("10.0.0.5/24")}, "V6": {Kind: IPVLAN, V6: prefix("fd00::5/64")},
+		"V4": {Kind: IPVLAN, PodInterface: PodInterface{V4: prefix("10.0.0.5/24")}}, "V6": {Kind: IPVLAN, PodInterface: PodInterface{V6: prefix("fd00::5/64")}},
 	} {
 		t.Run(family, func(t *testing.T) {
 			one, two := newNamespace(t), newNamespace(t)
@@ -215,7 +218,7 @@ func TestDuplicateIPv6(t *testing.T) {
 	k := openKernel(t, host)
 	pod := newNamespace(t)
 	before := dump(t, pod)
-	_, err := k.Slaves().Attach(context.Background(), withDefaults(Slave{V6: prefix("fd00::5/64")}, pod))
+	_, err := k.Slaves().Attach(context.Background(), withDefaults(Slave{PodInterface: PodInterface{V6: prefix("fd00::5/64")}}, pod))
 	if !errors.Is(err, ErrAddressTaken) {
 		t.Errorf("got %v, want %v", err, ErrAddressTaken)
 	}
@@ -232,7 +235,7 @@ func TestAttachCancelled(t *testing.T) {
 	before := dump(t, pod)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := k.Slaves().Attach(ctx, withDefaults(Slave{V6: prefix("fd00::5/64")}, pod)); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := k.Slaves().Attach(ctx, withDefaults(Slave{PodInterface: PodInterface{V6: prefix("fd00::5/64")}}, pod)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
 	}
 	if diff := cmp.Diff(before, dump(t, pod)); diff != "" {

@@ -34,7 +34,7 @@ func TestAttachGolden(t *testing.T) {
 	}{
 		"V4": {
 			reason: "An IPv4 slave has IPv6 disabled and no broadcast address, and announces its address.",
-			slave:  Slave{Name: "eth1", Kind: MACVLAN, V4: prefix("10.0.0.5/24")},
+			slave:  Slave{PodInterface: PodInterface{Name: "eth1", V4: prefix("10.0.0.5/24")}, Kind: MACVLAN},
 			want: `
 link eth1 macvlan bridge on another namespace mtu 1600 up alias patchbay:ClusterNetwork/test arp_notify=1 disable_ipv6=1
   address 10.0.0.5/24 broadcast <nil>
@@ -43,7 +43,7 @@ link eth1 macvlan bridge on another namespace mtu 1600 up alias patchbay:Cluster
 		},
 		"V6": {
 			reason: "An IPv6 slave detects duplicates and ignores router advertisements.",
-			slave:  Slave{Name: "eth1", Kind: MACVLAN, V6: prefix("fd00::5/64")},
+			slave:  Slave{PodInterface: PodInterface{Name: "eth1", V6: prefix("fd00::5/64")}, Kind: MACVLAN},
 			want: `
 link eth1 macvlan bridge on another namespace mtu 1600 up alias patchbay:ClusterNetwork/test accept_ra=0 ndisc_notify=1
   address fd00::5/64 broadcast <nil>
@@ -53,7 +53,7 @@ link eth1 macvlan bridge on another namespace mtu 1600 up alias patchbay:Cluster
 		},
 		"None": {
 			reason: "A network without addresses is layer 2 only.",
-			slave:  Slave{Name: "eth1", Kind: MACVLAN},
+			slave:  Slave{PodInterface: PodInterface{Name: "eth1"}, Kind: MACVLAN},
 			want: `
 link eth1 macvlan bridge on another namespace mtu 1600 up alias patchbay:ClusterNetwork/test disable_ipv6=1
 `,
@@ -61,8 +61,13 @@ link eth1 macvlan bridge on another namespace mtu 1600 up alias patchbay:Cluster
 		"DualStackRoutes": {
 			reason: "Routes of both families include default routes.",
 			slave: Slave{
-				Name: "eth0", Kind: MACVLAN, V4: prefix("10.0.0.5/24"), V6: prefix("fd00::5/64"),
-				Routes: routes("0.0.0.0/0", "10.0.0.1", "10.9.0.0/16", "10.0.0.1", "::/0", "fd00::1", "fd09::/48", "fd00::1"),
+				PodInterface: PodInterface{
+					Name:   "eth0",
+					V4:     prefix("10.0.0.5/24"),
+					V6:     prefix("fd00::5/64"),
+					Routes: routes("0.0.0.0/0", "10.0.0.1", "10.9.0.0/16", "10.0.0.1", "::/0", "fd00::1", "fd09::/48", "fd00::1"),
+				},
+				Kind: MACVLAN,
 			},
 			want: `
 link eth0 macvlan bridge on another namespace mtu 1600 up alias patchbay:ClusterNetwork/test arp_notify=1 accept_ra=0 ndisc_notify=1
@@ -80,8 +85,14 @@ link eth0 macvlan bridge on another namespace mtu 1600 up alias patchbay:Cluster
 		"RoutesWithoutAddress": {
 			reason: "A family without an address has no routes.",
 			slave: Slave{
-				Name: "eth1", Kind: MACVLAN, V4: prefix("10.0.0.5/24"),
-				Routes: routes("fd09::/48", "fd00::1"), Table: 100, PolicyRoutes: routes("fd09::/48", "fd00::1"),
+				PodInterface: PodInterface{
+					Name:         "eth1",
+					V4:           prefix("10.0.0.5/24"),
+					Routes:       routes("fd09::/48", "fd00::1"),
+					Table:        100,
+					PolicyRoutes: routes("fd09::/48", "fd00::1"),
+				},
+				Kind: MACVLAN,
 			},
 			want: `
 link eth1 macvlan bridge on another namespace mtu 1600 up alias patchbay:ClusterNetwork/test arp_notify=1 disable_ipv6=1
@@ -92,8 +103,14 @@ link eth1 macvlan bridge on another namespace mtu 1600 up alias patchbay:Cluster
 		"PolicyRoutes": {
 			reason: "Policy routes apply to packets from the Pod's addresses, and tables may be above 255.",
 			slave: Slave{
-				Name: "eth1", Kind: MACVLAN, V4: prefix("10.0.0.5/24"), V6: prefix("fd00::5/64"),
-				Table: 1000, PolicyRoutes: routes("10.9.0.0/16", "10.0.0.1", "fd09::/48", "fd00::1"),
+				PodInterface: PodInterface{
+					Name:         "eth1",
+					V4:           prefix("10.0.0.5/24"),
+					V6:           prefix("fd00::5/64"),
+					Table:        1000,
+					PolicyRoutes: routes("10.9.0.0/16", "10.0.0.1", "fd09::/48", "fd00::1"),
+				},
+				Kind: MACVLAN,
 			},
 			want: `
 link eth1 macvlan bridge on another namespace mtu 1600 up alias patchbay:ClusterNetwork/test arp_notify=1 accept_ra=0 ndisc_notify=1
@@ -110,7 +127,7 @@ rule from fd00::5/128 table 1000
 		},
 		"HostRoute": {
 			reason: "A slave can have a /32 and a smaller MTU than the parent's.",
-			slave:  Slave{Name: "eth1", Kind: MACVLAN, MTU: 1400, V4: prefix("10.0.0.5/32")},
+			slave:  Slave{PodInterface: PodInterface{Name: "eth1", V4: prefix("10.0.0.5/32")}, Kind: MACVLAN, MTU: 1400},
 			want: `
 link eth1 macvlan bridge on another namespace mtu 1400 up alias patchbay:ClusterNetwork/test arp_notify=1 disable_ipv6=1
   address 10.0.0.5/32 broadcast <nil>
@@ -118,7 +135,7 @@ link eth1 macvlan bridge on another namespace mtu 1400 up alias patchbay:Cluster
 		},
 		"NameOfTheParent": {
 			reason: "Kernels before 6.15 reject a name that exists in the host.",
-			slave:  Slave{Name: "ens4", Kind: MACVLAN, V4: prefix("10.0.0.5/24")},
+			slave:  Slave{PodInterface: PodInterface{Name: "ens4", V4: prefix("10.0.0.5/24")}, Kind: MACVLAN},
 			want: `
 link ens4 macvlan bridge on another namespace mtu 1600 up alias patchbay:ClusterNetwork/test arp_notify=1 disable_ipv6=1
   address 10.0.0.5/24 broadcast <nil>
@@ -127,14 +144,14 @@ link ens4 macvlan bridge on another namespace mtu 1600 up alias patchbay:Cluster
 		},
 		"MACVLANPrivate": {
 			reason: "The network sets the mode.",
-			slave:  Slave{Name: "eth1", Kind: MACVLAN, Mode: "private"},
+			slave:  Slave{PodInterface: PodInterface{Name: "eth1"}, Kind: MACVLAN, Mode: "private"},
 			want: `
 link eth1 macvlan private on another namespace mtu 1600 up alias patchbay:ClusterNetwork/test disable_ipv6=1
 `,
 		},
 		"IPVLAN": {
 			reason: "IPVLAN supports both families with the parent's MAC.",
-			slave:  Slave{Name: "eth1", Kind: IPVLAN, V4: prefix("10.0.0.5/24"), V6: prefix("fd00::5/64")},
+			slave:  Slave{PodInterface: PodInterface{Name: "eth1", V4: prefix("10.0.0.5/24"), V6: prefix("fd00::5/64")}, Kind: IPVLAN},
 			want: `
 link eth1 ipvlan l2 on another namespace mtu 1600 up alias patchbay:ClusterNetwork/test arp_notify=1 accept_ra=0 ndisc_notify=1
   address 10.0.0.5/24 broadcast <nil>
@@ -146,7 +163,7 @@ link eth1 ipvlan l2 on another namespace mtu 1600 up alias patchbay:ClusterNetwo
 		},
 		"IPVLANL3": {
 			reason: "The network sets the mode, which has no ARP.",
-			slave:  Slave{Name: "eth1", Kind: IPVLAN, Mode: "l3", V4: prefix("10.0.0.5/24")},
+			slave:  Slave{PodInterface: PodInterface{Name: "eth1", V4: prefix("10.0.0.5/24")}, Kind: IPVLAN, Mode: "l3"},
 			want: `
 link eth1 ipvlan l3 on another namespace mtu 1600 up alias patchbay:ClusterNetwork/test arp_notify=1 disable_ipv6=1
   address 10.0.0.5/24 broadcast <nil>
@@ -190,7 +207,7 @@ func TestIPv6WhereDisabled(t *testing.T) {
 		must(t, sysctl{"ipv6/conf/all/disable_ipv6", "1"}.write())
 		must(t, sysctl{"ipv6/conf/default/disable_ipv6", "1"}.write())
 	})
-	if _, err := k.Slaves().Attach(context.Background(), withDefaults(Slave{V6: prefix("fd00::5/64")}, pod)); err != nil {
+	if _, err := k.Slaves().Attach(context.Background(), withDefaults(Slave{PodInterface: PodInterface{V6: prefix("fd00::5/64")}}, pod)); err != nil {
 		t.Fatal(err)
 	}
 	if d := dump(t, pod); !strings.Contains(d, "address fd00::5/64") {

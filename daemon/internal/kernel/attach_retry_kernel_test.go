@@ -23,7 +23,7 @@ func TestAttachAgain(t *testing.T) {
 	}{
 		"Finished": {"The daemon ended before it answered.", func(t *testing.T, k *Host, pod string) {
 			t.Helper()
-			s := withDefaults(Slave{V4: prefix("10.0.0.99/24"), Table: 100, PolicyRoutes: routes("10.9.0.0/16", "10.0.0.1")}, pod)
+			s := withDefaults(Slave{PodInterface: PodInterface{V4: prefix("10.0.0.99/24"), Table: 100, PolicyRoutes: routes("10.9.0.0/16", "10.0.0.1")}}, pod)
 			if _, err := k.Slaves().Attach(context.Background(), s); err != nil {
 				t.Fatal(err)
 			}
@@ -61,7 +61,7 @@ func TestAttachAgain(t *testing.T) {
 // createUnfinished creates an unfinished link.
 func createUnfinished(k *Host, path, name string) error {
 	return inPodNamespace(path, func(p *podNamespace) error {
-		_, _, err := k.Slaves().create(p, withDefaults(Slave{Name: name}, path))
+		_, _, err := k.Slaves().create(p, withDefaults(Slave{PodInterface: PodInterface{Name: name}}, path))
 		return err
 	})
 }
@@ -99,8 +99,13 @@ func attachDumpDetach(t *testing.T, k *Host, pod string) string {
 
 func exampleSlave(pod string) *Slave {
 	return withDefaults(Slave{
-		V4: prefix("10.0.0.5/24"), V6: prefix("fd00::5/64"), Routes: routes("0.0.0.0/0", "10.0.0.1"),
-		Table: 100, PolicyRoutes: routes("10.9.0.0/16", "10.0.0.1"),
+		PodInterface: PodInterface{
+			V4:           prefix("10.0.0.5/24"),
+			V6:           prefix("fd00::5/64"),
+			Routes:       routes("0.0.0.0/0", "10.0.0.1"),
+			Table:        100,
+			PolicyRoutes: routes("10.9.0.0/16", "10.0.0.1"),
+		},
 	}, pod)
 }
 
@@ -153,7 +158,7 @@ func TestManyAtOnce(t *testing.T) {
 		errs := make([]error, pods)
 		for i, path := range paths {
 			wg.Go(func() {
-				s := withDefaults(Slave{V4: prefix(fmt.Sprintf("10.0.0.%d/24", i+1))}, path)
+				s := withDefaults(Slave{PodInterface: PodInterface{V4: prefix(fmt.Sprintf("10.0.0.%d/24", i+1))}}, path)
 				_, err := k.Slaves().Attach(context.Background(), s)
 				errs[i] = errors.Join(err, k.Slaves().Detach(context.Background(), s))
 			})

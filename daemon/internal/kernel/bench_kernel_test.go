@@ -28,7 +28,7 @@ func benchPatchbay(b *testing.B, inFlight int) {
 	host, _ := newHost(b, 1500)
 	k := openKernel(b, host)
 	rounds(b, inFlight, func(i int, pod string) (add, del func() error) {
-		s := withDefaults(Slave{V4: prefix(fmt.Sprintf("10.0.0.%d/24", i+1))}, pod)
+		s := withDefaults(Slave{PodInterface: PodInterface{V4: prefix(fmt.Sprintf("10.0.0.%d/24", i+1))}}, pod)
 		return func() error { _, err := k.Slaves().Attach(b.Context(), s); return err },
 			func() error { return k.Slaves().Detach(b.Context(), s) }
 	})

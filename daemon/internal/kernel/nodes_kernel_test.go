@@ -118,7 +118,7 @@ func TestNodesJoinAndLeave(t *testing.T) {
 		leave = f.join(t, fmt.Sprint("node-", i), hosts[i])
 		eventually(t, "the link on a node", func() bool { return hasLink(t, hosts[i], "vx_backend") })
 		pods = append(pods, newNamespace(t))
-		s := withDefaults(Slave{V4: podAddress(i), Parent: "vx_backend"}, pods[i])
+		s := withDefaults(Slave{PodInterface: PodInterface{V4: podAddress(i)}, Parent: "vx_backend"}, pods[i])
 		if _, err := openKernel(t, hosts[i]).Slaves().Attach(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}

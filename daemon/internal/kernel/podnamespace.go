@@ -41,20 +41,20 @@ func inPodNamespace(path string, fn func(*podNamespace) error) error {
 // configure makes a new link ready for use. The order matters: sysctls before addresses, so that
 // no address is used without them, and addresses before the link is set up, so that the kernel
 // announces them.
-func (p *podNamespace) configure(ctx context.Context, s *Slave, name string, index int) error {
-	attrs := finishAttributes(s.Owner)
-	if name != s.Name {
-		attrs = append(attrs, nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(s.Name)))
+func (p *podNamespace) configure(ctx context.Context, i *PodInterface, name string, index int) error {
+	attrs := finishAttributes(i.Owner)
+	if name != i.Name {
+		attrs = append(attrs, nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(i.Name)))
 		// A link that is up cannot be renamed, and the paths of sysctls contain the name.
 		if err := p.setLink(index, false, attrs...); err != nil {
 			return fmt.Errorf("rename %s: %w", name, err)
 		}
 		attrs = nil
 	}
-	if err := setSysctls(s); err != nil {
+	if err := setSysctls(i); err != nil {
 		return err
 	}
-	for _, a := range []netip.Prefix{s.V4, s.V6} {
+	for _, a := range []netip.Prefix{i.V4, i.V6} {
 		if err := p.addAddress(index, a); err != nil {
 			return err
 		}
@@ -62,10 +62,10 @@ func (p *podNamespace) configure(ctx context.Context, s *Slave, name string, ind
 	if err := p.setLink(index, true, attrs...); err != nil {
 		return fmt.Errorf("set up: %w", explainUpError(err))
 	}
-	if err := p.addRoutes(s, index); err != nil {
+	if err := p.addRoutes(i, index); err != nil {
 		return err
 	}
-	return p.waitForDAD(ctx, s, index)
+	return p.waitForDAD(ctx, i, index)
 }
 
 // explainUpError explains why a link cannot be set up: a MACVLAN checks its MAC then.
@@ -77,8 +77,8 @@ func explainUpError(err error) error {
 }
 
 // setSysctls writes the settings of an interface that has no address yet.
-func setSysctls(s *Slave) error {
-	for _, set := range s.sysctls() {
+func setSysctls(i *PodInterface) error {
+	for _, set := range i.sysctls() {
 		if err := set.write(); err != nil {
 			return err
 		}
@@ -87,22 +87,22 @@ func setSysctls(s *Slave) error {
 }
 
 // addRoutes adds the network's routes, the policy routes and their rules.
-func (p *podNamespace) addRoutes(s *Slave, index int) error {
-	for _, r := range s.Routes {
-		if s.hasFamilyOf(r) {
+func (p *podNamespace) addRoutes(i *PodInterface, index int) error {
+	for _, r := range i.Routes {
+		if i.hasFamilyOf(r) {
 			if err := p.addRoute(r, index, unix.RT_TABLE_MAIN); err != nil {
 				return err
 			}
 		}
 	}
-	for _, r := range s.PolicyRoutes {
-		if s.hasFamilyOf(r) {
-			if err := p.addRoute(r, index, s.Table); err != nil {
+	for _, r := range i.PolicyRoutes {
+		if i.hasFamilyOf(r) {
+			if err := p.addRoute(r, index, i.Table); err != nil {
 				return err
 			}
 		}
 	}
-	return p.addRules(s)
+	return p.addRules(i)
 }
 
 // addRoute adds a route. An existing route to the same destination belongs to another interface of
@@ -132,24 +132,24 @@ func (p *podNamespace) addRoute(r network.Route, index, table int) error {
 	return nil
 }
 
-// addRules adds a rule for each of the slave's addresses to use its table. The rules are not for
+// addRules adds a rule for each of the interface's addresses to use its table. The rules are not for
 // the whole subnet, which other Pods are in, too.
-func (p *podNamespace) addRules(s *Slave) error {
-	for _, a := range s.ruleSources() {
-		err := p.send(unix.RTM_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, ruleMessage(a, s.Table)...)
+func (p *podNamespace) addRules(i *PodInterface) error {
+	for _, a := range i.ruleSources() {
+		err := p.send(unix.RTM_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, ruleMessage(a, i.Table)...)
 		if err != nil && !errors.Is(err, unix.EEXIST) {
-			return fmt.Errorf("add rule from %s table %d: %w", a, s.Table, err)
+			return fmt.Errorf("add rule from %s table %d: %w", a, i.Table, err)
 		}
 	}
 	return nil
 }
 
-// deleteRules deletes the slave's rules, which the kernel does not delete with the link.
-func (p *podNamespace) deleteRules(s *Slave) error {
-	for _, a := range s.ruleSources() {
-		err := p.send(unix.RTM_DELRULE, 0, ruleMessage(a, s.Table)...)
+// deleteRules deletes the interface's rules, which the kernel does not delete with the link.
+func (p *podNamespace) deleteRules(i *PodInterface) error {
+	for _, a := range i.ruleSources() {
+		err := p.send(unix.RTM_DELRULE, 0, ruleMessage(a, i.Table)...)
 		if err != nil && !errors.Is(err, unix.ENOENT) {
-			return fmt.Errorf("delete rule from %s table %d: %w", a, s.Table, err)
+			return fmt.Errorf("delete rule from %s table %d: %w", a, i.Table, err)
 		}
 	}
 	return nil
@@ -190,8 +190,8 @@ const (
 
 // waitForDAD waits until duplicate address detection of the IPv6 address is over. Until then the
 // kernel rejects connections from it, and a Pod that starts at once could fail.
-func (p *podNamespace) waitForDAD(ctx context.Context, s *Slave, index int) error {
-	if !s.V6.IsValid() {
+func (p *podNamespace) waitForDAD(ctx context.Context, i *PodInterface, index int) error {
+	if !i.V6.IsValid() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, dadTimeout)
@@ -199,38 +199,38 @@ func (p *podNamespace) waitForDAD(ctx context.Context, s *Slave, index int) erro
 	tick := time.NewTicker(dadPollInterval)
 	defer tick.Stop()
 	for {
-		flags, err := p.addressFlags(s, index)
+		flags, err := p.addressFlags(i, index)
 		switch {
 		case err != nil:
 			return err
 		case flags&unix.IFA_F_DADFAILED != 0:
-			return fmt.Errorf("duplicate address detection of %s: %w", s.V6.Addr(), ErrAddressTaken)
+			return fmt.Errorf("duplicate address detection of %s: %w", i.V6.Addr(), ErrAddressTaken)
 		case flags&unix.IFA_F_TENTATIVE == 0:
-			return sysctl{"ipv6/neigh/" + s.Name + "/retrans_time_ms", defaultRetransMillis}.write()
+			return sysctl{"ipv6/neigh/" + i.Name + "/retrans_time_ms", defaultRetransMillis}.write()
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait for duplicate address detection of %s (is the parent's carrier up?): %w", s.V6.Addr(), ctx.Err())
+			return fmt.Errorf("wait for duplicate address detection of %s (is the parent's carrier up?): %w", i.V6.Addr(), ctx.Err())
 		case <-tick.C:
 		}
 	}
 }
 
-// addressFlags returns the IFA_F_* flags of the slave's IPv6 address.
-func (p *podNamespace) addressFlags(s *Slave, index int) (uint32, error) {
+// addressFlags returns the IFA_F_* flags of the interface's IPv6 address.
+func (p *podNamespace) addressFlags(i *PodInterface, index int) (uint32, error) {
 	msg := nl.NewIfAddrmsg(unix.AF_INET6)
 	msg.Index = uint32(index)
-	msgs, err := p.request(unix.RTM_GETADDR, unix.NLM_F_ACK, msg, nl.NewRtAttr(unix.IFA_ADDRESS, s.V6.Addr().AsSlice()))
+	msgs, err := p.request(unix.RTM_GETADDR, unix.NLM_F_ACK, msg, nl.NewRtAttr(unix.IFA_ADDRESS, i.V6.Addr().AsSlice()))
 	if err != nil {
-		return 0, fmt.Errorf("look up address %s: %w", s.V6.Addr(), err)
+		return 0, fmt.Errorf("look up address %s: %w", i.V6.Addr(), err)
 	}
 	if len(msgs) == 0 {
-		return 0, fmt.Errorf("look up address %s: %w", s.V6.Addr(), unix.EADDRNOTAVAIL)
+		return 0, fmt.Errorf("look up address %s: %w", i.V6.Addr(), unix.EADDRNOTAVAIL)
 	}
 	answer := nl.DeserializeIfAddrmsg(msgs[0])
 	attrs, err := nl.ParseRouteAttr(msgs[0][answer.Len():])
 	if err != nil {
-		return 0, fmt.Errorf("read address %s: %w", s.V6.Addr(), err)
+		return 0, fmt.Errorf("read address %s: %w", i.V6.Addr(), err)
 	}
 	flags := uint32(answer.Flags)
 	for _, a := range attrs {
@@ -263,7 +263,7 @@ func (p *podNamespace) detach(s *Slave) error {
 	}
 	switch {
 	case errors.Is(err, errLinkNotFound):
-		return p.deleteRules(s)
+		return p.deleteRules(&s.PodInterface)
 	case err != nil:
 		return err
 	case link.Type() != s.Kind || link.Attrs().NetNsID < 0:
@@ -277,5 +277,5 @@ func (p *podNamespace) removeSlave(s *Slave, index int) error {
 	if err := p.deleteLink(index); err != nil {
 		return fmt.Errorf("delete link %s: %w", s.Name, err)
 	}
-	return p.deleteRules(s)
+	return p.deleteRules(&s.PodInterface)
 }

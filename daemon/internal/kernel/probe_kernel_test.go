@@ -100,7 +100,7 @@ func TestProbe(t *testing.T) {
 			})
 			k := openKernel(t, host)
 			if tc.kind != "" {
-				s := withDefaults(Slave{Kind: tc.kind, V4: prefix(tc.own)}, newNamespace(t))
+				s := withDefaults(Slave{PodInterface: PodInterface{V4: prefix(tc.own)}, Kind: tc.kind}, newNamespace(t))
 				if _, err := k.Slaves().Attach(t.Context(), s); err != nil {
 					t.Fatal(err)
 				}

@@ -27,19 +27,19 @@ func TestCheck(t *testing.T) {
 		slave  Slave
 		bad    bool
 	}{
-		"Plain":       {"The slave is valid.", Slave{Name: "eth1", Kind: MACVLAN}, false},
-		"Longest":     {"A name may have 15 bytes.", Slave{Name: strings.Repeat("x", 15), Kind: IPVLAN, Mode: "l3s"}, false},
-		"TooLong":     {"The kernel would truncate the name.", Slave{Name: strings.Repeat("x", 16), Kind: IPVLAN}, true},
+		"Plain":       {"The slave is valid.", Slave{PodInterface: PodInterface{Name: "eth1"}, Kind: MACVLAN}, false},
+		"Longest":     {"A name may have 15 bytes.", Slave{PodInterface: PodInterface{Name: strings.Repeat("x", 15)}, Kind: IPVLAN, Mode: "l3s"}, false},
+		"TooLong":     {"The kernel would truncate the name.", Slave{PodInterface: PodInterface{Name: strings.Repeat("x", 16)}, Kind: IPVLAN}, true},
 		"Empty":       {"The kernel would choose a name.", Slave{Kind: IPVLAN}, true},
-		"Dot":         {"The name is a directory.", Slave{Name: "..", Kind: IPVLAN}, true},
-		"Slash":       {"The name contains a path separator.", Slave{Name: "a/b", Kind: IPVLAN}, true},
-		"Blank":       {"The kernel rejects white space.", Slave{Name: "a b", Kind: IPVLAN}, true},
-		"Zero":        {"A zero byte ends a C string.", Slave{Name: "a\x00b", Kind: IPVLAN}, true},
-		"Template":    {"The kernel would replace %d.", Slave{Name: "eth%d", Kind: IPVLAN}, true},
-		"Kind":        {"The kind is not supported.", Slave{Name: "eth1", Kind: "bridge"}, true},
-		"Mode":        {"The mode is one of the other kind.", Slave{Name: "eth1", Kind: IPVLAN, Mode: "bridge"}, true},
-		"NoTable":     {"The routes would be added to the main table.", Slave{Name: "eth1", Kind: IPVLAN, PolicyRoutes: policy}, true},
-		"PolicyRoute": {"The routes have a table.", Slave{Name: "eth1", Kind: IPVLAN, Table: 5, PolicyRoutes: policy}, false},
+		"Dot":         {"The name is a directory.", Slave{PodInterface: PodInterface{Name: ".."}, Kind: IPVLAN}, true},
+		"Slash":       {"The name contains a path separator.", Slave{PodInterface: PodInterface{Name: "a/b"}, Kind: IPVLAN}, true},
+		"Blank":       {"The kernel rejects white space.", Slave{PodInterface: PodInterface{Name: "a b"}, Kind: IPVLAN}, true},
+		"Zero":        {"A zero byte ends a C string.", Slave{PodInterface: PodInterface{Name: "a\x00b"}, Kind: IPVLAN}, true},
+		"Template":    {"The kernel would replace %d.", Slave{PodInterface: PodInterface{Name: "eth%d"}, Kind: IPVLAN}, true},
+		"Kind":        {"The kind is not supported.", Slave{PodInterface: PodInterface{Name: "eth1"}, Kind: "bridge"}, true},
+		"Mode":        {"The mode is one of the other kind.", Slave{PodInterface: PodInterface{Name: "eth1"}, Kind: IPVLAN, Mode: "bridge"}, true},
+		"NoTable":     {"The routes would be added to the main table.", Slave{PodInterface: PodInterface{Name: "eth1", PolicyRoutes: policy}, Kind: IPVLAN}, true},
+		"PolicyRoute": {"The routes have a table.", Slave{PodInterface: PodInterface{Name: "eth1", Table: 5, PolicyRoutes: policy}, Kind: IPVLAN}, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -59,10 +59,10 @@ func TestRuleSources(t *testing.T) {
 		slave Slave
 		want  []string
 	}{
-		"None":           {Slave{V4: v4, V6: v6}, nil},
-		"Both":           {Slave{V4: v4, V6: v6, PolicyRoutes: []network.Route{to6, to4}}, []string{"10.0.0.5", "fd00::5"}},
-		"OneFamily":      {Slave{V4: v4, V6: v6, PolicyRoutes: []network.Route{to6}}, []string{"fd00::5"}},
-		"WithoutAddress": {Slave{V4: v4, PolicyRoutes: []network.Route{to6}}, nil},
+		"None":           {Slave{PodInterface: PodInterface{V4: v4, V6: v6}}, nil},
+		"Both":           {Slave{PodInterface: PodInterface{V4: v4, V6: v6, PolicyRoutes: []network.Route{to6, to4}}}, []string{"10.0.0.5", "fd00::5"}},
+		"OneFamily":      {Slave{PodInterface: PodInterface{V4: v4, V6: v6, PolicyRoutes: []network.Route{to6}}}, []string{"fd00::5"}},
+		"WithoutAddress": {Slave{PodInterface: PodInterface{V4: v4, PolicyRoutes: []network.Route{to6}}}, nil},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -49,7 +49,7 @@ func openGuard(tb testing.TB, host string) *firewall.SourceGuard {
 }
 
 func guardedSlave(i int) Slave {
-	return Slave{V4: podAddress(i), V6: netip.MustParsePrefix(fmt.Sprintf("fd00:70::%d/64", i+1))}
+	return Slave{PodInterface: PodInterface{V4: podAddress(i), V6: netip.MustParsePrefix(fmt.Sprintf("fd00:70::%d/64", i+1))}}
 }
 
 func newGuarded(t *testing.T, kind string, local, remote netwatcher.Spec) *guarded {

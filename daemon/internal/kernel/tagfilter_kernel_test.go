@@ -48,9 +48,9 @@ func newBareNIC(t *testing.T, kind string) *bareNIC {
 		kernel: openKernel(t, hosts[0]), attacker: newNamespace(t),
 		nic: netwatcher.Spec{Identity: network.Link{Device: "ens4"}, Name: "ens4", Device: "ens4"},
 	}
-	a.vlanPod = attachOn(t, hosts[0], vlanSpec("victim.577", attackVLAN), Slave{Kind: IPVLAN, V4: prefix("10.70.0.1/16")})
-	a.partner = attachOn(t, hosts[1], vlanSpec("victim.577", attackVLAN), Slave{Kind: IPVLAN, V4: prefix("10.70.0.2/16")})
-	out, err := a.kernel.Slaves().Attach(t.Context(), withDefaults(Slave{Kind: kind, V4: prefix("10.79.0.1/24")}, a.attacker))
+	a.vlanPod = attachOn(t, hosts[0], vlanSpec("victim.577", attackVLAN), Slave{PodInterface: PodInterface{V4: prefix("10.70.0.1/16")}, Kind: IPVLAN})
+	a.partner = attachOn(t, hosts[1], vlanSpec("victim.577", attackVLAN), Slave{PodInterface: PodInterface{V4: prefix("10.70.0.2/16")}, Kind: IPVLAN})
+	out, err := a.kernel.Slaves().Attach(t.Context(), withDefaults(Slave{PodInterface: PodInterface{V4: prefix("10.79.0.1/24")}, Kind: kind}, a.attacker))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +257,7 @@ func TestSlavesOfHostLinksSendNoTags(t *testing.T) {
 	wire := newSniffer(t, sw, "port1")
 	k := openKernel(t, hosts[0])
 	for _, link := range []netwatcher.Spec{vlanSpec("storage.500", 500), vxlanSpec("vx_backend", 700, vtep(0).String(), "192.0.2.9")} {
-		pod := attachOn(t, hosts[0], link, Slave{V4: podAddress(0)})
+		pod := attachOn(t, hosts[0], link, Slave{PodInterface: PodInterface{V4: podAddress(0)}})
 		within(t, hosts[0], func(h *netlink.Handle) { // the VXLAN's peer
 			must(t, h.NeighSet(&netlink.Neigh{
 				LinkIndex: find(t, h, "ens4").Attrs().Index, IP: net.IPv4(192, 0, 2, 9), HardwareAddr: intruderMAC, State: netlink.NUD_PERMANENT,

@@ -77,9 +77,9 @@ func TestPodsOnVLAN(t *testing.T) {
 	needs(t, IPVLAN)
 	hosts := newTrunk(t, 2, false)
 	link := vlanSpec("storage.500", 500)
-	one := attachOn(t, hosts[0], link, Slave{Kind: IPVLAN, V4: prefix("10.50.0.10/24"), V6: prefix("fd00:50::10/64")})
-	two := attachOn(t, hosts[1], link, Slave{Kind: IPVLAN, V4: prefix("10.50.0.11/24"), V6: prefix("fd00:50::11/64")})
-	other := attachOn(t, hosts[1], vlanSpec("other.501", 501), Slave{Kind: IPVLAN, V4: prefix("10.50.0.12/24")})
+	one := attachOn(t, hosts[0], link, Slave{PodInterface: PodInterface{V4: prefix("10.50.0.10/24"), V6: prefix("fd00:50::10/64")}, Kind: IPVLAN})
+	two := attachOn(t, hosts[1], link, Slave{PodInterface: PodInterface{V4: prefix("10.50.0.11/24"), V6: prefix("fd00:50::11/64")}, Kind: IPVLAN})
+	other := attachOn(t, hosts[1], vlanSpec("other.501", 501), Slave{PodInterface: PodInterface{V4: prefix("10.50.0.12/24")}, Kind: IPVLAN})
 	reaches(t, one, two, "10.50.0.11")
 	reaches(t, one, two, "fd00:50::11")
 	reaches(t, two, one, "10.50.0.10")
@@ -97,7 +97,7 @@ func TestPodsOnVXLAN(t *testing.T) {
 			}
 		}
 		link := vxlanSpec("vx_backend", 700, vtep(i).String(), peers...)
-		pods = append(pods, attachOn(t, host, link, Slave{V4: podAddress(i)}))
+		pods = append(pods, attachOn(t, host, link, Slave{PodInterface: PodInterface{V4: podAddress(i)}}))
 	}
 	for i := range pods {
 		for j := range pods {
@@ -125,7 +125,7 @@ func podAddress(i int) netip.Prefix {
 // Pods cannot reach the host over its links.
 func TestHostIsUnreachable(t *testing.T) {
 	hosts := newTrunk(t, 1, true)
-	pod := attachOn(t, hosts[0], vxlanSpec("vx_backend", 700, vtep(0).String()), Slave{V4: podAddress(0), V6: prefix("fd00:70::1/64")})
+	pod := attachOn(t, hosts[0], vxlanSpec("vx_backend", 700, vtep(0).String()), Slave{PodInterface: PodInterface{V4: podAddress(0), V6: prefix("fd00:70::1/64")}})
 	within(t, hosts[0], func(h *netlink.Handle) {
 		list, err := h.AddrList(find(t, h, "vx_backend"), netlink.FAMILY_ALL)
 		must(t, err)

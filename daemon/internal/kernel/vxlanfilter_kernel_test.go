@@ -69,7 +69,7 @@ func newAttacked(t *testing.T, six bool) *attacked {
 	for i, host := range a.nodes {
 		eventually(t, "the VXLAN with its peer", func() bool { return entries(t, host)[a.vteps[1-i].String()] })
 		a.victims[i] = newNamespace(t)
-		s := withDefaults(Slave{V4: podAddress(i), Parent: "vx_backend"}, a.victims[i])
+		s := withDefaults(Slave{PodInterface: PodInterface{V4: podAddress(i)}, Parent: "vx_backend"}, a.victims[i])
 		out, err := a.kernels[i].Slaves().Attach(t.Context(), s)
 		if err != nil {
 			t.Fatal(err)

@@ -120,18 +120,20 @@ func retryable(err error) error {
 
 func (b *Backend) slaveSpec(rec *attach.Record, ifc *attach.Interface) *kernel.Slave {
 	return &kernel.Slave{
-		Netns:        rec.Netns,
-		Name:         ifc.Name,
-		Kind:         b.kind,
-		Mode:         b.mode,
-		Parent:       ifc.Parent,
-		MTU:          ifc.Network.MTU,
-		Owner:        ifc.Network.Ref.String(),
-		V4:           ifc.V4,
-		V6:           ifc.V6,
-		Routes:       slices.Concat(routes(ifc.Network.V4), routes(ifc.Network.V6)),
-		Table:        ifc.Network.Table,
-		PolicyRoutes: ifc.Proutes,
+		PodInterface: kernel.PodInterface{
+			Netns:        rec.Netns,
+			Name:         ifc.Name,
+			Owner:        ifc.Network.Ref.String(),
+			V4:           ifc.V4,
+			V6:           ifc.V6,
+			Routes:       slices.Concat(routes(ifc.Network.V4), routes(ifc.Network.V6)),
+			Table:        ifc.Network.Table,
+			PolicyRoutes: ifc.Proutes,
+		},
+		Kind:   b.kind,
+		Mode:   b.mode,
+		Parent: ifc.Parent,
+		MTU:    ifc.Network.MTU,
 	}
 }
 

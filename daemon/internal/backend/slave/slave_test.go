@@ -77,10 +77,17 @@ func example() (*attach.Record, *attach.Interface) {
 func TestSlaveOfInterface(t *testing.T) {
 	t.Parallel()
 	want := kernel.Slave{
-		Netns: "/var/run/netns/x", Name: "net1", Parent: "storage.500", MTU: 1400,
-		Owner: "ClusterNetwork/storage", V4: netip.MustParsePrefix("10.50.0.9/24"),
-		Routes: []network.Route{route("10.51.0.0/16", "10.50.0.1"), route("fd01::/64", "fd00::1")},
-		Table:  200, PolicyRoutes: []network.Route{route("10.52.0.0/16", "10.50.0.1")},
+		PodInterface: kernel.PodInterface{
+			Netns:        "/var/run/netns/x",
+			Name:         "net1",
+			Owner:        "ClusterNetwork/storage",
+			V4:           netip.MustParsePrefix("10.50.0.9/24"),
+			Routes:       []network.Route{route("10.51.0.0/16", "10.50.0.1"), route("fd01::/64", "fd00::1")},
+			Table:        200,
+			PolicyRoutes: []network.Route{route("10.52.0.0/16", "10.50.0.1")},
+		},
+		Parent: "storage.500",
+		MTU:    1400,
 	}
 	cases := map[string]struct {
 		reason     string
