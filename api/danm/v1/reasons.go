@@ -36,6 +36,8 @@ const (
 	ReasonInvalidNetwork           = "InvalidNetwork"
 	ReasonNetworkNotFound          = "NetworkNotFound"
 	ReasonNetworkNotReady          = "NetworkNotReady"
+	ReasonDeviceNotAllocated       = "DeviceNotAllocated"
+	ReasonDeviceInUse              = "DeviceInUse"
 	ReasonNetworkAttachmentFailed  = "NetworkAttachmentFailed"
 	ReasonForgedDanmEp             = "ForgedDanmEp"
 	ReasonLinkFailed               = "LinkFailed"
@@ -274,6 +276,18 @@ func podReasons() []ReasonInfo {
 			When:   "The network cannot be used at the moment, because the API server does not answer or patchbayd has just started.",
 			Remedy: "Nothing: kubelet retries. If it stays, see the conditions of the network.",
 			Test:   "daemon/internal/pods.TestEventReason",
+		},
+		{
+			Reason: ReasonDeviceNotAllocated, On: "Event on Pods",
+			When:   "Kubelet has allocated fewer devices of a network's device pool to the Pod than it has interfaces of that pool.",
+			Remedy: "Request as many of the resource in a container of the Pod.",
+			Test:   "daemon/internal/attach.TestTooFewDevices",
+		},
+		{
+			Reason: ReasonDeviceInUse, On: "Event on Pods",
+			When:   "Another Pod still has the device that kubelet has allocated to this one, as after a loss of kubelet's checkpoint.",
+			Remedy: "Nothing if the other Pod ends: kubelet retries. Otherwise delete one of the Pods.",
+			Test:   "daemon/internal/attach.TestDeviceHasOneOwner",
 		},
 		{
 			Reason: ReasonNetworkAttachmentFailed, On: "Event on Pods",

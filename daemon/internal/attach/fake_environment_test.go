@@ -51,6 +51,11 @@ type environment struct {
 	quarantined map[netip.Addr]bool
 	// quarantineLimit is how many addresses may be in quarantine.
 	quarantineLimit int
+	// devices has the devices that kubelet has allocated, by Pod as namespace/name and by pool.
+	devices map[string]map[string][]string
+	// functions has the state of each device: "" or the interface that has it. Without it, the node does
+	// not support devices.
+	functions map[string]string
 	// boots counts the boots of the kernel.
 	boots int
 }
@@ -64,6 +69,7 @@ func (env *environment) powerCut() {
 	defer env.mu.Unlock()
 	env.boots++
 	clear(env.namespaces)
+	clear(env.functions)
 }
 
 // rebuildClaimed rebuilds the claimed addresses, as the allocator does after a restart. An address that
@@ -114,6 +120,11 @@ func (env *environment) remaining() []string {
 	}
 	for name := range env.endpoints {
 		lines = append(lines, "endpoint "+name)
+	}
+	for id, owner := range env.functions {
+		if owner != "" {
+			lines = append(lines, "device "+id+" is "+owner)
+		}
 	}
 	slices.Sort(lines)
 	return lines
@@ -229,8 +240,12 @@ func (env *environment) start(faults map[int]fault) (*testDaemon, error) {
 	env.mu.Unlock()
 	d.config = attach.Config{
 		BootID: boot, KubeClient: d, Addresses: d, Journal: journal{d}, HostLinks: d, NetworkNamespaces: d, Publisher: d, Prober: d, AddressOwners: d, KnownNetwork: d.knownNetwork,
+		Devices:  d,
 		Backends: map[string]attach.Backend{"ipvlan": backend{d}, "macvlan": backend{d}},
 		Delegate: delegate{backend{d}},
+	}
+	if env.functions != nil {
+		d.config.Backends["sriov"] = deviceBackend{backend{d}}
 	}
 	d.Service = attach.New(d.config)
 	return d, d.Resume(context.Background())

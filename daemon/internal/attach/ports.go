@@ -115,6 +115,13 @@ type HostLinks interface {
 	Check(ctx context.Context, net *network.Network) error
 }
 
+// Devices finds the devices of device plugins that kubelet has allocated to Pods.
+type Devices interface {
+	// Devices returns the IDs of the Pod's devices by resource name, in the order in which its
+	// interfaces get them.
+	Devices(ctx context.Context, pod *corev1.Pod) (map[string][]string, error)
+}
+
 // NetworkNamespaces reads the network namespaces of sandboxes.
 type NetworkNamespaces interface {
 	// Exists reports whether path is a network namespace. The path of a sandbox that is gone does not
@@ -122,9 +129,9 @@ type NetworkNamespaces interface {
 	Exists(path string) (bool, error)
 }
 
-// Preparer is a Backend that completes its interface (DelegateConfig) before anything is claimed and
-// before the record is journaled. Detach can then use the record even if the daemon ended during
-// Attach.
+// Preparer is a Backend that completes its interface (DelegateConfig, DeviceState) before anything is
+// claimed and before the record is journaled. Detach can then use the record even if the daemon ended
+// during Attach.
 type Preparer interface {
 	// Prepare reads what Attach needs. It has no side effect.
 	Prepare(ctx context.Context, req *Request, ifc *Interface) error

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
@@ -97,6 +98,9 @@ type Interface struct {
 	Parent string `json:"parent,omitempty"`
 	// DeviceID is the PCI address that a device plugin has allocated.
 	DeviceID string `json:"deviceID,omitempty"`
+	// DeviceState is the device's state before Attach, in the format of the backend. Detach returns to
+	// it.
+	DeviceState json.RawMessage `json:"deviceState,omitempty"`
 	// MAC and MTU are those of the attached interface.
 	MAC string `json:"mac,omitempty"`
 	MTU int    `json:"mtu,omitempty"`
@@ -130,8 +134,11 @@ func (ifc *Interface) checkGateways() error {
 // or its delegate uses the VLAN or VXLAN link of the network as its master.
 func (ifc *Interface) needsHostLink() bool {
 	id, ok := ifc.Network.Link()
-	return !ifc.Network.Delegates() || ok && !id.IsNIC()
+	return !ifc.Network.Delegates() && !ifc.needsDevice() || ok && !id.IsNIC()
 }
+
+// needsDevice reports whether the interface needs a device of the network's pool.
+func (ifc *Interface) needsDevice() bool { return ifc.Network.Type == v1.TypeSRIOV }
 
 // addressSlot is one family of an interface.
 type addressSlot struct {

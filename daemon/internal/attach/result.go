@@ -54,7 +54,7 @@ func (ifc *Interface) result(netns string) (*types100.Result, error) {
 		return ifc.delegateResult(netns)
 	}
 	r := &types100.Result{
-		Interfaces: []*types100.Interface{{Name: ifc.Name, Mac: ifc.MAC, Mtu: ifc.MTU, Sandbox: netns}},
+		Interfaces: []*types100.Interface{{Name: ifc.Name, Mac: ifc.MAC, Mtu: ifc.MTU, Sandbox: netns, PciID: ifc.DeviceID}},
 	}
 	for _, p := range []netip.Prefix{ifc.V4, ifc.V6} {
 		if p.IsValid() {

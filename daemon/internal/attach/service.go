@@ -17,7 +17,8 @@ import (
 )
 
 // Config has the dependencies of a Service. All are required, except that a network whose type has
-// no backend is rejected, that Prober is used for networks with ConflictProbe only, that without
+// no backend is rejected, that Prober is used for networks with ConflictProbe only and Devices for
+// networks with a device pool only, that without
 // AddressOwners an error does not name the Pod that has an address, and without KnownNetwork no network
 // of another kind.
 type Config struct {
@@ -32,10 +33,11 @@ type Config struct {
 	Publisher         Publisher
 	Prober            Prober
 	AddressOwners     AddressOwners
+	Devices           Devices
 	// KnownNetwork returns a network that this node knows, without a request to the API server, and nil
 	// for another one.
 	KnownNetwork func(network.Ref) *network.Network
-	// Backends has Patchbay's own backends by network type (ipvlan, macvlan).
+	// Backends has Patchbay's own backends by network type (ipvlan, macvlan, sriov).
 	Backends map[string]Backend
 	// Delegate is the backend of network types that name another CNI plugin.
 	Delegate Backend
@@ -49,6 +51,8 @@ type Service struct {
 	publisher  Publisher
 	addresses  addressClaimer
 	interfaces interfaceAttacher
+	devices    Devices
+	owners     deviceOwners
 	locks      sandboxLocks
 
 	knownNetwork func(network.Ref) *network.Network // or nil
@@ -62,6 +66,7 @@ func New(c Config) *Service {
 		interfaces: interfaceAttacher{
 			bootID: c.BootID, hostLinks: c.HostLinks, netns: c.NetworkNamespaces, backends: c.Backends, delegate: c.Delegate,
 		},
+		devices: c.Devices, owners: deviceOwners{journal: c.Journal},
 	}
 }
 
@@ -143,14 +148,18 @@ func (s *Service) attachPod(ctx context.Context, req *Request) (*Record, error) 
 	return rec, err
 }
 
-// attachSandbox plans the record, claims addresses and attaches interfaces. It journals the record
-// before it attaches the first interface.
+// attachSandbox plans the record, claims devices and addresses, and attaches interfaces. It journals the
+// record before it attaches the first interface.
 func (s *Service) attachSandbox(ctx context.Context, req *Request, pod *corev1.Pod) (*Record, error) {
 	rec, requested, err := s.plan(ctx, req, pod)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.addresses.claim(ctx, pod, rec, requested); err != nil {
+	if err := s.owners.claim(rec); err != nil {
+		return nil, err
+	}
+	if err := s.claim(ctx, req, pod, rec, requested); err != nil {
+		s.owners.release(rec)
 		return nil, err
 	}
 	if err := s.journal.Put(rec); err != nil {
@@ -167,8 +176,8 @@ func (s *Service) attachSandbox(ctx context.Context, req *Request, pod *corev1.P
 	return rec, nil
 }
 
-// plan returns the record of a sandbox, and the interfaces that its Pod requests. It has no side
-// effect.
+// plan returns the record of a sandbox with its devices, and the interfaces that its Pod requests. It has
+// no side effect.
 func (s *Service) plan(ctx context.Context, req *Request, pod *corev1.Pod) (*Record, []requestedInterface, error) {
 	requested, err := lookupNetworks(ctx, s.kube, pod, s.knownNetwork)
 	if err != nil {
@@ -179,10 +188,19 @@ func (s *Service) plan(ctx context.Context, req *Request, pod *corev1.Pod) (*Rec
 		return nil, nil, err
 	}
 	rec.BootID = s.bootID
+	return rec, requested, assignDevices(ctx, s.devices, pod, rec)
+}
+
+// claim completes the record, whose devices the sandbox has, and claims its addresses. On error nothing
+// is claimed.
+func (s *Service) claim(ctx context.Context, req *Request, pod *corev1.Pod, rec *Record, requested []requestedInterface) error {
 	if err := s.interfaces.prepare(ctx, req, rec); err != nil {
-		return nil, nil, err
+		return err
 	}
-	return rec, requested, s.interfaces.checkHostLinks(ctx, rec)
+	if err := s.interfaces.checkHostLinks(ctx, rec); err != nil {
+		return err
+	}
+	return s.addresses.claim(ctx, pod, rec, requested)
 }
 
 // Del detaches the sandbox's interfaces. It uses the journal alone, and cancels an ADD of the same
@@ -222,6 +240,7 @@ func (s *Service) detachSandbox(ctx context.Context, rec *Record) error {
 	if err := s.journal.Put(rec); err != nil {
 		return fmt.Errorf("journal the release of sandbox %s: %w", rec.ContainerID, err)
 	}
+	s.owners.release(rec)
 	s.publisher.Release(rec)
 	return nil
 }
@@ -240,13 +259,14 @@ func (s *Service) rollBack(ctx context.Context, rec *Record) error {
 	return s.discardRecord(rec)
 }
 
-// discardRecord deletes the record of a sandbox without interfaces, and then gives back its
-// addresses. In the opposite order, another Pod could get an address that the record still has, and
+// discardRecord deletes the record of a sandbox without interfaces, and then gives back its devices
+// and addresses. In the opposite order, another Pod could get an address that the record still has, and
 // a DEL would free it a second time.
 func (s *Service) discardRecord(rec *Record) error {
 	if err := s.journal.Delete(rec.ContainerID, rec.IfName); err != nil && !s.recordMissing(rec) {
 		return fmt.Errorf("delete record of sandbox %s: %w", rec.ContainerID, err)
 	}
+	s.owners.release(rec)
 	for i := range slices.Backward(rec.Interfaces) {
 		s.addresses.discard(&rec.Interfaces[i])
 	}

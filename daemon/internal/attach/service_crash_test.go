@@ -59,40 +59,56 @@ func deleteSandbox(d *testDaemon) error { return d.Del(context.Background(), req
 // behind.
 func TestKilledInAdd(t *testing.T) {
 	t.Parallel()
-	killAtEachCall(t, func(env *environment, d *testDaemon) bool {
-		req := env.sandbox("a")
-		_, err := d.Add(context.Background(), req)
-		d.runPublisher()
-		return err == nil
-	})
+	killAtEachCall(t, newEnvironment, addSandbox)
+}
+
+// addSandbox sends an ADD.
+func addSandbox(env *environment, d *testDaemon) bool {
+	_, err := d.Add(context.Background(), env.sandbox("a"))
+	d.runPublisher()
+	return err == nil
 }
 
 // The same applies to a kill during DEL, and during the release of DanmEps and addresses.
 func TestKilledInDel(t *testing.T) {
 	t.Parallel()
-	killAtEachCall(t, func(env *environment, d *testDaemon) bool {
-		faults := d.faults
-		d.faults = nil
-		_, err := d.Add(context.Background(), env.sandbox("a"))
-		d.runPublisher()
-		d.calls, d.faults = nil, faults
-		if err == nil {
-			err = d.Del(context.Background(), request("a"))
-		}
-		d.runPublisher()
-		return err == nil
-	})
+	killAtEachCall(t, newEnvironment, addAndDelete)
+}
+
+// addAndDelete sends an ADD without faults, and a DEL with the daemon's.
+func addAndDelete(env *environment, d *testDaemon) bool {
+	faults := d.faults
+	d.faults = nil
+	_, err := d.Add(context.Background(), env.sandbox("a"))
+	d.runPublisher()
+	d.calls, d.faults = nil, faults
+	if err == nil {
+		err = d.Del(context.Background(), request("a"))
+	}
+	d.runPublisher()
+	return err == nil
+}
+
+// The same applies to Pods with devices: each device is as it was before, and free.
+func TestKilledWithDevices(t *testing.T) {
+	t.Parallel()
+	for name, work := range map[string]func(*environment, *testDaemon) bool{"Add": addSandbox, "Del": addAndDelete} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			killAtEachCall(t, newDeviceEnvironment, work)
+		})
+	}
 }
 
 // killAtEachCall kills a daemon at each call of work in turn, and then runs each continuation.
-func killAtEachCall(t *testing.T, work func(*environment, *testDaemon) bool) {
+func killAtEachCall(t *testing.T, newEnv func() *environment, work func(*environment, *testDaemon) bool) {
 	t.Helper()
 	for name, resume := range continuations() {
 		for kind, f := range faultKinds(true) {
 			t.Run(name+kind, func(t *testing.T) {
 				t.Parallel()
 				for k := 1; ; k++ {
-					env := newEnvironment()
+					env := newEnv()
 					d := env.mustStart(t)
 					d.calls, d.faults = nil, map[int]fault{k: f}
 					done := work(env, d)

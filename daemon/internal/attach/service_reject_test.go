@@ -93,6 +93,9 @@ func TestAddRejects(t *testing.T) {
 		},
 		"NoBackend": {
 			reason: "The node does not support the network type.", annotation: `[{"network":"vf"}]`, contains: []string{"sriov", "DanmNet/ns/vf"},
+			change: func(env *environment, _ *attach.Request) {
+				env.devices = map[string]map[string][]string{"ns/web": {"a/b": {"x"}}}
+			},
 			event: "NetworkAttachmentFailed", network: "DanmNet/ns/vf",
 		},
 		"AnotherPod": {
@@ -162,7 +165,7 @@ func (env *environment) addUnusableNetworks() {
 	env.add(network.Network{
 		Ref: network.Ref{Kind: v1.KindTenantNetwork, Namespace: "ns", Name: "spy"}, ID: "s", Type: "ipvlan", Device: "ens4", VLAN: 500,
 	})
-	env.add(network.Network{Ref: network.Ref{Kind: v1.KindDanmNet, Namespace: "ns", Name: "vf"}, ID: "vf", Type: "sriov"})
+	env.add(network.Network{Ref: network.Ref{Kind: v1.KindDanmNet, Namespace: "ns", Name: "vf"}, ID: "vf", Type: "sriov", DevicePool: "a/b"})
 	env.add(network.Network{
 		Ref: network.Ref{Kind: v1.KindClusterNetwork, Name: "flat6"}, ID: "f", Type: "bridge",
 		V4: subnet("10.0.0.0/24", "10.0.0.1", "10.0.0.9"),
@@ -187,7 +190,7 @@ func TestUnstartablePodClaimsNothing(t *testing.T) {
 		claims int
 	}{
 		"NoNIC":       {"The node lacks the NIC of the last network.", `[` + blue(31) + `{"network":"lost"}]`, 0},
-		"NoBackend":   {"The node does not support the type of the last network.", `[` + blue(31) + `{"network":"vf"}]`, 0},
+		"NoDevice":    {"Kubelet has allocated no device for the last network.", `[` + blue(31) + `{"network":"vf"}]`, 0},
 		"NoNetwork":   {"The last network does not exist.", `[` + blue(31) + `{"network":"nope"}]`, 0},
 		"StaticTaken": {"Another Pod has the last address.", `[` + blue(31) + `{"network":"blue","ip":"10.0.0.2"}]`, 1},
 	}

@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/patchbay-cni/patchbay/daemon/internal/sysfs"
 )
 
 // Host is the network namespace of a node, with one netlink socket in it. Its parts
@@ -50,6 +52,11 @@ func (h *Host) Links() *HostLinks {
 // Slaves are the Pods' interfaces on links of the host.
 func (h *Host) Slaves() *Slaves { return &Slaves{conn: h.conn, locks: &h.locks} }
 
+// Functions are virtual functions of the host's network cards. pci reads the host's devices.
+func (h *Host) Functions(pci sysfs.FS) *Functions {
+	return &Functions{conn: h.conn, ns: h.ns, sysfs: pci}
+}
+
 // Prober probes for address conflicts on links of the host.
 func (h *Host) Prober() *Prober { return &Prober{ns: h.ns, conn: h.conn} }
 
@@ -85,6 +92,10 @@ var (
 	// ErrAddressTaken means that another host or another slave of the same parent has the
 	// address.
 	ErrAddressTaken = errors.New("address is in use on the network")
+	// ErrRejected means that the driver of a network card rejects a setting.
+	ErrRejected = errors.New("the driver rejects it")
+	// ErrFunctionBusy means that the interface of a virtual function is in another namespace.
+	ErrFunctionBusy = errors.New("interface of the virtual function is in another network namespace")
 	// ErrInvalid means that a request can never succeed.
 	ErrInvalid = errors.New("invalid request")
 )

@@ -86,6 +86,8 @@ func EventReason(err error) string {
 		{attach.ErrNetworkDeleting, v1.ReasonNetworkDeleting},
 		{allocator.ErrSubnetInUse, v1.ReasonSubnetChanged},
 		{attach.ErrConflict, v1.ReasonAddressInUse},
+		{attach.ErrNoDevice, v1.ReasonDeviceNotAllocated},
+		{attach.ErrDeviceInUse, v1.ReasonDeviceInUse},
 		{attach.ErrNotAllowed, v1.ReasonNetworkNotAllowed},
 		{attach.ErrInvalidAnnotation, v1.ReasonInvalidAnnotations},
 		{network.ErrInvalid, v1.ReasonInvalidNetwork},

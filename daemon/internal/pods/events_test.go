@@ -27,6 +27,8 @@ func TestEventReason(t *testing.T) {
 		"InDeletion":  {"The cache knows of the deletion.", attach.ErrNetworkDeleting, "NetworkDeleting"},
 		"OtherSubnet": {"Pods have addresses of the subnet before.", allocator.ErrSubnetInUse, "SubnetChanged"},
 		"Conflict":    {"A machine outside of the cluster has the address.", attach.ErrConflict, "AddressInUse"},
+		"NoDevice":    {"The Pod's owner requests the resource.", attach.ErrNoDevice, "DeviceNotAllocated"},
+		"DeviceInUse": {"A retry helps only after the other Pod has ended.", fmt.Errorf("%w: %w", attach.ErrTryAgain, attach.ErrDeviceInUse), "DeviceInUse"},
 		"Request":     {"The Pod's owner corrects the annotation, and the netadmin the network.", fmt.Errorf("%w: %w", attach.ErrInvalidAnnotation, &network.InvalidError{}), "InvalidAnnotations"},
 		"Foreign":     {"The network is valid, and not for the Pod's namespace.", fmt.Errorf("%w: %w", attach.ErrNotAllowed, &network.InvalidError{}), "NetworkNotAllowed"},
 		"Invalid":     {"A field of the network is invalid.", &network.InvalidError{}, "InvalidNetwork"},

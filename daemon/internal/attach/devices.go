@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Errors of interfaces that need a device.
+var (
+	// ErrNoDevice means that kubelet has allocated too few devices to the Pod.
+	ErrNoDevice = errors.New("no device allocated")
+	// ErrDeviceInUse means that another sandbox has the device.
+	ErrDeviceInUse = errors.New("device in use")
+)
+
+// assignDevices gives each interface that needs one the next device of its network's pool, in the order
+// of the interfaces.
+func assignDevices(ctx context.Context, devices Devices, pod *corev1.Pod, rec *Record) error {
+	var allocated map[string][]string
+	used := map[string]int{}
+	for i := range rec.Interfaces {
+		ifc := &rec.Interfaces[i]
+		if !ifc.needsDevice() || devices == nil {
+			continue
+		}
+		pool := ifc.Network.DevicePool
+		if allocated == nil {
+			var err error
+			if allocated, err = devices.Devices(ctx, pod); err != nil {
+				return withNetwork(ifc.Network.Ref, fmt.Errorf("interface %d (%s), network %s: find the Pod's device of pool %s: %w",
+					i, ifc.Name, ifc.Network.Ref, pool, err))
+			}
+		}
+		used[pool]++
+		if have := len(allocated[pool]); have < used[pool] {
+			return withNetwork(ifc.Network.Ref, fmt.Errorf("interface %d (%s), network %s: %w: kubelet has allocated %d of %s to the Pod, and this is the Pod's interface number %d of that pool: request as many in resources.requests and resources.limits of a container as the Pod has interfaces of the pool",
+				i, ifc.Name, ifc.Network.Ref, ErrNoDevice, have, pool, used[pool]))
+		}
+		ifc.DeviceID = allocated[pool][used[pool]-1]
+	}
+	return nil
+}
+
+// deviceOwners knows which sandbox has which device. Kubelet may allocate a device twice when it has lost
+// its checkpoint. The journal's records say who has a device; deviceOwners indexes them.
+type deviceOwners struct {
+	journal Journal
+
+	mu sync.Mutex
+	// owners has the owners by device ID; nil until the journal is read.
+	owners map[string]deviceOwner
+}
+
+// deviceOwner is a sandbox and its Pod.
+type deviceOwner struct {
+	key             RecordKey
+	namespace, name string
+	ifName          string
+}
+
+// claim makes the record's sandbox the owner of its devices, or returns ErrDeviceInUse without effect.
+func (d *deviceOwners) claim(rec *Record) error {
+	wanted := ownersOf(rec)
+	if len(wanted) == 0 {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.load(); err != nil {
+		return err
+	}
+	for i := range rec.Interfaces {
+		ifc := &rec.Interfaces[i]
+		owner, taken := d.owners[ifc.DeviceID]
+		if !taken || owner.key == rec.Key() {
+			continue
+		}
+		return withNetwork(ifc.Network.Ref, fmt.Errorf("interface %d (%s), network %s: %w: %w: kubelet has allocated device %s of pool %s to Pod %s/%s, but %s: delete one of the Pods",
+			i, ifc.Name, ifc.Network.Ref, ErrDeviceInUse, ErrTryAgain, ifc.DeviceID, ifc.Network.DevicePool,
+			rec.PodNamespace, rec.PodName, owner.describe(rec.PodNamespace)))
+	}
+	for id, owner := range wanted {
+		d.owners[id] = owner
+	}
+	return nil
+}
+
+// describe names the owner to a Pod of the namespace. Tenants must not learn the names of others.
+func (o deviceOwner) describe(namespace string) string {
+	if o.namespace != namespace {
+		return "a Pod of another namespace still has it (DanmEps name it: `kubectl get danmeps -A`)"
+	}
+	return fmt.Sprintf("interface %s of Pod %s/%s still is that device", o.ifName, o.namespace, o.name)
+}
+
+// load reads the owners from the journal, once.
+func (d *deviceOwners) load() error {
+	if d.owners != nil {
+		return nil
+	}
+	recs, err := d.journal.List()
+	if err != nil {
+		return fmt.Errorf("find the owners of devices: %w", err)
+	}
+	owners := map[string]deviceOwner{}
+	for _, rec := range recs {
+		if rec.State == Released {
+			continue
+		}
+		for id, owner := range ownersOf(rec) {
+			owners[id] = owner
+		}
+	}
+	d.owners = owners
+	return nil
+}
+
+// ownersOf returns the record's sandbox as owner of each of its devices.
+func ownersOf(rec *Record) map[string]deviceOwner {
+	owners := map[string]deviceOwner{}
+	for i := range rec.Interfaces {
+		if ifc := &rec.Interfaces[i]; ifc.DeviceID != "" {
+			owners[ifc.DeviceID] = deviceOwner{key: rec.Key(), namespace: rec.PodNamespace, name: rec.PodName, ifName: ifc.Name}
+		}
+	}
+	return owners
+}
+
+// release ends the record's claims. The record must be gone or Released.
+func (d *deviceOwners) release(rec *Record) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for id, owner := range ownersOf(rec) {
+		if d.owners[id].key == owner.key {
+			delete(d.owners, id)
+		}
+	}
+}

@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/patchbay-cni/patchbay/daemon/internal/sysfs"
+)
+
+// Function is an interface of a Pod that is a virtual function of a network card (SR-IOV).
+type Function struct {
+	PodInterface
+
+	// Address is the function's PCI address, by which alone it is found: its interface may have any
+	// name, on the host and in the Pod.
+	Address string
+	// Saved is the state before Attach, to which Detach returns.
+	Saved FunctionState
+	// Settings are those for the Pod.
+	Settings VFSettings
+	// MTU in bytes; 0 is the present one. Without an interface it has no effect.
+	MTU int
+	// Promiscuous receives all frames of the function's VLAN.
+	Promiscuous bool
+}
+
+// FunctionState is the state of a virtual function that no Pod has.
+type FunctionState struct {
+	// VF has the settings at the physical function.
+	VF VFSettings `json:"vf"`
+	// Netdev is the function's network interface; nil for a userspace driver.
+	Netdev *NetdevState `json:"netdev,omitempty"`
+}
+
+// NetdevState is the state of a network interface on the host.
+type NetdevState struct {
+	Name        string `json:"name"`
+	MAC         string `json:"mac"`
+	MTU         int    `json:"mtu"`
+	Up          bool   `json:"up,omitempty"`
+	Promiscuous bool   `json:"promiscuous,omitempty"`
+}
+
+// Functions gives virtual functions to Pods, and takes them back.
+type Functions struct {
+	conn  *conn
+	ns    *netNamespace
+	sysfs sysfs.FS
+}
+
+// Read returns a function that no Pod has, with its present state. The error is ErrFunctionBusy if
+// its interface is not on the host.
+func (k *Functions) Read(address string) (*sysfs.Function, FunctionState, error) {
+	f, err := k.sysfs.Function(address)
+	if err != nil {
+		return nil, FunctionState{}, err
+	}
+	state, err := k.state(f)
+	if err != nil {
+		return nil, FunctionState{}, fmt.Errorf("virtual function %s: %w", address, err)
+	}
+	return f, state, nil
+}
+
+func (k *Functions) state(f *sysfs.Function) (FunctionState, error) {
+	switch {
+	case f.Driver == "":
+		return FunctionState{}, fmt.Errorf("%w: no driver is bound to it: bind the driver of its kind, or vfio-pci", ErrInvalid)
+	case f.Netdev == "" && !f.Userspace():
+		return FunctionState{}, fmt.Errorf("%w: its driver is %s", ErrFunctionBusy, f.Driver)
+	}
+	parent, vf, err := k.parent(f)
+	if err != nil {
+		return FunctionState{}, err
+	}
+	state := FunctionState{VF: parent.functions[vf]}
+	if f.Netdev == "" {
+		return state, nil
+	}
+	link, err := k.conn.linkByName(f.Netdev)
+	if err != nil {
+		return FunctionState{}, err
+	}
+	a := link.Attrs()
+	if len(a.PermHWAddr) == 0 {
+		// The driver got no MAC from the physical function, which reports the one that the driver chose.
+		state.VF.MAC = make(net.HardwareAddr, len(macAddress{}))
+	}
+	state.Netdev = &NetdevState{
+		Name: a.Name, MAC: a.HardwareAddr.String(), MTU: a.MTU,
+		Up: a.Flags&net.FlagUp != 0, Promiscuous: a.RawFlags&unix.IFF_PROMISC != 0,
+	}
+	return state, nil
+}
+
+// parent reads the physical function, and returns it with the number of f there.
+func (k *Functions) parent(f *sysfs.Function) (*parentLink, int, error) {
+	parent, err := k.conn.parentByName(f.Parent)
+	if err != nil {
+		return nil, 0, err
+	}
+	if _, ok := parent.functions[f.Index]; !ok {
+		return nil, 0, fmt.Errorf("physical function %s reports no function %d: %w", f.Parent, f.Index, sysfs.ErrNoFunction)
+	}
+	return parent, f.Index, nil
+}
+
+// Attach configures the function and moves its interface into the Pod's namespace. On error the
+// function is as before. A function with a userspace driver has no interface: only its settings at the
+// physical function change.
+func (k *Functions) Attach(ctx context.Context, f *Function) (AttachResult, error) {
+	out, err := k.attach(ctx, f)
+	if err != nil {
+		return AttachResult{}, fmt.Errorf("attach virtual function %s as %s: %w", f.Address, f.Name, err)
+	}
+	return out, nil
+}
+
+func (k *Functions) attach(ctx context.Context, f *Function) (out AttachResult, err error) {
+	if err := errors.Join(f.validate(), ctx.Err()); err != nil {
+		return out, err
+	}
+	dev, err := k.sysfs.Function(f.Address)
+	if err != nil {
+		return out, err
+	}
+	parent, vf, err := k.parent(dev)
+	if err != nil {
+		return out, err
+	}
+	if parent.RawFlags&unix.IFF_UP == 0 {
+		// Functions have no link while the physical function is down, and drivers reject settings.
+		if err := k.conn.setLink(parent.Index, true); err != nil {
+			return out, fmt.Errorf("set %s up: %w", parent.Name, err)
+		}
+	}
+	if err := k.conn.setVF(parent, vf, &f.Saved.VF, &f.Settings); err != nil {
+		return out, fmt.Errorf("function %d of %s (driver %s): %w", vf, parent.Name, dev.ParentDriver, err)
+	}
+	if f.Saved.Netdev == nil {
+		return AttachResult{MAC: f.Settings.MAC.String()}, nil
+	}
+	if out, err = k.moveIn(ctx, f, dev); err != nil {
+		return out, errors.Join(err, k.Detach(context.WithoutCancel(ctx), f))
+	}
+	return out, nil
+}
+
+// moveIn moves the interface into the Pod and configures it there.
+func (k *Functions) moveIn(ctx context.Context, f *Function, dev *sysfs.Function) (out AttachResult, err error) {
+	link, err := k.conn.linkByName(dev.Netdev)
+	if err != nil {
+		return out, err
+	}
+	err = inPodNamespace(f.Netns, func(pod *podNamespace) error {
+		// The kernel sets the interface down, moves it, and applies the other attributes in the Pod.
+		attrs := []nl.NetlinkRequestData{
+			nl.NewRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(pod.ns.fd))),
+			nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(f.Name)),
+		}
+		if f.MTU != 0 {
+			attrs = append(attrs, nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(f.MTU))))
+		}
+		if err := k.conn.setLink(link.Attrs().Index, false, attrs...); err != nil {
+			return f.explainMove(err, pod, dev)
+		}
+		out.Index, err = pod.linkIndex(f.Name)
+		if err != nil {
+			return err
+		}
+		if f.Promiscuous {
+			if err := pod.setPromiscuous(out.Index, true); err != nil {
+				return fmt.Errorf("promiscuous: %w: %w", ErrRejected, err)
+			}
+		}
+		if err := pod.configure(ctx, &f.PodInterface, f.Name, out.Index); err != nil {
+			return err
+		}
+		moved, err := pod.waitForCarrier(ctx, f.Name, k.conn, dev.Parent)
+		if err == nil {
+			out.MAC, out.MTU = moved.HardwareAddr.String(), moved.MTU
+		}
+		return err
+	})
+	return out, err
+}
+
+// explainMove explains the kernel's answers to the message that moves the interface.
+func (f *Function) explainMove(err error, pod *podNamespace, dev *sysfs.Function) error {
+	if errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("%s: %w: %w", f.Name, ErrNameTaken, err)
+	}
+	if moved, _ := pod.linkByAddress(f.Address); moved != nil && f.MTU != 0 {
+		return fmt.Errorf("mtu %d (driver %s): %w: %w", f.MTU, dev.Driver, ErrRejected, err)
+	}
+	return fmt.Errorf("move %s into the Pod: %w", dev.Netdev, err)
+}
+
+const (
+	// carrierTimeout bounds the wait for the carrier of a function whose physical function has one. A
+	// card without a switch between its functions may have none for the function.
+	carrierTimeout = 3 * time.Second
+	// carrierPollInterval is the time between two requests for the interface's flags.
+	carrierPollInterval = 10 * time.Millisecond
+)
+
+// waitForCarrier waits until the interface can send, and returns it: the driver gets the link's state
+// from the physical function a while after the interface was set up.
+func (p *podNamespace) waitForCarrier(ctx context.Context, name string, host *conn, parent string) (*netlink.LinkAttrs, error) {
+	ctx, cancel := context.WithTimeout(ctx, carrierTimeout)
+	defer cancel()
+	tick := time.NewTicker(carrierPollInterval)
+	defer tick.Stop()
+	for {
+		link, err := p.linkByName(name)
+		if err != nil {
+			return nil, err
+		}
+		if link.Attrs().RawFlags&unix.IFF_LOWER_UP != 0 {
+			return link.Attrs(), nil
+		}
+		if up, err := host.linkByName(parent); err != nil || up.Attrs().RawFlags&unix.IFF_LOWER_UP == 0 {
+			return link.Attrs(), nil
+		}
+		select {
+		case <-ctx.Done():
+			return link.Attrs(), nil
+		case <-tick.C:
+		}
+	}
+}
+
+// setPromiscuous changes the flag of an interface.
+func (c *conn) setPromiscuous(index int, on bool) error {
+	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	msg.Index, msg.Change = int32(index), unix.IFF_PROMISC
+	if on {
+		msg.Flags = unix.IFF_PROMISC
+	}
+	return c.send(unix.RTM_NEWLINK, 0, msg)
+}
+
+// linkByAddress returns the link of a PCI device in the namespace of the connection, which must be that
+// of the thread, or nil. The kernel's name for a bus address in drivers' information (ethtool -i) works
+// in every namespace, unlike sysfs.
+func (c *conn) linkByAddress(address string) (*netlink.LinkAttrs, error) {
+	msgs, err := c.listLinks()
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range msgs {
+		link, err := netlink.LinkDeserialize(nil, m)
+		if err != nil {
+			return nil, fmt.Errorf("read links: %w", err)
+		}
+		info, err := unix.IoctlGetEthtoolDrvinfo(c.sock.GetFd(), link.Attrs().Name)
+		if err == nil && unix.ByteSliceToString(info.Bus_info[:]) == address {
+			return link.Attrs(), nil
+		}
+	}
+	return nil, nil
+}
+
+// Detach takes the function back from the Pod, and makes it as it was before Attach. It is no error if
+// the Pod's namespace or the function is gone. The kernel moves the interfaces of a namespace that is
+// gone to the host, a moment later and under any name.
+func (k *Functions) Detach(ctx context.Context, f *Function) error {
+	if err := k.detach(ctx, f); err != nil && !errors.Is(err, sysfs.ErrNoFunction) {
+		return fmt.Errorf("detach virtual function %s: %w", f.Address, err)
+	}
+	return nil
+}
+
+func (k *Functions) detach(ctx context.Context, f *Function) error {
+	if f.Netns != "" && f.Saved.Netdev != nil {
+		if err := k.moveOut(f); err != nil {
+			return err
+		}
+	}
+	dev, err := k.awaitOnHost(ctx, f)
+	if err != nil {
+		return err
+	}
+	parent, vf, err := k.parent(dev)
+	if err != nil {
+		return err
+	}
+	if dev.Netdev == "" || f.Saved.Netdev == nil {
+		return k.conn.restoreVF(parent, vf, &f.Saved.VF, &f.Settings)
+	}
+	link, err := k.conn.linkByName(dev.Netdev)
+	if err != nil {
+		return err
+	}
+	index, saved := link.Attrs().Index, f.Saved.Netdev
+	if err := k.resetNetdev(index, saved); err != nil {
+		return fmt.Errorf("reset %s: %w", dev.Netdev, err)
+	}
+	if err := k.conn.restoreVF(parent, vf, &f.Saved.VF, &f.Settings); err != nil {
+		return err
+	}
+	return k.restoreNetdev(index, saved)
+}
+
+// moveOut moves the interface to the host under a name that no other link has, and deletes the Pod's
+// rules.
+func (k *Functions) moveOut(f *Function) error {
+	err := inPodNamespace(f.Netns, func(pod *podNamespace) error {
+		link, err := pod.linkByAddress(f.Address)
+		if err != nil {
+			return err
+		}
+		if link != nil {
+			err := pod.setLink(link.Index, false,
+				nl.NewRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(k.ns.fd))),
+				nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(temporaryName(f.Address))))
+			if err != nil {
+				return fmt.Errorf("move %s to the host: %w", link.Name, err)
+			}
+		}
+		return pod.deleteRules(&f.PodInterface)
+	})
+	if errors.Is(err, ErrNamespaceGone) {
+		return nil
+	}
+	return err
+}
+
+// returnTimeout bounds the wait for the kernel to move an interface out of a namespace that is gone.
+const returnTimeout = 5 * time.Second
+
+// awaitOnHost waits until the interface is on the host. The kernel deletes namespaces in the
+// background, one batch after the other.
+func (k *Functions) awaitOnHost(ctx context.Context, f *Function) (*sysfs.Function, error) {
+	ctx, cancel := context.WithTimeout(ctx, returnTimeout)
+	defer cancel()
+	tick := time.NewTicker(carrierPollInterval)
+	defer tick.Stop()
+	for {
+		dev, err := k.sysfs.Function(f.Address)
+		if err != nil || f.Saved.Netdev == nil || dev.Netdev != "" || dev.Driver == "" || dev.Userspace() {
+			return dev, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: wait for its return: %w", ErrFunctionBusy, ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+// resetNetdev removes what the Pod's interface had.
+func (k *Functions) resetNetdev(index int, saved *NetdevState) error {
+	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	msg.Index, msg.Change = int32(index), unix.IFF_UP|unix.IFF_PROMISC
+	if saved.Promiscuous {
+		msg.Flags = unix.IFF_PROMISC
+	}
+	return k.conn.send(unix.RTM_NEWLINK, 0, msg,
+		nl.NewRtAttr(unix.IFLA_IFALIAS, nil),
+		nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(0)),
+		nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(saved.MTU))))
+}
+
+// restoreNetdev gives an interface that is down its MAC, name and state. The MAC is set even if the
+// interface has it, because a driver that was told to forget it must hear it again. If another link
+// has taken the name, the interface keeps the one that it has.
+func (k *Functions) restoreNetdev(index int, saved *NetdevState) error {
+	mac, err := net.ParseMAC(saved.MAC)
+	if err != nil {
+		return fmt.Errorf("read the saved MAC: %w", err)
+	}
+	if err := k.conn.setLink(index, false, nl.NewRtAttr(unix.IFLA_ADDRESS, mac)); err != nil {
+		return fmt.Errorf("restore MAC address %s: %w", mac, err)
+	}
+	err = k.conn.setLink(index, false, nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(saved.Name)))
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("restore name %s: %w", saved.Name, err)
+	}
+	if !saved.Up {
+		return nil
+	}
+	if err := k.conn.setLink(index, true); err != nil {
+		return fmt.Errorf("set %s up: %w", saved.Name, err)
+	}
+	return nil
+}
