@@ -6,25 +6,13 @@ package kernel
 
 import (
 	"context"
-	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
 const owner = "ClusterNetwork/test"
-
-// routes returns routes of pairs of destination and gateway.
-func routes(pairs ...string) []network.Route {
-	var rs []network.Route
-	for i := 0; i < len(pairs); i += 2 {
-		rs = append(rs, network.Route{Dst: prefix(pairs[i]), Gateway: netip.MustParseAddr(pairs[i+1])})
-	}
-	return rs
-}
 
 func TestAttachGolden(t *testing.T) {
 	cases := map[string]struct {

@@ -161,7 +161,7 @@ func (k *Functions) moveIn(ctx context.Context, f *Function, dev *sysfs.Function
 	if err != nil {
 		return out, err
 	}
-	err = inPodNamespace(f.Netns, func(pod *podNamespace) error {
+	err = k.inPod(f, func(pod *podNamespace) error {
 		// The kernel sets the interface down, moves it, and applies the other attributes in the Pod.
 		attrs := []nl.NetlinkRequestData{
 			nl.NewRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(pod.ns.fd))),
@@ -192,6 +192,14 @@ func (k *Functions) moveIn(ctx context.Context, f *Function, dev *sysfs.Function
 		return err
 	})
 	return out, err
+}
+
+// inPod runs fn in the Pod's namespace.
+func (k *Functions) inPod(f *Function, fn func(*podNamespace) error) error {
+	return inPodNamespace(f.Netns, func(pod *podNamespace) error {
+		pod.observe = k.conn.observe
+		return fn(pod)
+	})
 }
 
 // explainMove explains the kernel's answers to the message that moves the interface.
@@ -314,7 +322,7 @@ func (k *Functions) detach(ctx context.Context, f *Function) error {
 // moveOut moves the interface to the host under a name that no other link has, and deletes the Pod's
 // rules.
 func (k *Functions) moveOut(f *Function) error {
-	err := inPodNamespace(f.Netns, func(pod *podNamespace) error {
+	err := k.inPod(f, func(pod *podNamespace) error {
 		link, err := pod.linkByAddress(f.Address)
 		if err != nil {
 			return err

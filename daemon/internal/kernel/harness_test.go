@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build kernel
+//go:build kernel || sriov
 
 package kernel
 
@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/patchbay-cni/patchbay/daemon/internal/firewall"
+	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
 // newNamespace creates a network namespace with loopback up, and returns its path.
@@ -225,6 +226,15 @@ func sameOutcome(tb testing.TB, pod, name string, out AttachResult) {
 			tb.Errorf("Attach returned %+v, the link has %+v", out, want)
 		}
 	})
+}
+
+// routes returns routes of pairs of destination and gateway.
+func routes(pairs ...string) []network.Route {
+	var rs []network.Route
+	for i := 0; i < len(pairs); i += 2 {
+		rs = append(rs, network.Route{Dst: prefix(pairs[i]), Gateway: netip.MustParseAddr(pairs[i+1])})
+	}
+	return rs
 }
 
 func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
