@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -21,6 +22,7 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
 	"github.com/patchbay-cni/patchbay/daemon/internal/backend/delegate"
 	"github.com/patchbay-cni/patchbay/daemon/internal/backend/slave"
+	"github.com/patchbay-cni/patchbay/daemon/internal/backend/sriov"
 	"github.com/patchbay-cni/patchbay/daemon/internal/danmep"
 	"github.com/patchbay-cni/patchbay/daemon/internal/firewall"
 	"github.com/patchbay-cni/patchbay/daemon/internal/journal"
@@ -29,8 +31,10 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/internal/metrics"
 	"github.com/patchbay-cni/patchbay/daemon/internal/networkcache"
 	"github.com/patchbay-cni/patchbay/daemon/internal/nodestate"
+	"github.com/patchbay-cni/patchbay/daemon/internal/podresources"
 	"github.com/patchbay-cni/patchbay/daemon/internal/pods"
 	"github.com/patchbay-cni/patchbay/daemon/internal/server"
+	"github.com/patchbay-cni/patchbay/daemon/internal/sysfs"
 	"github.com/patchbay-cni/patchbay/internal/app"
 	"github.com/patchbay-cni/patchbay/internal/kube"
 	"github.com/patchbay-cni/patchbay/internal/network"
@@ -53,6 +57,7 @@ type daemon struct {
 	host        *kernel.Host
 	firewall    *firewall.Firewall
 	sourceGuard *firewall.SourceGuard
+	devices     *podresources.Client
 
 	// Access to the API server.
 	config      *rest.Config
@@ -119,6 +124,9 @@ func (d *daemon) open(ctx context.Context) error {
 		return err
 	}
 	if err := d.openFirewall(); err != nil {
+		return err
+	}
+	if d.devices, err = podresources.New(podresources.Options{HostRoot: d.hostRoot}); err != nil {
 		return err
 	}
 	if d.config, err = app.RESTConfig(d.kubeconfig); err != nil {
@@ -253,10 +261,14 @@ func (d *daemon) connectService(ctx context.Context) error {
 		Journal: linkJournal{d.journal, d.watcher.PodDetached}, HostLinks: d.watcher,
 		NetworkNamespaces: d.host.Sandboxes(), Publisher: d.publisher,
 		Prober:        d.metrics.InstrumentProber(d.host.Prober()),
-		AddressOwners: danmep.NewOwners(d.conn.Direct), KnownNetwork: d.networks.Known,
+		AddressOwners: danmep.NewOwners(d.conn.Direct), KnownNetwork: d.networks.Known, Devices: d.devices,
 		Backends: map[string]attach.Backend{
 			v1.TypeIPVLAN:  d.metrics.InstrumentBackend(v1.TypeIPVLAN, slave.NewIPVLAN(d.host.Slaves(), d.sourceGuard)),
 			v1.TypeMACVLAN: d.metrics.InstrumentBackend(v1.TypeMACVLAN, slave.NewMACVLAN(d.host.Slaves(), d.sourceGuard)),
+			v1.TypeSRIOV: d.metrics.InstrumentBackend(v1.TypeSRIOV, sriov.New(sriov.Options{
+				Kernel: d.host.Functions(sysfs.FS{Root: sysfs.DefaultRoot}), BootID: bootID,
+				DeviceInfoDir: filepath.Join(d.hostRoot, deviceInfoDir),
+			})),
 		},
 		Delegate: d.metrics.InstrumentBackend("delegate", delegate.New(delegate.Options{HostRoot: d.hostRoot})),
 	})
@@ -266,6 +278,10 @@ func (d *daemon) connectService(ctx context.Context) error {
 	})
 	return nil
 }
+
+// deviceInfoDir is where the Device Information Specification of the Network Plumbing Working Group has
+// the files of CNI plugins, on the host.
+const deviceInfoDir = "/run/k8s.cni.cncf.io/devinfo/cni"
 
 // connectAllocator completes the allocatorManager.
 func (d *daemon) connectAllocator(ctx context.Context) {
@@ -438,6 +454,9 @@ func (d *daemon) close() error {
 	}
 	if d.sourceGuard != nil {
 		errs = append(errs, d.sourceGuard.Close())
+	}
+	if d.devices != nil {
+		errs = append(errs, d.devices.Close())
 	}
 	if d.journal != nil {
 		errs = append(errs, d.journal.Close())

@@ -132,16 +132,15 @@ func (h *networkValidator) validateUpdate(ctx context.Context, old client.Object
 
 // linkWarnings warns of networks that Pods cannot join because they have no host link.
 func linkWarnings(n *network.Network) []string {
-	spec, remedy := field.NewPath("spec"), "use ipvlan or macvlan"
-	if n.Ref.Kind == v1.KindTenantNetwork {
-		remedy = "delete it, and create one of ipvlan or macvlan" // its assignment stays
-	}
+	spec := field.NewPath("spec")
 	unused := "has no effect without host_device: set host_device, or leave it out"
 	switch {
+	case n.Type == v1.TypeSRIOV && n.VLAN == 0 && n.Ref.Namespace == "" && len(n.AllowedTenants) == 0:
+		return []string{fmt.Sprintf("%s: without it, a Pod with the capability NET_ADMIN can send and receive the frames of all VLANs that the switch allows on the NIC: set vlan, or AllowedTenants", spec.Child("Options", "vlan"))}
 	case n.Type == v1.TypeSRIOV:
-		return []string{fmt.Sprintf("%s: SR-IOV is not supported yet, so Pods cannot join %s: %s", spec.Child("NetworkType"), n.Ref, remedy)}
+		return nil
 	case n.DevicePool != "":
-		return []string{fmt.Sprintf("%s: device pools are not supported yet: use host_device", spec.Child("Options", "device_pool"))}
+		return []string{fmt.Sprintf("%s: has no effect with NetworkType %s, because only sriov takes devices from a pool: use NetworkType sriov, or host_device", spec.Child("Options", "device_pool"), n.Type)}
 	case n.Device != "":
 		return nil
 	case !n.Delegates():

@@ -19,13 +19,22 @@ func TestLinkWarnings(t *testing.T) {
 		net    network.Network
 		want   string
 	}{
-		"NIC":        {reason: "The network has a NIC.", net: network.Network{Ref: ref, Type: v1.TypeIPVLAN, Device: "ens4", VLAN: 5}},
-		"SRIOV":      {reason: "No backend serves SR-IOV.", net: network.Network{Ref: ref, Type: v1.TypeSRIOV, DevicePool: "a.b/c"}, want: "spec.NetworkType: SR-IOV is not supported yet"},
-		"DevicePool": {reason: "No backend reads device pools.", net: network.Network{Ref: ref, Type: v1.TypeIPVLAN, DevicePool: "a.b/c"}, want: "spec.Options.device_pool: device pools are not supported yet"},
+		"NIC":   {reason: "The network has a NIC.", net: network.Network{Ref: ref, Type: v1.TypeIPVLAN, Device: "ens4", VLAN: 5}},
+		"SRIOV": {reason: "The physical function adds the VLAN tag.", net: network.Network{Ref: ref, Type: v1.TypeSRIOV, DevicePool: "a.b/c", VLAN: 500}},
+		"SRIOVNoVLAN": {
+			reason: "Only the switch keeps the Pods from other VLANs.", net: network.Network{Ref: ref, Type: v1.TypeSRIOV, DevicePool: "a.b/c"},
+			want: "spec.Options.vlan: without it",
+		},
+		"SRIOVTenants": {
+			reason: "The netadmin has chosen the namespaces that may send tags.", net: network.Network{Ref: ref, Type: v1.TypeSRIOV, DevicePool: "a.b/c", AllowedTenants: []string{"vnf"}},
+		},
+		"DevicePool": {reason: "Slaves are on a NIC.", net: network.Network{Ref: ref, Type: v1.TypeIPVLAN, DevicePool: "a.b/c"}, want: "spec.Options.device_pool: has no effect with NetworkType ipvlan"},
 		"NoNIC":      {reason: "IPVLAN needs a parent.", net: network.Network{Ref: ref, Type: v1.TypeIPVLAN}, want: "spec.Options.host_device: must name a NIC"},
 		"Plugin":     {reason: "Another plugin has its own configuration.", net: network.Network{Ref: ref, Type: "bridge"}},
 		"PluginVLAN": {reason: "A VLAN without a NIC has no effect.", net: network.Network{Ref: ref, Type: "bridge", VLAN: 5}, want: "spec.Options.vlan: has no effect without host_device"},
-		"Tenant":     {reason: "The assignment of a tenant's network never changes.", net: network.Network{Ref: network.Ref{Kind: v1.KindTenantNetwork, Namespace: "red", Name: "net"}, Type: v1.TypeSRIOV, DevicePool: "a.b/c"}, want: "delete it, and create one of ipvlan or macvlan"},
+		"SRIOVNamespace": {
+			reason: "Only one namespace may join.", net: network.Network{Ref: network.Ref{Kind: v1.KindTenantNetwork, Namespace: "red", Name: "net"}, Type: v1.TypeSRIOV, DevicePool: "a.b/c"},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
