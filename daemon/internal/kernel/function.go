@@ -39,6 +39,8 @@ type FunctionState struct {
 	VF VFSettings `json:"vf"`
 	// Netdev is the function's network interface; nil for a userspace driver.
 	Netdev *NetdevState `json:"netdev,omitempty"`
+	// RDMADevices are the names of the function's RDMA devices.
+	RDMADevices []string `json:"rdmaDevices,omitempty"`
 }
 
 // NetdevState is the state of a network interface on the host.
@@ -82,7 +84,7 @@ func (k *Functions) state(f *sysfs.Function) (FunctionState, error) {
 	if err != nil {
 		return FunctionState{}, err
 	}
-	state := FunctionState{VF: parent.functions[vf]}
+	state := FunctionState{VF: parent.functions[vf], RDMADevices: f.RDMADevices}
 	if f.Netdev == "" {
 		return state, nil
 	}
@@ -146,13 +148,33 @@ func (k *Functions) attach(ctx context.Context, f *Function) (out AttachResult, 
 	if err := k.conn.setVF(parent, vf, &f.Saved.VF, &f.Settings); err != nil {
 		return out, fmt.Errorf("function %d of %s (driver %s): %w", vf, parent.Name, dev.ParentDriver, err)
 	}
-	if f.Saved.Netdev == nil {
-		return AttachResult{MAC: f.Settings.MAC.String()}, nil
+	out.MAC = f.Settings.MAC.String()
+	if f.Saved.Netdev != nil {
+		out, err = k.moveIn(ctx, f, dev)
 	}
-	if out, err = k.moveIn(ctx, f, dev); err != nil {
+	if err == nil {
+		err = k.moveRDMADevices(f, true)
+	}
+	if err != nil {
 		return out, errors.Join(err, k.Detach(context.WithoutCancel(ctx), f))
 	}
 	return out, nil
+}
+
+// moveRDMADevices moves the function's RDMA devices into the Pod or back.
+func (k *Functions) moveRDMADevices(f *Function, in bool) error {
+	if len(f.Saved.RDMADevices) == 0 {
+		return nil
+	}
+	pod, err := openNamespace(f.Netns)
+	if err != nil {
+		return err
+	}
+	defer pod.Close()
+	if in {
+		return moveRDMADevices(f.Saved.RDMADevices, k.ns, pod)
+	}
+	return moveRDMADevices(f.Saved.RDMADevices, pod, k.ns)
 }
 
 // moveIn moves the interface into the Pod and configures it there.
@@ -289,8 +311,8 @@ func (k *Functions) Detach(ctx context.Context, f *Function) error {
 }
 
 func (k *Functions) detach(ctx context.Context, f *Function) error {
-	if f.Netns != "" && f.Saved.Netdev != nil {
-		if err := k.moveOut(f); err != nil {
+	if f.Netns != "" {
+		if err := k.moveOut(f); err != nil && !errors.Is(err, ErrNamespaceGone) {
 			return err
 		}
 	}
@@ -319,10 +341,16 @@ func (k *Functions) detach(ctx context.Context, f *Function) error {
 	return k.restoreNetdev(index, saved)
 }
 
-// moveOut moves the interface to the host under a name that no other link has, and deletes the Pod's
-// rules.
+// moveOut moves the RDMA devices and the interface to the host, the latter under a name that no other link
+// has, and deletes the Pod's rules.
 func (k *Functions) moveOut(f *Function) error {
-	err := k.inPod(f, func(pod *podNamespace) error {
+	if err := k.moveRDMADevices(f, false); err != nil {
+		return err
+	}
+	if f.Saved.Netdev == nil {
+		return nil
+	}
+	return k.inPod(f, func(pod *podNamespace) error {
 		link, err := pod.linkByAddress(f.Address)
 		if err != nil {
 			return err
@@ -337,10 +365,6 @@ func (k *Functions) moveOut(f *Function) error {
 		}
 		return pod.deleteRules(&f.PodInterface)
 	})
-	if errors.Is(err, ErrNamespaceGone) {
-		return nil
-	}
-	return err
 }
 
 // returnTimeout bounds the wait for the kernel to move an interface out of a namespace that is gone.

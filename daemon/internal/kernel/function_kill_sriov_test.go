@@ -31,10 +31,14 @@ const (
 	killAt = "PATCHBAY_KILL_AT"
 )
 
+// hostNamespace is that of the guest. The process's own may be another: newNamespace can take its first
+// thread, which cannot end.
+const hostNamespace = "/proc/1/ns/net"
+
 // A daemon that is killed at any change of ADD or DEL leaves a function that the next daemon's DEL makes
 // as it was before.
 func TestFunctionSurvivesKills(t *testing.T) {
-	k := openKernel(t, "").Functions(sysfs.FS{Root: sysfs.DefaultRoot})
+	k := openKernel(t, hostNamespace).Functions(sysfs.FS{Root: sysfs.DefaultRoot})
 	f := exampleFunction(t, k)
 	for _, verb := range []string{"attach", "detach"} {
 		t.Run(verb, func(t *testing.T) {
@@ -127,7 +131,7 @@ func TestKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	host := openKernel(t, "")
+	host := openKernel(t, hostNamespace)
 	host.conn.observe = func(kind int) {
 		switch kind {
 		case unix.RTM_GETLINK, unix.RTM_GETADDR:

@@ -39,7 +39,7 @@ func (b *Backend) deviceInfoPath(rec *attach.Record, ifc *attach.Interface) stri
 func (b *Backend) writeDeviceInfo(rec *attach.Record, ifc *attach.Interface, state *deviceState) error {
 	content, err := json.Marshal(deviceInfo{
 		Type: "pci", Version: "1.1.0",
-		PCI: pciInfo{Address: ifc.DeviceID, PhysicalAddress: state.ParentAddress, RDMADevices: strings.Join(state.RDMADevices, ",")},
+		PCI: pciInfo{Address: ifc.DeviceID, PhysicalAddress: state.ParentAddress, RDMADevices: strings.Join(state.Saved.RDMADevices, ",")},
 	})
 	if err != nil {
 		return fmt.Errorf("encode device information: %w", err)

@@ -59,8 +59,6 @@ type deviceState struct {
 	Settings kernel.VFSettings `json:"settings"`
 	// ParentAddress is the PCI address of the physical function.
 	ParentAddress string `json:"parentAddress"`
-	// RDMADevices are the function's RDMA devices.
-	RDMADevices []string `json:"rdmaDevices,omitempty"`
 }
 
 // Prepare reads the state of the interface's function, which the sandbox has claimed.
@@ -69,9 +67,7 @@ func (b *Backend) Prepare(_ context.Context, _ *attach.Request, ifc *attach.Inte
 	if err != nil {
 		return retryable(err)
 	}
-	state := deviceState{
-		Saved: saved, Settings: settings(&ifc.Network, &saved), ParentAddress: f.ParentAddress, RDMADevices: f.RDMADevices,
-	}
+	state := deviceState{Saved: saved, Settings: settings(&ifc.Network, &saved), ParentAddress: f.ParentAddress}
 	if ifc.DeviceState, err = json.Marshal(state); err != nil {
 		return fmt.Errorf("encode state of device %s: %w", ifc.DeviceID, err)
 	}

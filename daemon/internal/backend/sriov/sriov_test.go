@@ -29,7 +29,7 @@ type fakeKernel struct {
 }
 
 func (k *fakeKernel) Read(address string) (*sysfs.Function, kernel.FunctionState, error) {
-	return &sysfs.Function{Address: address, ParentAddress: "0000:03:00.0", RDMADevices: []string{"mlx5_2"}}, k.state, k.err
+	return &sysfs.Function{Address: address, ParentAddress: "0000:03:00.0"}, k.state, k.err
 }
 
 func (k *fakeKernel) Attach(_ context.Context, f *kernel.Function) (kernel.AttachResult, error) {
@@ -52,7 +52,7 @@ func functionState() kernel.FunctionState {
 			MAC: make(net.HardwareAddr, 6), VLAN: &kernel.VFVLAN{}, SpoofCheck: new(false), Trust: new(true),
 			LinkState: new(kernel.LinkStateAuto), Rate: &kernel.VFRate{Max: 50},
 		},
-		Netdev: &kernel.NetdevState{Name: "ens4v0", MAC: own, MTU: 1500},
+		Netdev: &kernel.NetdevState{Name: "ens4v0", MAC: own, MTU: 1500}, RDMADevices: []string{"mlx5_2"},
 	}
 }
 
