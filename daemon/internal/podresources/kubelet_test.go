@@ -84,11 +84,12 @@ func (h host) start(t *testing.T, kubelet *fakeKubelet) (stop func()) {
 	if err := os.RemoveAll(filepath.Join(dir.Name(), name)); err != nil {
 		t.Fatal(err)
 	}
-	listener, err := net.Listen("unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), name))
+	path := fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), name)
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener.(*net.UnixListener).SetUnlinkOnClose(false)
+	listener.SetUnlinkOnClose(false) // the path is of no use later
 	server := grpc.NewServer()
 	podresourcesv1.RegisterPodResourcesListerServer(server, kubelet)
 	served := make(chan error, 1)
@@ -119,16 +120,17 @@ func (h host) client(t *testing.T) *podresources.Client {
 	return client
 }
 
-// readPods reads the Pods of an answer to List.
-func readPods(t *testing.T, file string) []*podresourcesv1.PodResources {
+// readPods reads the Pods in an answer to List on a node with sriov-network-device-plugin. The file says
+// what it is derived from.
+func readPods(t *testing.T) []*podresourcesv1.PodResources {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join("testdata", file))
+	content, err := os.ReadFile("testdata/sriov-network-device-plugin.textproto")
 	if err != nil {
 		t.Fatal(err)
 	}
 	answer := &podresourcesv1.ListPodResourcesResponse{}
 	if err := prototext.Unmarshal(content, answer); err != nil {
-		t.Fatalf("%s: %v", file, err)
+		t.Fatal(err)
 	}
 	return answer.GetPodResources()
 }

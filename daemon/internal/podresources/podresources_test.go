@@ -89,7 +89,7 @@ func TestDevices(t *testing.T) {
 			t.Run(name+"/"+method, func(t *testing.T) {
 				t.Parallel()
 				h := newHost(t)
-				h.start(t, &fakeKubelet{pods: readPods(t, "sriov-network-device-plugin.textproto"), before: before})
+				h.start(t, &fakeKubelet{pods: readPods(t), before: before})
 				got, err := h.client(t).Devices(t.Context(), tc.pod)
 				if err != nil {
 					t.Fatalf("%s: %v", tc.reason, err)
@@ -105,9 +105,8 @@ func TestDevices(t *testing.T) {
 // The result does not depend on the order in which kubelet lists Pods, and the devices of a container.
 func TestOrderIsStable(t *testing.T) {
 	t.Parallel()
-	const file = "sriov-network-device-plugin.textproto"
 	pod := podWith("core", "upf-0", []string{"sidecar"}, []string{"dataplane", "offload"})
-	kubelet := &fakeKubelet{pods: readPods(t, file), before: withoutGet}
+	kubelet := &fakeKubelet{pods: readPods(t), before: withoutGet}
 	h := newHost(t)
 	h.start(t, kubelet)
 	client := h.client(t)
@@ -116,7 +115,7 @@ func TestOrderIsStable(t *testing.T) {
 		t.Fatal(err)
 	}
 	rapid.Check(t, func(rt *rapid.T) {
-		kubelet.pods = rapid.Permutation(readPods(t, file)).Draw(rt, "pods")
+		kubelet.pods = rapid.Permutation(readPods(t)).Draw(rt, "pods")
 		for _, entry := range kubelet.pods {
 			for _, container := range entry.GetContainers() {
 				container.Devices = rapid.Permutation(container.GetDevices()).Draw(rt, "devices")
@@ -157,13 +156,13 @@ func TestErrors(t *testing.T) {
 		"TwoOfOneName": {
 			"Entries have no UID, so either may be the Pod's.",
 			podWith("core", "smf-0", nil, []string{"smf"}),
-			&fakeKubelet{pods: readPods(t, "sriov-network-device-plugin.textproto"), before: withoutGet},
+			&fakeKubelet{pods: readPods(t), before: withoutGet},
 			[]string{"Pod core/smf-0", "2 Pods of that name"},
 		},
 		"OtherContainers": {
 			"The entry is of a Pod that had the name before.",
 			podWith("core", "smf-0", nil, []string{"smf-2"}),
-			&fakeKubelet{pods: readPods(t, "sriov-network-device-plugin.textproto")},
+			&fakeKubelet{pods: readPods(t)},
 			[]string{"Pod core/smf-0", "another Pod of that name", `container "smf"`},
 		},
 		"NoKubelet": {
@@ -215,7 +214,7 @@ func TestGetIsTriedOncePerKubelet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h, pod := newHost(t), podWith("example-sriov", "sriov-pod", nil, nil)
-			client, pods := h.client(t), readPods(t, "sriov-network-device-plugin.textproto")
+			client, pods := h.client(t), readPods(t)
 			old := &fakeKubelet{pods: pods, before: func(_ context.Context, method string) error {
 				if method == "Get" {
 					return tc.answer
@@ -265,7 +264,7 @@ func waitForDevices(t *testing.T, client *podresources.Client, pod *corev1.Pod) 
 func TestRateLimit(t *testing.T) {
 	t.Parallel()
 	h, rejected := newHost(t), 0
-	kubelet := &fakeKubelet{pods: readPods(t, "sriov-network-device-plugin.textproto"), before: func(context.Context, string) error {
+	kubelet := &fakeKubelet{pods: readPods(t), before: func(context.Context, string) error {
 		if rejected++; rejected <= 3 {
 			return status.Error(codes.ResourceExhausted, "rejected by rate limit")
 		}
@@ -316,7 +315,7 @@ func TestSlowKubelet(t *testing.T) {
 func TestLinkedRootDir(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	h.start(t, &fakeKubelet{pods: readPods(t, "sriov-network-device-plugin.textproto")})
+	h.start(t, &fakeKubelet{pods: readPods(t)})
 	folder, data := filepath.Join(h.root, "var/lib/kubelet"), filepath.Join(h.root, "data")
 	if err := errors.Join(os.Mkdir(data, 0o700), os.Rename(folder, filepath.Join(data, "kubelet")), os.Symlink("/data/kubelet", folder)); err != nil {
 		t.Fatal(err)
@@ -330,7 +329,7 @@ func TestLinkedRootDir(t *testing.T) {
 func TestConcurrentCalls(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	h.start(t, &fakeKubelet{pods: readPods(t, "sriov-network-device-plugin.textproto"), before: withoutGet})
+	h.start(t, &fakeKubelet{pods: readPods(t), before: withoutGet})
 	client, results := h.client(t), make(chan error)
 	for range 20 {
 		go func() {
