@@ -43,6 +43,9 @@ bin/lab: FORCE
 bin/kerneltest: FORCE
 	go build -o $@ ./test/lab/cmd/kerneltest
 
+bin/deviceplugin: FORCE
+	go build -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o $@ ./test/deviceplugin/cmd/deviceplugin
+
 .PHONY: images
 images: $(PROGRAMS:%=bin/%) kubernetes etcd ## write OCI archives to bin/images, without a container engine
 	go run ./scripts/images --version '$(VERSION)' --bin bin --out bin/images
