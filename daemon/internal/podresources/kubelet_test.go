@@ -120,19 +120,26 @@ func (h host) client(t *testing.T) *podresources.Client {
 	return client
 }
 
-// readPods reads the Pods in an answer to List on a node with sriov-network-device-plugin. The file says
-// what it is derived from.
+// readPods reads the Pods in the answers to List in testdata. Each file says where it is from.
 func readPods(t *testing.T) []*podresourcesv1.PodResources {
 	t.Helper()
-	content, err := os.ReadFile("testdata/sriov-network-device-plugin.textproto")
-	if err != nil {
-		t.Fatal(err)
+	files, err := filepath.Glob("testdata/*.textproto")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("testdata: got files %v and error %v, want answers to List", files, err)
 	}
-	answer := &podresourcesv1.ListPodResourcesResponse{}
-	if err := prototext.Unmarshal(content, answer); err != nil {
-		t.Fatal(err)
+	var pods []*podresourcesv1.PodResources
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer := &podresourcesv1.ListPodResourcesResponse{}
+		if err := prototext.Unmarshal(content, answer); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		pods = append(pods, answer.GetPodResources()...)
 	}
-	return answer.GetPodResources()
+	return pods
 }
 
 // podWith returns a Pod with these containers.

@@ -84,6 +84,24 @@ func TestDevices(t *testing.T) {
 			podWith("kube-system", "coredns-5d78c9869d-7x2mv", nil, []string{"coredns"}),
 			map[string][]string{},
 		},
+		"RecordedTwoPools": {
+			"A kubelet lists each device in an entry of its own.",
+			podWith("default", "two-pools", nil, []string{"first", "second"}),
+			map[string][]string{
+				"example.com/sriov_ens4": {"0000:01:10.3", "0000:01:10.4", "0000:01:10.6"},
+				"example.com/dpdk":       {"0000:02:10.0"},
+			},
+		},
+		"RecordedInitContainers": {
+			"A kubelet does not list init containers that end, and lists sidecars first.",
+			podWith("default", "init-containers", []string{"setup", "sidecar"}, []string{"app"}),
+			map[string][]string{"example.com/sriov_ens4": {"0000:01:10.0", "0000:01:10.5"}},
+		},
+		"RecordedLent": {
+			"The function of an init container is listed with the container that has it now.",
+			podWith("default", "lent", []string{"setup"}, []string{"plain", "app"}),
+			map[string][]string{"example.com/sriov_ens4": {"0000:01:10.1"}},
+		},
 	} {
 		for method, before := range map[string]func(context.Context, string) error{"Get": nil, "List": withoutGet} {
 			t.Run(name+"/"+method, func(t *testing.T) {
