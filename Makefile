@@ -46,6 +46,9 @@ bin/kerneltest: FORCE
 bin/deviceplugin: FORCE
 	go build -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o $@ ./test/deviceplugin/cmd/deviceplugin
 
+bin/deviceplugin: FORCE
+	go build -o $@ ./test/deviceplugin/cmd/deviceplugin
+
 .PHONY: images
 images: $(PROGRAMS:%=bin/%) kubernetes etcd ## write OCI archives to bin/images, without a container engine
 	go run ./scripts/images --version '$(VERSION)' --bin bin --out bin/images
@@ -158,8 +161,9 @@ test-fallback: gotestsum packages linux bin/kerneltest ## test the fallback kern
 	PATCHBAY_LAB_KERNEL=debian scripts/gotest fallback -vet=off -tags kernel -count=1 -timeout 10m -exec $(CURDIR)/bin/kerneltest -run '^Test(AttachGolden|PodsOnVLAN)$$' ./daemon/internal/kernel
 
 .PHONY: test-sriov
-test-sriov: gotestsum packages sriov bin/kerneltest ## run tests on SR-IOV functions, in a guest of QEMU
-	FORMAT=testname scripts/gotest sriov -vet=off -tags sriov -timeout 40m -exec '$(CURDIR)/bin/kerneltest --kernel qemu --timeout 40m' $$(scripts/packages-with-tag sriov)
+test-sriov: gotestsum packages linux sriov kubernetes build images bin/kerneltest bin/deviceplugin ## run tests on SR-IOV functions: in a guest of QEMU, and in the lab with a node in QEMU
+	scripts/gotest sriov -vet=off -tags sriov -timeout 40m -exec '$(CURDIR)/bin/kerneltest --kernel qemu --timeout 40m' $$(scripts/packages-with-tag sriov)
+	FORMAT=testname scripts/gotest sriov-lab -vet=off -count=1 -tags sriovlab -timeout 60m ./test/sriov
 
 .PHONY: test-cluster
 test-cluster: gotestsum packages linux kubernetes coredns build images ## run tests in the lab: real kubelets on three nodes

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build sriovlab
+
+package sriov
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// settings returns the lines of ip(8) about the functions of a physical one, without MAC addresses.
+func settings(t *testing.T, parent string) string {
+	t.Helper()
+	return mac.ReplaceAllString(onNode(t, "ip link show dev "+parent+" | grep 'vf '"), "MAC")
+}
+
+var mac = regexp.MustCompile(`(?:[0-9a-f]{2}:){5}[0-9a-f]{2}`)
+
+// As in DANM's device_plugin_demo: a Pod has eth0, and functions of two pools. The functions are as before
+// when the Pod is gone.
+func TestTwoPools(t *testing.T) {
+	before := settings(t, "ens4") + settings(t, "ens5")
+	p := pod{name: "demo", networks: []string{"first", "second"}}
+	create(t, p)
+	p.awaitRunning(t)
+	var names []string
+	for line := range strings.Lines(p.exec(t, "ip", "-o", "link")) {
+		name, _, _ := strings.Cut(strings.Fields(line)[1], "@")
+		names = append(names, strings.TrimSuffix(name, ":"))
+	}
+	if diff := cmp.Diff([]string{"lo", "eth0", "first_path1", "second_path2"}, names); diff != "" {
+		t.Errorf("the Pod's interfaces: -want +got\n%s", diff)
+	}
+	if addresses := p.exec(t, "ip", "-o", "-4", "address"); !strings.Contains(addresses, "first_path1    inet 10.50.0.") || !strings.Contains(addresses, "second_path2    inet 10.51.0.") {
+		t.Errorf("the Pod's addresses: %s", addresses)
+	}
+	during := settings(t, "ens4") + settings(t, "ens5")
+	for _, vlan := range []string{"vlan 500", "vlan 501"} {
+		if strings.Count(during, vlan) != 1 {
+			t.Errorf("one function must have %s:\n%s", vlan, during)
+		}
+	}
+	// The DanmEps say which function each interface is.
+	endpoints := get(t, "danmeps", "-o", `jsonpath={range .items[*]}{.spec.Interface.Name} {.spec.Interface.DeviceID}{"\n"}{end}`)
+	for name, parent := range map[string]string{"first_path1": "ens4", "second_path2": "ens5"} {
+		functions := onNode(t, "for f in /sys/class/net/"+parent+"/device/virtfn*; do basename $(readlink $f); done")
+		m := regexp.MustCompile(name + ` (\S+)`).FindStringSubmatch(endpoints)
+		if m == nil || !strings.Contains(functions, m[1]) {
+			t.Errorf("%s must be a function of %s (%s), the DanmEps have:\n%s", name, parent, strings.Fields(functions), endpoints)
+		}
+	}
+	remove(t, p)
+	if diff := cmp.Diff(before, settings(t, "ens4")+settings(t, "ens5")); diff != "" {
+		t.Errorf("the functions differ after the Pod: -before +after\n%s", diff)
+	}
+}
+
+// get returns the output of kubectl get.
+func get(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := shared.Kubectl(t.Context(), append([]string{"get"}, args...)...)
+	if err != nil {
+		t.Fatalf("get %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+// A function and a MACVLAN interface of a Pod on a node without functions are on one VLAN.
+func TestFunctionMeetsMACVLAN(t *testing.T) {
+	p, peer := pod{name: "function", networks: []string{"first"}}, pod{name: "macvlan", networks: []string{"wire"}, node: plain}
+	create(t, p, peer)
+	p.awaitRunning(t)
+	peer.awaitRunning(t)
+	address := regexp.MustCompile(`10\.50\.0\.\d+`).FindString(peer.exec(t, "ip", "-o", "-4", "address"))
+	p.exec(t, "ping", "-c", "3", "-W", "10", address)
+}
+
+// Seven Pods get the seven functions at once. The eighth waits, and starts when one of them is gone.
+func TestAllFunctions(t *testing.T) {
+	before := settings(t, "ens4")
+	var all []pod
+	for i := range 7 {
+		all = append(all, pod{name: fmt.Sprintf("all-%d", i), networks: []string{"first"}})
+	}
+	create(t, all...)
+	for _, p := range all {
+		p.awaitRunning(t)
+	}
+	if during := settings(t, "ens4"); strings.Count(during, "vlan 500") != 7 {
+		t.Errorf("seven functions must have VLAN 500:\n%s", during)
+	}
+	eighth := pod{name: "eighth", networks: []string{"first"}}
+	create(t, eighth)
+	eighth.awaitEvent(t, "FailedScheduling", "Insufficient example.com/sriov_ens4")
+	remove(t, all[0])
+	eighth.awaitRunning(t)
+	remove(t, append(all, eighth)...)
+	if diff := cmp.Diff(before, settings(t, "ens4")); diff != "" {
+		t.Errorf("the functions differ after the Pods: -before +after\n%s", diff)
+	}
+}
+
+// A Pod that forgets to request functions does not start without its network.
+func TestNoRequest(t *testing.T) {
+	p := pod{name: "forgetful", networks: []string{"first"}, node: fast}
+	t.Cleanup(func() { remove(t, p) })
+	manifest := strings.Replace(p.manifest(), "limits: {example.com/sriov_ens4: 1}", "", 1)
+	await(t, "the Pod is created", func(ctx context.Context) string { return text(apply(ctx, manifest)) })
+	p.awaitEvent(t, "DeviceNotAllocated", "kubelet has allocated 0 of example.com/sriov_ens4 to the Pod")
+}
+
+// Kubelet allocates functions twice after it has lost its checkpoint. The Pod that has them keeps them.
+func TestLostCheckpoint(t *testing.T) {
+	owner := pod{name: "owner", networks: []string{"first", "first", "first"}}
+	create(t, owner)
+	owner.awaitRunning(t)
+	own := owner.exec(t, "ip", "-o", "link")
+	onNode(t, "rm /var/lib/kubelet/device-plugins/kubelet_internal_checkpoint && kill $(cat /run/service/kubelet.pid)")
+	second := pod{name: "second", networks: []string{"first", "first", "first", "first"}, node: fast}
+	refused := false
+	// Kubelet chooses four of seven functions at random: one time in 35, none is the owner's.
+	for range 10 {
+		create(t, second)
+		await(t, "the second Pod runs or is refused", func(ctx context.Context) string {
+			message, err := second.events(ctx, "DeviceInUse")
+			if refused = err == nil && strings.Contains(message, "Pod default/second, but interface") && strings.Contains(message, "of Pod default/owner"); refused {
+				return ""
+			}
+			phase, err := shared.Kubectl(ctx, "get", "pod", second.name, "-o", "jsonpath={.status.phase}")
+			if err == nil && (phase == "Running" || phase == "Failed") {
+				return ""
+			}
+			return message + phase + text(err)
+		})
+		if refused {
+			break
+		}
+		remove(t, second)
+	}
+	if !refused {
+		t.Fatal("the second Pod was never refused")
+	}
+	if now := owner.exec(t, "ip", "-o", "link"); now != own {
+		t.Errorf("the owner's interfaces were\n%s and are\n%s", own, now)
+	}
+	remove(t, owner)
+	second.awaitRunning(t)
+}
+
+// After a power cut, functions are as the boot makes them, and Pods get them again.
+func TestPowerCut(t *testing.T) {
+	before := settings(t, "ens4")
+	lost := pod{name: "lost", networks: []string{"first", "second"}}
+	create(t, lost)
+	lost.awaitRunning(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := shared.KillNode(ctx, fast); err != nil {
+		t.Fatal(err)
+	}
+	if err := shared.StartNode(ctx, fast); err != nil {
+		t.Fatal(err)
+	}
+	if err := startDevicePlugin(ctx); err != nil {
+		t.Fatal(err)
+	}
+	remove(t, lost)
+	await(t, "the DanmEps of the Pod are gone", func(ctx context.Context) string {
+		out, err := shared.Kubectl(ctx, "get", "danmeps", "-o", "name")
+		return out + text(err)
+	})
+	if diff := cmp.Diff(before, settings(t, "ens4")); diff != "" {
+		t.Errorf("the functions differ after the power cut: -before +after\n%s", diff)
+	}
+	var all []pod
+	for i := range 7 {
+		all = append(all, pod{name: fmt.Sprintf("after-%d", i), networks: []string{"first"}})
+	}
+	create(t, all...)
+	for _, p := range all {
+		p.awaitRunning(t)
+	}
+}
