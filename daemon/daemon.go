@@ -304,6 +304,7 @@ func (d *daemon) metricSources() metrics.Sources {
 		WarmPoolUsable:    func() bool { return d.nodeState.WarmPoolUsable() },
 		JournalDamaged:    func() bool { return errors.Is(d.allocator.deferred.Err(), journal.ErrCorrupt) },
 		Addresses:         func() allocator.Stats { return d.allocator.deferred.Stats() },
+		AttachedDevices:   func() []string { return d.service.AttachedDevices() },
 		DroppedPackets:    func() map[string]uint64 { return d.firewall.Dropped() },
 		DropPlaces:        droppedPacketPlaces(),
 	}
@@ -319,7 +320,7 @@ func droppedPacketPlaces() []string {
 func RegisterMetrics(r prometheus.Registerer) {
 	metrics.Register(r, version.String(), metrics.Sources{
 		PublishQueueDepth: zero[int], Networks: zero[int], WarmPoolUsable: zero[bool], JournalDamaged: zero[bool],
-		Addresses: zero[allocator.Stats], DroppedPackets: zero[map[string]uint64], DropPlaces: droppedPacketPlaces(),
+		Addresses: zero[allocator.Stats], AttachedDevices: zero[[]string], DroppedPackets: zero[map[string]uint64], DropPlaces: droppedPacketPlaces(),
 	})
 }
 

@@ -14,12 +14,12 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
-// The size of a node's object grows with its links and delegates, and the API server sends each write to
+// The size of a node's object grows with its links, delegates and virtual functions, and the API server sends each write to
 // every node and to the controller. Changes that follow each other are therefore written together.
 const (
 	// minWriteInterval is the least time between two writes that change no NIC's addresses.
 	minWriteInterval = time.Second
-	// writeIntervalPerRow is added for each link and delegate.
+	// writeIntervalPerRow is added for each link, delegate and virtual function.
 	writeIntervalPerRow = 10 * time.Millisecond
 )
 
@@ -79,6 +79,11 @@ func (p *statusReporter) observe(exists bool, status *v1.NodeNetworkStatus, chan
 		return true
 	}
 	rows := len(status.Links) + len(status.Delegates)
+	for i := range status.NICs {
+		if functions := status.NICs[i].SRIOV; functions != nil {
+			rows += len(functions.Functions)
+		}
+	}
 	wait := time.Until(p.writtenAt.Add(minWriteInterval + time.Duration(rows)*writeIntervalPerRow))
 	switch {
 	case wait <= 0:

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -115,6 +116,9 @@ func TestStatusWriteIsDeferred(t *testing.T) {
 				w.state.NICs = append(w.state.NICs, NIC{Name: "ens9v3", VF: true})
 			}
 		},
+		"Driver": func(w *fakeNode, i int) {
+			w.state.NICs[0].TotalVFs, w.state.NICs[0].Functions = 1, []VirtualFunction{{Driver: fmt.Sprint(i)}}
+		},
 		"MAC": func(w *fakeNode, i int) { w.state.NICs[2].MAC = fmt.Sprint(i) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -135,6 +139,56 @@ func TestStatusWriteIsDeferred(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The kernel reports no change of a function's driver. It is written once, within resyncInterval.
+func TestDriverChangeIsWritten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newFakeNode()
+		setDriver := func(driver string) {
+			w.change(func(w *fakeNode) {
+				w.state.NICs[0].TotalVFs, w.state.NICs[0].Functions = 1, []VirtualFunction{{Driver: driver}}
+			})
+		}
+		setDriver("igbvf")
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() { _ = w.reconciler(t).Run(ctx) }()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if n := len(w.written); n != 1 {
+			t.Errorf("%d writes in an hour in which nothing changed, want 1", n)
+		}
+		setDriver("vfio-pci")
+		time.Sleep(resyncInterval)
+		synctest.Wait()
+		n := len(w.written)
+		last := w.written[n-1].NICs
+		if got := last[slices.IndexFunc(last, func(nic v1.NIC) bool { return nic.SRIOV != nil })].SRIOV.Functions[0].Driver; n != 2 || got != "vfio-pci" {
+			t.Errorf("%d writes, the last with driver %q, want 2 with vfio-pci", n, got)
+		}
+	})
+}
+
+// Virtual functions make the status larger, too.
+func TestFunctionsSlowStatusWrites(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newFakeNode()
+		w.state.NICs[0].TotalVFs, w.state.NICs[0].Functions = 256, make([]VirtualFunction, 256)
+		r := w.reconciler(t)
+		for i := range 30 {
+			w.change(func(w *fakeNode) { w.state.NICs[0].Speed = i })
+			if err := r.Reconcile(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if n := len(w.written); n != 1 {
+			t.Errorf("%d writes of 256 functions in three seconds, want 1", n)
+		}
+	})
 }
 
 func TestObserver(t *testing.T) {

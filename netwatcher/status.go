@@ -213,10 +213,10 @@ func firstError(errs ...error) error {
 func compareRows(a, b v1.HostLink) int { return cmp.Compare(a.Name, b.Name) }
 
 // isReported reports whether the NIC is in the status even if no network names it. Cards and bonds
-// are, Pods' veths are not. Virtual functions are not, as they come and go with Pods, unless
-// they have an address: it is the node's own, and no Pod may get it.
+// are, Pods' veths are not. Virtual functions are not, as they come and go with Pods, and neither are
+// their representors, unless they have an address: it is the node's own, and no Pod may get it.
 func (n *NIC) isReported() bool {
-	if n.VF && len(n.Addresses) == 0 {
+	if (n.VF || n.Representor) && len(n.Addresses) == 0 {
 		return false
 	}
 	return n.Kind == "" || n.Kind == "bond" || n.Kind == "team"
@@ -228,7 +228,26 @@ func (n *NIC) status() v1.NIC {
 		s.Addresses = append(s.Addresses, a.String())
 	}
 	if n.TotalVFs > 0 {
-		s.SRIOV = &v1.SRIOVFunctions{TotalVFs: int32(n.TotalVFs), NumVFs: int32(n.NumVFs)}
+		s.SRIOV = n.functionsStatus()
+	}
+	return s
+}
+
+// functionsStatus describes the virtual functions of a NIC. The switch is in mode switchdev if it has a
+// representor: some drivers report a switch in both modes.
+func (n *NIC) functionsStatus() *v1.SRIOVFunctions {
+	s := &v1.SRIOVFunctions{TotalVFs: int32(n.TotalVFs), NumVFs: int32(n.NumVFs), Address: n.PCIAddress}
+	for i := range n.Functions[:min(len(n.Functions), v1.MaxFunctions)] {
+		f := &n.Functions[i]
+		s.Functions = append(s.Functions, v1.VirtualFunction{
+			Index: int32(f.Index), Address: f.Address, Driver: f.Driver, Userspace: f.Userspace, Representor: f.Representor,
+		})
+		if f.Representor != "" {
+			s.Mode = v1.SwitchModeSwitchdev
+		}
+	}
+	if len(s.Functions) > 0 && s.Mode == "" {
+		s.Mode = v1.SwitchModeLegacy
 	}
 	return s
 }

@@ -22,10 +22,16 @@ func TestStatus(t *testing.T) {
 			{Name: "bond0", Kind: "bond", MTU: 9000, Speed: 50000},
 			{
 				Name: "ens4", MAC: "02:00:00:00:00:04", MTU: 1500, Driver: "igb", Speed: 1000, TotalVFs: 7, NumVFs: 3,
+				PCIAddress: "0000:03:00.0", Functions: []VirtualFunction{
+					{Index: 0, Address: "0000:03:10.0", Driver: "igbvf"},
+					{Index: 1, Address: "0000:03:10.2", Driver: "vfio-pci", Userspace: true},
+					{Index: 2, Address: "0000:03:10.4"},
+				},
 				Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.1/24")},
 			},
 			{Name: "dummy0", Kind: "dummy", MTU: 1500},
 			{Name: "ens4v0", VF: true},
+			{Name: "ens4r0", Representor: true},
 			{Name: "ens4v1", VF: true, MTU: 1500, Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.9/24")}},
 		},
 		Links: []ObservedLink{
@@ -55,7 +61,13 @@ func TestStatus(t *testing.T) {
 			{Name: "dummy0", MTU: 1500},
 			{
 				Name: "ens4", MAC: "02:00:00:00:00:04", MTU: 1500, Driver: "igb", Speed: 1000,
-				Addresses: []string{"192.0.2.1/24"}, SRIOV: &v1.SRIOVFunctions{TotalVFs: 7, NumVFs: 3},
+				Addresses: []string{"192.0.2.1/24"}, SRIOV: &v1.SRIOVFunctions{
+					TotalVFs: 7, NumVFs: 3, Address: "0000:03:00.0", Mode: "legacy", Functions: []v1.VirtualFunction{
+						{Index: 0, Address: "0000:03:10.0", Driver: "igbvf"},
+						{Index: 1, Address: "0000:03:10.2", Driver: "vfio-pci", Userspace: true},
+						{Index: 2, Address: "0000:03:10.4"},
+					},
+				},
 			},
 			{Name: "ens4v1", MTU: 1500, Addresses: []string{"192.0.2.9/24"}},
 		},
@@ -72,6 +84,44 @@ func TestStatus(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, newStatus(plan, state, failures, nil), opts); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+func TestFunctionsStatus(t *testing.T) {
+	t.Parallel()
+	many := make([]VirtualFunction, v1.MaxFunctions+1)
+	cases := map[string]struct {
+		reason string
+		nic    NIC
+		want   v1.SRIOVFunctions
+	}{
+		"None": {
+			reason: "The mode of a switch without functions is of no interest.",
+			nic:    NIC{TotalVFs: 7, PCIAddress: "0000:03:00.0"},
+			want:   v1.SRIOVFunctions{TotalVFs: 7, Address: "0000:03:00.0"},
+		},
+		"Switchdev": {
+			reason: "A function with a representor is enough: the second one's is in another namespace.",
+			nic: NIC{TotalVFs: 7, NumVFs: 2, Functions: []VirtualFunction{
+				{Address: "0000:03:10.0", Representor: "ens4r0"}, {Index: 1, Address: "0000:03:10.2"},
+			}},
+			want: v1.SRIOVFunctions{TotalVFs: 7, NumVFs: 2, Mode: v1.SwitchModeSwitchdev, Functions: []v1.VirtualFunction{
+				{Address: "0000:03:10.0", Representor: "ens4r0"}, {Index: 1, Address: "0000:03:10.2"},
+			}},
+		},
+		"Many": {
+			reason: "The object has room for 256 functions of a NIC. The numbers show that there are more.",
+			nic:    NIC{TotalVFs: 300, NumVFs: 257, Functions: many},
+			want:   v1.SRIOVFunctions{TotalVFs: 300, NumVFs: 257, Mode: v1.SwitchModeLegacy, Functions: make([]v1.VirtualFunction, 256)},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(&tc.want, tc.nic.status().SRIOV); diff != "" {
+				t.Errorf("%s -want +got\n%s", tc.reason, diff)
+			}
+		})
 	}
 }
 

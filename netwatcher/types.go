@@ -38,8 +38,29 @@ type NIC struct {
 	TagsFiltered bool
 	// VF is whether the NIC is a virtual function, which comes and goes with Pods.
 	VF bool
+	// Representor is whether the NIC represents a function in the switch of a network card.
+	Representor bool
 	// TotalVFs and NumVFs are the numbers of virtual functions that the NIC supports and has.
 	TotalVFs, NumVFs int
+	// PCIAddress is that of a NIC that supports virtual functions.
+	PCIAddress string
+	// Functions are the NIC's virtual functions, in the order of their numbers.
+	Functions []VirtualFunction
+}
+
+// VirtualFunction is a virtual function of a NIC.
+type VirtualFunction struct {
+	// Index is the function's number at the NIC, from 0.
+	Index int
+	// Address is the PCI address.
+	Address string
+	// Driver that is bound to the function, empty for none.
+	Driver string
+	// Userspace is whether the driver gives the function no network interface.
+	Userspace bool
+	// Representor is the interface that represents the function in the NIC's switch, empty if the
+	// switch is in legacy mode.
+	Representor string
 }
 
 // Spec describes a VLAN or VXLAN link.

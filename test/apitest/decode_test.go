@@ -123,6 +123,7 @@ spec:
     proutes: {10.1.0.0/16: 10.0.0.1}
     proutes6: {"fd01::/16": "fd00::1"}
     DeviceID: "0000:00:00.0"
+    Representor: ens4r0
     Mtu: 1500
   Host: node-1
   HostUID: u
@@ -138,7 +139,8 @@ networks:
 		"NodeNetwork": {`
 status:
   nics:
-  - {name: ens4, mac: "02:00:00:00:00:01", mtu: 1500, driver: virtio, speed: 1000, addresses: [10.0.0.1/24], sriov: {totalVFs: 8, numVFs: 4}}
+  - {name: ens4, mac: "02:00:00:00:00:01", mtu: 1500, driver: virtio, speed: 1000, addresses: [10.0.0.1/24], sriov: {totalVFs: 8, numVFs: 4, address: "0000:03:00.0", mode: switchdev,
+      functions: [{index: 0, address: "0000:03:10.0", driver: vfio-pci, userspace: true, representor: ens4r0}]}}
   links:
   - {name: net.5, identity: vlan/ens4/5, parent: ens4, mtu: 1500, vtep: 10.0.0.1, state: Up, error: e, networks: [ClusterNetwork/net]}
   delegates: [{networkType: flannel, networkID: net, error: e}]

@@ -16,6 +16,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name=Address,type=string,JSONPath=`.spec.Interface.Address`
 // +kubebuilder:printcolumn:name=IPv6,type=string,JSONPath=`.spec.Interface.AddressIPv6`
 // +kubebuilder:printcolumn:name=MAC,type=string,JSONPath=`.spec.Interface.MacAddress`,priority=1
+// +kubebuilder:printcolumn:name=Device,type=string,JSONPath=`.spec.Interface.DeviceID`,priority=1
 // +kubebuilder:printcolumn:name=Node,type=string,JSONPath=`.spec.Host`
 // +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`
 type DanmEp struct {
@@ -117,11 +118,17 @@ type DanmEpInterface struct {
 	// +nullable
 	Proutes6 map[string]string `json:"proutes6,omitempty"`
 
-	// DeviceID is the PCI address of the device that a device plugin allocated. Only DANM sets it:
-	// Patchbay does not support SR-IOV yet.
+	// DeviceID is the PCI address of the device that a device plugin allocated, with NetworkType
+	// sriov. The NodeNetwork of the Host describes the device.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	DeviceID string `json:"DeviceID,omitempty"`
+
+	// Representor is the node's interface that represents the device in the NIC's switch. Only
+	// virtual functions of a NIC in mode switchdev have one.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Representor string `json:"Representor,omitempty"`
 
 	// MTU in bytes.
 	// +optional

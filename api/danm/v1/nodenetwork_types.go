@@ -146,18 +146,76 @@ type NIC struct {
 	// +kubebuilder:validation:items:MaxLength=64
 	Addresses []string `json:"addresses,omitempty"`
 
-	// SRIOV has the number of virtual functions, for a physical function.
+	// SRIOV has the virtual functions, for a physical function.
 	// +optional
 	SRIOV *SRIOVFunctions `json:"sriov,omitempty"`
 }
 
-// SRIOVFunctions counts the virtual functions of a NIC.
+// Modes of the switch that connects a physical function with its virtual ones.
+const (
+	// SwitchModeLegacy: the switch forwards by MAC and VLAN.
+	SwitchModeLegacy = "legacy"
+	// SwitchModeSwitchdev: each function has a representor on the node, and the node programs the
+	// switch.
+	SwitchModeSwitchdev = "switchdev"
+)
+
+// MaxFunctions is the most functions in a SRIOVFunctions.
+const MaxFunctions = 256
+
+// SRIOVFunctions has the virtual functions of a NIC. The kernel reports no change of them, such as of a
+// driver, so a change is here after at most a minute.
 type SRIOVFunctions struct {
 	// TotalVFs is the number that the device supports.
 	TotalVFs int32 `json:"totalVFs"`
 
 	// NumVFs is the number that exists.
 	NumVFs int32 `json:"numVFs"`
+
+	// Address is the PCI address of the NIC, which is the physical function.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Address string `json:"address,omitempty"`
+
+	// Mode of the NIC's switch, legacy or switchdev. It is empty while there are no functions.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Mode string `json:"mode,omitempty"`
+
+	// Functions are the virtual functions by index, the first 256 of them. The DanmEp with the
+	// function's address as DeviceID, and the node as Host, names the Pod that has a function.
+	// +optional
+	// +listType=map
+	// +listMapKey=index
+	// +kubebuilder:validation:MaxItems=256
+	Functions []VirtualFunction `json:"functions,omitempty"`
+}
+
+// VirtualFunction is a virtual function of a NIC. What changes with each Pod is not here, because all
+// nodes read NodeNetworks: neither the Pod nor the function's network interface.
+type VirtualFunction struct {
+	// Index is the function's number at the physical function, from 0.
+	Index int32 `json:"index"`
+
+	// Address is the PCI address.
+	// +kubebuilder:validation:MaxLength=64
+	Address string `json:"address"`
+
+	// Driver that is bound to the function; empty if none is.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Driver string `json:"driver,omitempty"`
+
+	// Userspace is whether the driver is one for programs such as DPDK, like vfio-pci. The function then
+	// has no network interface.
+	// +optional
+	Userspace bool `json:"userspace,omitempty"`
+
+	// Representor is the node's interface that represents the function in the NIC's switch, in mode
+	// switchdev only.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Representor string `json:"representor,omitempty"`
 }
 
 // HostLink is one VLAN or VXLAN link on a node, or a NIC that networks use directly.

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -119,6 +121,17 @@ func (d *deviceOwners) load() error {
 	}
 	d.owners = owners
 	return nil
+}
+
+// AttachedDevices returns the IDs of the devices that sandboxes have, sorted. It returns none if the journal
+// cannot be read.
+func (s *Service) AttachedDevices() []string {
+	s.owners.mu.Lock()
+	defer s.owners.mu.Unlock()
+	if err := s.owners.load(); err != nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(s.owners.owners))
 }
 
 // ownersOf returns the record's sandbox as owner of each of its devices.

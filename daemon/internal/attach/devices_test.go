@@ -100,6 +100,13 @@ func TestAddWithDevices(t *testing.T) {
 	if diff := cmp.Diff([]string{"veth0 ", "eth0 ", "vf1 0000:03:10.2", "vf2 0000:03:10.0"}, got); diff != "" {
 		t.Errorf("interfaces and devices: -want +got:\n%s", diff)
 	}
+	attached := []string{"0000:03:10.0", "0000:03:10.2"}
+	if diff := cmp.Diff(attached, d.AttachedDevices()); diff != "" {
+		t.Errorf("devices of Pods: -want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff(attached, env.mustStart(t).AttachedDevices()); diff != "" {
+		t.Errorf("devices of Pods after a restart: -want +got:\n%s", diff)
+	}
 	if calls := d.callsWithPrefix("Devices"); len(calls) != 1 {
 		t.Errorf("got %d requests for the Pod's devices, want one", len(calls))
 	}

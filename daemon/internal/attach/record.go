@@ -98,6 +98,9 @@ type Interface struct {
 	Parent string `json:"parent,omitempty"`
 	// DeviceID is the PCI address that a device plugin has allocated.
 	DeviceID string `json:"deviceID,omitempty"`
+	// Representor is the host's interface that represents the device in the switch of its network card,
+	// if it has one. Prepare sets it.
+	Representor string `json:"representor,omitempty"`
 	// DeviceState is the device's state before Attach, in the format of the backend. Detach returns to
 	// it.
 	DeviceState json.RawMessage `json:"deviceState,omitempty"`

@@ -40,6 +40,7 @@ func newDanmEp(rec *attach.Record, ifc *attach.Interface, node nodestate.Identit
 				MacAddress:  ifc.MAC,
 				MTU:         int32(ifc.MTU),
 				DeviceID:    ifc.DeviceID,
+				Representor: ifc.Representor,
 				Proutes:     policyRoutes(ifc.Proutes, netip.Addr.Is4),
 				Proutes6:    policyRoutes(ifc.Proutes, netip.Addr.Is6),
 			},

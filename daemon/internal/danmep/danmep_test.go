@@ -69,6 +69,13 @@ func TestNewDanmEp(t *testing.T) {
 			},
 			want: v1.DanmEpInterface{Name: "eth0", Address: "10.9.0.5/24", MacAddress: "02:00:00:00:00:05", MTU: 1500},
 		},
+		"Function": {
+			reason: "An administrator finds the Pod of a virtual function, and its representor in the switch.",
+			change: func(ifc *attach.Interface) {
+				ifc.V4, ifc.Proutes, ifc.DeviceID, ifc.Representor = netip.Prefix{}, nil, "0000:03:10.2", "ens4r1"
+			},
+			want: v1.DanmEpInterface{Name: "eth0", MacAddress: "02:00:00:00:00:05", MTU: 1500, DeviceID: "0000:03:10.2", Representor: "ens4r1"},
+		},
 		"Layer2": {
 			reason: "A missing address is an empty string, not an invalid prefix.",
 			change: func(ifc *attach.Interface) { ifc.V4, ifc.Proutes, ifc.Result = netip.Prefix{}, nil, []byte("not JSON") },

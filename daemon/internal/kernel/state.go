@@ -16,6 +16,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"github.com/patchbay-cni/patchbay/daemon/internal/sysfs"
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/netwatcher"
 )
@@ -242,16 +243,37 @@ func (s *linkSnapshot) nic(l *hostLink) netwatcher.NIC {
 		n.Master, n.MasterKind = master.Attrs().Name, master.kind()
 	}
 	if n.Kind == "" || n.Kind == "bond" {
-		dir := filepath.Join("/sys/class/net", a.Name)
-		n.VF = isVirtualFunction(dir)
-		n.Speed = max(0, readSysfsNumber(dir, "speed")) // -1 is unknown
-		n.TotalVFs = readSysfsNumber(dir, "device/sriov_totalvfs")
-		n.NumVFs = readSysfsNumber(dir, "device/sriov_numvfs")
-		if driver, err := os.Readlink(filepath.Join(dir, "device/driver")); err == nil {
-			n.Driver = filepath.Base(driver)
-		}
+		describeCard(sysfs.FS{Root: sysfs.DefaultRoot}, &n)
 	}
 	return n
+}
+
+// describeCard sets what sysfs has about a NIC. It reads the functions of physical functions only: a node
+// can have hundreds of functions.
+func describeCard(s sysfs.FS, n *netwatcher.NIC) {
+	dir := filepath.Join(s.Root, "class/net", n.Name)
+	n.VF = isVirtualFunction(dir)
+	n.Speed = max(0, readSysfsNumber(dir, "speed")) // -1 is unknown
+	if driver, err := os.Readlink(filepath.Join(dir, "device/driver")); err == nil {
+		n.Driver = filepath.Base(driver)
+	}
+	total, number := readSysfsNumber(dir, "device/sriov_totalvfs"), readSysfsNumber(dir, "device/sriov_numvfs")
+	if n.Representor = total > 0 && s.IsRepresentor(n.Name); n.Representor {
+		return // the device is that of the physical function
+	}
+	n.TotalVFs, n.NumVFs = total, number
+	if total > 0 {
+		n.PCIAddress = s.Address(n.Name)
+	}
+	if number == 0 {
+		return
+	}
+	functions, _ := s.Functions(n.Name) // like all of these files, they cannot be read while the device goes
+	for _, f := range functions {
+		n.Functions = append(n.Functions, netwatcher.VirtualFunction{
+			Index: f.Index, Address: f.Address, Driver: f.Driver, Userspace: f.Userspace(), Representor: f.Representor,
+		})
+	}
 }
 
 // hostLink is a link of the host, with its values of the other lists.

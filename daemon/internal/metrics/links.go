@@ -3,6 +3,8 @@
 package metrics
 
 import (
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,8 +22,9 @@ type LinkMetrics struct {
 	lastStatus atomic.Pointer[v1.NodeNetworkStatus]
 }
 
-// registerLinks registers the metrics of the host's links.
-func registerLinks(r prometheus.Registerer) *LinkMetrics {
+// registerLinks registers the metrics of the host's links and network cards. attached returns the PCI
+// addresses of the devices that Pods have.
+func registerLinks(r prometheus.Registerer, attached func() []string) *LinkMetrics {
 	l := &LinkMetrics{
 		steps: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "patchbay_host_link_changes_total",
@@ -51,7 +54,51 @@ func registerLinks(r prometheus.Registerer) *LinkMetrics {
 		}
 		return 1
 	})
+	r.MustRegister(&functionGauge{links: l, attached: attached, GaugeVec: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "patchbay_sriov_functions",
+		Help: "SR-IOV virtual functions of the node, by physical function (parent) and state: attached (a Pod on a network of type sriov has it) or free.",
+	}, []string{"parent", "state"})})
 	return l
+}
+
+// functionGauge counts virtual functions at each scrape.
+type functionGauge struct {
+	*prometheus.GaugeVec
+	links    *LinkMetrics
+	attached func() []string
+	mu       sync.Mutex // guards the GaugeVec during a scrape
+}
+
+// Collect implements prometheus.Collector.
+func (g *functionGauge) Collect(values chan<- prometheus.Metric) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.Reset()
+	if s := g.links.lastStatus.Load(); s != nil {
+		g.count(s.NICs)
+	}
+	g.GaugeVec.Collect(values)
+}
+
+func (g *functionGauge) count(nics []v1.NIC) {
+	var attached []string
+	for i := range nics {
+		nic := &nics[i]
+		if nic.SRIOV == nil {
+			continue
+		}
+		if attached == nil {
+			attached = g.attached()
+		}
+		inUse, free := g.WithLabelValues(nic.Name, "attached"), g.WithLabelValues(nic.Name, "free")
+		for j := range nic.SRIOV.Functions {
+			if _, found := slices.BinarySearch(attached, nic.SRIOV.Functions[j].Address); found {
+				inUse.Inc()
+			} else {
+				free.Inc()
+			}
+		}
+	}
 }
 
 // count returns the number of links in a state.

@@ -45,6 +45,8 @@ type Sources struct {
 	JournalDamaged func() bool
 	// Addresses are the statistics of the allocator.
 	Addresses func() allocator.Stats
+	// AttachedDevices are the PCI addresses of the devices that Pods have.
+	AttachedDevices func() []string
 	// DroppedPackets are the packets that the packet filter has dropped, by place.
 	DroppedPackets func() map[string]uint64
 	// DropPlaces are the places of DroppedPackets.
@@ -63,7 +65,7 @@ func Register(r prometheus.Registerer, version string, s Sources) *Metrics {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: durationBuckets()}, labels)
 	}
 	m := &Metrics{
-		Failures: registerFailures(r), Links: registerLinks(r),
+		Failures: registerFailures(r), Links: registerLinks(r, s.AttachedDevices),
 		requests: histogram("patchbay_cni_request_duration_seconds",
 			"Requests of the CNI plugin, by command and CNI error code (0 is success).", "command", "code"),
 		backends: histogram("patchbay_backend_duration_seconds",

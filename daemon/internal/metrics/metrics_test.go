@@ -62,8 +62,9 @@ func newTestMetrics() testMetrics {
 		Addresses: func() allocator.Stats {
 			return allocator.Stats{Warm: 5, Cooling: 2, Quarantined: 4, Networks: 3, FromWarmPool: 7, Committed: 11, Exhausted: 13}
 		},
-		DroppedPackets: func() map[string]uint64 { return map[string]uint64{"received": 7} },
-		DropPlaces:     []string{"received", "forwarded"},
+		AttachedDevices: func() []string { return []string{"0000:03:10.0", "0000:03:10.4", "x"} },
+		DroppedPackets:  func() map[string]uint64 { return map[string]uint64{"received": 7} },
+		DropPlaces:      []string{"received", "forwarded"},
 	})}
 }
 

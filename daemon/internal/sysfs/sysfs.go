@@ -66,49 +66,108 @@ func (s FS) Function(address string) (*Function, error) {
 	if !pciAddress.MatchString(address) {
 		return nil, fmt.Errorf("device %q: %w: must be a PCI address such as 0000:03:10.2", address, ErrNoFunction)
 	}
-	dir := s.device(address)
-	parent, err := os.Readlink(filepath.Join(dir, "physfn"))
+	target, err := os.Readlink(filepath.Join(s.device(address), "physfn"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("device %s: %w on this node", address, ErrNoFunction)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("device %s: find its physical function: %w", address, err)
 	}
-	f := &Function{Address: address, ParentAddress: filepath.Base(parent)}
-	f.Driver, f.ParentDriver = s.driver(dir), s.driver(s.device(f.ParentAddress))
-	if f.Index, err = s.index(f); err != nil {
+	parent := s.physicalFunction(filepath.Base(target))
+	index, err := s.index(address, parent.address)
+	if err != nil {
 		return nil, err
 	}
-	if err := s.readInterfaces(f); err != nil {
-		return nil, err
+	if parent.netdev == "" {
+		return nil, fmt.Errorf("device %s: its physical function %s has no network interface on the node: it must be bound to the driver of its kind",
+			address, parent.address)
 	}
-	return f, nil
+	return s.function(parent, address, index), nil
 }
 
 // Functions returns the virtual functions of the physical function with the network interface, in the
-// order of their numbers.
+// order of their numbers. It reads some files per function, and those of the physical function once.
 func (s FS) Functions(netdev string) ([]*Function, error) {
-	links, err := filepath.Glob(filepath.Join(s.Root, "class/net", netdev, "device/virtfn*"))
+	address := s.Address(netdev)
+	if address == "" {
+		return nil, nil
+	}
+	entries, err := os.ReadDir(s.device(address))
 	if err != nil {
 		return nil, fmt.Errorf("list virtual functions of %s: %w", netdev, err)
 	}
+	parent := s.physicalFunction(address)
 	var found []*Function
-	for _, link := range links {
-		target, err := os.Readlink(link)
+	for _, entry := range entries {
+		number, ok := strings.CutPrefix(entry.Name(), "virtfn")
+		index, err := strconv.Atoi(number)
+		if !ok || err != nil {
+			continue
+		}
+		target, err := os.Readlink(filepath.Join(s.device(address), entry.Name()))
 		if err != nil {
 			continue // it was removed
 		}
-		f, err := s.Function(filepath.Base(target))
-		if errors.Is(err, ErrNoFunction) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, f)
+		found = append(found, s.function(parent, filepath.Base(target), index))
 	}
 	slices.SortFunc(found, func(a, b *Function) int { return cmp.Compare(a.Index, b.Index) })
 	return found, nil
+}
+
+// Address returns the PCI address of the device with the network interface, or "".
+func (s FS) Address(netdev string) string {
+	target, err := os.Readlink(filepath.Join(s.Root, "class/net", netdev, "device"))
+	if address := filepath.Base(target); err == nil && pciAddress.MatchString(address) {
+		return address
+	}
+	return ""
+}
+
+// IsRepresentor reports whether the network interface represents a function in the switch of a network
+// card. It has the device of the physical function.
+func (s FS) IsRepresentor(netdev string) bool {
+	return representorPort.MatchString(readText(filepath.Join(s.Root, "class/net", netdev, "phys_port_name")))
+}
+
+// physicalFunction is what the virtual functions of one physical function have in common.
+type physicalFunction struct {
+	// address, driver and netdev become ParentAddress, ParentDriver and Parent of a Function.
+	address, driver, netdev string
+	// representors are the interfaces that represent functions, by the functions' numbers.
+	representors map[int]string
+}
+
+func (s FS) physicalFunction(address string) *physicalFunction {
+	dir := s.device(address)
+	p := &physicalFunction{address: address, driver: s.driver(dir), representors: map[int]string{}}
+	// In switchdev mode, the folder has the representors of all functions, too.
+	for _, name := range list(filepath.Join(dir, "net")) {
+		port := representorPort.FindStringSubmatch(readText(filepath.Join(dir, "net", name, "phys_port_name")))
+		if port == nil {
+			p.netdev = cmp.Or(p.netdev, name)
+		} else if index, err := strconv.Atoi(port[1]); err == nil {
+			p.representors[index] = name
+		}
+	}
+	return p
+}
+
+// representorPort matches the port name of a representor, with the number of its virtual function
+// (Documentation/networking/representors.rst of Linux). Subfunctions have representors, too.
+var representorPort = regexp.MustCompile(`^(?:c\d+)?pf\d+(?:vf(\d+)|sf\d+)$`)
+
+// function reads the function with the number.
+func (s FS) function(parent *physicalFunction, address string, index int) *Function {
+	dir := s.device(address)
+	f := &Function{
+		Address: address, Driver: s.driver(dir), RDMADevices: list(filepath.Join(dir, "infiniband")),
+		Parent: parent.netdev, ParentAddress: parent.address, ParentDriver: parent.driver,
+		Index: index, Representor: parent.representors[index],
+	}
+	if names := list(filepath.Join(dir, "net")); len(names) > 0 {
+		f.Netdev = names[0]
+	}
+	return f
 }
 
 func (s FS) device(address string) string {
@@ -125,56 +184,18 @@ func (s FS) driver(dir string) string {
 }
 
 // index finds the function among those of its physical function.
-func (s FS) index(f *Function) (int, error) {
-	links, err := filepath.Glob(filepath.Join(s.device(f.ParentAddress), "virtfn*"))
+func (s FS) index(address, parent string) (int, error) {
+	links, err := filepath.Glob(filepath.Join(s.device(parent), "virtfn*"))
 	if err != nil {
-		return 0, fmt.Errorf("device %s: list functions of %s: %w", f.Address, f.ParentAddress, err)
+		return 0, fmt.Errorf("device %s: list functions of %s: %w", address, parent, err)
 	}
 	for _, link := range links {
-		if target, err := os.Readlink(link); err != nil || filepath.Base(target) != f.Address {
+		if target, err := os.Readlink(link); err != nil || filepath.Base(target) != address {
 			continue
 		}
 		return strconv.Atoi(strings.TrimPrefix(filepath.Base(link), "virtfn"))
 	}
-	return 0, fmt.Errorf("device %s: %w: the physical function %s has no such function", f.Address, ErrNoFunction, f.ParentAddress)
-}
-
-// readInterfaces sets the names of interfaces.
-func (s FS) readInterfaces(f *Function) error {
-	if names := list(filepath.Join(s.device(f.Address), "net")); len(names) > 0 {
-		f.Netdev = names[0]
-	}
-	f.RDMADevices = list(filepath.Join(s.device(f.Address), "infiniband"))
-
-	// In switchdev mode, the physical function's folder has the representors of all functions, too.
-	all := filepath.Join(s.device(f.ParentAddress), "net")
-	for _, name := range list(all) {
-		switch number, ok := representedFunction(readText(filepath.Join(all, name, "phys_port_name"))); {
-		case !ok && f.Parent == "":
-			f.Parent = name
-		case ok && number == f.Index:
-			f.Representor = name
-		}
-	}
-	if f.Parent == "" {
-		return fmt.Errorf("device %s: its physical function %s has no network interface on the node: it must be bound to the driver of its kind",
-			f.Address, f.ParentAddress)
-	}
-	return nil
-}
-
-// representorPort matches the port name of a function's representor
-// (Documentation/networking/switchdev.rst of Linux).
-var representorPort = regexp.MustCompile(`^(?:c\d+)?pf\d+vf(\d+)$`)
-
-// representedFunction returns the number of the function that the port name of a representor has.
-func representedFunction(portName string) (number int, ok bool) {
-	match := representorPort.FindStringSubmatch(portName)
-	if match == nil {
-		return 0, false
-	}
-	number, err := strconv.Atoi(match[1])
-	return number, err == nil
+	return 0, fmt.Errorf("device %s: %w: the physical function %s has no such function", address, ErrNoFunction, parent)
 }
 
 // list returns the names in a folder, sorted; none if there is no folder.

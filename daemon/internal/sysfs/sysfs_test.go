@@ -4,6 +4,7 @@ package sysfs_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,7 +17,7 @@ import (
 
 // tree makes a sysfs from lines "path -> target" for links and "path = text" for files. The paths of
 // links' targets are as in the kernel's sysfs: only their last part counts.
-func tree(t *testing.T, lines ...string) sysfs.FS {
+func tree(t testing.TB, lines ...string) sysfs.FS {
 	t.Helper()
 	root := t.TempDir()
 	for _, line := range lines {
@@ -103,6 +104,12 @@ func TestFunction(t *testing.T) {
 				parent+"net/a_rep/phys_port_name = pf0vf1", parent+"net/b_rep/phys_port_name = c1pf0vf0", parent+"net/ens4/phys_port_name = p0"),
 			want: func(f *sysfs.Function) { f.Driver, f.Netdev, f.Representor = "mlx5_core", "ens4v1", "a_rep" },
 		},
+		"Subfunctions": {
+			reason: "The representor of a subfunction is no physical function.",
+			files: igb(second+"driver -> ../mlx5_core", parent+"net/a_sub/phys_port_name = pf0sf1",
+				parent+"net/b_rep/phys_port_name = pf0vf1"),
+			want: func(f *sysfs.Function) { f.Driver, f.Representor = "mlx5_core", "b_rep" },
+		},
 		"NoDriver": {
 			reason: "An administrator unbound the driver.",
 			files:  igb(), want: func(*sysfs.Function) {},
@@ -167,7 +174,71 @@ func TestFunctions(t *testing.T) {
 	if diff := cmp.Diff([]string{"0000:03:10.0 vfio-pci", "0000:03:10.2 igbvf", "0000:03:10.4 ", "0000:03:11.4 "}, got); diff != "" {
 		t.Errorf("functions of ens4: -want +got\n%s", diff)
 	}
+	one, err := s.Function("0000:03:10.2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(one, found[1]); diff != "" {
+		t.Errorf("a function and the same function in the list: -want +got\n%s", diff)
+	}
 	if none, err := s.Functions("ens5"); err != nil || len(none) > 0 {
 		t.Errorf("a NIC without functions: got %v, %v", none, err)
 	}
+}
+
+func TestIsRepresentor(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason, port string
+		want         bool
+	}{
+		"VF":         {"The first card of the node has no controller number.", "pf0vf12", true},
+		"Controller": {"A card with its own processor shows functions of other hosts.", "c1pf0vf0", true},
+		"Subfunction": {
+			"Subfunctions are ports of the switch, too.", "pf0sf88", true,
+		},
+		"Uplink": {"The physical function is the port of the cable.", "p0", false},
+		"None":   {"Most drivers have no port name.", "", false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := tree(t, "class/net/a/phys_port_name = "+tc.port)
+			if got := s.IsRepresentor("a"); got != tc.want {
+				t.Errorf("%s got %t for %q", tc.reason, got, tc.port)
+			}
+		})
+	}
+}
+
+// A node with two cards of 128 functions reads all of them whenever its links change.
+func BenchmarkFunctions(b *testing.B) {
+	for name, representors := range map[string]bool{"Legacy": false, "Switchdev": true} {
+		b.Run(name, func(b *testing.B) {
+			s := tree(b, card(128, representors)...)
+			for b.Loop() {
+				if found, err := s.Functions("ens4"); err != nil || len(found) != 128 {
+					b.Fatalf("got %d functions: %v", len(found), err)
+				}
+			}
+		})
+	}
+}
+
+// card is a physical function with many virtual ones.
+func card(functions int, representors bool) []string {
+	const parent = "bus/pci/devices/0000:03:00.0/"
+	lines := []string{"class/net/ens4/device -> ../../../bus/pci/devices/0000:03:00.0", parent + "net/ens4", parent + "driver -> ../mlx5_core"}
+	for i := range functions {
+		address := fmt.Sprintf("0000:%02x:%02x.%d", 4+i/256, i/8%32, i%8)
+		lines = append(lines,
+			fmt.Sprintf("%svirtfn%d -> ../%s", parent, i, address),
+			"bus/pci/devices/"+address+"/physfn -> ../0000:03:00.0",
+			"bus/pci/devices/"+address+"/driver -> ../mlx5_core",
+			fmt.Sprintf("bus/pci/devices/%s/net/ens4v%d", address, i))
+		if representors {
+			lines = append(lines, fmt.Sprintf("%snet/ens4r%d/phys_port_name = pf0vf%d", parent, i, i))
+		}
+	}
+	return lines
 }

@@ -61,7 +61,8 @@ type deviceState struct {
 	ParentAddress string `json:"parentAddress"`
 }
 
-// Prepare reads the state of the interface's function, which the sandbox has claimed.
+// Prepare reads the state of the interface's function, which the sandbox has claimed, and writes its
+// representor into ifc.
 func (b *Backend) Prepare(_ context.Context, _ *attach.Request, ifc *attach.Interface) error {
 	f, saved, err := b.Kernel.Read(ifc.DeviceID)
 	if err != nil {
@@ -71,6 +72,7 @@ func (b *Backend) Prepare(_ context.Context, _ *attach.Request, ifc *attach.Inte
 	if ifc.DeviceState, err = json.Marshal(state); err != nil {
 		return fmt.Errorf("encode state of device %s: %w", ifc.DeviceID, err)
 	}
+	ifc.Representor = f.Representor
 	return nil
 }
 

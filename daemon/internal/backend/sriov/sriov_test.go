@@ -29,7 +29,7 @@ type fakeKernel struct {
 }
 
 func (k *fakeKernel) Read(address string) (*sysfs.Function, kernel.FunctionState, error) {
-	return &sysfs.Function{Address: address, ParentAddress: "0000:03:00.0"}, k.state, k.err
+	return &sysfs.Function{Address: address, ParentAddress: "0000:03:00.0", Representor: "ens4r0"}, k.state, k.err
 }
 
 func (k *fakeKernel) Attach(_ context.Context, f *kernel.Function) (kernel.AttachResult, error) {
@@ -120,8 +120,8 @@ func TestSettings(t *testing.T) {
 			if diff := cmp.Diff(k.attached, k.detached, cmp.Comparer(func(a, b *kernel.Function) bool { return a.Address == b.Address && cmp.Equal(a.Settings, b.Settings) })); diff != "" {
 				t.Errorf("%s DEL differs from ADD: %s", tc.reason, diff)
 			}
-			if ifc.MAC != tc.want.MAC.String() || ifc.MTU != 1500 {
-				t.Errorf("%s The record has MAC %s, MTU %d", tc.reason, ifc.MAC, ifc.MTU)
+			if ifc.MAC != tc.want.MAC.String() || ifc.MTU != 1500 || ifc.Representor != "ens4r0" {
+				t.Errorf("%s The record has MAC %s, MTU %d, representor %q", tc.reason, ifc.MAC, ifc.MTU, ifc.Representor)
 			}
 		})
 	}
