@@ -78,6 +78,7 @@ var parts = []part{
 	},
 	{page: "docs/tenants.md", cleanup: endTenants, varying: []string{`24\d|25[0-2]`, `10\.0\.0\.[1-9]\d*/24`}},
 	{page: "docs/links.md"},
+	{page: "docs/sriov.md", values: []string{"NODE -o", "node-1 -o"}},
 	{
 		page:    "docs/services.md",
 		cleanup: `kubectl delete pod/web service/web`,
@@ -114,6 +115,9 @@ var excuses = map[string]map[string]string{
 		"--vtep-ranges=":        "an argument of the daemon; TestOptions in daemon parses it",
 		"ready on all nodes":    "messages of a condition; TestReadyCondition in controller/internal/networks compares them, and TestMessages in netwatcher the text about the NIC",
 		"ready on 0 of 3 nodes": "a message of a condition; TestReadyOfMissingPlugin in controller/internal/networks compares it, and TestChecker in daemon/internal/backend/delegate the node's text",
+	},
+	"docs/sriov.md": {
+		"# /etc/systemd/network": "a file of systemd for a node with an SR-IOV card, which User-Mode Linux does not have; no test applies it, and TestFunctions in test/lab/qemu finds functions that the guest has created through sriov_numvfs",
 	},
 	"docs/monitoring.md": {
 		"apiVersion: v1": "PodMonitor is a kind of the Prometheus operator, which the lab does not have; no test applies the block",
