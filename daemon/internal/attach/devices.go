@@ -123,15 +123,14 @@ func (d *deviceOwners) load() error {
 	return nil
 }
 
-// AttachedDevices returns the IDs of the devices that sandboxes have, sorted. It returns none if the journal
-// cannot be read.
-func (s *Service) AttachedDevices() []string {
-	s.owners.mu.Lock()
-	defer s.owners.mu.Unlock()
-	if err := s.owners.load(); err != nil {
+// devices returns the IDs of the devices that sandboxes have, sorted; none if the journal cannot be read.
+func (d *deviceOwners) devices() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.load(); err != nil {
 		return nil
 	}
-	return slices.Sorted(maps.Keys(s.owners.owners))
+	return slices.Sorted(maps.Keys(d.owners))
 }
 
 // ownersOf returns the record's sandbox as owner of each of its devices.

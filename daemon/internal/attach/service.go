@@ -245,6 +245,10 @@ func (s *Service) detachSandbox(ctx context.Context, rec *Record) error {
 	return nil
 }
 
+// AttachedDevices returns the IDs of the devices that sandboxes have, sorted. It returns none if the journal
+// cannot be read.
+func (s *Service) AttachedDevices() []string { return s.owners.devices() }
+
 // rollBackTimeout bounds a roll-back, in which a delegate may hang.
 const rollBackTimeout = 30 * time.Second
 

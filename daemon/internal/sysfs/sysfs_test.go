@@ -17,9 +17,9 @@ import (
 
 // tree makes a sysfs from lines "path -> target" for links and "path = text" for files. The paths of
 // links' targets are as in the kernel's sysfs: only their last part counts.
-func tree(t testing.TB, lines ...string) sysfs.FS {
-	t.Helper()
-	root := t.TempDir()
+func tree(tb testing.TB, lines ...string) sysfs.FS {
+	tb.Helper()
+	root := tb.TempDir()
 	for _, line := range lines {
 		path, target, link := strings.Cut(line, " -> ")
 		path, content, file := strings.Cut(path, " = ")
@@ -35,7 +35,7 @@ func tree(t testing.TB, lines ...string) sysfs.FS {
 			err = os.MkdirAll(path, 0o755)
 		}
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 	return sysfs.FS{Root: root}
