@@ -84,15 +84,23 @@ func collect(ctx context.Context) {
 	fmt.Fprintf(os.Stderr, "the lab's logs are in %s (error: %v)\n", dir, err)
 }
 
-// startDevicePlugin starts the device plugin on the node: a pool for each physical function.
+// startDevicePlugin starts the device plugin on the node, with a pool for each physical function, and waits
+// until it has registered both. It outlives the shell in a session of its own.
 func startDevicePlugin(ctx context.Context) error {
 	program, err := filepath.Abs("../../bin/deviceplugin")
 	if err != nil {
 		return err
 	}
-	_, err = shared.Exec(ctx, fast, "sh", "-c",
-		"setsid "+program+" -resource example.com/sriov_ens4=ens4 -resource example.com/sriov_ens5=ens5 </dev/null >/run/deviceplugin.log 2>&1 &")
-	return err
+	const script = `setsid "$0" -resource example.com/sriov_ens4=ens4 -resource example.com/sriov_ens5=ens5 </dev/null >/run/deviceplugin.log 2>&1 &
+		until [ "$(grep -c Registered /run/deviceplugin.log)" = 2 ]; do
+			kill -0 $! || { cat /run/deviceplugin.log; exit 1; }
+			sleep 0.2
+		done`
+	out, err := shared.Exec(ctx, fast, "sh", "-c", script, program)
+	if err != nil {
+		return fmt.Errorf("start device plugin: %w: %s", err, out)
+	}
+	return nil
 }
 
 // networks are those of all tests: first and second are DANM's device_plugin_demo, and wire reaches the
