@@ -27,6 +27,11 @@ type PodTemplate struct {
 	Annotations map[string]string
 	// HostNetwork is true if the Pod uses the node's network.
 	HostNetwork bool
+	// Mirror is true for the copy of a static Pod at the API server. No request changes the Pod itself,
+	// which kubelet reads from a file.
+	Mirror bool
+	// Containers of the Pod whose devices are the Pod's.
+	Containers []PodContainer
 }
 
 // annotations returns the path of the annotations.
@@ -65,11 +70,15 @@ type PodChecker struct {
 func (c *PodChecker) Check(p PodTemplate) (PodWarnings, error) {
 	check := podCheck{template: p}
 	check.warnUnread()
+	check.checkNodeAffinity()
 	key, requests, err := parseInterfaces(p.annotations(), p.Annotations)
-	if err != nil || len(requests) == 0 {
+	if err != nil {
 		return check.warnings, err
 	}
-	check.path = p.annotations().Key(key)
+	check.path = p.annotations()
+	if key != "" {
+		check.path = check.path.Key(key)
+	}
 	prefixes := make([]string, len(requests))
 	for i, r := range requests {
 		ref := r.Ref(p.Namespace)
@@ -90,6 +99,7 @@ func (c *PodChecker) Check(p PodTemplate) (PodWarnings, error) {
 	}
 	_, err = InterfaceNames(c.NamingScheme, firstInterface, prefixes)
 	check.addNameFaults(err)
+	check.checkDevices(c.Needs(p))
 	return check.warnings, check.faults.err("")
 }
 
@@ -156,8 +166,15 @@ func (c *podCheck) warnUnread() {
 		c.warnings.Notes = append(c.warnings.Notes, fmt.Sprintf("%s: Patchbay does not serve NetworkAttachmentDefinitions yet, so only another plugin, such as Multus, adds these interfaces: use %s for Patchbay's networks",
 			path.Key(netAttachDefsAnnotation), v1.InterfacesAnnotation))
 	}
-	for _, w := range UnknownAnnotations(path, c.template.Annotations, InterfaceAnnotations()) {
+	for _, w := range UnknownAnnotations(path, c.template.Annotations, append(InterfaceAnnotations(), v1.NodeAffinityAnnotation)) {
 		c.warnMistake(w)
+	}
+}
+
+// checkNodeAffinity adds a fault for an unknown value of the annotation.
+func (c *podCheck) checkNodeAffinity() {
+	if value, ok := c.template.Annotations[v1.NodeAffinityAnnotation]; ok && value != v1.NodeAffinityNone {
+		c.faults.list = append(c.faults.list, field.NotSupported(c.template.annotations().Key(v1.NodeAffinityAnnotation), value, []string{v1.NodeAffinityNone}))
 	}
 }
 
@@ -213,7 +230,7 @@ func (c *podCheck) warnMissing(i int, ref Ref, why, suggestion string, exists bo
 		c.warnMistake(fmt.Sprintf("%s: %s %s, but %s", c.path.Index(i), ref, strings.TrimSuffix(why, " yet"), suggestion))
 		return
 	}
-	c.warnings.Waits = append(c.warnings.Waits, fmt.Sprintf("%s: %s %s: the Pod waits for it", c.path.Index(i), ref, why))
+	c.warnings.Waits = append(c.warnings.Waits, fmt.Sprintf("%s: %s %s: the Pod waits for it; if its NetworkType is sriov, create the Pod again", c.path.Index(i), ref, why))
 }
 
 // addFaults adds the faults of one interface. Faults of the network itself get the path of the entry.

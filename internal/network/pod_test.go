@@ -148,7 +148,7 @@ func TestPodMistakes(t *testing.T) {
 		"Intended":    {reason: "The Pod requests an address after the default network.", annotations: map[string]string{interfaces: `[` + first + `{"clusterNetwork": "storage", "ip": "dynamic"}]`}},
 		"HostNetwork": {reason: "The CNI plugin is not called, and the Pod waits for no network.", hostNetwork: true, annotations: map[string]string{interfaces: `[{"clusterNetwork": "storage"}, {"clusterNetwork": "later"}]`}, want: []string{"spec.hostNetwork: the Pod uses the node's network, so metadata.annotations[danm.io/interfaces] has no effect: remove one of the two"}},
 		"Typo":        {reason: "A key with a typing error is not read.", annotations: map[string]string{"danm.io/interface": `[]`}, want: []string{"metadata.annotations[danm.io/interface]: Patchbay has no such key, so it has no effect: did you mean danm.io/interfaces?"}},
-		"OtherKey":    {reason: "DANM's other keys are not for Pods.", annotations: map[string]string{"danm.k8s.io/x": ""}, want: []string{"metadata.annotations[danm.k8s.io/x]: Patchbay has no such key, so it has no effect: remove it, or use one of danm.io/interfaces, danm.k8s.io/interfaces"}},
+		"OtherKey":    {reason: "DANM's other keys are not for Pods.", annotations: map[string]string{"danm.k8s.io/x": ""}, want: []string{"metadata.annotations[danm.k8s.io/x]: Patchbay has no such key, so it has no effect: remove it, or use one of danm.io/interfaces, danm.k8s.io/interfaces, danm.io/node-affinity"}},
 		"Multus":      {reason: "Patchbay does not add the interfaces of another plugin's annotation.", annotations: map[string]string{"k8s.v1.cni.cncf.io/networks": "a"}, want: []string{"metadata.annotations[k8s.v1.cni.cncf.io/networks]: Patchbay does not serve NetworkAttachmentDefinitions yet, so only another plugin, such as Multus, adds these interfaces: use danm.io/interfaces for Patchbay's networks"}},
 		"First":       {reason: "The Pod's IP is not in the cluster's network.", annotations: map[string]string{interfaces: `[{"clusterNetwork": "storage", "ip": "dynamic"}]`}, want: []string{`metadata.annotations[danm.io/interfaces][0]: the Pod's IP, which Services and probes use, is that of its first interface, in ClusterNetwork/storage: put {"clusterNetwork": "default"} before it if the Pod needs the default network`}},
 		"NoDefault":   {reason: "Without a default network another one must be first.", noDefault: true, annotations: map[string]string{interfaces: `[{"clusterNetwork": "storage", "ip": "dynamic"}]`}},
@@ -158,8 +158,8 @@ func TestPodMistakes(t *testing.T) {
 		"NoSubnet":    {reason: "The network has no addresses.", annotations: map[string]string{interfaces: `[` + first + `{"clusterNetwork": "long"}]`}},
 		"OtherKind": {reason: "The name is that of another kind's network.", annotations: map[string]string{interfaces: `[` + first + `{"network": "storage"}, {"network": "going"}, {"network": "closed"}]`}, want: []string{
 			"metadata.annotations[danm.io/interfaces][1]: DanmNet/ns/storage does not exist, but ClusterNetwork/storage exists: use clusterNetwork",
-			"metadata.annotations[danm.io/interfaces][2]: DanmNet/ns/going does not exist yet: the Pod waits for it",
-			"metadata.annotations[danm.io/interfaces][3]: DanmNet/ns/closed does not exist yet: the Pod waits for it",
+			"metadata.annotations[danm.io/interfaces][2]: DanmNet/ns/going does not exist yet: the Pod waits for it; if its NetworkType is sriov, create the Pod again",
+			"metadata.annotations[danm.io/interfaces][3]: DanmNet/ns/closed does not exist yet: the Pod waits for it; if its NetworkType is sriov, create the Pod again",
 		}},
 		"Template": {reason: "The path is the template's.", path: field.NewPath("spec", "template"), annotations: map[string]string{"danm.io/interface": `[]`}, want: []string{"spec.template.metadata.annotations[danm.io/interface]: Patchbay has no such key, so it has no effect: did you mean danm.io/interfaces?"}},
 	}

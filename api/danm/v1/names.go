@@ -18,11 +18,26 @@ const (
 	InterfacesAnnotation = "danm.io/interfaces"
 	// LegacyInterfacesAnnotation is DANM 4.3's name of InterfacesAnnotation.
 	LegacyInterfacesAnnotation = "danm.k8s.io/interfaces"
+	// NodeAffinityAnnotation on a Pod with the value NodeAffinityNone keeps admission from adding node
+	// affinity for the NICs of the Pod's networks.
+	NodeAffinityAnnotation = "danm.io/node-affinity"
 	// TakeOverAnnotation with the value "true" on a TenantConfig reserves the assignments of the
 	// networks in its namespaces again. It must not be set on a network: taking over a live DANM
 	// network with its bitmap is not supported yet.
 	TakeOverAnnotation = "danm.io/take-over"
 )
+
+// NodeAffinityNone is the only value of NodeAffinityAnnotation.
+const NodeAffinityNone = "none"
+
+// NICLabelPrefix is the prefix of the labels on a Node that name its NICs, such as
+// "nics.danm.io/ens4": "". The controller keeps them as the node's NodeNetwork reports. Accounts of
+// nodes cannot change them.
+const NICLabelPrefix = "nics.danm.io/"
+
+// DefaultInterfacesLabel on a Namespace, with any value, makes admission treat its Pods without
+// InterfacesAnnotation as if they had it with an empty list.
+const DefaultInterfacesLabel = "danm.io/default-interfaces"
 
 // MovedFromAnnotation on a DanmEp is its earlier namespace and name, such as "web/x1". The controller
 // moves a DanmEp when its namespace is being deleted and its Pod does not exist.

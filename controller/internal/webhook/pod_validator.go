@@ -53,9 +53,7 @@ func (h *podValidator) Handle(ctx context.Context, r admission.Request) admissio
 	if err := decodeJSON(r.Object.Raw, &pod); err != nil {
 		return responseFor(fmt.Errorf("decode Pod %s/%s: %w", r.Namespace, r.Name, err))
 	}
-	template := network.PodTemplate{
-		Namespace: r.Namespace, Annotations: pod.Metadata.Annotations, HostNetwork: pod.Spec.HostNetwork,
-	}
+	template := pod.model(r.Namespace, nil)
 	owner := controllerOf(pod.Metadata.OwnerReferences)
 	check := func() (network.PodWarnings, error) { return checkTemplate(ctx, &h.checker, template) }
 	if owner != nil { // its template has waited, and no user reads what its Pods wait for

@@ -78,7 +78,7 @@ func Register(ctx context.Context, mgr manager.Manager, o Options) (ready func()
 	if err != nil {
 		return nil, err
 	}
-	watches, err := newNetworkCache(mgr)
+	watches, err := newMetadataCache(mgr)
 	if err != nil {
 		return nil, err
 	}
@@ -92,10 +92,14 @@ func Register(ctx context.Context, mgr manager.Manager, o Options) (ready func()
 	reclaims := newReclaimRequester(c, log)
 	subnets := &subnetValidator{reader: c, allocator: allocator, ranges: o.Ranges}
 	pods := network.PodChecker{NamingScheme: o.NamingScheme, NetworkOf: index.lookUp, IsInvalid: index.isInvalid, IsNodeAddress: subnets.isNodeAddress}
+	nodes := newNodeIndex(watches)
+	mutator := &podMutator{checker: pods, nodes: nodes}
 	server := newServer(o, rotator, handlersByName{
 		"assign.tenantnetworks.danm.io": &tenantNetworkAssigner{reader: c, index: index, allocator: allocator, subnets: subnets},
 		"networks.danm.io":              &networkValidator{reader: c, index: index, reclaims: reclaims, subnets: subnets, deletions: newDeletionValidator(c, reclaims)},
 		"tenantconfigs.danm.io":         &tenantConfigValidator{reader: c},
+		"mutate.pods.danm.io":           mutator,
+		"mutate-default.pods.danm.io":   mutator,
 		"pods.danm.io":                  &podValidator{checker: pods, events: o.Events, limiter: newEventLimiter()},
 		"workloads.danm.io":             &workloadValidator{checker: pods},
 		"unserved.danm.io":              unservedValidator{},
@@ -104,7 +108,7 @@ func Register(ctx context.Context, mgr manager.Manager, o Options) (ready func()
 	})
 	conflicts := &conflictReporter{client: c, index: index, log: log}
 	informer := newNetworkInformer(watches, c, index, gc.onNetworkDeleted)
-	for _, part := range []manager.Runnable{rotator, server, watches, informer, gc, conflicts, reclaims} {
+	for _, part := range []manager.Runnable{rotator, server, watches, informer, nodes, gc, conflicts, reclaims} {
 		if err := mgr.Add(part); err != nil {
 			return nil, fmt.Errorf("add admission: %w", err)
 		}
@@ -154,17 +158,19 @@ func newClient(cfg *rest.Config) (client.Client, error) {
 	return c, nil
 }
 
-// newNetworkCache returns a cache for the networkInformer, which watches the metadata of networks.
-func newNetworkCache(mgr manager.Manager) (cache.Cache, error) {
+// newMetadataCache returns a cache for the networkInformer and the nodeIndex, which watch the metadata of networks
+// and Nodes.
+func newMetadataCache(mgr manager.Manager) (cache.Cache, error) {
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
 	}
 	c, err := cache.New(mgr.GetConfig(), cache.Options{
 		Scheme: scheme, Mapper: newMapper(), DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: slimNode}},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("make cache of networks: %w", err)
+		return nil, fmt.Errorf("make cache of networks and Nodes: %w", err)
 	}
 	return c, nil
 }
@@ -187,6 +193,7 @@ func newMapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	core, ours, registration := corev1.SchemeGroupVersion, v1.SchemeGroupVersion(), admissionv1.SchemeGroupVersion
 	m.Add(core.WithKind("Namespace"), meta.RESTScopeRoot)
+	m.Add(core.WithKind("Node"), meta.RESTScopeRoot)
 	m.Add(core.WithKind("Pod"), meta.RESTScopeNamespace)
 	m.Add(core.WithKind("Secret"), meta.RESTScopeNamespace)
 	m.Add(registration.WithKind("MutatingWebhookConfiguration"), meta.RESTScopeRoot)

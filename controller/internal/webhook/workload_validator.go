@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -40,8 +42,50 @@ type podTemplate struct {
 		OwnerReferences []metav1.OwnerReference `json:"ownerReferences"`
 	} `json:"metadata"`
 	Spec struct {
-		HostNetwork bool `json:"hostNetwork"`
+		HostNetwork    bool             `json:"hostNetwork"`
+		NodeName       string           `json:"nodeName"`
+		Affinity       *corev1.Affinity `json:"affinity"`
+		InitContainers []container      `json:"initContainers"`
+		Containers     []container      `json:"containers"`
 	} `json:"spec"`
+}
+
+// container has what the validators need of a container.
+type container struct {
+	RestartPolicy corev1.ContainerRestartPolicy `json:"restartPolicy"`
+	// Resources is nil if the container has none.
+	Resources *containerResources `json:"resources"`
+}
+
+// containerResources are the resources of a container; each map is nil if it is not there.
+type containerResources struct {
+	Requests map[string]resource.Quantity `json:"requests"`
+	Limits   map[string]resource.Quantity `json:"limits"`
+}
+
+// model returns the template as the rules about networks see it. The path is that of the template; nil for
+// a Pod.
+func (t *podTemplate) model(namespace string, path *field.Path) network.PodTemplate {
+	_, isMirror := t.Metadata.Annotations[corev1.MirrorPodAnnotationKey]
+	p := network.PodTemplate{
+		Namespace: namespace, Path: path, Annotations: t.Metadata.Annotations, HostNetwork: t.Spec.HostNetwork, Mirror: isMirror,
+	}
+	add := func(name string, i int, c *container) {
+		if c.Resources != nil {
+			p.Containers = append(p.Containers, network.PodContainer{
+				Path: path.Child("spec", name).Index(i), Requests: c.Resources.Requests, Limits: c.Resources.Limits,
+			})
+		}
+	}
+	for i := range t.Spec.InitContainers {
+		if c := &t.Spec.InitContainers[i]; c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			add("initContainers", i, c)
+		}
+	}
+	for i := range t.Spec.Containers {
+		add("containers", i, &t.Spec.Containers[i])
+	}
+	return p
 }
 
 // kindCronJob is the workload whose template is in the template of its Jobs.
@@ -57,9 +101,7 @@ func (h *workloadValidator) Handle(ctx context.Context, r admission.Request) adm
 	if r.Kind.Kind == kindCronJob {
 		template, path = &w.Spec.JobTemplate.Spec.Template, field.NewPath("spec", "jobTemplate", "spec", "template")
 	}
-	warnings, err := checkTemplate(ctx, &h.checker, network.PodTemplate{
-		Namespace: r.Namespace, Path: path, Annotations: template.Metadata.Annotations, HostNetwork: template.Spec.HostNetwork,
-	})
+	warnings, err := checkTemplate(ctx, &h.checker, template.model(r.Namespace, path))
 	if err != nil {
 		return responseFor(err)
 	}

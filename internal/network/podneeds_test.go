@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/network"
+)
+
+// needyNetworks returns a checker with networks that require devices and NICs.
+func needyNetworks(t *testing.T, more map[network.Ref]string) *network.PodChecker {
+	t.Helper()
+	cluster := func(name string) network.Ref { return network.Ref{Kind: v1.KindClusterNetwork, Name: name} }
+	specs := map[network.Ref]string{
+		cluster("fast"):    `{NetworkType: sriov, Options: {device_pool: a.b/fast}}`,
+		cluster("faster"):  `{NetworkType: SRIOV, Options: {device_pool: a.b/fast, vlan: 5}}`,
+		cluster("other"):   `{NetworkType: sriov, Options: {device_pool: a.b/other}}`,
+		cluster("bad"):     `{NetworkType: sriov, Options: {device_pool: nonsense}}`,
+		cluster("closed"):  `{NetworkType: sriov, AllowedTenants: [other], Options: {device_pool: a.b/closed}}`,
+		cluster("going"):   `{NetworkType: sriov, Options: {device_pool: a.b/going}}`,
+		cluster("pooled"):  `{Options: {device_pool: a.b/fast}}`,
+		cluster("vlan"):    `{Options: {host_device: ens5, vlan: 7}}`,
+		cluster("vxlan"):   `{NetworkType: macvlan, Options: {host_device: ens4, vxlan: 7}}`,
+		cluster("flannel"): `{NetworkType: flannel}`,
+		{Kind: v1.KindTenantNetwork, Namespace: "ns", Name: "forged"}: `{NetworkType: sriov, Options: {device_pool: a.b/theirs}}`,
+	}
+	for ref, spec := range more {
+		specs[ref] = spec
+	}
+	return &network.PodChecker{NetworkOf: func(ref network.Ref) *network.Network {
+		text, ok := specs[ref]
+		if !ok {
+			return nil
+		}
+		n, err := network.FromObject(object(t, ref.Kind, text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.Ref, n.Deleting = ref, ref.Name == "going"
+		return n
+	}}
+}
+
+// interfaces is an annotation with an interface in each of these ClusterNetworks.
+func interfaces(names ...string) map[string]string {
+	var entries []string
+	for _, name := range names {
+		entries = append(entries, `{"clusterNetwork": "`+name+`"}`)
+	}
+	return map[string]string{v1.InterfacesAnnotation: "[" + strings.Join(entries, ", ") + "]"}
+}
+
+func TestPodNeeds(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason      string
+		annotations map[string]string
+		hostNetwork bool
+		// standard is the spec of the ClusterNetwork default.
+		standard string
+		pools    string // each with its networks
+		nics     []string
+	}{
+		"None":         {reason: "Another plugin finds its device itself.", annotations: interfaces("flannel")},
+		"Device":       {reason: "An interface on a network of virtual functions needs one.", annotations: interfaces("flannel", "fast"), pools: "a.b/fast ClusterNetwork/fast"},
+		"Pools":        {reason: "Several pools are several resources.", annotations: interfaces("other", "fast"), pools: "a.b/fast ClusterNetwork/fast; a.b/other ClusterNetwork/other"},
+		"OnePool":      {reason: "Each interface needs a device of its own.", annotations: interfaces("fast", "faster", "fast"), pools: "a.b/fast ClusterNetwork/fast ClusterNetwork/faster ClusterNetwork/fast"},
+		"OtherType":    {reason: "IPVLAN reads no device pool.", annotations: interfaces("pooled")},
+		"NotAllowed":   {reason: "The Pod is rejected, and its author must not learn of the pool.", annotations: interfaces("closed")},
+		"Deleting":     {reason: "No Pod joins the network, and the next one of that name may have another pool.", annotations: interfaces("going")},
+		"Missing":      {reason: "Nothing is known of the network.", annotations: interfaces("later")},
+		"Forged":       {reason: "No TenantConfig has assigned the pool.", annotations: map[string]string{v1.InterfacesAnnotation: `[{"tenantNetwork": "forged"}]`}},
+		"Invalid":      {reason: "The Pod is rejected.", annotations: map[string]string{v1.InterfacesAnnotation: `[{"clusterNetwork": "fast"}, {}]`}},
+		"HostNetwork":  {reason: "The Pod gets no interface.", annotations: interfaces("fast", "vlan"), hostNetwork: true},
+		"OldKey":       {reason: "DANM's key has the same meaning.", annotations: map[string]string{v1.LegacyInterfacesAnnotation: interfaces("fast")[v1.InterfacesAnnotation]}, pools: "a.b/fast ClusterNetwork/fast"},
+		"NICs":         {reason: "VLANs and VXLANs are made on a NIC.", annotations: interfaces("vlan", "vxlan", "vlan"), nics: []string{"ens4", "ens5"}},
+		"Default":      {reason: "A Pod without an annotation gets the default network.", standard: `{NetworkType: sriov, Options: {device_pool: a.b/eth}}`, pools: "a.b/eth ClusterNetwork/default"},
+		"EmptyList":    {reason: "A Pod with an empty list gets the default network.", annotations: interfaces(), standard: `{Options: {host_device: ens9}}`, nics: []string{"ens9"}},
+		"NotDefault":   {reason: "A Pod with a list does not get the default network.", annotations: interfaces("fast"), standard: `{Options: {host_device: ens9}}`, pools: "a.b/fast ClusterNetwork/fast"},
+		"NoDefault":    {reason: "There is no default network."},
+		"DefaultThere": {reason: "The Pod may not join the default network.", standard: `{AllowedTenants: [other], Options: {host_device: ens9}}`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			more := map[network.Ref]string{}
+			if tc.standard != "" {
+				more[network.Ref{Kind: v1.KindClusterNetwork, Name: v1.DefaultNetworkName}] = tc.standard
+			}
+			got := needyNetworks(t, more).Needs(network.PodTemplate{Namespace: "ns", Annotations: tc.annotations, HostNetwork: tc.hostNetwork})
+			var pools []string
+			for _, need := range got.Pools {
+				text := need.Pool
+				for _, ref := range need.Networks {
+					text += " " + ref.String()
+				}
+				pools = append(pools, text)
+			}
+			if diff := cmp.Diff(tc.pools, strings.Join(pools, "; ")); diff != "" {
+				t.Errorf("%s\npools (-want +got):\n%s", tc.reason, diff)
+			}
+			if diff := cmp.Diff(tc.nics, got.NICs); diff != "" {
+				t.Errorf("%s\nNICs (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// resources returns a list of resources from names and quantities.
+func resources(pairs ...string) map[string]resource.Quantity {
+	list := map[string]resource.Quantity{}
+	for i := 0; i < len(pairs); i += 2 {
+		list[pairs[i]] = resource.MustParse(pairs[i+1])
+	}
+	return list
+}
+
+func TestPodDevices(t *testing.T) {
+	t.Parallel()
+	first, second := field.NewPath("spec", "containers").Index(0), field.NewPath("spec", "containers").Index(1)
+	sidecar := field.NewPath("spec", "initContainers").Index(0)
+	inTemplate := field.NewPath("spec", "template")
+	cases := map[string]struct {
+		reason     string
+		networks   []string
+		template   *field.Path
+		mirror     bool
+		bare       bool // without an annotation, on a default network
+		containers []network.PodContainer
+		want       string // the error
+		warned     string
+	}{
+		"Enough": {reason: "The webhook has added it.", networks: []string{"fast", "faster"},
+			containers: []network.PodContainer{{Path: first, Requests: resources("a.b/fast", "2"), Limits: resources("a.b/fast", "2")}}},
+		"More": {reason: "An author may use a device in another way.", networks: []string{"fast"},
+			containers: []network.PodContainer{{Path: first, Requests: resources("a.b/fast", "7")}}},
+		"Huge": {reason: "The sum of great numbers is no small one.", networks: []string{"fast"},
+			containers: []network.PodContainer{{Path: first, Requests: resources("a.b/fast", "9E")}, {Path: second, Requests: resources("a.b/fast", "9E")}}},
+		"Together": {reason: "kubelet gives devices to containers, and the node daemon uses them for the Pod.", networks: []string{"fast", "faster"},
+			containers: []network.PodContainer{{Path: sidecar, Requests: resources("a.b/fast", "1")}, {Path: second, Requests: resources("a.b/fast", "1")}}},
+		"Fewer": {reason: "One interface would have no device.", networks: []string{"fast", "other", "faster", "fast"},
+			containers: []network.PodContainer{{Path: first, Requests: resources("a.b/other", "1", "cpu", "1")}, {Path: second, Requests: resources("a.b/fast", "2")}},
+			want:       `spec.containers[1].resources.requests[a.b/fast]: Invalid value: 2: must be at least 3 in all containers together, one for each interface in ClusterNetwork/fast, ClusterNetwork/faster (init containers that end do not count): request as many in one container, or remove the resource so that Patchbay adds it`},
+		"Zero": {reason: "The author has written a number.", networks: []string{"fast"},
+			containers: []network.PodContainer{{Path: first, Requests: resources("a.b/fast", "0")}},
+			want:       `spec.containers[0].resources.requests[a.b/fast]: Invalid value: 0: must be at least 1`},
+		"Unrequested": {reason: "The mutating webhook did not answer, or did not know the network yet.", networks: []string{"fast", "fast"},
+			want: `spec.containers[0].resources.limits[a.b/fast]: Required value: must be 2, one for each interface in ClusterNetwork/fast, and Patchbay has not added it: create the Pod again, or set it to 2 in limits and requests`},
+		"Bare": {reason: "The mutating webhook is not called for Pods without an annotation.", bare: true,
+			want: `spec.containers[0].resources.limits[a.b/eth]: Required value: must be 1, one for each interface in ClusterNetwork/default, and Patchbay has not added it: set the annotation danm.io/interfaces to "[]" for the default network, or set the resource to 1 in limits and requests`},
+		"Template": {reason: "The webhook adds the request to the Pods.", networks: []string{"fast"}, template: inTemplate},
+		"TemplateFewer": {reason: "The user of a workload does not see the answer to its Pods. A template may have limits only.", networks: []string{"fast", "fast"}, template: inTemplate,
+			containers: []network.PodContainer{{Path: inTemplate.Child("spec", "containers").Index(0), Limits: resources("a.b/fast", "1")}},
+			want:       `spec.template.spec.containers[0].resources.limits[a.b/fast]: Invalid value: 1: must be at least 2`},
+		"Mirror": {reason: "To reject the mirror does not stop the Pod.", networks: []string{"fast"}, mirror: true,
+			warned: "spec.containers: the Pod's interfaces need 1 of a.b/fast, and its containers request 0, so its node refuses it: request as many in the file of the static Pod"},
+		"NoResource": {reason: "Kubernetes rejects a request for the pool, whoever writes it.", networks: []string{"bad"},
+			want: `metadata.annotations[danm.io/interfaces]: Invalid value: "nonsense": the device_pool of ClusterNetwork/bad must be the resource of a device plugin, such as "example.com/sriov_ens4", which no container can request: ask a netadmin to correct it`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			checker := needyNetworks(t, nil)
+			p := network.PodTemplate{Namespace: "ns", Path: tc.template, Annotations: interfaces(tc.networks...), Mirror: tc.mirror, Containers: tc.containers}
+			if tc.bare {
+				checker = needyNetworks(t, map[network.Ref]string{{Kind: v1.KindClusterNetwork, Name: v1.DefaultNetworkName}: `{NetworkType: sriov, Options: {device_pool: a.b/eth}}`})
+				p.Annotations = nil
+			}
+			warnings, err := checker.Check(p)
+			text := errorText(err)
+			if !strings.HasPrefix(text, tc.want) || tc.want == "" && text != "" {
+				t.Errorf("%s\ngot  %s\nwant %s", tc.reason, text, tc.want)
+			}
+			if got := strings.Join(warnings.Mistakes, "\n"); got != tc.warned {
+				t.Errorf("%s\ngot warning  %q\nwant %q", tc.reason, got, tc.warned)
+			}
+		})
+	}
+}
+
+func TestIsUnrequested(t *testing.T) {
+	t.Parallel()
+	first := field.NewPath("spec", "containers").Index(0)
+	cases := map[string]struct {
+		reason, pool string
+		containers   []network.PodContainer
+		want         bool
+	}{
+		"None":       {reason: "No container has the resource.", pool: "a.b/fast", containers: []network.PodContainer{{Path: first, Requests: resources("cpu", "1")}}, want: true},
+		"Requests":   {reason: "The author has written a number.", pool: "a.b/fast", containers: []network.PodContainer{{Path: first, Requests: resources("a.b/fast", "1")}}},
+		"Limits":     {reason: "The API server makes requests of limits.", pool: "a.b/fast", containers: []network.PodContainer{{Path: first, Limits: resources("a.b/fast", "1")}}},
+		"Zero":       {reason: "The author has written a number.", pool: "a.b/fast", containers: []network.PodContainer{{Path: first, Requests: resources("a.b/fast", "0")}}},
+		"Plain":      {reason: "Device plugins have a domain.", pool: "cpu"},
+		"Kubernetes": {reason: "The domain is reserved.", pool: "kubernetes.io/cpu"},
+		"Quota":      {reason: "The prefix is that of quotas.", pool: "requests.a.b/fast"},
+		"TwoSlashes": {reason: "The API server rejects the name.", pool: "a.b/c/d"},
+		"Long":       {reason: "A name has 63 characters at most.", pool: "a.b/" + strings.Repeat("c", 64)},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := network.PodTemplate{Containers: tc.containers}
+			if got := p.IsUnrequested(tc.pool); got != tc.want {
+				t.Errorf("%s\nIsUnrequested(%q): got %t", tc.reason, tc.pool, got)
+			}
+		})
+	}
+}
+
+func TestNodeAffinityAnnotation(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct{ reason, value, want string }{
+		"None": {reason: "The Pod opts out.", value: "none"},
+		"Other": {reason: "A typing error must not be without effect.", value: "None",
+			want: `metadata.annotations[danm.io/node-affinity]: Unsupported value: "None": supported values: "none"`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			warnings, err := needyNetworks(t, nil).Check(network.PodTemplate{Namespace: "ns", Annotations: map[string]string{v1.NodeAffinityAnnotation: tc.value}})
+			if got := errorText(err); got != tc.want || len(warnings.All()) > 0 {
+				t.Errorf("%s\ngot %s with warnings %q\nwant %s", tc.reason, got, warnings.All(), tc.want)
+			}
+		})
+	}
+}
+
+// errorText returns the text of an error; "" for nil.
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
