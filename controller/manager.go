@@ -26,6 +26,7 @@ import (
 	"github.com/patchbay-cni/patchbay/controller/internal/clusterranges"
 	"github.com/patchbay-cni/patchbay/controller/internal/networks"
 	"github.com/patchbay-cni/patchbay/controller/internal/networkviews"
+	"github.com/patchbay-cni/patchbay/controller/internal/nodelabels"
 	"github.com/patchbay-cni/patchbay/controller/internal/services"
 	"github.com/patchbay-cni/patchbay/controller/internal/webhook"
 	"github.com/patchbay-cni/patchbay/internal/app"
@@ -58,6 +59,9 @@ func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Mana
 	}
 	if err := networkviews.Add(ctx, m, networkviews.Config{}); err != nil {
 		return nil, fmt.Errorf("set up NetworkViews: %w", err)
+	}
+	if err := nodelabels.Add(ctx, m, nodelabels.Config{}); err != nil {
+		return nil, fmt.Errorf("set up the labels of Nodes: %w", err)
 	}
 	ready, err := addAdmission(ctx, m, o, own.webhook, ranges)
 	if err != nil {

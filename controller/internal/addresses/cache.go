@@ -3,6 +3,7 @@
 package addresses
 
 import (
+	"strings"
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
@@ -56,15 +57,15 @@ func agedMetadata(m *metav1.ObjectMeta) metav1.ObjectMeta {
 // intern returns a shared copy of a text that many DanmEps have.
 func intern(text string) string { return unique.Make(text).Value() }
 
-// slimNode keeps of a Node its name, its operating system and its zone.
+// slimNode keeps of a Node its name, its operating system, its zone and the labels that name its NICs.
 func slimNode(obj any) (any, error) {
 	m, ok := obj.(*metav1.PartialObjectMetadata)
 	if !ok {
 		return obj, nil
 	}
 	slim := &metav1.PartialObjectMetadata{TypeMeta: m.TypeMeta, ObjectMeta: identityMetadata(&m.ObjectMeta)}
-	for _, key := range []string{corev1.LabelOSStable, corev1.LabelTopologyZone} {
-		if value, ok := m.Labels[key]; ok {
+	for key, value := range m.Labels {
+		if key == corev1.LabelOSStable || key == corev1.LabelTopologyZone || strings.HasPrefix(key, v1.NICLabelPrefix) {
 			metav1.SetMetaDataLabel(&slim.ObjectMeta, key, value)
 		}
 	}
