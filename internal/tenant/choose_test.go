@@ -39,6 +39,7 @@ func TestChooseSlot(t *testing.T) {
 		vxlanPool = `{hostDevices: [{name: a.b/c, vniType: vxlan, vniRange: "7"}, {name: ens4, vniType: vlan, vniRange: "1-9"}]}`
 		plugin    = `{networkIds: {flannel: flan, ipvlan: shared}, hostDevices: [{name: ens4, vniType: vlan, vniRange: "1-9"}]}`
 		blue      = `{namespaceSelector: {matchLabels: {team: blue}}, networkIds: {flannel: blue}, hostDevices: [{name: ens7}]}`
+		bluePool  = `{namespaceSelector: {matchLabels: {team: blue}}, hostDevices: [{name: a.b/blue, vniType: vlan, vniRange: "8"}]}`
 		blue2     = `{namespaceSelector: {matchLabels: {team: blue}}, networkIds: {flannel: azure}}`
 	)
 	cases := map[string]struct {
@@ -71,6 +72,12 @@ func TestChooseSlot(t *testing.T) {
 			request: tenant.NetworkRequest{Type: "sriov"}, refused: []string{"spec.NetworkType", "device pool"}},
 		"UnknownPool": {reason: "The TenantConfig does not have the pool.", configs: []tenant.Config{config(t, "a", pools)},
 			request: tenant.NetworkRequest{Type: "sriov", DevicePool: "a.b/z"}, refused: []string{"spec.Options.device_pool", "a.b/c"}},
+		"PoolOfOthers": {reason: "The pool is for another tenant.", configs: []tenant.Config{config(t, "a", pools), config(t, "b", bluePool)},
+			request: tenant.NetworkRequest{Type: "sriov", DevicePool: "a.b/blue"}, refused: []string{"spec.Options.device_pool", "a.b/blue", "use a.b/c, or leave it out"}},
+		"PoolOfMine": {reason: "The tenant chooses one of its pools.", configs: []tenant.Config{config(t, "a", pools), config(t, "b", bluePool)},
+			request: tenant.NetworkRequest{Type: "sriov", DevicePool: "a.b/blue", NamespaceLabels: map[string]string{"team": "blue"}}, want: "vlan/a.b/blue/8"},
+		"PoolWithoutIDs": {reason: "Networks share the untagged segment of the functions.", configs: []tenant.Config{config(t, "a", `{hostDevices: [{name: a.b/c}]}`)},
+			request: tenant.NetworkRequest{Type: "sriov"}, want: "nic/a.b/c/1"},
 		"StoredVXLANPool": {reason: "A pool stored with VXLANs assigns nothing, and does not block other devices.", configs: []tenant.Config{config(t, "a", vxlanPool)},
 			want: "vlan/ens4/1"},
 		"StoredVXLANPoolAsked": {reason: "A virtual function has no VXLAN, whatever the type.", configs: []tenant.Config{config(t, "a", vxlanPool)},

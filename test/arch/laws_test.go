@@ -225,6 +225,12 @@ func laws() []law {
 			reason: "views stand on objects alone, like the other parts of the controller",
 		},
 		{
+			packages: "controller/internal/nodelabels", forbidden: []string{
+				module + "/daemon", module + "/controller/internal",
+			},
+			reason: "labels of Nodes stand on NodeNetworks alone, like the other parts of the controller",
+		},
+		{
 			packages: "placement/internal/apportion", forbidden: append([]string{module, "k8s.io"}, pure...),
 			allowed:    []string{module + "/placement/internal/apportion"},
 			transitive: true,

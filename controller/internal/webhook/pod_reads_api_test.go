@@ -38,7 +38,7 @@ func TestPodsAreAdmittedFromCaches(t *testing.T) {
 	t.Cleanup(stop)
 	p := preparePodNetworks(t, env)
 
-	before := asked(t, env, "pods.danm.io") + asked(t, env, "workloads.danm.io")
+	before, mutatedBefore := asked(t, env, "pods.danm.io")+asked(t, env, "workloads.danm.io"), asked(t, env, "mutate.pods.danm.io")
 	requests.beginAdmission()
 	for name, tc := range podReadCases() {
 		t.Run(name, func(t *testing.T) {
@@ -61,6 +61,9 @@ func TestPodsAreAdmittedFromCaches(t *testing.T) {
 	calls := asked(t, env, "pods.danm.io") + asked(t, env, "workloads.danm.io") - before
 	if want := 4*len(podReadCases()) + 2*len(workloads()); calls < want {
 		t.Errorf("the API server called the webhooks %d times, want %d: the test does not measure them", calls, want)
+	}
+	if got, want := asked(t, env, "mutate.pods.danm.io")-mutatedBefore, 4*mutatedCases(); got != want {
+		t.Errorf("the API server called the mutating webhook %d times, want %d, for Pods with interfaces only", got, want)
 	}
 	for _, r := range live {
 		t.Errorf("the admission of Pods made a request that no background task makes: %s", r)
@@ -96,11 +99,24 @@ func podReadCases() map[string]podReadCase {
 		"OtherKind":   {reason: "The suggestion comes from the index.", key: ours, value: `[{"tenantNetwork": "%shared"}]`},
 		"Syntax":      {reason: "The annotation is no JSON.", key: ours, value: `[{"clusterNetwork"`, refused: []string{"pods.danm.io"}},
 		"Empty":       {reason: "The Pod requests nothing.", key: ours, value: `[]`},
+		"Device":      {reason: "The pool is in the index.", key: ours, value: `[{"clusterNetwork": "%vf"}, {"clusterNetwork": "%vf"}]`},
+		"NIC":         {reason: "The labels of Nodes are watched.", key: ours, value: `[{"clusterNetwork": "%some"}]`},
 		"UnknownKey":  {reason: "The webhook warns.", key: "danm.io/interface", value: `[]`},
 		"Multus":      {reason: "The webhook warns, and reads no NetworkAttachmentDefinition.", key: "k8s.v1.cni.cncf.io/networks", value: `any`},
 		"HostNetwork": {reason: "The webhook warns.", key: ours, value: `[{"clusterNetwork": "%shared"}]`, hostNetwork: true},
 		"Event":       {reason: "The Event about a mistake is a write, and its owner is not read.", key: "danm.io/interface", value: `[]`, owned: true},
 	}
+}
+
+// mutatedCases is the number of the cases that the mutating webhook is called for.
+func mutatedCases() int {
+	count := 0
+	for _, tc := range podReadCases() {
+		if (tc.key == v1.InterfacesAnnotation || tc.key == v1.LegacyInterfacesAnnotation) && !tc.hostNetwork {
+			count++
+		}
+	}
+	return count
 }
 
 // nodeAddress is an address of a Node, in the subnet of a network.
@@ -119,8 +135,11 @@ func preparePodNetworks(t *testing.T, env *apitest.Env) podNetworks {
 		return object(t, v1.KindClusterNetwork, "", p.prefix+name, fmt.Sprintf(`{spec: {NetworkID: %s, %s Options: {host_device: %s, cidr: 10.7.0.0/24}}}`, name, more, device))
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: p.prefix + "node"}}
+	other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: p.prefix + "other", Labels: map[string]string{v1.NICLabelPrefix + "ens9": ""}}}
 	for _, o := range []client.Object{
-		node,
+		node, other,
+		clusterNetwork("some", "ens9", ""),
+		object(t, v1.KindClusterNetwork, "", p.prefix+"vf", `{spec: {NetworkID: vf, NetworkType: sriov, Options: {device_pool: a.b/c}}}`),
 		clusterNetwork("shared", "ens4", ""),
 		clusterNetwork("ours", "ens5", "AllowedTenants: ["+p.namespace+"],"),
 		clusterNetwork("theirs", "ens6", "AllowedTenants: [another],"),
@@ -135,8 +154,10 @@ func preparePodNetworks(t *testing.T, env *apitest.Env) podNetworks {
 	if err := env.Client.Status().Update(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the webhook knows the Node's address", func() bool {
-		return env.Client.Create(t.Context(), p.pod(podReadCases()["NodeAddress"]), client.DryRunAll) != nil
+	eventually(t, "the webhook knows the Node's address and the labels", func() bool {
+		onNIC := p.pod(podReadCases()["NIC"])
+		return env.Client.Create(t.Context(), p.pod(podReadCases()["NodeAddress"]), client.DryRunAll) != nil &&
+			env.Client.Create(t.Context(), onNIC, client.DryRunAll) == nil && onNIC.Spec.Affinity != nil
 	})
 	return p
 }
