@@ -53,7 +53,7 @@ func (c *PodChecker) Needs(p PodTemplate) PodNeeds {
 		return needs
 	}
 	for _, n := range c.usableNetworks(p.Namespace, requests) {
-		if _, ok := n.Link(); ok && !slices.Contains(needs.NICs, n.Device) {
+		if n.needsNIC() && !slices.Contains(needs.NICs, n.Device) {
 			needs.NICs = append(needs.NICs, n.Device)
 		}
 		if n.needsDevice() {
@@ -78,6 +78,13 @@ func (c *PodChecker) usableNetworks(namespace string, requests []InterfaceReques
 	return slices.DeleteFunc(all, func(n *Network) bool {
 		return n == nil || n.Deleting || !n.Allows(namespace) || CheckAssignment(n) != nil
 	})
+}
+
+// needsNIC reports whether the Pod's node must have the NIC. Another plugin may move a bare NIC into the Pod: the
+// node then reports it no more, and a Pod that requires it would not match its own node.
+func (n *Network) needsNIC() bool {
+	link, ok := n.Link()
+	return ok && !(n.Delegates() && link.IsNIC())
 }
 
 // needsDevice reports whether each interface on the network needs a device of its pool.

@@ -29,6 +29,8 @@ func needyNetworks(t *testing.T, more map[network.Ref]string) *network.PodChecke
 		cluster("vlan"):    `{Options: {host_device: ens5, vlan: 7}}`,
 		cluster("vxlan"):   `{NetworkType: macvlan, Options: {host_device: ens4, vxlan: 7}}`,
 		cluster("flannel"): `{NetworkType: flannel}`,
+		cluster("moved"):   `{NetworkType: host-device, Options: {host_device: ens8}}`,
+		cluster("shared"):  `{NetworkType: macvtap, Options: {host_device: ens8, vlan: 9}}`,
 		{Kind: v1.KindTenantNetwork, Namespace: "ns", Name: "forged"}: `{NetworkType: sriov, Options: {device_pool: a.b/theirs}}`,
 	}
 	for ref, spec := range more {
@@ -81,6 +83,8 @@ func TestPodNeeds(t *testing.T) {
 		"HostNetwork":  {reason: "The Pod gets no interface.", annotations: interfaces("fast", "vlan"), hostNetwork: true},
 		"OldKey":       {reason: "DANM's key has the same meaning.", annotations: map[string]string{v1.LegacyInterfacesAnnotation: interfaces("fast")[v1.InterfacesAnnotation]}, pools: "a.b/fast ClusterNetwork/fast"},
 		"NICs":         {reason: "VLANs and VXLANs are made on a NIC.", annotations: interfaces("vlan", "vxlan", "vlan"), nics: []string{"ens4", "ens5"}},
+		"Moved":        {reason: "Another plugin may move the NIC into the Pod.", annotations: interfaces("moved")},
+		"Shared":       {reason: "Another plugin uses a VLAN that Patchbay makes on the NIC.", annotations: interfaces("shared"), nics: []string{"ens8"}},
 		"Default":      {reason: "A Pod without an annotation gets the default network.", standard: `{NetworkType: sriov, Options: {device_pool: a.b/eth}}`, pools: "a.b/eth ClusterNetwork/default"},
 		"EmptyList":    {reason: "A Pod with an empty list gets the default network.", annotations: interfaces(), standard: `{Options: {host_device: ens9}}`, nics: []string{"ens9"}},
 		"NotDefault":   {reason: "A Pod with a list does not get the default network.", annotations: interfaces("fast"), standard: `{Options: {host_device: ens9}}`, pools: "a.b/fast ClusterNetwork/fast"},

@@ -4,6 +4,7 @@ package webhook
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -41,6 +42,19 @@ func (x *nodeIndex) isIndifferent(nic string) bool {
 	defer x.mu.RUnlock()
 	count := x.nodes[nic]
 	return !x.synced || count == 0 || count == len(x.nics)
+}
+
+// errNodesNotSynced is returned until all Nodes have been read.
+var errNodesNotSynced = errors.New("the controller has just started and is reading the Nodes")
+
+// checkSynced returns an error until all Nodes have been read once.
+func (x *nodeIndex) checkSynced() error {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if !x.synced {
+		return errNodesNotSynced
+	}
+	return nil
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: every replica needs the index.

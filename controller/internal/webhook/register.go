@@ -115,7 +115,7 @@ func Register(ctx context.Context, mgr manager.Manager, o Options) (ready func()
 	}
 	return func() error {
 		_, err := subnets.clusterRanges()
-		return errors.Join(err, checkReady(rotator, index, server))
+		return errors.Join(err, nodes.checkSynced(), checkReady(rotator, index, server))
 	}, nil
 }
 
