@@ -70,6 +70,7 @@ func FuzzAdmission(f *testing.F) {
 		`{"metadata": {"name": "a"}, "spec": {"NetworkID": "a", "Options": {"host_device": "ens4", "cidr": "10.0.0.0/24", "routes": {"10.1.0.0/16": "10.0.0.1"}}}}`,
 		`{"hostDevices": [{"name": "ens4", "vniType": "vlan", "vniRange": "1-4094"}]}`,
 		`{"metadata": {"annotations": {"danm.io/interfaces": "[{\"network\": \"a\", \"ip\": \"dynamic\"}]"}}}`,
+		`{"metadata": {"annotations": {"danm.io/interfaces": "[{\"clusterNetwork\": \"fast\"}, {\"clusterNetwork\": \"some\"}]"}}, "spec": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}, {"matchFields": null}]}}}, "initContainers": [{"restartPolicy": "Always", "resources": {"limits": {"a.b/fast": "1e99"}}}], "containers": [{"resources": {"requests": {"a.b/fast": -1}}}]}}`,
 		`{"spec": {"template": {"metadata": {"annotations": {"danm.io/interfaces": "[{\"network\": \"a\"}]", "danm.io/x": ""}}, "spec": {"hostNetwork": true}}}}`,
 		`{"spec": {"jobTemplate": {"spec": {"template": {"metadata": {"annotations": {"danm.io/interfaces": "["}}}}}}}`,
 		`{"metadata": {"annotations": {"danm.io/selector": "{\"a\": \"b\"}", "danm.io/network": "a"}}, "spec": {"selector": {"a": "b"}}}`,
@@ -106,6 +107,9 @@ func handleAlone(r admission.Request) admission.Response {
 	case "Service":
 		return serviceValidator{}.Handle(ctx, r)
 	case "Pod":
+		if mutated := mutator().Handle(ctx, r); !mutated.Allowed || len(mutated.Patch) > 0 && !json.Valid(mutated.Patch) {
+			return mutated
+		}
 		return (&podValidator{checker: noNetworks()}).Handle(ctx, r)
 	case "Deployment", kindCronJob:
 		return (&workloadValidator{checker: noNetworks()}).Handle(ctx, r)
