@@ -84,7 +84,7 @@ func (c *PodChecker) usableNetworks(namespace string, requests []InterfaceReques
 // node then reports it no more, and a Pod that requires it would not match its own node.
 func (n *Network) needsNIC() bool {
 	link, ok := n.Link()
-	return ok && !(n.Delegates() && link.IsNIC())
+	return ok && (!n.Delegates() || !link.IsNIC())
 }
 
 // needsDevice reports whether each interface on the network needs a device of its pool.

@@ -3,6 +3,7 @@
 package network_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -33,9 +34,7 @@ func needyNetworks(t *testing.T, more map[network.Ref]string) *network.PodChecke
 		cluster("shared"):  `{NetworkType: macvtap, Options: {host_device: ens8, vlan: 9}}`,
 		{Kind: v1.KindTenantNetwork, Namespace: "ns", Name: "forged"}: `{NetworkType: sriov, Options: {device_pool: a.b/theirs}}`,
 	}
-	for ref, spec := range more {
-		specs[ref] = spec
-	}
+	maps.Copy(specs, more)
 	return &network.PodChecker{NetworkOf: func(ref network.Ref) *network.Network {
 		text, ok := specs[ref]
 		if !ok {

@@ -11,14 +11,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
-// node returns a Node with these labels, each "key=value".
-func node(name string, labels ...string) metav1.PartialObjectMetadata {
-	n := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Labels: map[string]string{}}}
+// node returns the Node a with these labels, each "key=value".
+func node(labels ...string) metav1.PartialObjectMetadata {
+	n := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "uid-a", Labels: map[string]string{}}}
 	for _, text := range labels {
 		key, value, _ := strings.Cut(text, "=")
 		n.Labels[key] = value
@@ -78,17 +77,17 @@ func TestPlan(t *testing.T) {
 		want   string // label=value to set, -label to remove
 		stale  map[staleLabel]time.Time
 	}{
-		"New":        {reason: "The node has reported its NICs.", node: node("a", "zone=x"), nics: map[string][]string{"a": {"ens4", "ens5"}}, want: "nics.danm.io/ens4= nics.danm.io/ens5="},
-		"Unchanged":  {reason: "The labels are as reported.", node: node("a", "zone=x", "nics.danm.io/ens4="), nics: map[string][]string{"a": {"ens4"}}},
-		"Value":      {reason: "A nodeSelector names the value.", node: node("a", "nics.danm.io/ens4=yes"), nics: map[string][]string{"a": {"ens4"}}, want: "nics.danm.io/ens4="},
-		"NoReport":   {reason: "A new node has none yet, and no label.", node: node("a", "zone=x"), nics: map[string][]string{"b": {"ens4"}}},
-		"Gone":       {reason: "A NIC may come back in a moment.", node: node("a", "nics.danm.io/ens4="), nics: map[string][]string{"a": {"ens5"}}, want: "nics.danm.io/ens5=", stale: map[staleLabel]time.Time{ens4: now}},
-		"Waiting":    {reason: "The delay is not over.", node: node("a", "nics.danm.io/ens4="), before: map[staleLabel]time.Time{ens4: now.Add(-delay + 1)}, stale: map[staleLabel]time.Time{ens4: now.Add(-delay + 1)}},
-		"Removed":    {reason: "The NIC, or the NodeNetwork, has been gone for the delay.", node: node("a", "nics.danm.io/ens4=", "zone=x"), before: map[staleLabel]time.Time{ens4: now.Add(-delay)}, want: "-nics.danm.io/ens4", stale: map[staleLabel]time.Time{ens4: now.Add(-delay)}},
-		"Back":       {reason: "The NIC is there again: a later absence starts a new delay.", node: node("a", "nics.danm.io/ens4="), nics: map[string][]string{"a": {"ens4"}}, before: map[staleLabel]time.Time{ens4: now.Add(-delay)}},
-		"OtherNode":  {reason: "A new Node of the name has waited for nothing.", node: node("a", "nics.danm.io/ens4="), before: map[staleLabel]time.Time{{"uid-old", "nics.danm.io/ens4"}: now.Add(-delay)}, stale: map[staleLabel]time.Time{ens4: now}},
-		"Foreign":    {reason: "Labels of others stay.", node: node("a", "nics.example.com/ens4=", "danm.io/ens4=", "nics.danm.io=x")},
-		"LikePrefix": {reason: "A label with the prefix that no NIC can have goes, too.", node: node("a", "nics.danm.io/made.up="), before: map[staleLabel]time.Time{{"uid-a", "nics.danm.io/made.up"}: now.Add(-delay)}, want: "-nics.danm.io/made.up", stale: map[staleLabel]time.Time{{"uid-a", "nics.danm.io/made.up"}: now.Add(-delay)}},
+		"New":        {reason: "The node has reported its NICs.", node: node("zone=x"), nics: map[string][]string{"a": {"ens4", "ens5"}}, want: "nics.danm.io/ens4= nics.danm.io/ens5="},
+		"Unchanged":  {reason: "The labels are as reported.", node: node("zone=x", "nics.danm.io/ens4="), nics: map[string][]string{"a": {"ens4"}}},
+		"Value":      {reason: "A nodeSelector names the value.", node: node("nics.danm.io/ens4=yes"), nics: map[string][]string{"a": {"ens4"}}, want: "nics.danm.io/ens4="},
+		"NoReport":   {reason: "A new node has none yet, and no label.", node: node("zone=x"), nics: map[string][]string{"b": {"ens4"}}},
+		"Gone":       {reason: "A NIC may come back in a moment.", node: node("nics.danm.io/ens4="), nics: map[string][]string{"a": {"ens5"}}, want: "nics.danm.io/ens5=", stale: map[staleLabel]time.Time{ens4: now}},
+		"Waiting":    {reason: "The delay is not over.", node: node("nics.danm.io/ens4="), before: map[staleLabel]time.Time{ens4: now.Add(-delay + 1)}, stale: map[staleLabel]time.Time{ens4: now.Add(-delay + 1)}},
+		"Removed":    {reason: "The NIC, or the NodeNetwork, has been gone for the delay.", node: node("nics.danm.io/ens4=", "zone=x"), before: map[staleLabel]time.Time{ens4: now.Add(-delay)}, want: "-nics.danm.io/ens4", stale: map[staleLabel]time.Time{ens4: now.Add(-delay)}},
+		"Back":       {reason: "The NIC is there again: a later absence starts a new delay.", node: node("nics.danm.io/ens4="), nics: map[string][]string{"a": {"ens4"}}, before: map[staleLabel]time.Time{ens4: now.Add(-delay)}},
+		"OtherNode":  {reason: "A new Node of the name has waited for nothing.", node: node("nics.danm.io/ens4="), before: map[staleLabel]time.Time{{"uid-old", "nics.danm.io/ens4"}: now.Add(-delay)}, stale: map[staleLabel]time.Time{ens4: now}},
+		"Foreign":    {reason: "Labels of others stay.", node: node("nics.example.com/ens4=", "danm.io/ens4=", "nics.danm.io=x")},
+		"LikePrefix": {reason: "A label with the prefix that no NIC can have goes, too.", node: node("nics.danm.io/made.up="), before: map[staleLabel]time.Time{{"uid-a", "nics.danm.io/made.up"}: now.Add(-delay)}, want: "-nics.danm.io/made.up", stale: map[staleLabel]time.Time{{"uid-a", "nics.danm.io/made.up"}: now.Add(-delay)}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -124,7 +123,7 @@ func TestPlan(t *testing.T) {
 // Kubelets write Nodes all the time, and daemons their NodeNetworks: such writes start no comparison.
 func TestEventsThatMatter(t *testing.T) {
 	t.Parallel()
-	before, after := node("a", "zone=x", "nics.danm.io/ens4="), node("a", "zone=y", "nics.danm.io/ens4=")
+	before, after := node("zone=x", "nics.danm.io/ens4="), node("zone=y", "nics.danm.io/ens4=")
 	if labelsDiffer(&before, &after) {
 		t.Error("another label starts a comparison")
 	}

@@ -62,27 +62,32 @@ func (x *nodeIndex) NeedLeaderElection() bool { return false }
 
 // Start runs until ctx ends.
 func (x *nodeIndex) Start(ctx context.Context) error {
-	node := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}}
-	informer, err := x.cache.GetInformer(ctx, node, cache.BlockUntilSynced(false))
+	handler, err := x.addEventHandler(ctx)
 	if ctx.Err() != nil {
 		return nil // a cache that is stopped may return any error
 	}
 	if err != nil {
 		return fmt.Errorf("watch Nodes: %w", err)
 	}
-	handler, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: x.put, UpdateFunc: func(_, obj any) { x.put(obj) }, DeleteFunc: x.remove,
-	})
-	if err != nil && ctx.Err() == nil {
-		return fmt.Errorf("watch Nodes: %w", err)
-	}
-	if err == nil && toolscache.WaitForCacheSync(ctx.Done(), handler.HasSynced) {
+	if toolscache.WaitForCacheSync(ctx.Done(), handler.HasSynced) {
 		x.mu.Lock()
 		x.synced = true
 		x.mu.Unlock()
 	}
 	<-ctx.Done()
 	return nil
+}
+
+// addEventHandler handles the events of Nodes' metadata.
+func (x *nodeIndex) addEventHandler(ctx context.Context) (toolscache.ResourceEventHandlerRegistration, error) {
+	node := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}}
+	informer, err := x.cache.GetInformer(ctx, node, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, err
+	}
+	return informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: x.put, UpdateFunc: func(_, obj any) { x.put(obj) }, DeleteFunc: x.remove,
+	})
 }
 
 // put stores the labels of a Node.

@@ -99,15 +99,15 @@ func requestDevices(pod *podTemplate, template *network.PodTemplate, pools []net
 		}
 		for _, need := range pools {
 			if count, ok := missing[need.Pool]; ok {
-				patch = append(patch, patchOperation{"add", field.path + "/" + pointerEscaper.Replace(need.Pool), count})
+				patch = append(patch, patchOperation{"add", field.path + "/" + pointerToken(need.Pool), count})
 			}
 		}
 	}
 	return patch
 }
 
-// pointerEscaper escapes a name in a JSON pointer (RFC 6901).
-var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
+// pointerToken returns a name as a part of a JSON pointer (RFC 6901).
+func pointerToken(name string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(name) }
 
 // needsAffinity reports whether node affinity can have a good effect on a Pod. The scheduler does not see a Pod
 // with a nodeName, and kubelet ends one that does not match its node. Each Pod of a DaemonSet is for one node:

@@ -214,7 +214,7 @@ func TestMutatorWaitsForNetwork(t *testing.T) {
 					}
 					return found
 				}}}
-				r := podRequest(t, "ns", "apps/v1", tc.kind, "uid", v1.InterfacesAnnotation, `[{"clusterNetwork": "backend"}]`)
+				r := podRequest(t, "team-a", "apps/v1", tc.kind, "uid", v1.InterfacesAnnotation, `[{"clusterNetwork": "backend"}]`)
 				r.Object.Raw = []byte(strings.Replace(string(r.Object.Raw), `"containers":null`, `"containers":[{"name":"a"}]`, 1))
 				got := h.Handle(t.Context(), r)
 				if !got.Allowed || (len(got.Patch) > 0) != tc.patched {
