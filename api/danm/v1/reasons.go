@@ -79,7 +79,7 @@ type ReasonInfo struct {
 
 // Reasons returns the catalogue of all reasons.
 func Reasons() []ReasonInfo {
-	return slices.Concat(networkReasons(), addressReasons(), podReasons(), danmEpReasons(), hostLinkReasons(), isolationReasons(), serviceReasons())
+	return slices.Concat(networkReasons(), addressReasons(), podReasons(), deviceReasons(), danmEpReasons(), hostLinkReasons(), isolationReasons(), serviceReasons())
 }
 
 // networkReasons returns the reasons of networks, without those of their addresses.
@@ -278,9 +278,21 @@ func podReasons() []ReasonInfo {
 			Test:   "daemon/internal/pods.TestEventReason",
 		},
 		{
+			Reason: ReasonNetworkAttachmentFailed, On: "Event on Pods",
+			When:   "The node has no NIC for the network, or the kernel or another CNI plugin returned an error.",
+			Remedy: "Do what the message says.",
+			Test:   "daemon/internal/pods.TestEventReason",
+		},
+	}
+}
+
+// deviceReasons returns the reasons about devices of Pods.
+func deviceReasons() []ReasonInfo {
+	return []ReasonInfo{
+		{
 			Reason: ReasonDeviceNotAllocated, On: "Event on Pods",
 			When:   "Kubelet has allocated fewer devices of a network's device pool to the Pod than it has interfaces of that pool.",
-			Remedy: "Request as many of the resource in a container of the Pod.",
+			Remedy: "Request as many of the resource in a container of the Pod. If it does, the device plugin was away when the Pod came to the node: delete the Pod.",
 			Test:   "daemon/internal/attach.TestTooFewDevices",
 		},
 		{
@@ -288,12 +300,6 @@ func podReasons() []ReasonInfo {
 			When:   "Another Pod still has the device that kubelet has allocated to this one, as after a loss of kubelet's checkpoint.",
 			Remedy: "Nothing if the other Pod ends: kubelet retries. Otherwise delete one of the Pods.",
 			Test:   "daemon/internal/attach.TestDeviceHasOneOwner",
-		},
-		{
-			Reason: ReasonNetworkAttachmentFailed, On: "Event on Pods",
-			When:   "The node has no NIC for the network, or the kernel or another CNI plugin returned an error.",
-			Remedy: "Do what the message says.",
-			Test:   "daemon/internal/pods.TestEventReason",
 		},
 	}
 }

@@ -41,7 +41,7 @@ func assignDevices(ctx context.Context, devices Devices, pod *corev1.Pod, rec *R
 		}
 		used[pool]++
 		if have := len(allocated[pool]); have < used[pool] {
-			return withNetwork(ifc.Network.Ref, fmt.Errorf("interface %d (%s), network %s: %w: kubelet has allocated %d of %s to the Pod, and this is the Pod's interface number %d of that pool: request as many in resources.requests and resources.limits of a container as the Pod has interfaces of the pool",
+			return withNetwork(ifc.Network.Ref, fmt.Errorf("interface %d (%s), network %s: %w: kubelet has allocated %d of %s to the Pod, and this is the Pod's interface number %d of that pool: request as many in resources of a container as the Pod has interfaces of the pool; if it does, the device plugin was away when the Pod came to the node: delete the Pod",
 				i, ifc.Name, ifc.Network.Ref, ErrNoDevice, have, pool, used[pool]))
 		}
 		ifc.DeviceID = allocated[pool][used[pool]-1]
@@ -87,9 +87,7 @@ func (d *deviceOwners) claim(rec *Record) error {
 			i, ifc.Name, ifc.Network.Ref, ErrDeviceInUse, ErrTryAgain, ifc.DeviceID, ifc.Network.DevicePool,
 			rec.PodNamespace, rec.PodName, owner.describe(rec.PodNamespace)))
 	}
-	for id, owner := range wanted {
-		d.owners[id] = owner
-	}
+	maps.Copy(d.owners, wanted)
 	return nil
 }
 
@@ -115,9 +113,7 @@ func (d *deviceOwners) load() error {
 		if rec.State == Released {
 			continue
 		}
-		for id, owner := range ownersOf(rec) {
-			owners[id] = owner
-		}
+		maps.Copy(owners, ownersOf(rec))
 	}
 	d.owners = owners
 	return nil

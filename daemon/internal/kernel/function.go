@@ -9,7 +9,6 @@ import (
 	"net"
 	"time"
 
-	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
@@ -106,7 +105,7 @@ func (k *Functions) state(f *sysfs.Function) (FunctionState, error) {
 
 // parent reads the physical function, and returns it with the number of f there.
 func (k *Functions) parent(f *sysfs.Function) (*parentLink, int, error) {
-	parent, err := k.conn.parentByName(f.Parent)
+	parent, err := readParent(k.conn, f.Parent)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -139,14 +138,14 @@ func (k *Functions) attach(ctx context.Context, f *Function) (out AttachResult, 
 	if err != nil {
 		return out, err
 	}
-	if parent.RawFlags&unix.IFF_UP == 0 {
+	if parent.flags&unix.IFF_UP == 0 {
 		// Functions have no link while the physical function is down, and drivers reject settings.
-		if err := k.conn.setLink(parent.Index, true); err != nil {
-			return out, fmt.Errorf("set %s up: %w", parent.Name, err)
+		if err := k.conn.setLink(parent.index, true); err != nil {
+			return out, fmt.Errorf("set %s up: %w", parent.name, err)
 		}
 	}
-	if err := k.conn.setVF(parent, vf, &f.Saved.VF, &f.Settings); err != nil {
-		return out, fmt.Errorf("function %d of %s (driver %s): %w", vf, parent.Name, dev.ParentDriver, err)
+	if err := parent.set(vf, &f.Saved.VF, &f.Settings); err != nil {
+		return out, fmt.Errorf("function %d of %s (driver %s): %w", vf, parent.name, dev.ParentDriver, err)
 	}
 	out.MAC = f.Settings.MAC.String()
 	if f.Saved.Netdev != nil {
@@ -235,71 +234,6 @@ func (f *Function) explainMove(err error, pod *podNamespace, dev *sysfs.Function
 	return fmt.Errorf("move %s into the Pod: %w", dev.Netdev, err)
 }
 
-const (
-	// carrierTimeout bounds the wait for the carrier of a function whose physical function has one. A
-	// card without a switch between its functions may have none for the function.
-	carrierTimeout = 3 * time.Second
-	// carrierPollInterval is the time between two requests for the interface's flags.
-	carrierPollInterval = 10 * time.Millisecond
-)
-
-// waitForCarrier waits until the interface can send, and returns it: the driver gets the link's state
-// from the physical function a while after the interface was set up.
-func (p *podNamespace) waitForCarrier(ctx context.Context, name string, host *conn, parent string) (*netlink.LinkAttrs, error) {
-	ctx, cancel := context.WithTimeout(ctx, carrierTimeout)
-	defer cancel()
-	tick := time.NewTicker(carrierPollInterval)
-	defer tick.Stop()
-	for {
-		link, err := p.linkByName(name)
-		if err != nil {
-			return nil, err
-		}
-		if link.Attrs().RawFlags&unix.IFF_LOWER_UP != 0 {
-			return link.Attrs(), nil
-		}
-		if up, err := host.linkByName(parent); err != nil || up.Attrs().RawFlags&unix.IFF_LOWER_UP == 0 {
-			return link.Attrs(), nil
-		}
-		select {
-		case <-ctx.Done():
-			return link.Attrs(), nil
-		case <-tick.C:
-		}
-	}
-}
-
-// setPromiscuous changes the flag of an interface.
-func (c *conn) setPromiscuous(index int, on bool) error {
-	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	msg.Index, msg.Change = int32(index), unix.IFF_PROMISC
-	if on {
-		msg.Flags = unix.IFF_PROMISC
-	}
-	return c.send(unix.RTM_NEWLINK, 0, msg)
-}
-
-// linkByAddress returns the link of a PCI device in the namespace of the connection, which must be that
-// of the thread, or nil. The kernel's name for a bus address in drivers' information (ethtool -i) works
-// in every namespace, unlike sysfs.
-func (c *conn) linkByAddress(address string) (*netlink.LinkAttrs, error) {
-	msgs, err := c.listLinks()
-	if err != nil {
-		return nil, err
-	}
-	for _, m := range msgs {
-		link, err := netlink.LinkDeserialize(nil, m)
-		if err != nil {
-			return nil, fmt.Errorf("read links: %w", err)
-		}
-		info, err := unix.IoctlGetEthtoolDrvinfo(c.sock.GetFd(), link.Attrs().Name)
-		if err == nil && unix.ByteSliceToString(info.Bus_info[:]) == address {
-			return link.Attrs(), nil
-		}
-	}
-	return nil, nil
-}
-
 // Detach takes the function back from the Pod, and makes it as it was before Attach. It is no error if
 // the Pod's namespace or the function is gone. The kernel moves the interfaces of a namespace that is
 // gone to the host, a moment later and under any name.
@@ -325,7 +259,7 @@ func (k *Functions) detach(ctx context.Context, f *Function) error {
 		return err
 	}
 	if dev.Netdev == "" || f.Saved.Netdev == nil {
-		return k.conn.restoreVF(parent, vf, &f.Saved.VF, &f.Settings)
+		return parent.restore(vf, &f.Saved.VF, &f.Settings)
 	}
 	link, err := k.conn.linkByName(dev.Netdev)
 	if err != nil {
@@ -335,7 +269,7 @@ func (k *Functions) detach(ctx context.Context, f *Function) error {
 	if err := k.resetNetdev(index, saved); err != nil {
 		return fmt.Errorf("reset %s: %w", dev.Netdev, err)
 	}
-	if err := k.conn.restoreVF(parent, vf, &f.Saved.VF, &f.Settings); err != nil {
+	if err := parent.restore(vf, &f.Saved.VF, &f.Settings); err != nil {
 		return err
 	}
 	return k.restoreNetdev(index, saved)

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
@@ -278,4 +279,68 @@ func (p *podNamespace) removeSlave(s *Slave, index int) error {
 		return fmt.Errorf("delete link %s: %w", s.Name, err)
 	}
 	return p.deleteRules(&s.PodInterface)
+}
+
+const (
+	// carrierTimeout bounds the wait for the carrier of a function whose physical function has one. A
+	// card without a switch between its functions may have none for the function.
+	carrierTimeout = 3 * time.Second
+	// carrierPollInterval is the time between two requests for the interface's flags.
+	carrierPollInterval = 10 * time.Millisecond
+)
+
+// waitForCarrier waits until the interface can send, and returns it: the driver gets the link's state
+// from the physical function a while after the interface was set up.
+func (p *podNamespace) waitForCarrier(ctx context.Context, name string, host *conn, parent string) (*netlink.LinkAttrs, error) {
+	ctx, cancel := context.WithTimeout(ctx, carrierTimeout)
+	defer cancel()
+	tick := time.NewTicker(carrierPollInterval)
+	defer tick.Stop()
+	for {
+		link, err := p.linkByName(name)
+		if err != nil {
+			return nil, err
+		}
+		if link.Attrs().RawFlags&unix.IFF_LOWER_UP != 0 {
+			return link.Attrs(), nil
+		}
+		if up, err := host.linkByName(parent); err != nil || up.Attrs().RawFlags&unix.IFF_LOWER_UP == 0 {
+			return link.Attrs(), nil
+		}
+		select {
+		case <-ctx.Done():
+			return link.Attrs(), nil
+		case <-tick.C:
+		}
+	}
+}
+
+// setPromiscuous changes the flag of an interface.
+func (p *podNamespace) setPromiscuous(index int, on bool) error {
+	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	msg.Index, msg.Change = int32(index), unix.IFF_PROMISC
+	if on {
+		msg.Flags = unix.IFF_PROMISC
+	}
+	return p.send(unix.RTM_NEWLINK, 0, msg)
+}
+
+// linkByAddress returns the Pod's link of a PCI device, or nil. The kernel's name for a bus address in drivers' information (ethtool -i) works
+// in every namespace, unlike sysfs.
+func (p *podNamespace) linkByAddress(address string) (*netlink.LinkAttrs, error) {
+	msgs, err := p.listLinks()
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range msgs {
+		link, err := netlink.LinkDeserialize(nil, m)
+		if err != nil {
+			return nil, fmt.Errorf("read links: %w", err)
+		}
+		info, err := unix.IoctlGetEthtoolDrvinfo(p.sock.GetFd(), link.Attrs().Name)
+		if err == nil && unix.ByteSliceToString(info.Bus_info[:]) == address {
+			return link.Attrs(), nil
+		}
+	}
+	return nil, nil
 }

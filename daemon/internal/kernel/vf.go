@@ -9,7 +9,6 @@ import (
 	"net"
 	"slices"
 
-	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
@@ -82,7 +81,7 @@ func (s *VFSettings) options(vf int, present *VFSettings) []vfOption {
 		newVFOption("MAC address", s.mac(), present.mac(), func(mac macAddress) *nl.RtAttr {
 			return nl.NewRtAttr(nl.IFLA_VF_MAC, append(words(vf), append(mac[:], make([]byte, maxVFMAC-len(mac))...)...))
 		}),
-		newVFOption("vlan", s.VLAN.normal(), present.VLAN.normal(), func(v VFVLAN) *nl.RtAttr { return v.attribute(vf) }),
+		newVFOption("vlan", normalVLAN(s.VLAN), normalVLAN(present.VLAN), func(v VFVLAN) *nl.RtAttr { return v.attribute(vf) }),
 		newVFOption("spoof_check", s.SpoofCheck, present.SpoofCheck, func(on bool) *nl.RtAttr {
 			return nl.NewRtAttr(nl.IFLA_VF_SPOOFCHK, words(vf, bit(on)))
 		}),
@@ -130,8 +129,8 @@ const maxVFMAC = 32
 // linkStates returns the names by their numbers in the kernel.
 func linkStates() []string { return []string{LinkStateAuto, LinkStateEnable, LinkStateDisable} }
 
-// normal returns v with the default protocol, and without what a function without VLAN does not have.
-func (v *VFVLAN) normal() *VFVLAN {
+// normalVLAN returns v with the default protocol, and without what a function without VLAN does not have.
+func normalVLAN(v *VFVLAN) *VFVLAN {
 	switch {
 	case v == nil:
 		return nil
@@ -182,15 +181,18 @@ func bit(b bool) int {
 	return 0
 }
 
-// parentLink is the network interface of a physical function.
+// parentLink is the network interface of a physical function, with the settings of its virtual ones.
 type parentLink struct {
-	*netlink.LinkAttrs
+	conn      *conn
+	name      string
+	index     int
+	flags     uint32
 	functions map[int]VFSettings
 }
 
-// parentByName reads a physical function with its virtual ones, without their counters: with those, the
+// readParent reads a physical function with its virtual ones, without their counters: with those, the
 // answer for more than about 200 functions is too large for a message.
-func (c *conn) parentByName(name string) (*parentLink, error) {
+func readParent(c *conn, name string) (*parentLink, error) {
 	const withFunctions = 1 // RTEXT_FILTER_VF
 	msgs, err := c.request(unix.RTM_GETLINK, unix.NLM_F_ACK, nl.NewIfInfomsg(unix.AF_UNSPEC),
 		nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(withFunctions|skipStats)),
@@ -206,7 +208,7 @@ func (c *conn) parentByName(name string) (*parentLink, error) {
 		return nil, fmt.Errorf("read physical function %s: %w", name, err)
 	}
 	head := nl.DeserializeIfInfomsg(msgs[0])
-	parent := &parentLink{LinkAttrs: &netlink.LinkAttrs{Name: name, Index: int(head.Index), RawFlags: head.Flags}, functions: map[int]VFSettings{}}
+	parent := &parentLink{conn: c, name: name, index: int(head.Index), flags: head.Flags, functions: map[int]VFSettings{}}
 	for _, a := range attrs {
 		if a.Attr.Type&^unix.NLA_F_NESTED != unix.IFLA_VFINFO_LIST {
 			continue
@@ -236,7 +238,7 @@ func parseVF(data []byte) (vf int, s VFSettings, err error) {
 		v := a.Value
 		word := func(i int) uint32 { return binary.NativeEndian.Uint32(v[4*i:]) }
 		kind := a.Attr.Type &^ unix.NLA_F_NESTED
-		if len(v) < vfAttributeSizes[kind] || vfAttributeSizes[kind] == 0 {
+		if size := vfAttributeSize(kind); size == 0 || len(v) < size {
 			continue
 		}
 		switch kind {
@@ -267,10 +269,19 @@ func parseVF(data []byte) (vf int, s VFSettings, err error) {
 	return vf, s, nil
 }
 
-// vfAttributeSizes are the smallest sizes of the attributes that parseVF reads, in bytes.
-var vfAttributeSizes = map[uint16]int{
-	nl.IFLA_VF_MAC: 4 + maxVFMAC, nl.IFLA_VF_VLAN: 12, nl.IFLA_VF_VLAN_LIST: 4, nl.IFLA_VF_SPOOFCHK: 8,
-	nl.IFLA_VF_TRUST: 8, nl.IFLA_VF_LINK_STATE: 8, nl.IFLA_VF_RATE: 12,
+// vfAttributeSize returns the smallest size of an attribute that parseVF reads, in bytes, and 0 for others.
+func vfAttributeSize(kind uint16) int {
+	switch kind {
+	case nl.IFLA_VF_MAC:
+		return 4 + maxVFMAC
+	case nl.IFLA_VF_VLAN, nl.IFLA_VF_RATE:
+		return 12
+	case nl.IFLA_VF_SPOOFCHK, nl.IFLA_VF_TRUST, nl.IFLA_VF_LINK_STATE:
+		return 8
+	case nl.IFLA_VF_VLAN_LIST:
+		return 4
+	}
+	return 0
 }
 
 // reportedBool returns a setting that is 0 or 1. The kernel reports -1 if the driver does not report it.
@@ -282,12 +293,12 @@ func reportedBool(n uint32) *bool {
 	return &on
 }
 
-// setVF makes the settings those of want. It sends no setting that present has already. On error the
+// set makes the settings of a virtual function those of want. It sends no setting that present has already. On error the
 // settings are as in present again.
-func (c *conn) setVF(parent *parentLink, vf int, present, want *VFSettings) error {
+func (p *parentLink) set(vf int, present, want *VFSettings) error {
 	options := want.options(vf, present)
 	for i, o := range options {
-		err := c.sendVF(parent, o.attr)
+		err := p.send(o.attr)
 		if err == nil {
 			continue
 		}
@@ -296,7 +307,7 @@ func (c *conn) setVF(parent *parentLink, vf int, present, want *VFSettings) erro
 			if done.undo == nil {
 				continue
 			}
-			if undo := c.sendVF(parent, done.undo); undo != nil {
+			if undo := p.send(done.undo); undo != nil {
 				err = errors.Join(err, fmt.Errorf("undo %s: %w", done.name, undo))
 			}
 		}
@@ -305,13 +316,13 @@ func (c *conn) setVF(parent *parentLink, vf int, present, want *VFSettings) erro
 	return nil
 }
 
-// restoreVF makes the settings that changed has those of saved. It continues after an error. A driver
+// restore makes the settings that changed has those of saved. It continues after an error. A driver
 // that cannot take a MAC back leaves the function with it, which is the function's own.
-func (c *conn) restoreVF(parent *parentLink, vf int, saved, changed *VFSettings) error {
-	present := parent.functions[vf]
+func (p *parentLink) restore(vf int, saved, changed *VFSettings) error {
+	present := p.functions[vf]
 	var failed []error
 	for _, o := range saved.only(changed).options(vf, &present) {
-		if err := c.sendVF(parent, o.attr); err != nil && o.value != (macAddress{}) {
+		if err := p.send(o.attr); err != nil && o.value != (macAddress{}) {
 			failed = append(failed, fmt.Errorf("restore %s %v: %w: %w", o.name, o.value, ErrRejected, err))
 		}
 	}
@@ -342,10 +353,11 @@ func (s *VFSettings) only(other *VFSettings) *VFSettings {
 	return &r
 }
 
-func (c *conn) sendVF(parent *parentLink, attr *nl.RtAttr) error {
+// send sends one setting to the driver.
+func (p *parentLink) send(attr *nl.RtAttr) error {
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	msg.Index = int32(parent.Index)
+	msg.Index = int32(p.index)
 	list := nl.NewRtAttr(unix.IFLA_VFINFO_LIST, nil)
 	list.AddRtAttr(nl.IFLA_VF_INFO, nil).AddChild(attr)
-	return c.send(unix.RTM_SETLINK, 0, msg, list)
+	return p.conn.send(unix.RTM_SETLINK, 0, msg, list)
 }
