@@ -63,13 +63,10 @@ func (x *nodeIndex) NeedLeaderElection() bool { return false }
 // Start runs until ctx ends.
 func (x *nodeIndex) Start(ctx context.Context) error {
 	handler, err := x.addEventHandler(ctx)
-	if ctx.Err() != nil {
-		return nil // a cache that is stopped may return any error
-	}
-	if err != nil {
+	if err != nil && ctx.Err() == nil { // a cache that is stopped may return any error
 		return fmt.Errorf("watch Nodes: %w", err)
 	}
-	if toolscache.WaitForCacheSync(ctx.Done(), handler.HasSynced) {
+	if err == nil && toolscache.WaitForCacheSync(ctx.Done(), handler.HasSynced) {
 		x.mu.Lock()
 		x.synced = true
 		x.mu.Unlock()
