@@ -18,7 +18,7 @@ const (
 	InterfacesAnnotation = "danm.io/interfaces"
 	// LegacyInterfacesAnnotation is DANM 4.3's name of InterfacesAnnotation.
 	LegacyInterfacesAnnotation = "danm.k8s.io/interfaces"
-	// NodeAffinityAnnotation on a Pod with the value NodeAffinityNone keeps admission from adding node
+	// NodeAffinityAnnotation on a Pod with the value "none" keeps admission from adding node
 	// affinity for the NICs of the Pod's networks.
 	NodeAffinityAnnotation = "danm.io/node-affinity"
 	// TakeOverAnnotation with the value "true" on a TenantConfig reserves the assignments of the
@@ -27,7 +27,7 @@ const (
 	TakeOverAnnotation = "danm.io/take-over"
 )
 
-// NodeAffinityNone is the only value of NodeAffinityAnnotation.
+// NodeAffinityNone is the only value of danm.io/node-affinity.
 const NodeAffinityNone = "none"
 
 // NICLabelPrefix is the prefix of the labels on a Node that name its NICs, such as
@@ -36,7 +36,7 @@ const NodeAffinityNone = "none"
 const NICLabelPrefix = "nics.danm.io/"
 
 // DefaultInterfacesLabel on a Namespace, with any value, makes admission treat its Pods without
-// InterfacesAnnotation as if they had it with an empty list.
+// danm.io/interfaces as if they had it with an empty list.
 const DefaultInterfacesLabel = "danm.io/default-interfaces"
 
 // MovedFromAnnotation on a DanmEp is its earlier namespace and name, such as "web/x1". The controller
