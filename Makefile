@@ -46,9 +46,6 @@ bin/kerneltest: FORCE
 bin/deviceplugin: FORCE
 	go build -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o $@ ./test/deviceplugin/cmd/deviceplugin
 
-bin/deviceplugin: FORCE
-	go build -o $@ ./test/deviceplugin/cmd/deviceplugin
-
 .PHONY: images
 images: $(PROGRAMS:%=bin/%) kubernetes etcd ## write OCI archives to bin/images, without a container engine
 	go run ./scripts/images --version '$(VERSION)' --bin bin --out bin/images
@@ -161,8 +158,14 @@ test-fallback: gotestsum packages linux bin/kerneltest ## test the fallback kern
 	PATCHBAY_LAB_KERNEL=debian scripts/gotest fallback -vet=off -tags kernel -count=1 -timeout 10m -exec $(CURDIR)/bin/kerneltest -run '^Test(AttachGolden|PodsOnVLAN)$$' ./daemon/internal/kernel
 
 .PHONY: test-sriov
-test-sriov: gotestsum packages linux sriov kubernetes build images bin/kerneltest bin/deviceplugin ## run tests on SR-IOV functions: in a guest of QEMU, and in the lab with a node in QEMU
-	scripts/gotest sriov -vet=off -tags sriov -timeout 40m -exec '$(CURDIR)/bin/kerneltest --kernel qemu --timeout 40m' $$(scripts/packages-with-tag sriov)
+test-sriov: test-sriov-guest test-sriov-lab ## run tests on SR-IOV functions, which QEMU simulates
+
+.PHONY: test-sriov-guest
+test-sriov-guest: gotestsum packages sriov bin/kerneltest
+	scripts/gotest sriov-guest -vet=off -tags sriov -timeout 40m -exec '$(CURDIR)/bin/kerneltest --kernel qemu --timeout 40m' $$(scripts/packages-with-tag sriov)
+
+.PHONY: test-sriov-lab
+test-sriov-lab: gotestsum packages linux sriov kubernetes build images bin/deviceplugin
 	FORMAT=testname scripts/gotest sriov-lab -vet=off -count=1 -tags sriovlab -timeout 60m ./test/sriov
 
 .PHONY: test-cluster

@@ -108,9 +108,9 @@ esac
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := regexp.MustCompile(`(?m)test-[a-z]+$`).FindAllString(string(began), -1)
+	got := regexp.MustCompile(`(?m)test-[a-z-]+$`).FindAllString(string(began), -1)
 	slices.Sort(got)
-	want := []string{"test-api", "test-cluster", "test-docs", "test-fallback", "test-gates", "test-kernel", "test-placement", "test-rules", "test-unit"}
+	want := []string{"test-api", "test-cluster", "test-docs", "test-fallback", "test-gates", "test-kernel", "test-placement", "test-rules", "test-sriov-guest", "test-sriov-lab", "test-unit"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("targets that make was called for (-want +got):\n%s", diff)
 	}
