@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/vishvananda/netlink/nl"
@@ -34,12 +35,24 @@ type Function struct {
 
 // FunctionState is the state of a virtual function that no Pod has.
 type FunctionState struct {
-	// VF has the settings at the physical function.
+	// VF has the settings that the physical function reports.
 	VF VFSettings `json:"vf"`
+	// OwnMAC means that the driver of the interface chose its MAC: the physical function has fixed none.
+	// VF.MAC is then zero, or what the driver has told the physical function.
+	OwnMAC bool `json:"ownMAC,omitempty"`
 	// Netdev is the function's network interface; nil for a userspace driver.
 	Netdev *NetdevState `json:"netdev,omitempty"`
 	// RDMADevices are the names of the function's RDMA devices.
 	RDMADevices []string `json:"rdmaDevices,omitempty"`
+}
+
+// fixed returns the settings without a MAC that the physical function has not fixed.
+func (s *FunctionState) fixed() *VFSettings {
+	vf := s.VF
+	if s.OwnMAC {
+		vf.MAC = make(net.HardwareAddr, len(macAddress{}))
+	}
+	return &vf
 }
 
 // NetdevState is the state of a network interface on the host.
@@ -92,10 +105,7 @@ func (k *Functions) state(f *sysfs.Function) (FunctionState, error) {
 		return FunctionState{}, err
 	}
 	a := link.Attrs()
-	if len(a.PermHWAddr) == 0 {
-		// The driver got no MAC from the physical function, which reports the one that the driver chose.
-		state.VF.MAC = make(net.HardwareAddr, len(macAddress{}))
-	}
+	state.OwnMAC = len(a.PermHWAddr) == 0 // the driver got none from the physical function
 	state.Netdev = &NetdevState{
 		Name: a.Name, MAC: a.HardwareAddr.String(), MTU: a.MTU,
 		Up: a.Flags&net.FlagUp != 0, Promiscuous: a.RawFlags&unix.IFF_PROMISC != 0,
@@ -144,11 +154,16 @@ func (k *Functions) attach(ctx context.Context, f *Function) (out AttachResult, 
 			return out, fmt.Errorf("set %s up: %w", parent.name, err)
 		}
 	}
-	if err := parent.set(vf, &f.Saved.VF, &f.Settings); err != nil {
-		return out, fmt.Errorf("function %d of %s (driver %s): %w", vf, parent.name, dev.ParentDriver, err)
+	present := f.Saved.fixed()
+	if slices.Equal(present.MAC, f.Settings.MAC) {
+		// The physical function reports a MAC that it does not enforce in the same way.
+		present.MAC = nil
 	}
 	out.MAC = f.Settings.MAC.String()
-	if f.Saved.Netdev != nil {
+	if err = parent.set(vf, present, &f.Settings); err != nil {
+		err = fmt.Errorf("function %d of %s (driver %s): %w", vf, parent.name, dev.ParentDriver, err)
+	}
+	if err == nil && f.Saved.Netdev != nil {
 		out, err = k.moveIn(ctx, f, dev)
 	}
 	if err == nil {
@@ -259,7 +274,7 @@ func (k *Functions) detach(ctx context.Context, f *Function) error {
 		return err
 	}
 	if dev.Netdev == "" || f.Saved.Netdev == nil {
-		return parent.restore(vf, &f.Saved.VF, &f.Settings)
+		return parent.restore(vf, f.Saved.fixed(), &f.Settings)
 	}
 	link, err := k.conn.linkByName(dev.Netdev)
 	if err != nil {
@@ -269,7 +284,7 @@ func (k *Functions) detach(ctx context.Context, f *Function) error {
 	if err := k.resetNetdev(index, saved); err != nil {
 		return fmt.Errorf("reset %s: %w", dev.Netdev, err)
 	}
-	if err := parent.restore(vf, &f.Saved.VF, &f.Settings); err != nil {
+	if err := parent.restore(vf, f.Saved.fixed(), &f.Settings); err != nil {
 		return err
 	}
 	return k.restoreNetdev(index, saved)
@@ -345,7 +360,14 @@ func (k *Functions) restoreNetdev(index int, saved *NetdevState) error {
 	if err != nil {
 		return fmt.Errorf("read the saved MAC: %w", err)
 	}
-	if err := k.conn.setLink(index, false, nl.NewRtAttr(unix.IFLA_ADDRESS, mac)); err != nil {
+	address := nl.NewRtAttr(unix.IFLA_ADDRESS, mac)
+	err = k.conn.setLink(index, false, address)
+	if errors.Is(err, unix.EADDRNOTAVAIL) {
+		// The driver has missed that the physical function allows the MAC: it asks again when the interface
+		// is set up.
+		err = errors.Join(k.conn.setLink(index, true), k.conn.setLink(index, true, address), k.resetNetdev(index, saved))
+	}
+	if err != nil {
 		return fmt.Errorf("restore MAC address %s: %w", mac, err)
 	}
 	err = k.conn.setLink(index, false, nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(saved.Name)))

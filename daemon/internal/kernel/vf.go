@@ -70,8 +70,6 @@ type vfOption struct {
 	name  string
 	value any
 	attr  *nl.RtAttr
-	// undo is the request for the present value; nil if the driver does not report it.
-	undo *nl.RtAttr
 }
 
 // options returns the requests that make the settings those of s, without those that present has
@@ -102,11 +100,7 @@ func newVFOption[T comparable](name string, want, present *T, attr func(T) *nl.R
 	if want == nil || present != nil && *want == *present {
 		return nil
 	}
-	o := vfOption{name: name, value: *want, attr: attr(*want)}
-	if present != nil {
-		o.undo = attr(*present)
-	}
-	return []vfOption{o}
+	return []vfOption{{name: name, value: *want, attr: attr(*want)}}
 }
 
 // macAddress is a comparable net.HardwareAddr.
@@ -293,25 +287,13 @@ func reportedBool(n uint32) *bool {
 	return &on
 }
 
-// set makes the settings of a virtual function those of want. It sends no setting that present has already. On error the
-// settings are as in present again.
+// set makes the settings of a virtual function those of want. It sends no setting that present has already. On
+// error some of the settings are changed.
 func (p *parentLink) set(vf int, present, want *VFSettings) error {
-	options := want.options(vf, present)
-	for i, o := range options {
-		err := p.send(o.attr)
-		if err == nil {
-			continue
+	for _, o := range want.options(vf, present) {
+		if err := p.send(o.attr); err != nil {
+			return fmt.Errorf("%s %v: %w: %w", o.name, o.value, ErrRejected, err)
 		}
-		err = fmt.Errorf("%s %v: %w: %w", o.name, o.value, ErrRejected, err)
-		for _, done := range slices.Backward(options[:i]) {
-			if done.undo == nil {
-				continue
-			}
-			if undo := p.send(done.undo); undo != nil {
-				err = errors.Join(err, fmt.Errorf("undo %s: %w", done.name, undo))
-			}
-		}
-		return err
 	}
 	return nil
 }

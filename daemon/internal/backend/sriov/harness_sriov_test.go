@@ -131,12 +131,15 @@ func run(t *testing.T, args ...string) string {
 }
 
 // onHost describes the function on the host: the line of ip(8) at the physical function, and its
-// interface. Words for MAC addresses replace those that are random.
+// interface. The physical function reports no MAC, or the interface's own when the driver has told it:
+// both are OWN.
 func onHost(t *testing.T, f *sysfs.Function) string {
 	t.Helper()
 	text := settingsOf(t, f)
 	if now := function(t, f.Index); now.Netdev != "" {
-		text += link(run(t, "ip", "-d", "link", "show", "dev", now.Netdev))
+		own := link(run(t, "ip", "-d", "link", "show", "dev", now.Netdev))
+		mac := regexp.MustCompile(`link/ether (\S+)`).FindStringSubmatch(own)[1]
+		text = strings.NewReplacer("00:00:00:00:00:00", "OWN", mac, "OWN").Replace(text) + own
 	}
 	return text
 }

@@ -341,9 +341,20 @@ func TestMACIsFixed(t *testing.T) {
 			if err := p.add(t.Context(), b); err != nil {
 				t.Fatal(err)
 			}
-			out, err := exec.Command("ip", "-n", p.netns, "link", "set", "dev", "net1", "address", "02:0b:ad:00:00:01").CombinedOutput()
-			if (err == nil) != tc.changes {
-				t.Errorf("%s Change of the MAC: %v %s", tc.reason, err, out)
+			// The driver of QEMU's card loses requests to the physical function until the interface is set up
+			// again: what that one reports counts.
+			const other = "02:0b:ad:00:00:01"
+			changed := false
+			for range 5 {
+				_ = exec.Command("ip", "-n", p.netns, "link", "set", "dev", "net1", "address", other).Run()
+				if changed = strings.Contains(settingsOf(t, f), other); changed {
+					break
+				}
+				run(t, "ip", "-n", p.netns, "link", "set", "dev", "net1", "down")
+				run(t, "ip", "-n", p.netns, "link", "set", "dev", "net1", "up")
+			}
+			if changed != tc.changes {
+				t.Errorf("%s The physical function has the Pod's MAC: %t", tc.reason, changed)
 			}
 			if err := b.Detach(t.Context(), p.rec, p.ifc); err != nil {
 				t.Fatal(err)
