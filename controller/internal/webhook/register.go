@@ -158,21 +158,28 @@ func newClient(cfg *rest.Config) (client.Client, error) {
 	return c, nil
 }
 
+// metadataCache is a cache in every replica. Without the method, the manager starts a cache with settings of a
+// kind (ByObject) in the leader only.
+type metadataCache struct{ cache.Cache }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica answers the API server.
+func (metadataCache) NeedLeaderElection() bool { return false }
+
 // newMetadataCache returns a cache for the networkInformer and the nodeIndex, which watch the metadata of networks
 // and Nodes.
-func newMetadataCache(mgr manager.Manager) (cache.Cache, error) {
+func newMetadataCache(mgr manager.Manager) (metadataCache, error) {
 	scheme, err := newScheme()
 	if err != nil {
-		return nil, err
+		return metadataCache{}, err
 	}
 	c, err := cache.New(mgr.GetConfig(), cache.Options{
 		Scheme: scheme, Mapper: newMapper(), DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: slimNode}},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("make cache of networks and Nodes: %w", err)
+		return metadataCache{}, fmt.Errorf("make cache of networks and Nodes: %w", err)
 	}
-	return c, nil
+	return metadataCache{c}, nil
 }
 
 // newScheme returns the kinds that admission reads or writes.
