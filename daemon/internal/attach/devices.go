@@ -72,6 +72,9 @@ func (d *deviceOwners) claim(rec *Record) error {
 	if len(wanted) == 0 {
 		return nil
 	}
+	if err := checkDistinct(rec); err != nil {
+		return err
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.load(); err != nil {
@@ -88,6 +91,20 @@ func (d *deviceOwners) claim(rec *Record) error {
 			rec.PodNamespace, rec.PodName, owner.describe(rec.PodNamespace)))
 	}
 	maps.Copy(d.owners, wanted)
+	return nil
+}
+
+// checkDistinct returns an error if two interfaces have the same device, as when it is part of two pools.
+func checkDistinct(rec *Record) error {
+	first := map[string]string{}
+	for i := range rec.Interfaces {
+		ifc := &rec.Interfaces[i]
+		if other := first[ifc.DeviceID]; ifc.DeviceID != "" && other != "" {
+			return withNetwork(ifc.Network.Ref, fmt.Errorf("interface %d (%s), network %s: %w: device %s is interface %s of the Pod already: a device must be part of one device pool only",
+				i, ifc.Name, ifc.Network.Ref, ErrDeviceInUse, ifc.DeviceID, other))
+		}
+		first[ifc.DeviceID] = ifc.Name
+	}
 	return nil
 }
 

@@ -148,6 +148,18 @@ func TestTooFewDevices(t *testing.T) {
 	}
 }
 
+// A device can be part of two pools by mistake.
+func TestDeviceOfTwoPools(t *testing.T) {
+	t.Parallel()
+	env := newDeviceEnvironment()
+	env.devices["ns/web"] = map[string][]string{"a/b": {"x", "x"}}
+	_, err := env.mustStart(t).Add(context.Background(), env.sandbox("a"))
+	if !errors.Is(err, attach.ErrDeviceInUse) || !strings.Contains(err.Error(), "device x is interface vf1 of the Pod already") {
+		t.Errorf("got %v, want an error about the device", err)
+	}
+	env.mustBeEmpty(t, "after the failed ADD")
+}
+
 // Kubelet allocates a device twice when it has lost its checkpoint.
 func TestDeviceHasOneOwner(t *testing.T) {
 	t.Parallel()

@@ -136,6 +136,23 @@ func (c *conn) setLink(index int, up bool, attrs ...nl.NetlinkRequestData) error
 	return c.send(unix.RTM_NEWLINK, 0, append([]nl.NetlinkRequestData{msg}, attrs...)...)
 }
 
+// changeAltNames adds alternative names to a link, or deletes them, according to the kind of message.
+func (c *conn) changeAltNames(kind, index int, names ...string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	msg.Index = int32(index)
+	list := nl.NewRtAttr(unix.IFLA_PROP_LIST|unix.NLA_F_NESTED, nil)
+	for _, name := range names {
+		list.AddRtAttr(unix.IFLA_ALT_IFNAME, nl.ZeroTerminated(name))
+	}
+	if err := c.send(kind, 0, msg, list); err != nil {
+		return fmt.Errorf("change alternative names %q: %w", names, err)
+	}
+	return nil
+}
+
 // deleteLink deletes a link; a missing link is not an error.
 func (c *conn) deleteLink(index int) error {
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)

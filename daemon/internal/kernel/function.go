@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
@@ -57,12 +58,21 @@ func (s *FunctionState) fixed() *VFSettings {
 
 // NetdevState is the state of a network interface on the host.
 type NetdevState struct {
-	Name        string `json:"name"`
-	MAC         string `json:"mac"`
-	MTU         int    `json:"mtu"`
-	Up          bool   `json:"up,omitempty"`
-	Promiscuous bool   `json:"promiscuous,omitempty"`
+	Name string `json:"name"`
+	MAC  string `json:"mac"`
+	MTU  int    `json:"mtu"`
+	Up   bool   `json:"up,omitempty"`
+	// Flags are those of netdevFlags.
+	Flags uint32 `json:"flags,omitempty"`
+	// TxQueueLen is the length of the transmit queue in packets.
+	TxQueueLen int      `json:"txQueueLen,omitempty"`
+	Group      uint32   `json:"group,omitempty"`
+	Alias      string   `json:"alias,omitempty"`
+	AltNames   []string `json:"altNames,omitempty"`
 }
+
+// netdevFlags are the flags, besides IFF_UP, that a Pod can change.
+const netdevFlags = unix.IFF_PROMISC | unix.IFF_ALLMULTI | unix.IFF_MULTICAST | unix.IFF_NOARP
 
 // Functions gives virtual functions to Pods, and takes them back.
 type Functions struct {
@@ -105,22 +115,51 @@ func (k *Functions) state(f *sysfs.Function) (FunctionState, error) {
 		return FunctionState{}, err
 	}
 	a := link.Attrs()
-	state.OwnMAC = len(a.PermHWAddr) == 0 // the driver got none from the physical function
+	if err := k.checkUnused(a); err != nil {
+		return FunctionState{}, err
+	}
+	// Without a permanent MAC, the driver got none from the physical function, which reports the one that the
+	// driver chose.
+	state.OwnMAC = len(a.PermHWAddr) == 0 && (slices.Equal(state.VF.MAC, a.HardwareAddr) || isZeroMAC(state.VF.MAC))
 	state.Netdev = &NetdevState{
-		Name: a.Name, MAC: a.HardwareAddr.String(), MTU: a.MTU,
-		Up: a.Flags&net.FlagUp != 0, Promiscuous: a.RawFlags&unix.IFF_PROMISC != 0,
+		Name: a.Name, MAC: a.HardwareAddr.String(), MTU: a.MTU, Up: a.Flags&net.FlagUp != 0, Flags: a.RawFlags & netdevFlags,
+		TxQueueLen: a.TxQLen, Group: a.Group, Alias: a.Alias, AltNames: a.AltNames,
 	}
 	return state, nil
 }
 
-// parent reads the physical function, and returns it with the number of f there.
+// isZeroMAC reports whether the physical function has no MAC for a function.
+func isZeroMAC(mac net.HardwareAddr) bool {
+	return !slices.ContainsFunc(mac, func(b byte) bool { return b != 0 })
+}
+
+// checkUnused returns an error if the node itself uses the interface: it would lose its addresses, or its place
+// in a bridge or bond, for good.
+func (k *Functions) checkUnused(a *netlink.LinkAttrs) error {
+	if a.MasterIndex != 0 {
+		return fmt.Errorf("%w: %s is a port of a bridge or bond of the node: leave it out of the device pool", ErrInvalid, a.Name)
+	}
+	msgs, err := k.conn.dump(unix.RTM_GETADDR, nl.NewIfAddrmsg(unix.AF_UNSPEC))
+	if err != nil {
+		return fmt.Errorf("list addresses: %w", err)
+	}
+	for _, m := range msgs {
+		if head := nl.DeserializeIfAddrmsg(m); int(head.Index) == a.Index && head.Scope == unix.RT_SCOPE_UNIVERSE {
+			return fmt.Errorf("%w: %s has an address of the node: leave it out of the device pool", ErrInvalid, a.Name)
+		}
+	}
+	return nil
+}
+
+// parent reads the physical function, and returns it with the number of f there. A driver does not report a
+// function that it is resetting.
 func (k *Functions) parent(f *sysfs.Function) (*parentLink, int, error) {
 	parent, err := readParent(k.conn, f.Parent)
 	if err != nil {
 		return nil, 0, err
 	}
 	if _, ok := parent.functions[f.Index]; !ok {
-		return nil, 0, fmt.Errorf("physical function %s reports no function %d: %w", f.Parent, f.Index, sysfs.ErrNoFunction)
+		return nil, 0, fmt.Errorf("physical function %s reports no function %d: %w", f.Parent, f.Index, ErrFunctionReset)
 	}
 	return parent, f.Index, nil
 }
@@ -148,11 +187,8 @@ func (k *Functions) attach(ctx context.Context, f *Function) (out AttachResult, 
 	if err != nil {
 		return out, err
 	}
-	if parent.flags&unix.IFF_UP == 0 {
-		// Functions have no link while the physical function is down, and drivers reject settings.
-		if err := k.conn.setLink(parent.index, true); err != nil {
-			return out, fmt.Errorf("set %s up: %w", parent.name, err)
-		}
+	if err := parent.setUp(); err != nil {
+		return out, err
 	}
 	present := f.Saved.fixed()
 	if slices.Equal(present.MAC, f.Settings.MAC) {
@@ -273,21 +309,17 @@ func (k *Functions) detach(ctx context.Context, f *Function) error {
 	if err != nil {
 		return err
 	}
+	err = parent.setUp()
 	if dev.Netdev == "" || f.Saved.Netdev == nil {
-		return parent.restore(vf, f.Saved.fixed(), &f.Settings)
+		return errors.Join(err, parent.restore(vf, f.Saved.fixed(), &f.Settings))
 	}
-	link, err := k.conn.linkByName(dev.Netdev)
-	if err != nil {
-		return err
+	link, findErr := k.conn.linkByName(dev.Netdev)
+	if findErr != nil {
+		return findErr
 	}
-	index, saved := link.Attrs().Index, f.Saved.Netdev
-	if err := k.resetNetdev(index, saved); err != nil {
-		return fmt.Errorf("reset %s: %w", dev.Netdev, err)
-	}
-	if err := parent.restore(vf, f.Saved.fixed(), &f.Settings); err != nil {
-		return err
-	}
-	return k.restoreNetdev(index, saved)
+	// Each step follows even if one fails: the more is as before, the less another Pod can get.
+	a, saved := link.Attrs(), f.Saved.Netdev
+	return errors.Join(err, k.resetNetdev(a, saved), parent.restore(vf, f.Saved.fixed(), &f.Settings), k.restoreNetdev(a, saved))
 }
 
 // moveOut moves the RDMA devices and the interface to the host, the latter under a name that no other link
@@ -305,6 +337,10 @@ func (k *Functions) moveOut(f *Function) error {
 			return err
 		}
 		if link != nil {
+			// The host may have links of these names.
+			if err := pod.changeAltNames(unix.RTM_DELLINKPROP, link.Index, link.AltNames...); err != nil {
+				return err
+			}
 			err := pod.setLink(link.Index, false,
 				nl.NewRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(k.ns.fd))),
 				nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(temporaryName(f.Address))))
@@ -339,40 +375,49 @@ func (k *Functions) awaitOnHost(ctx context.Context, f *Function) (*sysfs.Functi
 	}
 }
 
-// resetNetdev removes what the Pod's interface had.
-func (k *Functions) resetNetdev(index int, saved *NetdevState) error {
+// resetNetdev sets the interface down, and removes what the Pod has changed.
+func (k *Functions) resetNetdev(a *netlink.LinkAttrs, saved *NetdevState) error {
+	foreign := slices.DeleteFunc(slices.Clone(a.AltNames), func(name string) bool { return slices.Contains(saved.AltNames, name) })
+	names := k.conn.changeAltNames(unix.RTM_DELLINKPROP, a.Index, foreign...)
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	msg.Index, msg.Change = int32(index), unix.IFF_UP|unix.IFF_PROMISC
-	if saved.Promiscuous {
-		msg.Flags = unix.IFF_PROMISC
+	msg.Index, msg.Change, msg.Flags = int32(a.Index), unix.IFF_UP|netdevFlags, saved.Flags
+	err := k.conn.send(unix.RTM_NEWLINK, 0, msg,
+		nl.NewRtAttr(unix.IFLA_IFALIAS, []byte(saved.Alias)),
+		nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(saved.Group)),
+		nl.NewRtAttr(unix.IFLA_TXQLEN, nl.Uint32Attr(uint32(saved.TxQueueLen))))
+	if err != nil {
+		err = fmt.Errorf("reset %s: %w", a.Name, err)
 	}
-	return k.conn.send(unix.RTM_NEWLINK, 0, msg,
-		nl.NewRtAttr(unix.IFLA_IFALIAS, nil),
-		nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(0)),
-		nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(saved.MTU))))
+	return errors.Join(names, err)
 }
 
-// restoreNetdev gives an interface that is down its MAC, name and state. The MAC is set even if the
-// interface has it, because a driver that was told to forget it must hear it again. If another link
-// has taken the name, the interface keeps the one that it has.
-func (k *Functions) restoreNetdev(index int, saved *NetdevState) error {
+// restoreNetdev gives an interface that is down its MAC, MTU, names and state. The MAC is set even if the
+// interface has it, because a driver that was told to forget it must hear it again. If another link has taken a
+// name, the interface does without it. An MTU that the driver does not allow any more stays.
+func (k *Functions) restoreNetdev(a *netlink.LinkAttrs, saved *NetdevState) error {
 	mac, err := net.ParseMAC(saved.MAC)
 	if err != nil {
 		return fmt.Errorf("read the saved MAC: %w", err)
 	}
-	address := nl.NewRtAttr(unix.IFLA_ADDRESS, mac)
+	index, address := a.Index, nl.NewRtAttr(unix.IFLA_ADDRESS, mac)
 	err = k.conn.setLink(index, false, address)
 	if errors.Is(err, unix.EADDRNOTAVAIL) {
 		// The driver has missed that the physical function allows the MAC: it asks again when the interface
 		// is set up.
-		err = errors.Join(k.conn.setLink(index, true), k.conn.setLink(index, true, address), k.resetNetdev(index, saved))
+		err = errors.Join(k.conn.setLink(index, true), k.conn.setLink(index, true, address), k.resetNetdev(a, saved))
 	}
 	if err != nil {
 		return fmt.Errorf("restore MAC address %s: %w", mac, err)
 	}
+	_ = k.conn.setLink(index, false, nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(saved.MTU))))
 	err = k.conn.setLink(index, false, nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(saved.Name)))
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("restore name %s: %w", saved.Name, err)
+	}
+	for _, name := range saved.AltNames {
+		if err := k.conn.changeAltNames(unix.RTM_NEWLINKPROP, index, name); err != nil && !errors.Is(err, unix.EEXIST) {
+			return err
+		}
 	}
 	if !saved.Up {
 		return nil

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -44,7 +43,7 @@ func TestRDMADeviceMoves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(*f.Saved.fixed(), *after.fixed()) + cmp.Diff(f.Saved.Netdev, after.Netdev); diff != "" {
+	if diff := diffStates(f.Saved, after); diff != "" {
 		t.Errorf("after the failed ADD the function differs: -before +after\n%s", diff)
 	}
 }

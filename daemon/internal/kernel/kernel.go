@@ -96,6 +96,8 @@ var (
 	ErrRejected = errors.New("the driver rejects it")
 	// ErrFunctionBusy means that the interface of a virtual function is in another namespace.
 	ErrFunctionBusy = errors.New("interface of the virtual function is in another network namespace")
+	// ErrFunctionReset means that the physical function does not report a virtual one, as while it is reset.
+	ErrFunctionReset = errors.New("driver does not report the virtual function at the moment")
 	// ErrInvalid means that a request can never succeed.
 	ErrInvalid = errors.New("invalid request")
 )

@@ -325,22 +325,39 @@ func (p *podNamespace) setPromiscuous(index int, on bool) error {
 	return p.send(unix.RTM_NEWLINK, 0, msg)
 }
 
-// linkByAddress returns the Pod's link of a PCI device, or nil. The kernel's name for a bus address in drivers' information (ethtool -i) works
-// in every namespace, unlike sysfs.
+// linkByAddress returns the Pod's link of a PCI device, or nil. It reads the address from the list of links: a
+// name may be another link's by the next request. Kernels before 5.14 have no address there; then that of the
+// driver counts (ethtool -i). Unlike sysfs, both work in every namespace.
 func (p *podNamespace) linkByAddress(address string) (*netlink.LinkAttrs, error) {
 	msgs, err := p.listLinks()
 	if err != nil {
 		return nil, err
 	}
 	for _, m := range msgs {
+		attrs, err := parseAttributes(m, unix.SizeofIfInfomsg)
+		if err != nil {
+			continue
+		}
+		var device, name string
+		for _, a := range attrs {
+			switch a.Attr.Type {
+			case unix.IFLA_PARENT_DEV_NAME:
+				device = unix.ByteSliceToString(a.Value)
+			case unix.IFLA_IFNAME:
+				name = unix.ByteSliceToString(a.Value)
+			}
+		}
+		if info, err := unix.IoctlGetEthtoolDrvinfo(p.sock.GetFd(), name); device == "" && err == nil {
+			device = unix.ByteSliceToString(info.Bus_info[:])
+		}
+		if device != address {
+			continue
+		}
 		link, err := netlink.LinkDeserialize(nil, m)
 		if err != nil {
-			return nil, fmt.Errorf("read links: %w", err)
+			return nil, fmt.Errorf("read link %s: %w", name, err)
 		}
-		info, err := unix.IoctlGetEthtoolDrvinfo(p.sock.GetFd(), link.Attrs().Name)
-		if err == nil && unix.ByteSliceToString(info.Bus_info[:]) == address {
-			return link.Attrs(), nil
-		}
+		return link.Attrs(), nil
 	}
 	return nil, nil
 }

@@ -184,6 +184,17 @@ type parentLink struct {
 	functions map[int]VFSettings
 }
 
+// setUp sets the physical function up: its functions have no link while it is down, and drivers reject settings.
+func (p *parentLink) setUp() error {
+	if p.flags&unix.IFF_UP != 0 {
+		return nil
+	}
+	if err := p.conn.setLink(p.index, true); err != nil {
+		return fmt.Errorf("set %s up: %w", p.name, err)
+	}
+	return nil
+}
+
 // readParent reads a physical function with its virtual ones, without their counters: with those, the
 // answer for more than about 200 functions is too large for a message.
 func readParent(c *conn, name string) (*parentLink, error) {

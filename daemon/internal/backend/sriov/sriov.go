@@ -156,10 +156,10 @@ func (b *Backend) Detach(ctx context.Context, rec *attach.Record, ifc *attach.In
 	return b.removeDeviceInfo(rec, ifc)
 }
 
-// retryable adds attach.ErrTryAgain if another namespace has the function's interface: the kernel moves
-// it to the host when that namespace ends.
+// retryable adds attach.ErrTryAgain if another namespace has the function's interface, which the kernel moves
+// to the host when that namespace ends, and while the driver resets the function.
 func retryable(err error) error {
-	if errors.Is(err, kernel.ErrFunctionBusy) {
+	if errors.Is(err, kernel.ErrFunctionBusy) || errors.Is(err, kernel.ErrFunctionReset) {
 		return fmt.Errorf("%w: %w", attach.ErrTryAgain, err)
 	}
 	return err

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -223,6 +224,64 @@ func TestNamesAreTaken(t *testing.T) {
 	t.Cleanup(func() { run(t, "ip", "link", "set", "dev", now.Netdev, "name", own) })
 	second.attach(t, b)
 	run(t, "ip", "-n", second.netns, "link", "show", "dev", "net1")
+}
+
+// What a Pod with NET_ADMIN leaves on its interface stays away from the host and from the next Pod: names that
+// links of the host have or may get, flags, and the length of the queue.
+func TestPodsChangesAreUndone(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		gone   bool
+	}{
+		"Namespace": {"DEL comes while the namespace is there.", false},
+		"Vanished":  {"The namespace has vanished: the kernel moves the interface.", true},
+	}
+	b := newBackend(t)
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := function(t, 6)
+			flags := func() string {
+				return strings.Join(regexp.MustCompile(`<\S*>|qlen \d+`).FindAllString(run(t, "ip", "link", "show", "dev", function(t, 6).Netdev), -1), " ")
+			}
+			before, flagsBefore := onHost(t, f), flags()
+			p := newPod(t, f, network.Network{VLAN: 500})
+			if err := p.add(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+			for _, change := range []string{"property add dev net1 altname " + parent, "property add dev net1 altname storage.500", "set dev net1 arp off", "set dev net1 multicast off", "set dev net1 txqueuelen 1"} {
+				run(t, append([]string{"ip", "-n", p.netns, "link"}, strings.Fields(change)...)...)
+			}
+			rec := p.rec
+			if tc.gone {
+				run(t, "ip", "netns", "del", p.netns)
+				rec = p.rec.Clone()
+				rec.Netns = ""
+			}
+			if err := b.Detach(t.Context(), rec, p.ifc); err != nil {
+				t.Fatalf("%s %v", tc.reason, err)
+			}
+			if diff := cmp.Diff(before, onHost(t, f)); diff != "" {
+				t.Errorf("%s After DEL the function differs: -want +got\n%s", tc.reason, diff)
+			}
+			if diff := cmp.Diff(flagsBefore, flags()); diff != "" {
+				t.Errorf("%s After DEL the flags differ: -want +got\n%s", tc.reason, diff)
+			}
+			if out := run(t, "ip", "link", "show"); strings.Contains(out, "altname storage.500") {
+				t.Errorf("%s The Pod's name is on the host:\n%s", tc.reason, out)
+			}
+		})
+	}
+}
+
+// A function that the node itself uses is not given away.
+func TestNodesFunction(t *testing.T) {
+	b, f := newBackend(t), function(t, 6)
+	run(t, "ip", "address", "add", "192.0.2.9/24", "dev", f.Netdev)
+	t.Cleanup(func() { run(t, "ip", "address", "del", "192.0.2.9/24", "dev", f.Netdev) })
+	p := newPod(t, f, network.Network{VLAN: 500})
+	if err := p.add(t.Context(), b); err == nil || !strings.Contains(err.Error(), "has an address of the node") {
+		t.Errorf("got %v, want an error about the address", err)
+	}
 }
 
 // An interface of the Pod with the same name stays untouched.

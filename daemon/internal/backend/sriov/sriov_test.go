@@ -173,6 +173,7 @@ func TestErrors(t *testing.T) {
 		again  bool
 	}{
 		"Busy":     {"The namespace of the last Pod ends in a moment.", kernel.ErrFunctionBusy, true},
+		"Reset":    {"The driver reports the function again when it has reset it.", kernel.ErrFunctionReset, true},
 		"Rejected": {"The driver will not change its mind.", kernel.ErrRejected, false},
 	}
 	for name, tc := range cases {
