@@ -267,7 +267,7 @@ func (d *daemon) connectService(ctx context.Context) error {
 			v1.TypeMACVLAN: d.metrics.InstrumentBackend(v1.TypeMACVLAN, slave.NewMACVLAN(d.host.Slaves(), d.sourceGuard)),
 			v1.TypeSRIOV: d.metrics.InstrumentBackend(v1.TypeSRIOV, sriov.New(sriov.Options{
 				Kernel: d.host.Functions(sysfs.FS{Root: sysfs.DefaultRoot}), BootID: bootID,
-				DeviceInfoDir: filepath.Join(d.hostRoot, deviceInfoDir),
+				DeviceInfoDir: filepath.Join(d.hostRoot, deviceInfoDir), StateDir: filepath.Join(filepath.Dir(d.socket), "functions"),
 			})),
 		},
 		Delegate: d.metrics.InstrumentBackend("delegate", delegate.New(delegate.Options{HostRoot: d.hostRoot})),

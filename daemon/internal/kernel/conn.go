@@ -114,6 +114,50 @@ func (c *conn) listLinks() ([][]byte, error) {
 	return msgs, nil
 }
 
+// uppers returns the links on a link, such as VLANs, that are in the same namespace.
+func (c *conn) uppers(index int) ([]upperLink, error) {
+	msgs, err := c.listLinks()
+	if err != nil {
+		return nil, err
+	}
+	var uppers []upperLink
+	for _, m := range msgs {
+		if upper, on := parseUpper(m); on == index {
+			uppers = append(uppers, upper)
+		}
+	}
+	return uppers, nil
+}
+
+// upperLink is a link on another link.
+type upperLink struct {
+	index int
+	name  string
+}
+
+// parseUpper returns a link, and the index of the link of the same namespace that it is on, or 0.
+func parseUpper(m []byte) (upper upperLink, on int) {
+	attrs, err := parseAttributes(m, unix.SizeofIfInfomsg)
+	if err != nil {
+		return upper, 0
+	}
+	upper.index = int(nl.DeserializeIfInfomsg(m).Index)
+	for _, a := range attrs {
+		switch {
+		case a.Attr.Type == unix.IFLA_LINK_NETNSID:
+			return upper, 0
+		case a.Attr.Type == unix.IFLA_IFNAME:
+			upper.name = unix.ByteSliceToString(a.Value)
+		case a.Attr.Type == unix.IFLA_LINK && len(a.Value) == 4:
+			on = int(nl.NativeEndian().Uint32(a.Value))
+		}
+	}
+	if on == upper.index {
+		return upper, 0
+	}
+	return upper, on
+}
+
 // linkIndex returns a link's index. It uses an ioctl, which needs no RTNL lock.
 func (c *conn) linkIndex(name string) (int, error) {
 	req, err := unix.NewIfreq(name)

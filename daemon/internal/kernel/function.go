@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"time"
 
-	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
@@ -56,24 +56,6 @@ func (s *FunctionState) fixed() *VFSettings {
 	return &vf
 }
 
-// NetdevState is the state of a network interface on the host.
-type NetdevState struct {
-	Name string `json:"name"`
-	MAC  string `json:"mac"`
-	MTU  int    `json:"mtu"`
-	Up   bool   `json:"up,omitempty"`
-	// Flags are those of netdevFlags.
-	Flags uint32 `json:"flags,omitempty"`
-	// TxQueueLen is the length of the transmit queue in packets.
-	TxQueueLen int      `json:"txQueueLen,omitempty"`
-	Group      uint32   `json:"group,omitempty"`
-	Alias      string   `json:"alias,omitempty"`
-	AltNames   []string `json:"altNames,omitempty"`
-}
-
-// netdevFlags are the flags, besides IFF_UP, that a Pod can change.
-const netdevFlags = unix.IFF_PROMISC | unix.IFF_ALLMULTI | unix.IFF_MULTICAST | unix.IFF_NOARP
-
 // Functions gives virtual functions to Pods, and takes them back.
 type Functions struct {
 	conn  *conn
@@ -96,11 +78,8 @@ func (k *Functions) Read(address string) (*sysfs.Function, FunctionState, error)
 }
 
 func (k *Functions) state(f *sysfs.Function) (FunctionState, error) {
-	switch {
-	case f.Driver == "":
-		return FunctionState{}, fmt.Errorf("%w: no driver is bound to it: bind the driver of its kind, or vfio-pci", ErrInvalid)
-	case f.Netdev == "" && !f.Userspace():
-		return FunctionState{}, fmt.Errorf("%w: its driver is %s", ErrFunctionBusy, f.Driver)
+	if err := checkDriver(f); err != nil {
+		return FunctionState{}, err
 	}
 	parent, vf, err := k.parent(f)
 	if err != nil {
@@ -110,22 +89,45 @@ func (k *Functions) state(f *sysfs.Function) (FunctionState, error) {
 	if f.Netdev == "" {
 		return state, nil
 	}
-	link, err := k.conn.linkByName(f.Netdev)
+	netdev, err := k.netdev(f)
 	if err != nil {
 		return FunctionState{}, err
 	}
-	a := link.Attrs()
-	if err := k.checkUnused(a); err != nil {
+	if err := netdev.checkUnused(); err != nil {
 		return FunctionState{}, err
 	}
 	// Without a permanent MAC, the driver got none from the physical function, which reports the one that the
 	// driver chose.
+	a := netdev.attrs
 	state.OwnMAC = len(a.PermHWAddr) == 0 && (slices.Equal(state.VF.MAC, a.HardwareAddr) || isZeroMAC(state.VF.MAC))
-	state.Netdev = &NetdevState{
-		Name: a.Name, MAC: a.HardwareAddr.String(), MTU: a.MTU, Up: a.Flags&net.FlagUp != 0, Flags: a.RawFlags & netdevFlags,
-		TxQueueLen: a.TxQLen, Group: a.Group, Alias: a.Alias, AltNames: a.AltNames,
-	}
+	state.Netdev = netdev.state()
 	return state, nil
+}
+
+// checkDriver returns an error if the function's driver gives Pods neither an interface nor a device for programs.
+func checkDriver(f *sysfs.Function) error {
+	const bindOther = "bind the driver of its kind, or vfio-pci"
+	switch {
+	case f.Driver == "":
+		return fmt.Errorf("%w: no driver is bound to it: %s", ErrInvalid, bindOther)
+	case len(f.OtherNetdevs) > 0:
+		return fmt.Errorf("%w: it has the network interfaces %s and %s, and must have one: functions with several ports, as of driver %s, are not supported",
+			ErrInvalid, f.Netdev, strings.Join(f.OtherNetdevs, " and "), f.Driver)
+	case f.Netdev != "" || f.Userspace():
+		return nil
+	case f.NetdevElsewhere:
+		return fmt.Errorf("%w: its driver is %s", ErrFunctionBusy, f.Driver)
+	}
+	return fmt.Errorf("%w: its driver %s gives it no network interface, as those for vDPA: %s", ErrInvalid, f.Driver, bindOther)
+}
+
+// netdev returns the function's interface on the host.
+func (k *Functions) netdev(f *sysfs.Function) (*functionNetdev, error) {
+	link, err := k.conn.linkByName(f.Netdev)
+	if err != nil {
+		return nil, err
+	}
+	return &functionNetdev{conn: k.conn, driver: f.Driver, attrs: link.Attrs()}, nil
 }
 
 // isZeroMAC reports whether the physical function has no MAC for a function.
@@ -133,28 +135,10 @@ func isZeroMAC(mac net.HardwareAddr) bool {
 	return !slices.ContainsFunc(mac, func(b byte) bool { return b != 0 })
 }
 
-// checkUnused returns an error if the node itself uses the interface: it would lose its addresses, or its place
-// in a bridge or bond, for good.
-func (k *Functions) checkUnused(a *netlink.LinkAttrs) error {
-	if a.MasterIndex != 0 {
-		return fmt.Errorf("%w: %s is a port of a bridge or bond of the node: leave it out of the device pool", ErrInvalid, a.Name)
-	}
-	msgs, err := k.conn.dump(unix.RTM_GETADDR, nl.NewIfAddrmsg(unix.AF_UNSPEC))
-	if err != nil {
-		return fmt.Errorf("list addresses: %w", err)
-	}
-	for _, m := range msgs {
-		if head := nl.DeserializeIfAddrmsg(m); int(head.Index) == a.Index && head.Scope == unix.RT_SCOPE_UNIVERSE {
-			return fmt.Errorf("%w: %s has an address of the node: leave it out of the device pool", ErrInvalid, a.Name)
-		}
-	}
-	return nil
-}
-
 // parent reads the physical function, and returns it with the number of f there. A driver does not report a
 // function that it is resetting.
 func (k *Functions) parent(f *sysfs.Function) (*parentLink, int, error) {
-	parent, err := readParent(k.conn, f.Parent)
+	parent, err := readParent(k.conn, f.Parent, f.ParentDriver)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -190,30 +174,28 @@ func (k *Functions) attach(ctx context.Context, f *Function) (out AttachResult, 
 	if err := parent.setUp(); err != nil {
 		return out, err
 	}
-	present := f.Saved.fixed()
-	if slices.Equal(present.MAC, f.Settings.MAC) {
-		// The physical function reports a MAC that it does not enforce in the same way.
-		present.MAC = nil
-	}
+	present := parent.functions[vf]
+	present.MAC = nil // the physical function reports a MAC that it does not enforce in the same way
 	out.MAC = f.Settings.MAC.String()
-	if err = parent.set(vf, present, &f.Settings); err != nil {
+	if err = parent.set(ctx, vf, &present, &f.Settings); err != nil {
 		err = fmt.Errorf("function %d of %s (driver %s): %w", vf, parent.name, dev.ParentDriver, err)
 	}
 	if err == nil && f.Saved.Netdev != nil {
 		out, err = k.moveIn(ctx, f, dev)
 	}
 	if err == nil {
-		err = k.moveRDMADevices(f, true)
+		err = k.moveRDMADevices(f, dev.RDMADevices, true)
 	}
 	if err != nil {
-		return out, errors.Join(err, k.Detach(context.WithoutCancel(ctx), f))
+		_, detachErr := k.Detach(context.WithoutCancel(ctx), f)
+		return out, errors.Join(err, detachErr)
 	}
 	return out, nil
 }
 
-// moveRDMADevices moves the function's RDMA devices into the Pod or back.
-func (k *Functions) moveRDMADevices(f *Function, in bool) error {
-	if len(f.Saved.RDMADevices) == 0 {
+// moveRDMADevices moves RDMA devices of the function into the Pod or back.
+func (k *Functions) moveRDMADevices(f *Function, names []string, in bool) error {
+	if len(names) == 0 {
 		return nil
 	}
 	pod, err := openNamespace(f.Netns)
@@ -222,9 +204,9 @@ func (k *Functions) moveRDMADevices(f *Function, in bool) error {
 	}
 	defer pod.Close()
 	if in {
-		return moveRDMADevices(f.Saved.RDMADevices, k.ns, pod)
+		return moveRDMADevices(names, k.ns, pod)
 	}
-	return moveRDMADevices(f.Saved.RDMADevices, pod, k.ns)
+	return moveRDMADevices(names, pod, k.ns)
 }
 
 // moveIn moves the interface into the Pod and configures it there.
@@ -234,36 +216,58 @@ func (k *Functions) moveIn(ctx context.Context, f *Function, dev *sysfs.Function
 		return out, err
 	}
 	err = k.inPod(f, func(pod *podNamespace) error {
-		// The kernel sets the interface down, moves it, and applies the other attributes in the Pod.
-		attrs := []nl.NetlinkRequestData{
+		pod.driver = dev.Driver
+		// The kernel sets the interface down, moves it, and renames it in the Pod.
+		err := k.conn.setLink(link.Attrs().Index, false,
 			nl.NewRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(pod.ns.fd))),
-			nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(f.Name)),
+			nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(f.Name)))
+		switch {
+		case errors.Is(err, unix.EEXIST):
+			return fmt.Errorf("%s: %w: %w", f.Name, ErrNameTaken, err)
+		case err != nil:
+			return fmt.Errorf("move %s into the Pod: %w", dev.Netdev, err)
 		}
-		if f.MTU != 0 {
-			attrs = append(attrs, nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(f.MTU))))
-		}
-		if err := k.conn.setLink(link.Attrs().Index, false, attrs...); err != nil {
-			return f.explainMove(err, pod, dev)
-		}
-		out.Index, err = pod.linkIndex(f.Name)
-		if err != nil {
+		if out.Index, err = pod.linkIndex(f.Name); err != nil {
 			return err
 		}
-		if f.Promiscuous {
-			if err := pod.setPromiscuous(out.Index, true); err != nil {
-				return fmt.Errorf("promiscuous: %w: %w", ErrRejected, err)
-			}
+		if err := f.setOptions(ctx, pod, out.Index); err != nil {
+			return err
 		}
 		if err := pod.configure(ctx, &f.PodInterface, f.Name, out.Index); err != nil {
 			return err
 		}
-		moved, err := pod.waitForCarrier(ctx, f.Name, k.conn, dev.Parent)
+		moved, err := pod.waitForCarrier(ctx, f.Name, f.carrierTimeout(), k.conn, dev.Parent)
 		if err == nil {
 			out.MAC, out.MTU = moved.HardwareAddr.String(), moved.MTU
 		}
 		return err
 	})
 	return out, err
+}
+
+// setOptions sets the options of the interface, which is down.
+func (f *Function) setOptions(ctx context.Context, pod *podNamespace, index int) error {
+	if f.MTU != 0 {
+		mtu := nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(f.MTU)))
+		err := whileReset(ctx, pod.driver, func() error { return pod.setLink(index, false, mtu) })
+		if err != nil {
+			return fmt.Errorf("mtu %d (driver %s): %w", f.MTU, pod.driver, rejected(err))
+		}
+	}
+	if f.Promiscuous {
+		if err := pod.setPromiscuous(index, true); err != nil {
+			return fmt.Errorf("promiscuous (driver %s): %w", pod.driver, rejected(err))
+		}
+	}
+	return nil
+}
+
+// carrierTimeout bounds the wait for the interface's carrier.
+func (f *Function) carrierTimeout() time.Duration {
+	if s := f.Settings.LinkState; s != nil && *s == LinkStateDisable {
+		return 0
+	}
+	return carrierTimeout
 }
 
 // inPod runs fn in the Pod's namespace.
@@ -274,58 +278,58 @@ func (k *Functions) inPod(f *Function, fn func(*podNamespace) error) error {
 	})
 }
 
-// explainMove explains the kernel's answers to the message that moves the interface.
-func (f *Function) explainMove(err error, pod *podNamespace, dev *sysfs.Function) error {
-	if errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("%s: %w: %w", f.Name, ErrNameTaken, err)
-	}
-	if moved, _ := pod.linkByAddress(f.Address); moved != nil && f.MTU != 0 {
-		return fmt.Errorf("mtu %d (driver %s): %w: %w", f.MTU, dev.Driver, ErrRejected, err)
-	}
-	return fmt.Errorf("move %s into the Pod: %w", dev.Netdev, err)
-}
-
 // Detach takes the function back from the Pod, and makes it as it was before Attach. It is no error if
 // the Pod's namespace or the function is gone. The kernel moves the interfaces of a namespace that is
 // gone to the host, a moment later and under any name.
-func (k *Functions) Detach(ctx context.Context, f *Function) error {
-	if err := k.detach(ctx, f); err != nil && !errors.Is(err, sysfs.ErrNoFunction) {
-		return fmt.Errorf("detach virtual function %s: %w", f.Address, err)
+//
+// Some drivers set no rate while the port has no link. A rate that they then reject is pending: the function is as
+// before but for that rate, which is to be set before another Pod gets the function.
+func (k *Functions) Detach(ctx context.Context, f *Function) (pending *VFRate, err error) {
+	pending, err = k.detach(ctx, f)
+	if errors.Is(err, sysfs.ErrNoFunction) || errors.Is(err, sysfs.ErrUserspaceParent) {
+		return nil, nil
 	}
-	return nil
+	if err != nil {
+		return nil, fmt.Errorf("detach virtual function %s: %w", f.Address, err)
+	}
+	return pending, nil
 }
 
-func (k *Functions) detach(ctx context.Context, f *Function) error {
+func (k *Functions) detach(ctx context.Context, f *Function) (pending *VFRate, err error) {
 	if f.Netns != "" {
 		if err := k.moveOut(f); err != nil && !errors.Is(err, ErrNamespaceGone) {
-			return err
+			return nil, err
 		}
 	}
 	dev, err := k.awaitOnHost(ctx, f)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	parent, vf, err := k.parent(dev)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	err = parent.setUp()
+	ctx, cancel := context.WithTimeout(ctx, resetTimeout) // for all steps together; each is tried once at least
+	defer cancel()
+	upErr := parent.setUp()
 	if dev.Netdev == "" || f.Saved.Netdev == nil {
-		return errors.Join(err, parent.restore(vf, f.Saved.fixed(), &f.Settings))
+		pending, err = parent.restore(ctx, vf, f.Saved.fixed(), &f.Settings)
+		return pending, errors.Join(upErr, err)
 	}
-	link, findErr := k.conn.linkByName(dev.Netdev)
-	if findErr != nil {
-		return findErr
+	netdev, err := k.netdev(dev)
+	if err != nil {
+		return nil, err
 	}
 	// Each step follows even if one fails: the more is as before, the less another Pod can get.
-	a, saved := link.Attrs(), f.Saved.Netdev
-	return errors.Join(err, k.resetNetdev(a, saved), parent.restore(vf, f.Saved.fixed(), &f.Settings), k.restoreNetdev(a, saved))
+	resetErr := netdev.reset(ctx, f.Saved.Netdev)
+	pending, err = parent.restore(ctx, vf, f.Saved.fixed(), &f.Settings)
+	return pending, errors.Join(upErr, resetErr, err, netdev.restore(ctx, f.Saved.Netdev))
 }
 
 // moveOut moves the RDMA devices and the interface to the host, the latter under a name that no other link
 // has, and deletes the Pod's rules.
 func (k *Functions) moveOut(f *Function) error {
-	if err := k.moveRDMADevices(f, false); err != nil {
+	if err := k.moveRDMADevices(f, f.Saved.RDMADevices, false); err != nil {
 		return err
 	}
 	if f.Saved.Netdev == nil {
@@ -337,6 +341,10 @@ func (k *Functions) moveOut(f *Function) error {
 			return err
 		}
 		if link != nil {
+			// The kernel would leave them in the Pod, where they receive frames of the next Pod until the namespace ends.
+			if err := pod.deleteUppers(link.Index); err != nil {
+				return err
+			}
 			// The host may have links of these names.
 			if err := pod.changeAltNames(unix.RTM_DELLINKPROP, link.Index, link.AltNames...); err != nil {
 				return err
@@ -352,78 +360,37 @@ func (k *Functions) moveOut(f *Function) error {
 	})
 }
 
-// returnTimeout bounds the wait for the kernel to move an interface out of a namespace that is gone.
-const returnTimeout = 5 * time.Second
+const (
+	// returnTimeout bounds the wait for the kernel to move an interface out of a namespace that is gone.
+	returnTimeout = 5 * time.Second
+	// returnPollInterval is the time between two reads of sysfs. The wait ends with a folder of the PCI device,
+	// which no notification names, and few DELs wait at all.
+	returnPollInterval = 50 * time.Millisecond
+)
 
-// awaitOnHost waits until the interface is on the host. The kernel deletes namespaces in the
-// background, one batch after the other.
+// awaitOnHost waits until the interface and the RDMA devices are on the host. The kernel deletes namespaces in the
+// background, one batch after the other. RDMA devices that do not return are no error: their driver may be gone.
 func (k *Functions) awaitOnHost(ctx context.Context, f *Function) (*sysfs.Function, error) {
 	ctx, cancel := context.WithTimeout(ctx, returnTimeout)
 	defer cancel()
-	tick := time.NewTicker(carrierPollInterval)
+	tick := time.NewTicker(returnPollInterval)
 	defer tick.Stop()
 	for {
 		dev, err := k.sysfs.Function(f.Address)
-		if err != nil || f.Saved.Netdev == nil || dev.Netdev != "" || dev.Driver == "" || dev.Userspace() {
-			return dev, err
+		if err != nil {
+			return nil, err
+		}
+		returned := f.Saved.Netdev == nil || dev.Netdev != "" || dev.Driver == "" || dev.Userspace()
+		if returned && len(dev.RDMADevices) >= len(f.Saved.RDMADevices) {
+			return dev, nil
 		}
 		select {
 		case <-ctx.Done():
+			if returned {
+				return dev, nil
+			}
 			return nil, fmt.Errorf("%w: wait for its return: %w", ErrFunctionBusy, ctx.Err())
 		case <-tick.C:
 		}
 	}
-}
-
-// resetNetdev sets the interface down, and removes what the Pod has changed.
-func (k *Functions) resetNetdev(a *netlink.LinkAttrs, saved *NetdevState) error {
-	foreign := slices.DeleteFunc(slices.Clone(a.AltNames), func(name string) bool { return slices.Contains(saved.AltNames, name) })
-	names := k.conn.changeAltNames(unix.RTM_DELLINKPROP, a.Index, foreign...)
-	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	msg.Index, msg.Change, msg.Flags = int32(a.Index), unix.IFF_UP|netdevFlags, saved.Flags
-	err := k.conn.send(unix.RTM_NEWLINK, 0, msg,
-		nl.NewRtAttr(unix.IFLA_IFALIAS, []byte(saved.Alias)),
-		nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(saved.Group)),
-		nl.NewRtAttr(unix.IFLA_TXQLEN, nl.Uint32Attr(uint32(saved.TxQueueLen))))
-	if err != nil {
-		err = fmt.Errorf("reset %s: %w", a.Name, err)
-	}
-	return errors.Join(names, err)
-}
-
-// restoreNetdev gives an interface that is down its MAC, MTU, names and state. The MAC is set even if the
-// interface has it, because a driver that was told to forget it must hear it again. If another link has taken a
-// name, the interface does without it. An MTU that the driver does not allow any more stays.
-func (k *Functions) restoreNetdev(a *netlink.LinkAttrs, saved *NetdevState) error {
-	mac, err := net.ParseMAC(saved.MAC)
-	if err != nil {
-		return fmt.Errorf("read the saved MAC: %w", err)
-	}
-	index, address := a.Index, nl.NewRtAttr(unix.IFLA_ADDRESS, mac)
-	err = k.conn.setLink(index, false, address)
-	if errors.Is(err, unix.EADDRNOTAVAIL) {
-		// The driver has missed that the physical function allows the MAC: it asks again when the interface
-		// is set up.
-		err = errors.Join(k.conn.setLink(index, true), k.conn.setLink(index, true, address), k.resetNetdev(a, saved))
-	}
-	if err != nil {
-		return fmt.Errorf("restore MAC address %s: %w", mac, err)
-	}
-	_ = k.conn.setLink(index, false, nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(saved.MTU))))
-	err = k.conn.setLink(index, false, nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(saved.Name)))
-	if err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("restore name %s: %w", saved.Name, err)
-	}
-	for _, name := range saved.AltNames {
-		if err := k.conn.changeAltNames(unix.RTM_NEWLINKPROP, index, name); err != nil && !errors.Is(err, unix.EEXIST) {
-			return err
-		}
-	}
-	if !saved.Up {
-		return nil
-	}
-	if err := k.conn.setLink(index, true); err != nil {
-		return fmt.Errorf("set %s up: %w", saved.Name, err)
-	}
-	return nil
 }

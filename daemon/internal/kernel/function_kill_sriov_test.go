@@ -50,7 +50,7 @@ func TestFunctionSurvivesKills(t *testing.T) {
 					}
 				}
 				killed := runUntilKilled(t, f, verb, step)
-				if err := k.Detach(t.Context(), f); err != nil {
+				if _, err := k.Detach(t.Context(), f); err != nil {
 					t.Fatalf("DEL after a kill before change %d of %s: %v", step, verb, err)
 				}
 				_, after, err := k.Read(f.Address)
@@ -154,7 +154,8 @@ func TestKilled(t *testing.T) {
 	}
 	k := host.Functions(sysfs.FS{Root: sysfs.DefaultRoot})
 	if os.Getenv(killVerb) == "detach" {
-		must(t, k.Detach(t.Context(), f))
+		_, err := k.Detach(t.Context(), f)
+		must(t, err)
 		return
 	}
 	_, err = k.Attach(t.Context(), f)

@@ -96,8 +96,10 @@ var (
 	ErrRejected = errors.New("the driver rejects it")
 	// ErrFunctionBusy means that the interface of a virtual function is in another namespace.
 	ErrFunctionBusy = errors.New("interface of the virtual function is in another network namespace")
-	// ErrFunctionReset means that the physical function does not report a virtual one, as while it is reset.
-	ErrFunctionReset = errors.New("driver does not report the virtual function at the moment")
+	// ErrFunctionReset means that a driver resets a virtual function: it is not reported, or takes no setting.
+	ErrFunctionReset = errors.New("the driver resets the virtual function")
+	// ErrNoLink means that the driver of a physical function cannot set a rate without a link.
+	ErrNoLink = errors.New("the physical function has no link")
 	// ErrInvalid means that a request can never succeed.
 	ErrInvalid = errors.New("invalid request")
 )

@@ -20,6 +20,8 @@ import (
 type podNamespace struct {
 	*conn
 	ns *netNamespace
+	// driver is that of the function that is configured; empty for other links.
+	driver string
 }
 
 // inPodNamespace runs fn on a thread in the namespace at path.
@@ -60,13 +62,22 @@ func (p *podNamespace) configure(ctx context.Context, i *PodInterface, name stri
 			return err
 		}
 	}
-	if err := p.setLink(index, true, attrs...); err != nil {
-		return fmt.Errorf("set up: %w", explainUpError(err))
+	if err := p.setUp(ctx, index, attrs); err != nil {
+		return fmt.Errorf("set up: %w", err)
 	}
 	if err := p.addRoutes(i, index); err != nil {
 		return err
 	}
 	return p.waitForDAD(ctx, i, index)
+}
+
+// setUp sets a link up and changes its attributes, in one message.
+func (p *podNamespace) setUp(ctx context.Context, index int, attrs []nl.NetlinkRequestData) error {
+	up := func() error { return p.setLink(index, true, attrs...) }
+	if p.driver != "" {
+		return whileReset(ctx, p.driver, up)
+	}
+	return explainUpError(up())
 }
 
 // explainUpError explains why a link cannot be set up: a MACVLAN checks its MAC then.
@@ -291,8 +302,8 @@ const (
 
 // waitForCarrier waits until the interface can send, and returns it: the driver gets the link's state
 // from the physical function a while after the interface was set up.
-func (p *podNamespace) waitForCarrier(ctx context.Context, name string, host *conn, parent string) (*netlink.LinkAttrs, error) {
-	ctx, cancel := context.WithTimeout(ctx, carrierTimeout)
+func (p *podNamespace) waitForCarrier(ctx context.Context, name string, timeout time.Duration, host *conn, parent string) (*netlink.LinkAttrs, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	tick := time.NewTicker(carrierPollInterval)
 	defer tick.Stop()
@@ -313,6 +324,20 @@ func (p *podNamespace) waitForCarrier(ctx context.Context, name string, host *co
 		case <-tick.C:
 		}
 	}
+}
+
+// deleteUppers deletes the links that the Pod has made on its link, such as VLANs.
+func (p *podNamespace) deleteUppers(index int) error {
+	uppers, err := p.uppers(index)
+	if err != nil {
+		return err
+	}
+	for _, upper := range uppers {
+		if err := p.deleteLink(upper.index); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
+			return fmt.Errorf("delete link %s of the Pod: %w", upper.name, err)
+		}
+	}
+	return nil
 }
 
 // setPromiscuous changes the flag of an interface.

@@ -3,11 +3,13 @@
 package kernel
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"slices"
+	"time"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -179,6 +181,7 @@ func bit(b bool) int {
 type parentLink struct {
 	conn      *conn
 	name      string
+	driver    string
 	index     int
 	flags     uint32
 	functions map[int]VFSettings
@@ -197,7 +200,7 @@ func (p *parentLink) setUp() error {
 
 // readParent reads a physical function with its virtual ones, without their counters: with those, the
 // answer for more than about 200 functions is too large for a message.
-func readParent(c *conn, name string) (*parentLink, error) {
+func readParent(c *conn, name, driver string) (*parentLink, error) {
 	const withFunctions = 1 // RTEXT_FILTER_VF
 	msgs, err := c.request(unix.RTM_GETLINK, unix.NLM_F_ACK, nl.NewIfInfomsg(unix.AF_UNSPEC),
 		nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(withFunctions|skipStats)),
@@ -213,7 +216,7 @@ func readParent(c *conn, name string) (*parentLink, error) {
 		return nil, fmt.Errorf("read physical function %s: %w", name, err)
 	}
 	head := nl.DeserializeIfInfomsg(msgs[0])
-	parent := &parentLink{conn: c, name: name, index: int(head.Index), flags: head.Flags, functions: map[int]VFSettings{}}
+	parent := &parentLink{conn: c, name: name, driver: driver, index: int(head.Index), flags: head.Flags, functions: map[int]VFSettings{}}
 	for _, a := range attrs {
 		if a.Attr.Type&^unix.NLA_F_NESTED != unix.IFLA_VFINFO_LIST {
 			continue
@@ -300,26 +303,33 @@ func reportedBool(n uint32) *bool {
 
 // set makes the settings of a virtual function those of want. It sends no setting that present has already. On
 // error some of the settings are changed.
-func (p *parentLink) set(vf int, present, want *VFSettings) error {
+func (p *parentLink) set(ctx context.Context, vf int, present, want *VFSettings) error {
 	for _, o := range want.options(vf, present) {
-		if err := p.send(o.attr); err != nil {
-			return fmt.Errorf("%s %v: %w: %w", o.name, o.value, ErrRejected, err)
+		if err := p.send(ctx, o); err != nil {
+			return fmt.Errorf("%s %v: %w", o.name, o.value, err)
 		}
 	}
 	return nil
 }
 
 // restore makes the settings that changed has those of saved. It continues after an error. A driver
-// that cannot take a MAC back leaves the function with it, which is the function's own.
-func (p *parentLink) restore(vf int, saved, changed *VFSettings) error {
+// that cannot take a MAC back leaves the function with it, which is the function's own. The rate is pending if the
+// driver cannot set it without a link.
+func (p *parentLink) restore(ctx context.Context, vf int, saved, changed *VFSettings) (pending *VFRate, err error) {
 	present := p.functions[vf]
 	var failed []error
 	for _, o := range saved.only(changed).options(vf, &present) {
-		if err := p.send(o.attr); err != nil && o.value != (macAddress{}) {
-			failed = append(failed, fmt.Errorf("restore %s %v: %w: %w", o.name, o.value, ErrRejected, err))
+		err := p.send(ctx, o)
+		rate, isRate := o.value.(VFRate)
+		switch {
+		case err == nil, o.value == macAddress{}:
+		case isRate && errors.Is(err, ErrNoLink):
+			pending = &rate
+		default:
+			failed = append(failed, fmt.Errorf("restore %s %v: %w", o.name, o.value, err))
 		}
 	}
-	return errors.Join(failed...)
+	return pending, errors.Join(failed...)
 }
 
 // only returns the settings of s that other has, too.
@@ -346,11 +356,57 @@ func (s *VFSettings) only(other *VFSettings) *VFSettings {
 	return &r
 }
 
-// send sends one setting to the driver.
-func (p *parentLink) send(attr *nl.RtAttr) error {
-	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	msg.Index = int32(p.index)
-	list := nl.NewRtAttr(unix.IFLA_VFINFO_LIST, nil)
-	list.AddRtAttr(nl.IFLA_VF_INFO, nil).AddChild(attr)
-	return p.conn.send(unix.RTM_SETLINK, 0, msg, list)
+// send sends one setting to the driver. Drivers answer EBUSY or EAGAIN while they reset the function, as after a
+// change of its MAC.
+func (p *parentLink) send(ctx context.Context, o vfOption) error {
+	err := whileReset(ctx, p.driver, func() error {
+		msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+		msg.Index = int32(p.index)
+		list := nl.NewRtAttr(unix.IFLA_VFINFO_LIST, nil)
+		list.AddRtAttr(nl.IFLA_VF_INFO, nil).AddChild(o.attr)
+		return p.conn.send(unix.RTM_SETLINK, 0, msg, list)
+	})
+	return p.explain(o, err)
+}
+
+// explain explains a driver's answer to a setting.
+func (p *parentLink) explain(o vfOption, err error) error {
+	if _, isRate := o.value.(VFRate); isRate && p.flags&unix.IFF_LOWER_UP == 0 && errors.Is(err, unix.EINVAL) {
+		return fmt.Errorf("%w: check the cable of %s (driver %s): %w", ErrNoLink, p.name, p.driver, err)
+	}
+	return rejected(err)
+}
+
+// rejected adds ErrRejected to an answer of a driver, unless the driver has not decided.
+func rejected(err error) error {
+	if err == nil || errors.Is(err, ErrFunctionReset) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrRejected, err)
+}
+
+const (
+	// resetTimeout bounds the wait for a driver that resets a function. Intel's wait for up to 2.5 seconds themselves.
+	resetTimeout = 3 * time.Second
+	// resetPollInterval is the time between two requests to a driver. The end of a reset has no notification.
+	resetPollInterval = 100 * time.Millisecond
+)
+
+// whileReset repeats a request while the driver answers that it resets the function.
+func whileReset(ctx context.Context, driver string, request func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, resetTimeout)
+	defer cancel()
+	tick := time.NewTicker(resetPollInterval)
+	defer tick.Stop()
+	for {
+		err := request()
+		if !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.EAGAIN) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: driver %s is busy: %w", ErrFunctionReset, driver, err)
+		case <-tick.C:
+		}
+	}
 }

@@ -20,8 +20,15 @@ import (
 // DefaultRoot is where Linux mounts sysfs.
 const DefaultRoot = "/sys"
 
-// ErrNoFunction means that the node has no virtual function with the PCI address.
-var ErrNoFunction = errors.New("no such virtual function")
+var (
+	// ErrNoFunction means that the node has no virtual function with the PCI address.
+	ErrNoFunction = errors.New("no such virtual function")
+	// ErrNoParent means that the physical function has no network interface, through which its functions are set.
+	ErrNoParent = errors.New("no network interface of the physical function")
+	// ErrUserspaceParent means that a program drives the physical function, as with vfio-pci. Nothing on the node
+	// keeps settings of its functions.
+	ErrUserspaceParent = errors.New("a userspace driver has the physical function")
+)
 
 // FS reads sysfs. Network interfaces are those of the network namespace in which sysfs was mounted.
 type FS struct {
@@ -38,6 +45,10 @@ type Function struct {
 	// Netdev is the function's network interface in this network namespace. It is empty for a
 	// userspace driver, and if the interface is in another namespace.
 	Netdev string
+	// OtherNetdevs are further network interfaces of a function with several ports, as of mlx4.
+	OtherNetdevs []string
+	// NetdevElsewhere means that the function's network interface is in another network namespace.
+	NetdevElsewhere bool
 	// RDMADevices are the function's RDMA devices in this network namespace, such as mlx5_2.
 	RDMADevices []string
 	// Parent is the physical function's network interface.
@@ -53,8 +64,12 @@ type Function struct {
 
 // Userspace reports whether the function is bound to a driver for programs such as DPDK, and so has
 // no network interface.
-func (f *Function) Userspace() bool {
-	return strings.Contains(f.Driver, "vfio") || strings.Contains(f.Driver, "uio")
+func (f *Function) Userspace() bool { return isUserspace(f.Driver) }
+
+// isUserspace reports whether a driver is one for programs: vfio-pci and its variants of vendors, such as
+// mlx5_vfio_pci, or uio_pci_generic and igb_uio.
+func isUserspace(driver string) bool {
+	return strings.Contains(driver, "vfio") || strings.Contains(driver, "uio")
 }
 
 // pciAddress matches domain:bus:device.function in the kernel's form.
@@ -78,9 +93,8 @@ func (s FS) Function(address string) (*Function, error) {
 	if err != nil {
 		return nil, err
 	}
-	if parent.netdev == "" {
-		return nil, fmt.Errorf("device %s: its physical function %s has no network interface on the node: it must be bound to the driver of its kind",
-			address, parent.address)
+	if err := parent.check(); err != nil {
+		return nil, fmt.Errorf("device %s: %w", address, err)
 	}
 	return s.function(parent, address, index), nil
 }
@@ -137,6 +151,20 @@ type physicalFunction struct {
 	representors map[int]string
 }
 
+// check returns an error if the functions cannot be set.
+func (p *physicalFunction) check() error {
+	switch {
+	case p.netdev != "":
+		return nil
+	case isUserspace(p.driver):
+		return fmt.Errorf("%w: %s is bound to %s: bind it to the driver of its kind", ErrUserspaceParent, p.address, p.driver)
+	case p.driver == "":
+		return fmt.Errorf("%w: %s is bound to no driver: bind it to the driver of its kind", ErrNoParent, p.address)
+	}
+	return fmt.Errorf("%w: %s (driver %s) has none on the node: if its driver does not restart, its interface must be in the node's network namespace",
+		ErrNoParent, p.address, p.driver)
+}
+
 func (s FS) physicalFunction(address string) *physicalFunction {
 	dir := s.device(address)
 	p := &physicalFunction{address: address, driver: s.driver(dir), representors: map[int]string{}}
@@ -164,8 +192,17 @@ func (s FS) function(parent *physicalFunction, address string, index int) *Funct
 		Parent: parent.netdev, ParentAddress: parent.address, ParentDriver: parent.driver,
 		Index: index, Representor: parent.representors[index],
 	}
-	if names := list(filepath.Join(dir, "net")); len(names) > 0 {
+	names := list(filepath.Join(dir, "net"))
+	if len(names) > 0 {
 		f.Netdev = names[0]
+	}
+	if len(names) > 1 {
+		f.OtherNetdevs = names[1:]
+	}
+	if f.Netdev == "" {
+		// The kernel shows the folder without the interfaces of other namespaces. Without any, there is no folder.
+		_, err := os.Stat(filepath.Join(dir, "net"))
+		f.NetdevElsewhere = err == nil
 	}
 	return f
 }

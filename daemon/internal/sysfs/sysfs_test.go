@@ -79,7 +79,19 @@ func TestFunction(t *testing.T) {
 		"ElsewhereNetdev": {
 			reason: "The interface is in a Pod: sysfs shows the folder without it.",
 			files:  igb(second+"driver -> ../igbvf", second+"net"),
-			want:   func(f *sysfs.Function) { f.Driver = "igbvf" },
+			want:   func(f *sysfs.Function) { f.Driver, f.NetdevElsewhere = "igbvf", true },
+		},
+		"VDPA": {
+			reason: "A driver that makes no interface has no folder of them.",
+			files:  igb(second + "driver -> ../ifcvf"),
+			want:   func(f *sysfs.Function) { f.Driver = "ifcvf" },
+		},
+		"TwoPorts": {
+			reason: "A function of mlx4 has an interface for each port of the card.",
+			files:  igb(second+"driver -> ../mlx4_core", second+"net/a", second+"net/b"),
+			want: func(f *sysfs.Function) {
+				f.Driver, f.Netdev, f.OtherNetdevs = "mlx4_core", "a", []string{"b"}
+			},
 		},
 		"VFIO": {
 			reason: "A program in the Pod drives the function.",
@@ -148,6 +160,45 @@ func TestFunction(t *testing.T) {
 			}
 			if got.Userspace() != tc.user {
 				t.Errorf("%s got Userspace %t", tc.reason, got.Userspace())
+			}
+		})
+	}
+}
+
+// A function without a physical function that the node drives cannot be set.
+func TestParentWithoutNetdev(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason, driver string
+		want           error
+		message        string
+	}{
+		"VFIO": {
+			"An administrator runs a program on the whole card.", "vfio-pci",
+			sysfs.ErrUserspaceParent, "0000:03:00.0 is bound to vfio-pci: bind it to the driver of its kind",
+		},
+		"UIO": {
+			"DPDK's own module takes physical functions, too.", "igb_uio",
+			sysfs.ErrUserspaceParent, "0000:03:00.0 is bound to igb_uio",
+		},
+		"Unbound": {"An administrator unbound the driver.", "", sysfs.ErrNoParent, "0000:03:00.0 is bound to no driver"},
+		"Restarts": {
+			"The driver has no interface while it restarts.", "igb", sysfs.ErrNoParent, "0000:03:00.0 (driver igb) has none on the node",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			files := []string{
+				"bus/pci/devices/0000:03:00.0/virtfn0 -> ../0000:03:10.0",
+				"bus/pci/devices/0000:03:10.0/physfn -> ../0000:03:00.0",
+			}
+			if tc.driver != "" {
+				files = append(files, "bus/pci/devices/0000:03:00.0/driver -> ../../../bus/pci/drivers/"+tc.driver)
+			}
+			_, err := tree(t, files...).Function("0000:03:10.0")
+			if !errors.Is(err, tc.want) || !strings.Contains(err.Error(), tc.message) || !strings.Contains(err.Error(), "0000:03:10.0") {
+				t.Errorf("%s got %v, want %q", tc.reason, err, tc.message)
 			}
 		})
 	}

@@ -44,17 +44,21 @@ func (b *Backend) writeDeviceInfo(rec *attach.Record, ifc *attach.Interface, sta
 	if err != nil {
 		return fmt.Errorf("encode device information: %w", err)
 	}
-	if err := os.MkdirAll(b.DeviceInfoDir, 0o755); err != nil {
-		return fmt.Errorf("write device information: %w", err)
-	}
-	path := b.deviceInfoPath(rec, ifc)
-	if err := os.WriteFile(path+".new", content, 0o644); err != nil {
-		return fmt.Errorf("write device information: %w", err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err := writeFile(b.deviceInfoPath(rec, ifc), content); err != nil {
 		return fmt.Errorf("write device information: %w", err)
 	}
 	return nil
+}
+
+// writeFile writes a file and its folder. Readers see all of it or nothing.
+func writeFile(path string, content []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(path+".new", content, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
 }
 
 // removeDeviceInfo removes the files that writeDeviceInfo has written, finished or not.

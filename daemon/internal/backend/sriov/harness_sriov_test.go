@@ -43,6 +43,7 @@ func newBackend(t *testing.T) *sriov.Backend {
 	})
 	return sriov.New(sriov.Options{
 		Kernel: host.Functions(sysfs.FS{Root: sysfs.DefaultRoot}), BootID: boot, DeviceInfoDir: filepath.Join(t.TempDir(), "devinfo"),
+		StateDir: filepath.Join(t.TempDir(), "functions"),
 	})
 }
 

@@ -25,7 +25,8 @@ type Kernel interface {
 	// Read returns a function that no Pod has, and its state.
 	Read(address string) (*sysfs.Function, kernel.FunctionState, error)
 	Attach(ctx context.Context, f *kernel.Function) (kernel.AttachResult, error)
-	Detach(ctx context.Context, f *kernel.Function) error
+	// Detach returns a rate that could not be restored yet.
+	Detach(ctx context.Context, f *kernel.Function) (pending *kernel.VFRate, err error)
 }
 
 // Options configure a Backend.
@@ -36,6 +37,8 @@ type Options struct {
 	BootID string
 	// DeviceInfoDir is the folder of device-information files; see writeDeviceInfo.
 	DeviceInfoDir string
+	// StateDir is the folder of pending rates; see pendingRates.
+	StateDir string
 }
 
 // Backend gives virtual functions to Pods. It implements attach.Backend. It has no state: the journal has
@@ -68,7 +71,17 @@ func (b *Backend) Prepare(_ context.Context, _ *attach.Request, ifc *attach.Inte
 	if err != nil {
 		return retryable(err)
 	}
+	pending, err := b.pendingRates().read(ifc.DeviceID)
+	if err != nil {
+		return err
+	}
+	if pending != nil {
+		saved.VF.Rate = pending
+	}
 	state := deviceState{Saved: saved, Settings: settings(&ifc.Network, &saved), ParentAddress: f.ParentAddress}
+	if state.Settings.Rate == nil {
+		state.Settings.Rate = pending
+	}
 	if ifc.DeviceState, err = json.Marshal(state); err != nil {
 		return fmt.Errorf("encode state of device %s: %w", ifc.DeviceID, err)
 	}
@@ -135,32 +148,47 @@ func (b *Backend) Attach(ctx context.Context, rec *attach.Record, ifc *attach.In
 		return fmt.Errorf("network %s: %w", ifc.Network.Ref, retryable(err))
 	}
 	if err := b.writeDeviceInfo(rec, ifc, state); err != nil {
-		return errors.Join(fmt.Errorf("network %s: %w", ifc.Network.Ref, err), b.Kernel.Detach(context.WithoutCancel(ctx), f))
+		return errors.Join(fmt.Errorf("network %s: %w", ifc.Network.Ref, err), b.detach(context.WithoutCancel(ctx), f))
 	}
 	ifc.MAC, ifc.MTU = out.MAC, out.MTU
 	return nil
 }
 
-// Detach takes the function back, as it was before. After a reboot there is nothing to take back.
+// Detach takes the function back, as it was before. After a reboot there is nothing to take back, nor for an
+// interface that has no state: the state is in the journal before the function changes.
 func (b *Backend) Detach(ctx context.Context, rec *attach.Record, ifc *attach.Interface) error {
-	if rec.BootID != b.BootID {
+	if rec.BootID != b.BootID || len(ifc.DeviceState) == 0 {
 		return b.removeDeviceInfo(rec, ifc)
 	}
 	f, _, err := function(rec, ifc)
 	if err != nil {
 		return err
 	}
-	if err := b.Kernel.Detach(ctx, f); err != nil {
+	if err := b.detach(ctx, f); err != nil {
 		return fmt.Errorf("network %s: %w", ifc.Network.Ref, retryable(err))
 	}
 	return b.removeDeviceInfo(rec, ifc)
 }
 
+// detach takes the function back. It stores a rate that is pending, for the next Pod.
+func (b *Backend) detach(ctx context.Context, f *kernel.Function) error {
+	pending, err := b.Kernel.Detach(ctx, f)
+	if err != nil {
+		return err
+	}
+	return b.pendingRates().write(f.Address, pending)
+}
+
+func (b *Backend) pendingRates() pendingRates { return pendingRates{dir: b.StateDir, bootID: b.BootID} }
+
 // retryable adds attach.ErrTryAgain if another namespace has the function's interface, which the kernel moves
-// to the host when that namespace ends, and while the driver resets the function.
+// to the host when that namespace ends, while a driver resets the function or the physical function restarts, and
+// if a rate needs a link.
 func retryable(err error) error {
-	if errors.Is(err, kernel.ErrFunctionBusy) || errors.Is(err, kernel.ErrFunctionReset) {
-		return fmt.Errorf("%w: %w", attach.ErrTryAgain, err)
+	for _, target := range []error{kernel.ErrFunctionBusy, kernel.ErrFunctionReset, kernel.ErrNoLink, sysfs.ErrNoParent} {
+		if errors.Is(err, target) {
+			return fmt.Errorf("%w: %w", attach.ErrTryAgain, err)
+		}
 	}
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -273,14 +274,111 @@ func TestPodsChangesAreUndone(t *testing.T) {
 	}
 }
 
+// Links that a Pod has made on its interface, or that have it as a port, do not get frames of the next Pod.
+func TestPodsLinksAreRemoved(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		links  []string
+	}{
+		"VLAN":      {"A VLAN stays in the Pod when the interface below moves.", []string{"link add link net1 name child type vlan id 7"}},
+		"Stacked":   {"A link is on another one.", []string{"link add link net1 name child type vlan id 7", "link add link child name upper type macvlan"}},
+		"MACVLAN":   {"A MACVLAN makes the interface receive a further MAC.", []string{"link add link net1 name child type macvlan mode passthru"}},
+		"Bridge":    {"The interface is a port.", []string{"link add child type bridge", "link set dev net1 master child"}},
+		"VRF":       {"A VRF has the interface.", []string{"link add child type vrf table 9", "link set dev net1 master child"}},
+		"NoLinkUps": {"The Pod has changed nothing.", nil},
+	}
+	b := newBackend(t)
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := function(t, 6)
+			before := onHost(t, f) + run(t, "tc", "qdisc", "show", "dev", f.Netdev)
+			p := newPod(t, f, network.Network{VLAN: 500})
+			if err := p.add(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+			for _, link := range tc.links {
+				run(t, append([]string{"ip", "-n", p.netns}, strings.Fields(link)...)...)
+			}
+			run(t, "tc", "-n", p.netns, "qdisc", "add", "dev", "net1", "clsact")
+			run(t, "tc", "-n", p.netns, "qdisc", "replace", "dev", "net1", "root", "pfifo", "limit", "7")
+			if err := b.Detach(t.Context(), p.rec, p.ifc); err != nil {
+				t.Fatalf("%s %v", tc.reason, err)
+			}
+			now := function(t, 6).Netdev
+			if diff := cmp.Diff(before, onHost(t, f)+run(t, "tc", "qdisc", "show", "dev", now)); diff != "" {
+				t.Errorf("%s After DEL the function differs: -want +got\n%s", tc.reason, diff)
+			}
+			if out := run(t, "ip", "link", "show", "dev", now); strings.Contains(out, " master ") {
+				t.Errorf("%s After DEL the function is a port:\n%s", tc.reason, out)
+			}
+			for line := range strings.Lines(run(t, "ip", "-n", p.netns, "-o", "link", "show")) {
+				if strings.Contains(line, "@if") || strings.Contains(line, "@child") {
+					t.Errorf("%s After DEL the Pod has a link on the function: %s", tc.reason, line)
+				}
+			}
+		})
+	}
+}
+
+// A rate cannot be restored while the port has no link. DEL ends all the same, and the next Pod does not have it.
+func TestRateWithoutLink(t *testing.T) {
+	b, f := newBackend(t), function(t, 6)
+	before := onHost(t, f)
+	p := newPod(t, f, network.Network{SRIOV: network.SRIOV{MaxTxRate: 100}})
+	if err := p.add(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	run(t, "ip", "link", "set", "dev", parent, "down") // DEL sets it up, and its link comes later
+	if err := b.Detach(t.Context(), p.rec, p.ifc); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(b.StateDir); err != nil || len(left) != 1 {
+		t.Errorf("pending rates after DEL: %v, %v", left, err)
+	}
+	for range 100 {
+		if strings.Contains(run(t, "ip", "link", "show", "dev", parent), "LOWER_UP") {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Logf("after DEL: %s", settingsOf(t, f))
+	p = newPod(t, f, network.Network{})
+	if err := p.add(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	if during := settingsOf(t, f); strings.Contains(during, "tx rate") {
+		t.Errorf("the next Pod has the rate of the former one: %s", during)
+	}
+	if err := b.Detach(t.Context(), p.rec, p.ifc); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, onHost(t, f)); diff != "" {
+		t.Errorf("After the second DEL the function differs: -want +got\n%s", diff)
+	}
+	if left, err := os.ReadDir(b.StateDir); err != nil || len(left) > 0 {
+		t.Errorf("pending rates after the second DEL: %v, %v", left, err)
+	}
+}
+
 // A function that the node itself uses is not given away.
 func TestNodesFunction(t *testing.T) {
+	cases := map[string]struct{ reason, do, undo, message string }{
+		"Address": {"The node would lose its address.", "address add 192.0.2.9/24 dev VF", "address del 192.0.2.9/24 dev VF", "has an address of the node"},
+		"VLAN":    {"The node's link would be on the Pod's interface.", "link add link VF name storage type vlan id 9", "link del storage", "link storage of the node is on "},
+	}
 	b, f := newBackend(t), function(t, 6)
-	run(t, "ip", "address", "add", "192.0.2.9/24", "dev", f.Netdev)
-	t.Cleanup(func() { run(t, "ip", "address", "del", "192.0.2.9/24", "dev", f.Netdev) })
-	p := newPod(t, f, network.Network{VLAN: 500})
-	if err := p.add(t.Context(), b); err == nil || !strings.Contains(err.Error(), "has an address of the node") {
-		t.Errorf("got %v, want an error about the address", err)
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			ip := func(args string) {
+				run(t, append([]string{"ip"}, strings.Fields(strings.ReplaceAll(args, "VF", f.Netdev))...)...)
+			}
+			ip(tc.do)
+			t.Cleanup(func() { ip(tc.undo) })
+			p := newPod(t, f, network.Network{VLAN: 500})
+			if err := p.add(t.Context(), b); err == nil || !strings.Contains(err.Error(), tc.message) {
+				t.Errorf("%s got %v, want %q", tc.reason, err, tc.message)
+			}
+		})
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 type fakeKernel struct {
 	state    kernel.FunctionState
 	err      error
+	pending  *kernel.VFRate
 	attached []*kernel.Function
 	detached []*kernel.Function
 }
@@ -37,9 +38,9 @@ func (k *fakeKernel) Attach(_ context.Context, f *kernel.Function) (kernel.Attac
 	return kernel.AttachResult{MAC: f.Settings.MAC.String(), MTU: 1500}, k.err
 }
 
-func (k *fakeKernel) Detach(_ context.Context, f *kernel.Function) error {
+func (k *fakeKernel) Detach(_ context.Context, f *kernel.Function) (*kernel.VFRate, error) {
 	k.detached = append(k.detached, f)
-	return k.err
+	return k.pending, k.err
 }
 
 // own is the MAC of the function's interface.
@@ -131,7 +132,9 @@ func newBackendOf(t *testing.T, k *fakeKernel, n network.Network) (*sriov.Backen
 	t.Helper()
 	n.Ref = network.Ref{Kind: "ClusterNetwork", Name: "fast"}
 	rec := &attach.Record{ContainerID: "a", Netns: "/run/netns/a", BootID: "boot-1"}
-	return sriov.New(sriov.Options{Kernel: k, BootID: "boot-1", DeviceInfoDir: filepath.Join(t.TempDir(), "devinfo")}), rec,
+	return sriov.New(sriov.Options{
+			Kernel: k, BootID: "boot-1", DeviceInfoDir: filepath.Join(t.TempDir(), "devinfo"), StateDir: filepath.Join(t.TempDir(), "functions"),
+		}), rec,
 		&attach.Interface{Name: "net1", Network: n, DeviceID: "0000:03:10.0"}
 }
 
@@ -174,6 +177,8 @@ func TestErrors(t *testing.T) {
 	}{
 		"Busy":     {"The namespace of the last Pod ends in a moment.", kernel.ErrFunctionBusy, true},
 		"Reset":    {"The driver reports the function again when it has reset it.", kernel.ErrFunctionReset, true},
+		"NoLink":   {"The network has a rate, and igb sets rates with a link only.", kernel.ErrNoLink, true},
+		"NoParent": {"The driver of the physical function restarts.", sysfs.ErrNoParent, true},
 		"Rejected": {"The driver will not change its mind.", kernel.ErrRejected, false},
 	}
 	for name, tc := range cases {
@@ -212,5 +217,57 @@ func TestDeviceInfoFails(t *testing.T) {
 	}
 	if err := b.Attach(t.Context(), rec, ifc); err == nil || len(k.detached) != 1 {
 		t.Errorf("got %v, and %d functions given back", err, len(k.detached))
+	}
+}
+
+// A rate that DEL could not restore is restored for the next Pod, also after a restart of the daemon.
+func TestPendingRate(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason  string
+		network network.Network
+		boot    string
+		want    *kernel.VFRate
+		saved   int
+	}{
+		"NoRate":  {"The next network has no rate of its own: the former Pod's must not stay.", network.Network{}, "boot-1", &kernel.VFRate{Max: 50}, 50},
+		"MaxRate": {"The next network has its own rate, and DEL returns to the first one.", network.Network{SRIOV: network.SRIOV{MaxTxRate: 200}}, "boot-1", &kernel.VFRate{Max: 200}, 50},
+		"MinRate": {"The kernel sets both rates at once.", network.Network{SRIOV: network.SRIOV{MinTxRate: 10}}, "boot-1", &kernel.VFRate{Min: 10, Max: 50}, 50},
+		"Reboot":  {"The boot has reset the function.", network.Network{}, "boot-2", nil, 100},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := &fakeKernel{state: functionState()}
+			b, rec, ifc := newBackendOf(t, k, network.Network{SRIOV: network.SRIOV{MaxTxRate: 100}})
+			k.pending = &kernel.VFRate{Max: 50}
+			if err := errors.Join(b.Prepare(t.Context(), nil, ifc), b.Attach(t.Context(), rec, ifc), b.Detach(t.Context(), rec, ifc)); err != nil {
+				t.Fatal(err)
+			}
+			k.pending, k.state.VF.Rate = nil, &kernel.VFRate{Max: 100}
+			b = sriov.New(sriov.Options{Kernel: k, BootID: tc.boot, DeviceInfoDir: b.DeviceInfoDir, StateDir: b.StateDir})
+			rec = &attach.Record{ContainerID: "b", Netns: "/run/netns/b", BootID: tc.boot}
+			ifc = &attach.Interface{Name: "net1", Network: tc.network, DeviceID: ifc.DeviceID}
+			if err := errors.Join(b.Prepare(t.Context(), nil, ifc), b.Attach(t.Context(), rec, ifc), b.Detach(t.Context(), rec, ifc)); err != nil {
+				t.Fatal(err)
+			}
+			got := k.attached[1]
+			if diff := cmp.Diff(tc.want, got.Settings.Rate); diff != "" || got.Saved.VF.Rate.Max != tc.saved {
+				t.Errorf("%s The saved limit is %d, want %d; the rate: -want +got\n%s", tc.reason, got.Saved.VF.Rate.Max, tc.saved, diff)
+			}
+			if left, err := os.ReadDir(b.StateDir); err != nil || len(left) > 0 {
+				t.Errorf("%s After DEL the folder has %v, %v", tc.reason, left, err)
+			}
+		})
+	}
+}
+
+// An interface without a state was never attached: the state is in the journal before.
+func TestDetachWithoutState(t *testing.T) {
+	t.Parallel()
+	k := &fakeKernel{}
+	b, rec, ifc := newBackendOf(t, k, network.Network{})
+	if err := b.Detach(t.Context(), rec, ifc); err != nil || len(k.detached) > 0 {
+		t.Errorf("got %v, and DEL changed %v", err, k.detached)
 	}
 }

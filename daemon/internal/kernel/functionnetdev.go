@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// NetdevState is the state of a network interface on the host.
+type NetdevState struct {
+	Name string `json:"name"`
+	MAC  string `json:"mac"`
+	MTU  int    `json:"mtu"`
+	Up   bool   `json:"up,omitempty"`
+	// Flags are those of netdevFlags.
+	Flags uint32 `json:"flags,omitempty"`
+	// TxQueueLen is the length of the transmit queue in packets.
+	TxQueueLen int      `json:"txQueueLen,omitempty"`
+	Group      uint32   `json:"group,omitempty"`
+	Alias      string   `json:"alias,omitempty"`
+	AltNames   []string `json:"altNames,omitempty"`
+	// XDPProgram is the kernel's ID of the XDP program.
+	XDPProgram uint32 `json:"xdpProgram,omitempty"`
+}
+
+// netdevFlags are the flags, besides IFF_UP, that a Pod can change.
+const netdevFlags = unix.IFF_PROMISC | unix.IFF_ALLMULTI | unix.IFF_MULTICAST | unix.IFF_NOARP
+
+// functionNetdev is the network interface of a function on the host.
+type functionNetdev struct {
+	conn   *conn
+	driver string
+	attrs  *netlink.LinkAttrs
+}
+
+func (n *functionNetdev) state() *NetdevState {
+	a := n.attrs
+	return &NetdevState{
+		Name: a.Name, MAC: a.HardwareAddr.String(), MTU: a.MTU, Up: a.Flags&net.FlagUp != 0, Flags: a.RawFlags & netdevFlags,
+		TxQueueLen: a.TxQLen, Group: a.Group, Alias: a.Alias, AltNames: a.AltNames, XDPProgram: xdpProgram(a),
+	}
+}
+
+// xdpProgram returns the ID of the interface's XDP program, or 0.
+func xdpProgram(a *netlink.LinkAttrs) uint32 {
+	if a.Xdp == nil {
+		return 0
+	}
+	return a.Xdp.ProgId
+}
+
+// checkUnused returns an error if no Pod can have the interface, or if the node itself uses it: the node would lose
+// addresses, links on it, or its place in a bridge or bond, for good.
+func (n *functionNetdev) checkUnused() error {
+	const leaveOut = "leave it out of the device pool"
+	a := n.attrs
+	if a.EncapType != "ether" {
+		return fmt.Errorf("%w: %s is an interface of type %s, and must be an Ethernet interface: %s", ErrInvalid, a.Name, a.EncapType, leaveOut)
+	}
+	if a.MasterIndex != 0 {
+		return fmt.Errorf("%w: %s is a port of a bridge or bond of the node: %s", ErrInvalid, a.Name, leaveOut)
+	}
+	uppers, err := n.conn.uppers(a.Index)
+	if err != nil {
+		return err
+	}
+	if len(uppers) > 0 {
+		return fmt.Errorf("%w: link %s of the node is on %s: %s", ErrInvalid, uppers[0].name, a.Name, leaveOut)
+	}
+	msgs, err := n.conn.dump(unix.RTM_GETADDR, nl.NewIfAddrmsg(unix.AF_UNSPEC))
+	if err != nil {
+		return fmt.Errorf("list addresses: %w", err)
+	}
+	for _, m := range msgs {
+		if head := nl.DeserializeIfAddrmsg(m); int(head.Index) == a.Index && head.Scope == unix.RT_SCOPE_UNIVERSE {
+			return fmt.Errorf("%w: %s has an address of the node: %s", ErrInvalid, a.Name, leaveOut)
+		}
+	}
+	return nil
+}
+
+// set changes the interface. It waits while the driver resets it.
+func (n *functionNetdev) set(ctx context.Context, up bool, attrs ...nl.NetlinkRequestData) error {
+	return whileReset(ctx, n.driver, func() error { return n.conn.setLink(n.attrs.Index, up, attrs...) })
+}
+
+// reset sets the interface down, and removes what the Pod has changed.
+func (n *functionNetdev) reset(ctx context.Context, saved *NetdevState) error {
+	a := n.attrs
+	foreign := slices.DeleteFunc(slices.Clone(a.AltNames), func(name string) bool { return slices.Contains(saved.AltNames, name) })
+	names := n.conn.changeAltNames(unix.RTM_DELLINKPROP, a.Index, foreign...)
+	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	msg.Index, msg.Change, msg.Flags = int32(a.Index), unix.IFF_UP|netdevFlags, saved.Flags
+	err := whileReset(ctx, n.driver, func() error {
+		return n.conn.send(unix.RTM_NEWLINK, 0, msg,
+			nl.NewRtAttr(unix.IFLA_IFALIAS, []byte(saved.Alias)),
+			nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(saved.Group)),
+			nl.NewRtAttr(unix.IFLA_TXQLEN, nl.Uint32Attr(uint32(saved.TxQueueLen))))
+	})
+	if err != nil {
+		err = fmt.Errorf("reset %s: %w", a.Name, err)
+	}
+	return errors.Join(names, err, n.removeXDP(saved))
+}
+
+// removeXDP removes the XDP programs that the Pod has attached, which stay with an interface when it moves.
+func (n *functionNetdev) removeXDP(saved *NetdevState) error {
+	if id := xdpProgram(n.attrs); !hasXDP(n.attrs) || id != 0 && id == saved.XDPProgram {
+		return nil
+	}
+	for _, mode := range []uint32{unix.XDP_FLAGS_SKB_MODE, unix.XDP_FLAGS_DRV_MODE, unix.XDP_FLAGS_HW_MODE} {
+		xdp := nl.NewRtAttr(unix.IFLA_XDP|unix.NLA_F_NESTED, nil)
+		xdp.AddRtAttr(nl.IFLA_XDP_FD, nl.Uint32Attr(^uint32(0))) // -1 detaches
+		xdp.AddRtAttr(nl.IFLA_XDP_FLAGS, nl.Uint32Attr(mode))
+		if err := n.conn.setLink(n.attrs.Index, false, xdp); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
+			return fmt.Errorf("remove XDP program from %s: %w", n.attrs.Name, err)
+		}
+	}
+	return nil
+}
+
+// hasXDP reports whether an XDP program is attached in any mode. With several, the kernel reports no single ID.
+func hasXDP(a *netlink.LinkAttrs) bool { return a.Xdp != nil && a.Xdp.Attached }
+
+// restore gives an interface that is down its MAC, MTU, names and state. The MAC is set even if the
+// interface has it, because a driver that was told to forget it must hear it again. If another link has taken a
+// name, the interface does without it. An MTU that the driver does not allow any more stays.
+func (n *functionNetdev) restore(ctx context.Context, saved *NetdevState) error {
+	mac, err := net.ParseMAC(saved.MAC)
+	if err != nil {
+		return fmt.Errorf("read the saved MAC: %w", err)
+	}
+	if err := n.restoreMAC(ctx, mac, saved); err != nil {
+		return fmt.Errorf("restore MAC address %s: %w", mac, err)
+	}
+	_ = n.set(ctx, false, nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(saved.MTU))))
+	err = n.set(ctx, false, nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(saved.Name)))
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("restore name %s: %w", saved.Name, err)
+	}
+	for _, name := range saved.AltNames {
+		if err := n.conn.changeAltNames(unix.RTM_NEWLINKPROP, n.attrs.Index, name); err != nil && !errors.Is(err, unix.EEXIST) {
+			return err
+		}
+	}
+	if !saved.Up {
+		return nil
+	}
+	if err := n.set(ctx, true); err != nil {
+		return fmt.Errorf("set %s up: %w", saved.Name, err)
+	}
+	return nil
+}
+
+// restoreMAC sets the MAC. A driver that has missed that the physical function allows the MAC reads it from there
+// when it sets the interface down, and igbvf can lose that message, too.
+func (n *functionNetdev) restoreMAC(ctx context.Context, mac net.HardwareAddr, saved *NetdevState) error {
+	const attempts = 3
+	for attempt := 1; ; attempt++ {
+		err := n.set(ctx, false, nl.NewRtAttr(unix.IFLA_ADDRESS, mac))
+		if !errors.Is(err, unix.EADDRNOTAVAIL) || attempt == attempts {
+			return err
+		}
+		if err := errors.Join(n.set(ctx, true), n.reset(ctx, saved)); err != nil {
+			return err
+		}
+	}
+}
