@@ -11,6 +11,8 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
 // Errors of interfaces that need a device.
@@ -45,6 +47,21 @@ func assignDevices(ctx context.Context, devices Devices, pod *corev1.Pod, rec *R
 				i, ifc.Name, ifc.Network.Ref, ErrNoDevice, have, pool, used[pool]))
 		}
 		ifc.DeviceID = allocated[pool][used[pool]-1]
+	}
+	return checkAllAssigned(rec, allocated, used)
+}
+
+// checkAllAssigned returns an error if the Pod has more devices of a pool than interfaces that take one. Patchbay
+// sets no VLAN and no MAC on the others: with them, a Pod that the network keeps in its VLAN could reach all.
+func checkAllAssigned(rec *Record, allocated map[string][]string, used map[string]int) error {
+	for i := range rec.Interfaces {
+		ifc := &rec.Interfaces[i]
+		pool := ifc.Network.DevicePool
+		if have := len(allocated[pool]); ifc.DeviceID != "" && have > used[pool] {
+			return withNetwork(ifc.Network.Ref, &causedError{cause: ErrInvalidAnnotation, err: fmt.Errorf(
+				"network %s: kubelet has allocated %d of %s to the Pod, and %d of the Pod's interfaces take one: all must be interfaces: request as many as the Pod has interfaces of the pool, or add interfaces to annotation %s",
+				ifc.Network.Ref, have, pool, used[pool], v1.InterfacesAnnotation)})
+		}
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ import (
 )
 
 // newDeviceEnvironment returns an environment whose Pod ns/web requests an interface of another plugin
-// and two of device pool a/b, and has three devices of that pool.
+// and two of device pool a/b, and has two devices of that pool.
 func newDeviceEnvironment() *environment {
 	env := newEnvironment()
 	env.add(network.Network{
@@ -28,7 +28,7 @@ func newDeviceEnvironment() *environment {
 		DevicePool: "a/b", VLAN: 500, V4: subnet("10.0.0.0/29", "10.0.0.1", "10.0.0.6"),
 	})
 	env.pod(`[{"clusterNetwork":"flat"},{"network":"fast","ip":"dynamic"},{"network":"fast"}]`)
-	env.devices = map[string]map[string][]string{"ns/web": {"a/b": {"0000:03:10.2", "0000:03:10.0", "0000:03:10.4"}, "c/d": {"x"}}}
+	env.devices = map[string]map[string][]string{"ns/web": {"a/b": {"0000:03:10.2", "0000:03:10.0"}, "c/d": {"x"}}}
 	env.functions = map[string]string{}
 	return env
 }
@@ -148,6 +148,23 @@ func TestTooFewDevices(t *testing.T) {
 	}
 }
 
+// A device that is no interface has no VLAN: the Pod would reach all of them with it. Devices of other pools are
+// none of Patchbay's.
+func TestTooManyDevices(t *testing.T) {
+	t.Parallel()
+	env := newDeviceEnvironment()
+	env.devices["ns/web"] = map[string][]string{"a/b": {"x", "y", "z"}, "c/d": {"v", "w"}}
+	_, err := env.mustStart(t).Add(context.Background(), env.sandbox("a"))
+	const want = "network DanmNet/ns/fast: kubelet has allocated 3 of a/b to the Pod, and 2 of the Pod's interfaces take one: all must be interfaces: request as many"
+	if !errors.Is(err, attach.ErrInvalidAnnotation) || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+	if reason := pods.EventReason(err); reason != v1.ReasonInvalidAnnotations {
+		t.Errorf("got reason %s", reason)
+	}
+	env.mustBeEmpty(t, "after the failed ADD")
+}
+
 // A device can be part of two pools by mistake.
 func TestDeviceOfTwoPools(t *testing.T) {
 	t.Parallel()
@@ -224,7 +241,7 @@ func (env *environment) secondPod(namespace string) attach.Request {
 	pod.Namespace, pod.Name, pod.UID = namespace, "second", "second"
 	pod.Annotations[v1.InterfacesAnnotation] = `[{"network":"fast"}]`
 	env.pods[namespace+"/second"] = pod
-	env.devices[namespace+"/second"] = env.devices["ns/web"]
+	env.devices[namespace+"/second"] = map[string][]string{"a/b": env.devices["ns/web"]["a/b"][:1]}
 	fast := *env.networks[network.Ref{Kind: v1.KindDanmNet, Namespace: "ns", Name: "fast"}]
 	fast.Ref.Namespace = namespace
 	env.networks[fast.Ref] = &fast
