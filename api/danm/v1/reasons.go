@@ -292,7 +292,7 @@ func deviceReasons() []ReasonInfo {
 		{
 			Reason: ReasonDeviceNotAllocated, On: "Event on Pods",
 			When:   "Kubelet has allocated fewer devices of a network's device pool to the Pod than it has interfaces of that pool.",
-			Remedy: "Request as many of the resource in a container of the Pod. If it does, the device plugin was away when the Pod came to the node: delete the Pod.",
+			Remedy: "Delete the Pod, and request as many of the resource in its template. If it does, the device plugin was away when the Pod came to the node: deleting the Pod is enough.",
 			Test:   "daemon/internal/attach.TestTooFewDevices",
 		},
 		{
