@@ -36,23 +36,35 @@ func withoutGet(_ context.Context, method string) error {
 
 func TestDevices(t *testing.T) {
 	t.Parallel()
-	const netdevice, dpdk = "intel.com/intel_sriov_netdevice", "intel.com/dpdk_nic_1"
+	const netdevice, dual = "intel.com/intel_sriov_netdevice", "example.com/dual"
 	for name, tc := range map[string]struct {
 		reason string
 		pod    *corev1.Pod
 		want   map[string][]string
 	}{
-		"TwoOfOnePool": {
-			"Kubelet lists devices in random order, so a container's are sorted by ID.",
-			podWith("example-sriov", "sriov-pod", nil, []string{"sriov"}),
-			map[string][]string{"nokia.k8s.io/sriov_ens2f1": {"0000:af:06.0", "0000:af:06.3"}},
+		"ThreePools": {
+			"Kubelet lists devices in random order, so a container's are sorted by ID. The containers are in the order of the spec.",
+			podWith("default", "three-pools", nil, []string{"interfaces", "packets"}),
+			map[string][]string{
+				"example.com/sriov_ens4": {"0000:01:10.0", "0000:01:10.2"},
+				"example.com/sriov_ens5": {"0000:02:11.2", "0000:02:11.4", "0000:02:10.2"},
+				"example.com/dpdk_ens4":  {"0000:01:11.0", "0000:01:11.2"},
+			},
+		},
+		"Sidecar": {
+			"A sidecar is listed, and the function of another init container with the container that has it now.",
+			podWith("default", "sidecar", []string{"setup", "sidecar"}, []string{"app"}),
+			map[string][]string{
+				"example.com/sriov_ens4": {"0000:01:10.4", "0000:01:10.6"},
+				"example.com/sriov_ens5": {"0000:02:10.0"},
+			},
 		},
 		"SeveralContainers": {
 			"Containers are in the order of the spec, a device with two NUMA nodes or two containers is listed once, and dynamic resources are none.",
 			podWith("core", "upf-0", []string{"migrate", "sidecar"}, []string{"dataplane", "offload"}),
 			map[string][]string{
 				netdevice:           {"0000:03:02.1", "0000:03:02.0", "0000:03:04.3"},
-				dpdk:                {"0000:3b:02.1", "0000:3b:02.6"},
+				dual:                {"0000:3b:02.1", "0000:3b:02.6"},
 				"nvidia.com/bf2_sf": {"mlx5_core.sf.4"},
 			},
 		},
@@ -61,7 +73,7 @@ func TestDevices(t *testing.T) {
 			podWith("core", "upf-0", nil, []string{"offload", "dataplane", "sidecar"}),
 			map[string][]string{
 				netdevice:           {"0000:03:02.1", "0000:03:02.0", "0000:03:04.3"},
-				dpdk:                {"0000:3b:02.1", "0000:3b:02.6"},
+				dual:                {"0000:3b:02.1", "0000:3b:02.6"},
 				"nvidia.com/bf2_sf": {"mlx5_core.sf.4"},
 			},
 		},
@@ -70,7 +82,7 @@ func TestDevices(t *testing.T) {
 			podWith("core", "upf-0", nil, nil),
 			map[string][]string{
 				netdevice:           {"0000:03:02.1", "0000:03:02.0", "0000:03:04.3"},
-				dpdk:                {"0000:3b:02.1", "0000:3b:02.6"},
+				dual:                {"0000:3b:02.1", "0000:3b:02.6"},
 				"nvidia.com/bf2_sf": {"mlx5_core.sf.4"},
 			},
 		},
@@ -81,7 +93,7 @@ func TestDevices(t *testing.T) {
 		},
 		"NoDevices": {
 			"A Pod without devices is no error: the caller knows what it needs.",
-			podWith("kube-system", "coredns-5d78c9869d-7x2mv", nil, []string{"coredns"}),
+			podWith("default", "plain", nil, []string{"main"}),
 			map[string][]string{},
 		},
 		"RecordedTwoPools": {
@@ -231,7 +243,7 @@ func TestGetIsTriedOncePerKubelet(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h, pod := newHost(t), podWith("example-sriov", "sriov-pod", nil, nil)
+			h, pod := newHost(t), podWith("default", "three-pools", nil, nil)
 			client, pods := h.client(t), readPods(t)
 			old := &fakeKubelet{pods: pods, before: func(_ context.Context, method string) error {
 				if method == "Get" {
@@ -289,7 +301,7 @@ func TestRateLimit(t *testing.T) {
 		return nil
 	}}
 	h.start(t, kubelet)
-	if _, err := h.client(t).Devices(t.Context(), podWith("example-sriov", "sriov-pod", nil, nil)); err != nil {
+	if _, err := h.client(t).Devices(t.Context(), podWith("default", "three-pools", nil, nil)); err != nil {
 		t.Fatal(err)
 	}
 	if got := kubelet.gets.Load(); got != 4 {
@@ -339,7 +351,7 @@ func TestLinkedRootDir(t *testing.T) {
 	if err := errors.Join(os.Mkdir(data, 0o700), os.Rename(folder, filepath.Join(data, "kubelet")), os.Symlink("/data/kubelet", folder)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.client(t).Devices(t.Context(), podWith("example-sriov", "sriov-pod", nil, nil)); err != nil {
+	if _, err := h.client(t).Devices(t.Context(), podWith("default", "three-pools", nil, nil)); err != nil {
 		t.Error(err)
 	}
 }
@@ -352,9 +364,9 @@ func TestConcurrentCalls(t *testing.T) {
 	client, results := h.client(t), make(chan error)
 	for range 20 {
 		go func() {
-			devices, err := client.Devices(t.Context(), podWith("example-sriov", "sriov-pod", nil, nil))
-			if err == nil && len(devices["nokia.k8s.io/sriov_ens2f1"]) != 2 {
-				err = fmt.Errorf("got %v, want 2 functions", devices)
+			devices, err := client.Devices(t.Context(), podWith("default", "three-pools", nil, nil))
+			if err == nil && len(devices["example.com/sriov_ens5"]) != 3 {
+				err = fmt.Errorf("got %v, want 3 functions", devices)
 			}
 			results <- err
 		}()
