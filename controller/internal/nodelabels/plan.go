@@ -14,8 +14,8 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
-// maxNICs bounds the labels of one Node: a node writes its own NodeNetwork, and every kubelet and
-// scheduler watches Nodes.
+// maxNICs bounds the labels of one Node, with those that are still to be removed: a node writes its own
+// NodeNetwork, and every kubelet and scheduler watches Nodes.
 const maxNICs = 128
 
 // nicsOf returns the NICs in a report that a label can name, at most maxNICs of them. The kernel allows more
@@ -45,6 +45,16 @@ type change struct {
 	labels map[string]*string
 }
 
+// removes reports whether the change removes a label.
+func (c *change) removes() bool {
+	for _, value := range c.labels {
+		if value == nil {
+			return true
+		}
+	}
+	return false
+}
+
 // plan returns the changes that make the labels of all Nodes name their NICs, and the labels that are stale
 // now, with the time since when they are, in place of those of the last call. A label is removed after delay. NICs are by
 // the name of the Node.
@@ -53,15 +63,14 @@ func plan(nodes []metav1.PartialObjectMetadata, nics map[string][]string, before
 	for i := range nodes {
 		node := &nodes[i]
 		c := change{name: node.Name, uid: node.UID, labels: map[string]*string{}}
-		for _, nic := range nics[node.Name] {
-			label := v1.NICLabelPrefix + nic
-			if value, ok := node.Labels[label]; !ok || value != "" {
-				c.labels[label] = new(string)
-			}
-		}
+		room := maxNICs
 		for label := range node.Labels {
 			nic, ours := strings.CutPrefix(label, v1.NICLabelPrefix)
-			if !ours || slices.Contains(nics[node.Name], nic) {
+			if !ours {
+				continue
+			}
+			room--
+			if slices.Contains(nics[node.Name], nic) {
 				continue
 			}
 			key := staleLabel{node.UID, label}
@@ -74,9 +83,27 @@ func plan(nodes []metav1.PartialObjectMetadata, nics map[string][]string, before
 				c.labels[label] = nil
 			}
 		}
+		addLabels(&c, node.Labels, nics[node.Name], room)
 		if len(c.labels) > 0 {
 			changes = append(changes, c)
 		}
 	}
 	return changes, stale
+}
+
+// addLabels adds to a change the labels of NICs that a Node lacks, as far as it has room. A label that is removed in the same
+// change still takes its room, because the removal may not happen.
+func addLabels(c *change, labels map[string]string, nics []string, room int) {
+	for _, nic := range nics {
+		label := v1.NICLabelPrefix + nic
+		value, exists := labels[label]
+		switch {
+		case exists && value == "":
+		case exists:
+			c.labels[label] = new(string)
+		case room > 0:
+			c.labels[label] = new(string)
+			room--
+		}
+	}
 }

@@ -120,6 +120,57 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// A compromised node reports other NICs again and again. Its Node never has more labels than the bound: those that
+// wait for their removal count, too.
+func TestLabelsOfANodeAreBounded(t *testing.T) {
+	t.Parallel()
+	n, now, stale := node("zone=x"), time.Unix(1000, 0), map[staleLabel]time.Time(nil)
+	most, written := 0, []string(nil)
+	for round := range 50 {
+		var nics []string
+		for i := range 100 {
+			nics = append(nics, fmt.Sprintf("r%dn%d", round, i))
+		}
+		var changes []change
+		changes, stale = plan([]metav1.PartialObjectMetadata{n}, map[string][]string{"a": nics}, stale, now, time.Minute)
+		written = append(written, apply(&n, changes)...)
+		most = max(most, len(n.Labels)-1)
+		now = now.Add(time.Second)
+	}
+	if most != maxNICs {
+		t.Errorf("the Node had up to %d labels of NICs, want %d", most, maxNICs)
+	}
+	if len(stale) > maxNICs || len(written) > maxNICs {
+		t.Errorf("%d labels wait for their removal, and %d were written within the delay, want at most %d", len(stale), len(written), maxNICs)
+	}
+	now = now.Add(time.Minute)
+	own := map[string][]string{"a": {"ens4"}}
+	for range 3 { // the first comparison makes room, and the next one uses it
+		changes, after := plan([]metav1.PartialObjectMetadata{n}, own, stale, now, time.Minute)
+		stale = after
+		apply(&n, changes)
+		now = now.Add(2 * time.Minute)
+	}
+	if diff := cmp.Diff(node("zone=x", "nics.danm.io/ens4=").Labels, n.Labels); diff != "" {
+		t.Errorf("the node reports its own NIC again\nlabels (-want +got):\n%s", diff)
+	}
+}
+
+// apply makes the changes on a Node, and returns the labels that it has set.
+func apply(n *metav1.PartialObjectMetadata, changes []change) (set []string) {
+	for _, c := range changes {
+		for label, value := range c.labels {
+			if value == nil {
+				delete(n.Labels, label)
+				continue
+			}
+			n.Labels[label] = *value
+			set = append(set, label)
+		}
+	}
+	return set
+}
+
 // Kubelets write Nodes all the time, and daemons their NodeNetworks: such writes start no comparison.
 func TestEventsThatMatter(t *testing.T) {
 	t.Parallel()
