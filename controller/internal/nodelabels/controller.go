@@ -33,6 +33,9 @@ type Config struct {
 	Settle time.Duration
 	// RemovalDelay is how long a NIC is not reported before its label is removed; 1 min when zero.
 	RemovalDelay time.Duration
+	// MaxRetryDelay bounds the time until a Node is written again whose write failed. The first delay is Interval, and each
+	// is twice the one before; 30 min when zero.
+	MaxRetryDelay time.Duration
 	// WritesPerSecond bounds the Nodes that are written; 20 when zero.
 	WritesPerSecond rate.Limit
 }
@@ -41,7 +44,7 @@ func (c Config) withDefaults() Config {
 	for _, d := range []struct {
 		field *time.Duration
 		value time.Duration
-	}{{&c.Interval, 30 * time.Second}, {&c.Settle, 500 * time.Millisecond}, {&c.RemovalDelay, time.Minute}} {
+	}{{&c.Interval, 30 * time.Second}, {&c.Settle, 500 * time.Millisecond}, {&c.RemovalDelay, time.Minute}, {&c.MaxRetryDelay, 30 * time.Minute}} {
 		if *d.field == 0 {
 			*d.field = d.value
 		}
@@ -58,13 +61,21 @@ type labeller struct {
 	cfg Config
 	// cached reads NodeNetworks, and Nodes as metadata.
 	cached client.Reader
-	// direct writes Nodes.
+	// direct reads NodeNetworks from the API server, and writes Nodes.
 	direct client.Client
 	limit  *rate.Limiter
 	// changed has one element when a Node or its NICs changed since the last comparison.
 	changed chan struct{}
 	// stale are the labels that are to be removed, with the time since when.
 	stale map[staleLabel]time.Time
+	// retries are the Nodes whose last write failed.
+	retries map[types.UID]retry
+}
+
+// retry is when a Node is written again, and how long it waits for that.
+type retry struct {
+	at    time.Time
+	delay time.Duration
 }
 
 var _ manager.Runnable = (*labeller)(nil)
@@ -138,7 +149,7 @@ func (l *labeller) Start(ctx context.Context) error {
 	log := logr.FromContextOrDiscard(ctx)
 	for {
 		if err := l.compare(ctx, time.Now()); err != nil && ctx.Err() == nil {
-			log.Error(err, "Failed to label Nodes", "retryAfter", l.cfg.Interval.String())
+			log.Error(err, "Failed to label Nodes")
 		}
 		select {
 		case <-ctx.Done():
@@ -170,20 +181,45 @@ func (l *labeller) compare(ctx context.Context, now time.Time) error {
 	}
 	var changes []change
 	changes, l.stale = plan(nodes.Items, nics, l.stale, now, l.cfg.RemovalDelay)
-	var errs []error
+	return l.apply(ctx, changes, now)
+}
+
+// apply writes the changes. A Node that cannot be written does not keep the others from their labels, and waits for a time
+// that doubles: the API server may refuse each write, for example because the controller may not patch Nodes.
+func (l *labeller) apply(ctx context.Context, changes []change, now time.Time) error {
+	retries, failed, first := map[types.UID]retry{}, 0, error(nil)
 	for _, c := range changes {
+		last, again := l.retries[c.uid]
+		if again && now.Before(last.at) {
+			retries[c.uid] = last
+			continue
+		}
 		if err := l.limit.Wait(ctx); err != nil {
 			return err
 		}
-		if err := l.write(ctx, c); err != nil {
-			errs = append(errs, fmt.Errorf("label Node %s: %w", c.name, err))
+		err := l.write(ctx, c)
+		if err == nil {
+			continue
+		}
+		delay := min(max(2*last.delay, l.cfg.Interval), l.cfg.MaxRetryDelay)
+		retries[c.uid] = retry{at: now.Add(delay), delay: delay}
+		failed++
+		if first == nil {
+			first = fmt.Errorf("label Node %s, and again in %s: %w", c.name, delay, err)
 		}
 	}
-	return errors.Join(errs...)
+	l.retries = retries
+	if failed > 1 {
+		return fmt.Errorf("%w (and %d more Nodes)", first, failed-1)
+	}
+	return first
 }
 
 // write writes the labels of a Node. A Node of another UID is a new one: the next comparison labels it.
 func (l *labeller) write(ctx context.Context, c change) error {
+	if err := l.keepReported(ctx, c); err != nil || len(c.labels) == 0 {
+		return err
+	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": c.uid, "labels": c.labels}})
 	if err != nil {
 		return fmt.Errorf("encode labels: %w", err)
@@ -191,10 +227,31 @@ func (l *labeller) write(ctx context.Context, c change) error {
 	node := nodeMetadata()
 	node.Name = c.name
 	err = l.direct.Patch(ctx, node, client.RawPatch(types.MergePatchType, patch))
-	if apierrors.IsNotFound(err) || isOfAnotherUID(err) {
+	switch {
+	case apierrors.IsNotFound(err) || isOfAnotherUID(err):
 		return nil
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("%w: check that deployments/controller/rbac.yaml and deployments/admission/nodelabels.yaml are installed", err)
 	}
 	return err
+}
+
+// keepReported removes from a change the removal of labels whose NICs the node reports at the API server. The cache may be
+// behind it, and kubelet may end Pods that require a label which their Node lacks.
+func (l *labeller) keepReported(ctx context.Context, c change) error {
+	if !c.removes() {
+		return nil
+	}
+	nn := &v1.NodeNetwork{}
+	if err := l.direct.Get(ctx, client.ObjectKey{Name: c.name}, nn); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("get NodeNetwork: %w", err)
+	}
+	for _, nic := range nicsOf(nn) {
+		if value, ok := c.labels[v1.NICLabelPrefix+nic]; ok && value == nil {
+			delete(c.labels, v1.NICLabelPrefix+nic)
+		}
+	}
+	return nil
 }
 
 // isOfAnotherUID reports whether the API server refused a write because it names another UID than the object has.

@@ -5,6 +5,8 @@
 package nodelabels
 
 import (
+	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,8 +14,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/test/apitest"
@@ -126,4 +130,95 @@ func (f *fixture) checkMissingNodes() {
 	if n := f.compare("node-2", time.Now()); len(n.Labels) > 0 {
 		f.Errorf("the other Node has the labels %v", n.Labels)
 	}
+}
+
+// withoutReports is a cache that has not seen the NodeNetworks yet.
+type withoutReports struct{ client.Reader }
+
+func (r withoutReports) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if _, ok := list.(*v1.NodeNetworkList); ok {
+		return nil
+	}
+	return r.Reader.List(ctx, list, opts...)
+}
+
+// A label is removed only if the API server's NodeNetwork lacks the NIC, too.
+func TestRemovalReadsTheAPIServer(t *testing.T) {
+	t.Parallel()
+	f, now := newFixture(t), time.Now()
+	f.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}})
+	f.setNICs("node-1", "ens4", "ens5")
+	f.compare("node-1", now)
+	f.setNICs("node-1", "ens4") // ens5 is really gone
+	f.labeller.cached = withoutReports{f.labeller.cached}
+	f.compare("node-1", now.Add(time.Hour))
+	n := f.compare("node-1", now.Add(time.Hour+f.labeller.cfg.RemovalDelay))
+	if diff := cmp.Diff(map[string]string{v1.NICLabelPrefix + "ens4": ""}, n.Labels); diff != "" {
+		t.Errorf("the cache is behind the API server\nlabels (-want +got):\n%s", diff)
+	}
+}
+
+// A Node that the controller may not write does not keep others from their labels, and is not tried again and again.
+func TestForbiddenNodeWaits(t *testing.T) {
+	t.Parallel()
+	f, now := newFixture(t), time.Now()
+	var tried []string
+	forbidden := "node-1"
+	direct, ok := f.labeller.direct.(client.WithWatch)
+	if !ok {
+		t.Fatalf("the client is a %T, and a test of its errors needs one that watches", f.labeller.direct)
+	}
+	f.labeller.direct = interceptor.NewClient(direct, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			tried = append(tried, o.GetName())
+			if o.GetName() == forbidden {
+				return apierrors.NewForbidden(corev1.Resource("nodes"), o.GetName(), nil)
+			}
+			return c.Patch(ctx, o, p, opts...)
+		},
+	})
+	for _, name := range []string{"node-1", "node-2"} {
+		f.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		f.setNICs(name, "ens4")
+	}
+	interval := f.labeller.cfg.Interval
+	for _, step := range []struct {
+		reason string
+		after  time.Duration
+		err    string
+		tried  []string
+	}{
+		{"The other Node gets its label.", 0, "label Node node-1, and again in 30s", []string{"node-1", "node-2"}},
+		{"A change of another Node starts a comparison.", time.Second, "", nil},
+		{"The first delay is over.", interval, "label Node node-1, and again in 1m0s", []string{"node-1"}},
+		{"The second delay is longer.", 2*interval + time.Second, "", nil},
+		{"The second delay is over.", 3 * interval, "label Node node-1, and again in 2m0s", []string{"node-1"}},
+	} {
+		tried = nil
+		err := f.labeller.compare(f.Context(), now.Add(step.after))
+		slices.Sort(tried)
+		if got := errorText(err); !strings.HasPrefix(got, step.err) || step.err == "" && got != "" || !slices.Equal(tried, step.tried) {
+			t.Errorf("%s\ngot error %q after writes of %v, want %q after %v", step.reason, got, tried, step.err, step.tried)
+		}
+		if err != nil && !strings.Contains(err.Error(), "deployments/controller/rbac.yaml") {
+			t.Errorf("%s\nthe error does not say what to do: %v", step.reason, err)
+		}
+	}
+	forbidden = ""
+	for _, name := range []string{"node-1", "node-2"} {
+		if n := f.compare(name, now.Add(time.Hour)); len(n.Labels) != 1 {
+			t.Errorf("%s has the labels %v after the right was granted, want one", name, n.Labels)
+		}
+	}
+	if len(f.labeller.retries) > 0 {
+		t.Errorf("Nodes still wait: %v", f.labeller.retries)
+	}
+}
+
+// errorText returns the text of an error; "" for nil.
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }
