@@ -56,7 +56,7 @@ func noLinkError(n *network.Network) error {
 	if n.Ref.Kind == v1.KindTenantNetwork {
 		return fmt.Errorf("network %s: %w: none was assigned from a TenantConfig: create the network again, or use a ClusterNetwork", n.Ref, errNoLink)
 	}
-	if n.Type == v1.TypeSRIOV {
+	if n.UsesDevicePool() {
 		return fmt.Errorf("network %s: %w: its devices come from device_pool", n.Ref, errNoLink)
 	}
 	return fmt.Errorf("network %s: %w: set spec.Options.host_device", n.Ref, errNoLink)

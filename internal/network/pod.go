@@ -30,8 +30,10 @@ type PodTemplate struct {
 	// Mirror is true for the copy of a static Pod at the API server. No request changes the Pod itself,
 	// which kubelet reads from a file.
 	Mirror bool
-	// Containers of the Pod whose devices are the Pod's.
+	// Containers of the Pod in the order in which they start.
 	Containers []PodContainer
+	// AffinityTerms is the number of terms to which admission adds the NICs of the Pod's networks; 0 if it adds none.
+	AffinityTerms int
 }
 
 // annotations returns the path of the annotations.
@@ -99,7 +101,9 @@ func (c *PodChecker) Check(p PodTemplate) (PodWarnings, error) {
 	}
 	_, err = InterfaceNames(c.NamingScheme, firstInterface, prefixes)
 	check.addNameFaults(err)
-	check.checkDevices(c.Needs(p))
+	needs := c.Needs(p)
+	check.checkDevices(needs)
+	check.checkAffinityTerms(needs)
 	return check.warnings, check.faults.err("")
 }
 

@@ -15,8 +15,14 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
+// MaxAffinityTerms bounds the terms of a Pod's required node affinity to which NICs are added: a Pod has up to
+// maxInterfaces of them, so that a long list of terms would become a huge Pod.
+const MaxAffinityTerms = 100
+
 // PodNeeds is what the networks of a Pod require of the Pod's node.
 type PodNeeds struct {
+	// Partial is true if a network of the Pod is not known, and may need more.
+	Partial bool
 	// Pools are the device pools with the Pod's interfaces, ordered by name.
 	Pools []PoolNeed
 	// NICs are the names of the NICs that the Pod's interfaces are on, ordered.
@@ -31,12 +37,13 @@ type PoolNeed struct {
 	Networks []Ref
 }
 
-// PodContainer is a container of a Pod whose devices are the Pod's while the Pod runs: a container, or an
-// init container that keeps running (a sidecar). Those of another init container are not counted: kubelet
-// gives them to the containers afterwards, and does not report them to the node daemon.
+// PodContainer is a container of a Pod that may request devices.
 type PodContainer struct {
 	// Path of the container.
 	Path *field.Path
+	// Ends is true for an init container that ends before the next container starts. kubelet then gives its devices to the
+	// other containers, and does not report them to the node daemon.
+	Ends bool
 	// Requests and Limits are the container's resources.
 	Requests, Limits map[string]resource.Quantity
 }
@@ -52,11 +59,13 @@ func (c *PodChecker) Needs(p PodTemplate) PodNeeds {
 	if err != nil {
 		return needs
 	}
-	for _, n := range c.usableNetworks(p.Namespace, requests) {
+	networks, all := c.usableNetworks(p.Namespace, requests)
+	needs.Partial = !all
+	for _, n := range networks {
 		if n.needsNIC() && !slices.Contains(needs.NICs, n.Device) {
 			needs.NICs = append(needs.NICs, n.Device)
 		}
-		if n.needsDevice() {
+		if n.UsesDevicePool() {
 			needs.addDevice(n)
 		}
 	}
@@ -65,19 +74,20 @@ func (c *PodChecker) Needs(p PodTemplate) PodNeeds {
 	return needs
 }
 
-// usableNetworks returns the network of each interface that a Pod can get. A Pod that requests none gets
-// the default network.
-func (c *PodChecker) usableNetworks(namespace string, requests []InterfaceRequest) []*Network {
-	var all []*Network
+// usableNetworks returns the network of each interface that a Pod can get, and whether these are all. A Pod that requests
+// none gets the default network.
+func (c *PodChecker) usableNetworks(namespace string, requests []InterfaceRequest) (usable []*Network, all bool) {
 	if len(requests) == 0 {
-		all = append(all, c.defaultNetwork(namespace))
+		usable = append(usable, c.defaultNetwork(namespace))
 	}
 	for _, r := range requests {
-		all = append(all, c.NetworkOf(r.Ref(namespace)))
+		usable = append(usable, c.NetworkOf(r.Ref(namespace)))
 	}
-	return slices.DeleteFunc(all, func(n *Network) bool {
+	count := len(usable)
+	usable = slices.DeleteFunc(usable, func(n *Network) bool {
 		return n == nil || n.Deleting || !n.Allows(namespace) || CheckAssignment(n) != nil
 	})
+	return usable, len(usable) == count
 }
 
 // needsNIC reports whether the Pod's node must have the NIC. Another plugin may move a bare NIC into the Pod: the
@@ -86,9 +96,6 @@ func (n *Network) needsNIC() bool {
 	link, ok := n.Link()
 	return ok && (!n.Delegates() || !link.IsNIC())
 }
-
-// needsDevice reports whether each interface on the network needs a device of its pool.
-func (n *Network) needsDevice() bool { return n.Type == v1.TypeSRIOV && n.DevicePool != "" }
 
 func (needs *PodNeeds) addDevice(n *Network) {
 	i := slices.IndexFunc(needs.Pools, func(need PoolNeed) bool { return need.Pool == n.DevicePool })
@@ -99,34 +106,58 @@ func (needs *PodNeeds) addDevice(n *Network) {
 	needs.Pools[i].Networks = append(needs.Pools[i].Networks, n.Ref)
 }
 
-// IsUnrequested reports whether no container of the Pod requests devices of a pool, not even none. The
-// pool must be one that containers can request.
-func (p *PodTemplate) IsUnrequested(pool string) bool {
-	_, at := p.requestedDevices(pool)
-	return at == nil && isExtendedResource(pool)
+// NeedsDeviceRequest reports whether admission adds the request for devices of a pool to the Pod: no container that
+// runs with the others requests some, not even none. The pool must be one that containers can request.
+func (p *PodTemplate) NeedsDeviceRequest(pool string) bool {
+	return p.requestedDevices(pool).path == nil && isExtendedResource(pool)
 }
 
-// requestedDevices returns how many devices of a pool the containers request together, at most
-// maxInterfaces of each, and the path of the first request; nil if there is none. The API server makes
-// requests of limits in Pods, and not in templates.
-func (p *PodTemplate) requestedDevices(pool string) (total int, at *field.Path) {
-	for _, container := range p.Containers {
-		for _, resources := range []struct {
-			name   string
-			values map[string]resource.Quantity
-		}{{"requests", container.Requests}, {"limits", container.Limits}} {
-			quantity, ok := resources.values[pool]
-			if !ok {
-				continue
-			}
-			total += int(min(max(quantity.Value(), 0), maxInterfaces))
-			if at == nil {
-				at = container.Path.Child("resources", resources.name).Key(pool)
-			}
-			break
+// deviceRequests are the devices of a pool that the containers of a Pod request.
+type deviceRequests struct {
+	// running is the number in the containers that run together, path that of their first request; nil if there is none.
+	running int64
+	path    *field.Path
+	// allocated is the number of devices that kubelet allocates to the Pod: an init container may request more, which it
+	// gets beside those of the sidecars that run already. mostPath is the path of the request that makes it so many.
+	allocated int64
+	mostPath  *field.Path
+}
+
+// requestedDevices counts the devices of a pool that the containers request.
+func (p *PodTemplate) requestedDevices(pool string) (requests deviceRequests) {
+	for i := range p.Containers {
+		container := &p.Containers[i]
+		count, path := container.requested(pool)
+		if path == nil {
+			continue
+		}
+		together := requests.running + count
+		if !container.Ends {
+			requests.running = together
+			requests.path = cmp.Or(requests.path, path)
+		}
+		if together > requests.allocated {
+			requests.allocated, requests.mostPath = together, path
 		}
 	}
-	return total, at
+	return requests
+}
+
+// maxCount bounds the devices of a container, so that a sum of such numbers is one, too.
+const maxCount = 1 << 32
+
+// requested returns how many devices of a pool a container requests, and the path of the request; nil if there is none. The
+// API server makes requests of limits in Pods, and not in templates.
+func (container *PodContainer) requested(pool string) (int64, *field.Path) {
+	for _, resources := range []struct {
+		name   string
+		values map[string]resource.Quantity
+	}{{"requests", container.Requests}, {"limits", container.Limits}} {
+		if quantity, ok := resources.values[pool]; ok {
+			return min(max(quantity.Value(), 0), maxCount), container.Path.Child("resources", resources.name).Key(pool)
+		}
+	}
+	return 0, nil
 }
 
 // isExtendedResource reports whether containers can request a resource of a device plugin with this name,
@@ -136,27 +167,39 @@ func isExtendedResource(name string) bool {
 		len(validation.IsQualifiedName("requests."+name)) == 0
 }
 
-// checkDevices adds faults of a Pod that requests fewer devices than it has interfaces that need one. The
+// checkDevices adds faults of a Pod that requests fewer or more devices than it has interfaces that need one. The
 // mutating webhook has added the requests of a Pod whose author has left them out, and will add those of a
-// template's Pods.
+// template's Pods. A device that no interface uses has none of the settings of a network, such as its VLAN.
 func (c *podCheck) checkDevices(needs PodNeeds) {
 	for _, need := range needs.Pools {
 		want, of := len(need.Networks), joinRefs(need.Networks)
-		have, at := c.template.requestedDevices(need.Pool)
+		have := c.template.requestedDevices(need.Pool)
+		tooFew, tooMany := have.running < int64(want), have.allocated > int64(want) && !needs.Partial
 		switch {
 		case !isExtendedResource(need.Pool):
 			c.faults.invalid(c.path, need.Pool, fmt.Sprintf("the device_pool of %s must be the resource of a device plugin, such as \"example.com/sriov_ens4\", which no container can request: ask a netadmin to correct it", of))
-		case have >= want:
+		case !tooFew && !tooMany:
 		case c.template.Mirror:
 			c.warnMistake(fmt.Sprintf("%s: the Pod's interfaces need %d of %s, and its containers request %d, so its node refuses it: request as many in the file of the static Pod",
-				c.template.Path.Child("spec", "containers"), want, need.Pool, have))
-		case at != nil:
-			c.faults.invalid(at, have, fmt.Sprintf("must be at least %d in all containers together, one for each interface in %s (init containers that end do not count): request as many in one container, or remove the resource so that Patchbay adds it",
-				want, of))
+				c.template.Path.Child("spec", "containers"), want, need.Pool, max(have.running, have.allocated)))
+		case tooMany:
+			c.faults.invalid(have.mostPath, have.allocated, fmt.Sprintf("must be %d in all containers together, one for each interface in %s, because a device without an interface has no VLAN and no other setting of the network: request %d, or leave the resource out so that Patchbay adds it, or request more interfaces",
+				want, of, want))
+		case have.path != nil:
+			c.faults.invalid(have.path, have.running, fmt.Sprintf("must be %d in all containers together, one for each interface in %s (init containers that end do not count): request %d, or leave the resource out so that Patchbay adds it",
+				want, of, want))
 		case c.template.Path == nil:
 			c.faults.required(c.template.Path.Child("spec", "containers").Index(0).Child("resources", "limits").Key(need.Pool),
 				fmt.Sprintf("must be %d, one for each interface in %s, and Patchbay has not added it: %s", want, of, c.deviceRemedy(want)))
 		}
+	}
+}
+
+// checkAffinityTerms adds a fault of a Pod with too many terms for its NICs.
+func (c *podCheck) checkAffinityTerms(needs PodNeeds) {
+	if c.template.AffinityTerms > MaxAffinityTerms && len(needs.NICs) > 0 {
+		c.faults.invalid(c.template.Path.Child("spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"), c.template.AffinityTerms,
+			fmt.Sprintf("must have at most %d terms, because Patchbay adds the NICs of the Pod's networks to each: use fewer terms, or set the annotation %s to %q", MaxAffinityTerms, v1.NodeAffinityAnnotation, v1.NodeAffinityNone))
 	}
 }
 

@@ -128,7 +128,7 @@ func resources(pairs ...string) map[string]resource.Quantity {
 func TestPodDevices(t *testing.T) {
 	t.Parallel()
 	first, second := field.NewPath("spec", "containers").Index(0), field.NewPath("spec", "containers").Index(1)
-	sidecar := field.NewPath("spec", "initContainers").Index(0)
+	sidecar, otherInit := field.NewPath("spec", "initContainers").Index(0), field.NewPath("spec", "initContainers").Index(1)
 	inTemplate := field.NewPath("spec", "template")
 	cases := map[string]struct {
 		reason     string
@@ -139,21 +139,42 @@ func TestPodDevices(t *testing.T) {
 		containers []network.PodContainer
 		want       string // the error
 		warned     string
+		waits      string
 	}{
 		"Enough": {reason: "The webhook has added it.", networks: []string{"fast", "faster"},
 			containers: []network.PodContainer{{Path: first, Requests: resources("a.b/fast", "2"), Limits: resources("a.b/fast", "2")}}},
-		"More": {reason: "An author may use a device in another way.", networks: []string{"fast"},
-			containers: []network.PodContainer{{Path: first, Requests: resources("a.b/fast", "7")}}},
+		"More": {reason: "The second device would have no VLAN.", networks: []string{"fast"},
+			containers: []network.PodContainer{{Path: first, Requests: resources("a.b/fast", "1")}, {Path: second, Requests: resources("a.b/fast", "6")}},
+			want:       `spec.containers[1].resources.requests[a.b/fast]: Invalid value: 7: must be 1 in all containers together, one for each interface in ClusterNetwork/fast, because a device without an interface has no VLAN and no other setting of the network: request 1, or leave the resource out so that Patchbay adds it, or request more interfaces`},
+		"OtherPool": {reason: "No network of the Pod has the pool, and a quota bounds it.", networks: []string{"fast"},
+			containers: []network.PodContainer{{Path: first, Requests: resources("a.b/fast", "1", "a.b/other", "5")}}},
+		"MoreAndMissing": {reason: "The network that does not exist yet may have the same pool.", networks: []string{"fast", "later"},
+			containers: []network.PodContainer{{Path: first, Requests: resources("a.b/fast", "2")}},
+			waits:      "metadata.annotations[danm.io/interfaces][1]: ClusterNetwork/later does not exist yet: the Pod waits for it; if its NetworkType is sriov, create the Pod again"},
+		"Init": {reason: "kubelet gives the device to the containers afterwards.", networks: []string{"fast"},
+			containers: []network.PodContainer{{Path: sidecar, Ends: true, Requests: resources("a.b/fast", "1")}, {Path: first, Requests: resources("a.b/fast", "1")}}},
+		"InitMore": {reason: "The init container would have a device without a VLAN.", networks: []string{"fast"},
+			containers: []network.PodContainer{{Path: sidecar, Ends: true, Requests: resources("a.b/fast", "2")}, {Path: first, Requests: resources("a.b/fast", "1")}},
+			want:       `spec.initContainers[0].resources.requests[a.b/fast]: Invalid value: 2: must be 1 in all containers together`},
+		"InitBesideSidecar": {reason: "The sidecar keeps its device while the init container runs.", networks: []string{"fast"},
+			containers: []network.PodContainer{{Path: sidecar, Requests: resources("a.b/fast", "1")}, {Path: otherInit, Ends: true, Requests: resources("a.b/fast", "1")}},
+			want:       `spec.initContainers[1].resources.requests[a.b/fast]: Invalid value: 2: must be 1 in all containers together`},
+		"InitBeforeSidecar": {reason: "kubelet gives the device to the sidecar.", networks: []string{"fast"},
+			containers: []network.PodContainer{{Path: sidecar, Ends: true, Requests: resources("a.b/fast", "1")}, {Path: otherInit, Requests: resources("a.b/fast", "1")}}},
+		"InitOnly": {reason: "The container gets none.", networks: []string{"fast"},
+			containers: []network.PodContainer{{Path: sidecar, Ends: true, Requests: resources("a.b/fast", "1")}, {Path: first, Requests: resources("a.b/fast", "0")}},
+			want:       `spec.containers[0].resources.requests[a.b/fast]: Invalid value: 0: must be 1`},
 		"Huge": {reason: "The sum of great numbers is no small one.", networks: []string{"fast"},
-			containers: []network.PodContainer{{Path: first, Requests: resources("a.b/fast", "9E")}, {Path: second, Requests: resources("a.b/fast", "9E")}}},
+			containers: []network.PodContainer{{Path: first, Requests: resources("a.b/fast", "9E")}, {Path: second, Requests: resources("a.b/fast", "9E")}},
+			want:       `spec.containers[1].resources.requests[a.b/fast]: Invalid value: 8589934592: must be 1`},
 		"Together": {reason: "kubelet gives devices to containers, and the node daemon uses them for the Pod.", networks: []string{"fast", "faster"},
 			containers: []network.PodContainer{{Path: sidecar, Requests: resources("a.b/fast", "1")}, {Path: second, Requests: resources("a.b/fast", "1")}}},
 		"Fewer": {reason: "One interface would have no device.", networks: []string{"fast", "other", "faster", "fast"},
 			containers: []network.PodContainer{{Path: first, Requests: resources("a.b/other", "1", "cpu", "1")}, {Path: second, Requests: resources("a.b/fast", "2")}},
-			want:       `spec.containers[1].resources.requests[a.b/fast]: Invalid value: 2: must be at least 3 in all containers together, one for each interface in ClusterNetwork/fast, ClusterNetwork/faster (init containers that end do not count): request as many in one container, or remove the resource so that Patchbay adds it`},
+			want:       `spec.containers[1].resources.requests[a.b/fast]: Invalid value: 2: must be 3 in all containers together, one for each interface in ClusterNetwork/fast, ClusterNetwork/faster (init containers that end do not count): request 3, or leave the resource out so that Patchbay adds it`},
 		"Zero": {reason: "The author has written a number.", networks: []string{"fast"},
 			containers: []network.PodContainer{{Path: first, Requests: resources("a.b/fast", "0")}},
-			want:       `spec.containers[0].resources.requests[a.b/fast]: Invalid value: 0: must be at least 1`},
+			want:       `spec.containers[0].resources.requests[a.b/fast]: Invalid value: 0: must be 1`},
 		"Unrequested": {reason: "The mutating webhook did not answer, or did not know the network yet.", networks: []string{"fast", "fast"},
 			want: `spec.containers[0].resources.limits[a.b/fast]: Required value: must be 2, one for each interface in ClusterNetwork/fast, and Patchbay has not added it: create the Pod again, or set it to 2 in limits and requests`},
 		"Bare": {reason: "The mutating webhook is not called for Pods without an annotation.", bare: true,
@@ -161,7 +182,13 @@ func TestPodDevices(t *testing.T) {
 		"Template": {reason: "The webhook adds the request to the Pods.", networks: []string{"fast"}, template: inTemplate},
 		"TemplateFewer": {reason: "The user of a workload does not see the answer to its Pods. A template may have limits only.", networks: []string{"fast", "fast"}, template: inTemplate,
 			containers: []network.PodContainer{{Path: inTemplate.Child("spec", "containers").Index(0), Limits: resources("a.b/fast", "1")}},
-			want:       `spec.template.spec.containers[0].resources.limits[a.b/fast]: Invalid value: 1: must be at least 2`},
+			want:       `spec.template.spec.containers[0].resources.limits[a.b/fast]: Invalid value: 1: must be 2`},
+		"TemplateMore": {reason: "Its Pods would be rejected.", networks: []string{"fast"}, template: inTemplate,
+			containers: []network.PodContainer{{Path: inTemplate.Child("spec", "containers").Index(0), Limits: resources("a.b/fast", "2")}},
+			want:       `spec.template.spec.containers[0].resources.limits[a.b/fast]: Invalid value: 2: must be 1`},
+		"MirrorMore": {reason: "To reject the mirror does not stop the Pod.", networks: []string{"fast"}, mirror: true,
+			containers: []network.PodContainer{{Path: first, Requests: resources("a.b/fast", "2")}},
+			warned:     "spec.containers: the Pod's interfaces need 1 of a.b/fast, and its containers request 2, so its node refuses it: request as many in the file of the static Pod"},
 		"Mirror": {reason: "To reject the mirror does not stop the Pod.", networks: []string{"fast"}, mirror: true,
 			warned: "spec.containers: the Pod's interfaces need 1 of a.b/fast, and its containers request 0, so its node refuses it: request as many in the file of the static Pod"},
 		"NoResource": {reason: "Kubernetes rejects a request for the pool, whoever writes it.", networks: []string{"bad"},
@@ -184,11 +211,41 @@ func TestPodDevices(t *testing.T) {
 			if got := strings.Join(warnings.Mistakes, "\n"); got != tc.warned {
 				t.Errorf("%s\ngot warning  %q\nwant %q", tc.reason, got, tc.warned)
 			}
+			if got := strings.Join(warnings.Waits, "\n"); got != tc.waits {
+				t.Errorf("%s\ngot wait  %q\nwant %q", tc.reason, got, tc.waits)
+			}
 		})
 	}
 }
 
-func TestIsUnrequested(t *testing.T) {
+func TestAffinityTermsAreBounded(t *testing.T) {
+	t.Parallel()
+	const tooMany = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms: Invalid value: 101: must have at most 100 terms, because Patchbay adds the NICs of the Pod's networks to each: use fewer terms, or set the annotation danm.io/node-affinity to \"none\""
+	cases := map[string]struct {
+		reason, network string
+		terms           int
+		template        *field.Path
+		want            string
+	}{
+		"Most":     {reason: "Each term gets the NIC.", network: "vlan", terms: network.MaxAffinityTerms},
+		"More":     {reason: "The Pod would become huge.", network: "vlan", terms: network.MaxAffinityTerms + 1, want: tooMany},
+		"Template": {reason: "Its Pods would be rejected.", network: "vlan", terms: network.MaxAffinityTerms + 1, template: field.NewPath("spec", "template"), want: "spec.template." + tooMany},
+		"NoNIC":    {reason: "Nothing is added.", network: "fast", terms: 1000},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := network.PodTemplate{Namespace: "ns", Path: tc.template, Annotations: interfaces(tc.network), AffinityTerms: tc.terms}
+			p.Containers = []network.PodContainer{{Path: field.NewPath("spec"), Requests: resources("a.b/fast", "1")}}
+			_, err := needyNetworks(t, nil).Check(p)
+			if got := errorText(err); got != tc.want {
+				t.Errorf("%s\ngot  %s\nwant %s", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestNeedsDeviceRequest(t *testing.T) {
 	t.Parallel()
 	first := field.NewPath("spec", "containers").Index(0)
 	cases := map[string]struct {
@@ -200,6 +257,7 @@ func TestIsUnrequested(t *testing.T) {
 		"Requests":   {reason: "The author has written a number.", pool: "a.b/fast", containers: []network.PodContainer{{Path: first, Requests: resources("a.b/fast", "1")}}},
 		"Limits":     {reason: "The API server makes requests of limits.", pool: "a.b/fast", containers: []network.PodContainer{{Path: first, Limits: resources("a.b/fast", "1")}}},
 		"Zero":       {reason: "The author has written a number.", pool: "a.b/fast", containers: []network.PodContainer{{Path: first, Requests: resources("a.b/fast", "0")}}},
+		"Init":       {reason: "The init container's device is for the time until it ends.", pool: "a.b/fast", containers: []network.PodContainer{{Path: first, Ends: true, Requests: resources("a.b/fast", "1")}}, want: true},
 		"Plain":      {reason: "Device plugins have a domain.", pool: "cpu"},
 		"Kubernetes": {reason: "The domain is reserved.", pool: "kubernetes.io/cpu"},
 		"Quota":      {reason: "The prefix is that of quotas.", pool: "requests.a.b/fast"},
@@ -210,8 +268,8 @@ func TestIsUnrequested(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := network.PodTemplate{Containers: tc.containers}
-			if got := p.IsUnrequested(tc.pool); got != tc.want {
-				t.Errorf("%s\nIsUnrequested(%q): got %t", tc.reason, tc.pool, got)
+			if got := p.NeedsDeviceRequest(tc.pool); got != tc.want {
+				t.Errorf("%s\nNeedsDeviceRequest(%q): got %t", tc.reason, tc.pool, got)
 			}
 		})
 	}

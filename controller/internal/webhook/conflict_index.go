@@ -5,7 +5,6 @@ package webhook
 import (
 	"time"
 
-	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
@@ -121,7 +120,7 @@ func (x *conflictIndex) isTaken(slot network.TenantSlot, name string) bool {
 // createdLinkName returns the name of the link that nodes create for the network; "" when it uses a
 // NIC itself, or a virtual function.
 func createdLinkName(n *network.Network) string {
-	if n.Device == "" || n.Type == v1.TypeSRIOV || n.VLAN == 0 && n.VXLAN == 0 {
+	if n.Device == "" || n.UsesDevicePool() || n.VLAN == 0 && n.VXLAN == 0 {
 		return ""
 	}
 	return n.LinkName()

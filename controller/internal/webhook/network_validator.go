@@ -135,9 +135,9 @@ func linkWarnings(n *network.Network) []string {
 	spec := field.NewPath("spec")
 	unused := "has no effect without host_device: set host_device, or leave it out"
 	switch {
-	case n.Type == v1.TypeSRIOV && n.VLAN == 0 && n.Ref.Namespace == "" && len(n.AllowedTenants) == 0:
+	case n.UsesDevicePool() && n.VLAN == 0 && n.Ref.Namespace == "" && len(n.AllowedTenants) == 0:
 		return []string{fmt.Sprintf("%s: without it, a Pod with the capability NET_ADMIN can send and receive the frames of all VLANs that the switch allows on the NIC: set vlan, or AllowedTenants", spec.Child("Options", "vlan"))}
-	case n.Type == v1.TypeSRIOV:
+	case n.UsesDevicePool():
 		return nil
 	case n.DevicePool != "":
 		return []string{fmt.Sprintf("%s: has no effect with NetworkType %s, because only sriov takes devices from a pool: use NetworkType sriov, or host_device", spec.Child("Options", "device_pool"), n.Type)}

@@ -3,9 +3,11 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -16,32 +18,61 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
-// nodeIndex counts the Nodes with each label of a NIC, by which podMutator decides whether Pods need node affinity.
-// It watches the metadata of Nodes. It is safe for concurrent use.
+// nodeIndex has the Nodes with each label of a NIC, by which podMutator decides whether Pods need node affinity.
+// It watches the metadata of Nodes in the manager's cache, which every replica fills. It is safe for concurrent use.
 type nodeIndex struct {
 	cache cache.Cache
 
 	mu sync.RWMutex
 	// synced is true when all Nodes have been read once.
 	synced bool
-	// nics are the NICs in each Node's labels, nodes the numbers of Nodes by NIC.
+	// nics are the NICs of each Node whose labels name some, nodes the names of the Nodes by NIC.
 	nics  map[string][]string
-	nodes map[string]int
+	nodes map[string]map[string]bool
 }
 
 func newNodeIndex(c cache.Cache) *nodeIndex {
-	return &nodeIndex{cache: c, nics: map[string][]string{}, nodes: map[string]int{}}
+	return &nodeIndex{cache: c, nics: map[string][]string{}, nodes: map[string]map[string]bool{}}
 }
 
-// isIndifferent reports whether no Node is a better choice than another for a Pod on the NIC: all of them have its
-// label, or none. If none has it, the NIC has just been installed, or its name is no label, or is wrong, or the
-// controller may not label Nodes. The Pod would wait for a label that perhaps never comes, without a
-// message that says why.
-func (x *nodeIndex) isIndifferent(nic string) bool {
+// nicsToRequire returns those NICs of a Pod whose labels its node affinity should require: those that some Nodes have and
+// others lack.
+//
+// A Node without any label of a NIC counts as neither. Its daemon has not reported its NICs yet, or the controller may not label it:
+// to require a label as soon as a first Node has it would keep Pods away from all others. If no Node has a NIC, it
+// has just been installed, or its name is no label, or is wrong. If no Node has all NICs together, no Node will take the Pod.
+// In both cases the Pod would wait for a label that perhaps never comes, without a message that says why. Without the requirement it
+// gets the error of a node, which names the NIC.
+func (x *nodeIndex) nicsToRequire(nics []string) []string {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	count := x.nodes[nic]
-	return !x.synced || count == 0 || count == len(x.nics)
+	if !x.synced {
+		return nil
+	}
+	var required []string
+	for _, nic := range nics {
+		if count := len(x.nodes[nic]); count > 0 && count < len(x.nics) {
+			required = append(required, nic)
+		}
+	}
+	if !x.anyNodeHas(required) {
+		return nil
+	}
+	return required
+}
+
+// anyNodeHas reports whether a Node has all of these NICs.
+func (x *nodeIndex) anyNodeHas(nics []string) bool {
+	if len(nics) == 0 {
+		return false
+	}
+	rarest := slices.MinFunc(nics, func(a, b string) int { return cmp.Compare(len(x.nodes[a]), len(x.nodes[b])) })
+	for node := range x.nodes[rarest] {
+		if !slices.ContainsFunc(nics, func(nic string) bool { return !x.nodes[nic][node] }) {
+			return true
+		}
+	}
+	return false
 }
 
 // errNodesNotSynced is returned until all Nodes have been read.
@@ -96,14 +127,17 @@ func (x *nodeIndex) put(obj any) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.forget(node.Name)
-	nics := []string{}
 	for label := range node.Labels {
-		if nic, isNIC := strings.CutPrefix(label, v1.NICLabelPrefix); isNIC {
-			nics = append(nics, nic)
-			x.nodes[nic]++
+		nic, isNIC := strings.CutPrefix(label, v1.NICLabelPrefix)
+		if !isNIC {
+			continue
 		}
+		x.nics[node.Name] = append(x.nics[node.Name], nic)
+		if x.nodes[nic] == nil {
+			x.nodes[nic] = map[string]bool{}
+		}
+		x.nodes[nic][node.Name] = true
 	}
-	x.nics[node.Name] = nics
 }
 
 // remove removes a deleted Node.
@@ -122,27 +156,10 @@ func (x *nodeIndex) remove(obj any) {
 
 func (x *nodeIndex) forget(node string) {
 	for _, nic := range x.nics[node] {
-		x.nodes[nic]--
-		if x.nodes[nic] == 0 {
+		delete(x.nodes[nic], node)
+		if len(x.nodes[nic]) == 0 {
 			delete(x.nodes, nic)
 		}
 	}
 	delete(x.nics, node)
-}
-
-// slimNode keeps the name of a Node and its labels of NICs.
-func slimNode(obj any) (any, error) {
-	node, ok := obj.(*metav1.PartialObjectMetadata)
-	if !ok {
-		return obj, nil
-	}
-	slim := &metav1.PartialObjectMetadata{TypeMeta: node.TypeMeta, ObjectMeta: metav1.ObjectMeta{
-		Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion,
-	}}
-	for label, value := range node.Labels {
-		if strings.HasPrefix(label, v1.NICLabelPrefix) {
-			metav1.SetMetaDataLabel(&slim.ObjectMeta, label, value)
-		}
-	}
-	return slim, nil
 }

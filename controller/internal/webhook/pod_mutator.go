@@ -19,8 +19,8 @@ import (
 )
 
 // podMutator adds to new Pods what their networks require of the node: requests for devices that the
-// author left out, and node affinity if some nodes only have a NIC. It rejects no Pod: podValidator does, and the
-// node daemon if no replica answers.
+// author left out, and node affinity if some nodes only have a NIC. It rejects no Pod: podValidator does, also those that
+// have too many terms for the affinity, and the node daemon if no replica answers.
 type podMutator struct {
 	checker network.PodChecker
 	nodes   *nodeIndex
@@ -38,12 +38,12 @@ func (h *podMutator) Handle(ctx context.Context, r admission.Request) admission.
 		return admission.Allowed("")
 	}
 	if controllerOf(pod.Metadata.OwnerReferences) == nil {
-		_, _ = checkTemplate(ctx, &h.checker, template) // waits for networks that the cache does not have yet
+		_, _ = checkTemplate(ctx, &h.checker, template, cacheDelay) // waits for networks that the cache does not have yet
 	}
 	needs := h.checker.Needs(template)
 	patch := requestDevices(&pod, &template, needs.Pools)
-	if needsAffinity(&pod) {
-		patch = append(patch, requireNICs(pod.Spec.Affinity, slices.DeleteFunc(needs.NICs, h.nodes.isIndifferent))...)
+	if needsAffinity(&pod) && template.AffinityTerms <= network.MaxAffinityTerms {
+		patch = append(patch, requireNICs(pod.Spec.Affinity, h.nodes.nicsToRequire(needs.NICs))...)
 	}
 	return patched(patch)
 }
@@ -76,7 +76,7 @@ func patched(patch []patchOperation) admission.Response {
 func requestDevices(pod *podTemplate, template *network.PodTemplate, pools []network.PoolNeed) []patchOperation {
 	missing := map[string]string{}
 	for _, need := range pools {
-		if template.IsUnrequested(need.Pool) {
+		if template.NeedsDeviceRequest(need.Pool) {
 			missing[need.Pool] = strconv.Itoa(len(need.Networks))
 		}
 	}

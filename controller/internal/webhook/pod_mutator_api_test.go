@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -54,7 +55,7 @@ func newScene(t *testing.T, env *apitest.Env, prepare ...func(*scene)) *scene {
 	}
 	nic := map[string]string{v1.NICLabelPrefix + s.prefix + "0": ""}
 	s.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.prefix + "-with", Labels: nic}})
-	s.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.prefix + "-without"}})
+	s.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.prefix + "-without", Labels: map[string]string{v1.NICLabelPrefix + s.prefix + "1": ""}}})
 	eventually(t, "the webhook knows the Nodes", func() bool {
 		pod := s.pod("other some", `{}`) // a LimitRange of a test demands a device
 		return env.Client.Create(t.Context(), pod, client.DryRunAll) == nil && pod.Spec.Affinity != nil
@@ -131,8 +132,11 @@ func TestPodsRequestDevices(t *testing.T) {
 		"None":      {reason: "The network has no devices.", networks: "some", pod: `{}`},
 		"Added":     {reason: "The author has left the request out.", networks: "fast", pod: `{}`, want: "a: 1/1 a.b"},
 		"Several":   {reason: "Two interfaces on one pool, and one on another.", networks: "fast other fast", pod: `{spec: {containers: [{name: a, resources: {requests: {cpu: 1}}}, {name: z}]}}`, want: "a: 2/2 a.b, a: 1/1 c.d"},
-		"Author":    {reason: "The author has requested more than enough.", networks: "fast", pod: `{spec: {containers: [{name: a}, {name: z, resources: {limits: {a.b/%: 3}}}]}}`, want: "z: 3/3 a.b"},
-		"TooFew":    {reason: "An interface would have no device.", networks: "fast fast", pod: `{spec: {containers: [{name: a}, {name: z, resources: {limits: {a.b/%: 1}}}]}}`, refused: []string{`spec.containers[1].resources.requests[a.b/%]: Invalid value: 1: must be at least 2 in all containers together, one for each interface in ClusterNetwork/%-fast`}},
+		"Author":    {reason: "The author has requested as many as needed.", networks: "fast fast", pod: `{spec: {containers: [{name: a}, {name: z, resources: {limits: {a.b/%: 2}}}]}}`, want: "z: 2/2 a.b"},
+		"TooMany":   {reason: "Two devices would have no VLAN.", networks: "fast", pod: `{spec: {containers: [{name: a, resources: {limits: {a.b/%: 1}}}, {name: z, resources: {limits: {a.b/%: 2}}}]}}`, refused: []string{`spec.containers[1].resources.requests[a.b/%]: Invalid value: 3: must be 1 in all containers together, one for each interface in ClusterNetwork/%-fast, because a device without an interface has no VLAN`}},
+		"InitMore":  {reason: "The init container would have a device without a VLAN.", networks: "fast", pod: `{spec: {initContainers: [{name: i, resources: {limits: {a.b/%: 2}}}]}}`, refused: []string{`spec.initContainers[0].resources.requests[a.b/%]: Invalid value: 2: must be 1 in all containers together`}},
+		"OtherPool": {reason: "No network of the Pod has the pool; a quota may bound it.", networks: "fast", pod: `{spec: {containers: [{name: a, resources: {limits: {c.d/%: 5}}}]}}`, want: "a: 1/1 a.b, a: 5/5 c.d"},
+		"TooFew":    {reason: "An interface would have no device.", networks: "fast fast", pod: `{spec: {containers: [{name: a}, {name: z, resources: {limits: {a.b/%: 1}}}]}}`, refused: []string{`spec.containers[1].resources.requests[a.b/%]: Invalid value: 1: must be 2 in all containers together, one for each interface in ClusterNetwork/%-fast`}},
 		"Init":      {reason: "kubelet gives the init container's device to the container.", networks: "fast", pod: `{spec: {initContainers: [{name: i, resources: {limits: {a.b/%: 1}}}], containers: [{name: a}]}}`, want: "i: 1/1 a.b, a: 1/1 a.b"},
 		"Sidecar":   {reason: "The sidecar keeps its device.", networks: "fast fast", pod: `{spec: {initContainers: [{name: i, restartPolicy: Always, resources: {limits: {a.b/%: 1}}}], containers: [{name: a, resources: {limits: {a.b/%: 1}}}]}}`, want: "i: 1/1 a.b, a: 1/1 a.b"},
 		"PodLevel":  {reason: "The Pod's own resources and a resizePolicy stay valid.", networks: "fast", pod: `{spec: {resources: {requests: {cpu: 1}, limits: {cpu: 1}}, containers: [{name: a, resizePolicy: [{resourceName: cpu, restartPolicy: RestartContainer}]}]}}`, want: "a: 1/1 a.b"},
@@ -196,8 +200,14 @@ func TestTemplatesRequestDevices(t *testing.T) {
 	podSpec, _ := template["spec"].(map[string]any)
 	podSpec["containers"] = []any{map[string]any{"name": "a", "image": "b", "resources": map[string]any{"limits": map[string]any{s.text("a.b/%"): "1"}}}}
 	deployment.SetName("few")
+	many := deployment.DeepCopy()
 	err := s.env.Client.Create(t.Context(), deployment)
-	checkAnswer(t, "The user of a Deployment sees no answer to its Pods.", err, []string{s.text("spec.template.spec.containers[0].resources.limits[a.b/%]: Invalid value: 1: must be at least 2")})
+	checkAnswer(t, "The user of a Deployment sees no answer to its Pods.", err, []string{s.text("spec.template.spec.containers[0].resources.limits[a.b/%]: Invalid value: 1: must be 2")})
+	if err := unstructured.SetNestedSlice(many.Object, []any{map[string]any{"name": "a", "image": "b", "resources": map[string]any{"limits": map[string]any{s.text("a.b/%"): "3"}}}},
+		"spec", "template", "spec", "containers"); err != nil {
+		t.Fatal(err)
+	}
+	checkAnswer(t, "Its Pods would be rejected.", s.env.Client.Create(t.Context(), many), []string{s.text("spec.template.spec.containers[0].resources.limits[a.b/%]: Invalid value: 3: must be 2")})
 }
 
 // Other admission of Kubernetes sees the devices: a LimitRange and a quota count what the webhook adds.
@@ -248,6 +258,9 @@ func TestPodsRequireNICs(t *testing.T) {
 	nic := corev1.NodeSelectorRequirement{Key: v1.NICLabelPrefix + s.prefix + "0", Operator: corev1.NodeSelectorOpExists}
 	zone := corev1.NodeSelectorRequirement{Key: "zone", Operator: corev1.NodeSelectorOpIn, Values: []string{"a"}}
 	own := corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{s.prefix + "-without"}}}}
+	terms101 := `{spec: {affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [` + strings.Repeat(`{matchExpressions: [{key: zone, operator: Exists}]}, `, 101) + `]}}}}}`
+	err := s.env.Client.Create(t.Context(), s.pod("some", terms101), client.DryRunAll)
+	checkAnswer(t, "The Pod would become huge.", err, []string{"spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms: Invalid value: 101: must have at most 100 terms"})
 	cases := map[string]struct {
 		reason, networks, pod string
 		want                  []corev1.NodeSelectorTerm
@@ -350,7 +363,7 @@ func TestMutationAfterOthers(t *testing.T) {
 		t.Errorf("with a container that was added before the first one: devices %q, %v", s.devices(pod), err)
 	}
 	err := env.Client.Create(t.Context(), s.pod("fast", `{metadata: {labels: {patch: list}}}`))
-	checkAnswer(t, "With an interface that was added later, the Pod has too few devices.", err, []string{"must be at least 2"})
+	checkAnswer(t, "With an interface that was added later, the Pod has too few devices.", err, []string{"must be 2"})
 }
 
 // serveWebhook serves a mutating webhook for Pods of a namespace that the API server calls after Patchbay's, as it

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -34,6 +35,8 @@ func mutator() *podMutator {
 	nodes.synced = true
 	nodes.put(nodeWithNICs("node-1", "ens3", "ens4"))
 	nodes.put(nodeWithNICs("node-2", "ens3", "ens5"))
+	nodes.put(nodeWithNICs("node-3", "ens3", "ens4", "ens5"))
+	nodes.put(nodeWithNICs("node-4")) // has not reported its NICs yet
 	return &podMutator{nodes: nodes, checker: network.PodChecker{NetworkOf: func(ref network.Ref) *network.Network {
 		n, ok := networks[ref.Name]
 		if !ok || ref.Kind != v1.KindClusterNetwork {
@@ -145,7 +148,7 @@ func TestNodeAffinityIsAdded(t *testing.T) {
 	cases := map[string]struct{ reason, networks, pod, want string }{
 		"All":     {reason: "Every node has the NIC.", networks: "all", pod: `{}`},
 		"Nowhere": {reason: "Without the NIC on any node the Pod gets an error of a node, which names the NIC.", networks: "none", pod: `{}`},
-		"Some": {reason: "Only one node has the NIC.", networks: "all some", pod: `{}`,
+		"Some": {reason: "One node lacks the NIC.", networks: "all some", pod: `{}`,
 			want: `[{"op":"add","path":"/spec/affinity","value":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":[` + ens4 + `]}]}}}}]`},
 		"Both": {reason: "The node needs both NICs.", networks: "some2 some some", pod: `{spec: {affinity: {}}}`,
 			want: `[{"op":"add","path":"/spec/affinity/nodeAffinity","value":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":[` + ens4 + `,` + ens5 + `]}]}}}]`},
@@ -186,6 +189,28 @@ func TestNodeAffinityIsAdded(t *testing.T) {
 			}
 			if got := mutate(t, h, tc.networks, tc.pod); got != tc.want {
 				t.Errorf("%s\ngot  %s\nwant %s", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
+// Each term gets the NICs, so that a Pod with many terms and networks would become huge.
+func TestTermsWithNICsAreBounded(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason      string
+		terms, want int
+	}{
+		"Most": {reason: "Each term gets both NICs.", terms: network.MaxAffinityTerms, want: 2 * network.MaxAffinityTerms},
+		"More": {reason: "podValidator rejects the Pod.", terms: network.MaxAffinityTerms + 1},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			terms := strings.Repeat("{matchExpressions: [{key: zone, operator: Exists}]}, ", tc.terms)
+			pod := "{spec: {affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [" + terms + "]}}}}}"
+			if got := strings.Count(mutate(t, mutator(), "some some2", pod), v1.NICLabelPrefix); got != tc.want {
+				t.Errorf("%s\ngot %d requirements of NICs, want %d", tc.reason, got, tc.want)
 			}
 		})
 	}
@@ -233,28 +258,56 @@ func TestNodeIndex(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		events func(*nodeIndex)
-		want   bool // ens4 is indifferent
+		nics   []string
+		want   []string
 	}{
-		"None":    {reason: "There is no Node.", events: func(*nodeIndex) {}, want: true},
-		"All":     {reason: "All Nodes have it.", events: func(x *nodeIndex) { x.put(nodeWithNICs("a", "ens4")); x.put(nodeWithNICs("b", "ens4")) }, want: true},
-		"Some":    {reason: "One Node lacks it.", events: func(x *nodeIndex) { x.put(nodeWithNICs("a", "ens4")); x.put(nodeWithNICs("b", "ens5")) }},
-		"Nowhere": {reason: "The label would match no Node.", events: func(x *nodeIndex) { x.put(nodeWithNICs("a", "ens5")); x.put(nodeWithNICs("b")) }, want: true},
+		"None": {reason: "There is no Node.", events: func(*nodeIndex) {}, nics: []string{"ens4"}},
+		"All":  {reason: "All Nodes have it.", events: func(x *nodeIndex) { x.put(nodeWithNICs("a", "ens4")); x.put(nodeWithNICs("b", "ens4")) }, nics: []string{"ens4"}},
+		"Some": {reason: "One Node lacks it.", events: func(x *nodeIndex) { x.put(nodeWithNICs("a", "ens4")); x.put(nodeWithNICs("b", "ens5")) }, nics: []string{"ens4"}, want: []string{"ens4"}},
+		"FirstRollout": {reason: "The first Node has its labels, and the others will have theirs: the Pod may run there, too.", events: func(x *nodeIndex) {
+			x.put(nodeWithNICs("a", "ens4"))
+			x.put(nodeWithNICs("b"))
+			x.put(nodeWithNICs("c"))
+		}, nics: []string{"ens4"}},
+		"SomeAndUnknown": {reason: "A Node that is known lacks it.", events: func(x *nodeIndex) {
+			x.put(nodeWithNICs("a", "ens4"))
+			x.put(nodeWithNICs("b", "ens5"))
+			x.put(nodeWithNICs("c"))
+		}, nics: []string{"ens4"}, want: []string{"ens4"}},
+		"Nowhere": {reason: "The label would match no Node.", events: func(x *nodeIndex) { x.put(nodeWithNICs("a", "ens5")); x.put(nodeWithNICs("b")) }, nics: []string{"ens4"}},
+		"NowhereAndSome": {reason: "The node's error names the NIC that no Node has.", events: func(x *nodeIndex) {
+			x.put(nodeWithNICs("a", "ens4"))
+			x.put(nodeWithNICs("b", "ens5"))
+		}, nics: []string{"ens4", "ens9"}, want: []string{"ens4"}},
+		"Together": {reason: "One Node has both.", events: func(x *nodeIndex) {
+			x.put(nodeWithNICs("a", "ens4"))
+			x.put(nodeWithNICs("b", "ens5"))
+			x.put(nodeWithNICs("c", "ens4", "ens5"))
+		}, nics: []string{"ens4", "ens5"}, want: []string{"ens4", "ens5"}},
+		"NeverTogether": {reason: "No Node would match, and the Pod would wait without a message that names a NIC.", events: func(x *nodeIndex) {
+			x.put(nodeWithNICs("a", "ens4"))
+			x.put(nodeWithNICs("b", "ens5"))
+		}, nics: []string{"ens4", "ens5"}},
 		"Installed": {reason: "The last Node gets it.", events: func(x *nodeIndex) {
 			x.put(nodeWithNICs("a", "ens4"))
-			x.put(nodeWithNICs("b"))
-			x.put(nodeWithNICs("b", "ens4"))
-		}, want: true},
+			x.put(nodeWithNICs("b", "ens5"))
+			x.put(nodeWithNICs("b", "ens4", "ens5"))
+		}, nics: []string{"ens4"}},
 		"Removed": {reason: "A Node loses it.", events: func(x *nodeIndex) {
-			x.put(nodeWithNICs("a", "ens4"))
+			x.put(nodeWithNICs("a", "ens4", "ens5"))
 			x.put(nodeWithNICs("b", "ens4"))
-			x.put(nodeWithNICs("a"))
-		}},
+			x.put(nodeWithNICs("a", "ens5"))
+		}, nics: []string{"ens4"}, want: []string{"ens4"}},
 		"Deleted": {reason: "The only Node without it is deleted.", events: func(x *nodeIndex) {
 			x.put(nodeWithNICs("a", "ens4"))
-			x.put(nodeWithNICs("b"))
+			x.put(nodeWithNICs("b", "ens5"))
 			x.remove(nodeWithNICs("b"))
-		}, want: true},
-		"Unsynced": {reason: "More Nodes may be there.", events: func(x *nodeIndex) { x.synced = false; x.put(nodeWithNICs("a", "ens4")); x.put(nodeWithNICs("b")) }, want: true},
+		}, nics: []string{"ens4"}},
+		"Unsynced": {reason: "More Nodes may be there.", events: func(x *nodeIndex) {
+			x.synced = false
+			x.put(nodeWithNICs("a", "ens4"))
+			x.put(nodeWithNICs("b", "ens5"))
+		}, nics: []string{"ens4"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -262,8 +315,8 @@ func TestNodeIndex(t *testing.T) {
 			x := newNodeIndex(nil)
 			x.synced = true
 			tc.events(x)
-			if got := x.isIndifferent("ens4"); got != tc.want {
-				t.Errorf("%s\nisIndifferent: got %t", tc.reason, got)
+			if diff := cmp.Diff(tc.want, x.nicsToRequire(tc.nics)); diff != "" {
+				t.Errorf("%s\nnicsToRequire (-want +got):\n%s", tc.reason, diff)
 			}
 		})
 	}

@@ -136,8 +136,9 @@ func preparePodNetworks(t *testing.T, env *apitest.Env) podNetworks {
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: p.prefix + "node"}}
 	other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: p.prefix + "other", Labels: map[string]string{v1.NICLabelPrefix + "ens9": ""}}}
+	third := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: p.prefix + "third", Labels: map[string]string{v1.NICLabelPrefix + "ens4": ""}}}
 	for _, o := range []client.Object{
-		node, other,
+		node, other, third,
 		clusterNetwork("some", "ens9", ""),
 		object(t, v1.KindClusterNetwork, "", p.prefix+"vf", `{spec: {NetworkID: vf, NetworkType: sriov, Options: {device_pool: a.b/c}}}`),
 		clusterNetwork("shared", "ens4", ""),

@@ -27,6 +27,8 @@ import (
 const (
 	// cacheDelay is how long the cache of networks may be behind the API server on a busy machine.
 	cacheDelay = 500 * time.Millisecond
+	// replicaDelay is how long the cache of this replica may be behind that of another one.
+	replicaDelay = 100 * time.Millisecond
 	// cacheInterval is how often the cache is asked for a missing network in that time.
 	cacheInterval = 20 * time.Millisecond
 )
@@ -55,8 +57,8 @@ func (h *podValidator) Handle(ctx context.Context, r admission.Request) admissio
 	}
 	template := pod.model(r.Namespace, nil)
 	owner := controllerOf(pod.Metadata.OwnerReferences)
-	check := func() (network.PodWarnings, error) { return checkTemplate(ctx, &h.checker, template) }
-	if owner != nil { // its template has waited, and no user reads what its Pods wait for
+	check := func() (network.PodWarnings, error) { return checkTemplate(ctx, &h.checker, template, replicaDelay) } // podMutator has waited
+	if owner != nil {                                                                                              // its template has waited, and no user reads what its Pods wait for
 		check = func() (network.PodWarnings, error) { return h.checker.Check(template) }
 	}
 	warnings, err := check()
@@ -70,16 +72,16 @@ func (h *podValidator) Handle(ctx context.Context, r admission.Request) admissio
 }
 
 // checkTemplate checks a Pod or a template of Pods. `kubectl apply` of one file may create a network
-// just before the workload that uses it, perhaps by another replica: a missing network gets cacheDelay to
+// just before the workload that uses it, perhaps by another replica: a missing network gets the delay to
 // appear in the cache.
-func checkTemplate(ctx context.Context, checker *network.PodChecker, p network.PodTemplate) (network.PodWarnings, error) {
+func checkTemplate(ctx context.Context, checker *network.PodChecker, p network.PodTemplate, delay time.Duration) (network.PodWarnings, error) {
 	warnings, err := checker.Check(p)
 	if err != nil || len(warnings.Missing) == 0 {
 		return warnings, err
 	}
 	missing := warnings.Missing
 	// The only error is that of an ended context. Check then warns of the missing networks.
-	_ = wait.PollUntilContextTimeout(ctx, cacheInterval, cacheDelay, false, func(context.Context) (bool, error) {
+	_ = wait.PollUntilContextTimeout(ctx, cacheInterval, delay, false, func(context.Context) (bool, error) {
 		missing = slices.DeleteFunc(missing, checker.HasNetwork)
 		return len(missing) == 0, nil
 	})

@@ -95,7 +95,7 @@ func TestNetworkAppearsInCache(t *testing.T) {
 	}{
 		"Cached": {reason: "The cache has the network.", takes: 0},
 		"Behind": {reason: "The cache gets the network a moment later.", after: 3 * cacheInterval, takes: 3 * cacheInterval},
-		"Late":   {reason: "The network was not created just before the Pod.", after: time.Hour, takes: cacheDelay, warned: true},
+		"Late":   {reason: "The network was not created just before the Pod, and podMutator has waited for it.", after: time.Hour, takes: replicaDelay, warned: true},
 		"Owned":  {reason: "The template has waited.", kind: "ReplicaSet", after: time.Hour, warned: true},
 	}
 	for name, tc := range cases {

@@ -78,7 +78,7 @@ func Register(ctx context.Context, mgr manager.Manager, o Options) (ready func()
 	if err != nil {
 		return nil, err
 	}
-	watches, err := newMetadataCache(mgr)
+	watches, err := newNetworkCache(mgr)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func Register(ctx context.Context, mgr manager.Manager, o Options) (ready func()
 	reclaims := newReclaimRequester(c, log)
 	subnets := &subnetValidator{reader: c, allocator: allocator, ranges: o.Ranges}
 	pods := network.PodChecker{NamingScheme: o.NamingScheme, NetworkOf: index.lookUp, IsInvalid: index.isInvalid, IsNodeAddress: subnets.isNodeAddress}
-	nodes := newNodeIndex(watches)
+	nodes := newNodeIndex(mgr.GetCache())
 	mutator := &podMutator{checker: pods, nodes: nodes}
 	server := newServer(o, rotator, handlersByName{
 		"assign.tenantnetworks.danm.io": &tenantNetworkAssigner{reader: c, index: index, allocator: allocator, subnets: subnets},
@@ -158,28 +158,19 @@ func newClient(cfg *rest.Config) (client.Client, error) {
 	return c, nil
 }
 
-// metadataCache is a cache in every replica. Without the method, the manager starts a cache with settings of a
-// kind (ByObject) in the leader only.
-type metadataCache struct{ cache.Cache }
-
-// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica answers the API server.
-func (metadataCache) NeedLeaderElection() bool { return false }
-
-// newMetadataCache returns a cache for the networkInformer and the nodeIndex, which watch the metadata of networks
-// and Nodes.
-func newMetadataCache(mgr manager.Manager) (metadataCache, error) {
+// newNetworkCache returns a cache for the networkInformer, which watches the metadata of networks.
+func newNetworkCache(mgr manager.Manager) (cache.Cache, error) {
 	scheme, err := newScheme()
 	if err != nil {
-		return metadataCache{}, err
+		return nil, err
 	}
 	c, err := cache.New(mgr.GetConfig(), cache.Options{
 		Scheme: scheme, Mapper: newMapper(), DefaultTransform: cache.TransformStripManagedFields(),
-		ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: slimNode}},
 	})
 	if err != nil {
-		return metadataCache{}, fmt.Errorf("make cache of networks and Nodes: %w", err)
+		return nil, fmt.Errorf("make cache of networks: %w", err)
 	}
-	return metadataCache{c}, nil
+	return c, nil
 }
 
 // newScheme returns the kinds that admission reads or writes.
@@ -200,7 +191,6 @@ func newMapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	core, ours, registration := corev1.SchemeGroupVersion, v1.SchemeGroupVersion(), admissionv1.SchemeGroupVersion
 	m.Add(core.WithKind("Namespace"), meta.RESTScopeRoot)
-	m.Add(core.WithKind("Node"), meta.RESTScopeRoot)
 	m.Add(core.WithKind("Pod"), meta.RESTScopeNamespace)
 	m.Add(core.WithKind("Secret"), meta.RESTScopeNamespace)
 	m.Add(registration.WithKind("MutatingWebhookConfiguration"), meta.RESTScopeRoot)

@@ -8,8 +8,6 @@ import (
 	"net/http/httptest"
 	"testing"
 	"time"
-
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
 // A request in progress at shutdown is answered within a limit.
@@ -53,14 +51,5 @@ func TestRequestTimeout(t *testing.T) {
 				t.Errorf("%s\ngot %v, want %v", tc.reason, got, tc.want)
 			}
 		})
-	}
-}
-
-// A replica that does not lead answers the API server, too: its cache must run.
-func TestMetadataCacheRunsInEveryReplica(t *testing.T) {
-	t.Parallel()
-	runnable, ok := manager.Runnable(metadataCache{}).(manager.LeaderElectionRunnable)
-	if !ok || runnable.NeedLeaderElection() {
-		t.Error("the manager would start the cache in the leader only")
 	}
 }

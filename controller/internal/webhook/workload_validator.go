@@ -70,20 +70,22 @@ func (t *podTemplate) model(namespace string, path *field.Path) network.PodTempl
 	p := network.PodTemplate{
 		Namespace: namespace, Path: path, Annotations: t.Metadata.Annotations, HostNetwork: t.Spec.HostNetwork, Mirror: isMirror,
 	}
-	add := func(name string, i int, c *container) {
+	add := func(name string, i int, c *container, ends bool) {
 		if c.Resources != nil {
 			p.Containers = append(p.Containers, network.PodContainer{
-				Path: path.Child("spec", name).Index(i), Requests: c.Resources.Requests, Limits: c.Resources.Limits,
+				Path: path.Child("spec", name).Index(i), Ends: ends, Requests: c.Resources.Requests, Limits: c.Resources.Limits,
 			})
 		}
 	}
 	for i := range t.Spec.InitContainers {
-		if c := &t.Spec.InitContainers[i]; c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			add("initContainers", i, c)
-		}
+		c := &t.Spec.InitContainers[i]
+		add("initContainers", i, c, c.RestartPolicy != corev1.ContainerRestartPolicyAlways)
 	}
 	for i := range t.Spec.Containers {
-		add("containers", i, &t.Spec.Containers[i])
+		add("containers", i, &t.Spec.Containers[i], false)
+	}
+	if selector := requiredSelector(t.Spec.Affinity); selector != nil && !isMirror && needsAffinity(t) {
+		p.AffinityTerms = len(selector.NodeSelectorTerms)
 	}
 	return p
 }
@@ -101,7 +103,7 @@ func (h *workloadValidator) Handle(ctx context.Context, r admission.Request) adm
 	if r.Kind.Kind == kindCronJob {
 		template, path = &w.Spec.JobTemplate.Spec.Template, field.NewPath("spec", "jobTemplate", "spec", "template")
 	}
-	warnings, err := checkTemplate(ctx, &h.checker, template.model(r.Namespace, path))
+	warnings, err := checkTemplate(ctx, &h.checker, template.model(r.Namespace, path), cacheDelay)
 	if err != nil {
 		return responseFor(err)
 	}
