@@ -127,7 +127,7 @@ func TestControllerLabelsNICsOnly(t *testing.T) {
 		for name, tc := range map[string]nodeWrite{
 			"Add":        {reason: "The node reports another NIC.", patch: `{"metadata": {"labels": {"nics.danm.io/ens5": ""}}}`},
 			"Remove":     {reason: "The NIC is gone.", patch: `{"metadata": {"labels": {"nics.danm.io/ens4": null}}}`},
-			"Value":      {reason: "A nodeSelector names the value.", patch: `{"metadata": {"labels": {"nics.danm.io/ens4": "x"}}}`, refused: `must be empty`},
+			"Value":      {reason: "A nodeSelector names the value.", patch: `{"metadata": {"labels": {"nics.danm.io/ens4": "x"}}}`, refused: `must have the value ""`},
 			"OtherLabel": {reason: "Other labels send Pods elsewhere, too.", patch: `{"metadata": {"labels": {"zone": "y"}}}`, refused: refused},
 			"NewLabel":   {reason: "A role, for instance.", patch: `{"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}}`, refused: refused},
 			"DropLabel":  {reason: "It is not Patchbay's.", patch: `{"metadata": {"labels": {"zone": null}}}`, refused: refused},
