@@ -4,12 +4,10 @@ package netns
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os/exec"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/patchbay-cni/patchbay/test/lab/process"
 )
@@ -23,41 +21,22 @@ func Processes(name string) ([]process.ID, error) {
 	if err != nil {
 		return nil, wrap(err, "list processes in "+name)
 	}
-	var ids []process.ID
+	var pids []int
 	for word := range strings.FieldsSeq(string(out)) {
 		pid, err := strconv.Atoi(word)
 		if err != nil {
 			return nil, fmt.Errorf("list processes in %s: %w", name, err)
 		}
-		id, err := process.Of(pid)
-		if errors.Is(err, process.ErrGone) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		ids = append(ids, id)
+		pids = append(pids, pid)
 	}
-	return ids, nil
+	return process.All(pids)
 }
 
 // KillProcesses kills all that is in a namespace and returns when nothing is left.
 func KillProcesses(ctx context.Context, name string) error {
-	const pause = 10 * time.Millisecond
-	for {
-		ids, err := Processes(name)
-		if err != nil || len(ids) == 0 {
-			return err
-		}
-		for _, id := range ids {
-			if err := id.Kill(ctx); err != nil {
-				return fmt.Errorf("empty network namespace %s: %w", name, err)
-			}
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return fmt.Errorf("empty network namespace %s: %w", name, ctx.Err())
-		}
+	list := func() ([]process.ID, error) { return Processes(name) }
+	if err := process.KillAll(ctx, list); err != nil {
+		return fmt.Errorf("empty network namespace %s: %w", name, err)
 	}
+	return nil
 }

@@ -53,6 +53,27 @@ func (id ID) Stop(ctx context.Context, grace time.Duration) error {
 	return id.Kill(ctx)
 }
 
+// KillAll kills all processes that list returns, until it returns none.
+func KillAll(ctx context.Context, list func() ([]ID, error)) error {
+	const pause = 5 * time.Millisecond
+	for {
+		ids, err := list()
+		if err != nil || len(ids) == 0 {
+			return err
+		}
+		for _, id := range ids {
+			if err := id.Kill(ctx); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
 // Pause stops the process and returns once none of its threads runs any more: SIGSTOP
 // reaches each of them on its own, and one that computes goes on until then.
 func (id ID) Pause(ctx context.Context) error {

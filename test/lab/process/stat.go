@@ -25,6 +25,22 @@ func Of(pid int) (ID, error) {
 	return ID{PID: pid, Start: start}, nil
 }
 
+// All names the processes that have the numbers now, without those that have ended.
+func All(pids []int) ([]ID, error) {
+	var ids []ID
+	for _, pid := range pids {
+		id, err := Of(pid)
+		if errors.Is(err, ErrGone) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
 func readStat(pid int) (start uint64, state byte, err error) {
 	return readStatFile("/proc/" + strconv.Itoa(pid) + "/stat")
 }

@@ -5,7 +5,6 @@ package qemu
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -13,41 +12,33 @@ import (
 
 	"github.com/patchbay-cni/patchbay/test/lab/guest"
 	"github.com/patchbay-cni/patchbay/test/lab/vm"
+	"github.com/patchbay-cni/patchbay/test/lab/vm/vmtest"
 )
 
 func TestArgs(t *testing.T) {
 	t.Parallel()
 	kernel := Kernel{Dir: "/q", Release: "6.12"}
-	plain := vm.Config{Dir: "/run/x,y", Memory: 512}
-	full := plain
-	full.Output = os.Stdout
-	full.Visible = []string{"/tmp/clone", "/usr/src"}
-	full.Disks = []string{"/var/a", "/var/b"}
-	full.Cards = []vm.Card{
-		{Card: guest.Card{Name: "ens3", MAC: "02:00:00:00:00:01"}, Tap: "t0"},
-		{Card: guest.Card{Name: "ens4", MAC: "02:00:00:00:00:02"}, Tap: "t1", SRIOV: true},
-		{Card: guest.Card{Name: "pf0", MAC: "02:00:00:00:00:03"}, SRIOV: true},
-	}
-	cases := map[string]struct {
-		reason      string
-		config      vm.Config
-		has, hasNot []string
-	}{
+	full := vmtest.Full("/run/x,y")
+	full.Cards = append(full.Cards,
+		vm.Card{Card: guest.Card{Name: "ens4", MAC: "02:00:00:00:00:02"}, Tap: "t1", SRIOV: true},
+		vm.Card{Card: guest.Card{Name: "pf0", MAC: "02:00:00:00:00:03"}, SRIOV: true},
+	)
+	vmtest.CheckArgs(t, kernel.args, map[string]vmtest.ArgsCase{
 		"Plain": {
-			reason: "The root is read-only, the guest's folder is not, and a comma in a path is doubled.",
-			config: plain,
-			has: []string{
+			Reason: "The root is read-only, the guest's folder is not, and a comma in a path is doubled.",
+			Config: vmtest.Plain("/run/x,y"),
+			Has: []string{
 				"/q/usr/bin/qemu-system-x86_64", "guest=/run/x,y", "512", "/q/vmlinuz", "/run/x,y/initrd",
 				"local,id=root,path=/,security_model=passthrough,multidevs=remap,readonly=on",
 				"local,id=share0,path=/run/x,,y,security_model=passthrough,multidevs=remap",
 				"null,id=output", "file,id=console,append=on,path=/run/x,,y/console.log",
 			},
-			hasNot: []string{"virtio-blk-pci", "virtio-net-pci", "igb", "local,id=share1"},
+			HasNot: []string{"virtio-blk-pci", "virtio-net-pci", "igb", "local,id=share1"},
 		},
 		"Full": {
-			reason: "Devices are numbered in the order given; each physical function has a root port.",
-			config: full,
-			has: []string{
+			Reason: "Devices are numbered in the order given; each physical function has a root port.",
+			Config: full,
+			Has: []string{
 				"file,path=/proc/self/fd/3,append=on,id=output",
 				"local,id=share1,path=/tmp/clone,security_model=passthrough,multidevs=remap,readonly=on",
 				"if=none,format=raw,discard=unmap,cache=unsafe,id=disk0,file=/var/a", "virtio-blk-pci,drive=disk1",
@@ -55,25 +46,9 @@ func TestArgs(t *testing.T) {
 				"pcie-root-port,bus=pcie.0,id=port1,slot=2,chassis=2", "igb,bus=port1,netdev=card1,mac=02:00:00:00:00:02",
 				"hubport,hubid=0,id=card2", "igb,bus=port2,netdev=card2,mac=02:00:00:00:00:03",
 			},
-			hasNot: []string{"local,id=share2"},
+			HasNot: []string{"local,id=share2"},
 		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			args := kernel.args(tc.config)
-			for _, want := range tc.has {
-				if !slices.Contains(args, want) {
-					t.Errorf("%s: %q is missing in %q", tc.reason, want, args)
-				}
-			}
-			for _, bad := range tc.hasNot {
-				if slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, bad) }) {
-					t.Errorf("%s: %q is in %q", tc.reason, bad, args)
-				}
-			}
-		})
-	}
+	})
 }
 
 func TestResolve(t *testing.T) {

@@ -5,7 +5,6 @@ package vm
 import (
 	"os"
 	"os/exec"
-	"slices"
 	"strconv"
 	"testing"
 
@@ -62,7 +61,7 @@ func TestKill(t *testing.T) {
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	if got, err := Processes(dir); err != nil || !slices.Equal(got, []int{cmd.Process.Pid}) {
+	if got, err := Processes(dir); err != nil || len(got) != 1 || got[0].PID != cmd.Process.Pid {
 		t.Errorf("Processes: got %v, %v; want %d", got, err, cmd.Process.Pid)
 	}
 	for range 2 { // no guest is fine
