@@ -98,7 +98,10 @@ func (k Kernel) args(c vm.Config) []string {
 		k.program(), "-name", vm.Mark(c.Dir), "-L", k.Dir + "/usr/share/qemu", "-L", k.Dir + "/usr/share/seabios",
 		// With a thread for each of two processors, one boot of six ended in an assertion of QEMU's memory
 		// map or hung without interrupts. One thread takes no longer.
-		"-machine", "q35,kernel-irqchip=split", "-accel", "tcg,thread=single", "-cpu", "max", "-smp", "1",
+		"-machine", "q35,kernel-irqchip=split", "-accel", "tcg,thread=single", "-smp", "1",
+		// With erms and fsrm, the kernel copies and clears memory by string instructions, which QEMU simulates
+		// byte by byte: programs then take up to twice as long to start.
+		"-cpu", "max,erms=off,fsrm=off",
 		"-m", strconv.Itoa(c.Memory), "-nodefaults", "-display", "none", "-no-reboot",
 		// It remaps interrupts, so it comes before the devices.
 		"-device", "intel-iommu,intremap=on,caching-mode=on",
