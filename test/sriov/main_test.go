@@ -91,10 +91,12 @@ func startDevicePlugin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	const script = `setsid "$0" -resource example.com/sriov_ens4=ens4 -resource example.com/sriov_ens5=ens5 </dev/null >/run/deviceplugin.log 2>&1 &
+	const script = `[ ! -e /run/deviceplugin.pid ] || kill "$(cat /run/deviceplugin.pid)" # of an earlier run in a lab that stays
+		setsid "$0" -resource example.com/sriov_ens4=ens4 -resource example.com/sriov_ens5=ens5 </dev/null >/run/deviceplugin.log 2>&1 &
+		echo $! >/run/deviceplugin.pid
 		until [ "$(grep -c Registered /run/deviceplugin.log)" = 2 ]; do
 			kill -0 $! || { cat /run/deviceplugin.log; exit 1; }
-			sleep 0.2
+			sleep 1
 		done`
 	out, err := shared.Exec(ctx, fast, "sh", "-c", script, program)
 	if err != nil {
@@ -157,24 +159,31 @@ func apply(ctx context.Context, manifest string) error {
 	return nil
 }
 
-// pod is a Pod with interfaces of these networks besides eth0, and the functions that they need.
+// pod is a Pod with interfaces of these networks, and the functions that they need.
 type pod struct {
 	name string
-	// networks are names of ClusterNetworks.
+	// networks are names of ClusterNetworks. Few Pods have "default": a plugin attaches it, and QEMU takes
+	// seconds to start one.
 	networks []string
 	// node, unless it is empty, is where the Pod runs.
 	node string
+	// noRequest leaves it to the webhook to request the functions.
+	noRequest bool
 }
 
 // pools are the device pools of the networks.
 var pools = map[string]string{"first": "example.com/sriov_ens4", "second": "example.com/sriov_ens5"}
 
 func (p pod) manifest() string {
-	interfaces := []string{`{"clusterNetwork": "default"}`}
+	var interfaces []string
 	limits := map[string]int{}
 	for _, n := range p.networks {
-		interfaces = append(interfaces, fmt.Sprintf(`{"clusterNetwork": %q, "ip": "dynamic"}`, n))
-		if pool := pools[n]; pool != "" {
+		request := fmt.Sprintf(`{"clusterNetwork": %q, "ip": "dynamic"}`, n)
+		if n == "default" {
+			request = `{"clusterNetwork": "default"}`
+		}
+		interfaces = append(interfaces, request)
+		if pool := pools[n]; pool != "" && !p.noRequest {
 			limits[pool]++
 		}
 	}
@@ -229,17 +238,19 @@ func remove(t *testing.T, pods ...pod) {
 	}
 }
 
-// awaitRunning waits until the Pod's container runs.
-func (p pod) awaitRunning(t *testing.T) {
+// awaitRunning waits until the Pods run. One kubectl watches, since each start of it takes the guests' time.
+func awaitRunning(t *testing.T, pods ...pod) {
 	t.Helper()
-	await(t, "Pod "+p.name+" runs", func(ctx context.Context) string {
-		out, err := shared.Kubectl(ctx, "get", "pod", p.name, "-o", "jsonpath={.status.phase} {.status.reason} {.status.message}")
-		if err == nil && strings.HasPrefix(out, "Running") {
-			return ""
-		}
-		events, _ := shared.Kubectl(ctx, "get", "events", "--field-selector", "involvedObject.name="+p.name, "-o", "custom-columns=R:.reason,M:.message", "--no-headers")
-		return fmt.Sprintf("%s %v\n%s", out, err, events)
-	})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	args := []string{"wait", "--for=jsonpath={.status.phase}=Running", "--timeout", patience.String(), "pod"}
+	for _, p := range pods {
+		args = append(args, p.name)
+	}
+	if _, err := shared.Kubectl(ctx, args...); err != nil {
+		events, _ := shared.Kubectl(t.Context(), "get", "events", "--sort-by=.lastTimestamp")
+		t.Fatalf("wait until the Pods run: %v\n%s", err, events)
+	}
 }
 
 // awaitEvent waits for an Event on the Pod with the reason and a part of its message.
@@ -286,7 +297,7 @@ func onNode(t *testing.T, script string) string {
 // await polls until check returns "", or fails the test with what it returned last.
 func await(t *testing.T, what string, check func(context.Context) string) {
 	t.Helper()
-	const pause = 500 * time.Millisecond
+	const pause = 2 * time.Second // a program that a check starts on the node takes as long as an answer
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for last := ""; ; {

@@ -53,13 +53,49 @@ func checkRestored(t *testing.T, before string) {
 	}
 }
 
-// As in DANM's device_plugin_demo: a Pod has eth0, and functions of two pools. The functions are as before
-// when the Pod is gone.
-func TestTwoPools(t *testing.T) {
+// Seven Pods get the seven functions at once, and what one of them forgot to request. The eighth waits, and
+// starts when one of them is gone. It is one long story, since a Pod takes QEMU about twenty seconds.
+func TestAllFunctions(t *testing.T) {
 	before := freeFunctions(t)
-	p := pod{name: "demo", networks: []string{"first", "second"}}
-	create(t, p)
-	p.awaitRunning(t)
+	demo := pod{name: "demo", networks: []string{"default", "first", "second"}}
+	forgetful := pod{name: "forgetful", networks: []string{"first"}, noRequest: true}
+	all := []pod{demo, forgetful}
+	for i := range 5 {
+		all = append(all, pod{name: fmt.Sprintf("all-%d", i), networks: []string{"first"}})
+	}
+	peer := pod{name: "macvlan", networks: []string{"wire"}, node: plain}
+	eighth := pod{name: "eighth", networks: []string{"first"}}
+	create(t, append(all, peer)...)
+	await(t, "seven Pods have a node", func(ctx context.Context) string {
+		out, err := shared.Kubectl(ctx, "get", "pods", "--field-selector", "spec.nodeName="+fast, "-o", "name")
+		if err == nil && strings.Count(out, "\n") == len(all) {
+			return ""
+		}
+		return out + text(err)
+	})
+	create(t, eighth)
+	eighth.awaitEvent(t, "FailedScheduling", "Insufficient example.com/sriov_ens4")
+	awaitRunning(t, append(all, peer)...)
+	for vlan, want := range map[string]int{"500": len(all), "501": 1} {
+		if n := attachedFunctions(t, vlan); n != want {
+			t.Errorf("%d functions have VLAN %s, want %d", n, vlan, want)
+		}
+	}
+	checkTwoPools(t, demo)
+	// A function and a MACVLAN interface of a Pod on a node without functions are on one VLAN.
+	address := regexp.MustCompile(`10\.50\.0\.\d+`).FindString(peer.exec(t, "ip", "-o", "-4", "address"))
+	demo.exec(t, "ping", "-c", "3", "-W", "10", address)
+
+	last := len(all) - 1
+	remove(t, all[last])
+	awaitRunning(t, eighth)
+	remove(t, append(all[:last], eighth, peer)...)
+	checkRestored(t, before)
+}
+
+// checkTwoPools checks a Pod as in DANM's device_plugin_demo, which has eth0 and functions of two pools.
+func checkTwoPools(t *testing.T, p pod) {
+	t.Helper()
 	var names []string
 	for line := range strings.Lines(p.exec(t, "ip", "-o", "link")) {
 		name, _, _ := strings.Cut(strings.Fields(line)[1], "@")
@@ -71,22 +107,15 @@ func TestTwoPools(t *testing.T) {
 	if addresses := p.exec(t, "ip", "-o", "-4", "address"); !strings.Contains(addresses, "first_path1    inet 10.50.0.") || !strings.Contains(addresses, "second_path2    inet 10.51.0.") {
 		t.Errorf("the Pod's addresses: %s", addresses)
 	}
-	for _, vlan := range []string{"500", "501"} {
-		if n := attachedFunctions(t, vlan); n != 1 {
-			t.Errorf("%d functions have VLAN %s, want one", n, vlan)
-		}
-	}
 	// The DanmEps say which function each interface is.
-	endpoints := get(t, "danmeps", "-o", `jsonpath={range .items[*]}{.spec.Interface.Name} {.spec.Interface.DeviceID}{"\n"}{end}`)
+	endpoints := get(t, "danmeps", "-o", `jsonpath={range .items[?(@.spec.Pod=="`+p.name+`")]}{.spec.Interface.Name} {.spec.Interface.DeviceID}{"\n"}{end}`)
 	for name, parent := range map[string]string{"first_path1": "ens4", "second_path2": "ens5"} {
-		functions := onNode(t, "for f in /sys/class/net/"+parent+"/device/virtfn*; do basename $(readlink $f); done")
+		functions := onNode(t, "for f in /sys/class/net/"+parent+"/device/virtfn*; do readlink $f; done")
 		m := regexp.MustCompile(name + ` (\S+)`).FindStringSubmatch(endpoints)
 		if m == nil || !strings.Contains(functions, m[1]) {
 			t.Errorf("%s must be a function of %s (%s), the DanmEps have:\n%s", name, parent, strings.Fields(functions), endpoints)
 		}
 	}
-	remove(t, p)
-	checkRestored(t, before)
 }
 
 // get returns the output of kubectl get.
@@ -99,58 +128,12 @@ func get(t *testing.T, args ...string) string {
 	return out
 }
 
-// A function and a MACVLAN interface of a Pod on a node without functions are on one VLAN.
-func TestFunctionMeetsMACVLAN(t *testing.T) {
-	p, peer := pod{name: "function", networks: []string{"first"}}, pod{name: "macvlan", networks: []string{"wire"}, node: plain}
-	create(t, p, peer)
-	p.awaitRunning(t)
-	peer.awaitRunning(t)
-	address := regexp.MustCompile(`10\.50\.0\.\d+`).FindString(peer.exec(t, "ip", "-o", "-4", "address"))
-	p.exec(t, "ping", "-c", "3", "-W", "10", address)
-}
-
-// Seven Pods get the seven functions at once. The eighth waits, and starts when one of them is gone.
-func TestAllFunctions(t *testing.T) {
-	before := freeFunctions(t)
-	var all []pod
-	for i := range 7 {
-		all = append(all, pod{name: fmt.Sprintf("all-%d", i), networks: []string{"first"}})
-	}
-	create(t, all...)
-	for _, p := range all {
-		p.awaitRunning(t)
-	}
-	if n := attachedFunctions(t, "500"); n != len(all) {
-		t.Errorf("%d functions have VLAN 500, want %d", n, len(all))
-	}
-	eighth := pod{name: "eighth", networks: []string{"first"}}
-	create(t, eighth)
-	eighth.awaitEvent(t, "FailedScheduling", "Insufficient example.com/sriov_ens4")
-	remove(t, all[0])
-	eighth.awaitRunning(t)
-	remove(t, append(all, eighth)...)
-	checkRestored(t, before)
-}
-
-// The webhook requests the functions that the author of a Pod has forgotten.
-func TestNoRequest(t *testing.T) {
-	freeFunctions(t)
-	p := pod{name: "forgetful", networks: []string{"first"}}
-	t.Cleanup(func() { remove(t, p) })
-	manifest := strings.Replace(p.manifest(), "limits: {example.com/sriov_ens4: 1}", "", 1)
-	await(t, "the Pod is created", func(ctx context.Context) string { return text(apply(ctx, manifest)) })
-	p.awaitRunning(t)
-	if n := attachedFunctions(t, "500"); n != 1 {
-		t.Errorf("%d functions have VLAN 500, want one", n)
-	}
-}
-
 // Kubelet allocates functions twice after it has lost its checkpoint. The Pod that has them keeps them.
 func TestLostCheckpoint(t *testing.T) {
 	freeFunctions(t)
 	owner := pod{name: "owner", networks: []string{"first", "first", "first"}}
 	create(t, owner)
-	owner.awaitRunning(t)
+	awaitRunning(t, owner)
 	own := owner.exec(t, "ip", "-o", "link")
 	onNode(t, "rm /var/lib/kubelet/device-plugins/kubelet_internal_checkpoint && kill $(cat /run/service/kubelet.pid)")
 	// Until the plugin has registered again, kubelet admits Pods without functions.
@@ -189,7 +172,7 @@ func TestLostCheckpoint(t *testing.T) {
 		t.Errorf("the owner's interfaces were\n%s and are\n%s", own, now)
 	}
 	remove(t, owner)
-	second.awaitRunning(t)
+	awaitRunning(t, second)
 }
 
 // After a power cut, functions are as the boot makes them, and Pods get them again.
@@ -197,7 +180,7 @@ func TestPowerCut(t *testing.T) {
 	before := freeFunctions(t)
 	lost := pod{name: "lost", networks: []string{"first", "second"}}
 	create(t, lost)
-	lost.awaitRunning(t)
+	awaitRunning(t, lost)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := shared.KillNode(ctx, fast); err != nil {
@@ -215,12 +198,7 @@ func TestPowerCut(t *testing.T) {
 		return out + text(err)
 	})
 	checkRestored(t, before)
-	var all []pod
-	for i := range 7 {
-		all = append(all, pod{name: fmt.Sprintf("after-%d", i), networks: []string{"first"}})
-	}
-	create(t, all...)
-	for _, p := range all {
-		p.awaitRunning(t)
-	}
+	again := pod{name: "again", networks: []string{"first", "second"}}
+	create(t, again)
+	awaitRunning(t, again)
 }
