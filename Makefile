@@ -26,7 +26,7 @@ export PATCHBAY_SEED ?= 1
 
 .PHONY: help
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: $(PROGRAMS:%=bin/%) bin/lab ## build the programs and the lab into bin/
@@ -83,6 +83,10 @@ etcd: ## build the etcd of the hub's image into bin/kubernetes
 .PHONY: coredns
 coredns: ## build CoreDNS for the tests of Services into bin/coredns
 	@scripts/build-coredns
+
+.PHONY: containerd-2
+containerd-2: ## build containerd 2, which nodes of the lab can run, into bin/containerd-2
+	@scripts/build-containerd
 
 .PHONY: kubernetes-oldest
 kubernetes-oldest: ## build the API server of the oldest supported Kubernetes
@@ -169,7 +173,7 @@ test-sriov-lab: gotestsum packages linux sriov kubernetes build images bin/devic
 	FORMAT=testname scripts/gotest sriov-lab -vet=off -count=1 -tags sriovlab -timeout 60m ./test/sriov
 
 .PHONY: test-cluster
-test-cluster: gotestsum packages linux kubernetes coredns build images ## run tests in the lab: real kubelets on three nodes
+test-cluster: gotestsum packages linux kubernetes containerd-2 coredns build images ## run tests in the lab: real kubelets on three nodes
 	FORMAT=testname scripts/gotest cluster -vet=off -p 1 -parallel 6 -count=1 -tags cluster -timeout 120m $$(scripts/packages-with-tag cluster)
 
 .PHONY: test-docs

@@ -123,6 +123,9 @@ var excuses = map[string]map[string]string{
 		"apiVersion: v1": "PodMonitor is a kind of the Prometheus operator, which the lab does not have; no test applies the block",
 	},
 	"docs/lab.md": {
+		"make sriov":             "a node in QEMU takes minutes to boot; TestMain in test/sriov starts one through the same function, and TestCommands in test/lab/cmd/lab checks that each command and flag exists",
+		"make containerd-2":      "the lab of this test has its nodes, which keep their runtime; TestContainerd2 and TestLab in test/lab start nodes with containerd 2 through the same functions",
+		"go test -tags sriov":    "it needs bin/qemu and bin/kerneltest, which `make test-docs` does not build; `make test-sriov` runs all packages in the same way",
 		"bin/lab up [--nodes N]": "the forms of the commands; TestCommands in test/lab/cmd/lab checks that each command and flag exists",
 		"lab demo: nodes boot":   "what the lab prints depends on the machine; TestProcessor in test/lab/uml compares the text about the processor",
 		"func TestSomething":     "the outline of a test in Go; TestLab and test/cluster call the same functions",

@@ -113,14 +113,19 @@ const (
 )
 
 // overlay is what an administrator would write to install Patchbay: the manifests of
-// deployments/, plus a mark on the Pods that changes with the images. Their tags stay
-// the same from build to build, so nothing else would roll a new one out. The patch's
-// own kind and name mean nothing: the target chooses what it is for.
+// deployments/, plus a mark on the Pods that changes with the images, and the nodes that run
+// patchbay-controller. The images' tags stay the same from build to build, so nothing else would roll a
+// new one out. The patches' own kinds and names mean nothing: the targets choose what they are for.
 const overlay = `resources: [%s]
 patches:
   - target: {kind: DaemonSet|Deployment, labelSelector: ` + productLabel + `}
     patch: |
       {apiVersion: apps/v1, kind: Any, metadata: {name: any}, spec: {template: {metadata: {annotations: {patchbay.local/images: %q}}}}}
+  - target: {kind: Deployment, labelSelector: ` + productLabel + `}
+    patch: |
+      {apiVersion: apps/v1, kind: Any, metadata: {name: any}, spec: {replicas: %d, template: {spec: {affinity: {nodeAffinity: {
+        requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [
+          {key: ` + kindLabel + `, operator: In, values: [%s]}]}]}}}}}}}
 `
 
 // Install applies deployments/ of the module that the lab was built from and waits
@@ -138,7 +143,14 @@ func (l *Lab) Install(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), fmt.Appendf(nil, overlay, base, sum), 0o644); err != nil {
+	hosts, kind, err := l.controllerNodes()
+	if err != nil {
+		return err
+	}
+	// Two replicas do not run on one node, since they have the same ports.
+	const replicas = 2
+	kustomization := fmt.Appendf(nil, overlay, base, sum, min(replicas, len(hosts)), kind)
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), kustomization, 0o644); err != nil {
 		return fmt.Errorf("write kustomization: %w", err)
 	}
 	// What a test changed for a while, and did not take back, is no reason to stop.
@@ -146,6 +158,20 @@ func (l *Lab) Install(ctx context.Context) error {
 		return err
 	}
 	return l.awaitRollout(ctx, productLabel)
+}
+
+// controllerNodes are the nodes that run patchbay-controller, all of one kind: KindUML if the lab has such
+// nodes. A processor that QEMU simulates takes a minute to import the image.
+func (l *Lab) controllerNodes() ([]string, Kind, error) {
+	nodes, err := l.Nodes()
+	if err != nil {
+		return nil, "", err
+	}
+	fast, err := l.config.ofKind(KindUML, nodes)
+	if err != nil || len(fast) > 0 {
+		return fast, KindUML, err
+	}
+	return nodes, KindQEMU, nil
 }
 
 // imagesSum changes with the archives in bin/images.

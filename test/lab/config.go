@@ -31,6 +31,9 @@ type Config struct {
 	Nodes int `json:"nodes"`
 	// QEMU are the names of nodes that are of KindQEMU when they are made.
 	QEMU []string `json:"qemu,omitempty"`
+	// Runtime is the container runtime of all nodes. If it is empty, nodes that are there keep
+	// theirs, and others are made with RuntimeContainerd.
+	Runtime Runtime `json:"runtime,omitempty"`
 	// Memory of each node in MiB; 1536 by default. A node takes it as it needs it.
 	Memory int `json:"memory"`
 	// Install applies deployments/ and waits until Patchbay runs on all nodes.
@@ -150,17 +153,24 @@ func (c Config) checkMachine() error {
 	return c.checkMemory("/dev/shm")
 }
 
-// checkMemory looks at the file system that guests take their memory from. When it is
+// checkMemory looks at the file system that guests of User-Mode Linux take their memory from. When it is
 // full they die of SIGBUS.
 func (c Config) checkMemory(dir string) error {
+	nodes, err := c.wantedNodes()
+	if err != nil {
+		return err
+	}
+	if nodes, err = c.ofKind(KindUML, nodes); err != nil {
+		return err
+	}
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {
 		return fmt.Errorf("look at %s: %w", dir, err)
 	}
 	const mebi = 1 << 20
-	size, need := int64(s.Blocks)*s.Bsize/mebi, int64(c.Nodes)*int64(c.Memory)
+	size, need := int64(s.Blocks)*s.Bsize/mebi, int64(len(nodes))*int64(c.Memory)
 	if size < need {
-		return fmt.Errorf("%w: %s has %d MiB, %d nodes of %d MiB need %d", ErrMachine, dir, size, c.Nodes, c.Memory, need)
+		return fmt.Errorf("%w: %s has %d MiB, %d nodes of %d MiB need %d", ErrMachine, dir, size, len(nodes), c.Memory, need)
 	}
 	return nil
 }
@@ -245,28 +255,68 @@ func (c Config) nodes() ([]string, error) {
 
 func (c Config) nodeDir(name string) string { return filepath.Join(c.path(nodesDir), name) }
 
-// kindOf returns the kind of a node: the one it was made with, else the one that it shall be made
-// with.
-func (c Config) kindOf(name string) (Kind, error) {
-	kind, err := readKind(c.nodeDir(name))
-	if !errors.Is(err, os.ErrNotExist) {
-		return kind, err
+// typeOf returns the type of a node: the one it was made with, else the default.
+func (c Config) typeOf(name string) (NodeType, error) {
+	has, err := readType(c.nodeDir(name))
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil
 	}
-	if slices.Contains(c.QEMU, name) {
-		return KindQEMU, nil
-	}
-	return KindUML, nil
+	return has.withDefaults(), err
 }
 
-// hubImage is larger than all others together, and no lab runs a hub: to import it was
-// most of a node's first boot.
-const hubImage = "patchbay-hub.tar"
+// wantedType is typeOf with what the configuration says of the node.
+func (c Config) wantedType(name string) (NodeType, error) {
+	want, err := c.typeOf(name)
+	if slices.Contains(c.QEMU, name) {
+		want.Kind = KindQEMU
+	}
+	if c.Runtime != "" {
+		want.Runtime = c.Runtime
+	}
+	return want, err
+}
 
-// builtImages are those of the product, from `make images`, without the hub's.
+// wantedNodes are the names of all nodes that there are when the lab is up: those that are there, those
+// of QEMU, and as many more as it takes.
+func (c Config) wantedNodes() ([]string, error) {
+	nodes, err := c.nodes()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range c.QEMU {
+		if _, err := port(name); err != nil {
+			return nil, err
+		}
+		if !slices.Contains(nodes, name) {
+			nodes = append(nodes, name)
+		}
+	}
+	return addFreeNames(nodes, c.Nodes), nil
+}
+
+// ofKind lists those of the nodes that are of the kind.
+func (c Config) ofKind(kind Kind, nodes []string) ([]string, error) {
+	var found []string
+	for _, name := range nodes {
+		has, err := c.wantedType(name)
+		if err != nil {
+			return nil, err
+		}
+		if has.Kind == kind {
+			found = append(found, name)
+		}
+	}
+	return found, nil
+}
+
+// builtImages are those of the product that nodes import, from `make images`: without those of placement,
+// since no lab runs a hub or its agent.
 func (c Config) builtImages() ([]string, error) {
 	built, err := filepath.Glob(filepath.Join(c.Bin, "images", "*.tar"))
 	if err != nil {
 		return nil, fmt.Errorf("list images: %w", err)
 	}
-	return slices.DeleteFunc(built, func(file string) bool { return filepath.Base(file) == hubImage }), nil
+	return slices.DeleteFunc(built, func(file string) bool {
+		return slices.Contains([]string{"patchbay-hub.tar", "patchbay-agent.tar"}, filepath.Base(file))
+	}), nil
 }

@@ -64,34 +64,64 @@ func TestAddFreeNames(t *testing.T) {
 	}
 }
 
-// Before a node is made, the configuration decides about its kind.
-func TestKindOf(t *testing.T) {
+// Before a node is made, the configuration decides about its type.
+func TestWantedType(t *testing.T) {
 	t.Parallel()
-	c := Config{Name: "no-such-lab", QEMU: []string{"node-2"}}
-	for name, want := range map[string]Kind{"node-1": KindUML, "node-2": KindQEMU} {
-		if got, err := c.kindOf(name); err != nil || got != want {
-			t.Errorf("kindOf(%s): got %s, %v; want %s", name, got, err, want)
-		}
+	cases := map[string]struct {
+		reason string
+		config Config
+		want   NodeType
+	}{
+		"Default":  {reason: "A node is of the default type unless the configuration says otherwise.", want: NodeType{KindUML, RuntimeContainerd}},
+		"Kind":     {reason: "The configuration names the nodes in QEMU.", config: Config{QEMU: []string{"node-2"}}, want: NodeType{KindQEMU, RuntimeContainerd}},
+		"Other":    {reason: "Another node in QEMU does not matter.", config: Config{QEMU: []string{"node-1"}}, want: NodeType{KindUML, RuntimeContainerd}},
+		"Runtimes": {reason: "The runtime is that of all nodes.", config: Config{QEMU: []string{"node-2"}, Runtime: RuntimeContainerd2}, want: NodeType{KindQEMU, RuntimeContainerd2}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tc.config.Name = "no-such-lab"
+			if got, err := tc.config.wantedType("node-2"); err != nil || got != tc.want {
+				t.Errorf("%s\nwantedType: got %v, %v; want %v", tc.reason, got, err, tc.want)
+			}
+		})
 	}
 }
 
-// A node keeps the kind that it was made with.
-func TestStoreKind(t *testing.T) {
+// A node keeps the type that it was made with.
+func TestStoreType(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "nodes", "node-1")
+	made := NodeType{KindQEMU, RuntimeContainerd2}
 	for range 2 { // a lab may be completed
-		if err := storeKind(dir, KindQEMU); err != nil {
+		if err := storeType(dir, made); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := storeKind(dir, KindUML); !errors.Is(err, ErrKind) || !strings.Contains(err.Error(), "make node-1 as uml") {
-		t.Errorf("make a node again as another kind: got %v, want ErrKind", err)
+	for other, want := range map[NodeType]string{
+		{KindUML, RuntimeContainerd2}: "make node-1 as uml: wrong kind of node: it is there as qemu,",
+		{KindQEMU, RuntimeContainerd}: "make node-1 with containerd: wrong container runtime of node: it is there with containerd-2,",
+	} {
+		if err := storeType(dir, other); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("make a node again as %v: got %v, want %s", other, err, want)
+		}
 	}
-	if got, err := readKind(dir); err != nil || got != KindQEMU {
-		t.Errorf("readKind: got %q, %v; want %q", got, err, KindQEMU)
+	if got, err := readType(dir); err != nil || got != made {
+		t.Errorf("readType: got %v, %v; want %v", got, err, made)
 	}
-	if _, err := Kind("kvm").findKernel("/bin"); !errors.Is(err, ErrKind) {
+}
+
+// The error about a wrong type names all that there are.
+func TestWrongType(t *testing.T) {
+	t.Parallel()
+	if _, err := Kind("kvm").findKernel("/bin"); !errors.Is(err, ErrKind) || !strings.Contains(err.Error(), "uml or qemu") {
 		t.Errorf("find kernel of an unknown kind: got %v, want ErrKind", err)
+	}
+	if _, err := Runtime("cri-o").findContainerd2("/bin"); !errors.Is(err, ErrRuntime) || !strings.Contains(err.Error(), "containerd or containerd-2") {
+		t.Errorf("find an unknown runtime: got %v, want ErrRuntime", err)
+	}
+	if _, err := RuntimeContainerd2.findContainerd2(t.TempDir()); err == nil || !strings.Contains(err.Error(), "make containerd-2") {
+		t.Errorf("find containerd 2, which was not built: got %v, want the command that builds it", err)
 	}
 }
 
@@ -150,13 +180,28 @@ func TestCheckBinNamesWhatIsMissing(t *testing.T) {
 
 func TestCheckMemory(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	if err := (Config{Nodes: 1, Memory: 1}).checkMemory(dir); err != nil {
-		t.Errorf("one MiB: %v", err)
+	cases := map[string]struct {
+		reason string
+		config Config
+		want   string
+	}{
+		"Enough": {reason: "One MiB is there.", config: Config{Nodes: 1, Memory: 1}},
+		"Full":   {reason: "No machine has as much.", config: Config{Nodes: 2, Memory: 1 << 30}, want: "2 nodes of 1073741824 MiB"},
+		"QEMU":   {reason: "The memory of a node in QEMU is not in this file system.", config: Config{Nodes: 2, QEMU: []string{"node-1", "node-2"}, Memory: 1 << 30}},
+		"Both":   {reason: "Only the node of User-Mode Linux counts.", config: Config{Nodes: 2, QEMU: []string{"node-2"}, Memory: 1 << 30}, want: "1 nodes of 1073741824 MiB"},
 	}
-	err := Config{Nodes: 1000, Memory: 1 << 30}.checkMemory(dir)
-	if !errors.Is(err, ErrMachine) || !strings.Contains(err.Error(), "1000 nodes") {
-		t.Errorf("more than any machine has: got %v, want ErrMachine with what is needed", err)
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tc.config.Name = "no-such-lab"
+			err := tc.config.checkMemory(t.TempDir())
+			if tc.want == "" && err != nil {
+				t.Errorf("%s\ncheckMemory: %v", tc.reason, err)
+			}
+			if tc.want != "" && (!errors.Is(err, ErrMachine) || !strings.Contains(err.Error(), tc.want)) {
+				t.Errorf("%s\ncheckMemory: got %v, want ErrMachine with %q", tc.reason, err, tc.want)
+			}
+		})
 	}
 }
 

@@ -76,7 +76,8 @@ func importRepairs(t *testing.T, l *lab.Lab) {
 func firstNode(l *lab.Lab) node.Config {
 	return node.Config{
 		Name: "node-1", Port: 1, Fabric: fabric.Fabric{Netns: l.Netns()},
-		Dir: filepath.Join("/run/patchbay-lab", l.Name(), "nodes", "node-1"),
+		CheckImages: true,
+		Dir:         filepath.Join("/run/patchbay-lab", l.Name(), "nodes", "node-1"),
 	}
 }
 

@@ -168,33 +168,25 @@ func (l *Lab) up(ctx context.Context) error {
 	return nil
 }
 
-// makeNodes makes the nodes that are missing, without starting them: their folders and kinds.
+// makeNodes makes the nodes that are missing, without starting them: their folders and types.
 func (l *Lab) makeNodes() error {
-	nodes, err := l.Nodes()
+	nodes, err := l.config.wantedNodes()
 	if err != nil {
 		return err
 	}
-	for _, name := range l.config.QEMU {
-		if _, err := port(name); err != nil {
-			return err
-		}
-		if err := storeKind(l.config.nodeDir(name), KindQEMU); err != nil {
-			return err
-		}
-		if !slices.Contains(nodes, name) {
-			nodes = append(nodes, name)
-		}
-	}
 	kinds := map[Kind]bool{}
-	for _, name := range addFreeNames(nodes, l.config.Nodes) {
-		kind, err := l.config.kindOf(name)
+	for _, name := range nodes {
+		want, err := l.config.wantedType(name)
+		if err == nil {
+			err = want.check(l.config.Bin)
+		}
+		if err == nil {
+			err = storeType(l.config.nodeDir(name), want)
+		}
 		if err != nil {
 			return err
 		}
-		if err := storeKind(l.config.nodeDir(name), kind); err != nil {
-			return err
-		}
-		kinds[kind] = true
+		kinds[want.Kind] = true
 	}
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		kernel, err := kind.findKernel(l.config.Bin)
@@ -256,7 +248,7 @@ func (l *Lab) startNodes(ctx context.Context) error {
 func (l *Lab) Nodes() ([]string, error) { return l.config.nodes() }
 
 // AddNode makes one more node, by its name, and waits until it is ready.
-func (l *Lab) AddNode(ctx context.Context, name string, kind Kind) error {
+func (l *Lab) AddNode(ctx context.Context, name string, as NodeType) error {
 	_, err := l.existingNode(name)
 	if err == nil {
 		err = os.ErrExist
@@ -264,10 +256,11 @@ func (l *Lab) AddNode(ctx context.Context, name string, kind Kind) error {
 	if !errors.Is(err, ErrNoNode) {
 		return fmt.Errorf("add %s: %w", name, err)
 	}
-	if _, err := kind.findKernel(l.config.Bin); err != nil {
+	as = as.withDefaults()
+	if err := as.check(l.config.Bin); err != nil {
 		return fmt.Errorf("add %s: %w", name, err)
 	}
-	if err := storeKind(l.config.nodeDir(name), kind); err != nil {
+	if err := storeType(l.config.nodeDir(name), as); err != nil {
 		return err
 	}
 	return l.StartNode(ctx, name)
@@ -328,8 +321,15 @@ func (l *Lab) awaitNode(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	boot := "" // asked once: in QEMU, starting a program takes long
 	for {
-		err := l.ready(ctx, client, name)
+		var err error
+		if boot == "" {
+			boot, err = l.bootID(ctx, name)
+		}
+		if err == nil {
+			err = ready(ctx, client, name, boot)
+		}
 		if err == nil {
 			return nil
 		}
@@ -344,11 +344,12 @@ func (l *Lab) awaitNode(ctx context.Context, name string) error {
 	}
 }
 
-func (l *Lab) ready(ctx context.Context, client kubernetes.Interface, name string) error {
+func (l *Lab) bootID(ctx context.Context, name string) (string, error) {
 	boot, err := l.Exec(ctx, name, "cat", "/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return err
-	}
+	return strings.TrimSpace(boot), err
+}
+
+func ready(ctx context.Context, client kubernetes.Interface, name, boot string) error {
 	n, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return fmt.Errorf("%s has not registered: %w", name, ErrNotReady)
@@ -356,7 +357,7 @@ func (l *Lab) ready(ctx context.Context, client kubernetes.Interface, name strin
 	if err != nil {
 		return fmt.Errorf("get node: %w", err)
 	}
-	if n.Status.NodeInfo.BootID != strings.TrimSpace(boot) {
+	if n.Status.NodeInfo.BootID != boot {
 		return fmt.Errorf("%s has not reported since its boot: %w", name, ErrNotReady)
 	}
 	return readyCondition(n)
@@ -429,16 +430,21 @@ func (l *Lab) nodeConfig(name string) (node.Config, error) {
 	if c.ClientCA, err = os.ReadFile(filepath.Join(l.config.path(planeDir), "ca.crt")); err != nil {
 		return c, fmt.Errorf("read authority: %w", err)
 	}
-	if c.Images, err = l.images(); err != nil {
-		return c, err
-	}
-	kind, err := l.config.kindOf(name)
+	is, err := l.config.typeOf(name)
 	if err != nil {
 		return c, err
 	}
-	if c.Kernel, err = kind.findKernel(l.config.Bin); err != nil {
+	if c.Images, err = l.images(is.Kind); err != nil {
 		return c, err
 	}
+	if c.Kernel, err = is.Kind.findKernel(l.config.Bin); err != nil {
+		return c, err
+	}
+	if c.Containerd2, err = is.Runtime.findContainerd2(l.config.Bin); err != nil {
+		return c, err
+	}
+	c.CheckImages = is.Kind == KindUML
+	c.Labels = kindLabel + "=" + string(is.Kind)
 	c.Disk = filepath.Join(l.config.disks(), name+".ext4")
 	c.Memory = l.config.Memory
 	c.Init = filepath.Join(l.config.Bin, program)
@@ -447,10 +453,20 @@ func (l *Lab) nodeConfig(name string) (node.Config, error) {
 	return c, nil
 }
 
-// images are the archives that each node imports when it boots.
-func (l *Lab) images() ([]string, error) {
+// images are the archives that nodes of the kind import when they boot: those of the programs that run there.
+func (l *Lab) images(kind Kind) ([]string, error) {
 	built, err := l.config.builtImages()
-	return append([]string{l.config.path(baseFile)}, built...), err
+	if err != nil {
+		return nil, err
+	}
+	_, hosts, err := l.controllerNodes()
+	if err != nil {
+		return nil, err
+	}
+	if kind != hosts {
+		built = slices.DeleteFunc(built, func(file string) bool { return filepath.Base(file) == productManager+".tar" })
+	}
+	return append([]string{l.config.path(baseFile)}, built...), nil
 }
 
 // nodeAddress is what is needed to reach a node, cut its cables or its power.
@@ -562,7 +578,11 @@ func (l *Lab) nodeHealth(ctx context.Context, client kubernetes.Interface, name 
 		h.State, h.Detail = "cut off", "lab node heal "+name
 		return h
 	}
-	if err := l.ready(ctx, client, name); err != nil {
+	boot, err := l.bootID(ctx, name)
+	if err == nil {
+		err = ready(ctx, client, name, boot)
+	}
+	if err != nil {
 		h.State, h.Detail = "not ready", err.Error()
 		return h
 	}
@@ -571,8 +591,12 @@ func (l *Lab) nodeHealth(ctx context.Context, client kubernetes.Interface, name 
 		addresses = append(addresses, fmt.Sprintf("%s on %s", card.Prefix.Addr(), card.Name))
 	}
 	detail := strings.Join(addresses, ", ")
-	if kind, err := l.config.kindOf(name); err == nil && kind != KindUML {
-		detail += ", kind " + string(kind)
+	is, err := l.config.typeOf(name)
+	if err == nil && is.Kind != KindUML {
+		detail += ", kind " + string(is.Kind)
+	}
+	if err == nil && is.Runtime != RuntimeContainerd {
+		detail += ", " + string(is.Runtime)
 	}
 	return Health{Part: name, State: "ready", Detail: detail, OK: true}
 }

@@ -378,13 +378,13 @@ func secondLab(t *testing.T, l *lab.Lab) {
 
 func addNode(t *testing.T, l *lab.Lab) {
 	t.Helper()
-	if err := l.AddNode(t.Context(), "node-2", lab.KindUML); !errors.Is(err, os.ErrExist) {
+	if err := l.AddNode(t.Context(), "node-2", lab.NodeType{}); !errors.Is(err, os.ErrExist) {
 		t.Errorf("adding a node twice: got %v, want ErrExist", err)
 	}
-	if err := l.AddNode(t.Context(), "../x", lab.KindUML); err == nil {
+	if err := l.AddNode(t.Context(), "../x", lab.NodeType{}); err == nil {
 		t.Error("a node's name may be a path")
 	}
-	if err := l.AddNode(t.Context(), "node-3", lab.KindUML); err != nil {
+	if err := l.AddNode(t.Context(), "node-3", lab.NodeType{Runtime: lab.RuntimeContainerd2}); err != nil {
 		t.Fatal(err)
 	}
 	mustReturn(t)(l.KubectlInput(t.Context(), podOn("node-3"), "apply", "-f", "-"))

@@ -47,8 +47,15 @@ type Config struct {
 	Init string
 	// Bin is the folder with kubelet.
 	Bin string
+	// Containerd2 is the folder with the programs of containerd 2. If it is empty, the node runs the
+	// machine's containerd.
+	Containerd2 string
 	// Images are archives for containerd.
 	Images []string
+	// CheckImages compares the files of imported images with their archives.
+	CheckImages bool
+	// Labels are those of the Node object, as KEY=VALUE, separated by commas.
+	Labels string
 	// Kubeconfig is the kubelet's; ClientCA signs those who may talk to it.
 	Kubeconfig, ClientCA []byte
 	// Logf reports what is unusual; nil reports nothing.
@@ -81,7 +88,7 @@ func (c Config) writeFiles() error {
 		return fmt.Errorf("encode Pods' network: %w", err)
 	}
 	for name, content := range map[string][]byte{
-		containerdConfig: []byte(containerd()),
+		containerdConfig: []byte(c.containerd()),
 		kubeletConfig:    kubelet,
 		kubeletClient:    c.Kubeconfig,
 		clientCA:         c.ClientCA,
@@ -159,9 +166,9 @@ func (c Config) kubelet() map[string]any {
 
 const containerdSocket = "/run/containerd/containerd.sock"
 
-func containerd() string {
-	return `version = 2
-root = "/var/lib/containerd"
+// containerd is its configuration. Version 3, of containerd 2, has the settings in two plugins.
+func (c Config) containerd() string {
+	const common = `root = "/var/lib/containerd"
 state = "/run/containerd"
 disabled_plugins = [
   "io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.btrfs",
@@ -169,7 +176,23 @@ disabled_plugins = [
 ]
 [grpc]
   address = "` + containerdSocket + `"
-[plugins."io.containerd.grpc.v1.cri"]
+`
+	if c.Containerd2 != "" {
+		return "version = 3\n" + common + `[plugins."io.containerd.cri.v1.images"]
+  snapshotter = "overlayfs"
+  [plugins."io.containerd.cri.v1.images".pinned_images]
+    sandbox = "` + image.Pause + `"
+[plugins."io.containerd.cri.v1.runtime"]
+  # The machine may not let its processes have a lower score than itself.
+  restrict_oom_score_adj = true
+  [plugins."io.containerd.cri.v1.runtime".cni]
+    bin_dirs = ["/opt/cni/bin"]
+    conf_dir = "/etc/cni/net.d"
+  [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+`
+	}
+	return "version = 2\n" + common + `[plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "` + image.Pause + `"
   # The machine may not let its processes have a lower score than itself.
   restrict_oom_score_adj = true
@@ -192,13 +215,30 @@ func (c Config) guest() guest.Spec {
 		Hostname: c.Name,
 		Mounts:   c.mounts(),
 		Env: []string{
-			"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8",
+			"PATH=" + c.searchPath(), "HOME=/root", "LANG=C.UTF-8",
 		},
 		TimerSlack: timerSlack,
 		Setup:      c.setup(),
 		Agent:      &guest.Agent{Card: c.Port.Agent().Name, Prefix: c.Port.Agent().Prefix, Port: agentPort},
 		Services:   c.services(),
 	}
+}
+
+// searchPath is the PATH of all programs. containerd finds its shim there.
+func (c Config) searchPath() string {
+	const machine = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	if c.Containerd2 != "" {
+		return c.Containerd2 + ":" + machine
+	}
+	return machine
+}
+
+// containerdProgram is the path of containerd in the node.
+func (c Config) containerdProgram() string {
+	if c.Containerd2 != "" {
+		return path.Join(c.Containerd2, "containerd")
+	}
+	return "/usr/bin/containerd"
 }
 
 // disk is where the node's disk is mounted.
@@ -265,7 +305,7 @@ func (c Config) services() []guest.Service {
 	return []guest.Service{
 		{
 			Name:   "containerd",
-			Args:   []string{"/usr/bin/containerd", "--config", vm.GuestDir + "/" + containerdConfig},
+			Args:   []string{c.containerdProgram(), "--config", vm.GuestDir + "/" + containerdConfig},
 			Socket: containerdSocket,
 			Log:    vm.GuestDir + "/" + containerdLog,
 		},
@@ -276,6 +316,7 @@ func (c Config) services() []guest.Service {
 				"--config=" + vm.GuestDir + "/" + kubeletConfig,
 				"--kubeconfig=" + vm.GuestDir + "/" + kubeletClient,
 				"--hostname-override=" + c.Name,
+				"--node-labels=" + c.Labels,
 				"--node-ip=" + c.Port.Management().Prefix.Addr().String(),
 			},
 			Log: vm.GuestDir + "/" + kubeletLog,

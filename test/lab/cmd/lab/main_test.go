@@ -14,7 +14,7 @@ import (
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	root := newRoot()
-	want := "up --nodes --install --qemu,down,status,kubectl,exec,node add --kind,node cut,node heal,node kill,node start,restart,logs,demo"
+	want := "up --nodes --install --qemu --runtime,down,status,kubectl,exec,node add --kind --runtime,node cut,node heal,node kill,node start,restart,logs,demo"
 	for line := range strings.SplitSeq(want, ",") {
 		words := strings.Fields(line)
 		flags := slices.DeleteFunc(slices.Clone(words), func(w string) bool { return !strings.HasPrefix(w, "--") })

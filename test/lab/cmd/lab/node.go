@@ -35,16 +35,17 @@ func newNode(name *string) *cobra.Command {
 }
 
 func newNodeAdd(name *string) *cobra.Command {
-	kind := ""
+	var as lab.NodeType
 	cmd := &cobra.Command{
 		Use: "add NODE", Short: "Make one more node, such as node-3", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withLab(cmd, *name, args[0], func(ctx context.Context, l *lab.Lab, node string) error {
-				return l.AddNode(ctx, node, lab.Kind(kind))
+				return l.AddNode(ctx, node, as)
 			})
 		},
 	}
-	cmd.Flags().StringVar(&kind, "kind", string(lab.KindUML), "uml, or qemu for a node with SR-IOV functions")
+	cmd.Flags().StringVar((*string)(&as.Kind), "kind", string(lab.KindUML), "uml, or qemu for a node with SR-IOV functions")
+	cmd.Flags().StringVar((*string)(&as.Runtime), "runtime", string(lab.RuntimeContainerd), "containerd of the machine's package, or containerd-2 (make containerd-2)")
 	return cmd
 }
 

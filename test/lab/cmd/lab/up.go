@@ -30,6 +30,7 @@ func newUp(name *string) *cobra.Command {
 	}
 	cmd.Flags().IntVar(&config.Nodes, "nodes", 2, "number of nodes")
 	cmd.Flags().StringSliceVar(&config.QEMU, "qemu", nil, "nodes in QEMU, with SR-IOV functions, such as node-2")
+	cmd.Flags().StringVar((*string)(&config.Runtime), "runtime", "", "container runtime of all nodes: containerd of the machine's package (the default for new nodes), or containerd-2 (make containerd-2)")
 	cmd.Flags().BoolVar(&config.Install, "install", true, "install Patchbay from deployments/")
 	cmd.Flags().IntVar(&config.Memory, "memory", 0, "memory of each node in MiB (default 1536)")
 	cmd.Flags().DurationVar(&timeout, "timeout", 15*time.Minute, "time for all of it")
