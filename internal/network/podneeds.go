@@ -143,6 +143,10 @@ func (p *PodTemplate) requestedDevices(pool string) (requests deviceRequests) {
 	return requests
 }
 
+// AllocatedDevices returns how many devices of a pool kubelet allocates to the Pod. An init container that ends may
+// request more than the containers after it.
+func (p *PodTemplate) AllocatedDevices(pool string) int64 { return p.requestedDevices(pool).allocated }
+
 // maxCount bounds the devices of a container, so that a sum of such numbers is one, too.
 const maxCount = 1 << 32
 

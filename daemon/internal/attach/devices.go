@@ -11,8 +11,10 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
 // Errors of interfaces that need a device.
@@ -25,22 +27,28 @@ var (
 
 // assignDevices gives each interface that needs one the next device of its network's pool, in the order
 // of the interfaces.
-func assignDevices(ctx context.Context, devices Devices, pod *corev1.Pod, rec *Record) error {
+func assignDevices(ctx context.Context, kube KubeClient, devices Devices, pod *corev1.Pod, rec *Record) error {
+	first := slices.IndexFunc(rec.Interfaces, func(ifc Interface) bool { return ifc.Network.UsesDevicePool() })
+	if first < 0 || devices == nil {
+		return nil
+	}
 	var allocated map[string][]string
+	pod, err := kube.PodWithSpec(ctx, pod)
+	if err == nil {
+		allocated, err = devices.Devices(ctx, pod)
+	}
+	if err != nil {
+		ifc := &rec.Interfaces[first]
+		return withNetwork(ifc.Network.Ref, fmt.Errorf("interface %d (%s), network %s: find the Pod's device of pool %s: %w",
+			first, ifc.Name, ifc.Network.Ref, ifc.Network.DevicePool, err))
+	}
 	used := map[string]int{}
 	for i := range rec.Interfaces {
 		ifc := &rec.Interfaces[i]
-		if !ifc.needsDevice() || devices == nil {
+		if !ifc.Network.UsesDevicePool() {
 			continue
 		}
 		pool := ifc.Network.DevicePool
-		if allocated == nil {
-			var err error
-			if allocated, err = devices.Devices(ctx, pod); err != nil {
-				return withNetwork(ifc.Network.Ref, fmt.Errorf("interface %d (%s), network %s: find the Pod's device of pool %s: %w",
-					i, ifc.Name, ifc.Network.Ref, pool, err))
-			}
-		}
 		used[pool]++
 		if have := len(allocated[pool]); have < used[pool] {
 			return withNetwork(ifc.Network.Ref, fmt.Errorf("interface %d (%s), network %s: %w: kubelet has allocated %d of %s to the Pod, and this is the Pod's interface number %d of that pool: request as many in resources of a container as the Pod has interfaces of the pool; if it does, the device plugin was away when the Pod came to the node: delete the Pod",
@@ -48,22 +56,49 @@ func assignDevices(ctx context.Context, devices Devices, pod *corev1.Pod, rec *R
 		}
 		ifc.DeviceID = allocated[pool][used[pool]-1]
 	}
-	return checkAllAssigned(rec, allocated, used)
+	return checkAllAssigned(rec, pod, allocated, used)
 }
 
 // checkAllAssigned returns an error if the Pod has more devices of a pool than interfaces that take one. Patchbay
 // sets no VLAN and no MAC on the others: with them, a Pod that the network keeps in its VLAN could reach all.
-func checkAllAssigned(rec *Record, allocated map[string][]string, used map[string]int) error {
+// Kubelet does not report the devices that only an init container has, so its requests count, too.
+func checkAllAssigned(rec *Record, pod *corev1.Pod, allocated map[string][]string, used map[string]int) error {
+	template := network.PodTemplate{Containers: podContainers(&pod.Spec)}
 	for i := range rec.Interfaces {
 		ifc := &rec.Interfaces[i]
 		pool := ifc.Network.DevicePool
-		if have := len(allocated[pool]); ifc.DeviceID != "" && have > used[pool] {
+		if have := max(int64(len(allocated[pool])), template.AllocatedDevices(pool)); ifc.DeviceID != "" && have > int64(used[pool]) {
 			return withNetwork(ifc.Network.Ref, &causedError{cause: ErrInvalidAnnotation, err: fmt.Errorf(
-				"network %s: kubelet has allocated %d of %s to the Pod, and %d of the Pod's interfaces take one: all must be interfaces: request as many as the Pod has interfaces of the pool, or add interfaces to annotation %s",
+				"network %s: the Pod has %d devices of %s, and %d of its interfaces take one: all must be interfaces: request as many as the Pod has interfaces of the pool, in init containers, too, or add interfaces to annotation %s",
 				ifc.Network.Ref, have, pool, used[pool], v1.InterfacesAnnotation)})
 		}
 	}
 	return nil
+}
+
+// podContainers returns the containers in the order in which they start.
+func podContainers(spec *corev1.PodSpec) []network.PodContainer {
+	var all []network.PodContainer
+	add := func(c *corev1.Container, ends bool) {
+		all = append(all, network.PodContainer{Ends: ends, Requests: byName(c.Resources.Requests), Limits: byName(c.Resources.Limits)})
+	}
+	for i := range spec.InitContainers {
+		c := &spec.InitContainers[i]
+		add(c, c.RestartPolicy == nil || *c.RestartPolicy != corev1.ContainerRestartPolicyAlways)
+	}
+	for i := range spec.Containers {
+		add(&spec.Containers[i], false)
+	}
+	return all
+}
+
+// byName returns the resources by their names as strings.
+func byName(list corev1.ResourceList) map[string]resource.Quantity {
+	all := make(map[string]resource.Quantity, len(list))
+	for name, quantity := range list {
+		all[string(name)] = quantity
+	}
+	return all
 }
 
 // deviceOwners knows which sandbox has which device. Kubelet may allocate a device twice when it has lost

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
@@ -152,17 +153,61 @@ func TestTooFewDevices(t *testing.T) {
 // none of Patchbay's.
 func TestTooManyDevices(t *testing.T) {
 	t.Parallel()
-	env := newDeviceEnvironment()
-	env.devices["ns/web"] = map[string][]string{"a/b": {"x", "y", "z"}, "c/d": {"v", "w"}}
-	_, err := env.mustStart(t).Add(context.Background(), env.sandbox("a"))
-	const want = "network DanmNet/ns/fast: kubelet has allocated 3 of a/b to the Pod, and 2 of the Pod's interfaces take one: all must be interfaces: request as many"
-	if !errors.Is(err, attach.ErrInvalidAnnotation) || !strings.Contains(err.Error(), want) {
-		t.Errorf("got %v, want %q", err, want)
+	two := map[string][]string{"a/b": {"x", "y"}, "c/d": {"v", "w", "u"}}
+	always := corev1.ContainerRestartPolicyAlways
+	cases := map[string]struct {
+		reason    string
+		allocated map[string][]string
+		// init and containers are the numbers that they request.
+		init, containers []int64
+		sidecar          bool
+		// message is that of the error, or empty.
+		message string
+	}{
+		"Third":       {reason: "A third device would have no interface.", allocated: map[string][]string{"a/b": {"x", "y", "z"}}, containers: []int64{3}, message: "network DanmNet/ns/fast: the Pod has 3 devices of a/b, and 2 of its interfaces take one: all must be interfaces: request as many"},
+		"Unrequested": {reason: "What kubelet reports counts, whatever the Pod requests.", allocated: map[string][]string{"a/b": {"x", "y", "z"}}, containers: []int64{2}, message: "the Pod has 3 devices of a/b"},
+		"Init":        {reason: "Kubelet does not report a device that only an init container has, and that one may run for ever.", allocated: two, init: []int64{3}, containers: []int64{2}, message: "the Pod has 3 devices of a/b"},
+		"InitBeside":  {reason: "An init container has its devices beside those of a sidecar.", allocated: two, sidecar: true, init: []int64{2, 1}, containers: []int64{0}, message: "the Pod has 3 devices of a/b"},
+		"Lent":        {reason: "The containers get the devices of an init container.", allocated: two, init: []int64{2}, containers: []int64{1, 1}},
+		"OtherPool":   {reason: "No network names the other pool.", allocated: two, containers: []int64{2}},
 	}
-	if reason := pods.EventReason(err); reason != v1.ReasonInvalidAnnotations {
-		t.Errorf("got reason %s", reason)
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			env := newDeviceEnvironment()
+			env.devices["ns/web"] = tc.allocated
+			spec := &env.pods["ns/web"].Spec
+			spec.InitContainers, spec.Containers = containersWith("a/b", tc.init), containersWith("a/b", tc.containers)
+			if tc.sidecar {
+				spec.InitContainers[0].RestartPolicy = &always
+			}
+			_, err := env.mustStart(t).Add(context.Background(), env.sandbox("a"))
+			if tc.message == "" {
+				if err != nil {
+					t.Errorf("%s: %v", tc.reason, err)
+				}
+				return
+			}
+			if !errors.Is(err, attach.ErrInvalidAnnotation) || !strings.Contains(err.Error(), tc.message) {
+				t.Errorf("%s: got %v, want %q", tc.reason, err, tc.message)
+			}
+			if reason := pods.EventReason(err); reason != v1.ReasonInvalidAnnotations {
+				t.Errorf("got reason %s", reason)
+			}
+			env.mustBeEmpty(t, "after the failed ADD")
+		})
 	}
-	env.mustBeEmpty(t, "after the failed ADD")
+}
+
+// containersWith returns containers that request so many devices of a pool each.
+func containersWith(pool corev1.ResourceName, counts []int64) []corev1.Container {
+	var all []corev1.Container
+	for _, count := range counts {
+		all = append(all, corev1.Container{Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{pool: *resource.NewQuantity(count, resource.DecimalSI)},
+		}})
+	}
+	return all
 }
 
 // A device can be part of two pools by mistake.

@@ -32,6 +32,15 @@ func (d *testDaemon) Pod(ctx context.Context, namespace, name, uid string) (pod 
 	return pod, err
 }
 
+// PodWithSpec implements attach.KubeClient.
+func (d *testDaemon) PodWithSpec(ctx context.Context, pod *corev1.Pod) (whole *corev1.Pod, err error) {
+	err = d.call(ctx, "PodWithSpec", func() error {
+		whole = d.env.pods[pod.Namespace+"/"+pod.Name]
+		return nil
+	})
+	return whole, err
+}
+
 // Network implements attach.KubeClient.
 func (d *testDaemon) Network(ctx context.Context, ref network.Ref) (n *network.Network, err error) {
 	err = d.call(ctx, "Network "+ref.String(), func() error {

@@ -34,6 +34,8 @@ type KubeClient interface {
 	// Pod returns the Pod with this UID, which for a static Pod is the value of its mirror
 	// annotation. With an empty uid, it reads the Pod of that name from the API server.
 	Pod(ctx context.Context, namespace, name, uid string) (*corev1.Pod, error)
+	// PodWithSpec returns a Pod of Pod, which has metadata only, with its spec from the API server.
+	PodWithSpec(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error)
 	// Network returns the validated model, or an error that wraps ErrNotFound or names the invalid
 	// field.
 	Network(ctx context.Context, ref network.Ref) (*network.Network, error)

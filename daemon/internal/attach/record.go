@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"slices"
 
-	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
@@ -137,11 +136,8 @@ func (ifc *Interface) checkGateways() error {
 // or its delegate uses the VLAN or VXLAN link of the network as its master.
 func (ifc *Interface) needsHostLink() bool {
 	id, ok := ifc.Network.Link()
-	return !ifc.Network.Delegates() && !ifc.needsDevice() || ok && !id.IsNIC()
+	return !ifc.Network.Delegates() && !ifc.Network.UsesDevicePool() || ok && !id.IsNIC()
 }
-
-// needsDevice reports whether the interface needs a device of the network's pool.
-func (ifc *Interface) needsDevice() bool { return ifc.Network.Type == v1.TypeSRIOV }
 
 // addressSlot is one family of an interface.
 type addressSlot struct {

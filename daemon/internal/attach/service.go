@@ -188,7 +188,7 @@ func (s *Service) plan(ctx context.Context, req *Request, pod *corev1.Pod) (*Rec
 		return nil, nil, err
 	}
 	rec.BootID = s.bootID
-	return rec, requested, assignDevices(ctx, s.devices, pod, rec)
+	return rec, requested, assignDevices(ctx, s.kube, s.devices, pod, rec)
 }
 
 // claim completes the record, whose devices the sandbox has, and claims its addresses. On error nothing

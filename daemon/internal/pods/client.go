@@ -51,6 +51,11 @@ func (c *Client) Pod(ctx context.Context, namespace, name, uid string) (*corev1.
 	return c.pods.Get(ctx, namespace, name, uid)
 }
 
+// PodWithSpec implements attach.KubeClient.
+func (c *Client) PodWithSpec(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
+	return c.pods.getWithSpec(ctx, pod)
+}
+
 // Network implements attach.KubeClient.
 func (c *Client) Network(ctx context.Context, ref network.Ref) (*network.Network, error) {
 	return c.networks.Get(ctx, ref)

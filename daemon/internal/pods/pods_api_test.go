@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
@@ -174,4 +175,32 @@ func TestFailureIsOneEventPerReason(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// A Pod with its spec is the one whose metadata was read, not a later one of its name.
+func TestPodWithSpec(t *testing.T) {
+	t.Parallel()
+	env := apitest.Start(t)
+	c, ns := newClient(t, env), env.Namespace(t)
+	pod := newPod(t, env, ns, "a", nil)
+	cases := map[string]struct {
+		reason, name, uid string
+		want              error
+	}{
+		"Same":    {reason: "The Pod is still there.", name: "a", uid: string(pod.UID)},
+		"Other":   {reason: "The Pod was replaced by another one of its name.", name: "a", uid: "other", want: attach.ErrNotFound},
+		"Deleted": {reason: "The Pod is gone.", name: "b", uid: "x", want: attach.ErrNotFound},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := c.PodWithSpec(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: tc.name, UID: types.UID(tc.uid)}})
+			if !errors.Is(err, tc.want) {
+				t.Fatalf("%s: got error %v, want %v", tc.reason, err, tc.want)
+			}
+			if err == nil && (len(got.Spec.Containers) != 1 || got.Spec.Containers[0].Name != "c") {
+				t.Errorf("%s: got containers %+v", tc.reason, got.Spec.Containers)
+			}
+		})
+	}
 }

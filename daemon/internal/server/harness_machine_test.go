@@ -155,6 +155,8 @@ func (r *ports) Pod(_ context.Context, namespace, name, uid string) (*corev1.Pod
 	}}, nil
 }
 
+func (r *ports) PodWithSpec(_ context.Context, pod *corev1.Pod) (*corev1.Pod, error) { return pod, nil }
+
 func (r *ports) Network(_ context.Context, ref network.Ref) (*network.Network, error) {
 	return &network.Network{
 		Ref: ref, UID: "1", ID: "n", Type: "macvlan", Prefix: "eth",
