@@ -41,8 +41,8 @@ type PoolNeed struct {
 type PodContainer struct {
 	// Path of the container.
 	Path *field.Path
-	// Ends is true for an init container that ends before the next container starts. kubelet then gives its devices to the
-	// other containers, and does not report them to the node daemon.
+	// Ends is true for an init container that ends before the next container starts. kubelet then gives its
+	// devices to the other containers, and does not report them to the node daemon.
 	Ends bool
 	// Requests and Limits are the container's resources.
 	Requests, Limits map[string]resource.Quantity
@@ -74,8 +74,8 @@ func (c *PodChecker) Needs(p PodTemplate) PodNeeds {
 	return needs
 }
 
-// usableNetworks returns the network of each interface that a Pod can get, and whether these are all. A Pod that requests
-// none gets the default network.
+// usableNetworks returns the network of each interface that a Pod can get, and whether these are all. A Pod that
+// requests none gets the default network.
 func (c *PodChecker) usableNetworks(namespace string, requests []InterfaceRequest) (usable []*Network, all bool) {
 	if len(requests) == 0 {
 		usable = append(usable, c.defaultNetwork(namespace))
@@ -114,11 +114,13 @@ func (p *PodTemplate) NeedsDeviceRequest(pool string) bool {
 
 // deviceRequests are the devices of a pool that the containers of a Pod request.
 type deviceRequests struct {
-	// running is the number in the containers that run together, path that of their first request; nil if there is none.
+	// running is the number in the containers that run together, path that of their first request; nil if there
+	// is none.
 	running int64
 	path    *field.Path
-	// allocated is the number of devices that kubelet allocates to the Pod: an init container may request more, which it
-	// gets beside those of the sidecars that run already. mostPath is the path of the request that makes it so many.
+	// allocated is the number of devices that kubelet allocates to the Pod: an init container may request more,
+	// which it gets beside those of the sidecars that run already. mostPath is the path of the request that
+	// makes it so many.
 	allocated int64
 	mostPath  *field.Path
 }
@@ -150,8 +152,8 @@ func (p *PodTemplate) AllocatedDevices(pool string) int64 { return p.requestedDe
 // maxCount bounds the devices of a container, so that a sum of such numbers is one, too.
 const maxCount = 1 << 32
 
-// requested returns how many devices of a pool a container requests, and the path of the request; nil if there is none. The
-// API server makes requests of limits in Pods, and not in templates.
+// requested returns how many devices of a pool a container requests, and the path of the request; nil if there is
+// none. The API server makes requests of limits in Pods, and not in templates.
 func (container *PodContainer) requested(pool string) (int64, *field.Path) {
 	for _, resources := range []struct {
 		name   string

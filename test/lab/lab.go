@@ -248,7 +248,7 @@ func (l *Lab) startNodes(ctx context.Context) error {
 func (l *Lab) Nodes() ([]string, error) { return l.config.nodes() }
 
 // AddNode makes one more node, by its name, and waits until it is ready.
-func (l *Lab) AddNode(ctx context.Context, name string, as NodeType) error {
+func (l *Lab) AddNode(ctx context.Context, name string, nodeType NodeType) error {
 	_, err := l.existingNode(name)
 	if err == nil {
 		err = os.ErrExist
@@ -256,11 +256,11 @@ func (l *Lab) AddNode(ctx context.Context, name string, as NodeType) error {
 	if !errors.Is(err, ErrNoNode) {
 		return fmt.Errorf("add %s: %w", name, err)
 	}
-	as = as.withDefaults()
-	if err := as.check(l.config.Bin); err != nil {
+	nodeType = nodeType.withDefaults()
+	if err := nodeType.check(l.config.Bin); err != nil {
 		return fmt.Errorf("add %s: %w", name, err)
 	}
-	if err := storeType(l.config.nodeDir(name), as); err != nil {
+	if err := storeType(l.config.nodeDir(name), nodeType); err != nil {
 		return err
 	}
 	return l.StartNode(ctx, name)
@@ -430,21 +430,21 @@ func (l *Lab) nodeConfig(name string) (node.Config, error) {
 	if c.ClientCA, err = os.ReadFile(filepath.Join(l.config.path(planeDir), "ca.crt")); err != nil {
 		return c, fmt.Errorf("read authority: %w", err)
 	}
-	is, err := l.config.typeOf(name)
+	nodeType, err := l.config.typeOf(name)
 	if err != nil {
 		return c, err
 	}
-	if c.Images, err = l.images(is.Kind); err != nil {
+	if c.Images, err = l.images(nodeType.Kind); err != nil {
 		return c, err
 	}
-	if c.Kernel, err = is.Kind.findKernel(l.config.Bin); err != nil {
+	if c.Kernel, err = nodeType.Kind.findKernel(l.config.Bin); err != nil {
 		return c, err
 	}
-	if c.Containerd2, err = is.Runtime.findContainerd2(l.config.Bin); err != nil {
+	if c.Containerd2, err = nodeType.Runtime.findContainerd2(l.config.Bin); err != nil {
 		return c, err
 	}
-	c.CheckImages = is.Kind == KindUML
-	c.Labels = kindLabel + "=" + string(is.Kind)
+	c.CheckImages = nodeType.Kind == KindUML
+	c.Labels = kindLabel + "=" + string(nodeType.Kind)
 	c.Disk = filepath.Join(l.config.disks(), name+".ext4")
 	c.Memory = l.config.Memory
 	c.Init = filepath.Join(l.config.Bin, program)
@@ -591,12 +591,12 @@ func (l *Lab) nodeHealth(ctx context.Context, client kubernetes.Interface, name 
 		addresses = append(addresses, fmt.Sprintf("%s on %s", card.Prefix.Addr(), card.Name))
 	}
 	detail := strings.Join(addresses, ", ")
-	is, err := l.config.typeOf(name)
-	if err == nil && is.Kind != KindUML {
-		detail += ", kind " + string(is.Kind)
+	nodeType, err := l.config.typeOf(name)
+	if err == nil && nodeType.Kind != KindUML {
+		detail += ", kind " + string(nodeType.Kind)
 	}
-	if err == nil && is.Runtime != RuntimeContainerd {
-		detail += ", " + string(is.Runtime)
+	if err == nil && nodeType.Runtime != RuntimeContainerd {
+		detail += ", " + string(nodeType.Runtime)
 	}
 	return Health{Part: name, State: "ready", Detail: detail, OK: true}
 }

@@ -273,7 +273,7 @@ func podReasons() []ReasonInfo {
 		},
 		{
 			Reason: ReasonNetworkNotReady, On: "Event on Pods",
-			When:   "The network cannot be used at the moment, because the API server does not answer or patchbayd has just started.",
+			When:   "The network cannot be used at the moment, because the API server or kubelet does not answer, patchbayd has just started, or a virtual function has not returned to the host yet.",
 			Remedy: "Nothing: kubelet retries. If it stays, see the conditions of the network.",
 			Test:   "daemon/internal/pods.TestEventReason",
 		},
@@ -297,8 +297,8 @@ func deviceReasons() []ReasonInfo {
 		},
 		{
 			Reason: ReasonDeviceInUse, On: "Event on Pods",
-			When:   "Another Pod still has the device that kubelet has allocated to this one, as after a loss of kubelet's checkpoint.",
-			Remedy: "Nothing if the other Pod ends: kubelet retries. Otherwise delete one of the Pods.",
+			When:   "Another Pod still has the device that kubelet has allocated to this one, as after a loss of kubelet's checkpoint; or one device is part of two device pools.",
+			Remedy: "Nothing if the other Pod ends: kubelet retries. Otherwise delete one of the Pods. For two pools, correct the device plugin's configuration.",
 			Test:   "daemon/internal/attach.TestDeviceHasOneOwner",
 		},
 	}
@@ -453,7 +453,7 @@ func serviceReasons() []ReasonInfo {
 		},
 		{
 			Reason: ReasonInvalidAnnotations, On: "Events on Pods and Services",
-			When:   "An annotation of the Pod or Service breaks a rule. A Service keeps its endpoints.",
+			When:   "An annotation of the Pod or Service breaks a rule, or the Pod has more devices of a pool than interfaces. A Service keeps its endpoints.",
 			Remedy: "Correct what the message names. A Pod's annotation is read when its sandbox is created: correct its template, and delete the Pod.",
 			Test:   "daemon/internal/pods.TestEventReason",
 		},

@@ -33,8 +33,8 @@ type Config struct {
 	Settle time.Duration
 	// RemovalDelay is how long a NIC is not reported before its label is removed; 1 min when zero.
 	RemovalDelay time.Duration
-	// MaxRetryDelay bounds the time until a Node is written again whose write failed. The first delay is Interval, and each
-	// is twice the one before; 30 min when zero.
+	// MaxRetryDelay bounds the time until a Node is written again whose write failed. The first delay is
+	// Interval, and each is twice the one before; 30 min when zero.
 	MaxRetryDelay time.Duration
 	// WritesPerSecond bounds the Nodes that are written; 20 when zero.
 	WritesPerSecond rate.Limit
@@ -184,8 +184,9 @@ func (l *labeller) compare(ctx context.Context, now time.Time) error {
 	return l.apply(ctx, changes, now)
 }
 
-// apply writes the changes. A Node that cannot be written does not keep the others from their labels, and waits for a time
-// that doubles: the API server may refuse each write, for example because the controller may not patch Nodes.
+// apply writes the changes. A Node that cannot be written does not keep the others from their labels, and waits
+// for a time that doubles: the API server may refuse each write, for example because the controller may not
+// patch Nodes.
 func (l *labeller) apply(ctx context.Context, changes []change, now time.Time) error {
 	retries, failed, first := map[types.UID]retry{}, 0, error(nil)
 	for _, c := range changes {
@@ -236,8 +237,8 @@ func (l *labeller) write(ctx context.Context, c change) error {
 	return err
 }
 
-// keepReported removes from a change the removal of labels whose NICs the node reports at the API server. The cache may be
-// behind it, and kubelet may end Pods that require a label which their Node lacks.
+// keepReported removes from a change the removal of labels whose NICs the node reports at the API server. The
+// cache may be behind it, and kubelet may end Pods that require a label which their Node lacks.
 func (l *labeller) keepReported(ctx context.Context, c change) error {
 	if !c.removes() {
 		return nil

@@ -55,9 +55,9 @@ func (c *change) removes() bool {
 	return false
 }
 
-// plan returns the changes that make the labels of all Nodes name their NICs, and the labels that are stale
-// now, with the time since when they are, in place of those of the last call. A label is removed after delay. NICs are by
-// the name of the Node.
+// plan returns the changes that make the labels of each Node name its NICs, and for each stale label the time
+// since when it is stale. nics has the NICs by the Node's name, and before is what the last call returned as
+// stale. A label is removed when it has been stale for delay.
 func plan(nodes []metav1.PartialObjectMetadata, nics map[string][]string, before map[staleLabel]time.Time, now time.Time, delay time.Duration) (changes []change, stale map[staleLabel]time.Time) {
 	stale = map[staleLabel]time.Time{}
 	for i := range nodes {
@@ -91,8 +91,8 @@ func plan(nodes []metav1.PartialObjectMetadata, nics map[string][]string, before
 	return changes, stale
 }
 
-// addLabels adds to a change the labels of NICs that a Node lacks, as far as it has room. A label that is removed in the same
-// change still takes its room, because the removal may not happen.
+// addLabels adds to a change the labels of NICs that a Node lacks, as far as it has room. A label that is removed
+// in the same change still takes its room, because the removal may not happen.
 func addLabels(c *change, labels map[string]string, nics []string, room int) {
 	for _, nic := range nics {
 		label := v1.NICLabelPrefix + nic

@@ -35,14 +35,14 @@ func newNodeIndex(c cache.Cache) *nodeIndex {
 	return &nodeIndex{cache: c, nics: map[string][]string{}, nodes: map[string]map[string]bool{}}
 }
 
-// nicsToRequire returns those NICs of a Pod whose labels its node affinity should require: those that some Nodes have and
-// others lack.
+// nicsToRequire returns those NICs of a Pod whose labels its node affinity should require: those that some Nodes
+// have and others lack.
 //
-// A Node without any label of a NIC counts as neither. Its daemon has not reported its NICs yet, or the controller may not label it:
-// to require a label as soon as a first Node has it would keep Pods away from all others. If no Node has a NIC, it
-// has just been installed, or its name is no label, or is wrong. If no Node has all NICs together, no Node will take the Pod.
-// In both cases the Pod would wait for a label that perhaps never comes, without a message that says why. Without the requirement it
-// gets the error of a node, which names the NIC.
+// A Node without labels of NICs does not count: its daemon has not reported its NICs yet, or the controller may
+// not label it. If it counted, the first Node with a label would get all Pods. A NIC that no Node has is left out:
+// it has just been installed, or its name is no label, or is wrong. If no Node has all the NICs, nicsToRequire
+// returns none. In both cases the Pod would wait for a label without a message that names a NIC. Without the
+// requirement, the error of a node names it.
 func (x *nodeIndex) nicsToRequire(nics []string) []string {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

@@ -19,7 +19,7 @@ import (
 )
 
 // podMutator adds to new Pods what their networks require of the node: requests for devices that the
-// author left out, and node affinity if some nodes only have a NIC. It rejects no Pod: podValidator does, also those that
+// author left out, and node affinity if only some nodes have a NIC. It rejects no Pod: podValidator does, also those that
 // have too many terms for the affinity, and the node daemon if no replica answers.
 type podMutator struct {
 	checker network.PodChecker
@@ -109,7 +109,7 @@ func requestDevices(pod *podTemplate, template *network.PodTemplate, pools []net
 // pointerToken returns a name as a part of a JSON pointer (RFC 6901).
 func pointerToken(name string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(name) }
 
-// needsAffinity reports whether node affinity can have a good effect on a Pod. The scheduler does not see a Pod
+// needsAffinity reports whether node affinity helps a Pod. The scheduler does not see a Pod
 // with a nodeName, and kubelet ends one that does not match its node. Each Pod of a DaemonSet is for one node:
 // without that node's NIC it would wait just the same, and without an error that names the NIC.
 func needsAffinity(pod *podTemplate) bool {

@@ -57,8 +57,10 @@ func (h *podValidator) Handle(ctx context.Context, r admission.Request) admissio
 	}
 	template := pod.model(r.Namespace, nil)
 	owner := controllerOf(pod.Metadata.OwnerReferences)
-	check := func() (network.PodWarnings, error) { return checkTemplate(ctx, &h.checker, template, replicaDelay) } // podMutator has waited
-	if owner != nil {                                                                                              // its template has waited, and no user reads what its Pods wait for
+	// podMutator has waited for the network, perhaps in another replica.
+	check := func() (network.PodWarnings, error) { return checkTemplate(ctx, &h.checker, template, replicaDelay) }
+	if owner != nil {
+		// The controller's template has waited, and no user reads the warnings of its Pods.
 		check = func() (network.PodWarnings, error) { return h.checker.Check(template) }
 	}
 	warnings, err := check()

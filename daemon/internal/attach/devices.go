@@ -29,7 +29,7 @@ var (
 // of the interfaces.
 func assignDevices(ctx context.Context, kube KubeClient, devices Devices, pod *corev1.Pod, rec *Record) error {
 	first := slices.IndexFunc(rec.Interfaces, func(ifc Interface) bool { return ifc.Network.UsesDevicePool() })
-	if first < 0 || devices == nil {
+	if first < 0 {
 		return nil
 	}
 	var allocated map[string][]string
@@ -60,8 +60,8 @@ func assignDevices(ctx context.Context, kube KubeClient, devices Devices, pod *c
 }
 
 // checkAllAssigned returns an error if the Pod has more devices of a pool than interfaces that take one. Patchbay
-// sets no VLAN and no MAC on the others: with them, a Pod that the network keeps in its VLAN could reach all.
-// Kubelet does not report the devices that only an init container has, so its requests count, too.
+// sets no VLAN and no MAC address on a device without an interface: a Pod could send into all VLANs of the port with
+// it. Kubelet does not report the devices of init containers that end, so the Pod's requests count, too.
 func checkAllAssigned(rec *Record, pod *corev1.Pod, allocated map[string][]string, used map[string]int) error {
 	template := network.PodTemplate{Containers: podContainers(&pod.Spec)}
 	for i := range rec.Interfaces {
@@ -69,8 +69,8 @@ func checkAllAssigned(rec *Record, pod *corev1.Pod, allocated map[string][]strin
 		pool := ifc.Network.DevicePool
 		if have := max(int64(len(allocated[pool])), template.AllocatedDevices(pool)); ifc.DeviceID != "" && have > int64(used[pool]) {
 			return withNetwork(ifc.Network.Ref, &causedError{cause: ErrInvalidAnnotation, err: fmt.Errorf(
-				"network %s: the Pod has %d devices of %s, and %d of its interfaces take one: all must be interfaces: request as many as the Pod has interfaces of the pool, in init containers, too, or add interfaces to annotation %s",
-				ifc.Network.Ref, have, pool, used[pool], v1.InterfacesAnnotation)})
+				"network %s: the Pod has %d devices of %s, and must have %d, one for each interface of that pool: request %d, in init containers, too, or add interfaces to annotation %s",
+				ifc.Network.Ref, have, pool, used[pool], used[pool], v1.InterfacesAnnotation)})
 		}
 	}
 	return nil
@@ -152,7 +152,7 @@ func checkDistinct(rec *Record) error {
 	for i := range rec.Interfaces {
 		ifc := &rec.Interfaces[i]
 		if other := first[ifc.DeviceID]; ifc.DeviceID != "" && other != "" {
-			return withNetwork(ifc.Network.Ref, fmt.Errorf("interface %d (%s), network %s: %w: device %s is interface %s of the Pod already: a device must be part of one device pool only",
+			return withNetwork(ifc.Network.Ref, fmt.Errorf("interface %d (%s), network %s: %w: device %s is interface %s of the Pod already: the device is part of two device pools, and must be part of one: ask a cluster administrator to correct the configuration of the device plugin",
 				i, ifc.Name, ifc.Network.Ref, ErrDeviceInUse, ifc.DeviceID, other))
 		}
 		first[ifc.DeviceID] = ifc.Name

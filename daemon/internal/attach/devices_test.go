@@ -149,8 +149,8 @@ func TestTooFewDevices(t *testing.T) {
 	}
 }
 
-// A device that is no interface has no VLAN: the Pod would reach all of them with it. Devices of other pools are
-// none of Patchbay's.
+// A device without an interface has no VLAN, so the Pod could send into all VLANs of the port with it. Patchbay
+// does not count devices of pools that no network of the Pod names.
 func TestTooManyDevices(t *testing.T) {
 	t.Parallel()
 	two := map[string][]string{"a/b": {"x", "y"}, "c/d": {"v", "w", "u"}}
@@ -164,7 +164,7 @@ func TestTooManyDevices(t *testing.T) {
 		// message is that of the error, or empty.
 		message string
 	}{
-		"Third":       {reason: "A third device would have no interface.", allocated: map[string][]string{"a/b": {"x", "y", "z"}}, containers: []int64{3}, message: "network DanmNet/ns/fast: the Pod has 3 devices of a/b, and 2 of its interfaces take one: all must be interfaces: request as many"},
+		"Third":       {reason: "A third device would have no interface.", allocated: map[string][]string{"a/b": {"x", "y", "z"}}, containers: []int64{3}, message: "network DanmNet/ns/fast: the Pod has 3 devices of a/b, and must have 2, one for each interface of that pool: request 2"},
 		"Unrequested": {reason: "What kubelet reports counts, whatever the Pod requests.", allocated: map[string][]string{"a/b": {"x", "y", "z"}}, containers: []int64{2}, message: "the Pod has 3 devices of a/b"},
 		"Init":        {reason: "Kubelet does not report a device that only an init container has, and that one may run for ever.", allocated: two, init: []int64{3}, containers: []int64{2}, message: "the Pod has 3 devices of a/b"},
 		"InitBeside":  {reason: "An init container has its devices beside those of a sidecar.", allocated: two, sidecar: true, init: []int64{2, 1}, containers: []int64{0}, message: "the Pod has 3 devices of a/b"},

@@ -34,7 +34,7 @@ type KubeClient interface {
 	// Pod returns the Pod with this UID, which for a static Pod is the value of its mirror
 	// annotation. With an empty uid, it reads the Pod of that name from the API server.
 	Pod(ctx context.Context, namespace, name, uid string) (*corev1.Pod, error)
-	// PodWithSpec returns a Pod of Pod, which has metadata only, with its spec from the API server.
+	// PodWithSpec reads from the API server the whole Pod whose metadata Pod returned.
 	PodWithSpec(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error)
 	// Network returns the validated model, or an error that wraps ErrNotFound or names the invalid
 	// field.
@@ -131,9 +131,9 @@ type NetworkNamespaces interface {
 	Exists(path string) (bool, error)
 }
 
-// Preparer is a Backend that completes its interface (DelegateConfig, DeviceState) before anything is
-// claimed and before the record is journaled. Detach can then use the record even if the daemon ended
-// during Attach.
+// Preparer is a Backend that completes its interface (DelegateConfig, DeviceState) after the sandbox has claimed
+// its devices, and before addresses are claimed and the record is journaled. Detach can then use the record
+// even if the daemon ended during Attach.
 type Preparer interface {
 	// Prepare reads what Attach needs. It has no side effect.
 	Prepare(ctx context.Context, req *Request, ifc *Interface) error

@@ -56,26 +56,24 @@ const serviceConfig = `{"methodConfig": [{
 
 // Options are the options of a Client.
 type Options struct {
-	// HostRoot, such as /host, is the directory with the host's files. It is "/" by default.
+	// HostRoot, such as /host, is the directory with the host's files. It is "/" by default. Links below it
+	// are resolved in it, because /var/lib/kubelet is a link on some hosts.
 	HostRoot string
-	// Socket is the path of kubelet's socket on the host. It is DefaultSocket by default. Links are
-	// resolved below HostRoot, because /var/lib/kubelet is a link on some hosts.
-	Socket string
 }
 
 // Client is a client of kubelet's pod-resources API. It has one connection, and connects again after
 // a restart of kubelet.
 type Client struct {
-	hostRoot, socket string
-	conn             *grpc.ClientConn
-	kubelet          podresourcesv1.PodResourcesListerClient
+	hostRoot string
+	conn     *grpc.ClientConn
+	kubelet  podresourcesv1.PodResourcesListerClient
 	// listOnly means that the kubelet of this connection does not serve Get.
 	listOnly atomic.Bool
 }
 
 // New returns a Client. It connects with the first call of Devices, so kubelet may be away.
 func New(o Options) (*Client, error) {
-	c := &Client{hostRoot: cmp.Or(o.HostRoot, "/"), socket: cmp.Or(o.Socket, DefaultSocket)}
+	c := &Client{hostRoot: cmp.Or(o.HostRoot, "/")}
 	delays := backoff.DefaultConfig
 	delays.BaseDelay, delays.MaxDelay = maxReconnectDelay/10, maxReconnectDelay
 	conn, err := grpc.NewClient("passthrough:///localhost",
@@ -101,12 +99,12 @@ func (c *Client) dial(ctx context.Context) (net.Conn, error) {
 		return nil, err
 	}
 	defer func() { _ = root.Close() }()
-	fd, err := unix.Openat2(int(root.Fd()), c.socket, &unix.OpenHow{
+	fd, err := unix.Openat2(int(root.Fd()), DefaultSocket, &unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_IN_ROOT,
 	})
 	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: c.socket, Err: err}
+		return nil, &os.PathError{Op: "open", Path: DefaultSocket, Err: err}
 	}
 	defer func() { _ = unix.Close(fd) }()
 	return new(net.Dialer).DialContext(ctx, "unix", "/proc/self/fd/"+strconv.Itoa(fd))
@@ -178,9 +176,9 @@ func (c *Client) explain(err error) error {
 	}
 	switch answer.Code() {
 	case codes.Unavailable:
-		return fmt.Errorf("no connection to its socket %s: start kubelet, or correct the path: %s", c.socket, answer.Message())
+		return fmt.Errorf("no connection to its socket %s: start kubelet, or correct the path: %s", DefaultSocket, answer.Message())
 	case codes.DeadlineExceeded:
-		return fmt.Errorf("no answer at its socket %s in time: see the log of kubelet: %s", c.socket, answer.Message())
+		return fmt.Errorf("no answer at its socket %s in time: see the log of kubelet: %s", DefaultSocket, answer.Message())
 	default:
 		return fmt.Errorf("kubelet answers with code %s: %s", answer.Code(), answer.Message())
 	}

@@ -41,8 +41,8 @@ type Options struct {
 	StateDir string
 }
 
-// Backend gives virtual functions to Pods. It implements attach.Backend. It has no state: the journal has
-// all that Detach needs.
+// Backend gives virtual functions to Pods. It implements attach.Backend. The journal has all that Detach
+// needs; pendingRates has the rates that Detach could not restore.
 type Backend struct{ Options }
 
 var (

@@ -463,7 +463,7 @@ func bind(t *testing.T, f *sysfs.Function, driver string) {
 	}
 }
 
-// Frames reach functions of their own VLAN only, and spoofed ones reach none.
+// Frames reach functions of their own VLAN only.
 func TestTraffic(t *testing.T) {
 	b := newBackend(t)
 	v4 := func(vlan int) network.Network { return network.Network{VLAN: vlan, V4: &network.Subnet{}} }

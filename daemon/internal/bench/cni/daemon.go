@@ -97,6 +97,9 @@ func (c *fakeCluster) Pod(_ context.Context, namespace, name, uid string) (*core
 	}}, nil
 }
 
+// PodWithSpec implements attach.KubeClient.
+func (*fakeCluster) PodWithSpec(_ context.Context, pod *corev1.Pod) (*corev1.Pod, error) { return pod, nil }
+
 // Network implements attach.KubeClient.
 func (c *fakeCluster) Network(context.Context, network.Ref) (*network.Network, error) {
 	return c.net, nil
