@@ -218,9 +218,9 @@ func (k *Functions) moveIn(ctx context.Context, f *Function, dev *sysfs.Function
 	err = k.inPod(f, func(pod *podNamespace) error {
 		pod.driver = dev.Driver
 		// The kernel sets the interface down, moves it, and renames it in the Pod.
-		err := k.conn.setLink(link.Attrs().Index, false,
+		err := k.conn.setLink(link.Attrs().Index, false, append(fixedAttributes(),
 			nl.NewRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(pod.ns.fd))),
-			nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(f.Name)))
+			nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(f.Name)))...)
 		switch {
 		case errors.Is(err, unix.EEXIST):
 			return fmt.Errorf("%s: %w: %w", f.Name, ErrNameTaken, err)

@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -28,7 +29,18 @@ type NetdevState struct {
 	Alias      string   `json:"alias,omitempty"`
 	AltNames   []string `json:"altNames,omitempty"`
 	// XDPProgram is the kernel's ID of the XDP program.
-	XDPProgram uint32 `json:"xdpProgram,omitempty"`
+	XDPProgram uint32       `json:"xdpProgram,omitempty"`
+	Sizes      OffloadSizes `json:"sizes,omitzero"`
+}
+
+// OffloadSizes limit the packets that the kernel exchanges with an interface for several frames at once, in bytes and
+// for GSOSegments in frames.
+type OffloadSizes struct {
+	GSOSegments uint32 `json:"gsoSegments"`
+	GSO         uint32 `json:"gso"`
+	GRO         uint32 `json:"gro"`
+	GSOIPv4     uint32 `json:"gsoIPv4"`
+	GROIPv4     uint32 `json:"groIPv4"`
 }
 
 // netdevFlags are the flags, besides IFF_UP, that a Pod can change.
@@ -46,6 +58,17 @@ func (n *functionNetdev) state() *NetdevState {
 	return &NetdevState{
 		Name: a.Name, MAC: a.HardwareAddr.String(), MTU: a.MTU, Up: a.Flags&net.FlagUp != 0, Flags: a.RawFlags & netdevFlags,
 		TxQueueLen: a.TxQLen, Group: a.Group, Alias: a.Alias, AltNames: a.AltNames, XDPProgram: xdpProgram(a),
+		Sizes: OffloadSizes{GSOSegments: a.GSOMaxSegs, GSO: a.GSOMaxSize, GRO: a.GROMaxSize, GSOIPv4: a.GSOIPv4MaxSize, GROIPv4: a.GROIPv4MaxSize},
+	}
+}
+
+// fixedAttributes are what an Ethernet interface has that is for Pods: the broadcast address, and the mode in which
+// its state follows the carrier. A Pod or another CNI plugin can have changed both.
+func fixedAttributes() []nl.NetlinkRequestData {
+	const modeDefault = 0 // IF_LINK_MODE_DEFAULT
+	return []nl.NetlinkRequestData{
+		nl.NewRtAttr(unix.IFLA_BROADCAST, bytes.Repeat([]byte{0xff}, len(macAddress{}))),
+		nl.NewRtAttr(unix.IFLA_LINKMODE, nl.Uint8Attr(modeDefault)),
 	}
 }
 
@@ -100,15 +123,44 @@ func (n *functionNetdev) reset(ctx context.Context, saved *NetdevState) error {
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
 	msg.Index, msg.Change, msg.Flags = int32(a.Index), unix.IFF_UP|netdevFlags, saved.Flags
 	err := whileReset(ctx, n.driver, func() error {
-		return n.conn.send(unix.RTM_NEWLINK, 0, msg,
+		return n.conn.send(unix.RTM_NEWLINK, 0, append([]nl.NetlinkRequestData{
+			msg,
 			nl.NewRtAttr(unix.IFLA_IFALIAS, []byte(saved.Alias)),
 			nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(saved.Group)),
-			nl.NewRtAttr(unix.IFLA_TXQLEN, nl.Uint32Attr(uint32(saved.TxQueueLen))))
+			nl.NewRtAttr(unix.IFLA_TXQLEN, nl.Uint32Attr(uint32(saved.TxQueueLen))),
+		}, fixedAttributes()...)...)
 	})
+	if err == nil {
+		err = n.resetSizes(ctx, saved.Sizes)
+	}
 	if err != nil {
 		err = fmt.Errorf("reset %s: %w", a.Name, err)
 	}
 	return errors.Join(names, err, n.removeXDP(saved))
+}
+
+// resetSizes restores the sizes of packets. The kernel's answer to one that the driver does not allow any more is no
+// error: a size changes the speed only.
+func (n *functionNetdev) resetSizes(ctx context.Context, saved OffloadSizes) error {
+	if saved == (OffloadSizes{}) || saved == n.state().Sizes {
+		return nil
+	}
+	var attrs []nl.NetlinkRequestData
+	for _, size := range []struct {
+		kind  int
+		value uint32
+	}{
+		{unix.IFLA_GSO_MAX_SEGS, saved.GSOSegments}, {unix.IFLA_GSO_MAX_SIZE, saved.GSO}, {unix.IFLA_GRO_MAX_SIZE, saved.GRO},
+		{unix.IFLA_GSO_IPV4_MAX_SIZE, saved.GSOIPv4}, {unix.IFLA_GRO_IPV4_MAX_SIZE, saved.GROIPv4},
+	} {
+		if size.value != 0 { // older kernels have not all
+			attrs = append(attrs, nl.NewRtAttr(size.kind, nl.Uint32Attr(size.value)))
+		}
+	}
+	if err := n.set(ctx, false, attrs...); errors.Is(err, ErrFunctionReset) {
+		return err
+	}
+	return nil
 }
 
 // removeXDP removes the XDP programs that the Pod has attached, which stay with an interface when it moves.

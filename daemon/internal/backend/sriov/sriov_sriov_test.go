@@ -228,7 +228,7 @@ func TestNamesAreTaken(t *testing.T) {
 }
 
 // What a Pod with NET_ADMIN leaves on its interface stays away from the host and from the next Pod: names that
-// links of the host have or may get, flags, and the length of the queue.
+// links of the host have or may get, flags, the length of the queue, the broadcast address, and sizes of packets.
 func TestPodsChangesAreUndone(t *testing.T) {
 	cases := map[string]struct {
 		reason string
@@ -242,14 +242,24 @@ func TestPodsChangesAreUndone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := function(t, 6)
 			flags := func() string {
-				return strings.Join(regexp.MustCompile(`<\S*>|qlen \d+`).FindAllString(run(t, "ip", "link", "show", "dev", function(t, 6).Netdev), -1), " ")
+				text := run(t, "ip", "-d", "link", "show", "dev", function(t, 6).Netdev)
+				return strings.Join(regexp.MustCompile(`<\S*>|qlen \d+|mode \w+|brd \S+|g[sr]o_\w+ \d+`).FindAllString(text, -1), " ")
 			}
 			before, flagsBefore := onHost(t, f), flags()
+			const broadcast = "02:0b:ad:00:00:02"
+			run(t, "ip", "link", "set", "dev", f.Netdev, "broadcast", broadcast, "mode", "dormant") // as another plugin can
 			p := newPod(t, f, network.Network{VLAN: 500})
 			if err := p.add(t.Context(), b); err != nil {
 				t.Fatal(err)
 			}
-			for _, change := range []string{"property add dev net1 altname " + parent, "property add dev net1 altname storage.500", "set dev net1 arp off", "set dev net1 multicast off", "set dev net1 txqueuelen 1"} {
+			if out := run(t, "ip", "-n", p.netns, "link", "show", "dev", "net1"); !strings.Contains(out, "mode DEFAULT") || !strings.Contains(out, "brd ff:ff:ff:ff:ff:ff") {
+				t.Errorf("%s The Pod has another's mode or broadcast address:\n%s", tc.reason, out)
+			}
+			for _, change := range []string{
+				"property add dev net1 altname " + parent, "property add dev net1 altname storage.500", "set dev net1 arp off", "set dev net1 multicast off",
+				"set dev net1 txqueuelen 1", "set dev net1 broadcast " + broadcast, "set dev net1 mode dormant",
+				"set dev net1 gso_max_size 1000 gso_max_segs 1 gro_max_size 1000",
+			} {
 				run(t, append([]string{"ip", "-n", p.netns, "link"}, strings.Fields(change)...)...)
 			}
 			rec := p.rec
