@@ -312,9 +312,8 @@ func (p *parentLink) set(ctx context.Context, vf int, present, want *VFSettings)
 	return nil
 }
 
-// restore makes the settings that changed has those of saved. It continues after an error. A driver
-// that cannot take a MAC back leaves the function with it, which is the function's own. The rate is pending if the
-// driver cannot set it without a link.
+// restore makes the settings that changed has those of saved. It continues after an error. A rate that the driver
+// rejects is pending.
 func (p *parentLink) restore(ctx context.Context, vf int, saved, changed *VFSettings) (pending *VFRate, err error) {
 	present := p.functions[vf]
 	var failed []error
@@ -322,14 +321,22 @@ func (p *parentLink) restore(ctx context.Context, vf int, saved, changed *VFSett
 		err := p.send(ctx, o)
 		rate, isRate := o.value.(VFRate)
 		switch {
-		case err == nil, o.value == macAddress{}:
-		case isRate && errors.Is(err, ErrNoLink):
-			pending = &rate
-		default:
+		case err == nil:
+		case !o.maySkip(err):
 			failed = append(failed, fmt.Errorf("restore %s %v: %w", o.name, o.value, err))
+		case isRate:
+			pending = &rate
 		}
 	}
 	return pending, errors.Join(failed...)
+}
+
+// maySkip reports whether DEL may go on after a driver's answer to the request: the next Pod gets its MAC and
+// rate before it can send. A driver that cannot take a MAC back leaves the function with it, which is the
+// function's own.
+func (o vfOption) maySkip(answer error) bool {
+	_, isRate := o.value.(VFRate)
+	return (isRate || o.value == any(macAddress{})) && !errors.Is(answer, ErrFunctionReset)
 }
 
 // only returns the settings of s that other has, too.

@@ -72,3 +72,31 @@ func TestVLANProtocolHasDefault(t *testing.T) {
 		t.Errorf("the protocol is not changed: %v", o)
 	}
 }
+
+// DEL ends without settings that protect no other Pod. A driver that resets the function can still take them.
+func TestMaySkip(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		value  any
+		answer error
+		want   bool
+	}{
+		"NoLink":   {"The cable can be out for days.", VFRate{Max: 50}, ErrNoLink, true},
+		"Rate":     {"The port has become slower than the former rate.", VFRate{Max: 50}, ErrRejected, true},
+		"RateBusy": {"The driver has not decided.", VFRate{Max: 50}, ErrFunctionReset, false},
+		"NoMAC":    {"Some drivers cannot forget a MAC.", macAddress{}, ErrRejected, true},
+		"MACBusy":  {"The driver has not decided.", macAddress{}, ErrFunctionReset, false},
+		"MAC":      {"Frames to the former MAC would reach the function.", macAddress{2}, ErrRejected, false},
+		"VLAN":     {"The next Pod would be in the VLAN.", VFVLAN{ID: 5}, ErrRejected, false},
+		"Bool":     {"Spoof check and trust protect others.", true, ErrRejected, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := (vfOption{value: tc.value}).maySkip(tc.answer); got != tc.want {
+				t.Errorf("%s got %t", tc.reason, got)
+			}
+		})
+	}
+}

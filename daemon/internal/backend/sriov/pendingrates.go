@@ -13,8 +13,8 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/internal/kernel"
 )
 
-// pendingRates are the rates of functions that DEL could not restore, because drivers such as igb set no rate while
-// the port has no link. A DEL that waited for a cable would keep the Pod for as long. Each rate is a file, so
+// pendingRates are the rates of functions that DEL could not restore, because the driver rejected them, as igb does
+// while the port has no link. A DEL that waited for a cable would keep the Pod for as long. Each rate is a file, so
 // that a restart of the daemon does not forget it: the function's next Pod gets the rate, or one of its network's
 // own, before it can send.
 type pendingRates struct {
