@@ -282,8 +282,8 @@ func (k *Functions) inPod(f *Function, fn func(*podNamespace) error) error {
 // the Pod's namespace or the function is gone. The kernel moves the interfaces of a namespace that is
 // gone to the host, a moment later and under any name.
 //
-// Some drivers set no rate while the port has no link. A rate that they then reject is pending: the function is as
-// before but for that rate, which is to be set before another Pod gets the function.
+// A rate that the driver rejects is pending, as some set none while the port has no link: the function is as before
+// but for that rate, which is to be set before another Pod gets the function.
 func (k *Functions) Detach(ctx context.Context, f *Function) (pending *VFRate, err error) {
 	pending, err = k.detach(ctx, f)
 	if errors.Is(err, sysfs.ErrNoFunction) || errors.Is(err, sysfs.ErrUserspaceParent) {
@@ -311,19 +311,30 @@ func (k *Functions) detach(ctx context.Context, f *Function) (pending *VFRate, e
 	}
 	ctx, cancel := context.WithTimeout(ctx, resetTimeout) // for all steps together; each is tried once at least
 	defer cancel()
-	upErr := parent.setUp()
+	upErr := parent.setUp() // explains why other steps fail: a function can be as before without
+	if pending, err = k.restore(ctx, f, dev, parent, vf); err != nil {
+		return nil, errors.Join(upErr, err)
+	}
+	return pending, nil
+}
+
+// restore makes a function on the host as it was before Attach. Each step follows even if one fails: the more is as
+// before, the less another Pod can get. Only an interface with an XDP program of the Pod stays down.
+func (k *Functions) restore(ctx context.Context, f *Function, dev *sysfs.Function, parent *parentLink, vf int) (pending *VFRate, err error) {
 	if dev.Netdev == "" || f.Saved.Netdev == nil {
-		pending, err = parent.restore(ctx, vf, f.Saved.fixed(), &f.Settings)
-		return pending, errors.Join(upErr, err)
+		return parent.restore(ctx, vf, f.Saved.fixed(), &f.Settings)
 	}
 	netdev, err := k.netdev(dev)
 	if err != nil {
 		return nil, err
 	}
-	// Each step follows even if one fails: the more is as before, the less another Pod can get.
 	resetErr := netdev.reset(ctx, f.Saved.Netdev)
+	programErr := netdev.removeXDP(f.Saved.Netdev)
 	pending, err = parent.restore(ctx, vf, f.Saved.fixed(), &f.Settings)
-	return pending, errors.Join(upErr, resetErr, err, netdev.restore(ctx, f.Saved.Netdev))
+	if programErr != nil {
+		return nil, errors.Join(resetErr, programErr, err)
+	}
+	return pending, errors.Join(resetErr, err, netdev.restore(ctx, f.Saved.Netdev))
 }
 
 // moveOut moves the RDMA devices and the interface to the host, the latter under a name that no other link
@@ -369,7 +380,8 @@ const (
 )
 
 // awaitOnHost waits until the interface and the RDMA devices are on the host. The kernel deletes namespaces in the
-// background, one batch after the other. RDMA devices that do not return are no error: their driver may be gone.
+// background, one batch after the other. RDMA devices and interfaces that do not return are no error if no other
+// namespace has them: their driver may be gone, or an administrator has bound another one.
 func (k *Functions) awaitOnHost(ctx context.Context, f *Function) (*sysfs.Function, error) {
 	ctx, cancel := context.WithTimeout(ctx, returnTimeout)
 	defer cancel()
@@ -386,7 +398,7 @@ func (k *Functions) awaitOnHost(ctx context.Context, f *Function) (*sysfs.Functi
 		}
 		select {
 		case <-ctx.Done():
-			if returned {
+			if returned || !dev.NetdevElsewhere {
 				return dev, nil
 			}
 			return nil, fmt.Errorf("%w: wait for its return: %w", ErrFunctionBusy, ctx.Err())

@@ -161,6 +161,7 @@ func TestAwaitOnHost(t *testing.T) {
 		"Netdev":    {"The function has no RDMA device.", nil, []string{device + "net/a"}, FunctionState{Netdev: &NetdevState{}}, nil, returnPollInterval},
 		"Userspace": {"There is nothing that could return.", nil, nil, FunctionState{}, nil, 0},
 		"RDMAGone":  {"The module of the RDMA device was unloaded: DEL must end.", []string{device + "net/a"}, nil, FunctionState{Netdev: &NetdevState{}, RDMADevices: []string{"mlx5_2"}}, nil, returnTimeout},
+		"Rebound":   {"An administrator has bound a driver that makes no interface: DEL must end.", nil, nil, FunctionState{Netdev: &NetdevState{}}, nil, returnTimeout},
 		"Missing":   {"A program keeps the namespace.", []string{device + "net"}, nil, FunctionState{Netdev: &NetdevState{}}, ErrFunctionBusy, returnTimeout},
 	}
 	for name, tc := range cases {
