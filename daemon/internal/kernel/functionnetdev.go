@@ -172,7 +172,12 @@ func (n *functionNetdev) removeXDP(saved *NetdevState) error {
 		xdp := nl.NewRtAttr(unix.IFLA_XDP|unix.NLA_F_NESTED, nil)
 		xdp.AddRtAttr(nl.IFLA_XDP_FD, nl.Uint32Attr(^uint32(0))) // -1 detaches
 		xdp.AddRtAttr(nl.IFLA_XDP_FLAGS, nl.Uint32Attr(mode))
-		if err := n.conn.setLink(n.attrs.Index, false, xdp); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
+		err := n.conn.setLink(n.attrs.Index, false, xdp)
+		switch {
+		case errors.Is(err, unix.EBUSY):
+			return fmt.Errorf("remove XDP program from %s: a bpf_link attaches it: end the process that has the bpf_link, or unbind the driver %s and bind it again: %w",
+				n.attrs.Name, n.driver, err)
+		case err != nil && !errors.Is(err, unix.EOPNOTSUPP):
 			return fmt.Errorf("remove XDP program from %s: %w", n.attrs.Name, err)
 		}
 	}
@@ -184,7 +189,7 @@ func hasXDP(a *netlink.LinkAttrs) bool { return a.Xdp != nil && a.Xdp.Attached }
 
 // restore gives an interface that is down its MAC, MTU, names and state. The MAC is set even if the
 // interface has it, because a driver that was told to forget it must hear it again. If another link has taken a
-// name, the interface does without it. An MTU that the driver does not allow any more stays.
+// name, the interface does without it.
 func (n *functionNetdev) restore(ctx context.Context, saved *NetdevState) error {
 	mac, err := net.ParseMAC(saved.MAC)
 	if err != nil {
@@ -193,7 +198,9 @@ func (n *functionNetdev) restore(ctx context.Context, saved *NetdevState) error 
 	if err := n.restoreMAC(ctx, mac, saved); err != nil {
 		return fmt.Errorf("restore MAC address %s: %w", mac, err)
 	}
-	_ = n.set(ctx, false, nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(saved.MTU))))
+	if err := n.restoreMTU(ctx, saved.MTU); err != nil {
+		return fmt.Errorf("restore MTU %d: %w", saved.MTU, err)
+	}
 	err = n.set(ctx, false, nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(saved.Name)))
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("restore name %s: %w", saved.Name, err)
