@@ -5,10 +5,12 @@ package kernel
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"slices"
+	"syscall"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -217,6 +219,45 @@ func (n *functionNetdev) restore(ctx context.Context, saved *NetdevState) error 
 		return fmt.Errorf("set %s up: %w", saved.Name, err)
 	}
 	return nil
+}
+
+// restoreMTU sets the MTU. An error of the driver does not count if the interface has the MTU all the same, or if the
+// MTU is out of the interface's limits, which a driver of another kind may have.
+func (n *functionNetdev) restoreMTU(ctx context.Context, mtu int) error {
+	err := n.set(ctx, false, nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(mtu))))
+	if err == nil || errors.Is(err, ErrFunctionReset) {
+		return err
+	}
+	head := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	head.Index = int32(n.attrs.Index)
+	msgs, readErr := n.conn.request(unix.RTM_GETLINK, unix.NLM_F_ACK, head, nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(skipStats)))
+	if readErr != nil || len(msgs) == 0 {
+		return errors.Join(err, readErr)
+	}
+	if mtuMatters(msgs[0], uint32(mtu)) {
+		return rejected(err)
+	}
+	return nil
+}
+
+// mtuMatters reports whether the link of a message has another MTU and could have this one.
+func mtuMatters(m []byte, mtu uint32) bool {
+	attrs, err := parseAttributes(m, unix.SizeofIfInfomsg)
+	if err != nil {
+		return true
+	}
+	for _, a := range attrs {
+		if len(a.Value) != 4 {
+			continue
+		}
+		switch value := binary.NativeEndian.Uint32(a.Value); {
+		case a.Attr.Type == unix.IFLA_MTU && value == mtu,
+			a.Attr.Type == unix.IFLA_MIN_MTU && mtu < value,
+			a.Attr.Type == unix.IFLA_MAX_MTU && value != 0 && mtu > value: // 0 is no limit
+			return false
+		}
+	}
+	return true
 }
 
 // restoreMAC sets the MAC. A driver that has missed that the physical function allows the MAC reads it from there
