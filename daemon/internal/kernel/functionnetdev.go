@@ -105,11 +105,32 @@ func (n *functionNetdev) checkUnused() error {
 		return fmt.Errorf("list addresses: %w", err)
 	}
 	for _, m := range msgs {
-		if head := nl.DeserializeIfAddrmsg(m); int(head.Index) == a.Index && head.Scope == unix.RT_SCOPE_UNIVERSE {
+		if isNodeAddress(m, a.Index) {
 			return fmt.Errorf("%w: %s has an address of the node: %s", ErrInvalid, a.Name, leaveOut)
 		}
 	}
 	return nil
+}
+
+// isNodeAddress reports whether a message is of a global address of the link that was configured. The kernel makes
+// others from router advertisements, for each interface that is up: such an address, or a temporary one, is no use of
+// the interface. Kernels before 5.18 do not tell who made an address.
+func isNodeAddress(m []byte, index int) bool {
+	const (
+		attrProto = 11 // IFA_PROTO
+		protoRA   = 2  // IFAPROT_KERNEL_RA
+	)
+	head := nl.DeserializeIfAddrmsg(m)
+	if int(head.Index) != index || head.Scope != unix.RT_SCOPE_UNIVERSE {
+		return false
+	}
+	if head.Family == unix.AF_INET6 && head.Flags&unix.IFA_F_TEMPORARY != 0 {
+		return false
+	}
+	attrs, err := parseAttributes(m, unix.SizeofIfAddrmsg)
+	return err != nil || !slices.ContainsFunc(attrs, func(a syscall.NetlinkRouteAttr) bool {
+		return a.Attr.Type == attrProto && bytes.Equal(a.Value, []byte{protoRA})
+	})
 }
 
 // set changes the interface. It waits while the driver resets it.
@@ -138,7 +159,7 @@ func (n *functionNetdev) reset(ctx context.Context, saved *NetdevState) error {
 	if err != nil {
 		err = fmt.Errorf("reset %s: %w", a.Name, err)
 	}
-	return errors.Join(names, err, n.removeXDP(saved))
+	return errors.Join(names, err)
 }
 
 // resetSizes restores the sizes of packets. The kernel's answer to one that the driver does not allow any more is no
@@ -165,7 +186,8 @@ func (n *functionNetdev) resetSizes(ctx context.Context, saved OffloadSizes) err
 	return nil
 }
 
-// removeXDP removes the XDP programs that the Pod has attached, which stay with an interface when it moves.
+// removeXDP removes the XDP programs that the Pod has attached, which stay with an interface when it moves. The kernel
+// answers EBUSY if a bpf_link attaches the program: that ends with the last process or file that has it.
 func (n *functionNetdev) removeXDP(saved *NetdevState) error {
 	if id := xdpProgram(n.attrs); !hasXDP(n.attrs) || id != 0 && id == saved.XDPProgram {
 		return nil
