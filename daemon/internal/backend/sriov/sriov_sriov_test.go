@@ -6,7 +6,6 @@ package sriov_test
 
 import (
 	"context"
-	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -17,8 +16,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/vishvananda/netlink/nl"
-	"golang.org/x/sys/unix"
 
 	"github.com/patchbay-cni/patchbay/daemon/internal/sysfs"
 	"github.com/patchbay-cni/patchbay/internal/network"
@@ -392,26 +389,6 @@ func TestNodesFunction(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A function that is up can have an address from a router's advertisement. That is no use of the node.
-func TestAdvertisedAddress(t *testing.T) {
-	b, f := newBackend(t), function(t, 6)
-	netdev, err := net.InterfaceByName(f.Netdev)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const attrProto, protoRA = 11, 2 // IFA_PROTO and IFAPROT_KERNEL_RA, which ip(8) 6.1 does not have
-	address := nl.NewIfAddrmsg(unix.AF_INET6)
-	address.Index, address.Prefixlen = uint32(netdev.Index), 64
-	req := nl.NewNetlinkRequest(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK)
-	req.AddData(address)
-	req.AddData(nl.NewRtAttr(unix.IFA_LOCAL, net.ParseIP("fd00:9::9")))
-	req.AddData(nl.NewRtAttr(attrProto, nl.Uint8Attr(protoRA)))
-	if _, err := req.Execute(unix.NETLINK_ROUTE, 0); err != nil {
-		t.Fatal(err)
-	}
-	newPod(t, f, network.Network{}).attach(t, b)
 }
 
 // An interface of the Pod with the same name stays untouched.

@@ -13,6 +13,7 @@ import (
 	"unsafe"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/patchbay-cni/patchbay/daemon/internal/sysfs"
@@ -27,10 +28,12 @@ func TestXDPProgramIsRemoved(t *testing.T) {
 		attach func(t *testing.T, program int, link netlink.Link) (remove func() error)
 	}{
 		"Netlink": {"DEL removes the program.", func(t *testing.T, program int, link netlink.Link) func() error {
+			t.Helper()
 			must(t, netlink.LinkSetXdpFdWithFlags(link, program, unix.XDP_FLAGS_SKB_MODE))
 			return nil
 		}},
 		"BPFLink": {"DEL waits for the end of the bpf_link.", func(t *testing.T, program int, link netlink.Link) func() error {
+			t.Helper()
 			const attachXDP = 37 // BPF_XDP
 			fd := bpf(t, unix.BPF_LINK_CREATE, &struct{ program, index, kind, flags uint32 }{uint32(program), uint32(link.Attrs().Index), attachXDP, unix.XDP_FLAGS_SKB_MODE})
 			return func() error { return unix.Close(fd) }
@@ -124,5 +127,24 @@ func TestRejectedRateIsPending(t *testing.T) {
 	f.Saved.VF.Rate = before
 	if pending, err := k.Detach(t.Context(), f); err != nil || pending != nil {
 		t.Errorf("without the rate: got %v and the pending rate %v", err, pending)
+	}
+}
+
+// A function that is up can have an address from a router's advertisement. That is no use of the node.
+func TestAdvertisedAddress(t *testing.T) {
+	const (
+		attrProto = 11 // IFA_PROTO
+		protoRA   = 2  // IFAPROT_KERNEL_RA
+	)
+	k := openKernel(t, hostNamespace).Functions(sysfs.FS{Root: sysfs.DefaultRoot})
+	f := exampleFunction(t, k)
+	link, err := k.conn.linkByName(f.Saved.Netdev.Name)
+	must(t, err)
+	index, address := link.Attrs().Index, prefix("fd00:9::9/64")
+	message := append(addressMessage(index, address), nl.NewRtAttr(attrProto, nl.Uint8Attr(protoRA)))
+	must(t, k.conn.send(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, message...))
+	t.Cleanup(func() { must(t, k.conn.deleteAddress(index, address)) })
+	if _, _, err := k.Read(f.Address); err != nil {
+		t.Errorf("got %v", err)
 	}
 }
