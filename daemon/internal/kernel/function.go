@@ -45,6 +45,8 @@ type FunctionState struct {
 	Netdev *NetdevState `json:"netdev,omitempty"`
 	// RDMADevices are the names of the function's RDMA devices.
 	RDMADevices []string `json:"rdmaDevices,omitempty"`
+	// RDMAIndexes are the kernel's indexes of the RDMA devices, by name, if a Pod can have them of its own.
+	RDMAIndexes map[string]uint32 `json:"rdmaIndexes,omitempty"`
 }
 
 // fixed returns the settings without a MAC that the physical function has not fixed.
@@ -64,7 +66,7 @@ type Functions struct {
 }
 
 // Read returns a function that no Pod has, with its present state. The error is ErrFunctionBusy if
-// its interface is not on the host.
+// its interface or an RDMA device is not on the host.
 func (k *Functions) Read(address string) (*sysfs.Function, FunctionState, error) {
 	f, err := k.sysfs.Function(address)
 	if err != nil {
@@ -81,11 +83,17 @@ func (k *Functions) state(f *sysfs.Function) (FunctionState, error) {
 	if err := checkDriver(f); err != nil {
 		return FunctionState{}, err
 	}
+	if f.RDMAElsewhere {
+		return FunctionState{}, fmt.Errorf("%w: its RDMA device", ErrFunctionBusy)
+	}
 	parent, vf, err := k.parent(f)
 	if err != nil {
 		return FunctionState{}, err
 	}
 	state := FunctionState{VF: parent.functions[vf], RDMADevices: f.RDMADevices}
+	if state.RDMAIndexes, err = k.rdmaIndexes(f.RDMADevices); err != nil {
+		return FunctionState{}, err
+	}
 	if f.Netdev == "" {
 		return state, nil
 	}
@@ -184,7 +192,7 @@ func (k *Functions) attach(ctx context.Context, f *Function) (out AttachResult, 
 		out, err = k.moveIn(ctx, f, dev)
 	}
 	if err == nil {
-		err = k.moveRDMADevices(f, dev.RDMADevices, true)
+		err = k.moveRDMADevices(f, true)
 	}
 	if err != nil {
 		_, detachErr := k.Detach(context.WithoutCancel(ctx), f)
@@ -193,9 +201,10 @@ func (k *Functions) attach(ctx context.Context, f *Function) (out AttachResult, 
 	return out, nil
 }
 
-// moveRDMADevices moves RDMA devices of the function into the Pod or back.
-func (k *Functions) moveRDMADevices(f *Function, names []string, in bool) error {
-	if len(names) == 0 {
+// moveRDMADevices moves the RDMA devices of the function into the Pod, or to the host.
+func (k *Functions) moveRDMADevices(f *Function, in bool) error {
+	indexes := f.Saved.RDMAIndexes
+	if len(indexes) == 0 {
 		return nil
 	}
 	pod, err := openNamespace(f.Netns)
@@ -203,10 +212,31 @@ func (k *Functions) moveRDMADevices(f *Function, names []string, in bool) error 
 		return err
 	}
 	defer pod.Close()
-	if in {
-		return moveRDMADevices(names, k.ns, pod)
+	if !in {
+		return pod.do(func() error {
+			_, err := moveRDMADevices(kernelRDMA{}, indexes, k.ns)
+			return err
+		})
 	}
-	return moveRDMADevices(names, pod, k.ns)
+	return k.ns.do(func() error {
+		moved, err := moveRDMADevices(kernelRDMA{}, indexes, pod)
+		if err == nil && moved < len(indexes) {
+			return fmt.Errorf("%w: its RDMA devices have changed", ErrFunctionReset)
+		}
+		return err
+	})
+}
+
+// rdmaIndexes returns the indexes of RDMA devices on the host.
+func (k *Functions) rdmaIndexes(names []string) (indexes map[string]uint32, err error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	err = k.ns.do(func() error {
+		indexes, err = rdmaIndexes(kernelRDMA{}, names)
+		return err
+	})
+	return indexes, err
 }
 
 // moveIn moves the interface into the Pod and configures it there.
@@ -305,6 +335,7 @@ func (k *Functions) detach(ctx context.Context, f *Function) (pending *VFRate, e
 	if err != nil {
 		return nil, err
 	}
+	cleanErr := k.clean(f)
 	parent, vf, err := k.parent(dev)
 	if err != nil {
 		return nil, err
@@ -312,7 +343,8 @@ func (k *Functions) detach(ctx context.Context, f *Function) (pending *VFRate, e
 	ctx, cancel := context.WithTimeout(ctx, resetTimeout) // for all steps together; each is tried once at least
 	defer cancel()
 	upErr := parent.setUp() // explains why other steps fail: a function can be as before without
-	if pending, err = k.restore(ctx, f, dev, parent, vf); err != nil {
+	pending, err = k.restore(ctx, f, dev, parent, vf)
+	if err = errors.Join(cleanErr, err); err != nil {
 		return nil, errors.Join(upErr, err)
 	}
 	return pending, nil
@@ -340,7 +372,7 @@ func (k *Functions) restore(ctx context.Context, f *Function, dev *sysfs.Functio
 // moveOut moves the RDMA devices and the interface to the host, the latter under a name that no other link
 // has, and deletes the Pod's rules.
 func (k *Functions) moveOut(f *Function) error {
-	if err := k.moveRDMADevices(f, f.Saved.RDMADevices, false); err != nil {
+	if err := k.moveRDMADevices(f, false); err != nil {
 		return err
 	}
 	if f.Saved.Netdev == nil {
@@ -393,16 +425,27 @@ func (k *Functions) awaitOnHost(ctx context.Context, f *Function) (*sysfs.Functi
 			return nil, err
 		}
 		returned := f.Saved.Netdev == nil || dev.Netdev != "" || dev.Driver == "" || dev.Userspace()
-		if returned && len(dev.RDMADevices) >= len(f.Saved.RDMADevices) {
+		if returned && !dev.RDMAElsewhere {
 			return dev, nil
 		}
 		select {
 		case <-ctx.Done():
-			if returned || !dev.NetdevElsewhere {
-				return dev, nil
+			switch {
+			case !returned && dev.NetdevElsewhere:
+				return nil, fmt.Errorf("%w: wait for its return: %w", ErrFunctionBusy, ctx.Err())
+			case dev.RDMAElsewhere:
+				return nil, fmt.Errorf("%w: wait for the return of its RDMA device: %w", ErrFunctionBusy, ctx.Err())
 			}
-			return nil, fmt.Errorf("%w: wait for its return: %w", ErrFunctionBusy, ctx.Err())
+			return dev, nil
 		case <-tick.C:
 		}
 	}
+}
+
+// clean restores the names of the RDMA devices. The Pod cannot change them again, because they are on the host.
+func (k *Functions) clean(f *Function) error {
+	if len(f.Saved.RDMAIndexes) == 0 {
+		return nil
+	}
+	return k.ns.do(func() error { return renameRDMADevices(kernelRDMA{}, f.Saved.RDMAIndexes) })
 }

@@ -20,7 +20,7 @@ import (
 
 // The RDMA device of a function moves with it. QEMU's card has none: a software device stands for it, in a
 // sysfs that says so. The kernel refuses to move that one, so what is tested is that it was asked, and that
-// the function is then as before. No device that can be moved is known that needs no card.
+// the function is then as before, with the device's name. No device that can be moved is known that needs no card.
 func TestRDMADeviceMoves(t *testing.T) {
 	command(t, "modprobe", "rdma_rxe")
 	mode, err := netlink.RdmaSystemGetNetnsMode()
@@ -46,6 +46,12 @@ func TestRDMADeviceMoves(t *testing.T) {
 	if diff := diffStates(f.Saved, after); diff != "" {
 		t.Errorf("after the failed ADD the function differs: -before +after\n%s", diff)
 	}
+	command(t, "rdma", "dev", "set", "rxe0", "name", "mine")
+	f.Netns = "" // the namespace is gone, with which the kernel returns a device under its present name
+	if _, err := k.Detach(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+	command(t, "rdma", "link", "show", "rxe0/1")
 }
 
 // sysfsWithRDMA returns a sysfs that is the machine's, but for an RDMA device of the first function of pf0.

@@ -157,11 +157,12 @@ func TestAwaitOnHost(t *testing.T) {
 		want        error
 		took        time.Duration
 	}{
-		"Both":      {"The interface returns first.", []string{device + "net/a"}, []string{device + "infiniband/mlx5_2"}, FunctionState{Netdev: &NetdevState{}, RDMADevices: []string{"mlx5_2"}}, nil, returnPollInterval},
+		"Both":      {"The interface returns first.", []string{device + "net/a", device + "infiniband"}, []string{device + "infiniband/mlx5_2"}, FunctionState{Netdev: &NetdevState{}, RDMADevices: []string{"mlx5_2"}}, nil, returnPollInterval},
 		"Netdev":    {"The function has no RDMA device.", nil, []string{device + "net/a"}, FunctionState{Netdev: &NetdevState{}}, nil, returnPollInterval},
 		"Userspace": {"There is nothing that could return.", nil, nil, FunctionState{}, nil, 0},
-		"RDMAGone":  {"The module of the RDMA device was unloaded: DEL must end.", []string{device + "net/a"}, nil, FunctionState{Netdev: &NetdevState{}, RDMADevices: []string{"mlx5_2"}}, nil, returnTimeout},
+		"RDMAGone":  {"The module of the RDMA device was unloaded: DEL must end.", []string{device + "net/a"}, nil, FunctionState{Netdev: &NetdevState{}, RDMADevices: []string{"mlx5_2"}}, nil, 0},
 		"Rebound":   {"An administrator has bound a driver that makes no interface: DEL must end.", nil, nil, FunctionState{Netdev: &NetdevState{}}, nil, returnTimeout},
+		"Hidden":    {"The Pod has moved the RDMA device into a namespace that a program keeps.", []string{device + "net/a", device + "infiniband"}, nil, FunctionState{Netdev: &NetdevState{}, RDMADevices: []string{"mlx5_2"}}, ErrFunctionBusy, returnTimeout},
 		"Missing":   {"A program keeps the namespace.", []string{device + "net"}, nil, FunctionState{Netdev: &NetdevState{}}, ErrFunctionBusy, returnTimeout},
 	}
 	for name, tc := range cases {

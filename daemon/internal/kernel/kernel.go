@@ -94,8 +94,8 @@ var (
 	ErrAddressTaken = errors.New("address is in use on the network")
 	// ErrRejected means that the driver of a network card rejects a setting.
 	ErrRejected = errors.New("the driver rejects it")
-	// ErrFunctionBusy means that the interface of a virtual function is in another namespace.
-	ErrFunctionBusy = errors.New("interface of the virtual function is in another network namespace")
+	// ErrFunctionBusy means that the interface or an RDMA device of a virtual function is in another namespace.
+	ErrFunctionBusy = errors.New("interface or RDMA device of the virtual function is in another network namespace")
 	// ErrFunctionReset means that a driver resets a virtual function: it is not reported, or takes no setting.
 	ErrFunctionReset = errors.New("the driver resets the virtual function")
 	// ErrNoLink means that the driver of a physical function cannot set a rate without a link.

@@ -51,6 +51,8 @@ type Function struct {
 	NetdevElsewhere bool
 	// RDMADevices are the function's RDMA devices in this network namespace, such as mlx5_2.
 	RDMADevices []string
+	// RDMAElsewhere means that an RDMA device of the function is in another network namespace.
+	RDMAElsewhere bool
 	// Parent is the physical function's network interface.
 	Parent string
 	// ParentAddress is the PCI address of the physical function, ParentDriver its driver.
@@ -204,7 +206,18 @@ func (s FS) function(parent *physicalFunction, address string, index int) *Funct
 		_, err := os.Stat(filepath.Join(dir, "net"))
 		f.NetdevElsewhere = err == nil
 	}
+	f.RDMAElsewhere = isRDMAElsewhere(dir, len(f.RDMADevices))
 	return f
+}
+
+// isRDMAElsewhere reports whether the device has more RDMA devices than those that this network namespace shows.
+// As for interfaces, the folder infiniband is there without those of other namespaces. The devices for programs,
+// in infiniband_verbs, belong to no namespace: there is one for each RDMA device once ib_uverbs is loaded.
+func isRDMAElsewhere(dir string, shown int) bool {
+	if _, err := os.Stat(filepath.Join(dir, "infiniband")); err != nil {
+		return false
+	}
+	return shown == 0 || shown < len(list(filepath.Join(dir, "infiniband_verbs")))
 }
 
 func (s FS) device(address string) string {
@@ -241,9 +254,9 @@ func list(dir string) []string {
 	if err != nil {
 		return nil
 	}
-	names := make([]string, len(entries))
-	for i, e := range entries {
-		names[i] = e.Name()
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
 	}
 	return names
 }

@@ -110,6 +110,28 @@ func TestFunction(t *testing.T) {
 				f.Driver, f.Netdev, f.RDMADevices = "mlx5_core", "ens4v1", []string{"mlx5_3"}
 			},
 		},
+		"SharedRDMA": {
+			reason: "Programs reach an RDMA device through a device that is in no namespace.",
+			files:  igb(second+"driver -> ../mlx5_core", second+"net/ens4v1", second+"infiniband/mlx5_3", second+"infiniband_verbs/uverbs3"),
+			want: func(f *sysfs.Function) {
+				f.Driver, f.Netdev, f.RDMADevices = "mlx5_core", "ens4v1", []string{"mlx5_3"}
+			},
+		},
+		"ElsewhereRDMA": {
+			reason: "The RDMA device is in a Pod, or in a namespace that a Pod has made.",
+			files:  igb(second+"driver -> ../mlx5_core", second+"net/ens4v1", second+"infiniband"),
+			want: func(f *sysfs.Function) {
+				f.Driver, f.Netdev, f.RDMAElsewhere = "mlx5_core", "ens4v1", true
+			},
+		},
+		"OneRDMADeviceElsewhere": {
+			reason: "A function has two RDMA devices, and one of them is in a Pod.",
+			files: igb(second+"driver -> ../mlx4_core", second+"net/ens4v1", second+"infiniband/mlx4_3",
+				second+"infiniband_verbs/uverbs3", second+"infiniband_verbs/uverbs4"),
+			want: func(f *sysfs.Function) {
+				f.Driver, f.Netdev, f.RDMADevices, f.RDMAElsewhere = "mlx4_core", "ens4v1", []string{"mlx4_3"}, true
+			},
+		},
 		"Switchdev": {
 			reason: "In switchdev mode, representors stand beside the uplink, in any order.",
 			files: igb(second+"driver -> ../mlx5_core", second+"net/ens4v1",
