@@ -3,9 +3,12 @@
 package kernel
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
+	"syscall"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -116,46 +119,126 @@ func (c *conn) listLinks() ([][]byte, error) {
 
 // uppers returns the links on a link, such as VLANs, that are in the same namespace.
 func (c *conn) uppers(index int) ([]upperLink, error) {
+	return c.linksWhere(func(l upperLink) bool { return l.netns < 0 && l.on == index && l.index != index })
+}
+
+// deleteUppers deletes the links on a link of another namespace, ns. Links that only a driver can delete stay.
+func (c *conn) deleteUppers(ctx context.Context, ns *netNamespace, index int) error {
+	uppers, err := c.linksWhere(func(l upperLink) bool { return l.isOnForeign(index) })
+	if err != nil || len(uppers) == 0 {
+		return err
+	}
+	// The list of links has given ns an ID, if a link is on one of its links.
+	id, err := c.namespaceID(ns)
+	if err != nil {
+		return err
+	}
+	for _, upper := range uppers {
+		if upper.netns != id {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("delete link %s: %w", upper.name, err)
+		}
+		if err := c.deleteLink(upper.index); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
+			return fmt.Errorf("delete link %s: %w", upper.name, err)
+		}
+	}
+	return nil
+}
+
+// linksWhere returns the links of the socket's namespace for which match returns true.
+func (c *conn) linksWhere(match func(upperLink) bool) ([]upperLink, error) {
 	msgs, err := c.listLinks()
 	if err != nil {
 		return nil, err
 	}
-	var uppers []upperLink
+	var found []upperLink
 	for _, m := range msgs {
-		if upper, on := parseUpper(m); on == index {
-			uppers = append(uppers, upper)
+		if l, err := parseUpper(m); err == nil && match(l) {
+			found = append(found, l)
 		}
 	}
-	return uppers, nil
+	return found, nil
 }
 
-// upperLink is a link on another link.
+// upperLink is a link that can be on another link.
 type upperLink struct {
 	index int
 	name  string
+	// kind is empty for the interface of a device.
+	kind string
+	// on is the index of the link below, or 0.
+	on int
+	// netns is the ID of the namespace that the index on is of, or -1 for that of the link itself.
+	netns int
 }
 
-// parseUpper returns a link, and the index of the link of the same namespace that it is on, or 0.
-func parseUpper(m []byte) (upper upperLink, on int) {
+func parseUpper(m []byte) (upperLink, error) {
 	attrs, err := parseAttributes(m, unix.SizeofIfInfomsg)
 	if err != nil {
-		return upper, 0
+		return upperLink{}, err
 	}
-	upper.index = int(nl.DeserializeIfInfomsg(m).Index)
+	l := upperLink{index: int(nl.DeserializeIfInfomsg(m).Index), kind: linkKind(attrs), netns: -1}
 	for _, a := range attrs {
 		switch {
-		case a.Attr.Type == unix.IFLA_LINK_NETNSID:
-			return upper, 0
 		case a.Attr.Type == unix.IFLA_IFNAME:
-			upper.name = unix.ByteSliceToString(a.Value)
+			l.name = unix.ByteSliceToString(a.Value)
 		case a.Attr.Type == unix.IFLA_LINK && len(a.Value) == 4:
-			on = int(nl.NativeEndian().Uint32(a.Value))
+			l.on = int(nl.NativeEndian().Uint32(a.Value))
+		case a.Attr.Type == unix.IFLA_LINK_NETNSID && len(a.Value) == 4:
+			l.netns = int(int32(nl.NativeEndian().Uint32(a.Value)))
 		}
 	}
-	if on == upper.index {
-		return upper, 0
+	return l, nil
+}
+
+// isOnForeign reports whether the link is on the link with the index in another namespace. A link that is on none,
+// such as a VXLAN, names itself when it has moved: only kinds that are always on another link may have its index.
+func (l *upperLink) isOnForeign(index int) bool {
+	return l.netns >= 0 && l.on == index && (l.index != index || slices.Contains(stackedKinds, l.kind))
+}
+
+// stackedKinds are the kinds of links that stay when the link below moves to another namespace.
+var stackedKinds = []string{"vlan", "macvlan", "macvtap", "ipvlan", "ipvtap", "macsec"}
+
+// linkKind returns the kind of a link with these attributes. It is empty for the interface of a device.
+func linkKind(attrs []syscall.NetlinkRouteAttr) string {
+	for _, a := range attrs {
+		if a.Attr.Type != unix.IFLA_LINKINFO {
+			continue
+		}
+		info, err := nl.ParseRouteAttr(a.Value)
+		if err != nil {
+			return ""
+		}
+		for _, i := range info {
+			if i.Attr.Type == unix.IFLA_INFO_KIND {
+				return unix.ByteSliceToString(i.Value)
+			}
+		}
 	}
-	return upper, on
+	return ""
+}
+
+// namespaceID returns the ID that ns has in the socket's namespace, or -1 if it has none.
+func (c *conn) namespaceID(ns *netNamespace) (int, error) {
+	msgs, err := c.request(unix.RTM_GETNSID, 0, nl.NewRtGenMsg(), nl.NewRtAttr(netlink.NETNSA_FD, nl.Uint32Attr(uint32(ns.fd))))
+	if err != nil {
+		return -1, fmt.Errorf("look up the ID of %s: %w", ns.path, err)
+	}
+	for _, m := range msgs {
+		attrs, err := parseAttributes(m, nl.NewRtGenMsg().Len())
+		if err != nil {
+			return -1, fmt.Errorf("read the ID of %s: %w", ns.path, err)
+		}
+		for _, a := range attrs {
+			if a.Attr.Type == netlink.NETNSA_NSID && len(a.Value) == 4 {
+				return int(int32(nl.NativeEndian().Uint32(a.Value))), nil
+			}
+		}
+	}
+	return -1, nil
 }
 
 // linkIndex returns a link's index. It uses an ioctl, which needs no RTNL lock.

@@ -60,9 +60,10 @@ func (s *FunctionState) fixed() *VFSettings {
 
 // Functions gives virtual functions to Pods, and takes them back.
 type Functions struct {
-	conn  *conn
-	ns    *netNamespace
-	sysfs sysfs.FS
+	conn      *conn
+	ns        *netNamespace
+	sysfs     sysfs.FS
+	sandboxes *Sandboxes
 }
 
 // Read returns a function that no Pod has, with its present state. The error is ErrFunctionBusy if
@@ -327,7 +328,7 @@ func (k *Functions) Detach(ctx context.Context, f *Function) (pending *VFRate, e
 
 func (k *Functions) detach(ctx context.Context, f *Function) (pending *VFRate, err error) {
 	if f.Netns != "" {
-		if err := k.moveOut(f); err != nil && !errors.Is(err, ErrNamespaceGone) {
+		if err := k.moveOut(ctx, f); err != nil && !errors.Is(err, ErrNamespaceGone) {
 			return nil, err
 		}
 	}
@@ -335,7 +336,7 @@ func (k *Functions) detach(ctx context.Context, f *Function) (pending *VFRate, e
 	if err != nil {
 		return nil, err
 	}
-	cleanErr := k.clean(f)
+	cleanErr := k.clean(ctx, f, dev)
 	parent, vf, err := k.parent(dev)
 	if err != nil {
 		return nil, err
@@ -371,7 +372,7 @@ func (k *Functions) restore(ctx context.Context, f *Function, dev *sysfs.Functio
 
 // moveOut moves the RDMA devices and the interface to the host, the latter under a name that no other link
 // has, and deletes the Pod's rules.
-func (k *Functions) moveOut(f *Function) error {
+func (k *Functions) moveOut(ctx context.Context, f *Function) error {
 	if err := k.moveRDMADevices(f, false); err != nil {
 		return err
 	}
@@ -379,15 +380,11 @@ func (k *Functions) moveOut(f *Function) error {
 		return nil
 	}
 	return k.inPod(f, func(pod *podNamespace) error {
-		link, err := pod.linkByAddress(f.Address)
+		link, err := pod.linkByAddress(ctx, f.Address)
 		if err != nil {
 			return err
 		}
 		if link != nil {
-			// The kernel would leave them in the Pod, where they receive frames of the next Pod until the namespace ends.
-			if err := pod.deleteUppers(link.Index); err != nil {
-				return err
-			}
 			// The host may have links of these names.
 			if err := pod.changeAltNames(unix.RTM_DELLINKPROP, link.Index, link.AltNames...); err != nil {
 				return err
@@ -442,10 +439,39 @@ func (k *Functions) awaitOnHost(ctx context.Context, f *Function) (*sysfs.Functi
 	}
 }
 
-// clean restores the names of the RDMA devices. The Pod cannot change them again, because they are on the host.
-func (k *Functions) clean(f *Function) error {
-	if len(f.Saved.RDMAIndexes) == 0 {
-		return nil
+// clean restores the names of the RDMA devices, and deletes links on the interface. A Pod cannot rename a device, or
+// make a link on an interface, that is on the host.
+func (k *Functions) clean(ctx context.Context, f *Function, dev *sysfs.Function) error {
+	var errs []error
+	if len(f.Saved.RDMAIndexes) > 0 {
+		errs = append(errs, k.ns.do(func() error { return renameRDMADevices(kernelRDMA{}, f.Saved.RDMAIndexes) }))
 	}
-	return k.ns.do(func() error { return renameRDMADevices(kernelRDMA{}, f.Saved.RDMAIndexes) })
+	if dev.Netdev != "" && f.Saved.Netdev != nil {
+		errs = append(errs, k.deleteUppers(ctx, f.Netns, dev.Netdev))
+	}
+	return errors.Join(errs...)
+}
+
+// deleteUppers deletes the links on the interface, such as VLANs, in the namespaces of all Pods: they would receive
+// frames of the next Pod. The host has no sign of them: sysfs shows links of its own namespace only, and a Pod can
+// give a link to another Pod. To ask 250 namespaces takes about 0.1 s.
+func (k *Functions) deleteUppers(ctx context.Context, netns, netdev string) error {
+	index, err := k.conn.linkIndex(netdev)
+	if err != nil {
+		return err
+	}
+	visit := func(c *conn) error {
+		c.observe = k.conn.observe
+		return c.deleteUppers(ctx, k.ns, index)
+	}
+	if netns != "" { // it may be mounted elsewhere
+		err := visitNamespace(netns, map[namespaceID]bool{}, visit)
+		if err != nil && !errors.Is(err, ErrNamespaceGone) {
+			return fmt.Errorf("links on %s in %s: %w", netdev, netns, err)
+		}
+	}
+	if err := k.sandboxes.forEach(ctx, visit); err != nil {
+		return fmt.Errorf("links on %s in %w", netdev, err)
+	}
+	return nil
 }

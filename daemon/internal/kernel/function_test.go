@@ -198,41 +198,50 @@ func TestAwaitOnHost(t *testing.T) {
 	}
 }
 
-// Links on a link are found by its index. An index is one of the namespace that it is in.
+// Links on a link are found by its index, which is one of the namespace that it is in.
 func TestParseUpper(t *testing.T) {
 	t.Parallel()
-	message := func(index int, attrs ...*nl.RtAttr) []byte {
-		head := nl.NewIfInfomsg(unix.AF_UNSPEC)
-		head.Index = int32(index)
-		m := head.Serialize()
-		for _, a := range attrs {
-			m = append(m, a.Serialize()...)
-		}
-		return m
+	const below, host = 7, 3
+	on := nl.NewRtAttr(unix.IFLA_LINK, nl.Uint32Attr(below))
+	elsewhere := nl.NewRtAttr(unix.IFLA_LINK_NETNSID, nl.Uint32Attr(host))
+	kind := func(name string) *nl.RtAttr {
+		info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+		info.AddRtAttr(unix.IFLA_INFO_KIND, nl.NonZeroTerminated(name))
+		return info
 	}
-	ifname := nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated("vlan5"))
-	on := nl.NewRtAttr(unix.IFLA_LINK, nl.Uint32Attr(7))
 	cases := map[string]struct {
 		reason  string
-		message []byte
-		want    int
+		index   int
+		attrs   []*nl.RtAttr
+		want    upperLink
+		foreign bool
 	}{
-		"VLAN":      {"The link is on link 7.", message(9, ifname, on), 7},
-		"Elsewhere": {"The other end of a veth has that index in another namespace.", message(9, ifname, on, nl.NewRtAttr(unix.IFLA_LINK_NETNSID, nl.Uint32Attr(0))), 0},
-		"Itself":    {"Some drivers name the link itself.", message(7, ifname, on), 0},
-		"NIC":       {"Most links are on none.", message(9, ifname), 0},
-		"Short":     {"A message can be damaged.", []byte{1}, 0},
+		"VLAN":      {"The link is on a link of its namespace.", 9, []*nl.RtAttr{on, kind("vlan")}, upperLink{kind: "vlan", on: below, netns: -1}, false},
+		"Elsewhere": {"The link below is on the host.", 9, []*nl.RtAttr{on, elsewhere, kind("vlan")}, upperLink{kind: "vlan", on: below, netns: host}, true},
+		"SameIndex": {"Indexes of two namespaces can be equal.", below, []*nl.RtAttr{on, elsewhere, kind("macvlan")}, upperLink{kind: "macvlan", on: below, netns: host}, true},
+		"VXLAN":     {"A VXLAN that was made on the host names itself.", below, []*nl.RtAttr{on, elsewhere, kind("vxlan")}, upperLink{kind: "vxlan", on: below, netns: host}, false},
+		"NIC":       {"Most links are on none.", 9, nil, upperLink{netns: -1}, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			upper, got := parseUpper(tc.message)
-			if got != tc.want {
-				t.Errorf("%s got %d, want %d", tc.reason, got, tc.want)
+			head := nl.NewIfInfomsg(unix.AF_UNSPEC)
+			head.Index = int32(tc.index)
+			m := append(head.Serialize(), nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated("child")).Serialize()...)
+			for _, a := range tc.attrs {
+				m = append(m, a.Serialize()...)
 			}
-			if want := (upperLink{index: 9, name: "vlan5"}); tc.want != 0 && upper != want {
-				t.Errorf("%s -want +got\n%s", tc.reason, cmp.Diff(want, upper, cmp.AllowUnexported(upperLink{})))
+			tc.want.index, tc.want.name = tc.index, "child"
+			got, err := parseUpper(m)
+			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(upperLink{})); err != nil || diff != "" {
+				t.Errorf("%s got %v: -want +got\n%s", tc.reason, err, diff)
+			}
+			if got.isOnForeign(below) != tc.foreign {
+				t.Errorf("%s got foreign %t", tc.reason, !tc.foreign)
 			}
 		})
+	}
+	if _, err := parseUpper([]byte{1}); err == nil {
+		t.Error("a short message is no error")
 	}
 }

@@ -54,7 +54,7 @@ func (h *Host) Slaves() *Slaves { return &Slaves{conn: h.conn, locks: &h.locks} 
 
 // Functions are virtual functions of the host's network cards. pci reads the host's devices.
 func (h *Host) Functions(pci sysfs.FS) *Functions {
-	return &Functions{conn: h.conn, ns: h.ns, sysfs: pci}
+	return &Functions{conn: h.conn, ns: h.ns, sysfs: pci, sandboxes: h.Sandboxes()}
 }
 
 // Prober probes for address conflicts on links of the host.

@@ -326,20 +326,6 @@ func (p *podNamespace) waitForCarrier(ctx context.Context, name string, timeout 
 	}
 }
 
-// deleteUppers deletes the links that the Pod has made on its link, such as VLANs.
-func (p *podNamespace) deleteUppers(index int) error {
-	uppers, err := p.uppers(index)
-	if err != nil {
-		return err
-	}
-	for _, upper := range uppers {
-		if err := p.deleteLink(upper.index); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
-			return fmt.Errorf("delete link %s of the Pod: %w", upper.name, err)
-		}
-	}
-	return nil
-}
-
 // setPromiscuous changes the flag of an interface.
 func (p *podNamespace) setPromiscuous(index int, on bool) error {
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
@@ -352,13 +338,17 @@ func (p *podNamespace) setPromiscuous(index int, on bool) error {
 
 // linkByAddress returns the Pod's link of a PCI device, or nil. It reads the address from the list of links: a
 // name may be another link's by the next request. Kernels before 5.14 have no address there; then that of the
-// driver counts (ethtool -i). Unlike sysfs, both work in every namespace.
-func (p *podNamespace) linkByAddress(address string) (*netlink.LinkAttrs, error) {
+// driver counts (ethtool -i), which is not asked for the links that a Pod can make. Unlike sysfs, both work in every
+// namespace.
+func (p *podNamespace) linkByAddress(ctx context.Context, address string) (*netlink.LinkAttrs, error) {
 	msgs, err := p.listLinks()
 	if err != nil {
 		return nil, err
 	}
 	for _, m := range msgs {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("find the interface of %s: %w", address, err)
+		}
 		attrs, err := parseAttributes(m, unix.SizeofIfInfomsg)
 		if err != nil {
 			continue
@@ -372,8 +362,10 @@ func (p *podNamespace) linkByAddress(address string) (*netlink.LinkAttrs, error)
 				name = unix.ByteSliceToString(a.Value)
 			}
 		}
-		if info, err := unix.IoctlGetEthtoolDrvinfo(p.sock.GetFd(), name); device == "" && err == nil {
-			device = unix.ByteSliceToString(info.Bus_info[:])
+		if device == "" && linkKind(attrs) == "" {
+			if info, err := unix.IoctlGetEthtoolDrvinfo(p.sock.GetFd(), name); err == nil {
+				device = unix.ByteSliceToString(info.Bus_info[:])
+			}
 		}
 		if device != address {
 			continue

@@ -286,18 +286,27 @@ func TestPodsChangesAreUndone(t *testing.T) {
 
 // Links that a Pod has made on its interface, or that have it as a port, do not get frames of the next Pod.
 func TestPodsLinksAreRemoved(t *testing.T) {
+	const vlan, give = "link add link net1 name child type vlan id 7", "link set dev child netns neighbour"
 	cases := map[string]struct {
 		reason string
 		links  []string
+		gone   bool
 	}{
-		"VLAN":      {"A VLAN stays in the Pod when the interface below moves.", []string{"link add link net1 name child type vlan id 7"}},
-		"Stacked":   {"A link is on another one.", []string{"link add link net1 name child type vlan id 7", "link add link child name upper type macvlan"}},
-		"MACVLAN":   {"A MACVLAN makes the interface receive a further MAC.", []string{"link add link net1 name child type macvlan mode passthru"}},
-		"Bridge":    {"The interface is a port.", []string{"link add child type bridge", "link set dev net1 master child"}},
-		"VRF":       {"A VRF has the interface.", []string{"link add child type vrf table 9", "link set dev net1 master child"}},
-		"Unchanged": {"The Pod has changed nothing.", nil},
+		"VLAN":      {"A VLAN stays in the Pod when the interface below moves.", []string{vlan}, false},
+		"Stacked":   {"A link is on another one.", []string{vlan, "link add link child name upper type macvlan"}, false},
+		"MACVLAN":   {"A MACVLAN makes the interface receive a further MAC.", []string{"link add link net1 name child type macvlan mode passthru"}, false},
+		"Bridge":    {"The interface is a port.", []string{"link add child type bridge", "link set dev net1 master child"}, false},
+		"VRF":       {"A VRF has the interface.", []string{"link add child type vrf table 9", "link set dev net1 master child"}, false},
+		"Neighbour": {"The Pod has given its link to another Pod.", []string{vlan, give}, false},
+		"Vanished":  {"The Pod's namespace is gone before DEL, and the link is in another Pod.", []string{vlan, give}, true},
+		"Unchanged": {"The Pod has changed nothing.", nil, false},
 	}
 	b := newBackend(t)
+	run(t, "ip", "netns", "add", "neighbour")
+	t.Cleanup(func() { run(t, "ip", "netns", "del", "neighbour") })
+	run(t, "ip", "link", "add", "below", "type", "dummy")
+	t.Cleanup(func() { run(t, "ip", "link", "del", "below") })
+	run(t, "ip", "link", "add", "link", "below", "name", "own", "netns", "neighbour", "type", "macvlan")
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			f := function(t, 6)
@@ -311,7 +320,12 @@ func TestPodsLinksAreRemoved(t *testing.T) {
 			}
 			run(t, "tc", "-n", p.netns, "qdisc", "add", "dev", "net1", "clsact")
 			run(t, "tc", "-n", p.netns, "qdisc", "replace", "dev", "net1", "root", "pfifo", "limit", "7")
-			if err := b.Detach(t.Context(), p.rec, p.ifc); err != nil {
+			rec, namespaces := p.rec.Clone(), []string{p.netns, "neighbour"}
+			if tc.gone {
+				run(t, "ip", "netns", "del", p.netns)
+				rec.Netns, namespaces = "", namespaces[1:]
+			}
+			if err := b.Detach(t.Context(), rec, p.ifc); err != nil {
 				t.Fatalf("%s %v", tc.reason, err)
 			}
 			now := function(t, 6).Netdev
@@ -321,11 +335,14 @@ func TestPodsLinksAreRemoved(t *testing.T) {
 			if out := run(t, "ip", "link", "show", "dev", now); strings.Contains(out, " master ") {
 				t.Errorf("%s After DEL the function is a port:\n%s", tc.reason, out)
 			}
-			for line := range strings.Lines(run(t, "ip", "-n", p.netns, "-o", "link", "show")) {
-				if strings.Contains(line, "@if") || strings.Contains(line, "@child") {
-					t.Errorf("%s After DEL the Pod has a link on the function: %s", tc.reason, line)
+			for _, netns := range namespaces {
+				for line := range strings.Lines(run(t, "ip", "-n", netns, "-o", "link", "show")) {
+					if !strings.Contains(line, "own@if") && (strings.Contains(line, "@if") || strings.Contains(line, "@child")) {
+						t.Errorf("%s After DEL %s has a link on the function: %s", tc.reason, netns, line)
+					}
 				}
 			}
+			run(t, "ip", "-n", "neighbour", "link", "show", "dev", "own")
 		})
 	}
 }

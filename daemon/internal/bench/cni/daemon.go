@@ -98,7 +98,9 @@ func (c *fakeCluster) Pod(_ context.Context, namespace, name, uid string) (*core
 }
 
 // PodWithSpec implements attach.KubeClient.
-func (*fakeCluster) PodWithSpec(_ context.Context, pod *corev1.Pod) (*corev1.Pod, error) { return pod, nil }
+func (*fakeCluster) PodWithSpec(_ context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
+	return pod, nil
+}
 
 // Network implements attach.KubeClient.
 func (c *fakeCluster) Network(context.Context, network.Ref) (*network.Network, error) {
