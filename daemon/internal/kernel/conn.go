@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"syscall"
 	"time"
 
@@ -196,11 +195,15 @@ func parseUpper(m []byte) (upperLink, error) {
 // isOnForeign reports whether the link is on the link with the index in another namespace. A link that is on none,
 // such as a VXLAN, names itself when it has moved: only kinds that are always on another link may have its index.
 func (l *upperLink) isOnForeign(index int) bool {
-	return l.netns >= 0 && l.on == index && (l.index != index || slices.Contains(stackedKinds, l.kind))
+	if l.netns < 0 || l.on != index {
+		return false
+	}
+	switch l.kind {
+	case "vlan", "macvlan", "macvtap", "ipvlan", "ipvtap", "macsec":
+		return true
+	}
+	return l.index != index
 }
-
-// stackedKinds are the kinds of links that stay when the link below moves to another namespace.
-var stackedKinds = []string{"vlan", "macvlan", "macvtap", "ipvlan", "ipvtap", "macsec"}
 
 // linkKind returns the kind of a link with these attributes. It is empty for the interface of a device.
 func linkKind(attrs []syscall.NetlinkRouteAttr) string {

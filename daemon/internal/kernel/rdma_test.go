@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -50,10 +51,8 @@ func (f *fakeRDMA) move(d *netlink.RdmaLink, _ *netNamespace) error {
 }
 
 func (f *fakeRDMA) rename(d *netlink.RdmaLink, name string) error {
-	for _, taken := range f.elsewhere {
-		if taken == name {
-			return unix.EEXIST
-		}
+	if slices.Contains(f.elsewhere, name) {
+		return unix.EEXIST
 	}
 	if f.err != nil {
 		return f.err
