@@ -264,7 +264,7 @@ func (c Config) typeOf(name string) (NodeType, error) {
 	return has.withDefaults(), err
 }
 
-// wantedType is typeOf with what the configuration says of the node.
+// wantedType is typeOf with the kind and runtime of the configuration.
 func (c Config) wantedType(name string) (NodeType, error) {
 	want, err := c.typeOf(name)
 	if slices.Contains(c.QEMU, name) {

@@ -21,8 +21,8 @@ import (
 const (
 	// plain is a node of User-Mode Linux, fast one with functions.
 	plain, fast = "node-1", "node-2"
-	// patience is how long anything may take that users wait for. QEMU simulates the processor.
-	patience = 10 * time.Minute
+	// waitTimeout bounds each wait of a test. QEMU simulates the processor.
+	waitTimeout = 10 * time.Minute
 )
 
 // shared is the lab of all tests. TestMain has no other way to hand it to them.
@@ -43,7 +43,7 @@ func run(m *testing.M) (code int) {
 		// What a killed run leaves is found, and removed, by the next one's tests.
 		config.Owner, _ = process.Of(os.Getpid())
 	}
-	starting, cancel := context.WithTimeout(ctx, 2*patience)
+	starting, cancel := context.WithTimeout(ctx, 2*waitTimeout)
 	defer cancel()
 	var err error
 	shared, err = lab.Up(starting, config)
@@ -70,12 +70,12 @@ func run(m *testing.M) (code int) {
 	return code
 }
 
-// collect puts all logs of the lab into one folder and says which.
+// collect puts all logs of the lab into one folder, and prints its path.
 func collect(ctx context.Context) {
 	if shared == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), waitTimeout)
 	defer cancel()
 	dir, err := os.MkdirTemp("", shared.Name()+"-logs-")
 	if err == nil {
@@ -227,7 +227,7 @@ func create(t *testing.T, pods ...pod) {
 // remove deletes Pods and waits until they are gone.
 func remove(t *testing.T, pods ...pod) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
 	args := []string{"delete", "pod", "--ignore-not-found", "--wait"}
 	for _, p := range pods {
@@ -241,9 +241,9 @@ func remove(t *testing.T, pods ...pod) {
 // awaitRunning waits until the Pods run. One kubectl watches, since each start of it takes the guests' time.
 func awaitRunning(t *testing.T, pods ...pod) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
-	args := []string{"wait", "--for=jsonpath={.status.phase}=Running", "--timeout", patience.String(), "pod"}
+	args := []string{"wait", "--for=jsonpath={.status.phase}=Running", "--timeout", waitTimeout.String(), "pod"}
 	for _, p := range pods {
 		args = append(args, p.name)
 	}
@@ -273,7 +273,7 @@ func (p pod) events(ctx context.Context, reason string) (string, error) {
 // exec runs a command in the Pod.
 func (p pod) exec(t *testing.T, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	out, err := shared.Kubectl(ctx, append([]string{"exec", p.name, "--"}, args...)...)
 	if err != nil {
@@ -285,7 +285,7 @@ func (p pod) exec(t *testing.T, args ...string) string {
 // onNode runs a shell command on the node with functions.
 func onNode(t *testing.T, script string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	out, err := shared.Exec(ctx, fast, "sh", "-c", script)
 	if err != nil {
@@ -298,7 +298,7 @@ func onNode(t *testing.T, script string) string {
 func await(t *testing.T, what string, check func(context.Context) string) {
 	t.Helper()
 	const pause = 2 * time.Second // a program that a check starts on the node takes as long as an answer
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
 	for last := ""; ; {
 		now := check(ctx)
@@ -306,7 +306,7 @@ func await(t *testing.T, what string, check func(context.Context) string) {
 			return
 		}
 		if ctx.Err() != nil {
-			t.Fatalf("waited %v until %s: %s", patience, what, last)
+			t.Fatalf("waited %v until %s: %s", waitTimeout, what, last)
 		}
 		last = now
 		select {

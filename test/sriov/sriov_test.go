@@ -181,7 +181,7 @@ func TestPowerCut(t *testing.T) {
 	lost := pod{name: "lost", networks: []string{"first", "second"}}
 	create(t, lost)
 	awaitRunning(t, lost)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	if err := shared.KillNode(ctx, fast); err != nil {
 		t.Fatal(err)

@@ -69,7 +69,7 @@ func checkAllAssigned(rec *Record, pod *corev1.Pod, allocated map[string][]strin
 		pool := ifc.Network.DevicePool
 		if have := max(int64(len(allocated[pool])), template.AllocatedDevices(pool)); ifc.DeviceID != "" && have > int64(used[pool]) {
 			return withNetwork(ifc.Network.Ref, &causedError{cause: ErrInvalidAnnotation, err: fmt.Errorf(
-				"network %s: the Pod has %d devices of %s, and must have %d, one for each interface of that pool: request %d, in init containers, too, or add interfaces to annotation %s",
+				"network %s: the Pod has or requests %d devices of %s, and must have %d, one for each interface of that pool: request %d, and no more in an init container, or add interfaces to annotation %s",
 				ifc.Network.Ref, have, pool, used[pool], used[pool], v1.InterfacesAnnotation)})
 		}
 	}

@@ -164,10 +164,10 @@ func TestTooManyDevices(t *testing.T) {
 		// message is that of the error, or empty.
 		message string
 	}{
-		"Third":       {reason: "A third device would have no interface.", allocated: map[string][]string{"a/b": {"x", "y", "z"}}, containers: []int64{3}, message: "network DanmNet/ns/fast: the Pod has 3 devices of a/b, and must have 2, one for each interface of that pool: request 2"},
-		"Unrequested": {reason: "What kubelet reports counts, whatever the Pod requests.", allocated: map[string][]string{"a/b": {"x", "y", "z"}}, containers: []int64{2}, message: "the Pod has 3 devices of a/b"},
-		"Init":        {reason: "Kubelet does not report a device that only an init container has, and that one may run for ever.", allocated: two, init: []int64{3}, containers: []int64{2}, message: "the Pod has 3 devices of a/b"},
-		"InitBeside":  {reason: "An init container has its devices beside those of a sidecar.", allocated: two, sidecar: true, init: []int64{2, 1}, containers: []int64{0}, message: "the Pod has 3 devices of a/b"},
+		"Third":       {reason: "A third device would have no interface.", allocated: map[string][]string{"a/b": {"x", "y", "z"}}, containers: []int64{3}, message: "network DanmNet/ns/fast: the Pod has or requests 3 devices of a/b, and must have 2, one for each interface of that pool: request 2"},
+		"Unrequested": {reason: "What kubelet reports counts, whatever the Pod requests.", allocated: map[string][]string{"a/b": {"x", "y", "z"}}, containers: []int64{2}, message: "the Pod has or requests 3 devices of a/b"},
+		"Init":        {reason: "Kubelet does not report a device that only an init container has, and that one may run for ever.", allocated: two, init: []int64{3}, containers: []int64{2}, message: "the Pod has or requests 3 devices of a/b"},
+		"InitBeside":  {reason: "An init container has its devices beside those of a sidecar.", allocated: two, sidecar: true, init: []int64{2, 1}, containers: []int64{0}, message: "the Pod has or requests 3 devices of a/b"},
 		"Lent":        {reason: "The containers get the devices of an init container.", allocated: two, init: []int64{2}, containers: []int64{1, 1}},
 		"OtherPool":   {reason: "No network names the other pool.", allocated: two, containers: []int64{2}},
 	}
@@ -235,7 +235,7 @@ func TestDeviceHasOneOwner(t *testing.T) {
 			"kubelet has allocated device 0000:03:10.2 of pool a/b to Pod ns/second, but interface vf1 of Pod ns/web still is that device",
 		},
 		"Restarted": {
-			"The journal says who has the device.", "ns", true, "interface vf1 of Pod ns/web still is that device",
+			"The journal has the owner of the device.", "ns", true, "interface vf1 of Pod ns/web still is that device",
 		},
 		"OtherTenant": {
 			"Tenants must not learn the names of others' Pods.", "other", true, "a Pod of another namespace still has it",

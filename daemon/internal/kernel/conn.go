@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"syscall"
 	"time"
 
@@ -69,11 +70,10 @@ func (c *conn) request(kind, flags int, data ...nl.NetlinkRequestData) ([][]byte
 }
 
 // dump returns a list of the kernel's objects. It repeats the request if a change made the
-// list inconsistent (NLM_F_DUMP_INTR) or a signal interrupted it.
-func (c *conn) dump(kind int, data ...nl.NetlinkRequestData) ([][]byte, error) {
-	var err error
+// list inconsistent (NLM_F_DUMP_INTR) or a signal interrupted it. With ErrDumpInterrupted it returns
+// the last list.
+func (c *conn) dump(kind int, data ...nl.NetlinkRequestData) (msgs [][]byte, err error) {
 	for range maxDumpAttempts {
-		var msgs [][]byte
 		msgs, err = c.request(kind, unix.NLM_F_DUMP, data...)
 		if err == nil {
 			return msgs, nil
@@ -82,7 +82,7 @@ func (c *conn) dump(kind int, data ...nl.NetlinkRequestData) ([][]byte, error) {
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("dump was interrupted %d times: %w", maxDumpAttempts, err)
+	return msgs, fmt.Errorf("dump was interrupted %d times: %w", maxDumpAttempts, err)
 }
 
 // errLinkNotFound means that no link has the name.
@@ -106,12 +106,13 @@ func (c *conn) linkByName(name string) (netlink.Link, error) {
 	return link, nil
 }
 
-// listLinks returns the messages of all links, without statistics and virtual functions.
+// listLinks returns the messages of all links, without statistics and virtual functions. If the error is
+// ErrDumpInterrupted, links can be missing.
 func (c *conn) listLinks() ([][]byte, error) {
 	msgs, err := c.dump(unix.RTM_GETLINK, nl.NewIfInfomsg(unix.AF_UNSPEC),
 		nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(skipStats)))
 	if err != nil {
-		return nil, fmt.Errorf("list links: %w", err)
+		return msgs, fmt.Errorf("list links: %w", err)
 	}
 	return msgs, nil
 }
@@ -121,21 +122,29 @@ func (c *conn) uppers(index int) ([]upperLink, error) {
 	return c.linksWhere(func(l upperLink) bool { return l.netns < 0 && l.on == index && l.index != index })
 }
 
-// deleteUppers deletes the links on a link of another namespace, ns. Links that only a driver can delete stay.
-func (c *conn) deleteUppers(ctx context.Context, ns *netNamespace, index int) error {
+// foreignUppers returns the links of the socket's namespace on a link of another namespace, ns. A Pod that changes
+// its links all the time does not prevent that: of the last list those that it has count.
+func (c *conn) foreignUppers(ns *netNamespace, index int) ([]upperLink, error) {
 	uppers, err := c.linksWhere(func(l upperLink) bool { return l.isOnForeign(index) })
-	if err != nil || len(uppers) == 0 {
-		return err
+	if err != nil && !errors.Is(err, nl.ErrDumpInterrupted) || len(uppers) == 0 {
+		return nil, ignoreInterrupted(err)
 	}
 	// The list of links has given ns an ID, if a link is on one of its links.
 	id, err := c.namespaceID(ns)
-	if err != nil {
-		return err
+	return slices.DeleteFunc(uppers, func(l upperLink) bool { return l.netns != id }), err
+}
+
+// ignoreInterrupted returns err, unless it means that the list of links changed while it was read.
+func ignoreInterrupted(err error) error {
+	if errors.Is(err, nl.ErrDumpInterrupted) {
+		return nil
 	}
+	return err
+}
+
+// deleteUppers deletes links on a link. Those that only a driver can delete stay: no user has made them.
+func (c *conn) deleteUppers(ctx context.Context, uppers []upperLink) error {
 	for _, upper := range uppers {
-		if upper.netns != id {
-			continue
-		}
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("delete link %s: %w", upper.name, err)
 		}
@@ -146,10 +155,11 @@ func (c *conn) deleteUppers(ctx context.Context, ns *netNamespace, index int) er
 	return nil
 }
 
-// linksWhere returns the links of the socket's namespace for which match returns true.
+// linksWhere returns the links of the socket's namespace for which match returns true. If the error is
+// ErrDumpInterrupted, links can be missing.
 func (c *conn) linksWhere(match func(upperLink) bool) ([]upperLink, error) {
 	msgs, err := c.listLinks()
-	if err != nil {
+	if err != nil && !errors.Is(err, nl.ErrDumpInterrupted) {
 		return nil, err
 	}
 	var found []upperLink
@@ -158,7 +168,7 @@ func (c *conn) linksWhere(match func(upperLink) bool) ([]upperLink, error) {
 			found = append(found, l)
 		}
 	}
-	return found, nil
+	return found, err
 }
 
 // upperLink is a link that can be on another link.
@@ -192,17 +202,18 @@ func parseUpper(m []byte) (upperLink, error) {
 	return l, nil
 }
 
-// isOnForeign reports whether the link is on the link with the index in another namespace. A link that is on none,
-// such as a VXLAN, names itself when it has moved: only kinds that are always on another link may have its index.
+// isOnForeign reports whether the link is on the link with the index in another namespace. Only these kinds hold the
+// link below. A tunnel has the number of a link, which may be another one's by now, and a VXLAN that has moved
+// names itself.
 func (l *upperLink) isOnForeign(index int) bool {
 	if l.netns < 0 || l.on != index {
 		return false
 	}
 	switch l.kind {
-	case "vlan", "macvlan", "macvtap", "ipvlan", "ipvtap", "macsec":
+	case "vlan", "macvlan", "macvtap", "ipvlan", "macsec":
 		return true
 	}
-	return l.index != index
+	return false
 }
 
 // linkKind returns the kind of a link with these attributes. It is empty for the interface of a device.

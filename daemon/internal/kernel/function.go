@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
@@ -68,19 +69,19 @@ type Functions struct {
 
 // Read returns a function that no Pod has, with its present state. The error is ErrFunctionBusy if
 // its interface or an RDMA device is not on the host.
-func (k *Functions) Read(address string) (*sysfs.Function, FunctionState, error) {
+func (k *Functions) Read(ctx context.Context, address string) (*sysfs.Function, FunctionState, error) {
 	f, err := k.sysfs.Function(address)
 	if err != nil {
 		return nil, FunctionState{}, err
 	}
-	state, err := k.state(f)
+	state, err := k.state(ctx, f)
 	if err != nil {
 		return nil, FunctionState{}, fmt.Errorf("virtual function %s: %w", address, err)
 	}
 	return f, state, nil
 }
 
-func (k *Functions) state(f *sysfs.Function) (FunctionState, error) {
+func (k *Functions) state(ctx context.Context, f *sysfs.Function) (FunctionState, error) {
 	if err := checkDriver(f); err != nil {
 		return FunctionState{}, err
 	}
@@ -102,7 +103,7 @@ func (k *Functions) state(f *sysfs.Function) (FunctionState, error) {
 	if err != nil {
 		return FunctionState{}, err
 	}
-	if err := netdev.checkUnused(); err != nil {
+	if err := errors.Join(netdev.checkUnused(), k.checkNoUppers(ctx, netdev.attrs)); err != nil {
 		return FunctionState{}, err
 	}
 	// Without a permanent MAC, the driver got none from the physical function, which reports the one that the
@@ -136,7 +137,18 @@ func (k *Functions) netdev(f *sysfs.Function) (*functionNetdev, error) {
 	if err != nil {
 		return nil, err
 	}
+	if device := link.Attrs().ParentDev; device != "" && device != f.Address {
+		return nil, fmt.Errorf("%w: %s is the interface of %s now", ErrFunctionReset, f.Netdev, device)
+	}
 	return &functionNetdev{conn: k.conn, driver: f.Driver, attrs: link.Attrs()}, nil
+}
+
+// checkNoUppers returns an error if a link in a Pod is on the interface, such as that of another CNI plugin: it would
+// end with the next Pod that has the function.
+func (k *Functions) checkNoUppers(ctx context.Context, a *netlink.LinkAttrs) error {
+	return k.forEachUppers(ctx, "", a, func(_ *conn, uppers []upperLink) error {
+		return fmt.Errorf("%w: link %s of a Pod is on %s: leave it out of the device pool", ErrInvalid, uppers[0].name, a.Name)
+	})
 }
 
 // isZeroMAC reports whether the physical function has no MAC for a function.
@@ -286,7 +298,7 @@ func (f *Function) setOptions(ctx context.Context, pod *podNamespace, index int)
 		}
 	}
 	if f.Promiscuous {
-		if err := pod.setPromiscuous(index, true); err != nil {
+		if err := pod.setPromiscuous(index); err != nil {
 			return fmt.Errorf("promiscuous (driver %s): %w", pod.driver, rejected(err))
 		}
 	}
@@ -336,15 +348,21 @@ func (k *Functions) detach(ctx context.Context, f *Function) (pending *VFRate, e
 	if err != nil {
 		return nil, err
 	}
-	cleanErr := k.clean(ctx, f, dev)
+	var netdev *functionNetdev
+	if dev.Netdev != "" && f.Saved.Netdev != nil {
+		if netdev, err = k.netdev(dev); err != nil {
+			return nil, err
+		}
+	}
+	cleanErr := k.clean(ctx, f, netdev)
 	parent, vf, err := k.parent(dev)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(cleanErr, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, resetTimeout) // for all steps together; each is tried once at least
 	defer cancel()
 	upErr := parent.setUp() // explains why other steps fail: a function can be as before without
-	pending, err = k.restore(ctx, f, dev, parent, vf)
+	pending, err = restore(ctx, f, netdev, parent, vf)
 	if err = errors.Join(cleanErr, err); err != nil {
 		return nil, errors.Join(upErr, err)
 	}
@@ -352,14 +370,11 @@ func (k *Functions) detach(ctx context.Context, f *Function) (pending *VFRate, e
 }
 
 // restore makes a function on the host as it was before Attach. Each step follows even if one fails: the more is as
-// before, the less another Pod can get. Only an interface with an XDP program of the Pod stays down.
-func (k *Functions) restore(ctx context.Context, f *Function, dev *sysfs.Function, parent *parentLink, vf int) (pending *VFRate, err error) {
-	if dev.Netdev == "" || f.Saved.Netdev == nil {
+// before, the less another Pod can get. Only an interface with an XDP program of the Pod stays down. netdev is nil
+// if the function has no interface.
+func restore(ctx context.Context, f *Function, netdev *functionNetdev, parent *parentLink, vf int) (pending *VFRate, err error) {
+	if netdev == nil {
 		return parent.restore(ctx, vf, f.Saved.fixed(), &f.Settings)
-	}
-	netdev, err := k.netdev(dev)
-	if err != nil {
-		return nil, err
 	}
 	resetErr := netdev.reset(ctx, f.Saved.Netdev)
 	programErr := netdev.removeXDP(f.Saved.Netdev)
@@ -385,11 +400,16 @@ func (k *Functions) moveOut(ctx context.Context, f *Function) error {
 			return err
 		}
 		if link != nil {
+			// An IPVTAP can be found only here: it does not report the namespace of the link below.
+			uppers, err := pod.uppers(link.Index)
+			if err = errors.Join(ignoreInterrupted(err), pod.deleteUppers(ctx, uppers)); err != nil {
+				return err
+			}
 			// The host may have links of these names.
 			if err := pod.changeAltNames(unix.RTM_DELLINKPROP, link.Index, link.AltNames...); err != nil {
 				return err
 			}
-			err := pod.setLink(link.Index, false,
+			err = pod.setLink(link.Index, false,
 				nl.NewRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(k.ns.fd))),
 				nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(temporaryName(f.Address))))
 			if err != nil {
@@ -441,37 +461,42 @@ func (k *Functions) awaitOnHost(ctx context.Context, f *Function) (*sysfs.Functi
 
 // clean restores the names of the RDMA devices, and deletes links on the interface. A Pod cannot rename a device, or
 // make a link on an interface, that is on the host.
-func (k *Functions) clean(ctx context.Context, f *Function, dev *sysfs.Function) error {
+func (k *Functions) clean(ctx context.Context, f *Function, netdev *functionNetdev) error {
 	var errs []error
 	if len(f.Saved.RDMAIndexes) > 0 {
 		errs = append(errs, k.ns.do(func() error { return renameRDMADevices(kernelRDMA{}, f.Saved.RDMAIndexes) }))
 	}
-	if dev.Netdev != "" && f.Saved.Netdev != nil {
-		errs = append(errs, k.deleteUppers(ctx, f.Netns, dev.Netdev))
+	if netdev != nil {
+		errs = append(errs, k.forEachUppers(ctx, f.Netns, netdev.attrs, func(c *conn, uppers []upperLink) error {
+			return c.deleteUppers(ctx, uppers)
+		}))
 	}
 	return errors.Join(errs...)
 }
 
-// deleteUppers deletes the links on the interface, such as VLANs, in the namespaces of all Pods: they would receive
-// frames of the next Pod. The host has no sign of them: sysfs shows links of its own namespace only, and a Pod can
-// give a link to another Pod. To ask 250 namespaces takes about 0.1 s.
-func (k *Functions) deleteUppers(ctx context.Context, netns, netdev string) error {
-	index, err := k.conn.linkIndex(netdev)
-	if err != nil {
-		return err
-	}
-	visit := func(c *conn) error {
+// forEachUppers calls visit with the links on the interface, such as VLANs, of each Pod's namespace that has some:
+// they receive the frames of the next Pod. The host has no sign of them: sysfs shows links of its own namespace only,
+// and a Pod can give a link to another Pod. To ask 250 namespaces takes about 0.1 s. An error does not end the loop,
+// because a Pod must not protect the links of others.
+func (k *Functions) forEachUppers(ctx context.Context, netns string, a *netlink.LinkAttrs, visit func(*conn, []upperLink) error) error {
+	var errs []error
+	inNamespace := func(c *conn) error {
 		c.observe = k.conn.observe
-		return c.deleteUppers(ctx, k.ns, index)
+		uppers, err := c.foreignUppers(k.ns, a.Index)
+		if err == nil && len(uppers) > 0 {
+			err = visit(c, uppers)
+		}
+		errs = append(errs, err)
+		return nil
 	}
 	if netns != "" { // it may be mounted elsewhere
-		err := visitNamespace(netns, map[namespaceID]bool{}, visit)
-		if err != nil && !errors.Is(err, ErrNamespaceGone) {
-			return fmt.Errorf("links on %s in %s: %w", netdev, netns, err)
+		if err := visitNamespace(netns, map[namespaceID]bool{}, inNamespace); err != nil && !errors.Is(err, ErrNamespaceGone) {
+			errs = append(errs, fmt.Errorf("%s: %w", netns, err))
 		}
 	}
-	if err := k.sandboxes.forEach(ctx, visit); err != nil {
-		return fmt.Errorf("links on %s in %w", netdev, err)
+	errs = append(errs, k.sandboxes.forEach(ctx, inNamespace))
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("links of Pods on %s: %w", a.Name, err)
 	}
 	return nil
 }

@@ -53,7 +53,7 @@ func TestFunctionSurvivesKills(t *testing.T) {
 				if _, err := k.Detach(t.Context(), f); err != nil {
 					t.Fatalf("DEL after a kill before change %d of %s: %v", step, verb, err)
 				}
-				_, after, err := k.Read(f.Address)
+				_, after, err := k.Read(t.Context(), f.Address)
 				if err != nil {
 					t.Fatalf("after a kill before change %d of %s: %v", step, verb, err)
 				}
@@ -80,7 +80,7 @@ func exampleFunction(t *testing.T, k *Functions) *Function {
 		t.Fatalf("functions of pf0: %v, %v", all, err)
 	}
 	address := all[0].Address
-	_, saved, err := k.Read(address)
+	_, saved, err := k.Read(t.Context(), address)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/internal/sysfs"
 )
 
-// The RDMA device of a function moves with it. QEMU's card has none: a software device stands for it, in a
-// sysfs that says so. The kernel refuses to move that one, so what is tested is that it was asked, and that
+// The RDMA device of a function moves with it. QEMU's card has none: a software device stands for it, in a simulated
+// sysfs. The kernel refuses to move that one, so what is tested is that it was asked, and that
 // the function is then as before, with the device's name. No device that can be moved is known that needs no card.
 func TestRDMADeviceMoves(t *testing.T) {
 	command(t, "modprobe", "rdma_rxe")
@@ -39,7 +39,7 @@ func TestRDMADeviceMoves(t *testing.T) {
 	if !errors.Is(err, unix.EOPNOTSUPP) || !strings.Contains(err.Error(), "move RDMA device rxe0") {
 		t.Errorf("got %v, want the kernel's refusal to move rxe0", err)
 	}
-	_, after, err := k.Read(f.Address)
+	_, after, err := k.Read(t.Context(), f.Address)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,7 +66,7 @@ func TestXDPProgramIsRemoved(t *testing.T) {
 				if err == nil || !strings.Contains(err.Error(), "a bpf_link attaches it") {
 					t.Errorf("%s got %v, want an error about the bpf_link", tc.reason, err)
 				}
-				_, after, err := k.Read(f.Address)
+				_, after, err := k.Read(t.Context(), f.Address)
 				must(t, errors.Join(err, remove()))
 				if after.Netdev.Up || after.Netdev.XDPProgram == 0 {
 					t.Errorf("%s The interface with the program must be down: %+v", tc.reason, after.Netdev)
@@ -76,7 +76,7 @@ func TestXDPProgramIsRemoved(t *testing.T) {
 			} else {
 				must(t, err)
 			}
-			_, after, err := k.Read(f.Address)
+			_, after, err := k.Read(t.Context(), f.Address)
 			must(t, err)
 			if diff := diffStates(f.Saved, after); diff != "" {
 				t.Errorf("%s After DEL the function differs: -before +after\n%s", tc.reason, diff)
@@ -144,7 +144,7 @@ func TestAdvertisedAddress(t *testing.T) {
 	message := append(addressMessage(index, address), nl.NewRtAttr(attrProto, nl.Uint8Attr(protoRA)))
 	must(t, k.conn.send(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, message...))
 	t.Cleanup(func() { must(t, k.conn.deleteAddress(index, address)) })
-	if _, _, err := k.Read(f.Address); err != nil {
+	if _, _, err := k.Read(t.Context(), f.Address); err != nil {
 		t.Errorf("got %v", err)
 	}
 }

@@ -220,6 +220,8 @@ func TestParseUpper(t *testing.T) {
 		"Elsewhere": {"The link below is on the host.", 9, []*nl.RtAttr{on, elsewhere, kind("vlan")}, upperLink{kind: "vlan", on: below, netns: host}, true},
 		"SameIndex": {"Indexes of two namespaces can be equal.", below, []*nl.RtAttr{on, elsewhere, kind("macvlan")}, upperLink{kind: "macvlan", on: below, netns: host}, true},
 		"VXLAN":     {"A VXLAN that was made on the host names itself.", below, []*nl.RtAttr{on, elsewhere, kind("vxlan")}, upperLink{kind: "vxlan", on: below, netns: host}, false},
+		"GRE":       {"A tunnel has the number of a link, which may be another one's by now.", 9, []*nl.RtAttr{on, elsewhere, kind("gre")}, upperLink{kind: "gre", on: below, netns: host}, false},
+		"XFRM":      {"An interface of IPsec has such a number, too.", 9, []*nl.RtAttr{on, elsewhere, kind("xfrm")}, upperLink{kind: "xfrm", on: below, netns: host}, false},
 		"NIC":       {"Most links are on none.", 9, nil, upperLink{netns: -1}, false},
 	}
 	for name, tc := range cases {

@@ -187,7 +187,8 @@ func (n *functionNetdev) resetSizes(ctx context.Context, saved OffloadSizes) err
 }
 
 // removeXDP removes the XDP programs that the Pod has attached, which stay with an interface when it moves. The kernel
-// answers EBUSY if a bpf_link attaches the program: that ends with the last process or file that has it.
+// answers EBUSY if a bpf_link attaches the program: that ends with the last process or file that has it. A driver
+// that resets the function can answer the same.
 func (n *functionNetdev) removeXDP(saved *NetdevState) error {
 	if id := xdpProgram(n.attrs); !hasXDP(n.attrs) || id != 0 && id == saved.XDPProgram {
 		return nil
@@ -199,7 +200,7 @@ func (n *functionNetdev) removeXDP(saved *NetdevState) error {
 		err := n.conn.setLink(n.attrs.Index, false, xdp)
 		switch {
 		case errors.Is(err, unix.EBUSY):
-			return fmt.Errorf("remove XDP program from %s: a bpf_link attaches it: end the process that has the bpf_link, or unbind the driver %s and bind it again: %w",
+			return fmt.Errorf("remove XDP program from %s: a bpf_link probably attaches it: end the process that has the bpf_link, or unbind the driver %s and bind it again: %w",
 				n.attrs.Name, n.driver, err)
 		case err != nil && !errors.Is(err, unix.EOPNOTSUPP):
 			return fmt.Errorf("remove XDP program from %s: %w", n.attrs.Name, err)
@@ -211,7 +212,7 @@ func (n *functionNetdev) removeXDP(saved *NetdevState) error {
 // hasXDP reports whether an XDP program is attached in any mode. With several, the kernel reports no single ID.
 func hasXDP(a *netlink.LinkAttrs) bool { return a.Xdp != nil && a.Xdp.Attached }
 
-// restore gives an interface that is down its MAC, MTU, names and state. The MAC is set even if the
+// restore gives an interface that is down its MAC, MTU, names and state, up to the first error. The MAC is set even if the
 // interface has it, because a driver that was told to forget it must hear it again. If another link has taken a
 // name, the interface does without it.
 func (n *functionNetdev) restore(ctx context.Context, saved *NetdevState) error {

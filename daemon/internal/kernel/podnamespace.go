@@ -326,13 +326,10 @@ func (p *podNamespace) waitForCarrier(ctx context.Context, name string, timeout 
 	}
 }
 
-// setPromiscuous changes the flag of an interface.
-func (p *podNamespace) setPromiscuous(index int, on bool) error {
+// setPromiscuous sets the flag of an interface.
+func (p *podNamespace) setPromiscuous(index int) error {
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	msg.Index, msg.Change = int32(index), unix.IFF_PROMISC
-	if on {
-		msg.Flags = unix.IFF_PROMISC
-	}
+	msg.Index, msg.Change, msg.Flags = int32(index), unix.IFF_PROMISC, unix.IFF_PROMISC
 	return p.send(unix.RTM_NEWLINK, 0, msg)
 }
 

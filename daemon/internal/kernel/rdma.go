@@ -39,6 +39,9 @@ func (kernelRDMA) rename(d *netlink.RdmaLink, name string) error {
 // exclusiveRDMADevices returns the RDMA devices of the namespace; none in the mode in which they cannot be moved.
 func exclusiveRDMADevices(s rdmaSystem) ([]*netlink.RdmaLink, error) {
 	mode, err := s.mode()
+	if errors.Is(err, unix.EPROTONOSUPPORT) {
+		return nil, nil // the module of the subsystem is not loaded
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read mode of the RDMA subsystem: %w", err)
 	}
@@ -53,7 +56,7 @@ func exclusiveRDMADevices(s rdmaSystem) ([]*netlink.RdmaLink, error) {
 }
 
 // rdmaIndexes returns the kernel's indexes of the RDMA devices with these names. A Pod can rename its devices; the
-// index stays, in each namespace, and the kernel gives it to no other device until the node boots. The GUID would
+// index stays, in each namespace, and the kernel gives it to no other device while the module of the subsystem is loaded. The GUID would
 // not do: it can be set, and many functions have none.
 func rdmaIndexes(s rdmaSystem, names []string) (map[string]uint32, error) {
 	if len(names) == 0 {

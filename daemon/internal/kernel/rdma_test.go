@@ -165,7 +165,7 @@ func TestReadWithoutRDMADevice(t *testing.T) {
 		}
 	}
 	k := &Functions{sysfs: sysfs.FS{Root: root}}
-	if _, _, err := k.Read(address); !errors.Is(err, ErrFunctionBusy) {
+	if _, _, err := k.Read(t.Context(), address); !errors.Is(err, ErrFunctionBusy) {
 		t.Errorf("got %v, want ErrFunctionBusy", err)
 	}
 }

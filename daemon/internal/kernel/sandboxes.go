@@ -69,9 +69,8 @@ func addLiveAddresses(c *conn, live map[netip.Addr]bool) error {
 }
 
 // LinksInUse returns the names of the host's links that have another link on top, in the
-// host's namespace or in a sandbox, and of the ports of bridges. A link in another
-// namespace names its parent by index only, without the namespace that the index is of:
-// the result may have a name too many, but misses none.
+// host's namespace or in a sandbox, and of the ports of bridges. The namespace of a
+// parent's index is not compared: the result may have a name too many, but misses none.
 func (s *Sandboxes) LinksInUse(ctx context.Context) (map[string]bool, error) {
 	names := map[int]string{}
 	var parents []int

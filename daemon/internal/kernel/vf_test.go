@@ -61,7 +61,7 @@ func TestVFSettingsNotReported(t *testing.T) {
 	}
 }
 
-// A VLAN without a protocol has the default one, whoever reports it.
+// A VLAN without a protocol has the default one, also in the report of a kernel.
 func TestVLANProtocolHasDefault(t *testing.T) {
 	t.Parallel()
 	want := VFSettings{VLAN: &VFVLAN{ID: 500}}

@@ -120,7 +120,7 @@ func (h host) client(t *testing.T) *podresources.Client {
 	return client
 }
 
-// readPods reads the Pods in the answers to List in testdata. Each file says where it is from.
+// readPods reads the Pods in the answers to List in testdata. Each file names its source.
 func readPods(t *testing.T) []*podresourcesv1.PodResources {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.textproto")

@@ -2,7 +2,7 @@
 
 // Package podresources reads from kubelet which devices it has allocated to a Pod. Device plugins,
 // such as sriov-network-device-plugin, advertise virtual functions as resources of the node; kubelet
-// chooses which functions a Pod gets, and its pod-resources API is the only place that says which.
+// chooses the functions of a Pod, and only its pod-resources API names them.
 package podresources
 
 import (

@@ -52,18 +52,19 @@ func (g *Getter) Get(ctx context.Context, namespace, name, uid string) (*corev1.
 	return asPod(pod), nil
 }
 
-// getWithSpec returns the Pod with its spec from the API server. The error is as that of Get.
+// getWithSpec returns the Pod with its spec from the API server. The error wraps
+// attach.ErrTryAgain if the Pod is gone or was replaced since Get: kubelet ends its sandbox, or asks again.
 func (g *Getter) getWithSpec(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, kubeclient.RequestTimeout)
 	defer cancel()
 	key, whole := client.ObjectKeyFromObject(pod), &corev1.Pod{}
 	switch err := g.Direct.Get(ctx, key, whole); {
 	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("get Pod %s: %w", key, attach.ErrNotFound)
+		return nil, fmt.Errorf("get Pod %s: %w", key, attach.ErrTryAgain)
 	case err != nil:
 		return nil, fmt.Errorf("get Pod %s: %w", key, kubeclient.AttachError(err))
 	case whole.UID != pod.UID:
-		return nil, fmt.Errorf("get Pod %s with UID %s: %w: the Pod of that name has UID %s", key, pod.UID, attach.ErrNotFound, whole.UID)
+		return nil, fmt.Errorf("get Pod %s with UID %s: %w: the Pod of that name has UID %s", key, pod.UID, attach.ErrTryAgain, whole.UID)
 	}
 	return whole, nil
 }

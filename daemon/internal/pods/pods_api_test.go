@@ -188,8 +188,8 @@ func TestPodWithSpec(t *testing.T) {
 		want              error
 	}{
 		"Same":    {reason: "The Pod is still there.", name: "a", uid: string(pod.UID)},
-		"Other":   {reason: "The Pod was replaced by another one of its name.", name: "a", uid: "other", want: attach.ErrNotFound},
-		"Deleted": {reason: "The Pod is gone.", name: "b", uid: "x", want: attach.ErrNotFound},
+		"Other":   {reason: "The Pod was replaced by another one of its name.", name: "a", uid: "other", want: attach.ErrTryAgain},
+		"Deleted": {reason: "The Pod is gone.", name: "b", uid: "x", want: attach.ErrTryAgain},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

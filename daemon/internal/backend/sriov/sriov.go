@@ -23,7 +23,7 @@ import (
 // Kernel reads and changes virtual functions. Detach is idempotent.
 type Kernel interface {
 	// Read returns a function that no Pod has, and its state.
-	Read(address string) (*sysfs.Function, kernel.FunctionState, error)
+	Read(ctx context.Context, address string) (*sysfs.Function, kernel.FunctionState, error)
 	Attach(ctx context.Context, f *kernel.Function) (kernel.AttachResult, error)
 	// Detach returns a rate that could not be restored yet.
 	Detach(ctx context.Context, f *kernel.Function) (pending *kernel.VFRate, err error)
@@ -66,8 +66,8 @@ type deviceState struct {
 
 // Prepare reads the state of the interface's function, which the sandbox has claimed, and writes its
 // representor into ifc.
-func (b *Backend) Prepare(_ context.Context, _ *attach.Request, ifc *attach.Interface) error {
-	f, saved, err := b.Kernel.Read(ifc.DeviceID)
+func (b *Backend) Prepare(ctx context.Context, _ *attach.Request, ifc *attach.Interface) error {
+	f, saved, err := b.Kernel.Read(ctx, ifc.DeviceID)
 	if err != nil {
 		return retryable(err)
 	}
@@ -181,9 +181,9 @@ func (b *Backend) detach(ctx context.Context, f *kernel.Function) error {
 
 func (b *Backend) pendingRates() pendingRates { return pendingRates{dir: b.StateDir, bootID: b.BootID} }
 
-// retryable adds attach.ErrTryAgain if another namespace has the function's interface, which the kernel moves
-// to the host when that namespace ends, while a driver resets the function or the physical function restarts, and
-// if a rate needs a link.
+// retryable adds attach.ErrTryAgain if another namespace has the function's interface or RDMA device, which the
+// kernel moves to the host when that namespace ends, while a driver resets the function or the physical function
+// restarts, and if a rate needs a link.
 func retryable(err error) error {
 	for _, target := range []error{kernel.ErrFunctionBusy, kernel.ErrFunctionReset, kernel.ErrNoLink, sysfs.ErrNoParent} {
 		if errors.Is(err, target) {

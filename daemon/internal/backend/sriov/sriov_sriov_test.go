@@ -295,6 +295,8 @@ func TestPodsLinksAreRemoved(t *testing.T) {
 		"VLAN":      {"A VLAN stays in the Pod when the interface below moves.", []string{vlan}, false},
 		"Stacked":   {"A link is on another one.", []string{vlan, "link add link child name upper type macvlan"}, false},
 		"MACVLAN":   {"A MACVLAN makes the interface receive a further MAC.", []string{"link add link net1 name child type macvlan mode passthru"}, false},
+		"IPVLAN":    {"An IPVLAN has the MAC of the interface.", []string{"link add link net1 name child type ipvlan"}, false},
+		"IPVTAP":    {"An IPVTAP does not report where the interface is.", []string{"link add link net1 name child type ipvtap"}, false},
 		"Bridge":    {"The interface is a port.", []string{"link add child type bridge", "link set dev net1 master child"}, false},
 		"VRF":       {"A VRF has the interface.", []string{"link add child type vrf table 9", "link set dev net1 master child"}, false},
 		"Neighbour": {"The Pod has given its link to another Pod.", []string{vlan, give}, false},
@@ -390,9 +392,12 @@ func TestRateWithoutLink(t *testing.T) {
 func TestNodesFunction(t *testing.T) {
 	cases := map[string]struct{ reason, do, undo, message string }{
 		"Address": {"The node would lose its address.", "address add 192.0.2.9/24 dev VF", "address del 192.0.2.9/24 dev VF", "has an address of the node"},
-		"VLAN":    {"The node's link would be on the Pod's interface.", "link add link VF name storage type vlan id 9", "link del storage", "link storage of the node is on "},
+		"MACVLAN": {"The node's link would be on the Pod's interface.", "link add link VF name storage type macvlan", "link del storage", "link storage of the node is on "},
+		"Pod":     {"DEL would delete the interface of the Pod.", "link add link VF name storage netns neighbour type macvlan", "-n neighbour link del storage", "link storage of a Pod is on "},
 	}
 	b, f := newBackend(t), function(t, 6)
+	run(t, "ip", "netns", "add", "neighbour")
+	t.Cleanup(func() { run(t, "ip", "netns", "del", "neighbour") })
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			ip := func(args string) {

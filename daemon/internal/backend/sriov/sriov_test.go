@@ -29,7 +29,7 @@ type fakeKernel struct {
 	detached []*kernel.Function
 }
 
-func (k *fakeKernel) Read(address string) (*sysfs.Function, kernel.FunctionState, error) {
+func (k *fakeKernel) Read(_ context.Context, address string) (*sysfs.Function, kernel.FunctionState, error) {
 	return &sysfs.Function{Address: address, ParentAddress: "0000:03:00.0", Representor: "ens4r0"}, k.state, k.err
 }
 
