@@ -112,6 +112,7 @@ var excuses = map[string]map[string]string{
 		"make images": "`make test-docs` builds the images before it starts this test",
 	},
 	"docs/links.md": {
+		"$ kubectl get nodenetwork node-1 -o json | jq -c": "the nodes of this lab have no card with SR-IOV; TestAllFunctions in test/sriov reads the function's DanmEps, and TestFunctionsStatus in netwatcher compares the NodeNetwork",
 		"--vtep-ranges=":        "an argument of the daemon; TestOptions in daemon parses it",
 		"ready on all nodes":    "messages of a condition; TestReadyCondition in controller/internal/networks compares them, and TestMessages in netwatcher the text about the NIC",
 		"ready on 0 of 3 nodes": "a message of a condition; TestReadyOfMissingPlugin in controller/internal/networks compares it, and TestChecker in daemon/internal/backend/delegate the node's text",
