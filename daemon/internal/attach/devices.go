@@ -27,13 +27,13 @@ var (
 
 // assignDevices gives each interface that needs one the next device of its network's pool, in the order
 // of the interfaces.
-func assignDevices(ctx context.Context, kube KubeClient, devices Devices, pod *corev1.Pod, rec *Record) error {
+func assignDevices(ctx context.Context, pods PodReader, devices Devices, pod *corev1.Pod, rec *Record) error {
 	first := slices.IndexFunc(rec.Interfaces, func(ifc Interface) bool { return ifc.Network.UsesDevicePool() })
 	if first < 0 {
 		return nil
 	}
 	var allocated map[string][]string
-	pod, err := kube.PodWithSpec(ctx, pod)
+	pod, err := pods.PodWithSpec(ctx, pod)
 	if err == nil {
 		allocated, err = devices.Devices(ctx, pod)
 	}

@@ -28,14 +28,19 @@ var (
 	ErrNetworkDeleting = errors.New("is being deleted and takes no new Pods")
 )
 
-// KubeClient reads Pods and networks, and records Events. It reads from the API server where a cache
-// may be stale.
-type KubeClient interface {
-	// Pod returns the Pod with this UID, which for a static Pod is the value of its mirror
+// PodReader reads Pods. It reads from the API server where a cache may be stale.
+type PodReader interface {
+	// Pod returns the metadata of the Pod with this UID, which for a static Pod is the value of its mirror
 	// annotation. With an empty uid, it reads the Pod of that name from the API server.
 	Pod(ctx context.Context, namespace, name, uid string) (*corev1.Pod, error)
 	// PodWithSpec reads from the API server the whole Pod whose metadata Pod returned.
 	PodWithSpec(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error)
+}
+
+// KubeClient reads Pods and networks, and records Events. It reads from the API server where a cache
+// may be stale.
+type KubeClient interface {
+	PodReader
 	// Network returns the validated model, or an error that wraps ErrNotFound or names the invalid
 	// field.
 	Network(ctx context.Context, ref network.Ref) (*network.Network, error)
