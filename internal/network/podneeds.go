@@ -209,7 +209,7 @@ func (c *podCheck) checkAffinityTerms(needs PodNeeds) {
 	}
 }
 
-// deviceRemedy says what the author of a Pod does that has no requests for devices.
+// deviceRemedy returns the advice to the author of a Pod without requests for devices.
 func (c *podCheck) deviceRemedy(want int) string {
 	for _, key := range InterfaceAnnotations() {
 		if _, ok := c.template.Annotations[key]; ok {

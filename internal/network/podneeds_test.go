@@ -191,7 +191,7 @@ func TestPodDevices(t *testing.T) {
 			warned:     "spec.containers: the Pod's interfaces need 1 of a.b/fast, and its containers request 2, so its node refuses it: request as many in the file of the static Pod"},
 		"Mirror": {reason: "To reject the mirror does not stop the Pod.", networks: []string{"fast"}, mirror: true,
 			warned: "spec.containers: the Pod's interfaces need 1 of a.b/fast, and its containers request 0, so its node refuses it: request as many in the file of the static Pod"},
-		"NoResource": {reason: "Kubernetes rejects a request for the pool, whoever writes it.", networks: []string{"bad"},
+		"NoResource": {reason: "Kubernetes rejects each request for the pool, by users and by admission.", networks: []string{"bad"},
 			want: `metadata.annotations[danm.io/interfaces]: Invalid value: "nonsense": the device_pool of ClusterNetwork/bad must be the resource of a device plugin, such as "example.com/sriov_ens4", which no container can request: ask a netadmin to correct it`},
 	}
 	for name, tc := range cases {

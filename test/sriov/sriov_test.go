@@ -107,7 +107,7 @@ func checkTwoPools(t *testing.T, p pod) {
 	if addresses := p.exec(t, "ip", "-o", "-4", "address"); !strings.Contains(addresses, "first_path1    inet 10.50.0.") || !strings.Contains(addresses, "second_path2    inet 10.51.0.") {
 		t.Errorf("the Pod's addresses: %s", addresses)
 	}
-	// The DanmEps say which function each interface is.
+	// The DanmEp of each interface has the address of its function.
 	endpoints := get(t, "danmeps", "-o", `jsonpath={range .items[?(@.spec.Pod=="`+p.name+`")]}{.spec.Interface.Name} {.spec.Interface.DeviceID}{"\n"}{end}`)
 	for name, parent := range map[string]string{"first_path1": "ens4", "second_path2": "ens5"} {
 		functions := onNode(t, "for f in /sys/class/net/"+parent+"/device/virtfn*; do readlink $f; done")

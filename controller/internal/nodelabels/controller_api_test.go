@@ -201,7 +201,7 @@ func TestForbiddenNodeWaits(t *testing.T) {
 			t.Errorf("%s\ngot error %q after writes of %v, want %q after %v", step.reason, got, tried, step.err, step.tried)
 		}
 		if err != nil && !strings.Contains(err.Error(), "deployments/controller/rbac.yaml") {
-			t.Errorf("%s\nthe error does not say what to do: %v", step.reason, err)
+			t.Errorf("%s\nthe error must name what to do, got: %v", step.reason, err)
 		}
 	}
 	forbidden = ""

@@ -161,7 +161,7 @@ func TestOrderIsStable(t *testing.T) {
 	})
 }
 
-// Errors name the Pod and what to do, and say that a retry may succeed.
+// Errors name the Pod and what to do, and wrap attach.ErrTryAgain, because a retry may succeed.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	huge := &podresourcesv1.PodResources{Namespace: "core", Name: "smf-0", Containers: []*podresourcesv1.ContainerResources{{
