@@ -49,7 +49,8 @@ func TestMain(m *testing.M) {
 type testHub struct {
 	t       *testing.T
 	client  client.WithWatch
-	timeout time.Duration // of eventually
+	timeout time.Duration     // of eventually
+	agents  map[string]func() // stop the simulated agent of a cluster
 }
 
 var hubOnce sync.Once
@@ -78,7 +79,7 @@ func newTestHubOn(t *testing.T, env *apitest.Env, timeout time.Duration) *testHu
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &testHub{t: t, client: c, timeout: timeout}
+	return &testHub{t: t, client: c, timeout: timeout, agents: map[string]func(){}}
 }
 
 // logger returns the logger of a hub: it writes in verbose tests only.
@@ -148,7 +149,8 @@ func (h *testHub) cluster(name string, spec v1alpha1.ClusterSpec) {
 			}
 		}
 	}()
-	h.t.Cleanup(func() { cancel(); <-done })
+	h.agents[name] = func() { cancel(); <-done }
+	h.t.Cleanup(h.agents[name])
 }
 
 // expectReachable waits until a cluster is reachable: before that the hub places nothing there.
@@ -233,6 +235,9 @@ func simulatedStatus(w *v1alpha1.Work) v1alpha1.WorkStatus {
 			}
 		}
 		m.Status = &runtime.RawExtension{Raw: []byte(encode(status))}
+		if _, found, _ := unstructured.NestedInt64(o.Object, "spec", "replicas"); found { // also of a Job, an agent reports no parallelism
+			m.Replicas = &n
+		}
 	}
 	s.Manifests = []v1alpha1.ManifestStatus{m}
 	return s

@@ -311,10 +311,13 @@ func (h *testHub) patch(o client.Object, change string) {
 	}
 }
 
-// silence makes a cluster's heartbeat expire, by a shorter lease. A change of its time would be a new
-// heartbeat.
+// silence stops a cluster's agent, if it has one, and makes its heartbeat expire by a shorter lease. A
+// change of its time would be a new heartbeat.
 func (h *testHub) silence(name string) {
 	h.t.Helper()
+	if stop := h.agents[name]; stop != nil {
+		stop()
+	}
 	patch := []byte(`{"spec":{"leaseDurationSeconds":1}}`)
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.ClusterNamespacePrefix + name, Name: v1alpha1.HeartbeatLease}}
 	if err := h.client.Patch(h.t.Context(), lease, client.RawPatch("application/merge-patch+json", patch)); err != nil {
@@ -368,7 +371,12 @@ func TestUnreachableClustersGetNothing(t *testing.T) {
 	if err := h.client.Patch(t.Context(), d, patch); err != nil {
 		t.Fatal(err)
 	}
-	h.expectWorks(key, map[string]int32{"silent-east": 6, "silent-west": 3})
+	grown := map[string]int32{"silent-east": 6, "silent-west": 3}
+	h.expectWorks(key, grown)
+	h.create(configMap(ns, "later", "silent-east")) // the hub has had time to place the rest elsewhere
+	h.expectWorks(configKey(ns, "later"), map[string]int32{"silent-east": 0})
+	h.expectApplied(key, "silent-east")
+	h.expectWorks(key, grown)
 	h.expectWorks(deploymentKey(ns, "alone"), map[string]int32{})
 }
 
