@@ -124,27 +124,37 @@ func (h *Heartbeats) Observed() map[string]time.Time {
 	return all
 }
 
-// Inventory returns all Clusters by name, with the condition Reachable as it is now. Of those whose
-// namespace the hub did not make, it returns the names in taken.
-func (h *Heartbeats) Inventory(ctx context.Context) (inventory map[string]*v1alpha1.Cluster, taken map[string]bool, err error) {
+// Inventory has all Clusters at one moment.
+type Inventory struct {
+	// Clusters are all Clusters by name, with the condition Reachable as it is now.
+	Clusters map[string]*v1alpha1.Cluster
+	// TakenNamespaces has the names of those whose namespace the hub did not make.
+	TakenNamespaces map[string]bool
+	// Unstored: the condition Reachable of a Cluster differs from the cached one. If it changes back before it is
+	// stored, no event tells.
+	Unstored bool
+}
+
+// Inventory returns the present inventory.
+func (h *Heartbeats) Inventory(ctx context.Context) (Inventory, error) {
 	var list v1alpha1.ClusterList
 	if err := h.cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, nil, fmt.Errorf("list Clusters: %w", err)
+		return Inventory{}, fmt.Errorf("list Clusters: %w", err)
 	}
-	inventory, taken = make(map[string]*v1alpha1.Cluster, len(list.Items)), map[string]bool{}
+	in := Inventory{Clusters: make(map[string]*v1alpha1.Cluster, len(list.Items)), TakenNamespaces: map[string]bool{}}
 	now := h.now()
 	for i := range list.Items {
 		c := &list.Items[i]
 		last, known := h.last(c.Name)
 		if last.namespaceTaken {
-			taken[c.Name] = true
+			in.TakenNamespaces[c.Name] = true
 		}
 		if known && (last.remaining(now) > 0) != IsReachable(c) {
-			c = withReachable(c, last, now)
+			c, in.Unstored = withReachable(c, last, now), true
 		}
-		inventory[c.Name] = c
+		in.Clusters[c.Name] = c
 	}
-	return inventory, taken, nil
+	return in, nil
 }
 
 func (h *Heartbeats) last(cluster string) (last Heartbeat, known bool) {

@@ -58,13 +58,16 @@ func TestNewLeaderObservesHeartbeats(t *testing.T) {
 	if err := l.ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	inventory, _, err := heartbeats.Inventory(t.Context())
+	inventory, err := heartbeats.Inventory(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]policy.Reachability{"died": policy.NotReporting, "alive": policy.Reachable, "back": policy.Reachable} {
-		if got := clusters.ReachabilityOf(inventory[name]); got != want {
-			t.Errorf("%s: got %v, want %v: %+v", name, got, want, inventory[name].Status.Conditions)
+		if got := clusters.ReachabilityOf(inventory.Clusters[name]); got != want {
+			t.Errorf("%s: got %v, want %v: %+v", name, got, want, inventory.Clusters[name].Status.Conditions)
 		}
+	}
+	if !inventory.Unstored {
+		t.Error("Unstored: got false, want true: no event tells when a cluster is again as it is stored")
 	}
 }

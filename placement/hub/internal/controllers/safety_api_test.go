@@ -13,9 +13,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -378,6 +380,90 @@ func TestUnreachableClustersGetNothing(t *testing.T) {
 	h.expectApplied(key, "silent-east")
 	h.expectWorks(key, grown)
 	h.expectWorks(deploymentKey(ns, "alone"), map[string]int32{})
+}
+
+// A decision by a heartbeat that has expired is taken back when the heartbeat returns, also if the hub has not stored
+// the loss in between: then no event of the Cluster tells.
+func TestHeartbeatReturnsBeforeItsLossIsStored(t *testing.T) {
+	h := newTestHub(t)
+	ns := h.namespace("flicker")
+	const cluster = "flicker-east"
+	h.cluster(cluster, v1alpha1.ClusterSpec{})
+	d := deployment(ns, "web", cluster, 3)
+	h.create(d)
+	key := deploymentKey(ns, "web")
+	h.expectWorks(key, map[string]int32{cluster: 3})
+	h.expectApplied(key, cluster)
+	h.refuseStatuses(cluster)
+	h.silence(cluster)
+	replicas := int32(3)
+	h.eventually("the hub to wait for the cluster", func(ctx context.Context) error {
+		replicas++ // what it still places before it notices the loss is no growth that waits
+		h.patch(d, fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas))
+		a := &v1alpha1.Assignment{}
+		if err := h.client.Get(ctx, key.Assignment(), a); err != nil {
+			return err
+		}
+		if placed := meta.FindStatusCondition(a.Status.Conditions, v1alpha1.ConditionPlaced); placed == nil || placed.Reason != v1alpha1.ReasonWaitingForCluster {
+			return fmt.Errorf("%w: %+v", errNotYet, placed)
+		}
+		return nil
+	})
+	h.expectReported(key, v1alpha1.ConditionPlaced, v1alpha1.ReasonWaitingForCluster, fmt.Sprintf("of %d replicas have no room", replicas))
+	h.expectQuiet(d, key)
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.ClusterNamespacePrefix + cluster, Name: v1alpha1.HeartbeatLease}}
+	h.patch(lease, `{"spec":{"leaseDurationSeconds":3600,"renewTime":"`+time.Now().UTC().Format(metav1.RFC3339Micro)+`"}}`)
+	h.expectWorks(key, map[string]int32{cluster: replicas})
+}
+
+// expectQuiet waits until the hub writes an object and its Assignment no more: its own writes make it decide again.
+func (h *testHub) expectQuiet(o client.Object, key kinds.Key) {
+	h.t.Helper()
+	versions, same := "", 0
+	h.eventually("the hub to be idle", func(ctx context.Context) error {
+		a := &v1alpha1.Assignment{}
+		if err := errors.Join(h.client.Get(ctx, client.ObjectKeyFromObject(o), o), h.client.Get(ctx, key.Assignment(), a)); err != nil {
+			return err
+		}
+		if now := o.GetResourceVersion() + " " + a.ResourceVersion; now != versions {
+			versions, same = now, 0
+		}
+		if same++; same < 50 {
+			return errNotYet
+		}
+		return nil
+	})
+}
+
+// refuseStatuses makes the API server reject the hub's reports of a cluster.
+func (h *testHub) refuseStatuses(cluster string) {
+	h.t.Helper()
+	p := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "refuse-" + cluster}}
+	p.Spec.FailurePolicy = new(admissionv1.Fail)
+	p.Spec.MatchConstraints = &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
+		ResourceNames: []string{cluster},
+		RuleWithOperations: admissionv1.RuleWithOperations{
+			Operations: []admissionv1.OperationType{admissionv1.Update},
+			Rule:       admissionv1.Rule{APIGroups: []string{v1alpha1.GroupName}, APIVersions: []string{"*"}, Resources: []string{"clusters/status"}},
+		},
+	}}}
+	p.Spec.Validations = []admissionv1.Validation{{Expression: "false"}}
+	h.create(p)
+	b := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: p.Name}}
+	b.Spec = admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: p.Name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}}
+	h.create(b)
+	h.t.Cleanup(func() {
+		_ = h.client.Delete(context.Background(), b)
+		_ = h.client.Delete(context.Background(), p)
+	})
+	h.eventually("the API server to reject reports", func(ctx context.Context) error {
+		c := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}}
+		err := h.client.Status().Patch(ctx, c, client.RawPatch(types.MergePatchType, []byte(`{}`)), client.DryRunAll)
+		if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
+			return nil
+		}
+		return fmt.Errorf("%w: %w", errNotYet, err)
+	})
 }
 
 // The hub reconciles a Cluster that is being deleted until its last finalizer is removed.

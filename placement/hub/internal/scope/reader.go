@@ -26,6 +26,9 @@ const (
 	dependencyIndex = "spec.dependencies" // Assignments by what their objects need
 )
 
+// inventoryRetry is when to decide again after a decision by a cluster's reachability that is not stored yet.
+const inventoryRetry = 5 * time.Second
+
 // workReadRetry is when to ask again whether a Work is gone, after the API server did not answer.
 const workReadRetry = time.Second
 
@@ -142,9 +145,14 @@ func ReadObject(ctx context.Context, direct client.Reader, key kinds.Key, k kind
 }
 
 // readSurroundings reads what decisions depend on beside the object's own records.
-func (r *Reader) readSurroundings(ctx context.Context, s *Scope) (err error) {
-	if s.Clusters, s.TakenNamespaces, err = r.heartbeats.Inventory(ctx); err != nil {
+func (r *Reader) readSurroundings(ctx context.Context, s *Scope) error {
+	inventory, err := r.heartbeats.Inventory(ctx)
+	if err != nil {
 		return err
+	}
+	s.Clusters, s.TakenNamespaces = inventory.Clusters, inventory.TakenNamespaces
+	if inventory.Unstored {
+		s.RequeueAfter = inventoryRetry
 	}
 	if s.Object != nil {
 		if s.Policies, s.NamespaceLabels, err = r.readPolicies(ctx, r.cached, s); err != nil {
