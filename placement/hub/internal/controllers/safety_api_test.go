@@ -399,9 +399,9 @@ func TestHeartbeatReturnsBeforeItsLossIsStored(t *testing.T) {
 	replicas := int32(3)
 	h.eventually("the hub to wait for the cluster", func(ctx context.Context) error {
 		replicas++ // what it still places before it notices the loss is no growth that waits
-		h.patch(d, fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas))
+		grown := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas))
 		a := &v1alpha1.Assignment{}
-		if err := h.client.Get(ctx, key.Assignment(), a); err != nil {
+		if err := errors.Join(h.client.Patch(ctx, d, grown), h.client.Get(ctx, key.Assignment(), a)); err != nil {
 			return err
 		}
 		if placed := meta.FindStatusCondition(a.Status.Conditions, v1alpha1.ConditionPlaced); placed == nil || placed.Reason != v1alpha1.ReasonWaitingForCluster {
