@@ -130,8 +130,8 @@ type Inventory struct {
 	Clusters map[string]*v1alpha1.Cluster
 	// TakenNamespaces has the names of those whose namespace the hub did not make.
 	TakenNamespaces map[string]bool
-	// Unstored: the condition Reachable of a Cluster differs from the cached one. If it changes back before it is
-	// stored, no event tells.
+	// Unstored: the condition Reachable of a Cluster differs from the cached one. If it changes back before the cache
+	// has the difference, no event of the Cluster queues the objects that were decided by it.
 	Unstored bool
 }
 

@@ -68,6 +68,6 @@ func TestNewLeaderObservesHeartbeats(t *testing.T) {
 		}
 	}
 	if !inventory.Unstored {
-		t.Error("Unstored: got false, want true: no event tells when a cluster is again as it is stored")
+		t.Error("Unstored: got false, want true: died and back differ from what is stored")
 	}
 }

@@ -382,8 +382,8 @@ func TestUnreachableClustersGetNothing(t *testing.T) {
 	h.expectWorks(deploymentKey(ns, "alone"), map[string]int32{})
 }
 
-// A decision by a heartbeat that has expired is taken back when the heartbeat returns, also if the hub has not stored
-// the loss in between: then no event of the Cluster tells.
+// Objects that wait for a cluster whose heartbeat has expired are placed when it returns, also if the hub has not
+// stored the loss in between: then no event of the Cluster queues them.
 func TestHeartbeatReturnsBeforeItsLossIsStored(t *testing.T) {
 	h := newTestHub(t)
 	ns := h.namespace("flicker")
@@ -398,7 +398,7 @@ func TestHeartbeatReturnsBeforeItsLossIsStored(t *testing.T) {
 	h.silence(cluster)
 	replicas := int32(3)
 	h.eventually("the hub to wait for the cluster", func(ctx context.Context) error {
-		replicas++ // what it still places before it notices the loss is no growth that waits
+		replicas++ // the hub may still place some before it observes the loss
 		grown := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas))
 		a := &v1alpha1.Assignment{}
 		if err := errors.Join(h.client.Patch(ctx, d, grown), h.client.Get(ctx, key.Assignment(), a)); err != nil {

@@ -26,7 +26,7 @@ const (
 	dependencyIndex = "spec.dependencies" // Assignments by what their objects need
 )
 
-// inventoryRetry is when to decide again after a decision by a cluster's reachability that is not stored yet.
+// inventoryRetry is when to decide again after a decision that used a cluster's reachability before it was stored.
 const inventoryRetry = 5 * time.Second
 
 // workReadRetry is when to ask again whether a Work is gone, after the API server did not answer.
