@@ -104,6 +104,10 @@ generate: ## write the generated code, manifests, API reference and NOTICE
 check-generate: ## fail if generated files differ from what `make generate` writes
 	@scripts/check-generate
 
+.PHONY: openapi
+openapi: ## embed the OpenAPI documents of the Kubernetes versions in internal/crdcompiler/openapi/sources.txt
+	go run ./scripts/openapi internal/crdcompiler/openapi
+
 .PHONY: check-modules
 check-modules: ## fail if a go.mod is not tidy
 	@scripts/check-modules

@@ -29,7 +29,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kubectl-patchbay",
-		Short: "Repair networks, join clusters to a hub and manage placed objects",
+		Short: "Repair networks, join clusters to a hub, manage placed objects and compile CRDs",
 		// Users run the plugin by this name, so usage and help have it.
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl patchbay"},
 		Version:       version.String(),
@@ -40,7 +40,7 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	f.addFlags(cmd)
 	registerFlagCompletion(cmd, "namespace", f.completeNamespaces)
 	registerFlagCompletion(cmd, "context", f.completeContexts)
-	cmd.AddCommand(newIPAM(f), newHub(f), newCluster(f), newRemove(f), newVersion(f))
+	cmd.AddCommand(newIPAM(f), newHub(f), newCluster(f), newRemove(f), newCRD(f), newVersion(f))
 	return cmd
 }
 
@@ -59,6 +59,11 @@ func newHub(f *factory) *cobra.Command {
 func newCluster(f *factory) *cobra.Command {
 	return newGroup("cluster", "Join clusters to a hub, and list them",
 		"join, leave, accept or list", newJoin(f), newLeave(f), newAccept(f), newClusterList(f))
+}
+
+// newCRD is the command `crd`.
+func newCRD(f *factory) *cobra.Command {
+	return newGroup("crd", "Compile CustomResourceDefinitions that contain types of Kubernetes", "compile", newCompile(f))
 }
 
 // newGroup returns a command that only has verbs.
