@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
@@ -111,7 +112,7 @@ func newTemplate(file string, document any) (*Template, error) {
 	}
 	metadata, _ := object["metadata"].(map[string]any)
 	name, _ := metadata["name"].(string)
-	if name == "" || name != filepath.Base(name) {
+	if len(validation.IsDNS1123Subdomain(name)) > 0 || !strings.Contains(name, ".") {
 		return nil, fmt.Errorf("metadata.name: must be PLURAL.GROUP: got %s", quoted(metadata["name"]))
 	}
 	return &Template{File: file, Name: name, Object: object}, nil
