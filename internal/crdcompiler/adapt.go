@@ -52,6 +52,8 @@ func adaptKeeping(s schema, keys []any, maxDescription int) schema {
 	if items, ok := s["items"].(schema); ok {
 		listKeys := keysOf(out, items)
 		out["items"] = adaptKeeping(items, listKeys, maxDescription)
+	} else {
+		delete(out, "x-kubernetes-list-type") // of bytes, which are a list in Go and a text in JSON
 	}
 	if isOpaque(out) {
 		out["x-kubernetes-preserve-unknown-fields"] = true

@@ -21,7 +21,7 @@ import (
 )
 
 // Check validates the schemas of a CRD with the API server's code: that they are structural, and
-// that their defaults are valid. It also checks the keys of lists, by the rule of the API server.
+// that their defaults are valid. It also checks the lists and their keys, by the rules of the API server.
 // It does not compile the CEL rules of a template.
 func Check(c *CRD) error {
 	data, err := c.JSON()
@@ -69,7 +69,7 @@ func checkSchema(typed *apiextensionsv1.JSONSchemaProps, path *field.Path) field
 		return problems
 	}
 	problems := checkDefaults(structural, path)
-	return append(problems, checkListKeys(&internal, path)...)
+	return append(problems, checkLists(&internal, path)...)
 }
 
 // checkDefaults validates each default against its own schema.
@@ -96,30 +96,39 @@ func checkDefaults(s *structuralschema.Structural, path *field.Path) field.Error
 	return problems
 }
 
-// checkListKeys checks that each key of a list's items is always present: it is required, or has a
-// default.
-func checkListKeys(s *apiextensions.JSONSchemaProps, path *field.Path) field.ErrorList {
+// checkLists checks by which keys the items of lists differ: each key is always present, because it is
+// required or has a default.
+func checkLists(s *apiextensions.JSONSchemaProps, path *field.Path) field.ErrorList {
 	var problems field.ErrorList
+	if s.XListType != nil && s.Type != "array" {
+		problems = append(problems, field.Invalid(path.Child("x-kubernetes-list-type"), *s.XListType, "must be of a schema whose type is array"))
+	}
 	if s.Items != nil && s.Items.Schema != nil {
 		items := s.Items.Schema
-		for _, key := range s.XListMapKeys {
-			below := path.Child("items", "properties").Key(key)
-			property, ok := items.Properties[key]
-			switch {
-			case !ok:
-				problems = append(problems, field.Required(below, "must be a property, because x-kubernetes-list-map-keys names it"))
-			case property.Default == nil && !slices.Contains(items.Required, key):
-				problems = append(problems, field.Required(below.Child("default"), "must be set, or the property required, because x-kubernetes-list-map-keys names it"))
-			}
-		}
-		problems = append(problems, checkListKeys(items, path.Child("items"))...)
+		problems = append(problems, checkListKeys(items, s.XListMapKeys, path.Child("items"))...)
+		problems = append(problems, checkLists(items, path.Child("items"))...)
 	}
 	if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
-		problems = append(problems, checkListKeys(s.AdditionalProperties.Schema, path.Child("additionalProperties"))...)
+		problems = append(problems, checkLists(s.AdditionalProperties.Schema, path.Child("additionalProperties"))...)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		property := s.Properties[name]
-		problems = append(problems, checkListKeys(&property, path.Child("properties").Key(name))...)
+		problems = append(problems, checkLists(&property, path.Child("properties").Key(name))...)
+	}
+	return problems
+}
+
+func checkListKeys(items *apiextensions.JSONSchemaProps, keys []string, path *field.Path) field.ErrorList {
+	var problems field.ErrorList
+	for _, key := range keys {
+		below := path.Child("properties").Key(key)
+		property, ok := items.Properties[key]
+		switch {
+		case !ok:
+			problems = append(problems, field.Required(below, "must be a property, because x-kubernetes-list-map-keys names it"))
+		case property.Default == nil && !slices.Contains(items.Required, key):
+			problems = append(problems, field.Required(below.Child("default"), "must be set, or the property required, because x-kubernetes-list-map-keys names it"))
+		}
 	}
 	return problems
 }

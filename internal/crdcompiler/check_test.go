@@ -36,6 +36,7 @@ func TestCheck(t *testing.T) {
 			reason: "a key is a property", properties: "a: {type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [b], items: {type: object, properties: {c: {type: string}}}}",
 			want: path + ".items.properties[b]: Required value: must be a property",
 		},
+		"ListType": {reason: "only a list has items", properties: "a: {type: string, x-kubernetes-list-type: atomic}", want: path + ".x-kubernetes-list-type: Invalid value"},
 		"KeyInMap": {
 			reason: "lists in maps are checked, too", properties: "a: {type: object, additionalProperties: {type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [b], items: {type: object, properties: {b: {type: string}}}}}",
 			want: path + ".additionalProperties.items.properties[b].default",
