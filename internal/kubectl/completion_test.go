@@ -40,6 +40,8 @@ func TestCompletionWithoutACluster(t *testing.T) {
 		"Kind":     {reason: "the name follows the slash", args: []string{"ipam", "rebuild", "cl"}, want: "clusternetwork/\n:6\n"},
 		"Answers":  {reason: "the answers are known", args: []string{"hub", "resume", "--take", ""}, want: "cluster\nhub\n:4\n"},
 		"Formats":  {reason: "the formats are known", args: []string{"cluster", "list", "-o", "js"}, want: "json\n"},
+		"Minors":   {reason: "the last of several versions is completed", args: []string{"crd", "compile", "--kubernetes", "1.31,1.36"}, want: "1.31,1.36\n:6\n"},
+		"Rules":    {reason: "the rules are known", args: []string{"crd", "compile", "--recursive-types", ""}, want: "refuse\ncut\n:4\n"},
 		"Away":     {reason: "a shell cannot show errors", args: []string{"cluster", "accept", "--server=http://127.0.0.1:1", ""}, want: ":1\n"},
 		"Second":   {reason: "the verb takes one argument", args: []string{"cluster", "accept", "east", ""}, want: ":4\n"},
 	}

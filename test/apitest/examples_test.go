@@ -6,6 +6,7 @@ package apitest_test
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -104,16 +105,36 @@ func documentedObjects(t *testing.T) map[string]*unstructured.Unstructured {
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects, err := apitest.ReadManifests(folder)
-	if err != nil {
-		t.Fatal(err)
+	objects := referenceObjects(t)
+	for _, part := range exampleParts(t, folder) {
+		more, err := apitest.ReadManifests(part)
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects = append(objects, more...)
 	}
-	objects = append(objects, referenceObjects(t)...)
 	byName := map[string]*unstructured.Unstructured{}
 	for _, o := range objects {
 		byName[o.GetKind()+" "+o.GetName()] = o
 	}
 	return byName
+}
+
+// exampleParts are the files and folders in examples/ with Patchbay's objects. Those of the CRD compiler are
+// templates, which internal/crdcompiler tests.
+func exampleParts(t *testing.T, folder string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var parts []string
+	for _, entry := range entries {
+		if entry.Name() != "crd-compiler" {
+			parts = append(parts, filepath.Join(folder, entry.Name()))
+		}
+	}
+	return parts
 }
 
 // referenceObjects are the objects in docs/api.md.

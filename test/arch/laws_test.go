@@ -101,6 +101,11 @@ func laws() []law {
 			reason:  "admission, daemon and netwatcher share one pure function from objects to the model",
 		},
 		{
+			packages: "internal/crdcompiler", forbidden: concat([]string{module}, clients),
+			allowed: []string{module + "/internal/text"},
+			reason:  "templates are compiled without a cluster, in any repository: only files and embedded definitions count",
+		},
+		{
 			packages: "cni", forbidden: concat(clients, kernels, []string{"k8s.io/apimachinery", "net/http"}),
 			transitive: true,
 			reason:     "the plugin is executed for every Pod: it links no client, no netlink, and starts in 5 ms",

@@ -97,6 +97,7 @@ var parts = []part{
 		cleanup: `kubectl delete clusterrolebinding/patchbay-metrics-reader namespace/monitoring`,
 		values:  []string{"NODE", "10.89.0.11"},
 	},
+	{page: "docs/crd-compiler.md", cleanup: `kubectl delete crd daskclusters.example.com`},
 	{page: "docs/lab.md"},
 	{page: "docs/install.md", from: "Upgrade", setup: `kubectl delete deploy/hello --cascade=foreground
 kubectl wait --for=delete danmeps --all --all-namespaces --timeout=240s
