@@ -15,15 +15,16 @@ func Compile(t *Template, d *Definitions, o Options) (*CRD, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", t.File, err)
 	}
+	name := t.Name
 	if t.Patch != nil {
-		if object, err = applyPatch(object, t.Patch); err != nil {
+		if object, name, err = applyPatch(object, t.Patch); err != nil {
 			return nil, fmt.Errorf("%s: %w", t.PatchFile, err)
 		}
 	}
 	if err := checkKeywords(object); err != nil {
 		return nil, fmt.Errorf("%s: %w", t.File, err)
 	}
-	return &CRD{Name: t.Name, Minor: d.Minor, Source: t.File, Object: object}, nil
+	return &CRD{Name: name, Minor: d.Minor, Source: t.File, Object: object}, nil
 }
 
 // resolve returns the template's object with schemas that have no references.

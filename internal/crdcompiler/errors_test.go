@@ -162,6 +162,14 @@ func TestErrors(t *testing.T) {
 			reason: "what a patch leaves must be an object", template: templateOf("a: {type: string}", ""), files: map[string]string{"template.patch.yaml": "[{op: replace, path: '', value: 5}]"},
 			want: "template.patch.yaml: ",
 		},
+		"PatchOfKind": {
+			reason: "the result is a definition", template: templateOf("a: {type: string}", ""), files: map[string]string{"template.patch.yaml": "[{op: replace, path: /kind, value: Pod}]"},
+			want: `template.patch.yaml: the result: kind: must be CustomResourceDefinition: got "Pod"`,
+		},
+		"PatchOfName": {
+			reason: "no name leads out of the folder of results", template: templateOf("a: {type: string}", ""), files: map[string]string{"template.patch.yaml": "[{op: replace, path: /metadata/name, value: ../a.b}]"},
+			want: `template.patch.yaml: the result: metadata.name: must be PLURAL.GROUP: got "../a.b"`,
+		},
 		"PatchOfTwo": {
 			reason: "a patch is for one definition", template: templateOf("", "") + "---\n" + templateOf("", ""), files: map[string]string{"template.patch.yaml": "[]"},
 			want: "template.patch.yaml: the template beside it must have one CustomResourceDefinition: got 2",

@@ -9,28 +9,29 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 )
 
-// applyPatch returns the object after the operations of a JSON patch (RFC 6902).
-func applyPatch(object map[string]any, operations []byte) (map[string]any, error) {
+// applyPatch returns the object after the operations of a JSON patch (RFC 6902), and its name, which a
+// patch may change.
+func applyPatch(object map[string]any, operations []byte) (patched map[string]any, name string, err error) {
 	patch, err := jsonpatch.DecodePatch(operations)
 	if err != nil {
-		return nil, fmt.Errorf("must be a list of JSON patch operations (RFC 6902): %w", err)
+		return nil, "", fmt.Errorf("must be a list of JSON patch operations (RFC 6902): %w", err)
 	}
 	data, err := json.Marshal(object)
 	if err != nil {
-		return nil, fmt.Errorf("encode the resolved template: %w", err)
+		return nil, "", fmt.Errorf("encode the resolved template: %w", err)
 	}
 	for i := range patch {
 		if data, err = patch[i : i+1].Apply(data); err != nil {
-			return nil, fmt.Errorf("operation %d: must apply to the resolved template: %w", i, err)
+			return nil, "", fmt.Errorf("operation %d: must apply to the resolved template: %w", i, err)
 		}
 	}
-	patched, err := decode(data)
+	document, err := decode(data)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	out, ok := patched.(map[string]any)
-	if !ok {
-		return nil, fmt.Errorf("must leave an object: got %s", kindOf(patched))
+	t, err := newTemplate("", document)
+	if err != nil {
+		return nil, "", fmt.Errorf("the result: %w", err)
 	}
-	return out, nil
+	return t.Object, t.Name, nil
 }

@@ -34,58 +34,58 @@ func (r *resolver) resolve(s schema, at location, path *field.Path, above *ances
 	if r.budget--; r.budget < 0 {
 		return nil, fmt.Errorf("%s: must have at most %d schemas after its references are resolved", path, maxSchemas)
 	}
-	references, own, err := splitReferences(s, path)
+	parts, own, err := r.resolveReferences(s, at, path, above)
 	if err != nil {
 		return nil, err
 	}
 	own, err = mapChildren(own, path, func(child schema, path *field.Path) (schema, error) {
 		return r.resolve(child, at, path, above)
 	})
-	if err != nil || len(references) == 0 {
-		return own, err
+	if err != nil {
+		return nil, err
 	}
 	out := schema{}
-	for _, text := range references {
-		target, err := r.follow(text, at, path, above)
-		if err != nil {
-			return nil, err
-		}
-		out = merge(out, target)
+	for _, part := range append(parts, own) {
+		out = merge(out, part)
 	}
-	return merge(out, own), nil
+	return out, nil
 }
 
-// splitReferences returns the references of a schema, and the schema without them. A reference in a
-// list allOf, which is how OpenAPI 3.0 gives a reference a description, is one of the schema itself:
-// a structural schema has no types within allOf.
-func splitReferences(s schema, path *field.Path) (references []string, own schema, err error) {
+// resolveReferences returns what a schema refers to, and the schema without its references. A reference in a
+// list allOf, which is how OpenAPI 3.0 gives a reference a description, is one of the schema itself: a
+// structural schema has no types within allOf.
+func (r *resolver) resolveReferences(s schema, at location, path *field.Path, above *ancestor) (parts []schema, own schema, err error) {
 	own = s
-	if value, ok := s["$ref"]; ok {
-		text, ok := value.(string)
-		if !ok {
-			return nil, nil, fmt.Errorf("%s: must be a string: got %s", path.Child("$ref"), kindOf(value))
+	if text, ok := s["$ref"]; ok {
+		own = withoutKey(own, "$ref")
+		part, err := r.follow(text, at, path.Child("$ref"), above)
+		if err != nil {
+			return nil, nil, err
 		}
-		references, own = append(references, text), withoutKey(own, "$ref")
+		parts = append(parts, part)
 	}
 	all, ok := s["allOf"].([]any)
 	if !ok {
-		return references, own, nil
+		return parts, own, nil
 	}
 	var rest []any
-	for _, element := range all {
+	for i, element := range all {
 		e, _ := element.(schema)
-		text, ok := e["$ref"].(string)
-		if !ok || len(e) > 1 {
+		if _, ok := e["$ref"]; !ok {
 			rest = append(rest, element)
 			continue
 		}
-		references = append(references, text)
+		part, err := r.resolve(e, at, path.Child("allOf").Index(i), above)
+		if err != nil {
+			return nil, nil, err
+		}
+		parts = append(parts, part)
 	}
 	own = withoutKey(own, "allOf")
 	if len(rest) > 0 {
 		own = withKey(own, "allOf", rest)
 	}
-	return references, own, nil
+	return parts, own, nil
 }
 
 // withoutKey returns a copy of a schema without a keyword.
@@ -96,8 +96,11 @@ func withoutKey(s schema, key string) schema {
 }
 
 // follow returns what a reference refers to, without references.
-func (r *resolver) follow(text string, at location, path *field.Path, above *ancestor) (schema, error) {
-	path = path.Child("$ref")
+func (r *resolver) follow(value any, at location, path *field.Path, above *ancestor) (schema, error) {
+	text, ok := value.(string)
+	if !ok {
+		return nil, fmt.Errorf("%s: must be a string: got %s", path, kindOf(value))
+	}
 	target, to, err := r.find(text, at)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)

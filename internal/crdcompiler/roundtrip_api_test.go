@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -173,32 +174,41 @@ func TestTypedClient(t *testing.T) {
 	})
 }
 
-// The real API server accepts each definition of its version as a property: Check has only a part of its
-// code. Several definitions are in one CustomResourceDefinition, and nothing is stored.
+// The real API server accepts each definition of its version, and of the newest one, as a property: Check
+// has only a part of its code. Several definitions are in one CustomResourceDefinition, and nothing is
+// stored.
 func TestEveryDefinitionIsAccepted(t *testing.T) {
 	t.Parallel()
 	atEachVersion(t, func(t *testing.T, env *apitest.Env, minor string) {
 		t.Helper()
-		definitions := definitionsOf(t, minor)
-		var names []string
-		for _, name := range definitions.Names() {
-			if !strings.HasSuffix(name, "List") { // its items are accepted
-				names = append(names, name)
-			}
+		openAPI, err := crdcompiler.ReadOpenAPI()
+		if err != nil {
+			t.Fatal(err)
 		}
-		const together = 40
-		for first := 0; first < len(names); first += together {
-			var properties strings.Builder
-			for i, name := range names[first:min(first+together, len(names))] {
-				fmt.Fprintf(&properties, "          p%d: {$ref: %s}\n", i, name)
-			}
-			crd := compileText(t, definitions, fmt.Sprintf(manyProperties, properties.String()))
-			o := &unstructured.Unstructured{Object: crd.Object}
-			if err := env.Client.Create(t.Context(), o, client.DryRunAll); err != nil {
-				t.Errorf("definitions from %s on: %.2000v", names[first], err)
-			}
+		for _, m := range []string{minor, openAPI.Minors[len(openAPI.Minors)-1]} {
+			t.Run(m, func(t *testing.T) {
+				t.Parallel()
+				checkAccepted(t, env, definitionsOf(t, m))
+			})
 		}
 	})
+}
+
+func checkAccepted(t *testing.T, env *apitest.Env, definitions *crdcompiler.Definitions) {
+	t.Helper()
+	// The items of a list are accepted, so the list is.
+	names := slices.DeleteFunc(definitions.Names(), func(name string) bool { return strings.HasSuffix(name, "List") })
+	for together := range slices.Chunk(names, 40) {
+		var properties strings.Builder
+		for i, name := range together {
+			fmt.Fprintf(&properties, "          p%d: {$ref: %s}\n", i, name)
+		}
+		crd := compileText(t, definitions, fmt.Sprintf(manyProperties, properties.String()))
+		o := &unstructured.Unstructured{Object: crd.Object}
+		if err := env.Client.Create(t.Context(), o, client.DryRunAll); err != nil {
+			t.Errorf("definitions from %s on: %.2000v", together[0], err)
+		}
+	}
 }
 
 const manyProperties = `apiVersion: apiextensions.k8s.io/v1

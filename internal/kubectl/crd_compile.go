@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -113,6 +114,9 @@ func (c *compilation) run(files []string) error {
 func (c *compilation) parseFlags() error {
 	if len(c.minors) == 0 {
 		return errors.New("flag --kubernetes: must name the versions of Kubernetes, such as --kubernetes=1.34,1.35")
+	}
+	if len(slices.Compact(slices.Sorted(slices.Values(c.minors)))) < len(c.minors) {
+		return fmt.Errorf("flag --kubernetes: must name each version once: got %s", strings.Join(c.minors, ","))
 	}
 	if c.output != "" && c.diff != "" {
 		return errors.New("flag --diff: must not be with --output: the one compares, the other writes")

@@ -74,6 +74,7 @@ func TestCompileErrors(t *testing.T) {
 		"NoFile":       {reason: "templates are named", args: []string{"--kubernetes=1.35"}, want: "kubectl patchbay crd compile: give the files of templates"},
 		"NoMinor":      {reason: "the result depends on the version", args: []string{"DIR/good.yaml"}, want: "flag --kubernetes: must name the versions of Kubernetes"},
 		"UnknownMinor": {reason: "the versions that exist are named", args: []string{"DIR/good.yaml", "--kubernetes=1.21"}, want: `flag --kubernetes: must be one of 1.31, 1.32, 1.33, 1.34, 1.35, 1.36, 1.37: got "1.21"`},
+		"MinorTwice":   {reason: "a version has one result", args: []string{"DIR/good.yaml", "--kubernetes=1.35,1.35"}, want: "flag --kubernetes: must name each version once: got 1.35,1.35"},
 		"SeveralToOne": {reason: "two versions of one definition on standard output would be mixed up", args: []string{"DIR/good.yaml", "--kubernetes=1.34,1.35"}, want: "flag --output: must name a folder for several versions"},
 		"Both":         {reason: "a comparison writes nothing", args: []string{"DIR/good.yaml", "--kubernetes=1.35", "-o=DIR/x", "--diff=DIR/x"}, want: "flag --diff: must not be with --output"},
 		"Rule":         {reason: "the rules are named", args: []string{"DIR/good.yaml", "--kubernetes=1.35", "--recursive-types=keep"}, want: `flag --recursive-types: must be refuse or cut: got "keep"`},
