@@ -8,6 +8,7 @@ import (
 	_ "embed"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -62,8 +63,6 @@ func (o *OpenAPI) Of(minor string) (*Definitions, error) {
 			}
 		}
 	}
-	for name, adapted := range adaptedDefinitions() {
-		d.schemas[name] = adapted
-	}
+	maps.Copy(d.schemas, adaptedDefinitions())
 	return d, nil
 }

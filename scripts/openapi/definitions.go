@@ -63,15 +63,13 @@ func (d *definitions) addDefinition(minor, name string, schema map[string]any) {
 	d.Definitions[name] = append(variants, variant{Minors: []string{minor}, Schema: schema})
 }
 
-// unused are the extensions that a CustomResourceDefinition cannot have.
-var unused = []string{"x-kubernetes-group-version-kind", "x-kubernetes-patch-merge-key", "x-kubernetes-patch-strategy", "x-kubernetes-unions"}
-
 // reduce returns a definition without what no CustomResourceDefinition has. A reference is the name
 // of the definition only, and is not wrapped in allOf.
 func reduce(schema map[string]any) map[string]any {
 	out := map[string]any{}
 	for key, value := range schema {
 		switch key {
+		case "x-kubernetes-group-version-kind", "x-kubernetes-patch-merge-key", "x-kubernetes-patch-strategy", "x-kubernetes-unions":
 		case "$ref":
 			name, _ := value.(string)
 			out[key] = name[strings.LastIndex(name, "/")+1:]
@@ -96,9 +94,6 @@ func reduce(schema map[string]any) map[string]any {
 		default:
 			out[key] = value
 		}
-	}
-	for _, key := range unused {
-		delete(out, key)
 	}
 	return out
 }
