@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/controller/internal/addresses"
 	"github.com/patchbay-cni/patchbay/controller/internal/clusterranges"
 	"github.com/patchbay-cni/patchbay/controller/internal/networks"
@@ -67,7 +68,12 @@ func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Mana
 	if err != nil {
 		return nil, err
 	}
-	health, err := app.ListenHealth(o.healthAddress, readyCheck(m.GetCache().WaitForCacheSync, ready))
+	kinds, err := app.NewKindChecker(cfg, v1.SchemeGroupVersion(), "deployments/crds",
+		"ClusterNetwork", "DanmEp", "DanmNet", "NetworkView", "NodeNetwork", "TenantConfig", "TenantNetwork")
+	if err != nil {
+		return nil, err
+	}
+	health, err := app.ListenHealth(o.healthAddress, app.AllReady(kinds.CheckKnown, readyCheck(m.GetCache().WaitForCacheSync, ready)))
 	if err != nil {
 		return nil, err
 	}

@@ -71,6 +71,18 @@ func CheckSynced(ctx context.Context, synced func(context.Context) bool) error {
 	return nil
 }
 
+// AllReady returns a check that returns the first error of the checks.
+func AllReady(checks ...func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		for _, check := range checks {
+			if err := check(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
 // Start serves until ctx ends, and then waits for requests in progress.
 func (s *HealthServer) Start(ctx context.Context) error {
 	stopped := make(chan struct{})

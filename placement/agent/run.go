@@ -14,6 +14,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/internal/app"
 	"github.com/patchbay-cni/patchbay/internal/logging"
 	"github.com/patchbay-cni/patchbay/internal/version"
@@ -66,7 +67,11 @@ func runAgent(ctx context.Context, o *options, local *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	health, err := app.ListenHealth(o.healthAddress, readyCheck(a.Ready))
+	kinds, err := kindsCheck(hub, local)
+	if err != nil {
+		return err
+	}
+	health, err := app.ListenHealth(o.healthAddress, app.AllReady(kinds, readyCheck(a.Ready)))
 	if err != nil {
 		return err
 	}
@@ -74,6 +79,31 @@ func runAgent(ctx context.Context, o *options, local *rest.Config) error {
 	g.Go(func() error { return health.Start(ctx) })
 	g.Go(func() error { return a.Run(ctx) })
 	return g.Wait()
+}
+
+// kindsCheck returns the part of /readyz that checks the kinds that the agent needs of both API servers.
+func kindsCheck(hub, local *rest.Config) (func(context.Context) error, error) {
+	const manifests = "deployments/placement/crds"
+	own, err := app.NewKindChecker(local, v1alpha1.SchemeGroupVersion(), manifests, "AppliedWork")
+	if err != nil {
+		return nil, fmt.Errorf("check this cluster's kinds: %w", err)
+	}
+	theirs, err := app.NewKindChecker(hub, v1alpha1.SchemeGroupVersion(), manifests, "Cluster", "Work")
+	if err != nil {
+		return nil, fmt.Errorf("check the hub's kinds: %w", err)
+	}
+	return app.AllReady(
+		func(ctx context.Context) error { return describe("this cluster", own.CheckKnown(ctx)) },
+		func(ctx context.Context) error { return describe("the hub", theirs.CheckKnown(ctx)) },
+	), nil
+}
+
+// describe adds the API server that an error is about.
+func describe(where string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", where, err)
 }
 
 // readyCheck is the check behind /readyz: the agent has read the hub's Works.

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/internal/app"
 	"github.com/patchbay-cni/patchbay/internal/relist"
 	"github.com/patchbay-cni/patchbay/internal/securemetrics"
@@ -47,7 +48,14 @@ func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Mana
 	if err := controllers.Add(ctx, m, controllers.Config{Workers: o.workers, Metrics: metrics.Register(registry)}); err != nil {
 		return nil, fmt.Errorf("set up the hub: %w", err)
 	}
-	health, err := app.ListenHealth(o.healthAddress, func(ctx context.Context) error { return app.CheckSynced(ctx, m.GetCache().WaitForCacheSync) })
+	kinds, err := app.NewKindChecker(cfg, v1alpha1.SchemeGroupVersion(), "deployments/placement/crds",
+		"Assignment", "Cluster", "ClusterPlacement", "Customization", "Placement", "Work")
+	if err != nil {
+		return nil, err
+	}
+	health, err := app.ListenHealth(o.healthAddress, app.AllReady(kinds.CheckKnown, func(ctx context.Context) error {
+		return app.CheckSynced(ctx, m.GetCache().WaitForCacheSync)
+	}))
 	if err != nil {
 		return nil, err
 	}

@@ -21,6 +21,7 @@ import (
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
+	"github.com/patchbay-cni/patchbay/internal/app"
 	"github.com/patchbay-cni/patchbay/internal/kube"
 )
 
@@ -31,6 +32,8 @@ type Connection struct {
 	// Cache holds all NodeNetworks, and the metadata of all networks, of this node's Pods
 	// and DanmEps, and of its Node. Its content may be stale. The caller starts it.
 	Cache cache.Cache
+	// Kinds checks whether the API server serves the kinds that the daemon needs.
+	Kinds *app.KindChecker
 	// Node is the name of this node.
 	Node string
 
@@ -66,7 +69,11 @@ func Connect(cfg *rest.Config, node string) (*Connection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make cache: %w", err)
 	}
-	return &Connection{Direct: direct, Cache: c, Node: node, config: cfg}, nil
+	kinds, err := app.NewKindChecker(cfg, v1.SchemeGroupVersion(), "deployments/crds", "ClusterNetwork", "DanmEp", "DanmNet", "NodeNetwork", "TenantConfig", "TenantNetwork")
+	if err != nil {
+		return nil, err
+	}
+	return &Connection{Direct: direct, Cache: c, Kinds: kinds, Node: node, config: cfg}, nil
 }
 
 // stripDanmEp removes the metadata of a DanmEp that the daemon does not read.
@@ -150,6 +157,21 @@ func AttachError(err error) error {
 		return err
 	}
 	return fmt.Errorf("%w: %w", attach.ErrTryAgain, err)
+}
+
+// NotFoundError returns the error of a direct read of an object of danm.io that the API server has answered
+// with 404. It wraps attach.ErrNotFound if the object or its kind does not exist. It wraps
+// attach.ErrTryAgain if the answer does not name the object, and the API server does not confirm that it
+// lacks the kind: an answer of a proxy must not look like a missing network.
+func (c *Connection) NotFoundError(ctx context.Context, kind string, err error) error {
+	if !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+		return attach.ErrNotFound
+	}
+	missing, confirmErr := c.Kinds.ConfirmMissing(ctx, kind)
+	if missing {
+		return fmt.Errorf("%w: the API server does not serve the kind %s: apply the CustomResourceDefinitions in deployments/crds", attach.ErrNotFound, kind)
+	}
+	return fmt.Errorf("%w: %w", attach.ErrTryAgain, errors.Join(err, confirmErr))
 }
 
 // WatchError names the objects that could not be watched. When ctx has ended, it wraps the

@@ -310,7 +310,7 @@ func (c *Cache) fetch(ctx context.Context, ref network.Ref) (kube.ParsedNetwork,
 	}
 	switch err := c.conn.Direct.Get(ctx, kube.ObjectKey(ref), obj); {
 	case apierrors.IsNotFound(err):
-		return kube.ParsedNetwork{}, fmt.Errorf("get %s: %w", ref, attach.ErrNotFound)
+		return kube.ParsedNetwork{}, fmt.Errorf("get %s: %w", ref, c.conn.NotFoundError(ctx, ref.Kind, err))
 	case err != nil:
 		return kube.ParsedNetwork{}, fmt.Errorf("get %s: %w", ref, err)
 	}
@@ -329,7 +329,8 @@ func (c *Cache) confirmedModel(ctx context.Context, obj client.Object, readAt ti
 	m := kube.ParseNetwork(obj)
 	ok, err := c.reservations.confirm(ctx, m.Network, readAt)
 	if err != nil {
-		return kube.ParsedNetwork{}, fmt.Errorf("confirm the assignment of %s/%s: %w", obj.GetNamespace(), obj.GetName(), err)
+		// The network exists, also when the API server does not serve TenantConfigs.
+		return kube.ParsedNetwork{}, fmt.Errorf("confirm the assignment of %s/%s: %w: %w", obj.GetNamespace(), obj.GetName(), attach.ErrTryAgain, err)
 	}
 	if !ok {
 		m.Network.Assignment = ""
