@@ -25,6 +25,7 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/internal/backend/sriov"
 	"github.com/patchbay-cni/patchbay/daemon/internal/danmep"
 	"github.com/patchbay-cni/patchbay/daemon/internal/firewall"
+	"github.com/patchbay-cni/patchbay/daemon/internal/install"
 	"github.com/patchbay-cni/patchbay/daemon/internal/journal"
 	"github.com/patchbay-cni/patchbay/daemon/internal/kernel"
 	"github.com/patchbay-cni/patchbay/daemon/internal/kubeclient"
@@ -236,7 +237,7 @@ func (d *daemon) connectLinks(ctx context.Context) error {
 	d.watcher = netwatcher.New(netwatcher.Config{
 		Node: d.node, Version: version.String(), KernelVersion: release, VTEPRanges: d.vtepRanges, Log: d.log.WithName("netwatcher"),
 		Kernel: d.host.Links(), Firewall: d.firewall, SourceGuard: d.sourceGuard, Pods: podLinks{d.journal},
-		Delegates:  delegate.Checker{HostRoot: d.hostRoot, BinDir: d.cniBin, ConfDir: d.cniConf},
+		Delegates:  delegate.Checker{HostRoot: d.hostRoot, BinDir: d.cniBin, ConfDir: d.cniConf, Own: install.ConfigName},
 		KubeClient: linkKubeClient{networks: d.networks, attachments: d.attachments, nodes: d.nodes},
 		Observer: linkObserver{d.metrics.Links, func(e netwatcher.LinkEvent) {
 			d.events.ReportLinkEvent(d.nodes.Reference(ctx), e)
@@ -270,7 +271,9 @@ func (d *daemon) connectService(ctx context.Context) error {
 				DeviceInfoDir: filepath.Join(d.hostRoot, deviceInfoDir), StateDir: filepath.Join(filepath.Dir(d.socket), "functions"),
 			})),
 		},
-		Delegate: d.metrics.InstrumentBackend("delegate", delegate.New(delegate.Options{HostRoot: d.hostRoot})),
+		Delegate: d.metrics.InstrumentBackend("delegate", delegate.New(delegate.Options{
+			HostRoot: d.hostRoot, Node: delegate.NodeConfigurations{Dir: d.cniConf, Own: install.ConfigName},
+		})),
 	})
 	d.server = server.New(server.Config{
 		Socket: d.socket, PendingDir: d.pending, Handler: d.service,
@@ -386,7 +389,7 @@ func (d *daemon) runSandboxGC(ctx context.Context) error {
 
 // serveHealth serves health checks until ctx ends.
 func (d *daemon) serveHealth(ctx context.Context) error {
-	s, err := app.ListenHealth(d.healthAddress, d.readiness.check)
+	s, err := app.ListenHealth(d.healthAddress, app.AllReady(d.conn.Kinds.CheckKnown, d.readiness.check))
 	if err != nil {
 		return err
 	}
@@ -402,11 +405,12 @@ func (d *daemon) serveMetrics(ctx context.Context) error {
 	return s.Start(ctx)
 }
 
-// openForPods makes the daemon ready. It waits for the Node and all networks, resumes the
-// addresses of the attached Pods, and only then installs the plugin, so that the container
-// runtime sends ADDs. It then collects unused addresses until ctx ends.
+// openForPods makes the daemon ready. It waits for the Node and all networks, and until the API server
+// serves all kinds and deletes none of them. It resumes the addresses of the attached Pods, and only then
+// installs the plugin, so that the container runtime sends ADDs. It then collects unused addresses until
+// ctx ends.
 func (d *daemon) openForPods(ctx context.Context) error {
-	if !waitUntil(ctx, d.hasSynced) {
+	if !waitUntil(ctx, func() bool { return d.hasSynced() && d.conn.Kinds.Check(ctx) == nil }) {
 		return nil
 	}
 	opened, err := d.allocator.open()

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
 // readyCondition returns the condition Ready, without times: true if each link is up, no network is
@@ -116,6 +117,27 @@ func vtepsAcceptedCondition(p *Plan, refused VTEPs) metav1.Condition {
 		c.Status, c.Reason = metav1.ConditionFalse, v1.ReasonVTEPsOutOfRange
 		c.Message = truncate("VXLANs on " + strings.Join(nics, ", ") + " ignore nodes whose address there is not in --vtep-ranges or, without ranges, not in a subnet of this node's NIC: " +
 			"if the addresses in the log of patchbayd are correct, add them to --vtep-ranges")
+	}
+	return c
+}
+
+// conditionDefaultNetwork is the condition of a NodeNetwork that is true if Pods without an annotation get a
+// network on the node.
+const conditionDefaultNetwork = "DefaultNetwork"
+
+// defaultNetworkCondition returns the condition, without times, for a Pod whose namespace has no default
+// network of its own.
+func defaultNetworkCondition(networks []*network.Network, node *v1.NodeConfiguration) metav1.Condition {
+	c := metav1.Condition{Type: conditionDefaultNetwork, Status: metav1.ConditionTrue}
+	ref := network.Ref{Kind: v1.KindClusterNetwork, Name: v1.DefaultNetworkName}
+	switch {
+	case slices.ContainsFunc(networks, func(n *network.Network) bool { return n.Ref == ref && !n.Deleting }):
+		c.Reason, c.Message = v1.ReasonDefaultNetworkExists, "Pods without annotation "+v1.InterfacesAnnotation+" get "+ref.String()
+	case node.Error != "":
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1.ReasonNoDefaultNetwork, node.Error
+	default:
+		c.Reason = v1.ReasonNodeConfigurationUsed
+		c.Message = truncate("there is no " + ref.String() + ": Pods without annotation " + v1.InterfacesAnnotation + " get the node's CNI configuration " + node.File)
 	}
 	return c
 }

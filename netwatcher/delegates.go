@@ -36,3 +36,17 @@ func delegateRows(networks []*network.Network, checker DelegateChecker) []v1.Del
 	}
 	return rows
 }
+
+// nodeConfiguration returns the CNI configuration that Pods without a network get on this node; nil without a
+// checker.
+func nodeConfiguration(checker DelegateChecker) *v1.NodeConfiguration {
+	if checker == nil {
+		return nil
+	}
+	file, name, err := checker.NodeConfiguration()
+	c := &v1.NodeConfiguration{File: file, Name: name}
+	if err != nil {
+		c.Error = truncate(err.Error())
+	}
+	return c
+}

@@ -77,6 +77,9 @@ type PodLinks interface {
 type DelegateChecker interface {
 	// Check checks that the plugin and the configuration of this NetworkID are installed.
 	Check(plugin, networkID string) error
+	// NodeConfiguration returns the file and the name of the CNI configuration that Pods without a network
+	// get, and checks that its plugins are installed.
+	NodeConfiguration() (file, name string, err error)
 }
 
 // Observer observes a Reconciler. Its methods must not block.

@@ -176,6 +176,9 @@ func (r *Reconciler) Reconcile(ctx context.Context) (err error) {
 	r.reporter.logRefusedVTEPs(s.refusedVTEPs)
 	current := newStatus(s.plan, s.state, failed, delegateRows(s.networks, r.Delegates))
 	current.Conditions = append(current.Conditions, isolatedCondition(&s.filter, open), vtepsAcceptedCondition(s.plan, s.refusedVTEPs))
+	if current.NodeConfiguration = nodeConfiguration(r.Delegates); current.NodeConfiguration != nil {
+		current.Conditions = append(current.Conditions, defaultNetworkCondition(s.networks, current.NodeConfiguration))
+	}
 	current.Version, current.KernelVersion = r.Version, r.KernelVersion
 	status = &current
 	return errors.Join(failed.join(), open.retryable(), r.reporter.report(ctx, s.statusExists, status, changes))

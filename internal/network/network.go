@@ -20,7 +20,7 @@ import (
 
 // Ref identifies a network object. It is comparable.
 type Ref struct {
-	// Kind is ClusterNetwork, TenantNetwork or DanmNet.
+	// Kind is ClusterNetwork, TenantNetwork or DanmNet. KindNodeConfiguration is no object's.
 	Kind string
 	// Namespace is empty for a ClusterNetwork.
 	Namespace string

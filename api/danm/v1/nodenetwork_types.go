@@ -12,6 +12,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name=Ready,type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name=Version,type=string,JSONPath=`.status.version`
 // +kubebuilder:printcolumn:name=Message,type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:printcolumn:name=Node-Configuration,type=string,JSONPath=`.status.nodeConfiguration.file`,priority=1
 // +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`
 type NodeNetwork struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -60,6 +61,12 @@ type NodeNetworkStatus struct {
 	// +kubebuilder:validation:MaxItems=1000
 	Delegates []DelegateReport `json:"delegates,omitempty"`
 
+	// NodeConfiguration is the CNI configuration that Pods without annotation danm.io/interfaces get on the
+	// node while no network named default is for them: the first file beside Patchbay's in the
+	// runtime's folder.
+	// +optional
+	NodeConfiguration *NodeConfiguration `json:"nodeConfiguration,omitempty"`
+
 	// Version of the node's daemon.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
@@ -97,6 +104,24 @@ type DelegateReport struct {
 	NetworkID string `json:"networkID"`
 
 	// Error describes what is missing and how to solve it; empty when nothing is.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Error string `json:"error,omitempty"`
+}
+
+// NodeConfiguration is a CNI configuration of a node that is not Patchbay's.
+type NodeConfiguration struct {
+	// File is the name of the file in the runtime's folder of configurations; empty when there is none.
+	// +optional
+	// +kubebuilder:validation:MaxLength=255
+	File string `json:"file,omitempty"`
+
+	// Name is the name of the network in the file.
+	// +optional
+	// +kubebuilder:validation:MaxLength=255
+	Name string `json:"name,omitempty"`
+
+	// Error describes why no Pod can get the configuration, and how to solve it; empty when Pods can.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Error string `json:"error,omitempty"`

@@ -40,6 +40,9 @@ const (
 	ReasonDeviceInUse              = "DeviceInUse"
 	ReasonNetworkAttachmentFailed  = "NetworkAttachmentFailed"
 	ReasonForgedDanmEp             = "ForgedDanmEp"
+	ReasonNoDefaultNetwork         = "NoDefaultNetwork"
+	ReasonDefaultNetworkExists     = "DefaultNetworkExists"
+	ReasonNodeConfigurationUsed    = "NodeConfigurationUsed"
 	ReasonLinkFailed               = "LinkFailed"
 	ReasonLinkUp                   = "LinkUp"
 	ReasonLinkRestored             = "LinkRestored"
@@ -270,6 +273,24 @@ func podReasons() []ReasonInfo {
 			When:   "A network of the Pod or Service does not exist.",
 			Remedy: "Create the network, or correct the annotation.",
 			Test:   "daemon/internal/pods.TestEventReason",
+		},
+		{
+			Reason: ReasonNoDefaultNetwork, On: "Event on Pods; DefaultNetwork of NodeNetworks with status False",
+			When:   "Pods without annotation danm.io/interfaces have no network: no network named default is for them, and the node has no valid CNI configuration beside Patchbay's.",
+			Remedy: "Do what the message says: install a CNI plugin, correct its configuration, or create a ClusterNetwork default.",
+			Test:   "netwatcher.TestDefaultNetworkCondition",
+		},
+		{
+			Reason: ReasonDefaultNetworkExists, On: "DefaultNetwork of NodeNetworks",
+			When:   "Pods without annotation danm.io/interfaces get the ClusterNetwork default, or that of their namespace.",
+			Remedy: "Nothing.",
+			Test:   "netwatcher.TestDefaultNetworkCondition",
+		},
+		{
+			Reason: ReasonNodeConfigurationUsed, On: "DefaultNetwork of NodeNetworks",
+			When:   "There is no ClusterNetwork default: Pods without annotation danm.io/interfaces get the CNI configuration that status.nodeConfiguration names.",
+			Remedy: "Nothing. To choose the network yourself, create a ClusterNetwork default.",
+			Test:   "netwatcher.TestDefaultNetworkCondition",
 		},
 		{
 			Reason: ReasonNetworkNotReady, On: "Event on Pods",

@@ -260,6 +260,9 @@ func (s sentinelError) Unwrap() error { return s.error }
 func RecordedUses(records []*attach.Record) []allocator.Use {
 	var uses []allocator.Use
 	for _, rec := range records {
+		if rec.OnNodeConfiguration() {
+			continue
+		}
 		for i := range rec.Interfaces {
 			ifc := &rec.Interfaces[i]
 			uses = append(uses, allocator.Use{

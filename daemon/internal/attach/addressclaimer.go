@@ -55,7 +55,7 @@ func (c *addressClaimer) claim(ctx context.Context, pod *corev1.Pod, rec *Record
 func (c *addressClaimer) claimSelected(ctx context.Context, rec *Record, requested []requestedInterface, claimed []bool, selected func(*Interface) bool) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	for i := range rec.Interfaces {
-		if !selected(&rec.Interfaces[i]) {
+		if !selected(&rec.Interfaces[i]) || rec.Interfaces[i].Network.IsNodeConfiguration() {
 			continue
 		}
 		group.Go(func() error {

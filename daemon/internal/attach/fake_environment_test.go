@@ -29,6 +29,10 @@ type environment struct {
 	networks map[network.Ref]*network.Network
 	// invalid has the networks that fail validation.
 	invalid map[network.Ref]bool
+	// unknown has the networks of which the API server does not say whether they exist.
+	unknown map[network.Ref]bool
+	// nodeConfiguration is the CNI configuration that the node has beside Patchbay's; empty for none.
+	nodeConfiguration string
 	// claimed has the claimed addresses: the bits in the bitmaps.
 	claimed map[netip.Addr]bool
 	// records is the journal as JSON.

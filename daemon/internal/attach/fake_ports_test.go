@@ -47,6 +47,9 @@ func (d *testDaemon) Network(ctx context.Context, ref network.Ref) (n *network.N
 		if d.env.invalid[ref] {
 			return fmt.Errorf("get network %s: %w", ref, network.ErrInvalid)
 		}
+		if d.env.unknown[ref] {
+			return fmt.Errorf("get network %s: %w", ref, attach.ErrTryAgain)
+		}
 		if n = d.env.networks[ref]; n == nil {
 			return fmt.Errorf("get network %s: %w", ref, attach.ErrNotFound)
 		}
@@ -257,6 +260,14 @@ type delegate struct{ backend }
 
 func (d delegate) Prepare(ctx context.Context, _ *attach.Request, ifc *attach.Interface) error {
 	return d.call(ctx, "Prepare", func() error {
+		if ifc.Network.IsNodeConfiguration() {
+			if d.env.nodeConfiguration == "" {
+				return fmt.Errorf("%w: folder is empty", attach.ErrNoDefaultNetwork)
+			}
+			ifc.Network.Ref.Name = d.env.nodeConfiguration
+			ifc.DelegateConfig = json.RawMessage(`{"name":"` + d.env.nodeConfiguration + `"}`)
+			return nil
+		}
 		ifc.DelegateConfig = json.RawMessage(`{"name":"` + ifc.Network.ID + `"}`)
 		return nil
 	})

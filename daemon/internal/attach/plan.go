@@ -13,7 +13,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
@@ -53,21 +52,23 @@ func lookupNetworks(
 	return requested, nil
 }
 
-// lookupDefaultNetwork returns the interface of a Pod that requests none. An invalid default network
-// is an error: its owner does not mean the Pod to get the next one.
+// lookupDefaultNetwork returns the interface of a Pod that requests none: on the first default network that
+// exists and is not being deleted, and on a CNI configuration of the node if the API server has answered
+// that there is none. An invalid default network, or one that is unknown, is an error: its owner does not
+// mean the Pod to get the next one.
 func lookupDefaultNetwork(ctx context.Context, kube KubeClient, namespace string) (requestedInterface, error) {
 	for _, ref := range network.DefaultRefs(namespace) {
 		n, err := kube.Network(ctx, ref)
 		switch {
+		case err == nil && n.Deleting:
 		case err == nil:
 			return requestedInterface{request: network.DefaultRequest(n), network: n}, nil
 		case !errors.Is(err, ErrNotFound):
 			return requestedInterface{}, fmt.Errorf("default network %s: %w", ref, err)
 		}
 	}
-	return requestedInterface{}, fmt.Errorf(
-		"default network: %w: the Pod has no annotation %s, and there is no DanmNet or TenantNetwork %q in namespace %q and no ClusterNetwork %q: create one of them",
-		ErrNotFound, v1.InterfacesAnnotation, v1.DefaultNetworkName, namespace, v1.DefaultNetworkName)
+	n := network.NodeConfiguration()
+	return requestedInterface{request: network.DefaultRequest(n), network: n}, nil
 }
 
 // newRecord returns the record of a Pod's sandbox, with the requested interfaces in their order. It
@@ -87,14 +88,17 @@ func newRecord(req *Request, pod *corev1.Pod, requested []requestedInterface) (*
 			return nil, withNetwork(r.network.Ref, fmt.Errorf("interface %d (%s): %w", i, names[i], err))
 		}
 		v4, v6 := r.addressRequests()
-		rec.Interfaces = append(rec.Interfaces, Interface{
-			Name:         names[i],
-			Network:      *r.network,
-			StaticV4:     v4.Static.IsValid(),
-			StaticV6:     v6.Static.IsValid(),
-			Proutes:      slices.Concat(r.request.Proutes, r.request.Proutes6),
-			EndpointName: endpointName(pod.Name, req.ContainerID, names[i]),
-		})
+		ifc := Interface{
+			Name:     names[i],
+			Network:  *r.network,
+			StaticV4: v4.Static.IsValid(),
+			StaticV6: v6.Static.IsValid(),
+			Proutes:  slices.Concat(r.request.Proutes, r.request.Proutes6),
+		}
+		if !r.network.IsNodeConfiguration() {
+			ifc.EndpointName = endpointName(pod.Name, req.ContainerID, names[i])
+		}
+		rec.Interfaces = append(rec.Interfaces, ifc)
 	}
 	return rec, nil
 }
@@ -111,6 +115,9 @@ func interfacePrefixes(requested []requestedInterface) []string {
 // admit returns an error if a Pod of the namespace may not get the interface.
 func (r requestedInterface) admit(namespace string) error {
 	n := r.network
+	if n.IsNodeConfiguration() {
+		return nil // the Pod requests nothing that a rule could reject
+	}
 	if n.Deleting {
 		return fmt.Errorf("network %s %w", n.Ref, ErrNetworkDeleting)
 	}

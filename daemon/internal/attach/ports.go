@@ -24,6 +24,9 @@ var (
 	ErrTryAgain = errors.New("try again later")
 	// ErrConflict means that another machine on the network uses an address.
 	ErrConflict = errors.New("address conflict")
+	// ErrNoDefaultNetwork means that a Pod without an annotation has no network, because there is neither a
+	// default network nor another CNI configuration on the node.
+	ErrNoDefaultNetwork = errors.New("no default network")
 	// ErrNetworkDeleting means that the network of an interface is being deleted.
 	ErrNetworkDeleting = errors.New("is being deleted and takes no new Pods")
 )

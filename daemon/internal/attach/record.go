@@ -67,6 +67,12 @@ func (k RecordKey) String() string { return k.ContainerID + "/" + k.IfName }
 // Key returns the record's key in the journal.
 func (r *Record) Key() RecordKey { return RecordKey{ContainerID: r.ContainerID, IfName: r.IfName} }
 
+// OnNodeConfiguration reports whether the sandbox has a CNI configuration of the node instead of networks.
+// Then the API server and the allocator know nothing of it.
+func (r *Record) OnNodeConfiguration() bool {
+	return slices.ContainsFunc(r.Interfaces, func(ifc Interface) bool { return ifc.Network.IsNodeConfiguration() })
+}
+
 // Clone returns a copy whose interfaces can be changed. The copies share what the interfaces point
 // to, which never changes.
 func (r *Record) Clone() *Record {
@@ -112,7 +118,7 @@ type Interface struct {
 	// Result is the delegate's CNI result, converted to 1.0.0.
 	Result json.RawMessage `json:"result,omitempty"`
 	// EndpointName and EndpointUID are those of the DanmEp. The UID is empty until the DanmEp was
-	// created.
+	// created. An interface on a CNI configuration of the node has no DanmEp, and no EndpointName.
 	EndpointName string `json:"endpointName"`
 	EndpointUID  string `json:"endpointUID,omitempty"`
 }

@@ -172,7 +172,9 @@ func (s *Service) attachSandbox(ctx context.Context, req *Request, pod *corev1.P
 	if err := s.journal.Put(rec); err != nil {
 		return nil, errors.Join(fmt.Errorf("journal sandbox %s: %w", req.ContainerID, err), s.rollBack(ctx, rec))
 	}
-	s.publisher.Publish(rec.Clone())
+	if !rec.OnNodeConfiguration() {
+		s.publisher.Publish(rec.Clone())
+	}
 	return rec, nil
 }
 
@@ -236,6 +238,9 @@ func (s *Service) detachSandbox(ctx context.Context, rec *Record) error {
 		rec.State = Detaching
 		return retryableDeadline(errors.Join(err, s.journal.Put(rec)))
 	}
+	if rec.OnNodeConfiguration() { // there is nothing else to release
+		return s.discardRecord(rec)
+	}
 	rec.State = Released
 	if err := s.journal.Put(rec); err != nil {
 		return fmt.Errorf("journal the release of sandbox %s: %w", rec.ContainerID, err)
@@ -272,7 +277,9 @@ func (s *Service) discardRecord(rec *Record) error {
 	}
 	s.owners.release(rec)
 	for i := range slices.Backward(rec.Interfaces) {
-		s.addresses.discard(&rec.Interfaces[i])
+		if ifc := &rec.Interfaces[i]; !ifc.Network.IsNodeConfiguration() {
+			s.addresses.discard(ifc)
+		}
 	}
 	return nil
 }
@@ -328,7 +335,7 @@ func (s *Service) resumeSandbox(ctx context.Context, listed *Record) error {
 			s.publisher.Release(rec)
 		case rec.State == Detaching, rec.BootID != s.bootID, rec.State == Attaching && s.interfaces.netnsGone(rec):
 			return s.detachSandbox(ctx, rec)
-		case rec.State == Attached && slices.ContainsFunc(rec.Interfaces, unpublished):
+		case rec.State == Attached && !rec.OnNodeConfiguration() && slices.ContainsFunc(rec.Interfaces, unpublished):
 			s.publisher.Publish(rec)
 		}
 		return nil

@@ -29,8 +29,15 @@ func TestAddRejects(t *testing.T) {
 		network    string
 	}{
 		"NoNetwork": {
-			reason: "The Pod requests no interface, and there is no default network.", contains: []string{`"default"`, "danm.io/interfaces"},
-			is: attach.ErrNotFound, event: "NetworkNotFound",
+			reason: "The Pod requests no interface, and there is neither a default network nor another CNI configuration.",
+			is:     attach.ErrNoDefaultNetwork, event: "NoDefaultNetwork",
+		},
+		"UnknownDefault": {
+			reason: "The API server does not answer, so that a default network may exist.", contains: []string{"default network TenantNetwork/ns/default"},
+			change: func(env *environment, _ *attach.Request) {
+				env.unknown = map[network.Ref]bool{network.DefaultRefs("ns")[1]: true}
+				env.nodeConfiguration = "10-other.conflist"
+			}, is: attach.ErrTryAgain, event: "NetworkNotReady",
 		},
 		"UnknownNetwork": {
 			reason: "The network does not exist.", annotation: `[{"network":"nope"}]`, contains: []string{"DanmNet/ns/nope"},
@@ -140,7 +147,7 @@ func TestAddRejects(t *testing.T) {
 			if diff := cmp.Diff(want, env.events); diff != "" {
 				t.Errorf("%s: Events: -want +got:\n%s", tc.reason, diff)
 			}
-			if got := attach.NetworkOf(err); got != (network.Ref{}) && env.networks[got] == nil {
+			if got := attach.NetworkOf(err); got.Kind != "" && got.Kind != network.KindNodeConfiguration && env.networks[got] == nil {
 				t.Errorf("%s: got network %s of the error, which does not exist", tc.reason, got)
 			}
 			if got := attach.NetworkOf(err).String(); tc.network != "" && got != tc.network {

@@ -134,6 +134,9 @@ func (g *GC) knownDanmEps() (map[client.ObjectKey]bool, error) {
 	}
 	known := map[client.ObjectKey]bool{}
 	for _, rec := range records {
+		if rec.OnNodeConfiguration() {
+			continue
+		}
 		for i := range rec.Interfaces {
 			known[client.ObjectKey{Namespace: rec.PodNamespace, Name: rec.Interfaces[i].EndpointName}] = true
 		}

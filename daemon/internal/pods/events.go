@@ -91,6 +91,7 @@ func EventReason(err error) string {
 		{attach.ErrNotAllowed, v1.ReasonNetworkNotAllowed},
 		{attach.ErrInvalidAnnotation, v1.ReasonInvalidAnnotations},
 		{network.ErrInvalid, v1.ReasonInvalidNetwork},
+		{attach.ErrNoDefaultNetwork, v1.ReasonNoDefaultNetwork},
 		{attach.ErrNotFound, v1.ReasonNetworkNotFound},
 		{attach.ErrTryAgain, v1.ReasonNetworkNotReady},
 	} {

@@ -33,6 +33,7 @@ func TestEventReason(t *testing.T) {
 		"Foreign":     {"The network is valid, and not for the Pod's namespace.", fmt.Errorf("%w: %w", attach.ErrNotAllowed, &network.InvalidError{}), "NetworkNotAllowed"},
 		"Invalid":     {"A field of the network is invalid.", &network.InvalidError{}, "InvalidNetwork"},
 		"NotFound":    {"The network does not exist.", attach.ErrNotFound, "NetworkNotFound"},
+		"NoDefault":   {"The Pod's owner requests no network, so that the node is to blame.", attach.ErrNoDefaultNetwork, "NoDefaultNetwork"},
 		"NotReady":    {"A retry may help.", attach.ErrTryAgain, "NetworkNotReady"},
 		"FirstRow":    {"A specific error counts before a general one.", fmt.Errorf("%w: %w", attach.ErrTryAgain, allocator.ErrDeleting), "NetworkDeleting"},
 		"Other":       {"An error that no row has needs a reason too.", errors.New("x"), "NetworkAttachmentFailed"},

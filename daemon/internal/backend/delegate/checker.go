@@ -24,6 +24,23 @@ type Checker struct {
 	BinDir string
 	// ConfDir is the folder of configurations, in the daemon's own root.
 	ConfDir string
+	// Own is the name of Patchbay's file in ConfDir.
+	Own string
+}
+
+// NodeConfiguration returns the file and the name of the configuration that Pods without a network get, and
+// checks that its plugins are installed. It returns file and name also when a plugin is missing.
+func (c Checker) NodeConfiguration() (file, name string, err error) {
+	chosen, err := NodeConfigurations{Dir: c.ConfDir, Own: c.Own}.first()
+	if err != nil {
+		return "", "", err
+	}
+	for _, p := range chosen.list.Plugins {
+		if err := c.checkInstalled(p.Network.Type); err != nil {
+			return chosen.file, chosen.list.Name, fmt.Errorf("CNI configuration %s: %w", chosen.file, err)
+		}
+	}
+	return chosen.file, chosen.list.Name, nil
 }
 
 // Check checks that the plugin and those of its configuration are installed.

@@ -31,12 +31,15 @@ type Options struct {
 	HostRoot string
 	// Timeout bounds one execution of a plugin; zero is 60 s.
 	Timeout time.Duration
+	// Node finds the configuration of Pods that have no network.
+	Node NodeConfigurations
 }
 
 // Delegate is the backend of networks whose type names another plugin. It has no state: the
 // journal has all that DEL needs.
 type Delegate struct {
 	exec *executor
+	node NodeConfigurations
 }
 
 // New returns the backend.
@@ -44,13 +47,21 @@ func New(o Options) *Delegate {
 	return &Delegate{exec: &executor{
 		root:    cmp.Or(o.HostRoot, "/"),
 		timeout: cmp.Or(o.Timeout, defaultTimeout),
-	}}
+	}, node: o.Node}
 }
 
 // Prepare reads <CNIDir>/<NetworkID>.conflist or .conf into the interface. The network's type
 // must be that of the first plugin: a tenant that may use one plugin must not be able to use
-// the configuration of another.
+// the configuration of another. For a Pod without a network, Prepare chooses the node's configuration.
 func (d *Delegate) Prepare(_ context.Context, req *attach.Request, ifc *attach.Interface) error {
+	if ifc.Network.IsNodeConfiguration() {
+		chosen, err := d.node.first()
+		if err != nil {
+			return err
+		}
+		ifc.Network.Ref.Name, ifc.DelegateConfig = chosen.file, chosen.data
+		return nil
+	}
 	_, data, err := loadConfig(req.CNIDir, ifc.Network.ID, ifc.Network.Type)
 	if err != nil {
 		return err
