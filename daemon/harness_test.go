@@ -169,7 +169,7 @@ func (n *node) call(command string, p *pod) (*types100.Result, error) {
 func (n *node) callWith(ctx context.Context, command string, p *pod) (*types100.Result, error) {
 	n.t.Helper()
 	req := &wire.Request{
-		Command: command, ContainerID: p.sandbox, Netns: "/run/netns/" + p.sandbox, IfName: "eth0", Path: "/opt/cni/bin",
+		Command: command, ContainerID: p.sandbox, Netns: "/run/netns/" + p.sandbox, IfName: "eth0", Path: "/opt/cni/bin:" + n.path("bin"),
 		Args:   fmt.Sprintf("K8S_POD_NAMESPACE=%s;K8S_POD_NAME=%s;K8S_POD_UID=%s", p.Namespace, p.Name, p.UID),
 		Config: json.RawMessage(`{"cniVersion":"1.0.0","name":"patchbay","type":"patchbay"}`),
 	}

@@ -115,6 +115,9 @@ type Interface struct {
 	// DelegateConfig is the configuration of the delegate, of one plugin or a list. ADD and DEL use
 	// the same one.
 	DelegateConfig json.RawMessage `json:"delegateConfig,omitempty"`
+	// RuntimeConfig has what the runtime passes for the capabilities of the delegate's plugins, for the
+	// sandbox's first interface only.
+	RuntimeConfig json.RawMessage `json:"runtimeConfig,omitempty"`
 	// Result is the delegate's CNI result, converted to 1.0.0.
 	Result json.RawMessage `json:"result,omitempty"`
 	// EndpointName and EndpointUID are those of the DanmEp. The UID is empty until the DanmEp was

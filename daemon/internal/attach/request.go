@@ -3,6 +3,7 @@
 package attach
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path"
@@ -31,6 +32,9 @@ type Request struct {
 	NamingScheme string
 	// CNIDir is the absolute folder of the delegates' configurations.
 	CNIDir string
+	// RuntimeConfig has what the runtime passes for the capabilities of the configuration, such as the Pod's
+	// host ports; empty for nothing.
+	RuntimeConfig json.RawMessage
 	// PodNamespace, PodName and PodUID name the Pod. ADD requires them, except for the UID, which older
 	// runtimes do not pass.
 	PodNamespace, PodName, PodUID string

@@ -36,6 +36,15 @@ type pluginEntry struct {
 	NamingScheme string `json:"namingScheme,omitempty"`
 	CNIDir       string `json:"cniDir,omitempty"`
 	Socket       string `json:"socket,omitempty"`
+	// Capabilities make the runtime pass what kubelet wants of a Pod's first interface, such as host ports.
+	// The plugins of a delegate's list get what they declare themselves.
+	Capabilities map[string]bool `json:"capabilities"`
+}
+
+// capabilities are those that containerd and CRI-O know, without Pods' annotations, which the journal would
+// store.
+func capabilities() map[string]bool {
+	return map[string]bool{"bandwidth": true, "dns": true, "ipRanges": true, "portMappings": true}
 }
 
 // Conflist returns the configuration list for the runtime. The error names an invalid setting.
@@ -43,7 +52,7 @@ func Conflist(s Settings) ([]byte, error) {
 	if s.CNIVersion == "" {
 		s.CNIVersion = DefaultCNIVersion
 	}
-	e := pluginEntry{Type: config.PluginType, NamingScheme: s.NamingScheme, CNIDir: s.CNIDir, Socket: s.Socket}
+	e := pluginEntry{Type: config.PluginType, NamingScheme: s.NamingScheme, CNIDir: s.CNIDir, Socket: s.Socket, Capabilities: capabilities()}
 	if err := validate(s.CNIVersion, e); err != nil {
 		return nil, err
 	}

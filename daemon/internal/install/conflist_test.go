@@ -58,6 +58,7 @@ func TestConflist(t *testing.T) {
 				t.Fatalf("%s: the plugin rejects the derived configuration: %v", tc.reason, err)
 			}
 			tc.want.Name, tc.want.Type = "patchbay", "patchbay"
+			tc.want.Capabilities = []byte(`{"bandwidth":true,"dns":true,"ipRanges":true,"portMappings":true}`)
 			if diff := cmp.Diff(&tc.want, got); diff != "" {
 				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
 			}

@@ -254,7 +254,7 @@ func (s *Server) add(ctx context.Context, req *wire.Request) (json.RawMessage, e
 	}
 	result, err := s.Handler.Add(ctx, attach.Request{
 		ContainerID: req.ContainerID, IfName: req.IfName, Netns: req.Netns, Path: req.Path,
-		NetName: c.Name, NamingScheme: c.NamingScheme, CNIDir: c.CNIDir,
+		NetName: c.Name, NamingScheme: c.NamingScheme, CNIDir: c.CNIDir, RuntimeConfig: c.RuntimeConfig,
 		PodNamespace: args.PodNamespace, PodName: args.PodName, PodUID: args.PodUID,
 	})
 	if err != nil {

@@ -87,11 +87,12 @@ func TestRequestIsParsed(t *testing.T) {
 	}}
 	d := start(t, newConfig(t, h))
 	req := newRequest("ADD", "c1")
-	req.Config = newNetConf("1.0.0", `"namingScheme":"legacy","cniDir":"/etc/cni/static",`)
+	req.Config = newNetConf("1.0.0", `"namingScheme":"legacy","cniDir":"/etc/cni/static","runtimeConfig":{"dns":{}},`)
 	d.call(req)
 	want := attach.Request{
 		ContainerID: "c1", IfName: "eth0", Netns: "/run/netns/x", Path: "/opt/cni/bin", NetName: "patchbay",
 		NamingScheme: "legacy", CNIDir: "/etc/cni/static", PodNamespace: "ns", PodName: "web", PodUID: "u1",
+		RuntimeConfig: []byte(`{"dns":{}}`),
 	}
 	if diff := cmp.Diff(want, <-got); diff != "" {
 		t.Errorf("attach.Request: -want +got:\n%s", diff)

@@ -54,6 +54,13 @@ func New(o Options) *Delegate {
 // must be that of the first plugin: a tenant that may use one plugin must not be able to use
 // the configuration of another. For a Pod without a network, Prepare chooses the node's configuration.
 func (d *Delegate) Prepare(_ context.Context, req *attach.Request, ifc *attach.Interface) error {
+	if ifc.Name == req.IfName && len(req.RuntimeConfig) > 0 {
+		// An invalid one must fail now: with it in the journal, DEL would fail, too.
+		if err := json.Unmarshal(req.RuntimeConfig, &map[string]json.RawMessage{}); err != nil {
+			return fmt.Errorf("runtimeConfig of the request must be an object: %w", err)
+		}
+		ifc.RuntimeConfig = req.RuntimeConfig
+	}
 	if ifc.Network.IsNodeConfiguration() {
 		chosen, err := d.node.first()
 		if err != nil {
@@ -153,7 +160,13 @@ func (d *Delegate) newInvocation(rec *attach.Record, ifc *attach.Interface) (*in
 	if err != nil {
 		return nil, fmt.Errorf("journalled configuration: %w", err)
 	}
-	return &invocation{exec: d.exec, list: list, args: newCNIArgs(rec, ifc), master: ifc.Parent}, nil
+	r := &invocation{exec: d.exec, list: list, args: newCNIArgs(rec, ifc), master: ifc.Parent}
+	if len(ifc.RuntimeConfig) > 0 {
+		if err := json.Unmarshal(ifc.RuntimeConfig, &r.runtimeConfig); err != nil {
+			return nil, fmt.Errorf("decode the journalled runtimeConfig: %w", err)
+		}
+	}
+	return r, nil
 }
 
 var (

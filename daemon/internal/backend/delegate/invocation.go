@@ -32,6 +32,8 @@ type invocation struct {
 	// master, if not empty, is the host link that the first plugin gets as "master". The
 	// journalled configuration does not change.
 	master string
+	// runtimeConfig has what the runtime passes, by capability.
+	runtimeConfig map[string]json.RawMessage
 }
 
 // runAdd runs ADD with each plugin. Each gets the result of the one before.
@@ -154,11 +156,26 @@ func (r *invocation) pluginInput(p *libcni.PluginConfig, prev types.Result) (pat
 	if r.master != "" && p == r.list.Plugins[0] {
 		keys["master"] = r.master
 	}
+	if values := r.capabilityValues(p); len(values) > 0 {
+		keys["runtimeConfig"] = values
+	}
 	p, err = libcni.InjectConf(p, keys)
 	if err != nil {
 		return "", nil, fmt.Errorf("derive its configuration: %w", err)
 	}
 	return path, p.Bytes, nil
+}
+
+// capabilityValues returns what the runtime passes for the capabilities that a plugin declares (CNI
+// conventions, "Dynamic Plugin specific fields").
+func (r *invocation) capabilityValues(p *libcni.PluginConfig) map[string]json.RawMessage {
+	values := map[string]json.RawMessage{}
+	for capability, enabled := range p.Network.Capabilities {
+		if value, ok := r.runtimeConfig[capability]; ok && enabled {
+			values[capability] = value
+		}
+	}
+	return values
 }
 
 // pluginError adds the plugin's name. CNI error 11 of a plugin wraps attach.ErrTryAgain.

@@ -157,3 +157,54 @@ func TestCheckerNodeConfiguration(t *testing.T) {
 		t.Errorf("with all plugins: got %q, %q and %v", file, name, err)
 	}
 }
+
+// Each plugin gets what the runtime passes for the capabilities that it declares, such as host ports, for the
+// sandbox's first interface.
+func TestCapabilities(t *testing.T) {
+	t.Parallel()
+	const ports = `{"portMappings":[{"hostPort":80}],"bandwidth":{"ingressRate":1}}`
+	cases := map[string]struct {
+		reason, ifName, runtimeConfig string
+		want                          []any
+	}{
+		"First":  {"kubelet asks for host ports of the first interface.", "eth0", ports, []any{nil, map[string]any{"portMappings": []any{map[string]any{"hostPort": float64(80)}}}}},
+		"Second": {"Another interface has the host ports.", "net0", ports, []any{nil, nil}},
+		"None":   {"The Pod has no host ports.", "eth0", "", []any{nil, nil}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newNodeBench(t)
+			b.config("10-a.conflist", `{"cniVersion":"1.0.0","name":"flat","plugins":[{"type":"bridge"},{"type":"portmap","capabilities":{"portMappings":true,"bandwidth":false}}]}`)
+			const result = `echo '{"cniVersion":"1.0.0","interfaces":[{"name":"eth0","sandbox":"/run/netns/a"}]}'`
+			b.plugin("bridge", result)
+			b.plugin("portmap", result)
+			rec, ifc := b.nodeSandbox()
+			req := &attach.Request{IfName: tc.ifName, RuntimeConfig: []byte(tc.runtimeConfig)}
+			if err := b.backend.Prepare(context.Background(), req, ifc); err != nil {
+				t.Fatal(err)
+			}
+			if err := b.backend.Attach(context.Background(), rec, ifc); err != nil {
+				t.Fatal(err)
+			}
+			var got []any
+			for _, input := range b.inputs() {
+				got = append(got, input["runtimeConfig"])
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s: runtimeConfig of each plugin: -want +got:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// An invalid runtimeConfig fails before anything is journaled.
+func TestInvalidRuntimeConfig(t *testing.T) {
+	t.Parallel()
+	b := newNodeBench(t)
+	b.config("10-a.conf", `{"name":"flat","type":"bridge"}`)
+	_, ifc := b.nodeSandbox()
+	if err := b.backend.Prepare(context.Background(), &attach.Request{IfName: "eth0", RuntimeConfig: []byte(`[]`)}, ifc); err == nil || ifc.DelegateConfig != nil {
+		t.Errorf("got error %v and configuration %s, want an error and none", err, ifc.DelegateConfig)
+	}
+}

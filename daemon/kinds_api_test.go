@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build apiserver
+
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/test/apitest"
+	"github.com/patchbay-cni/patchbay/test/source"
+)
+
+// otherPlugin is a CNI plugin that records its command and configuration, and gives an address.
+const otherPlugin = `#!/bin/sh
+IFS= read -r in
+echo "$CNI_COMMAND $in" >> RUNS
+echo '{"cniVersion":"1.0.0","ips":[{"address":"10.9.0.2/24"}]}'
+`
+
+// A daemon on a node with another CNI plugin, without any network named default. It is not ready while a
+// kind is missing or its definition in deletion, and does not install its configuration before the kinds
+// are served. Pods without an annotation get the other plugin's configuration all the time, and it recovers
+// by itself.
+func TestFirstInstallation(t *testing.T) {
+	env := apitest.New(t) // its definitions are deleted
+	n, ns := newNode(t, env), env.Namespace(t)
+	n.writeOtherPlugin()
+	env.Kubectl(t, "delete", "crd", "danmeps.danm.io", "clusternetworks.danm.io")
+	n.start()
+	n.awaitNotReady("must serve the kinds ClusterNetwork, DanmEp of danm.io/v1", "deployments/crds")
+	if _, err := os.Stat(n.path("conf/00-patchbay.conflist")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the daemon's configuration without its kinds: got error %v, want ErrNotExist", err)
+	}
+	installDefinitions(t, env)
+	n.awaitReady()
+	if _, err := os.Stat(n.path("conf/00-patchbay.conflist")); err != nil {
+		t.Errorf("the daemon's configuration: %v", err)
+	}
+	n.awaitDefaultNetwork(v1.ReasonNodeConfigurationUsed)
+	first := n.pod(ns, "[]")
+	n.expectOtherPlugin(first, "all kinds are served")
+
+	cn := n.network("10.40.0.0/24")
+	patchFinalizers(t, env, cn, `["example.com/test"]`)
+	env.Kubectl(t, "delete", "crd", "clusternetworks.danm.io", "--wait=false")
+	n.awaitNotReady("ClusterNetwork", "must not be in deletion")
+	n.expectOtherPlugin(n.pod(ns, "[]"), "a definition is in deletion")
+	patchFinalizers(t, env, cn, "null")
+	n.awaitNotReady("must serve the kinds ClusterNetwork of")
+	n.expectOtherPlugin(n.pod(ns, "[]"), "a kind is missing")
+	if _, err := n.call("ADD", n.pod(ns, requestInterface(cn, "dynamic"))); err == nil || !strings.Contains(err.Error(), "does not serve the kind ClusterNetwork") {
+		t.Errorf("a Pod on a network of a kind that is missing: got error %v", err)
+	}
+
+	installDefinitions(t, env)
+	n.awaitReady()
+	if err := env.Client.Create(t.Context(), defaultMACVLAN()); err != nil {
+		t.Fatal(err)
+	}
+	// Only the watch of networks, which the API server has ended, triggers the report.
+	n.awaitDefaultNetwork(v1.ReasonDefaultNetworkExists)
+	late := n.pod(ns, "[]")
+	if _, err := n.call("ADD", late); err != nil || late.eth0(t) != "10.41.0.1/24" {
+		t.Errorf("a Pod after the network default was created: got error %v and address %s", err, late.eth0(t))
+	}
+	n.write("conf/10-other.conflist", []byte(`{"cniVersion":"1.0.0","name":"changed","plugins":[{"type":"gone"}]}`))
+	if _, err := n.call("DEL", first); err != nil {
+		t.Errorf("DEL of a Pod with the configuration before: %v", err)
+	}
+	runs, err := os.ReadFile(n.path("runs"))
+	if err != nil || !strings.Contains(string(runs), "DEL ") || strings.Contains(string(runs), "changed") {
+		t.Errorf("got error %v and executions, want a DEL with the configuration of the ADD:\n%s", err, runs)
+	}
+}
+
+// writeOtherPlugin installs another CNI plugin and its configuration.
+func (n *node) writeOtherPlugin() {
+	n.t.Helper()
+	for _, dir := range []string{"bin", "conf"} {
+		if err := os.MkdirAll(n.path(dir), 0o755); err != nil {
+			n.t.Fatal(err)
+		}
+	}
+	n.write("bin/other", []byte(strings.ReplaceAll(otherPlugin, "RUNS", n.path("runs"))))
+	n.write("conf/10-other.conflist", []byte(`{"cniVersion":"1.0.0","name":"other","plugins":[{"type":"other"}]}`))
+}
+
+// expectOtherPlugin attaches a Pod, and expects the address of the other plugin.
+func (n *node) expectOtherPlugin(p *pod, when string) {
+	n.t.Helper()
+	result, err := n.call("ADD", p)
+	if err != nil || len(result.IPs) != 1 || result.IPs[0].Address.String() != "10.9.0.2/24" {
+		n.t.Errorf("a Pod without a network while %s: got %v and error %v, want 10.9.0.2/24", when, result, err)
+	}
+}
+
+// awaitNotReady waits until /readyz returns 503 with all parts.
+func (n *node) awaitNotReady(parts ...string) {
+	n.t.Helper()
+	eventually(n.t, "the daemon not to be ready", func(context.Context) error {
+		res, err := http.Get("http://" + n.http + "/readyz")
+		if err != nil {
+			return err
+		}
+		defer res.Body.Close()
+		body, err := io.ReadAll(res.Body)
+		for _, part := range parts {
+			if res.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(body), part) {
+				return fmt.Errorf("got %s %q and error %w, want 503 with %q", res.Status, body, err, part)
+			}
+		}
+		return err
+	})
+}
+
+// awaitDefaultNetwork waits until the condition DefaultNetwork of the NodeNetwork has the reason, and checks
+// that the status names the other plugin's configuration.
+func (n *node) awaitDefaultNetwork(reason string) {
+	n.t.Helper()
+	eventually(n.t, "the condition DefaultNetwork with reason "+reason, func(ctx context.Context) error {
+		var report v1.NodeNetwork
+		if err := n.env.Client.Get(ctx, client.ObjectKey{Name: n.name}, &report); err != nil {
+			return err
+		}
+		c, found := meta.FindStatusCondition(report.Status.Conditions, "DefaultNetwork"), report.Status.NodeConfiguration
+		if c == nil || c.Status != metav1.ConditionTrue || c.Reason != reason || found == nil || *found != (v1.NodeConfiguration{File: "10-other.conflist", Name: "other"}) {
+			return fmt.Errorf("got condition %+v and configuration %+v", c, found)
+		}
+		return nil
+	})
+}
+
+// defaultMACVLAN returns a network for Pods without an annotation.
+func defaultMACVLAN() *v1.ClusterNetwork {
+	return &v1.ClusterNetwork{ObjectMeta: metav1.ObjectMeta{Name: v1.DefaultNetworkName}, Spec: v1.NetworkSpec{
+		NetworkID: "default", NetworkType: "macvlan", Options: v1.NetworkOptions{Device: "ens4", CIDR: "10.41.0.0/24"},
+	}}
+}
+
+// installDefinitions applies deployments/crds, and waits until the API server serves the kinds.
+func installDefinitions(t *testing.T, env *apitest.Env) {
+	t.Helper()
+	folder, err := source.Path("deployments", "crds")
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Kubectl(t, "apply", "--server-side", "--force-conflicts", "--kustomize", folder)
+	env.Kubectl(t, "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+}
+
+// patchFinalizers replaces the finalizers of a network.
+func patchFinalizers(t *testing.T, env *apitest.Env, cn *v1.ClusterNetwork, finalizers string) {
+	t.Helper()
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata": {"finalizers": `+finalizers+`}}`))
+	if err := env.Client.Patch(t.Context(), cn, patch); err != nil {
+		t.Fatal(err)
+	}
+}
