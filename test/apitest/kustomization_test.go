@@ -16,13 +16,51 @@ import (
 	"github.com/patchbay-cni/patchbay/test/source"
 )
 
-// A manifest that is not in the kustomization is installed in tests and nowhere else.
-func TestKustomizationNamesEveryManifest(t *testing.T) {
+// A manifest that is in no kustomization is installed in tests and nowhere else. The definitions are in the
+// one of their own only, so that the programs can be removed without them.
+func TestKustomizationsNameEveryManifest(t *testing.T) {
 	t.Parallel()
 	folder, err := source.Path("deployments")
 	if err != nil {
 		t.Fatal(err)
 	}
+	var want, definitions []string
+	err = filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() && entry.Name() == "placement" {
+			return fs.SkipDir // the hub's and the agent's, in clusters without networks, too
+		}
+		if err != nil || entry.IsDir() || filepath.Ext(path) != ".yaml" || entry.Name() == "kustomization.yaml" {
+			return err
+		}
+		want = append(want, path)
+		if filepath.Dir(path) == filepath.Join(folder, "crds") {
+			definitions = append(definitions, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	workloads := slices.DeleteFunc(slices.Clone(want), func(path string) bool { return slices.Contains(definitions, path) })
+	for _, tc := range []struct {
+		reason, folder string
+		want           []string
+	}{
+		{"It installs everything.", ".", want},
+		{"The definitions alone.", "crds", definitions},
+		{"The programs alone.", "workloads", workloads},
+	} {
+		got := manifestsOf(t, filepath.Join(folder, tc.folder))
+		slices.Sort(got)
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s resources of deployments/%s/kustomization.yaml: -files +named\n%s", tc.reason, tc.folder, diff)
+		}
+	}
+}
+
+// manifestsOf returns the files that the kustomization of a folder names, and those that it includes.
+func manifestsOf(t *testing.T, folder string) []string {
+	t.Helper()
 	text, err := os.ReadFile(filepath.Join(folder, "kustomization.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -33,25 +71,15 @@ func TestKustomizationNamesEveryManifest(t *testing.T) {
 	if err := yaml.Unmarshal(text, &kustomization); err != nil {
 		t.Fatal(err)
 	}
-	var want []string
-	err = filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && entry.IsDir() && entry.Name() == "placement" {
-			return fs.SkipDir // the hub's and the agent's, in clusters without networks, too
+	var files []string
+	for _, r := range kustomization.Resources {
+		if path := filepath.Join(folder, r); filepath.Ext(r) == ".yaml" {
+			files = append(files, path)
+		} else {
+			files = append(files, manifestsOf(t, path)...)
 		}
-		if err != nil || entry.IsDir() || filepath.Ext(path) != ".yaml" || entry.Name() == "kustomization.yaml" {
-			return err
-		}
-		name, err := filepath.Rel(folder, path)
-		want = append(want, name)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
-	slices.Sort(kustomization.Resources)
-	if diff := cmp.Diff(want, kustomization.Resources); diff != "" {
-		t.Errorf("resources of deployments/kustomization.yaml: -files +named\n%s", diff)
-	}
+	return files
 }
 
 // A policy without a binding checks nothing, and fails closed only if it says so.
