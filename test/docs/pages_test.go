@@ -62,7 +62,7 @@ var parts = []part{
 		page: "docs/install.md", before: "Upgrade",
 		setup: `cp examples/demo/networks.yaml .`,
 		values: []string{
-			"https://github.com/patchbay-cni/patchbay//deployments?ref=v0.1.0", "deployments", "registry.example/", "patchbay.local/",
+			"https://github.com/patchbay-cni/patchbay//", "", "?ref=v0.1.0", "", "registry.example/", "patchbay.local/",
 			"v0.1.0", "devel", "/usr/local/bin/", "$HOME/local/",
 		},
 	},
@@ -101,7 +101,7 @@ var parts = []part{
 	{page: "docs/lab.md"},
 	{page: "docs/install.md", from: "Upgrade", setup: `kubectl delete deploy/hello --cascade=foreground
 kubectl wait --for=delete danmeps --all --all-namespaces --timeout=240s
-cp examples/demo/networks.yaml .`},
+cp examples/demo/networks.yaml .`, values: []string{"https://github.com/patchbay-cni/patchbay//", "", "?ref=v0.1.0", ""}},
 }
 
 // excuses are the blocks that are not run, by page and the beginning of the first line, each with its reason.
