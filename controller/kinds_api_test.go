@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build apiserver
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/test/apitest"
+	"github.com/patchbay-cni/patchbay/test/source"
+)
+
+// A replica is not ready while a kind is missing, at its start and later, and recovers by itself.
+func TestReadinessWithoutKinds(t *testing.T) {
+	env := apitest.New(t) // its definitions are deleted
+	env.Kubectl(t, "delete", "crd", "networkviews.danm.io", "clusternetworks.danm.io")
+	r := startWith(t, env, &options{namespace: namespace, healthAddress: freeAddress(t), nodeGrace: time.Minute, leaderElect: true})
+	eventually(t, "the replica to name the missing kinds", notReady(r, "must serve the kinds ClusterNetwork, NetworkView of danm.io/v1"))
+	installDefinitions(t, env)
+	eventually(t, "the replica to be ready", r.ready)
+
+	env.Kubectl(t, "delete", "crd", "networkviews.danm.io")
+	eventually(t, "the replica to name the deleted kind", notReady(r, "must serve the kinds NetworkView of"))
+	installDefinitions(t, env)
+	eventually(t, "the replica to be ready again", r.ready)
+	ns := env.Namespace(t)
+	eventually(t, "the view of a new namespace", func(ctx context.Context) error {
+		return env.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: v1.NetworkViewName}, &v1.NetworkView{})
+	})
+	if err := r.stop(); err != nil {
+		t.Errorf("the replica ended with %v", err)
+	}
+}
+
+// notReady returns a function that expects the text in the answer of /readyz.
+func notReady(r *replica, text string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if err := r.ready(ctx); err == nil || !strings.Contains(err.Error(), text) {
+			return fmt.Errorf("got %w, want %q", err, text)
+		}
+		return nil
+	}
+}
+
+// installDefinitions applies deployments/crds, and waits until the API server serves the kinds.
+func installDefinitions(t *testing.T, env *apitest.Env) {
+	t.Helper()
+	folder, err := source.Path("deployments", "crds")
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Kubectl(t, "apply", "--server-side", "--force-conflicts", "--kustomize", folder)
+	env.Kubectl(t, "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cluster
+
+package firstinstall
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/patchbay-cni/patchbay/test/lab"
+	"github.com/patchbay-cni/patchbay/test/source"
+)
+
+// waitTimeout is for anything that takes seconds on an idle machine.
+const waitTimeout = 10 * time.Minute
+
+func TestMain(m *testing.M) {
+	_, stop := lab.EndOnInterrupt()
+	code := m.Run()
+	stop()
+	os.Exit(code)
+}
+
+// cluster is a lab of one node that has another CNI plugin.
+type cluster struct {
+	*testing.T
+
+	lab *lab.Lab
+}
+
+// run runs kubectl, and returns its output.
+func (c *cluster) run(args ...string) string {
+	c.Helper()
+	out, err := c.lab.Kubectl(c.Context(), args...)
+	if err != nil {
+		c.Fatal(err)
+	}
+	return strings.TrimSpace(out)
+}
+
+// eventually polls until kubectl prints a text, or nothing if want is empty.
+func (c *cluster) eventually(what, want string, args ...string) {
+	c.Helper()
+	const pause = 500 * time.Millisecond
+	ctx, cancel := context.WithTimeout(c.Context(), waitTimeout)
+	defer cancel()
+	for {
+		out, err := c.lab.Kubectl(ctx, args...)
+		if err == nil && (want != "" && strings.Contains(out, want) || want == "" && strings.TrimSpace(out) == "") {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			c.Fatalf("waited %v for %s: got %q and error %v, want %q", waitTimeout, what, out, err, want)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// pod is an ordinary Pod without an annotation, with its name.
+const pod = `{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {terminationGracePeriodSeconds: 0, containers: [
+  {name: main, image: "patchbay.local/busybox:lab", imagePullPolicy: Never, command: [sleep, infinity]}]}}`
+
+// dns is a Deployment like CoreDNS's: without an annotation, in kube-system.
+const dns = `{apiVersion: apps/v1, kind: Deployment, metadata: {name: dns, namespace: kube-system}, spec: {
+  selector: {matchLabels: {app: dns}}, template: {metadata: {labels: {app: dns}}, spec: {
+    terminationGracePeriodSeconds: 0, tolerations: [{operator: Exists}], containers: [
+      {name: main, image: "patchbay.local/busybox:lab", imagePullPolicy: Never, command: [sleep, infinity]}]}}}}`
+
+// defaultNetwork makes the other plugin's configuration the network default.
+const defaultNetwork = `{apiVersion: danm.io/v1, kind: ClusterNetwork, metadata: {name: default}, spec: {NetworkID: pods, NetworkType: bridge}}`
+
+// create creates an object.
+func (c *cluster) create(manifest string) {
+	c.Helper()
+	if _, err := c.lab.KubectlInput(c.Context(), manifest, "create", "-f", "-"); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// startPod creates an ordinary Pod, and waits until it is ready.
+func (c *cluster) startPod(name string) {
+	c.Helper()
+	c.create(fmt.Sprintf(pod, name))
+	c.run("wait", "--for=condition=Ready", "--timeout="+waitTimeout.String(), "pod/"+name)
+}
+
+// networks returns the networks of the DanmEps of a Pod.
+func (c *cluster) networks(name string) []string {
+	c.Helper()
+	return []string{
+		"get", "danmeps", "-o", `jsonpath={range .items[?(@.spec.Pod=="` + name + `")]}{.spec.NetworkName}{end}`,
+	}
+}
+
+// Next to another CNI plugin, and without any network named default, the Pods of the cluster start as
+// before. A network default takes over for new Pods. When a CustomResourceDefinition is deleted, the
+// programs are not ready, ordinary Pods start nevertheless, and all recovers when it is applied again.
+func TestInstallNextToAnotherPlugin(t *testing.T) {
+	c := &cluster{T: t, lab: lab.Start(t, lab.Config{Nodes: 1})}
+	c.create(dns)
+	c.startPod("before")
+	if err := c.lab.Install(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.eventually("the node's report", "pods.conflist", "get", "nodenetworks", "-o", "jsonpath={.items[*].status.nodeConfiguration.file}")
+	c.run("delete", "pod", "-n", "kube-system", "-l", "app=dns")
+	c.run("rollout", "status", "-n", "kube-system", "deployment/dns", "--timeout="+waitTimeout.String())
+	c.startPod("after")
+	if got := c.run(c.networks("after")...); got != "" {
+		t.Errorf("a Pod without a network has a DanmEp of %q, want none", got)
+	}
+
+	c.create(defaultNetwork)
+	c.startPod("late")
+	c.eventually("the DanmEp of a Pod on the network default", "default", c.networks("late")...)
+	c.run("delete", "pod", "after", "--timeout="+waitTimeout.String())
+
+	c.run("delete", "crd", "clusternetworks.danm.io", "--wait=false")
+	c.eventually("the daemon not to be ready", "ready=0.", "get", "-n", "patchbay-system", "daemonset/patchbayd", "-o", "jsonpath=ready={.status.numberReady}.")
+	c.eventually("the controller not to be ready", "ready=.", "get", "-n", "patchbay-system", "deployment/patchbay-controller", "-o", "jsonpath=ready={.status.readyReplicas}.")
+	c.eventually("the Event of the daemon", "ClusterNetwork", "get", "events", "-n", "patchbay-system", "-o", `jsonpath={range .items[?(@.reason=="Unhealthy")]}{.message}{end}`)
+	c.startPod("meanwhile")
+	c.run("delete", "pod", "late", "--timeout="+waitTimeout.String())
+	c.run("wait", "--for=delete", "--timeout="+waitTimeout.String(), "crd/clusternetworks.danm.io")
+	c.startPod("without-kind")
+
+	definitions, err := source.Path("deployments", "crds")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.run("apply", "--server-side", "--kustomize", definitions)
+	c.run("rollout", "status", "-n", "patchbay-system", "daemonset,deployment", "--selector", "app.kubernetes.io/part-of=patchbay", "--timeout="+waitTimeout.String())
+	c.startPod("again")
+}
