@@ -134,6 +134,9 @@ func (n *Network) Delegates() bool {
 	return true
 }
 
+// IsNodeConfiguration reports whether the network is a CNI configuration of the node, and no object.
+func (n *Network) IsNodeConfiguration() bool { return n.Ref.Kind == KindNodeConfiguration }
+
 // Allows reports whether Pods of the namespace may attach to the network.
 func (n *Network) Allows(namespace string) bool {
 	if n.Ref.Namespace != "" {

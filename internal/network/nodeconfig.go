@@ -15,6 +15,3 @@ const KindNodeConfiguration = "NodeConfiguration"
 func NodeConfiguration() *Network {
 	return &Network{Ref: Ref{Kind: KindNodeConfiguration, Name: v1.DefaultNetworkName}}
 }
-
-// IsNodeConfiguration reports whether the network is a CNI configuration of the node, and no object.
-func (n *Network) IsNodeConfiguration() bool { return n.Ref.Kind == KindNodeConfiguration }

@@ -174,7 +174,7 @@ func laws() []law {
 		},
 		{
 			packages: "daemon/internal/kubeclient", forbidden: []string{module},
-			allowed: []string{module + "/daemon/internal/attach", module + "/internal/kube", module + "/api"},
+			allowed: []string{module + "/daemon/internal/attach", module + "/internal/app", module + "/internal/kube", module + "/api"},
 			reason:  "all packages that talk to the API server import the connection, so it imports none of them",
 		},
 		{

@@ -82,7 +82,7 @@ type ReasonInfo struct {
 
 // Reasons returns the catalogue of all reasons.
 func Reasons() []ReasonInfo {
-	return slices.Concat(networkReasons(), addressReasons(), podReasons(), deviceReasons(), danmEpReasons(), hostLinkReasons(), isolationReasons(), serviceReasons())
+	return slices.Concat(networkReasons(), addressReasons(), podReasons(), defaultNetworkReasons(), deviceReasons(), danmEpReasons(), hostLinkReasons(), isolationReasons(), serviceReasons())
 }
 
 // networkReasons returns the reasons of networks, without those of their addresses.
@@ -275,6 +275,24 @@ func podReasons() []ReasonInfo {
 			Test:   "daemon/internal/pods.TestEventReason",
 		},
 		{
+			Reason: ReasonNetworkNotReady, On: "Event on Pods",
+			When:   "The network cannot be used at the moment, because the API server or kubelet does not answer, patchbayd has just started, or a virtual function has not returned to the host yet.",
+			Remedy: "Nothing: kubelet retries. If it stays, see the conditions of the network.",
+			Test:   "daemon/internal/pods.TestEventReason",
+		},
+		{
+			Reason: ReasonNetworkAttachmentFailed, On: "Event on Pods",
+			When:   "The node has no NIC for the network, or the kernel or another CNI plugin returned an error.",
+			Remedy: "Do what the message says.",
+			Test:   "daemon/internal/pods.TestEventReason",
+		},
+	}
+}
+
+// defaultNetworkReasons returns the reasons about Pods without an annotation.
+func defaultNetworkReasons() []ReasonInfo {
+	return []ReasonInfo{
+		{
 			Reason: ReasonNoDefaultNetwork, On: "Event on Pods; DefaultNetwork of NodeNetworks with status False",
 			When:   "Pods without annotation danm.io/interfaces have no network: no network named default is for them, and the node has no valid CNI configuration beside Patchbay's.",
 			Remedy: "Do what the message says: install a CNI plugin, correct its configuration, or create a ClusterNetwork default.",
@@ -291,18 +309,6 @@ func podReasons() []ReasonInfo {
 			When:   "There is no ClusterNetwork default: Pods without annotation danm.io/interfaces get the CNI configuration that status.nodeConfiguration names.",
 			Remedy: "Nothing. To choose the network yourself, create a ClusterNetwork default.",
 			Test:   "netwatcher.TestDefaultNetworkCondition",
-		},
-		{
-			Reason: ReasonNetworkNotReady, On: "Event on Pods",
-			When:   "The network cannot be used at the moment, because the API server or kubelet does not answer, patchbayd has just started, or a virtual function has not returned to the host yet.",
-			Remedy: "Nothing: kubelet retries. If it stays, see the conditions of the network.",
-			Test:   "daemon/internal/pods.TestEventReason",
-		},
-		{
-			Reason: ReasonNetworkAttachmentFailed, On: "Event on Pods",
-			When:   "The node has no NIC for the network, or the kernel or another CNI plugin returned an error.",
-			Remedy: "Do what the message says.",
-			Test:   "daemon/internal/pods.TestEventReason",
 		},
 	}
 }
