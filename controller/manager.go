@@ -73,6 +73,7 @@ func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Mana
 	if err != nil {
 		return nil, err
 	}
+	kinds.Log = m.GetLogger()
 	health, err := app.ListenHealth(o.healthAddress, app.AllReady(kinds.CheckKnown, readyCheck(m.GetCache().WaitForCacheSync, ready)))
 	if err != nil {
 		return nil, err

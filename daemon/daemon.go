@@ -133,8 +133,11 @@ func (d *daemon) open(ctx context.Context) error {
 	if d.config, err = app.RESTConfig(d.kubeconfig); err != nil {
 		return fmt.Errorf("read API server's address and credentials: %w", err)
 	}
-	d.conn, err = kubeclient.Connect(d.config, d.node)
-	return err
+	if d.conn, err = kubeclient.Connect(d.config, d.node); err != nil {
+		return err
+	}
+	d.conn.Kinds.Log = d.log
+	return nil
 }
 
 // withRepairSteps adds the steps of a repair to an error about a corrupt journal. Only a node

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -33,6 +34,10 @@ var ErrKindsUnknown = errors.New("it is not known yet which kinds the API server
 // KindChecker checks whether the API server serves the kinds of a group that a program needs. It needs no
 // right, because every account may read which kinds there are.
 type KindChecker struct {
+	// Log, which may be the zero value, gets a message when the answer changes: kubelet's Events have only the
+	// status code of /readyz.
+	Log logr.Logger
+
 	client    rest.Interface
 	group     schema.GroupVersion
 	kinds     []string
@@ -107,10 +112,22 @@ func (k *KindChecker) read(done chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err == nil || apierrors.IsNotFound(err) {
+		before := k.err
 		k.err = checkKinds(k.group, k.kinds, k.manifests, list)
+		k.logChange(before, k.err)
 	}
 	k.readAt, k.reading = time.Now(), nil
 	close(done)
+}
+
+// logChange logs an answer that differs from the one before.
+func (k *KindChecker) logChange(before, now error) {
+	switch {
+	case now == nil && before != nil && !errors.Is(before, ErrKindsUnknown):
+		k.Log.Info("Found all kinds that this program needs", "group", k.group.String())
+	case now != nil && (before == nil || before.Error() != now.Error()):
+		k.Log.Info("Not ready, because kinds are missing", "group", k.group.String(), "reason", now.Error())
+	}
 }
 
 // readKinds reads the kinds of the group.

@@ -47,7 +47,7 @@ func TestKindsCheck(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			check, err := kindsCheck(tc.hub, tc.local)
+			check, err := kindsCheck(t.Context(), tc.hub, tc.local)
 			if err != nil {
 				t.Fatal(err)
 			}

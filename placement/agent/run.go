@@ -67,7 +67,7 @@ func runAgent(ctx context.Context, o *options, local *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	kinds, err := kindsCheck(hub, local)
+	kinds, err := kindsCheck(ctx, hub, local)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func runAgent(ctx context.Context, o *options, local *rest.Config) error {
 }
 
 // kindsCheck returns the part of /readyz that checks the kinds that the agent needs of both API servers.
-func kindsCheck(hub, local *rest.Config) (func(context.Context) error, error) {
+func kindsCheck(ctx context.Context, hub, local *rest.Config) (func(context.Context) error, error) {
 	const manifests = "deployments/placement/crds"
 	own, err := app.NewKindChecker(local, v1alpha1.SchemeGroupVersion(), manifests, "AppliedWork")
 	if err != nil {
@@ -92,6 +92,7 @@ func kindsCheck(hub, local *rest.Config) (func(context.Context) error, error) {
 	if err != nil {
 		return nil, fmt.Errorf("check the hub's kinds: %w", err)
 	}
+	own.Log, theirs.Log = logr.FromContextOrDiscard(ctx).WithValues("server", "cluster"), logr.FromContextOrDiscard(ctx).WithValues("server", "hub")
 	return app.AllReady(
 		func(ctx context.Context) error { return describe("this cluster", own.CheckKnown(ctx)) },
 		func(ctx context.Context) error { return describe("the hub", theirs.CheckKnown(ctx)) },

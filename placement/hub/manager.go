@@ -53,6 +53,7 @@ func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Mana
 	if err != nil {
 		return nil, err
 	}
+	kinds.Log = m.GetLogger()
 	health, err := app.ListenHealth(o.healthAddress, app.AllReady(kinds.CheckKnown, func(ctx context.Context) error {
 		return app.CheckSynced(ctx, m.GetCache().WaitForCacheSync)
 	}))

@@ -124,7 +124,7 @@ func TestInstallNextToAnotherPlugin(t *testing.T) {
 	c.run("delete", "crd", "clusternetworks.danm.io", "--wait=false")
 	c.eventually("the daemon not to be ready", "ready=0.", "get", "-n", "patchbay-system", "daemonset/patchbayd", "-o", "jsonpath=ready={.status.numberReady}.")
 	c.eventually("the controller not to be ready", "ready=.", "get", "-n", "patchbay-system", "deployment/patchbay-controller", "-o", "jsonpath=ready={.status.readyReplicas}.")
-	c.eventually("the Event of the daemon", "ClusterNetwork", "get", "events", "-n", "patchbay-system", "-o", `jsonpath={range .items[?(@.reason=="Unhealthy")]}{.message}{end}`)
+	c.eventually("the daemon's log", "ClusterNetwork of danm.io/v1 must not be in deletion", "logs", "-n", "patchbay-system", "daemonset/patchbayd")
 	c.startPod("meanwhile")
 	c.run("delete", "pod", "late", "--timeout="+waitTimeout.String())
 	c.run("wait", "--for=delete", "--timeout="+waitTimeout.String(), "crd/clusternetworks.danm.io")
