@@ -67,7 +67,7 @@ func NewKindChecker(cfg *rest.Config, group schema.GroupVersion, manifests strin
 // the API server does not answer, the last answer counts; before the first one, Check returns
 // ErrKindsUnknown.
 func (k *KindChecker) Check(ctx context.Context) error {
-	if reading := k.refresh(); reading != nil {
+	if reading := k.refresh(ctx); reading != nil {
 		select {
 		case <-reading:
 		case <-ctx.Done():
@@ -88,8 +88,8 @@ func (k *KindChecker) CheckKnown(ctx context.Context) error {
 }
 
 // refresh starts a request if the last answer is old. It returns a channel that is closed when the request
-// in progress has ended, and nil without one.
-func (k *KindChecker) refresh() <-chan struct{} {
+// in progress has ended, and nil without one. The request goes on when ctx ends, for the next Check.
+func (k *KindChecker) refresh(ctx context.Context) <-chan struct{} {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	interval := missingInterval
@@ -99,14 +99,14 @@ func (k *KindChecker) refresh() <-chan struct{} {
 	if k.reading == nil && time.Since(k.readAt) >= interval {
 		done := make(chan struct{})
 		k.reading = done
-		go k.read(done)
+		go k.read(context.WithoutCancel(ctx), done)
 	}
 	return k.reading
 }
 
 // read asks the API server, and closes done.
-func (k *KindChecker) read(done chan struct{}) {
-	ctx, cancel := context.WithTimeout(context.Background(), kindsTimeout)
+func (k *KindChecker) read(ctx context.Context, done chan struct{}) {
+	ctx, cancel := context.WithTimeout(ctx, kindsTimeout)
 	defer cancel()
 	list, err := k.readKinds(ctx)
 	k.mu.Lock()

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/internal/app"
 	"github.com/patchbay-cni/patchbay/internal/relist"
 	"github.com/patchbay-cni/patchbay/internal/securemetrics"
@@ -22,8 +21,8 @@ import (
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/metrics"
 )
 
-// newManager makes the manager with the hub's controllers and servers.
-func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Manager, error) {
+// newManager makes the manager with the hub's controllers and servers. The API server must serve the kinds.
+func newManager(ctx context.Context, cfg *rest.Config, o *options, kinds *app.KindChecker) (manager.Manager, error) {
 	cfg = rest.CopyConfig(cfg)
 	// The number of workers bounds the requests, and the API server has priority and fairness: a client-side
 	// rate limit would only add latency.
@@ -48,12 +47,6 @@ func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Mana
 	if err := controllers.Add(ctx, m, controllers.Config{Workers: o.workers, Metrics: metrics.Register(registry)}); err != nil {
 		return nil, fmt.Errorf("set up the hub: %w", err)
 	}
-	kinds, err := app.NewKindChecker(cfg, v1alpha1.SchemeGroupVersion(), "deployments/placement/crds",
-		"Assignment", "Cluster", "ClusterPlacement", "Customization", "Placement", "Work")
-	if err != nil {
-		return nil, err
-	}
-	kinds.Log = m.GetLogger()
 	health, err := app.ListenHealth(o.healthAddress, app.AllReady(kinds.CheckKnown, func(ctx context.Context) error {
 		return app.CheckSynced(ctx, m.GetCache().WaitForCacheSync)
 	}))

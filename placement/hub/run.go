@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/internal/app"
 	"github.com/patchbay-cni/patchbay/internal/logging"
 	"github.com/patchbay-cni/patchbay/internal/version"
@@ -78,7 +79,16 @@ var errShutdownTimeout = errors.New("did not stop within " + shutdownTimeout.Str
 // runHub runs the controllers until ctx ends.
 func runHub(ctx context.Context, cfg *rest.Config, o *options) error {
 	logr.FromContextOrDiscard(ctx).Info("Starting", "version", version.String())
-	m, err := newManager(ctx, cfg, o)
+	kinds, err := app.NewKindChecker(cfg, v1alpha1.SchemeGroupVersion(), "deployments/placement/crds",
+		"Assignment", "Cluster", "ClusterPlacement", "Customization", "Placement", "Work")
+	if err != nil {
+		return err
+	}
+	kinds.Log = logr.FromContextOrDiscard(ctx)
+	if err := awaitKinds(ctx, kinds, o.healthAddress); err != nil {
+		return err
+	}
+	m, err := newManager(ctx, cfg, o, kinds)
 	if err != nil {
 		return err
 	}
@@ -86,4 +96,33 @@ func runHub(ctx context.Context, cfg *rest.Config, o *options) error {
 		return fmt.Errorf("run the manager: %w", err)
 	}
 	return nil
+}
+
+// kindsPollInterval is the time between two checks whether the API server serves the kinds.
+const kindsPollInterval = 200 * time.Millisecond
+
+// awaitKinds waits until the API server serves the kinds, without which no manager can be made. Meanwhile it
+// serves health checks, which name the missing kinds.
+func awaitKinds(ctx context.Context, kinds *app.KindChecker, healthAddress string) error {
+	if kinds.Check(ctx) == nil {
+		return nil
+	}
+	health, err := app.ListenHealth(healthAddress, kinds.Check)
+	if err != nil {
+		return err
+	}
+	serving, stop := context.WithCancel(ctx)
+	defer stop()
+	done := make(chan error, 1)
+	go func() { done <- health.Start(serving) }()
+	tick := time.NewTicker(kindsPollInterval)
+	defer tick.Stop()
+	for kinds.Check(ctx) != nil && ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+	stop()
+	return errors.Join(<-done, ctx.Err())
 }
