@@ -15,7 +15,7 @@ import (
 // definitions reads the generated CustomResourceDefinitions.
 func definitions(t *testing.T) []apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
-	files, err := filepath.Glob("../../../deployments/crds/*.yaml")
+	files, err := filepath.Glob("../../../deployments/crds/danm.io_*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("find definitions: %v, %v", files, err)
 	}
