@@ -24,7 +24,7 @@ func TestManifestsFit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := env.Kubectl(t, "apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict", "--filename="+folder)
+	out := env.Kubectl(t, "apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict", "--kustomize="+folder)
 	for _, want := range []string{"deployment.apps/patchbay-controller", "poddisruptionbudget.policy/patchbay-controller"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("applied %q, want %s among it", out, want)
