@@ -28,6 +28,7 @@ import (
 
 	"github.com/patchbay-cni/patchbay/deployments/placement"
 	"github.com/patchbay-cni/patchbay/internal/invite"
+	"github.com/patchbay-cni/patchbay/internal/version"
 )
 
 // Names in the agent's manifests.
@@ -79,7 +80,7 @@ func newJoin(f *factory) *cobra.Command {
 	flags.StringVar(&j.ca, "ca", "", "the hub's certificate authority, base64 of PEM; default: the certificate authorities in the agent's image")
 	flags.StringVar(&j.proxy, "proxy", "", "the proxy by which the agent reaches the hub, such as http://user:password@proxy.example:3128")
 	flags.BoolVar(&j.tokenAuth, "token-auth", false, "the agent uses short-lived tokens, not a certificate, because a load balancer in front of the hub terminates TLS")
-	flags.StringVar(&j.image, "image", "patchbay.local/patchbay-agent:devel", "the agent's image")
+	flags.StringVar(&j.image, "image", version.Image("patchbay-agent"), "the agent's image")
 	flags.BoolVar(&j.force, "force", false, "replace an installed agent of another cluster name or hub")
 	return cmd
 }

@@ -2,14 +2,21 @@
 
 // Package version contains the version of this build. The Makefile sets the value when it links
 // (-ldflags "-X github.com/patchbay-cni/patchbay/internal/version.version=v1.2.3"), so that a source tree
-// without git history has a version too.
+// without git history has a version too. A release also sets the registry of its images.
 package version
 
-// version is set by the linker only.
-var version string
+// version and registry are set by the linker only. Builds that are not a release have no registry.
+var version, registry string
 
 // unstamped is the version of a build without one, such as a test.
 const unstamped = "devel"
+
+// LocalRegistry is the registry in the names of images that belong to no release. No resolver answers for
+// the name, so that a node without the image fails at once instead of asking another registry for it.
+const LocalRegistry = "patchbay.local"
+
+// DevelopmentTag is the tag that `make images` gives to each image beside the version.
+const DevelopmentTag = "devel"
 
 // String returns the version that the linker set, or "devel".
 func String() string {
@@ -17,4 +24,13 @@ func String() string {
 		return unstamped
 	}
 	return version
+}
+
+// Image returns the full name of an image that belongs to this build: that of the release, or the
+// one of `make images`.
+func Image(name string) string {
+	if registry == "" {
+		return LocalRegistry + "/" + name + ":" + DevelopmentTag
+	}
+	return registry + "/" + name + ":" + String()
 }

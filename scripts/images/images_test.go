@@ -16,9 +16,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/patchbay-cni/patchbay/scripts/internal/ociimage"
+	"github.com/patchbay-cni/patchbay/scripts/internal/product"
 )
 
-// programs builds a bin/ folder with every program of specs, each a real static one.
+// programs builds a bin/ folder with every program of the images, each a real static one.
 func programs(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -31,12 +34,12 @@ func programs(t *testing.T) string {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	for _, s := range specs() {
-		for _, p := range s.programs {
-			if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, p)), 0o755); err != nil {
+	for _, image := range product.Images() {
+		for _, p := range image.Programs {
+			if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, p.Name)), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.Link(filepath.Join(dir, "program"), filepath.Join(dir, p)); err != nil && !errors.Is(err, os.ErrExist) {
+			if err := os.Link(filepath.Join(dir, "program"), filepath.Join(dir, p.Name)); err != nil && !errors.Is(err, os.ErrExist) {
 				t.Fatal(err)
 			}
 		}
@@ -66,7 +69,7 @@ func untar(t *testing.T, content []byte) map[string][]byte {
 func TestRunWritesAnOCIArchive(t *testing.T) {
 	t.Parallel()
 	bin, out := programs(t), t.TempDir()
-	if err := run([]string{"--version", "v1", "--bin", bin, "--out", out}, io.Discard); err != nil {
+	if err := run([]string{"--version", "v1", "--bin", bin, "--licenses", "../..", "--out", out}, io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	content, err := os.ReadFile(filepath.Join(out, "patchbayd.tar"))
@@ -84,7 +87,7 @@ func TestRunWritesAnOCIArchive(t *testing.T) {
 	}
 	var names []string
 	for _, m := range index.Manifests {
-		names = append(names, m.Annotations[containerdName])
+		names = append(names, m.Annotations[ociimage.ContainerdName])
 	}
 	if diff := cmp.Diff([]string{"patchbay.local/patchbayd:v1", "patchbay.local/patchbayd:devel"}, names); diff != "" {
 		t.Errorf("containerd imports the image under other names (-want +got):\n%s", diff)
@@ -106,7 +109,7 @@ func TestRunIsReproducible(t *testing.T) {
 	var archives [2][]byte
 	for i := range archives {
 		out := t.TempDir()
-		if err := run([]string{"--version", "v1", "--bin", bin, "--out", out}, io.Discard); err != nil {
+		if err := run([]string{"--version", "v1", "--bin", bin, "--licenses", "../..", "--out", out}, io.Discard); err != nil {
 			t.Fatal(err)
 		}
 		var err error

@@ -15,6 +15,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/google/go-containerregistry/pkg/name"
+
+	"github.com/patchbay-cni/patchbay/internal/version"
+	"github.com/patchbay-cni/patchbay/scripts/internal/ociimage"
+	"github.com/patchbay-cni/patchbay/scripts/internal/product"
 )
 
 func main() {
@@ -24,11 +30,13 @@ func main() {
 	}
 }
 
-// run builds every image of images and prints one line for each.
+// run builds every image of the product and prints one line for each.
 func run(args []string, stdout io.Writer) error {
+	o := ociimage.Options{Platform: product.ImagePlatform()}
 	flags := flag.NewFlagSet("images", flag.ContinueOnError)
-	version := flags.String("version", "devel", "tag of the images, besides "+develTag)
-	bin := flags.String("bin", "bin", "folder of the static programs")
+	flags.StringVar(&o.Version, "version", version.DevelopmentTag, "tag of the images, besides "+version.DevelopmentTag)
+	flags.StringVar(&o.Programs, "bin", "bin", "folder of the static programs")
+	flags.StringVar(&o.Licenses, "licenses", ".", "folder of LICENSE and NOTICE")
 	out := flags.String("out", "bin/images", "folder for the archives")
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("parse flags: %w", err)
@@ -36,59 +44,32 @@ func run(args []string, stdout io.Writer) error {
 	if err := os.MkdirAll(*out, 0o755); err != nil {
 		return fmt.Errorf("make output folder: %w", err)
 	}
-	for _, s := range specs() {
-		file := filepath.Join(*out, s.name+".tar")
-		if err := build(s, *bin, *version, file); err != nil {
+	for _, image := range product.Images() {
+		file := filepath.Join(*out, image.Name+".tar")
+		tag, err := build(image, o, file)
+		if err != nil {
 			return fmt.Errorf("build %s: %w", file, err)
 		}
-		fmt.Fprintf(stdout, "%s: %s\n", file, reference(s.name, *version))
+		fmt.Fprintf(stdout, "%s: %s\n", file, tag)
 	}
 	return nil
 }
 
-// registry is a name that no resolver answers, so that a node without the image
-// fails at once instead of asking another registry for it.
-const registry = "patchbay.local"
-
-// develTag is the tag that the manifests in deployments/ name until a version is
-// set; each archive carries it besides its version.
-const develTag = "devel"
-
-// spec is one image: programs from bin/ at the root of an empty file system.
-type spec struct {
-	// name of the image and of its archive.
-	name string
-	// programs are copied to /<program>, with their folder if they have one; the first is the
-	// entry point.
-	programs []string
-	// description for people who list images.
-	description string
-}
-
-// specs are the images of this repository.
-func specs() []spec {
-	return []spec{{
-		name: "patchbayd",
-		// The daemon copies the plugin to the node's CNI folder at start.
-		programs:    []string{"patchbayd", "patchbay"},
-		description: "Patchbay's node daemon and its CNI plugin",
-	}, {
-		name:        "patchbay-controller",
-		programs:    []string{"patchbay-controller"},
-		description: "Patchbay's controller",
-	}, {
-		name:        "patchbay-agent",
-		programs:    []string{"patchbay-agent"},
-		description: "Patchbay's agent in a workload cluster",
-	}, {
-		name: "patchbay-hub",
-		// The programs of Kubernetes are for `patchbay-hub up --bin-dir /kubernetes`.
-		programs:    []string{"patchbay-hub", "kubernetes/kube-apiserver", "kubernetes/kube-controller-manager", "kubernetes/etcd"},
-		description: "Patchbay's hub, beside an API server that runs no workload controllers",
-	}}
-}
-
-// reference is the full name of an image.
-func reference(name, tag string) string {
-	return registry + "/" + name + ":" + tag
+// build writes an image's archive and returns the image's name. The archive also has the tag that the manifests
+// in deployments/ name until a version is set.
+func build(image product.Image, o ociimage.Options, file string) (name.Tag, error) {
+	repository := version.LocalRegistry + "/" + image.Name
+	tag, err := name.NewTag(repository + ":" + o.Version)
+	if err != nil {
+		return name.Tag{}, fmt.Errorf("name image: %w", err)
+	}
+	devel, err := name.NewTag(repository + ":" + version.DevelopmentTag)
+	if err != nil {
+		return name.Tag{}, fmt.Errorf("name image: %w", err)
+	}
+	img, err := ociimage.New(image, o)
+	if err != nil {
+		return name.Tag{}, err
+	}
+	return tag, ociimage.WriteArchive(file, img, tag, devel)
 }

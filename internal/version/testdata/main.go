@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command testdata prints the version that it was linked with.
+// Command testdata prints the version and the image that it was linked with.
 package main
 
 import (
@@ -9,4 +9,4 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/version"
 )
 
-func main() { fmt.Println(version.String()) }
+func main() { fmt.Println(version.String(), version.Image("patchbayd")) }

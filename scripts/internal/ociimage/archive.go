@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package ociimage
 
 import (
 	"archive/tar"
@@ -10,18 +10,25 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 )
 
-// containerdName is the annotation that containerd's import takes an image's
-// full name from; OCI's own ref.name holds a tag only.
-const containerdName = "io.containerd.image.name"
+// Annotations of the entries of an archive's index.
+const (
+	// ContainerdName is where containerd's import takes an image's full name from.
+	ContainerdName = "io.containerd.image.name"
+	// RefName is OCI's own annotation, which holds a tag only.
+	RefName = "org.opencontainers.image.ref.name"
+)
 
-// writeArchive writes an OCI image layout (image-spec, image-layout.md) as one
-// tar file, with an index entry per name. It replaces file in one step.
-func writeArchive(file string, img v1.Image, names ...string) (err error) {
+// WriteArchive writes an OCI image layout (image-spec, image-layout.md) as one tar file, with an index
+// entry per name. The item is an image, or an index of images for several platforms. WriteArchive replaces
+// file in one step.
+func WriteArchive(file string, item mutate.Appendable, names ...name.Tag) (err error) {
 	dir, err := os.MkdirTemp(filepath.Dir(file), ".layout-")
 	if err != nil {
 		return fmt.Errorf("make scratch folder: %w", err)
@@ -32,9 +39,9 @@ func writeArchive(file string, img v1.Image, names ...string) (err error) {
 	if err != nil {
 		return fmt.Errorf("write layout: %w", err)
 	}
-	for _, name := range names {
-		if err := path.AppendImage(img, layout.WithAnnotations(map[string]string{containerdName: name})); err != nil {
-			return fmt.Errorf("add %s to layout: %w", name, err)
+	for _, tag := range names {
+		if err := add(path, item, tag); err != nil {
+			return fmt.Errorf("add %s to layout: %w", tag, err)
 		}
 	}
 	next := file + ".new"
@@ -45,6 +52,19 @@ func writeArchive(file string, img v1.Image, names ...string) (err error) {
 		return fmt.Errorf("replace archive: %w", err)
 	}
 	return nil
+}
+
+// add appends an entry for the name.
+func add(path layout.Path, item mutate.Appendable, tag name.Tag) error {
+	annotations := layout.WithAnnotations(map[string]string{ContainerdName: tag.String(), RefName: tag.TagStr()})
+	switch item := item.(type) {
+	case v1.Image:
+		return path.AppendImage(item, annotations)
+	case v1.ImageIndex:
+		return path.AppendIndex(item, annotations)
+	default:
+		return fmt.Errorf("must be an image or an index, got %T", item)
+	}
 }
 
 // writeTar writes the files below dir, in the order of their names, to a tar file.
