@@ -50,6 +50,21 @@ bin/deviceplugin: FORCE
 images: $(PROGRAMS:%=bin/%) kubernetes etcd ## write OCI archives to bin/images, without a container engine
 	go run ./scripts/images --version '$(VERSION)' --bin bin --out bin/images
 
+# The version is the tag of the commit, or VERSION. A partial release has only the images and platforms that IMAGES
+# and PLATFORMS list, such as PLATFORMS=linux/amd64.
+REGISTRY ?=
+BASE_URL ?=
+RELEASE  = $(if $(filter file,$(origin VERSION)),,--version '$(VERSION)') $(if $(REGISTRY),--registry '$(REGISTRY)') \
+	$(if $(BASE_URL),--base-url '$(BASE_URL)') $(if $(IMAGES),--images '$(IMAGES)') $(if $(PLATFORMS),--platforms '$(PLATFORMS)')
+
+.PHONY: release
+release: ## write a release to bin/release/VERSION: images, manifests, plugin archives, SBOMs, checksums
+	go run ./scripts/release $(RELEASE) $(if $(ALLOW_DIRTY),--allow-dirty)
+
+.PHONY: check-release
+check-release: ## build the commit's release here and in a clone, and compare
+	scripts/check-release $(RELEASE)
+
 .PHONY: packages
 packages: ## install the system packages that the lab needs (Debian, root)
 	@scripts/install-packages

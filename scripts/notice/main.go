@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command notice prints the licences of everything that is linked into the programs: Go itself
-// and the modules, with each licence or notice in the folder of a used package or above it.
+// Command notice prints the licences of everything that is linked into the released programs, on all their
+// platforms: Go itself and the modules, with each licence or notice in the folder of a used package or above it.
+// The programs of Kubernetes and etcd in the hub's image count, too.
 // Modules with the same text are listed together. It fails for a module without a licence.
 package main
 
@@ -19,6 +20,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/patchbay-cni/patchbay/scripts/internal/product"
 )
 
 func main() {
@@ -32,25 +35,40 @@ func main() {
 type pkg struct {
 	Dir    string
 	Module *struct {
-		Path, Version, Dir string
-		Main               bool
+		module
+		Main    bool
+		Replace *module
 	}
 }
+
+// module is where a package is from.
+type module struct{ Path, Version, Dir string }
 
 // licenseFile matches the names of files with licences and notices.
 var licenseFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([.-].*)?$`)
 
 const noticeHeader = `Patchbay is licensed under the Apache License 2.0 (LICENSE).
 
-Its programs contain Go and the modules below. Each text stands once, after the names
-and files that it is of. "make generate" writes this file.
+Its programs, and those of Kubernetes and etcd in the image of the hub, contain Go and the
+modules below. Each text stands once, after the names and files that it is of.
+"make generate" writes this file.
 `
 
-// run writes the notice for the folder's programs.
+// run writes the notice for the programs of the product.
 func run(w io.Writer) error {
-	packages, err := linkedPackages()
-	if err != nil {
-		return err
+	var packages []pkg
+	for platform, programs := range product.All().Builds() {
+		mains := map[string][]string{}
+		for _, p := range programs {
+			mains[p.Module] = append(mains[p.Module], p.Package)
+		}
+		for folder, programs := range mains {
+			linked, err := linkedPackages(folder, platform, programs)
+			if err != nil {
+				return err
+			}
+			packages = append(packages, linked...)
+		}
 	}
 	texts, err := readLicenses(packages)
 	if err != nil {
@@ -60,14 +78,15 @@ func run(w io.Writer) error {
 	return err
 }
 
-// linkedPackages lists the packages in the released programs, which are for Linux.
-func linkedPackages() ([]pkg, error) {
-	list := exec.Command("go", "list", "-deps", "-json=Dir,Module", "./cmd/...")
-	list.Env = append(os.Environ(), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0")
-	list.Stderr = os.Stderr
+// linkedPackages lists the packages in programs of a module.
+func linkedPackages(folder string, platform product.Platform, mains []string) ([]pkg, error) {
+	args := []string{"list", "-deps", "-tags", product.Tags, "-json=Dir,Module"}
+	list := exec.Command("go", append(args, mains...)...)
+	list.Env = append(os.Environ(), "GOOS="+platform.OS, "GOARCH="+platform.Arch, "CGO_ENABLED=0")
+	list.Dir, list.Stderr = folder, os.Stderr
 	out, err := list.Output()
 	if err != nil {
-		return nil, fmt.Errorf("list the packages of ./cmd: %w", err)
+		return nil, fmt.Errorf("list the packages of %s in %s: %w", strings.Join(mains, " "), folder, err)
 	}
 	var packages []pkg
 	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
@@ -96,10 +115,14 @@ func readLicenses(packages []pkg) (map[string][]string, error) {
 		if p.Module == nil || p.Module.Main {
 			continue
 		}
-		name := p.Module.Path + " " + p.Module.Version
-		for dir := p.Dir; len(dir) >= len(p.Module.Dir) && !done[dir]; dir = filepath.Dir(dir) {
+		from := p.Module.module
+		if p.Module.Replace != nil {
+			from = *p.Module.Replace
+		}
+		name := from.Path + " " + from.Version
+		for dir := p.Dir; len(dir) >= len(from.Dir) && !done[dir]; dir = filepath.Dir(dir) {
 			done[dir] = true
-			n, err := readLicenseDir(texts, dir, strings.TrimSuffix(name+" "+strings.TrimPrefix(dir[len(p.Module.Dir):], "/"), " "))
+			n, err := readLicenseDir(texts, dir, strings.TrimSuffix(name+" "+strings.TrimPrefix(dir[len(from.Dir):], "/"), " "))
 			if err != nil {
 				return nil, err
 			}
