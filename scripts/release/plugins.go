@@ -94,7 +94,7 @@ func zipOf(files []packed, modified time.Time) ([]byte, error) {
 	var buf bytes.Buffer
 	w := zip.NewWriter(&buf)
 	for _, f := range files {
-		h := &zip.FileHeader{Name: f.name, Method: zip.Deflate, Modified: modified}
+		h := &zip.FileHeader{Name: f.name, Method: zip.Deflate, Modified: modified.UTC()}
 		h.SetMode(f.mode)
 		entry, err := w.CreateHeader(h)
 		if err != nil {

@@ -46,8 +46,8 @@ func testRelease(t *testing.T) release {
 // published writes a complete release of programs that do nothing, and returns its folder.
 func published(t *testing.T, r release) string {
 	t.Helper()
-	programs, out := emptyPrograms(t), filepath.Join(t.TempDir(), r.Version)
-	if err := publish(r, product.All(), programs, out, io.Discard); err != nil {
+	out := filepath.Join(t.TempDir(), r.Version)
+	if err := publish(r, product.All(), emptyPrograms(t), out, io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -87,6 +87,10 @@ func TestPublish(t *testing.T) {
 	t.Run("Images", func(t *testing.T) { testImages(t, r, dir) })
 	t.Run("Manifests", func(t *testing.T) { testManifests(t, dir) })
 	t.Run("Krew", func(t *testing.T) { testKrew(t, r, dir) })
+	t.Run("Reproducible", func(t *testing.T) {
+		// The programs are built again, so that their files have other times.
+		compare(t, dir, published(t, r))
+	})
 	t.Run("Again", func(t *testing.T) {
 		// An earlier release of the version is replaced, with files that the new one does not have.
 		if err := os.WriteFile(filepath.Join(dir, "old"), nil, 0o600); err != nil {

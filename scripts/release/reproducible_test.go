@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -42,9 +43,9 @@ func builders() [2]builder {
 	}}
 }
 
-// A release is built twice, by different people at different times. It has an image and archives in both formats,
-// each for two platforms; `make check-release` builds all of it twice. Both builds take compiled packages from
-// Go's build cache, which does not know the folder, and link and pack their programs themselves.
+// A part of a release is built twice, by different people at different times. It has an image and an archive for one
+// platform, whose packages `make build` has compiled, too. Both builds take them from Go's build cache, which does not
+// know the folder, and link and pack their programs themselves. `make check-release` builds all of a release twice.
 func TestReproducible(t *testing.T) {
 	t.Parallel()
 	if err := source.Inputs(); err != nil {
@@ -59,13 +60,13 @@ func TestReproducible(t *testing.T) {
 	var releases [2]string
 	begin := time.Now()
 	for i, b := range builders() {
-		// ZIP stores times with a precision of two seconds.
+		// Archives store times with a precision of a second, or of two.
 		if took := time.Since(begin); i == 1 && took < 2*time.Second {
-			t.Fatalf("the first build took only %s: the second one begins at the same time for ZIP", took)
+			t.Fatalf("the first build took only %s: in an archive, the second one could have the same time", took)
 		}
 		checkout := filepath.Join(t.TempDir(), b.folder)
 		copySource(t, b, checkout)
-		script := fmt.Sprintf("umask %s && exec %s --version v0.0.0-test --images patchbayd --platforms linux/amd64,linux/arm64,windows/amd64", b.umask, program)
+		script := fmt.Sprintf("umask %s && exec %s --version v0.0.0-test --images patchbayd --platforms linux/%s", b.umask, program, runtime.GOARCH)
 		cmd := exec.Command("sh", "-c", script)
 		cmd.Dir, cmd.Env = checkout, append(os.Environ(), b.env...)
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -136,7 +137,7 @@ func compare(t *testing.T, first, second string) {
 			t.Errorf("%s differs: it has %d bytes in one build and %d in the other", name, len(content), len(b[name]))
 		}
 	}
-	if len(a) != len(b) || len(a) < 10 {
+	if len(a) != len(b) || len(a) < 12 {
 		t.Errorf("one build has %d files and the other %d", len(a), len(b))
 	}
 }
