@@ -8,7 +8,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -107,6 +106,7 @@ func TestPublish(t *testing.T) {
 
 // testFiles checks that the checksums list every file, and are right.
 func testFiles(t *testing.T, dir string) {
+	t.Helper()
 	want := strings.Fields(`
 		LICENSE NOTICE images.txt
 		images/patchbay-agent.tar images/patchbay-controller.tar images/patchbay-hub.tar images/patchbayd.tar
@@ -139,6 +139,7 @@ func testFiles(t *testing.T, dir string) {
 
 // testImages checks that each archive is an OCI layout with one name and all platforms.
 func testImages(t *testing.T, r release, dir string) {
+	t.Helper()
 	var names []string
 	for _, image := range product.Images() {
 		index, err := layout.ImageIndexFromPath(unpackTar(t, bytes.NewReader(read(t, dir, "images/"+image.Name+".tar"))))
@@ -198,6 +199,7 @@ func testImages(t *testing.T, r release, dir string) {
 // testManifests checks that the manifests and images.txt name the same images, so that a cluster without access to
 // a registry has all that it needs.
 func testManifests(t *testing.T, dir string) {
+	t.Helper()
 	named := map[string]bool{}
 	for _, m := range manifests() {
 		objects := 0
@@ -237,6 +239,7 @@ func testManifests(t *testing.T, dir string) {
 
 // testKrew checks that krew finds each archive, and in it the program.
 func testKrew(t *testing.T, r release, dir string) {
+	t.Helper()
 	var manifest krewManifest
 	if err := yaml.UnmarshalStrict(read(t, dir, "krew/patchbay.yaml"), &manifest); err != nil {
 		t.Fatal(err)
@@ -379,6 +382,6 @@ func unpackFile(t *testing.T, path string, mode fs.FileMode, content io.Reader) 
 		err = os.Chmod(path, mode)
 	}
 	if err != nil {
-		t.Fatal(fmt.Errorf("unpack: %w", err))
+		t.Fatalf("unpack: %v", err)
 	}
 }

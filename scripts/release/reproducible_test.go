@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -90,7 +91,7 @@ func copySource(t *testing.T, b builder, dir string) {
 	}
 	for path := range strings.SplitSeq(strings.Trim(files, "\x00"), "\x00") {
 		info, err := os.Lstat(filepath.Join(root, path))
-		if os.IsNotExist(err) {
+		if errors.Is(err, fs.ErrNotExist) {
 			continue // removed and not committed yet
 		}
 		if err != nil {
