@@ -81,7 +81,7 @@ func pluginFiles(source, programs, program string) ([]packed, error) {
 
 // archive packs files in the format that is usual on the platform, and returns the archive with its name.
 func archive(platform product.Platform, r release, files []packed) (string, []byte, error) {
-	name := product.Plugin().Name + "_" + r.Version + "_" + platform.String()
+	name := product.Plugin().Name + "-" + r.Version + "-" + platform.String()
 	if platform.OS == "windows" {
 		content, err := zipOf(files, r.Time)
 		return name + ".zip", content, err

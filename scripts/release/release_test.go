@@ -110,17 +110,17 @@ func testFiles(t *testing.T, dir string) {
 	want := strings.Fields(`
 		LICENSE NOTICE images.txt
 		images/patchbay-agent.tar images/patchbay-controller.tar images/patchbay-hub.tar images/patchbayd.tar
-		kubectl-patchbay_v0.1.0-rc.1_darwin_amd64.tar.gz kubectl-patchbay_v0.1.0-rc.1_darwin_arm64.tar.gz
-		kubectl-patchbay_v0.1.0-rc.1_linux_amd64.tar.gz kubectl-patchbay_v0.1.0-rc.1_linux_arm64.tar.gz
-		kubectl-patchbay_v0.1.0-rc.1_windows_amd64.zip krew/patchbay.yaml
+		kubectl-patchbay-v0.1.0-rc.1-darwin-amd64.tar.gz kubectl-patchbay-v0.1.0-rc.1-darwin-arm64.tar.gz
+		kubectl-patchbay-v0.1.0-rc.1-linux-amd64.tar.gz kubectl-patchbay-v0.1.0-rc.1-linux-arm64.tar.gz
+		kubectl-patchbay-v0.1.0-rc.1-windows-amd64.zip krew/patchbay.yaml
 		manifests/patchbay.yaml manifests/patchbay-agent.yaml manifests/patchbay-hub.yaml manifests/patchbay-hub-objects.yaml
-		sbom/patchbayd_linux_amd64.cdx.json sbom/patchbayd_linux_arm64.cdx.json
-		sbom/patchbay-controller_linux_amd64.cdx.json sbom/patchbay-controller_linux_arm64.cdx.json
-		sbom/patchbay-agent_linux_amd64.cdx.json sbom/patchbay-agent_linux_arm64.cdx.json
-		sbom/patchbay-hub_linux_amd64.cdx.json sbom/patchbay-hub_linux_arm64.cdx.json
-		sbom/kubectl-patchbay_darwin_amd64.cdx.json sbom/kubectl-patchbay_darwin_arm64.cdx.json
-		sbom/kubectl-patchbay_linux_amd64.cdx.json sbom/kubectl-patchbay_linux_arm64.cdx.json
-		sbom/kubectl-patchbay_windows_amd64.cdx.json`)
+		sbom/patchbayd-linux-amd64.cdx.json sbom/patchbayd-linux-arm64.cdx.json
+		sbom/patchbay-controller-linux-amd64.cdx.json sbom/patchbay-controller-linux-arm64.cdx.json
+		sbom/patchbay-agent-linux-amd64.cdx.json sbom/patchbay-agent-linux-arm64.cdx.json
+		sbom/patchbay-hub-linux-amd64.cdx.json sbom/patchbay-hub-linux-arm64.cdx.json
+		sbom/kubectl-patchbay-darwin-amd64.cdx.json sbom/kubectl-patchbay-darwin-arm64.cdx.json
+		sbom/kubectl-patchbay-linux-amd64.cdx.json sbom/kubectl-patchbay-linux-arm64.cdx.json
+		sbom/kubectl-patchbay-windows-amd64.cdx.json`)
 	slices.Sort(want)
 	var got []string
 	for line := range strings.Lines(readString(t, dir, sumsFile)) {

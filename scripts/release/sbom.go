@@ -36,5 +36,5 @@ func writeSBOM(r release, a artifact, programs, dir string) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(dir, "sbom", a.name+"_"+a.platform.String()+".cdx.json"), content)
+	return writeFile(filepath.Join(dir, "sbom", a.name+"-"+a.platform.String()+".cdx.json"), content)
 }

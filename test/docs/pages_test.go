@@ -99,6 +99,7 @@ var parts = []part{
 	},
 	{page: "docs/crd-compiler.md", cleanup: `kubectl delete crd daskclusters.example.com`},
 	{page: "docs/lab.md"},
+	{page: "docs/release.md"},
 	{page: "docs/install.md", from: "Upgrade", setup: `kubectl delete deploy/hello --cascade=foreground
 kubectl wait --for=delete danmeps --all --all-namespaces --timeout=240s
 cp examples/demo/networks.yaml .`, values: []string{"https://github.com/patchbay-cni/patchbay//", "", "?ref=v0.1.0", ""}},

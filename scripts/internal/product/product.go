@@ -100,7 +100,7 @@ func (p Product) Builds() map[Platform][]Program {
 type Platform struct{ OS, Arch string }
 
 // String returns the platform as part of a file's name.
-func (p Platform) String() string { return p.OS + "_" + p.Arch }
+func (p Platform) String() string { return p.OS + "-" + p.Arch }
 
 // Executable returns the file name of a program.
 func (p Platform) Executable(program string) string {
