@@ -5,8 +5,11 @@
 // without git history has a version too. A release also sets the registry of its images.
 package version
 
-// version and registry are set by the linker only. Builds that are not a release have no registry.
-var version, registry string
+// version is set by the linker only.
+var version string
+
+// registry is set by the linker only. Builds that are not a release have none.
+var registry string //nolint:gochecknoglobals // the linker can set nothing else
 
 // unstamped is the version of a build without one, such as a test.
 const unstamped = "devel"
