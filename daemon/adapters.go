@@ -10,6 +10,7 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/daemon/internal/addresses"
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
+	"github.com/patchbay-cni/patchbay/daemon/internal/backend/delegate"
 	"github.com/patchbay-cni/patchbay/daemon/internal/metrics"
 	"github.com/patchbay-cni/patchbay/daemon/internal/networkcache"
 	"github.com/patchbay-cni/patchbay/daemon/internal/nodestate"
@@ -46,6 +47,30 @@ func (c linkKubeClient) NodeNetworks(ctx context.Context) ([]v1.NodeNetwork, err
 // WriteStatus implements netwatcher.KubeClient.
 func (c linkKubeClient) WriteStatus(ctx context.Context, status v1.NodeNetworkStatus) error {
 	return c.nodes.WriteStatus(ctx, status)
+}
+
+// configurationChecker implements netwatcher.DelegateChecker with the node's files and the cache of networks.
+type configurationChecker struct {
+	delegate.Checker
+
+	networks *networkcache.Cache
+	// installed reports whether the daemon has installed Patchbay's configuration.
+	installed func() bool
+}
+
+var _ netwatcher.DelegateChecker = configurationChecker{}
+
+// CheckOwnFirst implements netwatcher.DelegateChecker. Until the configuration is installed it finds no fault.
+func (c configurationChecker) CheckOwnFirst() error {
+	if !c.installed() {
+		return nil
+	}
+	return c.Checker.CheckOwnFirst()
+}
+
+// DefaultNetwork implements netwatcher.DelegateChecker.
+func (c configurationChecker) DefaultNetwork() (*network.Network, error) {
+	return c.networks.DefaultNetwork()
 }
 
 // podLinks implements netwatcher.PodLinks with the journal.

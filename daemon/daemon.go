@@ -240,7 +240,10 @@ func (d *daemon) connectLinks(ctx context.Context) error {
 	d.watcher = netwatcher.New(netwatcher.Config{
 		Node: d.node, Version: version.String(), KernelVersion: release, VTEPRanges: d.vtepRanges, Log: d.log.WithName("netwatcher"),
 		Kernel: d.host.Links(), Firewall: d.firewall, SourceGuard: d.sourceGuard, Pods: podLinks{d.journal},
-		Delegates:  delegate.Checker{HostRoot: d.hostRoot, BinDir: d.cniBin, ConfDir: d.cniConf, Own: install.ConfigName},
+		Delegates: configurationChecker{
+			Checker:  delegate.Checker{HostRoot: d.hostRoot, BinDir: d.cniBin, ConfDir: d.cniConf, Node: d.nodeConfigurations()},
+			networks: d.networks, installed: func() bool { return d.options.install && d.readiness.ready.Load() },
+		},
 		KubeClient: linkKubeClient{networks: d.networks, attachments: d.attachments, nodes: d.nodes},
 		Observer: linkObserver{d.metrics.Links, func(e netwatcher.LinkEvent) {
 			d.events.ReportLinkEvent(d.nodes.Reference(ctx), e)
@@ -260,6 +263,7 @@ func (d *daemon) connectService(ctx context.Context) error {
 		return err
 	}
 	d.pods = kubeClient.Pods()
+	others := delegate.New(delegate.Options{HostRoot: d.hostRoot, Node: d.nodeConfigurations()})
 	d.service = attach.New(attach.Config{
 		BootID: bootID, KubeClient: d.metrics.Failures.InstrumentKubeClient(kubeClient), Addresses: d.allocator.deferred,
 		Journal: linkJournal{d.journal, d.watcher.PodDetached}, HostLinks: d.watcher,
@@ -274,15 +278,21 @@ func (d *daemon) connectService(ctx context.Context) error {
 				DeviceInfoDir: filepath.Join(d.hostRoot, deviceInfoDir), StateDir: filepath.Join(filepath.Dir(d.socket), "functions"),
 			})),
 		},
-		Delegate: d.metrics.InstrumentBackend("delegate", delegate.New(delegate.Options{
-			HostRoot: d.hostRoot, Node: delegate.NodeConfigurations{Dir: d.cniConf, Own: install.ConfigName},
-		})),
+		Delegate: d.metrics.InstrumentBackend("delegate", others),
+		Unknown:  others,
 	})
 	d.server = server.New(server.Config{
 		Socket: d.socket, PendingDir: d.pending, Handler: d.service,
 		Log: d.log.WithName("server"), Observe: d.metrics.ObserveRequest,
 	})
 	return nil
+}
+
+// nodeConfigurations finds the CNI configuration of Pods that have no network.
+func (d *daemon) nodeConfigurations() delegate.NodeConfigurations {
+	return delegate.NodeConfigurations{
+		Dir: d.cniConf, Own: install.ConfigName, Disabled: !d.nodeConfiguration, Forbidden: d.networks.ForbiddenIDs,
+	}
 }
 
 // deviceInfoDir is where the Device Information Specification of the Network Plumbing Working Group has

@@ -35,6 +35,7 @@ type options struct {
 	cooldown                 time.Duration
 	releaseTimeout           time.Duration
 	install, debug, version  bool
+	nodeConfiguration        bool
 }
 
 // parseOptions reads the flags. It prints the help that --help asks for to stderr.
@@ -61,6 +62,7 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	f.IntVar(&o.warmPoolLimit, "warm-pool-limit", 64, "largest `number` of addresses in this node's warm pool, per network and family; with 0 each Pod costs a write to the API server")
 	f.DurationVar(&o.cooldown, "address-cooldown", 10*time.Second, "cooldown: `duration` after a Pod's end before this node uses the Pod's dynamic address again or returns it")
 	f.BoolVar(&o.install, "install", true, "install the plugin and its configuration when the daemon is ready")
+	f.BoolVar(&o.nodeConfiguration, "node-configuration", true, "give Pods without an annotation, while no network default is for them, the first CNI configuration beside Patchbay's; with false, they do not start")
 	f.BoolVar(&o.debug, "debug", false, "log debug messages too")
 	f.BoolVar(&o.version, "version", false, "print the version and exit")
 	if err := f.Parse(args); err != nil {

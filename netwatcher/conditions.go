@@ -14,12 +14,16 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
-// readyCondition returns the condition Ready, without times: true if each link is up, no network is
-// refused and all delegates are installed, else with the first problem and the number of others.
-func readyCondition(s *v1.NodeNetworkStatus) metav1.Condition {
+// readyCondition returns the condition Ready, without times: true if the runtime calls Patchbay, each link is
+// up, no network is refused and all delegates are installed, else with the first problem and the number of others.
+// notCalled is why the runtime does not call Patchbay.
+func readyCondition(s *v1.NodeNetworkStatus, notCalled error) metav1.Condition {
 	c := metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: v1.ReasonLinksUp}
 	c.Message = fmt.Sprintf("links up: %d", len(s.Links))
 	var bad []string
+	if notCalled != nil {
+		bad = append(bad, notCalled.Error())
+	}
 	for _, l := range s.Links {
 		switch {
 		case l.State == v1.LinkUp:
@@ -30,6 +34,8 @@ func readyCondition(s *v1.NodeNetworkStatus) metav1.Condition {
 		}
 	}
 	switch {
+	case notCalled != nil:
+		c.Reason = v1.ReasonPluginNotCalled
 	case len(bad) > 0:
 		c.Reason = v1.ReasonLinksNotUp
 	case len(s.Refused) > 0:
@@ -126,13 +132,19 @@ func vtepsAcceptedCondition(p *Plan, refused VTEPs) metav1.Condition {
 const conditionDefaultNetwork = "DefaultNetwork"
 
 // defaultNetworkCondition returns the condition, without times, for a Pod whose namespace has no default
-// network of its own.
-func defaultNetworkCondition(networks []*network.Network, node *v1.NodeConfiguration) metav1.Condition {
+// network of its own. byDefault is the ClusterNetwork default, and invalid the error of an invalid one.
+func defaultNetworkCondition(byDefault *network.Network, invalid error, node *v1.NodeConfiguration) metav1.Condition {
 	c := metav1.Condition{Type: conditionDefaultNetwork, Status: metav1.ConditionTrue}
 	ref := network.Ref{Kind: v1.KindClusterNetwork, Name: v1.DefaultNetworkName}
 	switch {
-	case slices.ContainsFunc(networks, func(n *network.Network) bool { return n.Ref == ref && !n.Deleting }):
+	case invalid != nil:
+		c.Status, c.Reason = metav1.ConditionFalse, v1.ReasonNetworkInvalid
+		c.Message = truncate("Pods without annotation " + v1.InterfacesAnnotation + " do not start: " + invalid.Error())
+	case byDefault != nil && !byDefault.Deleting:
 		c.Reason, c.Message = v1.ReasonDefaultNetworkExists, "Pods without annotation "+v1.InterfacesAnnotation+" get "+ref.String()
+		if len(byDefault.AllowedTenants) > 0 {
+			c.Message = truncate(c.Message + ", which is for these namespaces only: " + strings.Join(byDefault.AllowedTenants, ", "))
+		}
 	case node.Error != "":
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1.ReasonNoDefaultNetwork, node.Error
 	default:

@@ -55,7 +55,7 @@ func TestReady(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(tc.want, readyCondition(&v1.NodeNetworkStatus{Links: tc.links, Refused: tc.refused, Delegates: tc.delegates})); diff != "" {
+			if diff := cmp.Diff(tc.want, readyCondition(&v1.NodeNetworkStatus{Links: tc.links, Refused: tc.refused, Delegates: tc.delegates}, nil)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})

@@ -4,12 +4,14 @@ package netwatcher
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"slices"
 	"strings"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/network"
+	"github.com/patchbay-cni/patchbay/internal/text"
 )
 
 // delegateRows returns a row for each plugin and configuration that networks need on this node, at
@@ -37,16 +39,25 @@ func delegateRows(networks []*network.Network, checker DelegateChecker) []v1.Del
 	return rows
 }
 
-// nodeConfiguration returns the CNI configuration that Pods without a network get on this node; nil without a
-// checker.
-func nodeConfiguration(checker DelegateChecker) *v1.NodeConfiguration {
+// checkOwnFirst returns why the container runtime does not call Patchbay; nil without a checker.
+func checkOwnFirst(checker DelegateChecker) error {
 	if checker == nil {
 		return nil
 	}
-	file, name, err := checker.NodeConfiguration()
-	c := &v1.NodeConfiguration{File: file, Name: name}
-	if err != nil {
-		c.Error = truncate(err.Error())
-	}
-	return c
+	return checker.CheckOwnFirst()
 }
+
+// addNodeConfiguration adds to a status what Pods without a network get on this node.
+func addNodeConfiguration(ctx context.Context, s *v1.NodeNetworkStatus, checker DelegateChecker) {
+	file, name, err := checker.NodeConfiguration(ctx)
+	s.NodeConfiguration = &v1.NodeConfiguration{File: file, Name: text.Truncate(name, maxConfigurationName)}
+	if err != nil {
+		s.NodeConfiguration.Error = truncate(err.Error())
+	}
+	byDefault, invalid := checker.DefaultNetwork()
+	s.Conditions = append(s.Conditions, defaultNetworkCondition(byDefault, invalid, s.NodeConfiguration))
+}
+
+// maxConfigurationName bounds the name in the status, without the "…" of a longer one: the API server rejects a
+// status with a name of more than 255 characters, and CNI has no such limit.
+const maxConfigurationName = 252

@@ -3,9 +3,12 @@
 package netwatcher
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,13 +27,24 @@ func (p installedPlugins) Check(plugin, networkID string) error {
 	return errors.New(plugin + " of " + networkID + " is missing")
 }
 
+// CheckOwnFirst returns an error without the plugin "patchbay".
+func (p installedPlugins) CheckOwnFirst() error {
+	if p["patchbay"] {
+		return nil
+	}
+	return errors.New("05-cilium.conflist comes first")
+}
+
 // NodeConfiguration returns a file with the name of the plugin "node", and an error without that plugin.
-func (p installedPlugins) NodeConfiguration() (file, name string, err error) {
+func (p installedPlugins) NodeConfiguration(context.Context) (file, name string, err error) {
 	if p["node"] {
 		return "10-node.conflist", "node", nil
 	}
 	return "", "", errors.New("folder is empty")
 }
+
+// DefaultNetwork returns no network.
+func (p installedPlugins) DefaultNetwork() (*network.Network, error) { return nil, nil }
 
 // The status has a row for each plugin and configuration of the networks on this node, however many
 // networks share them.
@@ -72,47 +86,90 @@ func TestDelegateRowsAreBounded(t *testing.T) {
 func TestDefaultNetworkCondition(t *testing.T) {
 	t.Parallel()
 	byDefault := network.Ref{Kind: v1.KindClusterNetwork, Name: v1.DefaultNetworkName}
+	node, nothing := v1.NodeConfiguration{File: "10-node.conflist"}, v1.NodeConfiguration{Error: "folder is empty"}
 	cases := map[string]struct {
-		reason   string
-		networks []*network.Network
-		plugins  installedPlugins
-		want     metav1.Condition
+		reason  string
+		network *network.Network
+		invalid error
+		node    v1.NodeConfiguration
+		want    metav1.Condition
 	}{
 		"ClusterNetwork": {
-			"The node's configuration does not matter.", []*network.Network{{Ref: byDefault}}, installedPlugins{},
-			metav1.Condition{Status: metav1.ConditionTrue, Reason: v1.ReasonDefaultNetworkExists, Message: "Pods without annotation danm.io/interfaces get ClusterNetwork/default"},
+			reason: "The node's configuration does not matter.", network: &network.Network{Ref: byDefault}, node: nothing,
+			want: metav1.Condition{Status: metav1.ConditionTrue, Reason: v1.ReasonDefaultNetworkExists, Message: "Pods without annotation danm.io/interfaces get ClusterNetwork/default"},
+		},
+		"AllowedTenants": {
+			reason: "Pods of other namespaces do not start.", network: &network.Network{Ref: byDefault, AllowedTenants: []string{"a", "b"}}, node: node,
+			want: metav1.Condition{Status: metav1.ConditionTrue, Reason: v1.ReasonDefaultNetworkExists, Message: "Pods without annotation danm.io/interfaces get ClusterNetwork/default, which is for these namespaces only: a, b"},
+		},
+		"Invalid": {
+			reason: "ADD fails with the same error.", invalid: errors.New("spec.NetworkID: must be set"), node: node,
+			want: metav1.Condition{Status: metav1.ConditionFalse, Reason: v1.ReasonNetworkInvalid, Message: "Pods without annotation danm.io/interfaces do not start: spec.NetworkID: must be set"},
 		},
 		"Deleting": {
-			"It takes no new Pods.", []*network.Network{{Ref: byDefault, Deleting: true}}, installedPlugins{"node": true},
-			metav1.Condition{Status: metav1.ConditionTrue, Reason: v1.ReasonNodeConfigurationUsed, Message: "there is no ClusterNetwork/default: Pods without annotation danm.io/interfaces get the node's CNI configuration 10-node.conflist"},
+			reason: "It takes no new Pods.", network: &network.Network{Ref: byDefault, Deleting: true}, node: node,
+			want: metav1.Condition{Status: metav1.ConditionTrue, Reason: v1.ReasonNodeConfigurationUsed, Message: "there is no ClusterNetwork/default: Pods without annotation danm.io/interfaces get the node's CNI configuration 10-node.conflist"},
 		},
-		"OtherKind": {
-			"It is for the Pods of its namespace only.", []*network.Network{{Ref: network.Ref{Kind: v1.KindDanmNet, Namespace: "ns", Name: v1.DefaultNetworkName}}}, installedPlugins{"node": true},
-			metav1.Condition{Status: metav1.ConditionTrue, Reason: v1.ReasonNodeConfigurationUsed, Message: "there is no ClusterNetwork/default: Pods without annotation danm.io/interfaces get the node's CNI configuration 10-node.conflist"},
+		"None": {
+			reason: "There is no default network.", node: node,
+			want: metav1.Condition{Status: metav1.ConditionTrue, Reason: v1.ReasonNodeConfigurationUsed, Message: "there is no ClusterNetwork/default: Pods without annotation danm.io/interfaces get the node's CNI configuration 10-node.conflist"},
 		},
 		"Nothing": {
-			"Such Pods do not start.", nil, installedPlugins{},
-			metav1.Condition{Status: metav1.ConditionFalse, Reason: v1.ReasonNoDefaultNetwork, Message: "folder is empty"},
+			reason: "Such Pods do not start.", node: nothing,
+			want: metav1.Condition{Status: metav1.ConditionFalse, Reason: v1.ReasonNoDefaultNetwork, Message: "folder is empty"},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tc.want.Type = "DefaultNetwork"
-			if diff := cmp.Diff(tc.want, defaultNetworkCondition(tc.networks, nodeConfiguration(tc.plugins))); diff != "" {
+			if diff := cmp.Diff(tc.want, defaultNetworkCondition(tc.network, tc.invalid, &tc.node)); diff != "" {
 				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
 			}
 		})
 	}
 }
 
-// The status names the configuration, and nothing without a checker.
+// longName is a checker whose configuration has a name that the API does not accept.
+type longName struct{ installedPlugins }
+
+func (longName) NodeConfiguration(context.Context) (file, name string, err error) {
+	return "10-node.conflist", strings.Repeat("n", 300), nil
+}
+
+// The status names the configuration, in the length that the API accepts.
 func TestNodeConfigurationOfStatus(t *testing.T) {
 	t.Parallel()
-	if diff := cmp.Diff(&v1.NodeConfiguration{File: "10-node.conflist", Name: "node"}, nodeConfiguration(installedPlugins{"node": true})); diff != "" {
+	status := &v1.NodeNetworkStatus{}
+	addNodeConfiguration(t.Context(), status, installedPlugins{"node": true})
+	if diff := cmp.Diff(&v1.NodeConfiguration{File: "10-node.conflist", Name: "node"}, status.NodeConfiguration); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if c := nodeConfiguration(nil); c != nil {
-		t.Errorf("without a checker: got %v, want nothing", c)
+	addNodeConfiguration(t.Context(), status, longName{})
+	if got := utf8.RuneCountInString(status.NodeConfiguration.Name); got < 200 || got > 255 {
+		t.Errorf("long name: got %d characters, want about 255 and no more", got)
+	}
+}
+
+// A node whose runtime does not call Patchbay is not ready: Pods start there without their networks.
+func TestReadyIfRuntimeCallsPatchbay(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason  string
+		checker DelegateChecker
+		want    metav1.Condition
+	}{
+		"First":  {"Patchbay's file is the first.", installedPlugins{"patchbay": true}, metav1.Condition{Status: metav1.ConditionTrue, Reason: v1.ReasonLinksUp, Message: "links up: 0"}},
+		"Other":  {"The runtime uses another file.", installedPlugins{}, metav1.Condition{Status: metav1.ConditionFalse, Reason: v1.ReasonPluginNotCalled, Message: "05-cilium.conflist comes first"}},
+		"NoNode": {"Nothing is known of the node's files.", nil, metav1.Condition{Status: metav1.ConditionTrue, Reason: v1.ReasonLinksUp, Message: "links up: 0"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tc.want.Type = "Ready"
+			if diff := cmp.Diff(tc.want, readyCondition(&v1.NodeNetworkStatus{}, checkOwnFirst(tc.checker))); diff != "" {
+				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
+			}
+		})
 	}
 }

@@ -73,13 +73,17 @@ type PodLinks interface {
 	Links() (map[network.Link]bool, error)
 }
 
-// DelegateChecker checks what networks of other CNI plugins need on the node.
+// DelegateChecker checks the CNI plugins and configurations on the node, and which network is the default.
 type DelegateChecker interface {
 	// Check checks that the plugin and the configuration of this NetworkID are installed.
 	Check(plugin, networkID string) error
+	// CheckOwnFirst checks that the container runtime uses Patchbay's configuration.
+	CheckOwnFirst() error
 	// NodeConfiguration returns the file and the name of the CNI configuration that Pods without a network
 	// get, and checks that its plugins are installed.
-	NodeConfiguration() (file, name string, err error)
+	NodeConfiguration(ctx context.Context) (file, name string, err error)
+	// DefaultNetwork returns the ClusterNetwork default, the error of an invalid one, or neither.
+	DefaultNetwork() (*network.Network, error)
 }
 
 // Observer observes a Reconciler. Its methods must not block.

@@ -174,10 +174,10 @@ func (r *Reconciler) Reconcile(ctx context.Context) (err error) {
 	open.tagFilter = failed.takeTagFailures()
 	r.publishCache(s)
 	r.reporter.logRefusedVTEPs(s.refusedVTEPs)
-	current := newStatus(s.plan, s.state, failed, delegateRows(s.networks, r.Delegates))
+	current := newStatus(s.plan, s.state, failed, delegateRows(s.networks, r.Delegates), checkOwnFirst(r.Delegates))
 	current.Conditions = append(current.Conditions, isolatedCondition(&s.filter, open), vtepsAcceptedCondition(s.plan, s.refusedVTEPs))
-	if current.NodeConfiguration = nodeConfiguration(r.Delegates); current.NodeConfiguration != nil {
-		current.Conditions = append(current.Conditions, defaultNetworkCondition(s.networks, current.NodeConfiguration))
+	if r.Delegates != nil {
+		addNodeConfiguration(ctx, &current, r.Delegates)
 	}
 	current.Version, current.KernelVersion = r.Version, r.KernelVersion
 	status = &current

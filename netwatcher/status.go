@@ -43,7 +43,7 @@ func (f linkFailures) join() error {
 
 // newStatus describes the plan and the existing links. Equal input gives equal output, so that it can
 // be compared with the last status. The caller adds versions and the conditions' times.
-func newStatus(plan *Plan, state *State, failures linkFailures, delegates []v1.DelegateReport) v1.NodeNetworkStatus {
+func newStatus(plan *Plan, state *State, failures linkFailures, delegates []v1.DelegateReport, notCalled error) v1.NodeNetworkStatus {
 	s := v1.NodeNetworkStatus{Delegates: delegates}
 	for i := range state.NICs {
 		nic := &state.NICs[i]
@@ -58,7 +58,7 @@ func newStatus(plan *Plan, state *State, failures linkFailures, delegates []v1.D
 		s.Refused = append(s.Refused, v1.RefusedNetwork{Network: ref.String(), Error: truncate(err.Error())})
 	}
 	slices.SortFunc(s.Refused, func(a, b v1.RefusedNetwork) int { return strings.Compare(a.Network, b.Network) })
-	s.Conditions = []metav1.Condition{readyCondition(&s)}
+	s.Conditions = []metav1.Condition{readyCondition(&s, notCalled)}
 	return s
 }
 

@@ -82,7 +82,7 @@ func TestStatus(t *testing.T) {
 			{Name: "storage.500", Identity: "vlan/ens4/500", Parent: "ens4", MTU: 1500, State: "Up", Networks: []string{"ClusterNetwork/a", "ClusterNetwork/b"}},
 		},
 	}
-	if diff := cmp.Diff(want, newStatus(plan, state, failures, nil), opts); diff != "" {
+	if diff := cmp.Diff(want, newStatus(plan, state, failures, nil, nil), opts); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 }
@@ -133,7 +133,7 @@ func TestStatusNamesAreUnique(t *testing.T) {
 		{Spec: vlanLink("x.5", "ens5", 5, 1500)}, // waits for the name
 		{Spec: vlanLink("y.5", "ens4", 5, 1500)}, // has the name, with Pods on it
 	}}
-	got := newStatus(plan, state, nil, nil).Links
+	got := newStatus(plan, state, nil, nil, nil).Links
 	if len(got) != 2 || got[0].Name == got[1].Name {
 		t.Errorf("got %+v, want two names", got)
 	}

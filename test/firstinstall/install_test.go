@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -98,8 +99,28 @@ func (c *cluster) networks(name string) []string {
 	}
 }
 
+// checkRelease deletes a Pod, and checks that the other plugin releases its address.
+func (c *cluster) checkRelease(name string) {
+	c.Helper()
+	address := c.run("get", "pod", name, "-o", "jsonpath={.status.podIP}")
+	allocated := func() bool {
+		out, err := c.lab.Exec(c.Context(), "node-1", "sh", "-c", "ls /var/lib/cni/networks/*/")
+		if err != nil {
+			c.Fatal(err)
+		}
+		return slices.Contains(strings.Fields(out), address)
+	}
+	if address == "" || !allocated() {
+		c.Fatalf("the other plugin has not allocated address %q of Pod %s", address, name)
+	}
+	c.run("delete", "pod", name, "--timeout="+waitTimeout.String())
+	if allocated() {
+		c.Errorf("the other plugin has not released address %s of Pod %s", address, name)
+	}
+}
+
 // Next to another CNI plugin, and without any network named default, the Pods of the cluster start as
-// before. A network default takes over for new Pods. When a CustomResourceDefinition is deleted, the
+// before. The other plugin detaches the Pods that it attached. A network default takes over for new Pods. When a CustomResourceDefinition is deleted, the
 // programs are not ready, ordinary Pods start nevertheless, and all recovers when it is applied again.
 func TestInstallNextToAnotherPlugin(t *testing.T) {
 	c := &cluster{T: t, lab: lab.Start(t, lab.Config{Nodes: 1})}
@@ -109,6 +130,7 @@ func TestInstallNextToAnotherPlugin(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.eventually("the node's report", "pods.conflist", "get", "nodenetworks", "-o", "jsonpath={.items[*].status.nodeConfiguration.file}")
+	c.checkRelease("before")
 	c.run("delete", "pod", "-n", "kube-system", "-l", "app=dns")
 	c.run("rollout", "status", "-n", "kube-system", "deployment/dns", "--timeout="+waitTimeout.String())
 	c.startPod("after")

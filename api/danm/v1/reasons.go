@@ -41,6 +41,7 @@ const (
 	ReasonNetworkAttachmentFailed  = "NetworkAttachmentFailed"
 	ReasonForgedDanmEp             = "ForgedDanmEp"
 	ReasonNoDefaultNetwork         = "NoDefaultNetwork"
+	ReasonPluginNotCalled          = "PluginNotCalled"
 	ReasonDefaultNetworkExists     = "DefaultNetworkExists"
 	ReasonNodeConfigurationUsed    = "NodeConfigurationUsed"
 	ReasonLinkFailed               = "LinkFailed"
@@ -294,9 +295,15 @@ func defaultNetworkReasons() []ReasonInfo {
 	return []ReasonInfo{
 		{
 			Reason: ReasonNoDefaultNetwork, On: "Event on Pods; DefaultNetwork of NodeNetworks with status False",
-			When:   "Pods without annotation danm.io/interfaces have no network: no network named default is for them, and the node has no valid CNI configuration beside Patchbay's.",
+			When:   "Pods without annotation danm.io/interfaces have no network: no network named default is for them, and the node has no valid CNI configuration beside Patchbay's that they may use.",
 			Remedy: "Do what the message says: install a CNI plugin, correct its configuration, or create a ClusterNetwork default.",
 			Test:   "netwatcher.TestDefaultNetworkCondition",
+		},
+		{
+			Reason: ReasonPluginNotCalled, On: "Ready of NodeNetworks",
+			When:   "The container runtime uses the CNI configuration of another plugin for new Pods: Patchbay's file is missing, or it is not the first in the order of names.",
+			Remedy: "Do what the message says. Next to Cilium, set cni.exclusive to false.",
+			Test:   "netwatcher.TestReadyIfRuntimeCallsPatchbay",
 		},
 		{
 			Reason: ReasonDefaultNetworkExists, On: "DefaultNetwork of NodeNetworks",

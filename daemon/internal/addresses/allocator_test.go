@@ -164,3 +164,12 @@ func TestUsesTellHowFarEachInterfaceCame(t *testing.T) {
 		})
 	}
 }
+
+// A Pod on the node configuration has no address of Patchbay.
+func TestNoUseOnNodeConfiguration(t *testing.T) {
+	t.Parallel()
+	rec := &attach.Record{State: attach.Attached, Interfaces: []attach.Interface{{Name: "eth0", Network: *network.NodeConfiguration()}}}
+	if got := RecordedUses([]*attach.Record{rec}); len(got) > 0 {
+		t.Errorf("got uses %v, want none", got)
+	}
+}

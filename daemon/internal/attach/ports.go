@@ -165,3 +165,10 @@ type Publisher interface {
 	// record.
 	Release(*Record)
 }
+
+// UnknownSandboxes detaches sandboxes that are not in the journal.
+type UnknownSandboxes interface {
+	// DetachUnknown detaches a sandbox that another CNI plugin attached before Patchbay was installed. It is no
+	// error if there is none.
+	DetachUnknown(ctx context.Context, req *Request) error
+}

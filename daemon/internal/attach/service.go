@@ -41,6 +41,8 @@ type Config struct {
 	Backends map[string]Backend
 	// Delegate is the backend of network types that name another CNI plugin.
 	Delegate Backend
+	// Unknown detaches sandboxes that are not in the journal; nil if there are none from before the installation.
+	Unknown UnknownSandboxes
 }
 
 // Service attaches Pods to networks and detaches them. Its methods are safe for concurrent use.
@@ -52,6 +54,7 @@ type Service struct {
 	addresses  addressClaimer
 	interfaces interfaceAttacher
 	devices    Devices
+	unknown    UnknownSandboxes
 	owners     deviceOwners
 	locks      sandboxLocks
 
@@ -66,7 +69,7 @@ func New(c Config) *Service {
 		interfaces: interfaceAttacher{
 			bootID: c.BootID, hostLinks: c.HostLinks, netns: c.NetworkNamespaces, backends: c.Backends, delegate: c.Delegate,
 		},
-		devices: c.Devices, owners: deviceOwners{journal: c.Journal},
+		devices: c.Devices, unknown: c.Unknown, owners: deviceOwners{journal: c.Journal},
 	}
 }
 
@@ -206,7 +209,8 @@ func (s *Service) claim(ctx context.Context, req *Request, pod *corev1.Pod, rec 
 }
 
 // Del detaches the sandbox's interfaces. It uses the journal alone, and cancels an ADD of the same
-// sandbox. An unknown sandbox is no error. The Publisher releases addresses and DanmEps in the
+// sandbox. A sandbox that is not in the journal may be from before the installation; if it is not, it is no
+// error. The Publisher releases addresses and DanmEps in the
 // background.
 func (s *Service) Del(ctx context.Context, req Request) error {
 	if err := req.validateKey(); err != nil {
@@ -216,12 +220,23 @@ func (s *Service) Del(ctx context.Context, req Request) error {
 		rec, err := s.journal.Get(req.ContainerID, req.IfName)
 		switch {
 		case errors.Is(err, ErrNotFound):
-			return nil
+			return s.detachUnknown(ctx, &req)
 		case err != nil:
 			return fmt.Errorf("read record of sandbox %s: %w", req.ContainerID, err)
 		}
 		return s.detachSandbox(ctx, rec)
 	})
+}
+
+// detachUnknown detaches a sandbox that is not in the journal.
+func (s *Service) detachUnknown(ctx context.Context, req *Request) error {
+	if s.unknown == nil {
+		return nil
+	}
+	if err := s.unknown.DetachUnknown(ctx, req); err != nil {
+		return retryableDeadline(fmt.Errorf("detach sandbox %s, which Patchbay has not attached: %w", req.ContainerID, err))
+	}
+	return nil
 }
 
 // detachSandbox detaches a sandbox in any state.

@@ -4,12 +4,15 @@ package attach_test
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
@@ -102,5 +105,50 @@ func TestDefaultNetworkTakesOver(t *testing.T) {
 			t.Errorf("%s: -want +got:\n%s", step.reason, diff)
 		}
 		env.addDefault()
+	}
+}
+
+// unknownSandboxes has the sandboxes of another plugin, and the error of their DEL.
+type unknownSandboxes map[string]error
+
+func (u unknownSandboxes) DetachUnknown(_ context.Context, req *attach.Request) error {
+	if err := u[req.ContainerID]; err != nil {
+		return err
+	}
+	delete(u, req.ContainerID)
+	return nil
+}
+
+// A sandbox from before the installation is detached by the plugin that attached it. If that fails, the runtime
+// must send DEL again.
+func TestDelOfUnknownSandbox(t *testing.T) {
+	t.Parallel()
+	env := newEnvironment()
+	env.nodeConfiguration = "10-old.conflist"
+	env.pod("")
+	d := env.mustStart(t)
+	failed := errors.New("iptables is locked")
+	before := unknownSandboxes{"a": nil, "b": nil, "c": failed}
+	d.config.Unknown = before
+	service := attach.New(d.config)
+	if _, err := service.Add(t.Context(), env.sandbox("b")); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		reason, sandbox string
+		err             error
+		left            []string
+	}{
+		{"Another plugin attached it.", "a", nil, []string{"b", "c"}},
+		{"DEL is repeated.", "a", nil, []string{"b", "c"}},
+		{"Patchbay attached it.", "b", nil, []string{"b", "c"}},
+		{"The other plugin fails.", "c", failed, []string{"b", "c"}},
+	} {
+		if err := service.Del(t.Context(), request(tc.sandbox)); !errors.Is(err, tc.err) {
+			t.Errorf("%s: got error %v, want %v", tc.reason, err, tc.err)
+		}
+		if diff := cmp.Diff(tc.left, slices.Sorted(maps.Keys(before))); diff != "" {
+			t.Errorf("%s: sandboxes that are left: -want +got:\n%s", tc.reason, diff)
+		}
 	}
 }

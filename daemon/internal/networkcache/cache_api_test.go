@@ -68,6 +68,29 @@ func TestNewNetworkIsFound(t *testing.T) {
 	}
 }
 
+// A daemon that has just started must not give a Pod the file of a network for other namespaces: until its cache is
+// filled, it asks the API server.
+func TestForbiddenIDsBeforeTheCacheIsFilled(t *testing.T) {
+	t.Parallel()
+	env := apitest.Start(t)
+	cn := kubetest.ClusterNetwork(t, env)
+	cn.Spec.NetworkType, cn.Spec.Options, cn.Spec.AllowedTenants = "bridge", v1.NetworkOptions{}, []string{"infra"}
+	if err := env.Client.Update(t.Context(), cn); err != nil {
+		t.Fatal(err)
+	}
+	c := New(kubetest.Connect(t, env), logr.Discard(), Options{})
+	for namespace, want := range map[string]bool{"ns": true, "infra": false, "": true} {
+		if got, err := c.ForbiddenIDs(t.Context(), namespace); err != nil || got[cn.Spec.NetworkID] != want {
+			t.Errorf("namespace %q: got %v and error %v, want %q forbidden: %t", namespace, got, err, cn.Spec.NetworkID, want)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got, err := c.ForbiddenIDs(ctx, "ns"); !errors.Is(err, attach.ErrTryAgain) {
+		t.Errorf("without an answer: got %v and error %v, want %v", got, err, attach.ErrTryAgain)
+	}
+}
+
 // A model follows the spec of its network, and goes with it.
 func TestModelFollowsSpec(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,7 @@ package delegate
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -24,24 +25,32 @@ type Checker struct {
 	BinDir string
 	// ConfDir is the folder of configurations, in the daemon's own root.
 	ConfDir string
-	// Own is the name of Patchbay's file in ConfDir.
-	Own string
+	// Node finds the configuration of Pods that have no network.
+	Node NodeConfigurations
 }
 
-// NodeConfiguration returns the file and the name of the configuration that Pods without a network get, and
-// checks that its plugins are installed. It returns file and name also when a plugin is missing.
-func (c Checker) NodeConfiguration() (file, name string, err error) {
-	chosen, err := NodeConfigurations{Dir: c.ConfDir, Own: c.Own}.first()
+// NodeConfiguration returns the file and the name of the configuration that Pods without a network get in any
+// namespace, and checks that its plugins are installed. It returns file and name also when a plugin is missing.
+func (c Checker) NodeConfiguration(ctx context.Context) (file, name string, err error) {
+	chosen, err := c.Node.first(ctx, "")
 	if err != nil {
 		return "", "", err
 	}
-	for _, p := range chosen.list.Plugins {
-		if err := c.checkInstalled(p.Network.Type); err != nil {
+	for i, p := range chosen.list.Plugins {
+		err := c.checkInstalled(p.Network.Type)
+		switch {
+		case errors.Is(err, errPluginNotInstalled):
+			return chosen.file, chosen.list.Name, fmt.Errorf("CNI configuration %s: plugins[%d].type: there is no %s/%s: install the plugin, or correct the file",
+				chosen.file, i, c.BinDir, p.Network.Type)
+		case err != nil:
 			return chosen.file, chosen.list.Name, fmt.Errorf("CNI configuration %s: %w", chosen.file, err)
 		}
 	}
 	return chosen.file, chosen.list.Name, nil
 }
+
+// CheckOwnFirst checks that the runtime uses Patchbay's configuration for new Pods.
+func (c Checker) CheckOwnFirst() error { return c.Node.checkOwnFirst() }
 
 // Check checks that the plugin and those of its configuration are installed.
 func (c Checker) Check(plugin, networkID string) error {

@@ -50,8 +50,8 @@ func readConfig(dir, id string) ([]byte, error) {
 	if !fileNamePattern.MatchString(id) {
 		return nil, fmt.Errorf("NetworkID %q must be a file name of letters, digits, '_', '.' and '-'", id)
 	}
-	list, listErr := readFile(dir, id+".conflist")
-	single, err := readFile(dir, id+".conf")
+	list, listErr := readFile(dir, id+".conflist", maxConfig)
+	single, err := readFile(dir, id+".conf", maxConfig)
 	noList, noSingle := errors.Is(listErr, fs.ErrNotExist), errors.Is(err, fs.ErrNotExist)
 	switch {
 	case noList && noSingle:
@@ -69,9 +69,9 @@ func readConfig(dir, id string) ([]byte, error) {
 	return nil, fmt.Errorf("the delegate's configuration exists twice: remove %[1]s.conflist or %[1]s.conf", filepath.Join(dir, id))
 }
 
-// readFile reads a regular file of the directory. It rejects symbolic links that lead out of
+// readFile reads a regular file of the directory, of at most limit bytes. It rejects symbolic links that lead out of
 // the directory; Kubernetes uses links within it to mount a ConfigMap.
-func readFile(dir, name string) (data []byte, err error) {
+func readFile(dir, name string, limit int64) (data []byte, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, fmt.Errorf("open configuration directory: %w", err)
@@ -87,11 +87,11 @@ func readFile(dir, name string) (data []byte, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}
-	if !info.Mode().IsRegular() || info.Size() > maxConfig {
+	if !info.Mode().IsRegular() || info.Size() > limit {
 		return nil, fmt.Errorf("read configuration %s: %s of %d bytes: must be a regular file of at most %d bytes",
-			filepath.Join(dir, name), info.Mode().Type(), info.Size(), maxConfig)
+			filepath.Join(dir, name), info.Mode().Type(), info.Size(), limit)
 	}
-	data, err = io.ReadAll(io.LimitReader(f, maxConfig))
+	data, err = io.ReadAll(io.LimitReader(f, limit))
 	if err != nil {
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
@@ -33,13 +34,17 @@ type Options struct {
 	Timeout time.Duration
 	// Node finds the configuration of Pods that have no network.
 	Node NodeConfigurations
+	// RuntimeCache is the folder in which container runtimes store what DEL needs of an ADD, in the daemon's own
+	// root. Empty is that of libcni in HostRoot.
+	RuntimeCache string
 }
 
 // Delegate is the backend of networks whose type names another plugin. It has no state: the
 // journal has all that DEL needs.
 type Delegate struct {
-	exec *executor
-	node NodeConfigurations
+	exec         *executor
+	node         NodeConfigurations
+	runtimeCache string
 }
 
 // New returns the backend.
@@ -47,13 +52,13 @@ func New(o Options) *Delegate {
 	return &Delegate{exec: &executor{
 		root:    cmp.Or(o.HostRoot, "/"),
 		timeout: cmp.Or(o.Timeout, defaultTimeout),
-	}, node: o.Node}
+	}, node: o.Node, runtimeCache: cmp.Or(o.RuntimeCache, filepath.Join("/", o.HostRoot, defaultRuntimeCache))}
 }
 
 // Prepare reads <CNIDir>/<NetworkID>.conflist or .conf into the interface. The network's type
 // must be that of the first plugin: a tenant that may use one plugin must not be able to use
 // the configuration of another. For a Pod without a network, Prepare chooses the node's configuration.
-func (d *Delegate) Prepare(_ context.Context, req *attach.Request, ifc *attach.Interface) error {
+func (d *Delegate) Prepare(ctx context.Context, req *attach.Request, ifc *attach.Interface) error {
 	if ifc.Name == req.IfName && len(req.RuntimeConfig) > 0 {
 		// An invalid one must fail now: with it in the journal, DEL would fail, too.
 		if err := json.Unmarshal(req.RuntimeConfig, &map[string]json.RawMessage{}); err != nil {
@@ -62,7 +67,7 @@ func (d *Delegate) Prepare(_ context.Context, req *attach.Request, ifc *attach.I
 		ifc.RuntimeConfig = req.RuntimeConfig
 	}
 	if ifc.Network.IsNodeConfiguration() {
-		chosen, err := d.node.first()
+		chosen, err := d.node.first(ctx, req.PodNamespace)
 		if err != nil {
 			return err
 		}
@@ -172,4 +177,6 @@ func (d *Delegate) newInvocation(rec *attach.Record, ifc *attach.Interface) (*in
 var (
 	_ attach.Backend  = (*Delegate)(nil)
 	_ attach.Preparer = (*Delegate)(nil)
+
+	_ attach.UnknownSandboxes = (*Delegate)(nil)
 )

@@ -54,6 +54,9 @@ func (b *bench) config(name, content string) {
 
 func (b *bench) write(path, content string, mode os.FileMode) {
 	b.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		b.t.Fatal(err)
+	}
 	if err := os.WriteFile(path, []byte(content), mode); err != nil {
 		b.t.Fatal(err)
 	}

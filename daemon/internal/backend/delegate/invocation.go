@@ -34,6 +34,8 @@ type invocation struct {
 	master string
 	// runtimeConfig has what the runtime passes, by capability.
 	runtimeConfig map[string]json.RawMessage
+	// skipMissing skips DEL of plugins that are not installed, also while the network namespace exists.
+	skipMissing bool
 }
 
 // runAdd runs ADD with each plugin. Each gets the result of the one before.
@@ -120,9 +122,10 @@ func (r *invocation) runDel(ctx context.Context, final *types100.Result) error {
 
 // canSkipDel reports whether DEL can never run and has nothing to clean up in the Pod: the
 // plugin was uninstalled, and the network namespace is gone. An error would keep the
-// sandbox's record and addresses forever.
+// sandbox's record and addresses forever. With skipMissing there is no record, and an error would keep kubelet
+// from ever removing the Pod.
 func (r *invocation) canSkipDel(err error) bool {
-	return errors.Is(err, errPluginNotInstalled) && r.args.netns == ""
+	return errors.Is(err, errPluginNotInstalled) && (r.args.netns == "" || r.skipMissing)
 }
 
 // prevResult returns the result of ADD for DEL, in the list's version; nil before CNI 0.4.0,

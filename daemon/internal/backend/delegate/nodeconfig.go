@@ -3,6 +3,8 @@
 package delegate
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,8 +12,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/utils"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/cni/config"
@@ -19,12 +23,18 @@ import (
 )
 
 // NodeConfigurations finds the CNI configuration that Pods without a network get: the first file of the
-// runtime's folder, in the runtime's order, that is not Patchbay's.
+// runtime's folder, in the runtime's order, that is not Patchbay's and that the Pod's namespace may use.
 type NodeConfigurations struct {
 	// Dir is the runtime's folder of configurations, in the daemon's own root.
 	Dir string
 	// Own is the name of Patchbay's file in it.
 	Own string
+	// Disabled gives no Pod a configuration.
+	Disabled bool
+	// Forbidden returns the names of files, without their endings, that Pods of a namespace may not use, because
+	// they are of networks for other namespaces. With an empty namespace, it returns all that some namespace may
+	// not use. Nil forbids none.
+	Forbidden func(ctx context.Context, namespace string) (map[string]bool, error)
 }
 
 // nodeConfiguration is a CNI configuration list of the runtime's folder.
@@ -35,55 +45,151 @@ type nodeConfiguration struct {
 	data []byte
 }
 
-// first returns the first configuration that is not Patchbay's. An invalid file before it is an error: a
-// runtime would not start Pods with the next file either, and an installer may be writing it. The error
-// wraps attach.ErrNoDefaultNetwork if there is none.
-func (c NodeConfigurations) first() (nodeConfiguration, error) {
-	entries, err := os.ReadDir(c.Dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nodeConfiguration{}, fmt.Errorf("read the runtime's CNI configurations: %w", err)
+// first returns the first configuration for Pods of a namespace. An invalid file before it is an error: an
+// installer may be writing the file, and its plugin may be the one that the cluster's Pods need. containerd starts
+// no Pod with the next file either; CRI-O does. The error wraps attach.ErrNoDefaultNetwork, unless the API server
+// must be asked again.
+func (c NodeConfigurations) first(ctx context.Context, namespace string) (nodeConfiguration, error) {
+	if c.Disabled {
+		return nodeConfiguration{}, fmt.Errorf("%w: flag --node-configuration of patchbayd is false: add annotation %s, or create a ClusterNetwork %q",
+			attach.ErrNoDefaultNetwork, v1.InterfacesAnnotation, v1.DefaultNetworkName)
 	}
-	for _, file := range candidates(entries, c.Own) {
+	files, err := c.files()
+	if err != nil {
+		return nodeConfiguration{}, err
+	}
+	var forbidden map[string]bool
+	if c.Forbidden != nil {
+		if forbidden, err = c.Forbidden(ctx, namespace); err != nil {
+			return nodeConfiguration{}, fmt.Errorf("check whose CNI configurations the files in %s are: %w", c.Dir, err)
+		}
+	}
+	skipped := ""
+	for _, file := range files {
+		if file == c.Own {
+			continue
+		}
+		if forbidden[strings.TrimSuffix(file, filepath.Ext(file))] {
+			skipped = fmt.Sprintf(" (%s is of a network for other namespaces)", file)
+			continue
+		}
 		found, err := c.load(file)
 		if err != nil {
-			return nodeConfiguration{}, fmt.Errorf("CNI configuration %s, which is the first beside Patchbay's: %w: correct or remove the file",
-				filepath.Join(c.Dir, file), err)
+			return nodeConfiguration{}, fmt.Errorf("%w: CNI configuration %s, which is the first beside Patchbay's: %w: correct or remove the file",
+				attach.ErrNoDefaultNetwork, filepath.Join(c.Dir, file), err)
 		}
 		if !leadsBack(found.list) {
 			return found, nil
 		}
 	}
-	return nodeConfiguration{}, fmt.Errorf("%w: folder %s must have a CNI configuration beside Patchbay's (.conflist, .conf or .json) for Pods without annotation %s: install a CNI plugin, or create a ClusterNetwork %q",
-		attach.ErrNoDefaultNetwork, c.Dir, v1.InterfacesAnnotation, v1.DefaultNetworkName)
+	return nodeConfiguration{}, fmt.Errorf("%w: folder %s must have a CNI configuration beside Patchbay's (.conflist, .conf or .json)%s for Pods without annotation %s: install a CNI plugin, or create a ClusterNetwork %q",
+		attach.ErrNoDefaultNetwork, c.Dir, skipped, v1.InterfacesAnnotation, v1.DefaultNetworkName)
 }
 
-// candidates returns the names of the files that a runtime reads, in its order: containerd and CRI-O sort
-// the names of files with these endings.
-func candidates(entries []fs.DirEntry, own string) []string {
+// checkOwnFirst checks that a runtime uses Patchbay's configuration: the file exists, and none before it is of
+// another plugin. Multus may come first, because it calls the plugin of the next file.
+func (c NodeConfigurations) checkOwnFirst() error {
+	files, err := c.files()
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		if file == c.Own {
+			return nil
+		}
+		found, err := c.load(file)
+		if err != nil {
+			return fmt.Errorf("the container runtime reads %s before %s, and the file is invalid: %w: correct or remove the file",
+				filepath.Join(c.Dir, file), c.Own, err)
+		}
+		if !leadsBack(found.list) {
+			return fmt.Errorf("the container runtime uses %s instead of %s for new Pods: rename the file, so that %s is the first in the order of names",
+				filepath.Join(c.Dir, file), c.Own, c.Own)
+		}
+	}
+	return fmt.Errorf("%s is missing, so that the container runtime does not call Patchbay for new Pods: keep other programs from removing or renaming the file, such as Cilium (cni.exclusive must be false), and delete the Pod of patchbayd on this node",
+		filepath.Join(c.Dir, c.Own))
+}
+
+// files returns the names of the files that a runtime reads, in its order: containerd and CRI-O sort the names of
+// files with these endings.
+func (c NodeConfigurations) files() ([]string, error) {
+	entries, err := os.ReadDir(c.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("read the runtime's CNI configurations: %w", err)
+	}
 	var names []string
 	for _, e := range entries {
-		if !e.IsDir() && e.Name() != own && slices.Contains([]string{".conf", ".conflist", ".json"}, filepath.Ext(e.Name())) {
+		if !e.IsDir() && slices.Contains([]string{".conf", ".conflist", ".json"}, filepath.Ext(e.Name())) {
 			names = append(names, e.Name())
 		}
 	}
 	slices.Sort(names)
-	return names
+	return names, nil
 }
 
 // load reads a file as runtimes do: a .conflist is a list, any other file a single configuration.
 func (c NodeConfigurations) load(file string) (nodeConfiguration, error) {
-	data, err := readFile(c.Dir, file)
+	data, err := readFile(c.Dir, file, maxConfig)
 	if ending := filepath.Ext(file); err == nil && ending != ".conflist" {
 		data, err = wrapInList(strings.TrimSuffix(file, ending), data)
 	}
 	if err != nil {
 		return nodeConfiguration{}, err
 	}
+	if filepath.Ext(file) == ".conflist" {
+		if data, err = c.appendChained(data); err != nil {
+			return nodeConfiguration{}, err
+		}
+	}
 	list, err := parseList(data)
 	if err != nil {
 		return nodeConfiguration{}, err
 	}
 	return nodeConfiguration{file: file, list: list, data: data}, nil
+}
+
+// appendChained returns a list with the plugins that other programs have chained to it: those of the files
+// <list's name>/*.conf beside the list, in the order of names (libcni 1.3, NetworkConfFromFile).
+func (c NodeConfigurations) appendChained(data []byte) ([]byte, error) {
+	list, err := libcni.NetworkConfFromBytes(data)
+	if err != nil {
+		return nil, fmt.Errorf("parse configuration list: %w", err)
+	}
+	if list.LoadOnlyInlinedPlugins || utils.ValidateNetworkName(list.Name) != nil {
+		return data, nil
+	}
+	entries, err := os.ReadDir(filepath.Join(c.Dir, list.Name))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+		return nil, fmt.Errorf("read chained plugins: %w", err)
+	}
+	plugins := make([]json.RawMessage, 0, len(list.Plugins)+len(entries))
+	for _, p := range list.Plugins {
+		plugins = append(plugins, p.Bytes)
+	}
+	for _, e := range entries { // sorted
+		if filepath.Ext(e.Name()) != ".conf" {
+			continue
+		}
+		plugin, err := readFile(c.Dir, filepath.Join(list.Name, e.Name()), maxConfig)
+		if err != nil {
+			return nil, err
+		}
+		plugins = append(plugins, plugin)
+	}
+	if len(plugins) == len(list.Plugins) {
+		return data, nil
+	}
+	merged := map[string]any{}
+	if err := json.Unmarshal(data, &merged); err != nil {
+		return nil, fmt.Errorf("parse configuration list: %w", err)
+	}
+	merged["plugins"] = plugins
+	result, err := json.Marshal(merged)
+	if err != nil {
+		return nil, fmt.Errorf("add chained plugins to %s: %w", list.Name, err)
+	}
+	return result, nil
 }
 
 // leadsBack reports whether a list has Patchbay, under another name of the file, or Multus, which itself

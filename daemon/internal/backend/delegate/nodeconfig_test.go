@@ -4,6 +4,7 @@ package delegate_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"strings"
@@ -70,7 +71,23 @@ func TestNodeConfiguration(t *testing.T) {
 		"Empty":       {reason: "An installer is writing it.", files: map[string]string{"05-a.conf": "", "10-a.conflist": flat}, err: "05-a.conf"},
 		"PathAsType":  {reason: "A type becomes an executable of root.", files: map[string]string{"05-a.conf": `{"name":"x","type":"../../bin/sh"}`}, err: "without a path"},
 		"NoPlugin":    {reason: "A list has plugins.", files: map[string]string{"05-a.conflist": `{"cniVersion":"1.0.0","name":"x","plugins":[]}`}, err: "05-a.conflist"},
-		"OnlyOwn":     {reason: "There is no other.", files: map[string]string{ownFile: own}, err: "create a ClusterNetwork"},
+		"Chained": {
+			reason: "Other programs have added plugins to the list.",
+			files:  map[string]string{"10-a.conflist": other, "other/20-b.conf": `{"type":"tuning"}`, "other/10-a.conf": `{"type":"bandwidth"}`, "other/README": "x"},
+			file:   "10-a.conflist", want: `{"cniVersion":"1.0.0","name":"other","plugins":[{"type":"ptp"},{"type":"bandwidth"},{"type":"tuning"}]}`,
+		},
+		"OnlyChained": {
+			reason: "The list itself has no plugins.",
+			files:  map[string]string{"10-a.conflist": `{"cniVersion":"1.0.0","name":"other"}`, "other/10-a.conf": `{"type":"ptp"}`},
+			file:   "10-a.conflist", want: `{"cniVersion":"1.0.0","name":"other","plugins":[{"type":"ptp"}]}`,
+		},
+		"OnlyInlined": {
+			reason: "The list does not want them.",
+			files:  map[string]string{"10-a.conflist": `{"cniVersion":"1.0.0","loadOnlyInlinedPlugins":true,"name":"other","plugins":[{"type":"ptp"}]}`, "other/10-a.conf": `{"type":"tuning"}`},
+			file:   "10-a.conflist", want: `{"cniVersion":"1.0.0","loadOnlyInlinedPlugins":true,"name":"other","plugins":[{"type":"ptp"}]}`,
+		},
+		"BrokenChained": {reason: "A plugin may be the one that the Pods need.", files: map[string]string{"10-a.conflist": other, "other/10-a.conf": `{`}, err: "10-a.conflist"},
+		"OnlyOwn":       {reason: "There is no other.", files: map[string]string{ownFile: own}, err: "create a ClusterNetwork"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -85,8 +102,8 @@ func TestNodeConfiguration(t *testing.T) {
 				if err == nil || !strings.Contains(err.Error(), tc.err) || !strings.Contains(err.Error(), b.conf) {
 					t.Fatalf("%s: got error %v, want one with %q and the folder", tc.reason, err, tc.err)
 				}
-				if got := errors.Is(err, attach.ErrNoDefaultNetwork); got != (name == "OnlyOwn") {
-					t.Errorf("%s: got ErrNoDefaultNetwork %t", tc.reason, got)
+				if !errors.Is(err, attach.ErrNoDefaultNetwork) {
+					t.Errorf("%s: got error %v, want one that is reported as NoDefaultNetwork", tc.reason, err)
 				}
 				return
 			}
@@ -147,13 +164,13 @@ func TestCheckerNodeConfiguration(t *testing.T) {
 	b := newNodeBench(t)
 	b.config("10-a.conflist", `{"cniVersion":"1.0.0","name":"flat","plugins":[{"type":"bridge"},{"type":"portmap"}]}`)
 	b.plugin("bridge", "")
-	checker := delegate.Checker{BinDir: b.bin, ConfDir: b.conf, Own: ownFile}
-	file, name, err := checker.NodeConfiguration()
+	checker := delegate.Checker{BinDir: b.bin, ConfDir: b.conf, Node: delegate.NodeConfigurations{Dir: b.conf, Own: ownFile}}
+	file, name, err := checker.NodeConfiguration(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "portmap") || file != "10-a.conflist" || name != "flat" {
 		t.Errorf("without a plugin: got %q, %q and %v, want the file, its name and an error about portmap", file, name, err)
 	}
 	b.plugin("portmap", "")
-	if file, name, err := checker.NodeConfiguration(); err != nil || file != "10-a.conflist" || name != "flat" {
+	if file, name, err := checker.NodeConfiguration(t.Context()); err != nil || file != "10-a.conflist" || name != "flat" {
 		t.Errorf("with all plugins: got %q, %q and %v", file, name, err)
 	}
 }
@@ -187,12 +204,17 @@ func TestCapabilities(t *testing.T) {
 			if err := b.backend.Attach(context.Background(), rec, ifc); err != nil {
 				t.Fatal(err)
 			}
+			rec = journaled(t, rec)
+			if err := b.backend.Detach(context.Background(), rec, &rec.Interfaces[0]); err != nil {
+				t.Fatal(err)
+			}
 			var got []any
 			for _, input := range b.inputs() {
 				got = append(got, input["runtimeConfig"])
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("%s: runtimeConfig of each plugin: -want +got:\n%s", tc.reason, diff)
+			// DEL runs the plugins in reverse order.
+			if diff := cmp.Diff([]any{tc.want[0], tc.want[1], tc.want[1], tc.want[0]}, got); diff != "" {
+				t.Errorf("%s: runtimeConfig of each plugin in ADD and DEL: -want +got:\n%s", tc.reason, diff)
 			}
 		})
 	}
@@ -207,4 +229,105 @@ func TestInvalidRuntimeConfig(t *testing.T) {
 	if err := b.backend.Prepare(context.Background(), &attach.Request{IfName: "eth0", RuntimeConfig: []byte(`[]`)}, ifc); err == nil || ifc.DelegateConfig != nil {
 		t.Errorf("got error %v and configuration %s, want an error and none", err, ifc.DelegateConfig)
 	}
+}
+
+// Pods do not get the configuration of a network that is for other namespaces, and none if the flag forbids it.
+func TestForbiddenNodeConfiguration(t *testing.T) {
+	t.Parallel()
+	const flat = `{"cniVersion":"1.0.0","name":"flat","plugins":[{"type":"bridge"}]}`
+	unanswered := errors.New("no answer")
+	cases := map[string]struct {
+		reason    string
+		files     []string
+		forbidden map[string]bool
+		disabled  bool
+		fails     error
+		want, err string
+	}{
+		"Skipped":  {reason: "The first file is of a network for other namespaces.", files: []string{"05-mgmt.conflist", "10-a.conflist"}, forbidden: map[string]bool{"05-mgmt": true}, want: "10-a.conflist"},
+		"Nothing":  {reason: "The only file is.", files: []string{"05-mgmt.conf"}, forbidden: map[string]bool{"05-mgmt": true}, err: "05-mgmt.conf is of a network for other namespaces"},
+		"Unknown":  {reason: "It is not known which files are.", files: []string{"10-a.conflist"}, fails: unanswered, err: "no answer"},
+		"Disabled": {reason: "The flag says so.", files: []string{"10-a.conflist"}, disabled: true, err: "--node-configuration"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newNodeBench(t)
+			for _, file := range tc.files {
+				content := flat
+				if strings.HasSuffix(file, ".conf") {
+					content = `{"cniVersion":"1.0.0","name":"flat","type":"bridge"}`
+				}
+				b.config(file, content)
+			}
+			asked := ""
+			b.backend = delegate.New(delegate.Options{Node: delegate.NodeConfigurations{
+				Dir: b.conf, Own: ownFile, Disabled: tc.disabled,
+				Forbidden: func(_ context.Context, namespace string) (map[string]bool, error) {
+					asked = namespace
+					return tc.forbidden, tc.fails
+				},
+			}})
+			_, ifc := b.nodeSandbox()
+			err := b.backend.Prepare(t.Context(), &attach.Request{PodNamespace: "ns"}, ifc)
+			if tc.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.err) || !errors.Is(err, tc.fails) && tc.fails != nil {
+					t.Errorf("%s: got %v, want an error with %q", tc.reason, err, tc.err)
+				}
+				return
+			}
+			if err != nil || ifc.Network.Ref.Name != tc.want || asked != "ns" {
+				t.Errorf("%s: got file %q for namespace %q and error %v, want %q", tc.reason, ifc.Network.Ref.Name, asked, err, tc.want)
+			}
+		})
+	}
+}
+
+// The node's report tells when the runtime does not use Patchbay's file.
+func TestCheckOwnFirst(t *testing.T) {
+	t.Parallel()
+	const (
+		own    = `{"cniVersion":"1.0.0","name":"patchbay","plugins":[{"type":"patchbay"}]}`
+		flat   = `{"cniVersion":"1.0.0","name":"flat","plugins":[{"type":"bridge"}]}`
+		multus = `{"cniVersion":"1.0.0","name":"multus","plugins":[{"type":"multus-shim"}]}`
+	)
+	cases := map[string]struct {
+		reason string
+		files  map[string]string
+		err    string
+	}{
+		"First":   {"No file is before it.", map[string]string{ownFile: own, "10-a.conflist": flat}, ""},
+		"Multus":  {"Multus calls Patchbay.", map[string]string{ownFile: own, "00-multus.conflist": multus}, ""},
+		"Renamed": {"Cilium renames all files of others.", map[string]string{ownFile + ".cilium_bak": own, "05-cilium.conflist": flat}, "05-cilium.conflist"},
+		"Gone":    {"Another program has removed it.", map[string]string{"readme": own}, "cni.exclusive must be false"},
+		"Before":  {"Another file sorts before it.", map[string]string{"00-a.conflist": flat, ownFile: own}, "rename the file"},
+		"Broken":  {"The runtime starts no Pod.", map[string]string{"00-a.conflist": "{", ownFile: own}, "correct or remove"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newNodeBench(t)
+			for file, content := range tc.files {
+				b.config(file, content)
+			}
+			err := delegate.Checker{Node: delegate.NodeConfigurations{Dir: b.conf, Own: ownFile}}.CheckOwnFirst()
+			if (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("%s: got %v, want an error with %q", tc.reason, err, tc.err)
+			}
+		})
+	}
+}
+
+// journaled returns a record as the journal has it.
+func journaled(t *testing.T, rec *attach.Record) *attach.Record {
+	t.Helper()
+	data, err := json.Marshal(rec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := &attach.Record{}
+	if err := json.Unmarshal(data, read); err != nil {
+		t.Fatal(err)
+	}
+	return read
 }
