@@ -44,20 +44,32 @@ func (c *cluster) run(args ...string) string {
 	return strings.TrimSpace(out)
 }
 
-// eventually polls until kubectl prints a text, or nothing if want is empty.
+// eventually polls until kubectl prints a text.
 func (c *cluster) eventually(what, want string, args ...string) {
+	c.Helper()
+	c.poll(what, func(ctx context.Context) error {
+		out, err := c.lab.Kubectl(ctx, args...)
+		if err == nil && !strings.Contains(out, want) {
+			err = fmt.Errorf("got %q, want %q", out, want)
+		}
+		return err
+	})
+}
+
+// poll calls check until it returns no error.
+func (c *cluster) poll(what string, check func(ctx context.Context) error) {
 	c.Helper()
 	const pause = 500 * time.Millisecond
 	ctx, cancel := context.WithTimeout(c.Context(), waitTimeout)
 	defer cancel()
 	for {
-		out, err := c.lab.Kubectl(ctx, args...)
-		if err == nil && (want != "" && strings.Contains(out, want) || want == "" && strings.TrimSpace(out) == "") {
+		err := check(ctx)
+		if err == nil {
 			return
 		}
 		select {
 		case <-ctx.Done():
-			c.Fatalf("waited %v for %s: got %q and error %v, want %q", waitTimeout, what, out, err, want)
+			c.Fatalf("waited %v for %s: %v", waitTimeout, what, err)
 		case <-time.After(pause):
 		}
 	}
@@ -99,24 +111,24 @@ func (c *cluster) networks(name string) []string {
 	}
 }
 
-// checkRelease deletes a Pod, and checks that the other plugin releases its address.
+// checkRelease deletes a Pod, and waits until the other plugin has released its address.
 func (c *cluster) checkRelease(name string) {
 	c.Helper()
 	address := c.run("get", "pod", name, "-o", "jsonpath={.status.podIP}")
-	allocated := func() bool {
-		out, err := c.lab.Exec(c.Context(), "node-1", "sh", "-c", "ls /var/lib/cni/networks/*/")
-		if err != nil {
-			c.Fatal(err)
-		}
-		return slices.Contains(strings.Fields(out), address)
+	allocated := func(ctx context.Context) (bool, error) {
+		out, err := c.lab.Exec(ctx, "node-1", "sh", "-c", "ls /var/lib/cni/networks/*/")
+		return slices.Contains(strings.Fields(out), address), err
 	}
-	if address == "" || !allocated() {
-		c.Fatalf("the other plugin has not allocated address %q of Pod %s", address, name)
+	if found, err := allocated(c.Context()); err != nil || !found {
+		c.Fatalf("the other plugin has not allocated address %q of Pod %s: error %v", address, name, err)
 	}
 	c.run("delete", "pod", name, "--timeout="+waitTimeout.String())
-	if allocated() {
-		c.Errorf("the other plugin has not released address %s of Pod %s", address, name)
-	}
+	c.poll("the other plugin to release address "+address, func(ctx context.Context) error {
+		if found, err := allocated(ctx); err != nil || found {
+			return fmt.Errorf("allocated: %t, error %w", found, err)
+		}
+		return nil
+	})
 }
 
 // Next to another CNI plugin, and without any network named default, the Pods of the cluster start as
