@@ -41,10 +41,17 @@ func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Mana
 	// The number of workers bounds requests, and the API server has priority and fairness: a limit
 	// here would only add latency.
 	cfg.QPS = -1
+	kinds, err := app.NewKindChecker(cfg, v1.SchemeGroupVersion(), "deployments/crds",
+		"ClusterNetwork", "DanmEp", "DanmNet", "NetworkView", "NodeNetwork", "TenantConfig", "TenantNetwork")
+	if err != nil {
+		return nil, err
+	}
+	kinds.Log = logr.FromContextOrDiscard(ctx)
 	opts, err := managerOptions(ctx, o)
 	if err != nil {
 		return nil, err
 	}
+	opts.Cache.DefaultWatchErrorHandler = kinds.HandleWatchError
 	m, err := manager.New(cfg, opts)
 	if err != nil {
 		return nil, fmt.Errorf("make manager: %w", err)
@@ -68,12 +75,6 @@ func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Mana
 	if err != nil {
 		return nil, err
 	}
-	kinds, err := app.NewKindChecker(cfg, v1.SchemeGroupVersion(), "deployments/crds",
-		"ClusterNetwork", "DanmEp", "DanmNet", "NetworkView", "NodeNetwork", "TenantConfig", "TenantNetwork")
-	if err != nil {
-		return nil, err
-	}
-	kinds.Log = m.GetLogger()
 	health, err := app.ListenHealth(o.healthAddress, app.AllReady(kinds.CheckKnown, readyCheck(m.GetCache().WaitForCacheSync, ready)))
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -17,22 +18,26 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 )
 
 // Times of a KindChecker.
 const (
-	// servedInterval and missingInterval are how old the last answer of the API server may be, if it serves
-	// all kinds and if it does not. Every node asks.
-	servedInterval, missingInterval = 15 * time.Second, 2 * time.Second
+	// servedInterval and missingInterval are the mean times between two requests, if the API server serves all
+	// kinds and if it does not. Every node sends them: 1,000 nodes send 17 and 143 a second.
+	servedInterval, missingInterval = time.Minute, 7 * time.Second
 	// kindsTimeout bounds one request.
 	kindsTimeout = 10 * time.Second
+	// confirmedAge is how old an answer that ConfirmMissing uses may be. The start of one Pod may need it for
+	// three kinds.
+	confirmedAge = 2 * time.Second
 )
 
 // ErrKindsUnknown means that the API server has not answered yet which kinds it serves.
-var ErrKindsUnknown = errors.New("it is not known yet which kinds the API server serves: check that the API server is reachable")
+var ErrKindsUnknown = errors.New("it is not known yet which kinds the API server serves")
 
-// KindChecker checks whether the API server serves the kinds of a group that a program needs. It needs no
-// right, because every account may read which kinds there are.
+// KindChecker checks whether the API server serves the kinds of a group that a program needs. It needs the
+// ClusterRole system:discovery, which Kubernetes grants to all accounts.
 type KindChecker struct {
 	// Log, which may be the zero value, gets a message when the answer changes: kubelet's Events have only the
 	// status code of /readyz.
@@ -44,12 +49,18 @@ type KindChecker struct {
 	manifests string
 
 	mu sync.Mutex // guards the fields below
-	// err is what Check returns.
+	// err is nil if the last answer of the API server has all kinds, and otherwise names those that are missing.
+	// Before the first answer it is ErrKindsUnknown.
 	err error
-	// readAt is when the last request has ended.
-	readAt time.Time
+	// requestErr is why the last request got no answer; nil if it got one.
+	requestErr error
+	// readAt is when the last request has ended, and dueAt when the next one is due.
+	readAt, dueAt time.Time
 	// reading is closed when the request in progress has ended; nil if there is none.
 	reading chan struct{}
+	// confirmed has the kinds that ConfirmMissing read last, at confirmedAt.
+	confirmed   map[string]bool
+	confirmedAt time.Time
 }
 
 // NewKindChecker returns a KindChecker. Manifests is the folder of the CustomResourceDefinitions, which
@@ -63,40 +74,63 @@ func NewKindChecker(cfg *rest.Config, group schema.GroupVersion, manifests strin
 }
 
 // Check returns nil if the API server serves the kinds, else an error that names those that are missing or
-// being deleted. It asks again if the last answer is old, and waits for the new one until ctx ends. While
-// the API server does not answer, the last answer counts; before the first one, Check returns
-// ErrKindsUnknown.
+// being deleted. It sends a request if one is due, and waits for the answer until ctx ends, unless the last
+// answer had all kinds. While the API server does not answer, the last answer counts; before the first one,
+// Check returns ErrKindsUnknown with the cause.
 func (k *KindChecker) Check(ctx context.Context) error {
-	if reading := k.refresh(ctx); reading != nil {
-		select {
-		case <-reading:
-		case <-ctx.Done():
-		}
+	reading := k.refresh(ctx)
+	last := k.lastAnswer()
+	if last == nil || reading == nil {
+		return last
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.err
+	select {
+	case <-reading:
+	case <-ctx.Done():
+	}
+	return k.lastAnswer()
 }
 
 // CheckKnown is Check for a program that has another reason not to be ready before the API server's first
-// answer: it returns nil then.
+// answer: it returns nil then. It waits for at most half of the time that ctx has left, so that the next
+// check can still wait.
 func (k *KindChecker) CheckKnown(ctx context.Context) error {
+	if end, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/2)
+		defer cancel()
+	}
 	if err := k.Check(ctx); !errors.Is(err, ErrKindsUnknown) {
 		return err
 	}
 	return nil
 }
 
-// refresh starts a request if the last answer is old. It returns a channel that is closed when the request
-// in progress has ended, and nil without one. The request goes on when ctx ends, for the next Check.
+// HandleWatchError is the DefaultWatchErrorHandler of a program's cache. A kind may be missing when the API
+// server does not find what the cache watches: the next request is due at once then, but not sooner than
+// while a kind is missing.
+func (k *KindChecker) HandleWatchError(ctx context.Context, r *toolscache.Reflector, err error) {
+	toolscache.DefaultWatchErrorHandler(ctx, r, err)
+	if apierrors.IsNotFound(err) {
+		k.expireEarly()
+		k.refresh(ctx)
+	}
+}
+
+// expireEarly makes the next request due missingInterval after the last one.
+func (k *KindChecker) expireEarly() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if early := k.readAt.Add(missingInterval); early.Before(k.dueAt) {
+		k.dueAt = early
+	}
+}
+
+// refresh starts a request if one is due. It returns a channel that is closed when the request in progress
+// has ended, and nil without one. The request goes on when ctx ends, for the next Check.
 func (k *KindChecker) refresh(ctx context.Context) <-chan struct{} {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	interval := missingInterval
-	if k.err == nil {
-		interval = servedInterval
-	}
-	if k.reading == nil && time.Since(k.readAt) >= interval {
+	if k.reading == nil && !time.Now().Before(k.dueAt) {
 		done := make(chan struct{})
 		k.reading = done
 		go k.read(context.WithoutCancel(ctx), done)
@@ -113,10 +147,19 @@ func (k *KindChecker) read(ctx context.Context, done chan struct{}) {
 	defer k.mu.Unlock()
 	if err == nil || apierrors.IsNotFound(err) {
 		before := k.err
-		k.err = checkKinds(k.group, k.kinds, k.manifests, list)
+		k.err, k.requestErr = checkKinds(k.group, k.kinds, k.manifests, list), nil
 		k.logChange(before, k.err)
+	} else {
+		before := k.requestErr
+		k.requestErr = explainRequestError(err)
+		k.logFailure(before, k.requestErr)
+	}
+	interval := missingInterval
+	if k.err == nil {
+		interval = servedInterval
 	}
 	k.readAt, k.reading = time.Now(), nil
+	k.dueAt = k.readAt.Add(interval*3/4 + rand.N(interval/2))
 	close(done)
 }
 
@@ -128,6 +171,33 @@ func (k *KindChecker) logChange(before, now error) {
 	case now != nil && (before == nil || before.Error() != now.Error()):
 		k.Log.Info("Not ready, because kinds are missing", "group", k.group.String(), "reason", now.Error())
 	}
+}
+
+// explainRequestError adds to the error of a request what to do.
+func explainRequestError(err error) error {
+	if apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) {
+		return fmt.Errorf("%w: the API server must accept the program's credentials, and the ClusterRole system:discovery "+
+			"must be bound to the group system:authenticated, as it is by default", err)
+	}
+	return fmt.Errorf("%w: check that the API server is reachable", err)
+}
+
+// logFailure logs the error of a request if it differs from that of the one before.
+func (k *KindChecker) logFailure(before, now error) {
+	if before == nil || before.Error() != now.Error() {
+		k.Log.Info("Failed to read which kinds the API server serves", "group", k.group.String(), "error", now.Error())
+	}
+}
+
+// lastAnswer returns what the last answer of the API server means. Before the first one, it returns
+// ErrKindsUnknown with the error of the last request.
+func (k *KindChecker) lastAnswer() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if errors.Is(k.err, ErrKindsUnknown) && k.requestErr != nil {
+		return fmt.Errorf("%w: %w", k.err, k.requestErr)
+	}
+	return k.err
 }
 
 // readKinds reads the kinds of the group.
@@ -166,21 +236,50 @@ func checkKinds(group schema.GroupVersion, kinds []string, manifests string, lis
 
 // ConfirmMissing asks the API server whether it serves a kind of the group, and returns true if it answers
 // that it does not. On error it is unknown. One missing answer of another server, such as a proxy's 404, is
-// no proof: the API server lists its groups.
+// no proof: the API server lists its groups. An answer may be confirmedAge old.
 func (k *KindChecker) ConfirmMissing(ctx context.Context, kind string) (bool, error) {
+	if served := k.recentlyConfirmed(); served != nil {
+		return !served[kind], nil
+	}
+	served, err := k.listKinds(ctx)
+	if err != nil {
+		return false, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.confirmed, k.confirmedAt = served, time.Now()
+	return !served[kind], nil
+}
+
+// recentlyConfirmed returns the kinds that ConfirmMissing read last, and nil if that is too long ago.
+func (k *KindChecker) recentlyConfirmed() map[string]bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if time.Since(k.confirmedAt) >= confirmedAge {
+		return nil
+	}
+	return k.confirmed
+}
+
+// listKinds returns the kinds of the group that the API server serves.
+func (k *KindChecker) listKinds(ctx context.Context) (map[string]bool, error) {
 	groups := &metav1.APIGroupList{}
 	if err := k.client.Get().AbsPath("/apis").Do(ctx).Into(groups); err != nil {
-		return false, fmt.Errorf("list API groups: %w", err)
+		return nil, fmt.Errorf("list API groups: %w", err)
 	}
 	if len(groups.Groups) == 0 {
-		return false, errors.New("list API groups: the API server lists none")
+		return nil, errors.New("list API groups: the API server lists none")
 	}
+	served := map[string]bool{}
 	if !slices.ContainsFunc(groups.Groups, func(g metav1.APIGroup) bool { return g.Name == k.group.Group }) {
-		return true, nil
+		return served, nil
 	}
 	list, err := k.readKinds(ctx)
 	if err != nil {
-		return false, fmt.Errorf("list kinds of %s: %w", k.group, err)
+		return nil, fmt.Errorf("list kinds of %s: %w", k.group, err)
 	}
-	return !slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Kind == kind }), nil
+	for _, r := range list.APIResources {
+		served[r.Kind] = true
+	}
+	return served, nil
 }

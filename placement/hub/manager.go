@@ -32,6 +32,7 @@ func newManager(ctx context.Context, cfg *rest.Config, o *options, kinds *app.Ki
 	if err != nil {
 		return nil, err
 	}
+	opts.Cache.DefaultWatchErrorHandler = kinds.HandleWatchError
 	timeout := gracefulShutdownTimeout
 	opts.Logger = logr.FromContextOrDiscard(ctx)
 	opts.LeaderElection = o.leaderElect

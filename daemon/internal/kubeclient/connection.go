@@ -55,8 +55,13 @@ func Connect(cfg *rest.Config, node string) (*Connection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
+	kinds, err := app.NewKindChecker(cfg, v1.SchemeGroupVersion(), "deployments/crds",
+		"ClusterNetwork", "DanmEp", "DanmNet", "NodeNetwork", "TenantConfig", "TenantNetwork")
+	if err != nil {
+		return nil, err
+	}
 	c, err := cache.New(cfg, cache.Options{
-		Scheme: scheme, Mapper: mapper,
+		Scheme: scheme, Mapper: mapper, DefaultWatchErrorHandler: kinds.HandleWatchError,
 		ReaderFailOnMissingInformer: true,
 		DefaultTransform:            kube.StripUnusedFields,
 		ByObject: map[client.Object]cache.ByObject{
@@ -68,10 +73,6 @@ func Connect(cfg *rest.Config, node string) (*Connection, error) {
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make cache: %w", err)
-	}
-	kinds, err := app.NewKindChecker(cfg, v1.SchemeGroupVersion(), "deployments/crds", "ClusterNetwork", "DanmEp", "DanmNet", "NodeNetwork", "TenantConfig", "TenantNetwork")
-	if err != nil {
-		return nil, err
 	}
 	return &Connection{Direct: direct, Cache: c, Kinds: kinds, Node: node, config: cfg}, nil
 }
