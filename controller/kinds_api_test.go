@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
@@ -40,6 +41,35 @@ func TestReadinessWithoutKinds(t *testing.T) {
 	}
 }
 
+// The controller of an uninstallation that has stopped halfway: all definitions were deleted, and one of them
+// waits for the finalizer of a network. A replica that starts then needs the others again, and completes the
+// deletion.
+func TestStartDuringUninstallation(t *testing.T) {
+	env := apitest.New(t) // its definitions are deleted
+	unused := &v1.ClusterNetwork{
+		ObjectMeta: metav1.ObjectMeta{Name: "unused", Finalizers: []string{v1.InUseFinalizer}},
+		Spec:       v1.NetworkSpec{NetworkID: "unused", NetworkType: "macvlan", Options: v1.NetworkOptions{Device: "ens4"}},
+	}
+	if err := env.Client.Create(t.Context(), unused); err != nil {
+		t.Fatal(err)
+	}
+	env.Kubectl(t, "delete", "--kustomize", definitions(t), "--wait=false")
+	for _, gone := range []string{"danmeps", "danmnets", "networkviews", "nodenetworks", "tenantconfigs", "tenantnetworks"} {
+		env.Kubectl(t, "wait", "--for=delete", "--timeout=60s", "crd/"+gone+".danm.io")
+	}
+	r := startWith(t, env, &options{namespace: namespace, healthAddress: freeAddress(t), nodeGrace: time.Minute, leaderElect: true})
+	eventually(t, "the replica to name the missing kinds", notReady(r, "must serve the kinds DanmEp, DanmNet, NetworkView, NodeNetwork, TenantConfig, TenantNetwork of"))
+	eventually(t, "the replica to name the kind in deletion", notReady(r, "the CustomResourceDefinitions of ClusterNetwork"))
+	env.Kubectl(t, "apply", "--server-side", "--force-conflicts", "--kustomize", definitions(t))
+	env.Kubectl(t, "wait", "--for=delete", "--timeout=60s", "crd/clusternetworks.danm.io")
+	eventually(t, "the replica to name the deleted kind", notReady(r, "must serve the kinds ClusterNetwork of"))
+	installDefinitions(t, env)
+	eventually(t, "the replica to be ready", r.ready)
+	if err := r.stop(); err != nil {
+		t.Errorf("the replica ended with %v", err)
+	}
+}
+
 // notReady returns a function that expects the text in the answer of /readyz.
 func notReady(r *replica, text string) func(context.Context) error {
 	return func(ctx context.Context) error {
@@ -50,13 +80,19 @@ func notReady(r *replica, text string) func(context.Context) error {
 	}
 }
 
-// installDefinitions applies deployments/crds, and waits until the API server serves the kinds.
-func installDefinitions(t *testing.T, env *apitest.Env) {
+// definitions returns the path of deployments/crds.
+func definitions(t *testing.T) string {
 	t.Helper()
 	folder, err := source.Path("deployments", "crds")
 	if err != nil {
 		t.Fatal(err)
 	}
-	env.Kubectl(t, "apply", "--server-side", "--force-conflicts", "--kustomize", folder)
+	return folder
+}
+
+// installDefinitions applies deployments/crds, and waits until the API server serves the kinds.
+func installDefinitions(t *testing.T, env *apitest.Env) {
+	t.Helper()
+	env.Kubectl(t, "apply", "--server-side", "--force-conflicts", "--kustomize", definitions(t))
 	env.Kubectl(t, "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
 }

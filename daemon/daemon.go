@@ -350,7 +350,7 @@ func (d *daemon) run(ctx context.Context) error {
 	for _, part := range []func(context.Context) error{
 		d.resumeSandboxes, d.conn.Cache.Start, d.networks.Run, d.attachments.Run, d.nodeState.Run,
 		d.runNetwatcher, d.publisher.Run, d.danmEpWatcher.Run, d.runDanmEpGC, d.runSandboxGC,
-		d.finalizers.Run, d.networkConditions.Run, d.server.Run, d.serveHealth, d.serveMetrics, d.openForPods,
+		d.finalizers.Run, d.networkConditions.Run, d.server.Run, d.serveHealth, d.serveMetrics, d.runAllocator, d.openForPods,
 	} {
 		group.Go(func() error { return part(groupCtx) })
 	}
@@ -377,9 +377,9 @@ func (d *daemon) runNetwatcher(ctx context.Context) error {
 	return d.watcher.Run(ctx)
 }
 
-// runDanmEpGC deletes orphaned DanmEps after the daemon is ready.
+// runDanmEpGC deletes orphaned DanmEps after the allocator has opened.
 func (d *daemon) runDanmEpGC(ctx context.Context) error {
-	if !waitUntil(ctx, d.readiness.ready.Load) {
+	if !waitUntil(ctx, d.allocatorOpen) {
 		return nil
 	}
 	gc := danmep.GC{
@@ -400,9 +400,10 @@ func (d *daemon) runSandboxGC(ctx context.Context) error {
 	return gc.Run(ctx)
 }
 
-// serveHealth serves health checks until ctx ends.
+// serveHealth serves health checks until ctx ends. It reports also that the kinds are unknown, because a
+// daemon that is ready has known them.
 func (d *daemon) serveHealth(ctx context.Context) error {
-	s, err := app.ListenHealth(d.healthAddress, app.AllReady(d.conn.Kinds.CheckKnown, d.readiness.check))
+	s, err := app.ListenHealth(d.healthAddress, app.AllReady(d.conn.Kinds.Check, d.readiness.check))
 	if err != nil {
 		return err
 	}
@@ -418,24 +419,35 @@ func (d *daemon) serveMetrics(ctx context.Context) error {
 	return s.Start(ctx)
 }
 
-// openForPods makes the daemon ready. It waits for the Node and all networks, and until the API server
-// serves all kinds and deletes none of them. It resumes the addresses of the attached Pods, and only then
-// installs the plugin, so that the container runtime sends ADDs. It then collects unused addresses until
-// ctx ends.
-func (d *daemon) openForPods(ctx context.Context) error {
-	if !waitUntil(ctx, func() bool { return d.hasSynced() && d.conn.Kinds.Check(ctx) == nil }) {
+// runAllocator resumes the addresses of the attached Pods after the Node and all networks were read. It then
+// collects unused addresses until ctx ends. It does not wait for openForPods: the API server ends the deletion
+// of a CustomResourceDefinition only after this node has freed its addresses and deleted its DanmEps.
+func (d *daemon) runAllocator(ctx context.Context) error {
+	if !waitUntil(ctx, d.hasSynced) {
 		return nil
 	}
 	opened, err := d.allocator.open()
 	if err != nil || !opened {
 		return err
 	}
+	d.allocator.collectUnused(ctx)
+	return nil
+}
+
+// allocatorOpen reports whether the allocator has opened. With a corrupt journal it never does.
+func (d *daemon) allocatorOpen() bool { return d.allocator.deferred.Err() == nil }
+
+// openForPods makes the daemon ready. It waits for the allocator, and until the API server serves all kinds
+// and deletes none of them. Only then it installs the plugin, so that the container runtime sends ADDs.
+func (d *daemon) openForPods(ctx context.Context) error {
+	if !waitUntil(ctx, func() bool { return d.allocatorOpen() && d.conn.Kinds.Check(ctx) == nil }) {
+		return nil
+	}
 	if err := d.installation.install(); err != nil {
 		return err
 	}
 	d.readiness.ready.Store(true)
 	d.log.Info("Ready", "networks", len(d.networks.List()))
-	d.allocator.collectUnused(ctx)
 	return nil
 }
 

@@ -16,9 +16,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/ipamtest"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 	"github.com/patchbay-cni/patchbay/test/source"
 )
@@ -33,13 +35,13 @@ echo '{"cniVersion":"1.0.0","ips":[{"address":"10.9.0.2/24"}]}'
 // A daemon on a node with another CNI plugin, without any network named default. It is not ready while a
 // kind is missing or its definition in deletion, and does not install its configuration before the kinds
 // are served. Pods without an annotation get the other plugin's configuration all the time, and it recovers
-// by itself.
+// by itself. A daemon that starts while a definition is in deletion completes the deletion.
 func TestFirstInstallation(t *testing.T) {
 	env := apitest.New(t) // its definitions are deleted
 	n, ns := newNode(t, env), env.Namespace(t)
 	n.writeOtherPlugin()
 	env.Kubectl(t, "delete", "crd", "danmeps.danm.io", "clusternetworks.danm.io")
-	n.start()
+	stop := n.start()
 	n.awaitNotReady("must serve the kinds ClusterNetwork, DanmEp of danm.io/v1", "deployments/crds")
 	if _, err := os.Stat(n.path("conf/00-patchbay.conflist")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the daemon's configuration without its kinds: got error %v, want ErrNotExist", err)
@@ -54,12 +56,14 @@ func TestFirstInstallation(t *testing.T) {
 	n.expectOtherPlugin(first, "all kinds are served")
 
 	cn := n.network("10.40.0.0/24")
-	patchFinalizers(t, env, cn, `["example.com/test"]`)
-	env.Kubectl(t, "delete", "crd", "clusternetworks.danm.io", "--wait=false")
-	n.awaitNotReady("ClusterNetwork", "must not be in deletion")
+	attached := n.attach(ns, cn)
+	stop()
+	env.Kubectl(t, "delete", "crd", "danmeps.danm.io", "clusternetworks.danm.io", "--wait=false")
+	n.start()
+	n.awaitNotReady("ClusterNetwork, DanmEp", "must not be in deletion")
 	n.expectOtherPlugin(n.pod(ns, "[]"), "a definition is in deletion")
-	patchFinalizers(t, env, cn, "null")
-	n.awaitNotReady("must serve the kinds ClusterNetwork of")
+	n.detachBeforeDeletion(attached, cn)
+	n.awaitNotReady("must serve the kinds ClusterNetwork, DanmEp of")
 	n.expectOtherPlugin(n.pod(ns, "[]"), "a kind is missing")
 	if _, err := n.call("ADD", n.pod(ns, requestInterface(cn, "dynamic"))); err == nil || !strings.Contains(err.Error(), "does not serve the kind ClusterNetwork") {
 		t.Errorf("a Pod on a network of a kind that is missing: got error %v", err)
@@ -84,6 +88,64 @@ func TestFirstInstallation(t *testing.T) {
 	if err != nil || !strings.Contains(string(runs), "DEL ") || strings.Contains(string(runs), "changed") {
 		t.Errorf("got error %v and executions, want a DEL with the configuration of the ADD:\n%s", err, runs)
 	}
+}
+
+// The daemon of an uninstallation that has stopped halfway: all definitions were deleted, and some of them wait
+// for finalizers. A daemon that starts then needs the others again, and completes the deletion.
+func TestStartDuringUninstallation(t *testing.T) {
+	env := apitest.New(t) // its definitions are deleted
+	n, ns := newNode(t, env), env.Namespace(t)
+	stop := n.start()
+	n.awaitReady()
+	cn := n.network("10.42.0.0/24")
+	attached := n.attach(ns, cn)
+	stop()
+	env.Kubectl(t, "delete", "--kustomize", definitions(t), "--wait=false")
+	env.Kubectl(t, "wait", "--for=delete", "--timeout=60s", "crd/nodenetworks.danm.io", "crd/tenantconfigs.danm.io", "crd/tenantnetworks.danm.io", "crd/danmnets.danm.io")
+	n.start()
+	n.awaitNotReady("must serve the kinds DanmNet, NodeNetwork, TenantConfig, TenantNetwork of", "ClusterNetwork, DanmEp", "must not be in deletion")
+	installDefinitions(t, env)
+	n.detachBeforeDeletion(attached, cn)
+	n.awaitNotReady("must serve the kinds ClusterNetwork, DanmEp of")
+	installDefinitions(t, env)
+	n.awaitReady()
+}
+
+// attach attaches a Pod to a network, and waits for its DanmEp, which has the finalizer of the node.
+func (n *node) attach(namespace string, cn *v1.ClusterNetwork) *pod {
+	n.t.Helper()
+	p := n.pod(namespace, requestInterface(cn, "dynamic"))
+	if _, err := n.call("ADD", p); err != nil {
+		n.t.Fatal(err)
+	}
+	n.endpoints(cn, 1)
+	return p
+}
+
+// detachBeforeDeletion detaches the last Pod of a network whose definition, and that of DanmEps, are in
+// deletion. It expects the daemon to delete the DanmEp and to free the address, and then removes the finalizer
+// of the network as the controller does, so that the deletion ends.
+func (n *node) detachBeforeDeletion(p *pod, cn *v1.ClusterNetwork) {
+	n.t.Helper()
+	if _, err := n.call("DEL", p); err != nil {
+		n.t.Errorf("DEL while the definitions are in deletion: %v", err)
+	}
+	n.env.Kubectl(n.t, "wait", "--for=delete", "--timeout=60s", "crd/danmeps.danm.io")
+	eventually(n.t, "the address to be freed", func(ctx context.Context) error {
+		got := &v1.ClusterNetwork{}
+		if err := n.env.Client.Get(ctx, client.ObjectKeyFromObject(cn), got); err != nil {
+			return err
+		}
+		if in := got.Status.IPAM; in != nil && (len(in.Held) > 0 || ipamtest.Allocated(in) > 0) {
+			return fmt.Errorf("got entries %v and %d allocated addresses", in.Held, ipamtest.Allocated(in))
+		}
+		return nil
+	})
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`))
+	if err := n.env.Client.Patch(n.t.Context(), cn, patch); err != nil {
+		n.t.Fatal(err)
+	}
+	n.env.Kubectl(n.t, "wait", "--for=delete", "--timeout=60s", "crd/clusternetworks.danm.io")
 }
 
 // writeOtherPlugin installs another CNI plugin and its configuration.
@@ -150,22 +212,19 @@ func defaultMACVLAN() *v1.ClusterNetwork {
 	}}
 }
 
-// installDefinitions applies deployments/crds, and waits until the API server serves the kinds.
-func installDefinitions(t *testing.T, env *apitest.Env) {
+// definitions returns the path of deployments/crds.
+func definitions(t *testing.T) string {
 	t.Helper()
 	folder, err := source.Path("deployments", "crds")
 	if err != nil {
 		t.Fatal(err)
 	}
-	env.Kubectl(t, "apply", "--server-side", "--force-conflicts", "--kustomize", folder)
-	env.Kubectl(t, "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+	return folder
 }
 
-// patchFinalizers replaces the finalizers of a network.
-func patchFinalizers(t *testing.T, env *apitest.Env, cn *v1.ClusterNetwork, finalizers string) {
+// installDefinitions applies deployments/crds, and waits until the API server serves the kinds.
+func installDefinitions(t *testing.T, env *apitest.Env) {
 	t.Helper()
-	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata": {"finalizers": `+finalizers+`}}`))
-	if err := env.Client.Patch(t.Context(), cn, patch); err != nil {
-		t.Fatal(err)
-	}
+	env.Kubectl(t, "apply", "--server-side", "--force-conflicts", "--kustomize", definitions(t))
+	env.Kubectl(t, "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
 }

@@ -41,7 +41,7 @@ type DeferredAllocator struct {
 
 // NewDeferredAllocator returns a DeferredAllocator that waits for Open or Fail.
 func NewDeferredAllocator() *DeferredAllocator {
-	return &DeferredAllocator{decided: make(chan struct{}), unavailable: errors.New("the API server has not answered since the daemon started")}
+	return &DeferredAllocator{decided: make(chan struct{}), unavailable: errors.New("the daemon has not read its Node and all networks from the API server since it started")}
 }
 
 // Open sets the allocator, which must have resumed, and sends it the queued calls. Open or Fail
