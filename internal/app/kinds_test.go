@@ -147,11 +147,12 @@ func TestCheckKindsLeavesTime(t *testing.T) {
 		reason string
 		// answered is whether there was an answer with all kinds before.
 		answered bool
+		check    func(*KindChecker, context.Context) error
 		// timeout is the time for all checks.
 		timeout time.Duration
 	}{
-		"Served":  {reason: "The last answer counts while the next one is on its way.", answered: true, timeout: time.Minute},
-		"Unknown": {reason: "The first answer may take all the time.", timeout: 2 * time.Second},
+		"Served":  {reason: "The last answer counts while the next one is on its way.", answered: true, check: (*KindChecker).Check, timeout: 20 * time.Second},
+		"Unknown": {reason: "The first answer may take all the time.", check: (*KindChecker).CheckKnown, timeout: 2 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -171,7 +172,8 @@ func TestCheckKindsLeavesTime(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), tc.timeout)
 			defer cancel()
-			if err := AllReady(k.CheckKnown, func(ctx context.Context) error { return ctx.Err() })(ctx); err != nil {
+			check := func(ctx context.Context) error { return tc.check(k, ctx) }
+			if err := AllReady(check, func(ctx context.Context) error { return ctx.Err() })(ctx); err != nil {
 				t.Errorf("%s: got %v, want nil", tc.reason, err)
 			}
 			if k.refresh(ctx) == nil {
