@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
@@ -27,9 +26,9 @@ const imagesFile = "images.txt"
 func writeImages(r release, p product.Product, programs, dir string) error {
 	var list strings.Builder
 	for _, image := range p.Images {
-		tag, err := name.NewTag(r.Registry + "/" + image.Name + ":" + r.Version)
+		tag, err := imageName(r, image)
 		if err != nil {
-			return fmt.Errorf("name image %s: %w", image.Name, err)
+			return err
 		}
 		index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 		for _, platform := range p.ImagePlatforms {
