@@ -62,19 +62,43 @@ func commands(r release, platform product.Platform, programs []product.Program, 
 	return all
 }
 
-// runBuild runs a command in a work tree for a platform. Variables that would change the programs have fixed values, so that
-// the environment of whoever builds does not matter.
+// runBuild runs a command in a work tree for a platform.
 func runBuild(command []string, source string, platform product.Platform, output io.Writer) error {
+	environment, err := buildEnvironment(source, platform)
+	if err != nil {
+		return err
+	}
 	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Dir = source
-	cmd.Env = append(
-		os.Environ(),
-		"GOOS="+platform.OS, "GOARCH="+platform.Arch, "GOAMD64=v1", "GOARM64=v8.0",
-		"CGO_ENABLED=0", "GOFLAGS=-buildvcs=false -trimpath", "GOWORK=off", "GOEXPERIMENT=", "GOFIPS140=off", "GO111MODULE=on",
-	)
+	cmd.Dir, cmd.Env = source, environment
 	cmd.Stdout, cmd.Stderr = output, output
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("build for %s: %s: %w", platform, strings.Join(command, " "), err)
 	}
 	return nil
+}
+
+// buildEnvironment returns the environment of builds for a platform. Variables that would change the programs have fixed
+// values, and Go does not read the settings of `go env -w`, so that it does not matter who builds. Settings that say where
+// Go gets modules and toolchains from, and where it stores files, remain those of the user.
+func buildEnvironment(source string, platform product.Platform) ([]string, error) {
+	kept := []string{
+		"GOPROXY", "GONOPROXY", "GOPRIVATE", "GOSUMDB", "GONOSUMDB", "GOINSECURE", "GOVCS", "GOAUTH",
+		"GOTOOLCHAIN", "GOMODCACHE", "GOCACHE", "GOTMPDIR",
+	}
+	cmd := exec.Command("go", append([]string{"env"}, kept...)...)
+	cmd.Dir, cmd.Stderr = source, os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("read settings of Go: %w", err)
+	}
+	environment := os.Environ()
+	for i, value := range strings.Split(strings.TrimSuffix(string(out), "\n"), "\n") {
+		environment = append(environment, kept[i]+"="+value)
+	}
+	return append(
+		environment,
+		"GOENV=off", "GOOS="+platform.OS, "GOARCH="+platform.Arch, "GOAMD64=v1", "GOARM64=v8.0",
+		"CGO_ENABLED=0", "GOFLAGS=-buildvcs=false -trimpath", "GOWORK=off", "GOEXPERIMENT=", "GOFIPS140=off", "GO111MODULE=on",
+		"GO_EXTLINK_ENABLED=", "GODEBUG=", "GOROOT=",
+	), nil
 }

@@ -28,6 +28,8 @@ type builder struct {
 	// modified is the time of each file in the checkout.
 	modified time.Time
 	env      []string
+	// settings are those of the user's file of `go env -w`.
+	settings string
 }
 
 // builders differ in all that must not matter. The second one has settings of Go that change programs.
@@ -39,8 +41,9 @@ func builders() [2]builder {
 		folder: "another/place/for/the/source", umask: "077", private: true, modified: time.Unix(1_700_000_000, 0),
 		env: []string{
 			"TZ=Asia/Kathmandu", "LC_ALL=tr_TR.UTF-8", "USER=second", "LOGNAME=second", "GOMAXPROCS=1",
-			"GOAMD64=v3", "GOARM64=v9.0", "GOFLAGS=-buildvcs=true -tags=netgo", "CGO_ENABLED=1", "GOEXPERIMENT=nogreenteagc",
+			"GOAMD64=v3", "GOARM64=v9.0", "GOFLAGS=-buildvcs=true -tags=netgo", "CGO_ENABLED=1",
 		},
+		settings: "GOEXPERIMENT=nogreenteagc\nGO_EXTLINK_ENABLED=1\n",
 	}}
 }
 
@@ -67,15 +70,35 @@ func TestReproducible(t *testing.T) {
 		}
 		checkout := filepath.Join(t.TempDir(), b.folder)
 		copySource(t, b, checkout)
+		settings := settingsFile(t, b.settings)
 		script := fmt.Sprintf("umask %s && exec %s --version v0.0.0-test --images patchbayd --platforms linux/%s", b.umask, program, runtime.GOARCH)
 		cmd := exec.Command("sh", "-c", script)
-		cmd.Dir, cmd.Env = checkout, append(os.Environ(), b.env...)
+		cmd.Dir, cmd.Env = checkout, append(append(os.Environ(), "GOENV="+settings), b.env...)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("release in %s: %v\n%s", b.folder, err, out)
 		}
 		releases[i] = filepath.Join(checkout, "bin", "release", "v0.0.0-test")
 	}
 	compare(t, releases[0], releases[1])
+}
+
+// settingsFile returns a file like that of `go env -w`, with further settings, which come last.
+func settingsFile(t *testing.T, settings string) string {
+	t.Helper()
+	name, err := exec.Command("go", "env", "GOENV").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Most users have no such file.
+	content, err := os.ReadFile(strings.TrimSpace(string(name)))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "env")
+	if err := os.WriteFile(path, []byte(string(content)+"\n"+settings), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // copySource makes a checkout with the files of the work tree, as a commit.
