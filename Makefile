@@ -59,7 +59,7 @@ RELEASE  = $(if $(filter file,$(origin VERSION)),,--version '$(VERSION)') $(if $
 
 .PHONY: release
 release: ## write a release to bin/release/VERSION: images, manifests, plugin archives, SBOMs, checksums
-	go run ./scripts/release $(RELEASE) $(if $(ALLOW_DIRTY),--allow-dirty)
+	go run ./scripts/release $(RELEASE) $(if $(filter 1,$(ALLOW_DIRTY)),--allow-dirty)
 
 .PHONY: check-release
 check-release: ## build the commit's release here and in a clone, and compare
