@@ -83,6 +83,7 @@ func TestPublish(t *testing.T) {
 	r := testRelease(t)
 	dir := published(t, r)
 	t.Run("Files", func(t *testing.T) { testFiles(t, dir) })
+	t.Run("Check", func(t *testing.T) { testCheck(t, r, dir) })
 	t.Run("Images", func(t *testing.T) { testImages(t, r, dir) })
 	t.Run("Manifests", func(t *testing.T) { testManifests(t, dir) })
 	t.Run("Krew", func(t *testing.T) { testKrew(t, r, dir) })
@@ -130,10 +131,35 @@ func testFiles(t *testing.T, dir string) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("files with a checksum (-want +got):\n%s", diff)
 	}
-	cmd := exec.Command("sha256sum", "--check", "--strict", "--quiet", sumsFile)
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("sha256sum --check: %v\n%s", err, out)
+}
+
+// testCheck checks the files with the command of docs/release.md, which must notice each file that is missing.
+func testCheck(t *testing.T, r release, dir string) {
+	t.Helper()
+	var command string
+	for line := range strings.Lines(readString(t, r.Source, "docs/release.md")) {
+		if strings.HasPrefix(line, "sha256sum --check") {
+			command = line
+		}
+	}
+	check := func() ([]byte, error) {
+		cmd := exec.Command("sh", "-c", command)
+		cmd.Dir = dir
+		return cmd.CombinedOutput()
+	}
+	if out, err := check(); err != nil || command == "" {
+		t.Errorf("%q in docs/release.md: %v\n%s", command, err, out)
+	}
+	// Whoever downloads files one by one may lack the folder, and has the file beside it.
+	image := filepath.Join(dir, "images", "patchbayd.tar")
+	if err := os.Rename(image, filepath.Join(dir, "patchbayd.tar")); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := check(); err == nil {
+		t.Errorf("%q in docs/release.md must fail without images/patchbayd.tar, got success:\n%s", command, out)
+	}
+	if err := os.Rename(filepath.Join(dir, "patchbayd.tar"), image); err != nil {
+		t.Fatal(err)
 	}
 }
 
