@@ -4,26 +4,23 @@ package crdcompiler
 
 import (
 	"cmp"
+	"context"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/kube-openapi/pkg/validation/strfmt"
-	"k8s.io/kube-openapi/pkg/validation/validate"
 	"sigs.k8s.io/json"
 )
 
-// Check validates the schemas of a CRD with the API server's code: that they are structural, and
-// that their defaults are valid. It also checks the lists and their keys, by the rules of the API server.
-// It does not compile the CEL rules of a template.
-func Check(c *CRD) error {
+// Check validates a CRD with the code with which the API server validates one that is created: names,
+// versions, schemas, defaults, lists, CEL rules and their costs. The code is that of the Kubernetes
+// libraries that Patchbay uses, whatever the minor of the CRD's types.
+func Check(ctx context.Context, c *CRD) error {
 	data, err := c.JSON()
 	if err != nil {
 		return err
@@ -33,18 +30,24 @@ func Check(c *CRD) error {
 	if err = cmp.Or(err, firstOf(strict)); err != nil {
 		return fmt.Errorf("%s: must be a CustomResourceDefinition: %w", c.Source, err)
 	}
-	var problems field.ErrorList
-	for i := range crd.Spec.Versions {
-		path := field.NewPath("spec", "versions").Index(i).Child("schema", "openAPIV3Schema")
-		version := &crd.Spec.Versions[i]
-		if version.Schema == nil || version.Schema.OpenAPIV3Schema == nil {
-			problems = append(problems, field.Required(path, "must have a schema"))
-			continue
-		}
-		problems = append(problems, checkSchema(version.Schema.OpenAPIV3Schema, path)...)
+	apiextensionsv1.SetDefaults_CustomResourceDefinition(&crd)
+	var internal apiextensions.CustomResourceDefinition
+	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(&crd, &internal, nil); err != nil {
+		return fmt.Errorf("%s: must be a CustomResourceDefinition: %w", c.Source, err)
 	}
+	problems := validation.ValidateCustomResourceDefinition(ctx, &internal)
+	// The validation ignores the end of its context at most places.
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	for _, problem := range problems {
+		problem.Field = servedPath(problem.Field)
+		problem.BadValue = shortValue(problem.BadValue)
+	}
+	// The validation reads properties in an arbitrary order.
+	slices.SortFunc(problems, func(a, b *field.Error) int { return strings.Compare(a.Error(), b.Error()) })
 	if err := problems.ToAggregate(); err != nil {
-		return fmt.Errorf("%s: Kubernetes %s: %w", c.Source, c.Minor, err)
+		return fmt.Errorf("%s: %w", c.Source, err)
 	}
 	return nil
 }
@@ -56,79 +59,30 @@ func firstOf(errs []error) error {
 	return errs[0]
 }
 
-func checkSchema(typed *apiextensionsv1.JSONSchemaProps, path *field.Path) field.ErrorList {
-	var internal apiextensions.JSONSchemaProps
-	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(typed, &internal, nil); err != nil {
-		return field.ErrorList{field.InternalError(path, err)}
+// servedPath returns the path that a field has in apiextensions.k8s.io/v1. The API server's internal
+// type has what all versions have in common once, beside the versions.
+func servedPath(path string) string {
+	const version = "spec.versions[0]."
+	if below, ok := strings.CutPrefix(path, "spec.validation."); ok {
+		return version + "schema." + below
 	}
-	structural, err := structuralschema.NewStructural(&internal)
-	if err != nil {
-		return field.ErrorList{field.Invalid(path, "", err.Error())}
-	}
-	if problems := structuralschema.ValidateStructural(path, structural); len(problems) > 0 {
-		return problems
-	}
-	problems := checkDefaults(structural, path)
-	return append(problems, checkLists(&internal, path)...)
-}
-
-// checkDefaults validates each default against its own schema.
-func checkDefaults(s *structuralschema.Structural, path *field.Path) field.ErrorList {
-	var problems field.ErrorList
-	if value := s.Default.Object; value != nil {
-		pruned := runtime.DeepCopyJSONValue(value)
-		pruning.Prune(pruned, s, s.XEmbeddedResource)
-		if !reflect.DeepEqual(pruned, value) {
-			problems = append(problems, field.Invalid(path.Child("default"), value, "must not have unknown fields"))
-		}
-		result := validate.NewSchemaValidator(s.ToKubeOpenAPI(), nil, "", strfmt.Default).Validate(value)
-		for _, err := range result.Errors {
-			problems = append(problems, field.Invalid(path.Child("default"), value, err.Error()))
+	for _, name := range []string{"subresources", "additionalPrinterColumns", "selectableFields"} {
+		if strings.HasPrefix(path, "spec."+name) {
+			return version + strings.TrimPrefix(path, "spec.")
 		}
 	}
-	if s.Items != nil {
-		problems = append(problems, checkDefaults(s.Items, path.Child("items"))...)
-	}
-	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
-		property := s.Properties[name]
-		problems = append(problems, checkDefaults(&property, path.Child("properties").Key(name))...)
-	}
-	return problems
+	return path
 }
 
-// checkLists checks by which keys the items of lists differ: each key is always present, because it is
-// required or has a default.
-func checkLists(s *apiextensions.JSONSchemaProps, path *field.Path) field.ErrorList {
-	var problems field.ErrorList
-	if s.XListType != nil && s.Type != "array" {
-		problems = append(problems, field.Invalid(path.Child("x-kubernetes-list-type"), *s.XListType, "must be of a schema whose type is array"))
+// shortValue leaves out a value that is in the form of the API server's internal types. It may be all
+// versions of a CRD.
+func shortValue(value any) any {
+	kind := reflect.TypeOf(value)
+	for kind != nil && (kind.Kind() == reflect.Pointer || kind.Kind() == reflect.Slice) {
+		kind = kind.Elem()
 	}
-	if s.Items != nil && s.Items.Schema != nil {
-		items := s.Items.Schema
-		problems = append(problems, checkListKeys(items, s.XListMapKeys, path.Child("items"))...)
-		problems = append(problems, checkLists(items, path.Child("items"))...)
+	if kind != nil && kind.Kind() == reflect.Struct {
+		return field.OmitValueType{}
 	}
-	if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
-		problems = append(problems, checkLists(s.AdditionalProperties.Schema, path.Child("additionalProperties"))...)
-	}
-	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
-		property := s.Properties[name]
-		problems = append(problems, checkLists(&property, path.Child("properties").Key(name))...)
-	}
-	return problems
-}
-
-func checkListKeys(items *apiextensions.JSONSchemaProps, keys []string, path *field.Path) field.ErrorList {
-	var problems field.ErrorList
-	for _, key := range keys {
-		below := path.Child("properties").Key(key)
-		property, ok := items.Properties[key]
-		switch {
-		case !ok:
-			problems = append(problems, field.Required(below, "must be a property, because x-kubernetes-list-map-keys names it"))
-		case property.Default == nil && !slices.Contains(items.Required, key):
-			problems = append(problems, field.Required(below.Child("default"), "must be set, or the property required, because x-kubernetes-list-map-keys names it"))
-		}
-	}
-	return problems
+	return value
 }

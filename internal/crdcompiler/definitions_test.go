@@ -55,7 +55,7 @@ func TestEveryDefinition(t *testing.T) {
 				}
 				crd, err := Compile(newTestTemplate(t, fmt.Sprintf("a: {$ref: %s}", name)), definitions, Options{CutRecursion: true})
 				if err == nil {
-					err = Check(crd)
+					err = Check(t.Context(), crd)
 				}
 				if err != nil {
 					t.Errorf("%s: %v", name, err)

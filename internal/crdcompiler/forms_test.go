@@ -115,7 +115,7 @@ func (f *form) compile(t *testing.T, openAPI *OpenAPI, files []txtar.File) []byt
 	}
 	var out [][]byte
 	for _, crd := range crds {
-		if err := Check(crd); err != nil {
+		if err := Check(t.Context(), crd); err != nil {
 			t.Error(err)
 		}
 		data, err := crd.YAML()

@@ -54,7 +54,7 @@ func compileToYAML(t *testing.T, template *Template, d *Definitions) []byte {
 	if err != nil {
 		return nil
 	}
-	_ = Check(crd)
+	_ = Check(t.Context(), crd)
 	data, err := crd.YAML()
 	if err != nil {
 		t.Fatal(err)

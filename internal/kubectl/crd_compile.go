@@ -3,6 +3,7 @@
 package kubectl
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -46,7 +47,7 @@ func newCompile(f *factory) *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(_ *cobra.Command, args []string) error { return c.run(args) },
+		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args) },
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&c.minors, "kubernetes", nil, "the versions of Kubernetes whose types the result has, such as 1.34,1.35")
@@ -54,7 +55,7 @@ func newCompile(f *factory) *cobra.Command {
 	flags.StringArrayVar(&c.maps, "map", nil, "PREFIX/=DIR: the folder of the documents whose names begin with a prefix, such as python://PACKAGE/=./PACKAGE")
 	flags.IntVar(&c.options.MaxDescription, "max-descriptions", 0, "the characters that each of Kubernetes' descriptions may have; 0 leaves them out, -1 keeps them whole")
 	flags.StringVar(&c.recursiveTypes, "recursive-types", recursiveRefuse, "what happens with a type that contains itself: refuse, or cut (any value is accepted there)")
-	flags.BoolVar(&c.check, "check", false, "validate the results with the API server's code for structural schemas")
+	flags.BoolVar(&c.check, "check", false, "validate the results with the API server's own code: names, schemas, defaults, lists and CEL rules")
 	flags.StringVar(&c.diff, "diff", "", "compare the results with a file or with the folder of an earlier --output, and fail if they differ")
 	registerFlagCompletion(cmd, "kubernetes", completeMinors)
 	registerFlagCompletion(cmd, "recursive-types", cobra.FixedCompletions([]cobra.Completion{recursiveRefuse, recursiveCut}, cobra.ShellCompDirectiveNoFileComp))
@@ -89,7 +90,7 @@ type compilation struct {
 	options        crdcompiler.Options
 }
 
-func (c *compilation) run(files []string) error {
+func (c *compilation) run(ctx context.Context, files []string) error {
 	if err := c.parseFlags(); err != nil {
 		return err
 	}
@@ -97,7 +98,7 @@ func (c *compilation) run(files []string) error {
 	if err != nil {
 		return err
 	}
-	crds, err := c.compile(templates)
+	crds, err := c.compile(ctx, templates)
 	if err != nil {
 		return err
 	}
@@ -168,7 +169,7 @@ func readTemplates(files []string) ([]*crdcompiler.Template, error) {
 }
 
 // compile returns the results for all versions. It reports the errors of all templates together.
-func (c *compilation) compile(templates []*crdcompiler.Template) ([]*crdcompiler.CRD, error) {
+func (c *compilation) compile(ctx context.Context, templates []*crdcompiler.Template) ([]*crdcompiler.CRD, error) {
 	openAPI, err := crdcompiler.ReadOpenAPI()
 	if err != nil {
 		return nil, err
@@ -183,7 +184,7 @@ func (c *compilation) compile(templates []*crdcompiler.Template) ([]*crdcompiler
 		for _, t := range templates {
 			crd, err := crdcompiler.Compile(t, definitions, c.options)
 			if err == nil && c.check {
-				err = crdcompiler.Check(crd)
+				err = crdcompiler.Check(ctx, crd)
 			}
 			if err == nil {
 				err = c.warnOfSize(crd)

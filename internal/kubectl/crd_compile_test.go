@@ -85,7 +85,7 @@ func TestCompileErrors(t *testing.T) {
 		"Missing":      {reason: "the missing file is named", args: []string{"DIR/none.yaml", "--kubernetes=1.35"}, want: "none.yaml: no such file"},
 		"All":          {reason: "the errors of all templates are reported at once", args: []string{"DIR/bad.yaml", "DIR/worse.yaml", "--kubernetes=1.35"}, want: "worse.yaml: spec.versions[0]"},
 		"Recursive":    {reason: "a type in itself is refused", args: []string{"DIR/tree.yaml", "--kubernetes=1.35"}, want: "use --recursive-types=cut"},
-		"Check":        {reason: "the API server's rules are checked", args: []string{"DIR/untyped.yaml", "--kubernetes=1.35", "--check"}, want: "untyped.yaml: Kubernetes 1.35: spec.versions[0].schema.openAPIV3Schema.properties[a].type: Required value"},
+		"Check":        {reason: "the API server's rules are checked", args: []string{"DIR/untyped.yaml", "--kubernetes=1.35", "--check"}, want: "untyped.yaml: spec.versions[0].schema.openAPIV3Schema.properties[a].type: Required value"},
 		"NoDiff":       {reason: "there must be something to compare with", args: []string{"DIR/good.yaml", "--kubernetes=1.35", "--diff=DIR/nowhere"}, want: "flag --diff: must be a file or a folder"},
 		"DiffWithMany": {reason: "a file is compared with one result", args: []string{"DIR/good.yaml", "DIR/other.yaml", "--kubernetes=1.35", "--diff=DIR/good.yaml"}, want: "flag --diff: must be a folder for 2 results"},
 		"DiffWithList": {reason: "a result is compared with an object", args: []string{"DIR/good.yaml", "--kubernetes=1.35", "--diff=DIR/list.yaml"}, want: "list.yaml: must be a CustomResourceDefinition: got a list"},
