@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -42,7 +43,11 @@ func (d *definitions) add(minor string, documents [][]byte) error {
 			return fmt.Errorf("decode an OpenAPI document of Kubernetes %s: %w", minor, err)
 		}
 		for name, schema := range document.Components.Schemas {
-			d.addDefinition(minor, name, reduce(schema))
+			reduced, err := reduce(schema)
+			if err != nil {
+				return fmt.Errorf("definition %s of Kubernetes %s: %w", name, minor, err)
+			}
+			d.addDefinition(minor, name, reduced)
 		}
 	}
 	return nil
@@ -65,37 +70,60 @@ func (d *definitions) addDefinition(minor, name string, schema map[string]any) {
 
 // reduce returns a definition without what no CustomResourceDefinition has. A reference is the name
 // of the definition only, and is not wrapped in allOf.
-func reduce(schema map[string]any) map[string]any {
+func reduce(schema map[string]any) (map[string]any, error) {
 	out := map[string]any{}
 	for key, value := range schema {
+		var err error
 		switch key {
 		case "x-kubernetes-group-version-kind", "x-kubernetes-patch-merge-key", "x-kubernetes-patch-strategy", "x-kubernetes-unions":
 		case "$ref":
 			name, _ := value.(string)
 			out[key] = name[strings.LastIndex(name, "/")+1:]
 		case "properties":
-			properties := map[string]any{}
-			all, _ := value.(map[string]any)
-			for name, property := range all {
-				s, _ := property.(map[string]any)
-				properties[name] = reduce(s)
-			}
-			out[key] = properties
+			out[key], err = reduceProperties(value)
 		case "items", "additionalProperties":
 			out[key] = value
 			if s, ok := value.(map[string]any); ok {
-				out[key] = reduce(s)
+				out[key], err = reduce(s)
 			}
 		case "allOf":
-			all, _ := value.([]any)
-			if s, ok := all[0].(map[string]any); ok && len(all) == 1 {
-				out["$ref"] = reduce(s)["$ref"]
-			}
+			out["$ref"], err = reduceAllOf(value)
 		default:
 			out[key] = value
 		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", key, err)
+		}
 	}
-	return out
+	return out, nil
+}
+
+func reduceProperties(value any) (map[string]any, error) {
+	properties := map[string]any{}
+	all, _ := value.(map[string]any)
+	for name, property := range all {
+		s, _ := property.(map[string]any)
+		reduced, err := reduce(s)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		properties[name] = reduced
+	}
+	return properties, nil
+}
+
+// reduceAllOf returns the name of the definition to which a list with one reference refers.
+func reduceAllOf(value any) (any, error) {
+	all, _ := value.([]any)
+	if len(all) != 1 {
+		return nil, fmt.Errorf("must have one schema: got %d", len(all))
+	}
+	s, _ := all[0].(map[string]any)
+	if _, ok := s["$ref"].(string); !ok || len(s) != 1 {
+		return nil, errors.New("must have a reference, and nothing else")
+	}
+	reduced, err := reduce(s)
+	return reduced["$ref"], err
 }
 
 // encode returns the same bytes for the same definitions: keys are sorted, and the archive has

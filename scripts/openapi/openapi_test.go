@@ -123,6 +123,26 @@ func TestDefinitions(t *testing.T) {
 	}
 }
 
+// A list allOf is not dropped: the command knows only the form that Kubernetes uses.
+func TestDefinitionsWithOtherAllOf(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct{ reason, allOf, want string }{
+		"Two":     {reason: "two schemas would have to be merged", allOf: `[{"$ref": "B"}, {"$ref": "C"}]`, want: "definition A of Kubernetes 1.1: properties: b: allOf: must have one schema: got 2"},
+		"Empty":   {reason: "an empty list has no reference", allOf: `[]`, want: "must have one schema: got 0"},
+		"Schema":  {reason: "keywords would be lost", allOf: `[{"type": "string"}]`, want: "must have a reference, and nothing else"},
+		"Sibling": {reason: "keywords beside a reference would be lost", allOf: `[{"$ref": "B", "nullable": true}]`, want: "must have a reference, and nothing else"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			document := `{"components": {"schemas": {"A": {"properties": {"b": {"allOf": ` + tc.allOf + `}}}}}}`
+			if err := newDefinitions().add("1.1", [][]byte{[]byte(document)}); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%s: got %v, want %q", tc.reason, err, tc.want)
+			}
+		})
+	}
+}
+
 // Only the documents of version 3 count.
 func TestReadDocuments(t *testing.T) {
 	t.Parallel()
