@@ -6,6 +6,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -19,17 +20,35 @@ import (
 // Run is a program. It returns nil when ctx ends.
 type Run func(ctx context.Context, args []string, stdout, stderr io.Writer) error
 
-// Main runs a program until it ends, or until SIGINT or SIGTERM. It prints an error with the prefix
-// to standard error, and returns the exit code.
+// Main runs a program until it ends, or until SIGINT or SIGTERM. A second signal ends a program that does
+// not return after the first. Main prints an error with the prefix to standard error, and returns the exit code.
 func Main(prefix string, run Run) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", prefix, err)
-		return 1
+	context.AfterFunc(ctx, stop)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	if err == nil {
+		return 0
 	}
-	return 0
+	fmt.Fprintf(os.Stderr, "%s: %v\n", prefix, err)
+	var withCode *exitError
+	if errors.As(err, &withCode) {
+		return withCode.code
+	}
+	return 1
 }
+
+// exitError is an error with an exit code of its own.
+type exitError struct {
+	error
+
+	code int
+}
+
+func (e *exitError) Unwrap() error { return e.error }
+
+// WithExitCode returns an error for which Main returns another exit code than 1.
+func WithExitCode(err error, code int) error { return &exitError{error: err, code: code} }
 
 // RESTConfig returns the address and credentials in a kubeconfig file, or those of the Pod's
 // service account if kubeconfig is empty.
