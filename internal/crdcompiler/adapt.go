@@ -3,8 +3,12 @@
 package crdcompiler
 
 import (
+	"fmt"
 	"maps"
+	"reflect"
 	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // quantityPattern is what Kubernetes accepts as a quantity that is a string.
@@ -107,16 +111,48 @@ func isOpaque(s schema) bool {
 	return !ok || kind == "object"
 }
 
-// adaptRoot reduces the metadata of the schema of a whole object to what the API server allows there:
-// it knows the fields itself, and a template may restrict the names.
-func adaptRoot(root schema) schema {
+// objectMetaName is the type of the metadata of whole objects.
+const objectMetaName = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+
+// adaptRoot reduces the metadata in the schema of a whole object to what the API server allows there:
+// it knows the fields itself, and a template may restrict the names only. What is as in Kubernetes' type
+// of the metadata is left out, and so are descriptions. Anything else is an error.
+func adaptRoot(root, objectMeta schema, path *field.Path) (schema, error) {
 	properties, _ := root["properties"].(map[string]any)
-	metadata, _ := properties["metadata"].(schema)
+	metadata, ok := properties["metadata"].(schema)
+	if !ok {
+		return root, nil
+	}
+	path = path.Child("properties").Key("metadata")
+	known, _ := objectMeta["properties"].(map[string]any)
 	fields, _ := metadata["properties"].(map[string]any)
-	for name := range fields {
-		if name != "name" && name != "generateName" {
-			return withKey(root, "properties", withKey(properties, "metadata", schema{"type": "object"}))
+	names := map[string]any{}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		switch {
+		case reflect.DeepEqual(fields[name], known[name]):
+		case name == "name" || name == "generateName":
+			names[name] = fields[name]
+		default:
+			return nil, mustBeLeftOut(path.Child("properties").Key(name))
 		}
 	}
-	return root
+	out := schema{}
+	if kind, ok := metadata["type"]; ok {
+		out["type"] = kind
+	}
+	if len(names) > 0 {
+		out["properties"] = names
+	}
+	for _, keyword := range slices.Sorted(maps.Keys(metadata)) {
+		switch keyword {
+		case "type", "properties", "description":
+		default:
+			return nil, mustBeLeftOut(path.Child(keyword))
+		}
+	}
+	return withKey(root, "properties", withKey(properties, "metadata", out)), nil
+}
+
+func mustBeLeftOut(path *field.Path) error {
+	return fmt.Errorf("%s: must be left out, because the API server accepts restrictions of name and generateName only", path)
 }

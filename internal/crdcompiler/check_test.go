@@ -22,7 +22,6 @@ func TestCheck(t *testing.T) {
 		"TypeInAnyOf":  {reason: "a structural schema has no types in anyOf", properties: "a: {type: string, anyOf: [{type: string}]}", want: path + ".anyOf[0].type: Forbidden: must be empty to be structural"},
 		"NoItems":      {reason: "an array has items", properties: "a: {type: array}", want: path + ".items: Required value"},
 		"Pattern":      {reason: "a pattern is a regular expression", properties: "a: {type: string, pattern: '['}", want: path + ".pattern: Invalid value"},
-		"RootMetadata": {reason: "the metadata of the whole object can restrict names only", properties: "metadata: {type: object, nullable: true}", want: "properties[metadata]: Forbidden: must not specify anything other than name and generateName"},
 		"DefaultType":  {reason: "a default has the type of its field", properties: "a: {type: string, default: 5}", want: path + ".default: Invalid value: \"integer\":  in body must be of type string"},
 		"DefaultEnum":  {reason: "a default is a valid value", properties: "a: {type: string, enum: [b], default: c}", want: path + ".default: Unsupported value: \"c\": "},
 		"DefaultField": {reason: "a default has no field that would be pruned", properties: "a: {type: object, properties: {b: {type: string}}, default: {c: d}}", want: path + ".default: Invalid value: {\"c\":\"d\"}: must not have unknown fields"},
@@ -69,7 +68,7 @@ func TestCheck(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			crd, err := Compile(newTestTemplate(t, tc.properties), definitions, Options{})
+			crd, err := Compile(t.Context(), newTestTemplate(t, tc.properties), definitions, Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -118,7 +117,7 @@ func TestCheckFields(t *testing.T) {
 			template := newTestTemplate(t, "a: {type: string}")
 			spec, _ := template.Object["spec"].(map[string]any)
 			tc.change(spec)
-			crd, err := Compile(template, definitions, Options{})
+			crd, err := Compile(t.Context(), template, definitions, Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

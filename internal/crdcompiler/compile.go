@@ -3,6 +3,7 @@
 package crdcompiler
 
 import (
+	"context"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -10,8 +11,8 @@ import (
 
 // Compile returns the CustomResourceDefinition that a template describes, with Kubernetes' types as
 // they are in the definitions.
-func Compile(t *Template, d *Definitions, o Options) (*CRD, error) {
-	object, err := resolve(t, d, o)
+func Compile(ctx context.Context, t *Template, d *Definitions, o Options) (*CRD, error) {
+	object, err := resolve(ctx, t, d, o)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", t.File, err)
 	}
@@ -28,19 +29,23 @@ func Compile(t *Template, d *Definitions, o Options) (*CRD, error) {
 }
 
 // resolve returns the template's object with schemas that have no references.
-func resolve(t *Template, d *Definitions, o Options) (map[string]any, error) {
+func resolve(ctx context.Context, t *Template, d *Definitions, o Options) (map[string]any, error) {
 	files, err := newDocuments(t, o.Maps)
 	if err != nil {
 		return nil, err
 	}
 	defer files.close()
-	r := &resolver{documents: files, definitions: d, options: o, budget: maxSchemas}
+	r := &resolver{documents: files, definitions: d, options: o, budget: maxBytes}
 	return mapVersions(t.Object, func(root schema, path *field.Path) (schema, error) {
-		root, err := r.resolve(root, files.template(), path, nil)
+		root, err := r.resolve(ctx, root, files.template(), path, nil)
 		if err != nil {
 			return nil, err
 		}
-		return adaptRoot(root), nil
+		objectMeta, err := r.follow(ctx, objectMetaName, files.template(), path, nil)
+		if err != nil {
+			return nil, err
+		}
+		return adaptRoot(root, objectMeta, path)
 	})
 }
 

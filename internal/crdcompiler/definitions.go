@@ -24,7 +24,7 @@ func (d *Definitions) find(name string) (schema, error) {
 	if s, ok := d.schemas[name]; ok {
 		return s, nil
 	}
-	return nil, fmt.Errorf("%q must be a definition of Kubernetes %s%s", name, d.Minor, d.suggestion(name))
+	return nil, fmt.Errorf("%q must be a definition of Kubernetes%s", name, d.suggestion(name))
 }
 
 // suggestion names the definition that was probably meant: one that ends with the given name, of

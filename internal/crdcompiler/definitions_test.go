@@ -53,7 +53,7 @@ func TestEveryDefinition(t *testing.T) {
 				if !isNew || strings.HasSuffix(name, "List") {
 					continue
 				}
-				crd, err := Compile(newTestTemplate(t, fmt.Sprintf("a: {$ref: %s}", name)), definitions, Options{CutRecursion: true})
+				crd, err := Compile(t.Context(), newTestTemplate(t, fmt.Sprintf("a: {$ref: %s}", name)), definitions, Options{CutRecursion: true})
 				if err == nil {
 					err = Check(t.Context(), crd)
 				}
@@ -87,7 +87,7 @@ func TestSizeOfThreePodTemplates(t *testing.T) {
 			t.Fatal(err)
 		}
 		const podTemplate = "{$ref: io.k8s.api.core.v1.PodTemplateSpec}"
-		crd, err := Compile(newTestTemplate(t, strings.Join([]string{"a: " + podTemplate, "b: " + podTemplate, "c: " + podTemplate}, ", ")), definitions, Options{})
+		crd, err := Compile(t.Context(), newTestTemplate(t, strings.Join([]string{"a: " + podTemplate, "b: " + podTemplate, "c: " + podTemplate}, ", ")), definitions, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,20 +17,9 @@ import (
 // maxValue is how many bytes of a value a difference shows.
 const maxValue = 120
 
-// Diff compares a CRD with the content of a file, whatever the order of keys, the comments and the
-// format there. It returns a line for each difference: what the file lacks (+), what only the file
-// has (-), and values that differ (~).
-func (c *CRD) Diff(file []byte) ([]string, error) {
-	document, err := decode(file)
-	if err != nil {
-		return nil, err
-	}
-	object, ok := document.(map[string]any)
-	if !ok {
-		return nil, fmt.Errorf("must be a CustomResourceDefinition: got %s", kindOf(document))
-	}
-	return diffObjects(object, c.Object, nil), nil
-}
+// Diff compares a CRD with another, whatever the order of keys. It returns a line for each difference:
+// what the other lacks (+), what only the other has (-), and values that differ (~).
+func (c *CRD) Diff(other *CRD) []string { return diffObjects(other.Object, c.Object, nil) }
 
 func diffObjects(was, is map[string]any, path *field.Path) []string {
 	all := maps.Clone(was)

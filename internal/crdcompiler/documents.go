@@ -4,9 +4,7 @@ package crdcompiler
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path"
 	"path/filepath"
@@ -124,12 +122,12 @@ func (d *documents) open(r *root, file string) (any, error) {
 	if document, ok := d.read[key]; ok {
 		return document, nil
 	}
-	f, err := r.dir.Open(filepath.FromSlash(file))
+	f, err := r.dir.OpenFile(filepath.FromSlash(file), openFlags, 0)
 	if err != nil {
 		return nil, fmt.Errorf("read file of %s: %w", r.Folder, err)
 	}
-	data, err := io.ReadAll(f)
-	if err = errors.Join(err, f.Close()); err != nil {
+	data, err := readRegular(f)
+	if err != nil {
 		return nil, fmt.Errorf("read file of %s: %w", r.Folder, err)
 	}
 	document, err := decode(data)

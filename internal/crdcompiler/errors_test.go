@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -43,7 +44,7 @@ func TestErrors(t *testing.T) {
 		},
 		"UnknownDefinition": {
 			reason: "a typing error is found", template: templateOf("a: {$ref: io.k8s.api.core.v1.PodTemplatSpec}", ""),
-			want: path + `.$ref: "io.k8s.api.core.v1.PodTemplatSpec" must be a definition of Kubernetes 1.35: did you mean "io.k8s.api.core.v1.PodTemplateSpec"?`,
+			want: path + `.$ref: "io.k8s.api.core.v1.PodTemplatSpec" must be a definition of Kubernetes: did you mean "io.k8s.api.core.v1.PodTemplateSpec"?`,
 		},
 		"ShortName": {
 			reason: "the name of the kind is not enough", template: templateOf("a: {$ref: Event}", ""),
@@ -51,15 +52,15 @@ func TestErrors(t *testing.T) {
 		},
 		"NoSuchName": {
 			reason: "a file without a folder could be meant", template: templateOf("a: {$ref: nothing}", ""),
-			want: `"nothing" must be a definition of Kubernetes 1.35, or a file with its folder, such as ./types.yaml`,
+			want: `"nothing" must be a definition of Kubernetes, or a file with its folder, such as ./types.yaml`,
 		},
 		"NewerDefinition": {
 			reason: "a definition of a later minor does not exist yet", template: templateOf("a: {$ref: io.k8s.api.core.v1.FileKeySelector}", ""), minor: "1.31",
-			want: `must be a definition of Kubernetes 1.31`,
+			want: `must be a definition of Kubernetes`,
 		},
 		"UnknownInResolver": {
 			reason: "the target's definitions count", template: templateOf("a: {$ref: 'python://k8s_crd_resolver/schemata/k8s-1.21.1.json#/definitions/io.k8s.api.batch.v1beta1.CronJob'}", ""),
-			want: `"io.k8s.api.batch.v1beta1.CronJob" must be a definition of Kubernetes 1.35`,
+			want: `"io.k8s.api.batch.v1beta1.CronJob" must be a definition of Kubernetes`,
 		},
 		"ResolverWithoutName": {
 			reason: "the whole document is no schema", template: templateOf("a: {$ref: 'python://k8s_crd_resolver/schemata/k8s-1.21.1.json'}", ""),
@@ -83,7 +84,44 @@ func TestErrors(t *testing.T) {
 		"TooLarge": {
 			reason:   "references that double each time would fill the memory",
 			template: templateOf("a: {$ref: '#/definitions/A0'}", doublingDefinitions(40)),
-			want:     "must have at most 200000 schemas after its references are resolved",
+			want:     "must have at most 3000000 bytes as JSON after its references are resolved",
+		},
+		"LargeDescriptions": {
+			reason:   "few schemas may be large, too",
+			template: templateOf("a: {type: object, properties: {"+manyReferences(100)+"}}", "definitions: {A: {type: string, description: "+strings.Repeat("x", 100_000)+"}}"),
+			want:     "must have at most 3000000 bytes as JSON after its references are resolved",
+		},
+		"TooDeep": {
+			reason:   "a long chain of references would take long, and is a mistake",
+			template: templateOf("a: {$ref: '#/definitions/A0'}", chainOfDefinitions(1000)),
+			want:     "must have at most 200 references of which each is in the target of another",
+		},
+		"DeepInAllOf": {
+			reason:   "references in a list are in no target",
+			template: templateOf("a: "+strings.Repeat("{allOf: [{$ref: x, allOf: [", 3000)+strings.Repeat("]}]}", 3000), ""),
+			want:     "exceeded max depth",
+		},
+		"RefOfPatch": {
+			reason: "references are resolved before the patches are applied", template: templateOf("a: {type: object}", ""),
+			files: map[string]string{"template.patch.yaml": "[{op: add, path: /spec/versions/0/schema/openAPIV3Schema/properties/a/$ref, value: io.k8s.api.core.v1.PodSpec}]"},
+			want:  path + ".$ref: must be a keyword of a CustomResourceDefinition's schema",
+		},
+		"DefinitionsOfPatch": {
+			reason: "no reference is left", template: templateOf("a: {type: object}", ""),
+			files: map[string]string{"template.patch.yaml": "[{op: add, path: /spec/versions/0/schema/openAPIV3Schema/definitions, value: {}}]"},
+			want:  "spec.versions[0].schema.openAPIV3Schema.definitions: must be a keyword of a CustomResourceDefinition's schema",
+		},
+		"PatternProperties": {
+			reason: "the API server rejects the keyword", template: templateOf("a: {type: object, patternProperties: {b: {type: string}}}", ""),
+			want: path + ".patternProperties: must be a keyword of a CustomResourceDefinition's schema",
+		},
+		"MetadataProperty": {
+			reason: "the API server has the fields itself", template: templateOf("metadata: {$ref: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta, properties: {labels: {maxProperties: 5}}}", ""),
+			want: "spec.versions[0].schema.openAPIV3Schema.properties[metadata].properties[labels]: must be left out, because the API server accepts restrictions of name and generateName only",
+		},
+		"MetadataKeyword": {
+			reason: "the API server rejects it", template: templateOf("metadata: {$ref: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta, required: [name]}", ""),
+			want: "spec.versions[0].schema.openAPIV3Schema.properties[metadata].required: must be left out, because the API server accepts restrictions of name and generateName only",
 		},
 		"MissingFile":    {reason: "the file's folder is named", template: templateOf("a: {$ref: ./none.yaml}", ""), want: `"./none.yaml": read file of `},
 		"MissingPointer": {reason: "the first key that is not there is named", template: templateOf("a: {$ref: '#/definitions/A/B'}", ""), want: "#/definitions must be in the document"},
@@ -118,21 +156,38 @@ func TestErrors(t *testing.T) {
 			reason: "a file must be YAML or JSON", template: templateOf("a: {$ref: ./b.yaml}", ""), files: map[string]string{"b.yaml": "a: [\n"},
 			want: `"./b.yaml": must be YAML or JSON: yaml:`,
 		},
-		"NotYAML":       {reason: "the template must be YAML", template: "a: [\n", want: "template.yaml: must be YAML or JSON"},
-		"TwiceInYAML":   {reason: "a key that is there twice is a mistake", template: "kind: A\nkind: B\n", want: `key "kind" already set in map`},
-		"EmptyFile":     {reason: "an empty file has no template", template: "# nothing\n", want: "must have a CustomResourceDefinition: the file is empty"},
-		"List":          {reason: "a list is no object", template: "[]", want: "must be a CustomResourceDefinition: got a list"},
-		"OtherKind":     {reason: "only definitions have schemas", template: "{apiVersion: v1, kind: Pod}", want: `kind: must be CustomResourceDefinition: got "Pod"`},
-		"OldVersion":    {reason: "v1beta1 is gone since Kubernetes 1.22", template: "{apiVersion: apiextensions.k8s.io/v1beta1, kind: CustomResourceDefinition}", want: `apiVersion: must be apiextensions.k8s.io/v1: got "apiextensions.k8s.io/v1beta1"`},
-		"NoName":        {reason: "the name becomes that of the file", template: "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition}", want: "metadata.name: must be PLURAL.GROUP: got nothing"},
-		"NameIsPath":    {reason: "no name leads out of the folder of results", template: "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: ../a}}", want: `metadata.name: must be PLURAL.GROUP: got "../a"`},
-		"NameIsParent":  {reason: "two dots are no name", template: "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: ..}}", want: `metadata.name: must be PLURAL.GROUP: got ".."`},
-		"NameHasNoDot":  {reason: "the name has plural and group", template: "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: a}}", want: `metadata.name: must be PLURAL.GROUP: got "a"`},
-		"NoSpec":        {reason: "the spec has the schemas", template: "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: a.b}}", want: "spec: must be an object: got nothing"},
-		"NoVersions":    {reason: "each version has a schema", template: "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: a.b}, spec: {}}", want: "spec.versions: must be a list with a version and its schema"},
-		"NoSchema":      {reason: "a version needs a schema", template: "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: a.b}, spec: {versions: [{name: v1}]}}", want: "spec.versions[0].schema: must be an object: got nothing"},
-		"SchemaIsText":  {reason: "a property has a schema", template: templateOf("a: string", ""), want: path + ": must be an object: got a string"},
-		"AllOfIsObject": {reason: "allOf is a list", template: templateOf("a: {allOf: {$ref: x}}", ""), want: path + ".allOf: must be a list of schemas: got an object"},
+		"TwoInFile": {
+			reason: "a second document would have no effect", template: templateOf("a: {$ref: ./b.yaml}", ""), files: map[string]string{"b.yaml": "type: string\n---\nmaxLength: 5\n"},
+			want: `"./b.yaml": must have one document: got 2`,
+		},
+		"TwoInPatch": {
+			reason: "a second list of patches would have no effect", template: templateOf("a: {type: string}", ""), files: map[string]string{"template.patch.yaml": "[]\n--- [{op: remove, path: /spec}]\n"},
+			want: "template.patch.yaml: must have one document: got 2",
+		},
+		"PatchWithOtherEnding": {
+			reason: "the patches would have no effect", template: templateOf("a: {type: string}", ""), files: map[string]string{"template.patch.yml": "[]"},
+			want: "template.patch.yml: must have the name template.patch.yaml, because it has the patches of ",
+		},
+		"PatchInJSON": {
+			reason: "the patches would have no effect", template: templateOf("a: {type: string}", ""), files: map[string]string{"template.patch.json": "[]"},
+			want: "template.patch.json: must have the name template.patch.yaml, because it has the patches of ",
+		},
+		"NotYAML":              {reason: "the template must be YAML", template: "a: [\n", want: "template.yaml: must be YAML or JSON"},
+		"TwiceInYAML":          {reason: "a key that is there twice is a mistake", template: "kind: A\nkind: B\n", want: `key "kind" already set in map`},
+		"EmptyFile":            {reason: "an empty file has no template", template: "# nothing\n", want: "must have a CustomResourceDefinition: the file is empty"},
+		"List":                 {reason: "a list is no object", template: "[]", want: "must be a CustomResourceDefinition: got a list"},
+		"TypesBesideTemplates": {reason: "a shell's pattern may match the files of types, too", template: "{Worker: {type: object}}", want: "kind: must be CustomResourceDefinition: got nothing. Only give the files of templates: those to which templates refer belong into a subfolder"},
+		"OtherKind":            {reason: "only definitions have schemas", template: "{apiVersion: v1, kind: Pod}", want: `kind: must be CustomResourceDefinition: got "Pod"`},
+		"OldVersion":           {reason: "v1beta1 is gone since Kubernetes 1.22", template: "{apiVersion: apiextensions.k8s.io/v1beta1, kind: CustomResourceDefinition}", want: `apiVersion: must be apiextensions.k8s.io/v1: got "apiextensions.k8s.io/v1beta1"`},
+		"NoName":               {reason: "the name becomes that of the file", template: "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition}", want: "metadata.name: must be PLURAL.GROUP: got nothing"},
+		"NameIsPath":           {reason: "no name leads out of the folder of results", template: "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: ../a}}", want: `metadata.name: must be PLURAL.GROUP: got "../a"`},
+		"NameIsParent":         {reason: "two dots are no name", template: "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: ..}}", want: `metadata.name: must be PLURAL.GROUP: got ".."`},
+		"NameHasNoDot":         {reason: "the name has plural and group", template: "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: a}}", want: `metadata.name: must be PLURAL.GROUP: got "a"`},
+		"NoSpec":               {reason: "the spec has the schemas", template: "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: a.b}}", want: "spec: must be an object: got nothing"},
+		"NoVersions":           {reason: "each version has a schema", template: "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: a.b}, spec: {}}", want: "spec.versions: must be a list with a version and its schema"},
+		"NoSchema":             {reason: "a version needs a schema", template: "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: a.b}, spec: {versions: [{name: v1}]}}", want: "spec.versions[0].schema: must be an object: got nothing"},
+		"SchemaIsText":         {reason: "a property has a schema", template: templateOf("a: string", ""), want: path + ": must be an object: got a string"},
+		"AllOfIsObject":        {reason: "allOf is a list", template: templateOf("a: {allOf: {$ref: x}}", ""), want: path + ".allOf: must be a list of schemas: got an object"},
 		"Keyword": {
 			reason: "a keyword with a typing error has no effect", template: templateOf("a: {typ: string}", ""),
 			want: path + `.typ: must be a keyword of a CustomResourceDefinition's schema: did you mean "type"?`,
@@ -189,12 +244,32 @@ func TestErrors(t *testing.T) {
 			if minor == "" {
 				minor = "1.35"
 			}
-			_, err := compileFile(openAPI, file, minor, Options{Maps: tc.maps})
+			_, err := compileFile(t.Context(), openAPI, file, minor, Options{Maps: tc.maps})
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%s: got %v, want %q", tc.reason, err, tc.want)
 			}
 		})
 	}
+}
+
+// manyReferences are properties that all refer to the definition A.
+func manyReferences(n int) string {
+	references := make([]string, n)
+	for i := range references {
+		references[i] = fmt.Sprintf("p%d: {$ref: '#/definitions/A'}", i)
+	}
+	return strings.Join(references, ", ")
+}
+
+// chainOfDefinitions are definitions of which each refers to the next one.
+func chainOfDefinitions(n int) string {
+	var out strings.Builder
+	out.WriteString("definitions:\n")
+	for i := range n {
+		fmt.Fprintf(&out, "  A%d: {$ref: '#/definitions/A%d'}\n", i, i+1)
+	}
+	fmt.Fprintf(&out, "  A%d: {type: string}\n", n)
+	return out.String()
 }
 
 // doublingDefinitions are definitions of which each has the next one twice.
@@ -208,6 +283,40 @@ func doublingDefinitions(n int) string {
 	return out.String()
 }
 
+// A FIFO may have no writer, and a device no end: neither is read.
+func TestNoRegularFile(t *testing.T) {
+	t.Parallel()
+	for reason, name := range map[string]string{"a reference": "types.yaml", "the patches": "template.patch.yaml"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			writeFile(t, filepath.Join(dir, "template.yaml"), templateOf("a: {$ref: ./types.yaml}", ""))
+			if err := syscall.Mkfifo(filepath.Join(dir, name), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := compileFile(t.Context(), readOpenAPI(t), filepath.Join(dir, "template.yaml"), "1.35", Options{})
+			if err == nil || !strings.Contains(err.Error(), name+": must be a regular file: got p") {
+				t.Errorf("%s: got %v, want an error: the file is a FIFO", reason, err)
+			}
+		})
+	}
+}
+
+// A file is read only as far as the limit.
+func TestLargeFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "template.yaml"), templateOf("a: {$ref: ./types.yaml}", ""))
+	writeFile(t, filepath.Join(dir, "types.yaml"), "")
+	if err := os.Truncate(filepath.Join(dir, "types.yaml"), maxFile+1); err != nil {
+		t.Fatal(err)
+	}
+	_, err := compileFile(t.Context(), readOpenAPI(t), filepath.Join(dir, "template.yaml"), "1.35", Options{})
+	if err == nil || !strings.Contains(err.Error(), "types.yaml: must have at most 33554432 bytes") {
+		t.Errorf("got %v, want an error: the file is too large", err)
+	}
+}
+
 // A symbolic link does not lead out of the template's folder either.
 func TestSymbolicLink(t *testing.T) {
 	t.Parallel()
@@ -217,7 +326,7 @@ func TestSymbolicLink(t *testing.T) {
 	if err := os.Symlink(filepath.Join(outside, "secret.yaml"), filepath.Join(dir, "link.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	_, err := compileFile(readOpenAPI(t), filepath.Join(dir, "template.yaml"), "1.35", Options{})
+	_, err := compileFile(t.Context(), readOpenAPI(t), filepath.Join(dir, "template.yaml"), "1.35", Options{})
 	if err == nil || !strings.Contains(err.Error(), "escapes") {
 		t.Errorf("got %v, want an error: the link leads out of the folder", err)
 	}

@@ -4,6 +4,7 @@ package crdcompiler
 
 import (
 	"bytes"
+	"context"
 	"flag"
 	"os"
 	"path/filepath"
@@ -36,7 +37,7 @@ func forms() map[string]form {
 		"Resolver":        {reason: "a document of k8s_crd_resolver is the target's, whatever its version", minor: "1.31"},
 		"PythonMap":       {reason: "documents of a Python package are in a mapped folder, and refer to others there", minor: "1.35", folder: "package"},
 		"Files":           {reason: "a file is relative to the one that refers to it; without a fragment it is a schema", minor: "1.35"},
-		"Fragments":       {reason: "a fragment is a JSON pointer in the same file; the definitions are not part of the result", minor: "1.35"},
+		"Fragments":       {reason: "a fragment is a JSON pointer in the same file; the definitions are not part of the result, wherever they are", minor: "1.35"},
 		"AllOf":           {reason: "a structural schema has no types in allOf, so references there are merged", minor: "1.35"},
 		"IntOrString":     {reason: "ports may be names, cpu may be 1, and clients write times as null", minor: "1.35"},
 		"ListKeys":        {reason: "ports differ in number and protocol, so the protocol needs its default", minor: "1.35"},
@@ -46,6 +47,7 @@ func forms() map[string]form {
 		"AllDescriptions": {reason: "a negative limit keeps descriptions whole", minor: "1.35", options: Options{MaxDescription: -1}},
 		"Opaque":          {reason: "a type without fields has any, which the API server must keep", minor: "1.35"},
 		"Patch":           {reason: "the patches beside the template are for the result", minor: "1.35"},
+		"RootMetadata":    {reason: "the name of an object may be restricted; a description there has no effect", minor: "1.35"},
 		"Root":            {reason: "the API server declares the metadata of the whole object itself", minor: "1.35"},
 		"Names":           {reason: "a property may have the name of a keyword, and a default is a value", minor: "1.35"},
 		"Documents":       {reason: "a file may have several definitions; each has its own fragments", minor: "1.35"},
@@ -109,7 +111,7 @@ func (f *form) compile(t *testing.T, openAPI *OpenAPI, files []txtar.File) []byt
 	if f.folder != "" {
 		o.Maps = []Map{{Prefix: "python://dask/", Folder: filepath.Join(dir, f.folder)}}
 	}
-	crds, err := compileFile(openAPI, filepath.Join(dir, "template.yaml"), f.minor, o)
+	crds, err := compileFile(t.Context(), openAPI, filepath.Join(dir, "template.yaml"), f.minor, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +130,7 @@ func (f *form) compile(t *testing.T, openAPI *OpenAPI, files []txtar.File) []byt
 }
 
 // compileFile compiles all templates of a file.
-func compileFile(openAPI *OpenAPI, file, minor string, o Options) ([]*CRD, error) {
+func compileFile(ctx context.Context, openAPI *OpenAPI, file, minor string, o Options) ([]*CRD, error) {
 	definitions, err := openAPI.Of(minor)
 	if err != nil {
 		return nil, err
@@ -139,7 +141,7 @@ func compileFile(openAPI *OpenAPI, file, minor string, o Options) ([]*CRD, error
 	}
 	var crds []*CRD
 	for _, template := range templates {
-		crd, err := Compile(template, definitions, o)
+		crd, err := Compile(ctx, template, definitions, o)
 		if err != nil {
 			return nil, err
 		}

@@ -37,12 +37,16 @@ func checkKeywords(object map[string]any) error {
 	return err
 }
 
-// keywords returns the JSON names of the fields of a schema, sorted.
+// keywords returns the JSON names of the fields of a schema, sorted, without those that the API server
+// always rejects.
 func keywords() []string {
+	rejected := []string{"$ref", "$schema", "id", "definitions", "dependencies", "patternProperties", "additionalItems"}
 	var names []string
 	for f := range reflect.TypeFor[apiextensionsv1.JSONSchemaProps]().Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		names = append(names, name)
+		if !slices.Contains(rejected, name) {
+			names = append(names, name)
+		}
 	}
 	slices.Sort(names)
 	return names

@@ -3,6 +3,7 @@
 package crdcompiler
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,16 +11,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// maxSchemas bounds how many schemas a template may have after its references are resolved. A Pod
-// template has about two thousand, and an API server accepts no object of more than 3 MB.
-const maxSchemas = 200_000
+const (
+	// maxBytes bounds the JSON of a template's schemas after their references are resolved: an API server
+	// accepts no request of more than 3 MB.
+	maxBytes = 3_000_000
+	// maxReferences bounds how many references are in the target of another.
+	maxReferences = 200
+)
 
 // resolver replaces the references of one template by what they refer to.
 type resolver struct {
 	documents   *documents
 	definitions *Definitions
 	options     Options
-	// budget is how many schemas may still be added.
+	// budget is how many bytes of JSON may still be added.
 	budget int
 }
 
@@ -27,19 +32,32 @@ type resolver struct {
 type ancestor struct {
 	target string
 	above  *ancestor
+	// depth is the number of ancestors, with this one.
+	depth int
+}
+
+func newAncestor(target string, above *ancestor) *ancestor {
+	depth := 1
+	if above != nil {
+		depth += above.depth
+	}
+	return &ancestor{target: target, above: above, depth: depth}
 }
 
 // resolve returns a schema without references.
-func (r *resolver) resolve(s schema, at location, path *field.Path, above *ancestor) (schema, error) {
-	if r.budget--; r.budget < 0 {
-		return nil, fmt.Errorf("%s: must have at most %d schemas after its references are resolved", path, maxSchemas)
+func (r *resolver) resolve(ctx context.Context, s schema, at location, path *field.Path, above *ancestor) (schema, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
-	parts, own, err := r.resolveReferences(s, at, path, above)
+	if r.budget -= r.sizeOf(s, at); r.budget < 0 {
+		return nil, fmt.Errorf("%s: must have at most %d bytes as JSON after its references are resolved", path, maxBytes)
+	}
+	parts, own, err := r.resolveReferences(ctx, s, at, path, above)
 	if err != nil {
 		return nil, err
 	}
 	own, err = mapChildren(own, path, func(child schema, path *field.Path) (schema, error) {
-		return r.resolve(child, at, path, above)
+		return r.resolve(ctx, child, at, path, above)
 	})
 	if err != nil {
 		return nil, err
@@ -51,14 +69,67 @@ func (r *resolver) resolve(s schema, at location, path *field.Path, above *ances
 	return out, nil
 }
 
+// sizeOf returns about how many bytes of JSON a schema adds, without the schemas below it. An empty one
+// counts, too.
+func (r *resolver) sizeOf(s schema, at location) int {
+	const empty = len(`"name":{},`)
+	size := empty
+	for keyword, value := range s {
+		limit := r.options.MaxDescription
+		if text, ok := value.(string); ok && keyword == "description" && at.kubernetes && limit >= 0 {
+			value = text[:min(len(text), limit)] // adapt removes the rest
+		}
+		size += sizeOfKeyword(keyword, value)
+	}
+	return size
+}
+
+func sizeOfKeyword(keyword string, value any) int {
+	size := len(keyword) + len(`"":,`)
+	switch keyword {
+	case "definitions", "items", "not", "additionalProperties", "allOf", "anyOf", "oneOf":
+	case "properties", "patternProperties":
+		properties, _ := value.(map[string]any)
+		for name := range properties {
+			size += len(name)
+		}
+	default:
+		size += sizeOfValue(value)
+	}
+	return size
+}
+
+// sizeOfValue returns about how many bytes of JSON a value has.
+func sizeOfValue(value any) int {
+	const separator = len(`"":,`)
+	switch v := value.(type) {
+	case string:
+		return len(v) + len(`""`)
+	case map[string]any:
+		size := len("{}")
+		for key, element := range v {
+			size += len(key) + separator + sizeOfValue(element)
+		}
+		return size
+	case []any:
+		size := len("[]")
+		for _, element := range v {
+			size += len(",") + sizeOfValue(element)
+		}
+		return size
+	default:
+		return len("false")
+	}
+}
+
 // resolveReferences returns what a schema refers to, and the schema without its references. A reference in a
 // list allOf, which is how OpenAPI 3.0 gives a reference a description, is one of the schema itself: a
 // structural schema has no types within allOf.
-func (r *resolver) resolveReferences(s schema, at location, path *field.Path, above *ancestor) (parts []schema, own schema, err error) {
-	own = s
+func (r *resolver) resolveReferences(ctx context.Context, s schema, at location, path *field.Path, above *ancestor) (parts []schema, own schema, err error) {
+	own = withoutKey(s, "definitions") // they are for the references
 	if text, ok := s["$ref"]; ok {
 		own = withoutKey(own, "$ref")
-		part, err := r.follow(text, at, path.Child("$ref"), above)
+		part, err := r.follow(ctx, text, at, path.Child("$ref"), above)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -75,7 +146,7 @@ func (r *resolver) resolveReferences(s schema, at location, path *field.Path, ab
 			rest = append(rest, element)
 			continue
 		}
-		part, err := r.resolve(e, at, path.Child("allOf").Index(i), above)
+		part, err := r.resolve(ctx, e, at, path.Child("allOf").Index(i), above)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -96,7 +167,7 @@ func withoutKey(s schema, key string) schema {
 }
 
 // follow returns what a reference refers to, without references.
-func (r *resolver) follow(value any, at location, path *field.Path, above *ancestor) (schema, error) {
+func (r *resolver) follow(ctx context.Context, value any, at location, path *field.Path, above *ancestor) (schema, error) {
 	text, ok := value.(string)
 	if !ok {
 		return nil, fmt.Errorf("%s: must be a string: got %s", path, kindOf(value))
@@ -110,7 +181,11 @@ func (r *resolver) follow(value any, at location, path *field.Path, above *ances
 			return r.cutOrRefuse(target, to.id, path, above)
 		}
 	}
-	out, err := r.resolve(target, to, path, &ancestor{target: to.id, above: above})
+	inner := newAncestor(to.id, above)
+	if inner.depth > maxReferences {
+		return nil, fmt.Errorf("%s: must have at most %d references of which each is in the target of another", path, maxReferences)
+	}
+	out, err := r.resolve(ctx, target, to, path, inner)
 	if err != nil {
 		return nil, err
 	}

@@ -243,7 +243,7 @@ func compileFile(t *testing.T, d *crdcompiler.Definitions, file string) *crdcomp
 	if err != nil {
 		t.Fatal(err)
 	}
-	crd, err := crdcompiler.Compile(templates[0], d, crdcompiler.Options{CutRecursion: true})
+	crd, err := crdcompiler.Compile(t.Context(), templates[0], d, crdcompiler.Options{CutRecursion: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,24 +3,23 @@
 package crdcompiler
 
 import (
-	"bufio"
-	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 )
 
 // patchSuffix ends the names of files with patches: that of NAME.yaml is NAME.patch.yaml.
 const patchSuffix = ".patch.yaml"
+
+// patchSuffixes are all endings of names that look like those of files with patches.
+func patchSuffixes() []string { return []string{patchSuffix, ".patch.yml", ".patch.json"} }
 
 // Template is a CustomResourceDefinition whose schemas may have references.
 type Template struct {
@@ -37,8 +36,11 @@ type Template struct {
 	Patch     []byte
 }
 
-// IsPatch tells whether a file has the patches of a template beside it, and is none itself.
-func IsPatch(file string) bool { return strings.HasSuffix(file, patchSuffix) }
+// IsPatch tells whether a file has the patches of a template beside it, and is none itself. A name that
+// ReadTemplates does not accept counts, too.
+func IsPatch(file string) bool {
+	return slices.ContainsFunc(patchSuffixes(), func(suffix string) bool { return strings.HasSuffix(file, suffix) })
+}
 
 // ReadTemplates reads the templates in a file, and the patches beside it.
 func ReadTemplates(file string) ([]*Template, error) {
@@ -50,43 +52,70 @@ func ReadTemplates(file string) ([]*Template, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	patchFile := strings.TrimSuffix(file, filepath.Ext(file)) + patchSuffix
-	data, err = os.ReadFile(patchFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return templates, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read patches: %w", err)
+	patchFile, err := findPatch(file)
+	if err != nil || patchFile == "" {
+		return templates, err
 	}
 	if len(templates) > 1 {
 		return nil, fmt.Errorf("%s: the template beside it must have one CustomResourceDefinition: got %d", patchFile, len(templates))
 	}
 	t := templates[0]
 	t.PatchFile = patchFile
-	if t.Patch, err = yaml.YAMLToJSONStrict(data); err != nil {
-		return nil, fmt.Errorf("%s: must be YAML or JSON: %w", patchFile, err)
+	if t.Patch, err = readPatch(patchFile); err != nil {
+		return nil, fmt.Errorf("%s: %w", patchFile, err)
 	}
 	return templates, nil
 }
 
+// findPatch returns the path of the file with patches beside a template, or "" if there is none.
+func findPatch(file string) (string, error) {
+	base := strings.TrimSuffix(file, filepath.Ext(file))
+	found := ""
+	for _, suffix := range patchSuffixes() {
+		_, err := os.Lstat(base + suffix)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return "", fmt.Errorf("find patches: %w", err)
+		}
+		if suffix != patchSuffix {
+			return "", fmt.Errorf("%s: must have the name %s, because it has the patches of %s", base+suffix, filepath.Base(base+patchSuffix), file)
+		}
+		found = base + suffix
+	}
+	return found, nil
+}
+
+// readPatch returns a file with patches as JSON.
+func readPatch(file string) ([]byte, error) {
+	f, err := os.OpenFile(file, openFlags, 0)
+	if err != nil {
+		return nil, fmt.Errorf("read patches: %w", err)
+	}
+	data, err := readRegular(f)
+	if err != nil {
+		return nil, fmt.Errorf("read patches: %w", err)
+	}
+	document, err := decode(data)
+	if err != nil {
+		return nil, err
+	}
+	patch, err := json.Marshal(document)
+	if err != nil {
+		return nil, fmt.Errorf("encode patches: %w", err)
+	}
+	return patch, nil
+}
+
 // parseTemplates reads the documents of a file.
 func parseTemplates(file string, data []byte) ([]*Template, error) {
+	documents, err := decodeAll(data)
+	if err != nil {
+		return nil, err
+	}
 	var templates []*Template
-	for r := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data))); ; {
-		part, err := r.Read()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, fmt.Errorf("must be YAML: %w", err)
-		}
-		document, err := decode(part)
-		if err != nil {
-			return nil, err
-		}
-		if document == nil {
-			continue // a comment between two separators
-		}
+	for _, document := range documents {
 		t, err := newTemplate(file, document)
 		if err != nil {
 			return nil, err
@@ -105,7 +134,7 @@ func newTemplate(file string, document any) (*Template, error) {
 		return nil, fmt.Errorf("must be a CustomResourceDefinition: got %s", kindOf(document))
 	}
 	if object["kind"] != "CustomResourceDefinition" {
-		return nil, fmt.Errorf("kind: must be CustomResourceDefinition: got %s", quoted(object["kind"]))
+		return nil, fmt.Errorf("kind: must be CustomResourceDefinition: got %s. Only give the files of templates: those to which templates refer belong into a subfolder", quoted(object["kind"]))
 	}
 	if object["apiVersion"] != "apiextensions.k8s.io/v1" {
 		return nil, fmt.Errorf("apiVersion: must be apiextensions.k8s.io/v1: got %s", quoted(object["apiVersion"]))
@@ -124,17 +153,4 @@ func quoted(value any) string {
 		return fmt.Sprintf("%q", text)
 	}
 	return kindOf(value)
-}
-
-// decode reads one document of YAML or JSON. Integers stay integers.
-func decode(data []byte) (any, error) {
-	data, err := yaml.YAMLToJSONStrict(data)
-	if err != nil {
-		return nil, fmt.Errorf("must be YAML or JSON: %w", err)
-	}
-	var document any
-	if err := json.UnmarshalCaseSensitivePreserveInts(data, &document); err != nil {
-		return nil, fmt.Errorf("must be JSON after the conversion from YAML: %w", err)
-	}
-	return document, nil
 }

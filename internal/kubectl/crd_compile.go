@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -37,6 +36,8 @@ func newCompile(f *factory) *cobra.Command {
 			"`$ref: io.k8s.api.core.v1.PodTemplateSpec`, to files or to each other, and writes a CustomResourceDefinition\n" +
 			"for each version of Kubernetes. NAME.patch.yaml beside NAME.yaml has JSON patches for the result. The command\n" +
 			"needs neither a cluster nor a network: the OpenAPI documents of Kubernetes are part of it.\n" +
+			"Put files to which templates refer into a subfolder if you name the templates by a pattern.\n" +
+			"With --diff, the exit code is 2 if the results differ. It is 1 for all other errors.\n" +
 			"docs/crd-compiler.md describes the templates.",
 		Example: "  kubectl patchbay crd compile daskcluster.yaml --kubernetes=1.35\n" +
 			"  kubectl patchbay crd compile templates/*.yaml --kubernetes=1.34,1.35 --check --output=crds\n" +
@@ -56,7 +57,7 @@ func newCompile(f *factory) *cobra.Command {
 	flags.IntVar(&c.options.MaxDescription, "max-descriptions", 0, "the characters that each of Kubernetes' descriptions may have; 0 leaves them out, -1 keeps them whole")
 	flags.StringVar(&c.recursiveTypes, "recursive-types", recursiveRefuse, "what happens with a type that contains itself: refuse, or cut (any value is accepted there)")
 	flags.BoolVar(&c.check, "check", false, "validate the results with the API server's own code: names, schemas, defaults, lists and CEL rules")
-	flags.StringVar(&c.diff, "diff", "", "compare the results with a file or with the folder of an earlier --output, and fail if they differ")
+	flags.StringVar(&c.diff, "diff", "", "compare the results with a file of an earlier standard output or with the folder of an earlier --output, and end with exit code 2 if they differ")
 	registerFlagCompletion(cmd, "kubernetes", completeMinors)
 	registerFlagCompletion(cmd, "recursive-types", cobra.FixedCompletions([]cobra.Completion{recursiveRefuse, recursiveCut}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
@@ -145,9 +146,11 @@ func (c *compilation) parseFlags() error {
 // so that a shell's pattern may match them.
 func readTemplates(files []string) ([]*crdcompiler.Template, error) {
 	var all []*crdcompiler.Template
+	var patches []string
 	seen := map[string]string{}
 	for _, file := range files {
 		if crdcompiler.IsPatch(file) {
+			patches = append(patches, file)
 			continue
 		}
 		templates, err := crdcompiler.ReadTemplates(file)
@@ -162,10 +165,26 @@ func readTemplates(files []string) ([]*crdcompiler.Template, error) {
 		}
 		all = append(all, templates...)
 	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("give the files of templates, too: %s has patches only", strings.Join(files, ", "))
+	return all, checkPatches(patches, all)
+}
+
+// checkPatches fails for a file with patches that belongs to no template.
+func checkPatches(patches []string, templates []*crdcompiler.Template) error {
+	var problems []error
+	for _, file := range patches {
+		isRead := func(t *crdcompiler.Template) bool { return t.PatchFile != "" && isSameFile(t.PatchFile, file) }
+		if !slices.ContainsFunc(templates, isRead) {
+			problems = append(problems, fmt.Errorf("%s: must be NAME.patch.yaml beside its template NAME.yaml: give the template, too", file))
+		}
 	}
-	return all, nil
+	return errors.Join(problems...)
+}
+
+// isSameFile compares two paths of files that may be written in different ways.
+func isSameFile(first, second string) bool {
+	info1, err1 := os.Stat(first)
+	info2, err2 := os.Stat(second)
+	return err1 == nil && err2 == nil && os.SameFile(info1, info2)
 }
 
 // compile returns the results for all versions. It reports the errors of all templates together.
@@ -175,25 +194,53 @@ func (c *compilation) compile(ctx context.Context, templates []*crdcompiler.Temp
 		return nil, err
 	}
 	var crds []*crdcompiler.CRD
-	var problems []error
+	var problems []problem
 	for _, minor := range c.minors {
 		definitions, err := openAPI.Of(minor)
 		if err != nil {
 			return nil, fmt.Errorf("flag --kubernetes: %w", err)
 		}
 		for _, t := range templates {
-			crd, err := crdcompiler.Compile(t, definitions, c.options)
+			crd, err := crdcompiler.Compile(ctx, t, definitions, c.options)
 			if err == nil && c.check {
 				err = crdcompiler.Check(ctx, crd)
 			}
 			if err == nil {
 				err = c.warnOfSize(crd)
 			}
-			problems = append(problems, err)
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			if err != nil {
+				problems = addProblem(problems, err, minor)
+			}
 			crds = append(crds, crd)
 		}
 	}
-	return crds, errors.Join(problems...)
+	return crds, joinProblems(problems)
+}
+
+// problem is an error that is the same for some versions of Kubernetes.
+type problem struct {
+	err    error
+	minors []string
+}
+
+func addProblem(problems []problem, err error, minor string) []problem {
+	i := slices.IndexFunc(problems, func(p problem) bool { return p.err.Error() == err.Error() })
+	if i < 0 {
+		return append(problems, problem{err: err, minors: []string{minor}})
+	}
+	problems[i].minors = append(problems[i].minors, minor)
+	return problems
+}
+
+func joinProblems(problems []problem) error {
+	errs := make([]error, len(problems))
+	for i, p := range problems {
+		errs[i] = fmt.Errorf("Kubernetes %s: %w", strings.Join(p.minors, ", "), p.err)
+	}
+	return errors.Join(errs...)
 }
 
 // warnOfSize warns of a CRD that kubectl apply can only apply with --server-side.
@@ -207,6 +254,19 @@ func (c *compilation) warnOfSize(crd *crdcompiler.CRD) error {
 			crd.Name, crd.Minor, len(data))
 	}
 	return err
+}
+
+// compare prints how the results differ from files, and fails if they do.
+func (c *compilation) compare(crds []*crdcompiler.CRD) error {
+	info, err := os.Stat(c.diff)
+	if err != nil {
+		return fmt.Errorf("flag --diff: must be a file or a folder: %w", err)
+	}
+	if !info.IsDir() && len(c.minors) > 1 {
+		return fmt.Errorf("flag --diff: must be a folder for several versions of Kubernetes: %s is a file", c.diff)
+	}
+	d := &comparison{out: c.out, path: c.diff, isFolder: info.IsDir()}
+	return d.run(crds, c.minors)
 }
 
 // print writes all results to standard output.
@@ -245,52 +305,4 @@ func (c *compilation) write(crds []*crdcompiler.CRD) error {
 		}
 	}
 	return nil
-}
-
-// compare prints how the results differ from files, and fails if they do.
-func (c *compilation) compare(crds []*crdcompiler.CRD) error {
-	info, err := os.Stat(c.diff)
-	if err != nil {
-		return fmt.Errorf("flag --diff: must be a file or a folder: %w", err)
-	}
-	if !info.IsDir() && len(crds) > 1 {
-		return fmt.Errorf("flag --diff: must be a folder for %d results: %s is a file", len(crds), c.diff)
-	}
-	differ := 0
-	for _, crd := range crds {
-		file := c.diff
-		if info.IsDir() {
-			file = filepath.Join(c.diff, crd.Path())
-		}
-		lines, err := compareFile(crd, file)
-		if err != nil {
-			return err
-		}
-		if len(lines) == 0 {
-			continue
-		}
-		differ++
-		if _, err := fmt.Fprintf(c.out, "%s\n  %s\n", file, strings.Join(lines, "\n  ")); err != nil {
-			return err
-		}
-	}
-	if differ > 0 {
-		return fmt.Errorf("%d of %d CustomResourceDefinitions differ from the templates: compile them again", differ, len(crds))
-	}
-	return nil
-}
-
-func compareFile(crd *crdcompiler.CRD, file string) ([]string, error) {
-	data, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return []string{"+ the file is missing"}, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read CustomResourceDefinition: %w", err)
-	}
-	lines, err := crd.Diff(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	return lines, nil
 }
