@@ -175,7 +175,7 @@ func TestTypedClient(t *testing.T) {
 }
 
 // The real API server accepts each definition of its version, and of the newest one, as a property: Check
-// has only a part of its code. Several definitions are in one CustomResourceDefinition, and nothing is
+// has the code of the newest version only. Several definitions are in one CustomResourceDefinition, and nothing is
 // stored.
 func TestEveryDefinitionIsAccepted(t *testing.T) {
 	t.Parallel()
