@@ -20,6 +20,12 @@ import (
 	"github.com/patchbay-cni/patchbay/netwatcher"
 )
 
+// Folders of CNI that most container runtimes read.
+const (
+	defaultCNIBin  = "/opt/cni/bin"
+	defaultCNIConf = "/etc/cni/net.d"
+)
+
 // options are the daemon's flags.
 type options struct {
 	node, kubeconfig         string
@@ -51,8 +57,8 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	f.StringVar(&o.pending, "pending-del-dir", wire.DefaultPendingDir, "`folder` in which the plugin stores DELs while no daemon runs")
 	f.StringVar(&o.journal, "journal", journal.DefaultPath, "`file` of the journal")
 	f.StringVar(&o.hostRoot, "host-root", "/", "`folder` at which the node's root file system is mounted; other CNI plugins run in it")
-	f.StringVar(&o.cniBin, "cni-bin-dir", "/opt/cni/bin", "`folder` of the CNI plugins; the daemon installs its own there, and checks for those that networks name")
-	f.StringVar(&o.cniConf, "cni-conf-dir", "/etc/cni/net.d", "`folder` of the CNI configurations; the daemon installs its own there, and checks for those that networks name")
+	f.StringVar(&o.cniBin, "cni-bin-dir", defaultCNIBin, "`folder` of the CNI plugins; the daemon installs its own there, and checks for those that networks name")
+	f.StringVar(&o.cniConf, "cni-conf-dir", defaultCNIConf, "`folder` of the CNI configurations; the daemon installs its own there, and checks for those that networks name")
 	f.StringVar(&o.plugin, "plugin", "/patchbay", "`file` of the plugin to install")
 	f.StringVar(&o.cniVersion, "cni-version", install.DefaultCNIVersion, "CNI `version` of the installed configuration")
 	f.StringVar(&o.namingScheme, "naming-scheme", "", "`scheme` of interface names: empty, or legacy for the names that DANM gives")

@@ -14,8 +14,16 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/version"
 )
 
-// Run runs the daemon with the flags in args until ctx ends. It logs to stderr.
-func Run(ctx context.Context, args []string, _, stderr io.Writer) error {
+// Run runs the daemon with the flags in args until ctx ends. It logs to stderr. If the first argument is
+// "preflight", it prints facts about the node to stdout instead.
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	if len(args) > 0 && args[0] == preflightCommand {
+		err := runPreflight(args[1:], stdout, stderr)
+		if errors.Is(err, pflag.ErrHelp) {
+			return nil
+		}
+		return err
+	}
 	o, err := parseOptions(args, stderr)
 	if errors.Is(err, pflag.ErrHelp) {
 		return nil

@@ -81,6 +81,18 @@ func (f *factory) completeNamespaces(cmd *cobra.Command, args []string, toComple
 	return flagValue(f.namesOf(corev1.SchemeGroupVersion.WithKind("Namespace")))(cmd, args, toComplete)
 }
 
+// completeNodes completes the last name in the list of --nodes.
+func (f *factory) completeNodes(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	before := toComplete[:strings.LastIndex(toComplete, ",")+1]
+	return flagValue(func(ctx context.Context, _ string) ([]string, error) {
+		names, err := f.namesOf(corev1.SchemeGroupVersion.WithKind("Node"))(ctx, "")
+		for i := range names {
+			names[i] = before + names[i]
+		}
+		return names, err
+	})(cmd, args, toComplete)
+}
+
 // namesOf lists the names of a cluster-scoped kind.
 func (f *factory) namesOf(gvk schema.GroupVersionKind) func(context.Context, string) ([]string, error) {
 	return func(ctx context.Context, _ string) ([]string, error) {

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodefacts
+
+import (
+	"bytes"
+	"compress/gzip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/patchbay-cni/patchbay/internal/preflight"
+)
+
+// proc are the files of procfs that every node has.
+func proc() fstest.MapFS {
+	return fstest.MapFS{
+		"sys/kernel/osrelease":        {Data: []byte("6.1.0\n")},
+		"sys/user/max_net_namespaces": {Data: []byte("1000\n")},
+		"net/tcp": {Data: []byte("  sl  local_address rem_address   st\n" +
+			"   0: 0100007F:25A8 00000000:0000 0A 00000000:00000000\n" + // 9640, listening
+			"   1: 0100007F:25A9 0100007F:0050 01 00000000:00000000\n")}, // 9641, connected
+		"net/tcp6": {Data: []byte("  sl  local_address rem_address   st\n" +
+			"   0: 00000000000000000000000000000000:25AA 00000000000000000000000000000000:0000 0A\n" +
+			"   1: 00000000000000000000000000000000:25A8 00000000000000000000000000000000:0000 0A\n")},
+	}
+}
+
+func sys() fstest.MapFS {
+	return fstest.MapFS{
+		"class/net/ens4/mtu": {Data: []byte("9000\n")}, "class/net/ens4/operstate": {Data: []byte("up\n")}, "class/net/ens4/device/vendor": {},
+		"class/net/bond0/mtu": {Data: []byte("1500\n")}, "class/net/bond0/operstate": {Data: []byte("down\n")}, "class/net/bond0/bonding/mode": {},
+		"class/net/ens4.7/mtu": {Data: []byte("9000\n")}, "class/net/ens4.7/uevent": {Data: []byte("DEVTYPE=vlan\n")},
+		"class/net/veth1/mtu": {Data: []byte("1500\n")}, "class/net/veth1/uevent": {Data: []byte("INTERFACE=veth1\n")},
+	}
+}
+
+// newReader returns a reader of a node with the files.
+func newReader(t *testing.T, proc, sys fstest.MapFS, files map[string]string) *Reader {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o755); err != nil { // plugins are executable
+			t.Fatal(err)
+		}
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = root.Close() })
+	return &Reader{HostRoot: dir, Host: root.FS(), Proc: proc, Sys: sys, BinDir: "/opt/cni/bin", ConfDir: "/etc/cni/net.d"}
+}
+
+func TestRead(t *testing.T) {
+	t.Parallel()
+	r := newReader(t, proc(), sys(), map[string]string{
+		"opt/cni/bin/bridge":                             "",
+		"etc/cni/net.d/20-late.conf":                     `{}`,
+		"etc/cni/net.d/10-bridge.conflist":               `{"cniVersion": "1.0.0", "name": "pods", "plugins": [{"type": "bridge"}]}`,
+		"etc/cni/net.d/05-other.conflist.cilium_bak":     `{}`,
+		"etc/cni/net.d/README":                           ``,
+		"var/lib/k0s/cni/net.d/10-kuberouter.conflist":   `{}`,
+		"etc/containerd/config.toml":                     "[plugins.cri.cni]\n  bin_dir = \"/opt/cni/bin\"\n  conf_dir = '/etc/cni/net.d'\n  conf_template = \"\"\n",
+		"lib/modules/6.1.0/modules.builtin":              "kernel/net/8021q/8021q.ko\n",
+		"lib/modules/6.1.0/modules.dep":                  "kernel/drivers/net/vxlan/vxlan.ko.xz: kernel/net/ipv4/udp_tunnel.ko.xz\n",
+		"var/lib/rancher/k3s/agent/etc/cni/net.d/README": "",
+	})
+	got := r.Read()
+	if len(got.Errors) > 0 {
+		t.Errorf("got errors %q, want none", got.Errors)
+	}
+	if got.Kernel != "6.1.0" || got.MaxNetworkNamespaces != 1000 || got.IPv6 || got.ModulesDisabled {
+		t.Errorf("kernel and sysctls: got %+v, want those of the files", got)
+	}
+	if want := []int{9640, 9642}; !slices.Equal(got.Listening, want) {
+		t.Errorf("got ports %v, want %v: only those that listen, over IPv4 or IPv6", got.Listening, want)
+	}
+	wantNICs := []preflight.NIC{{Name: "bond0", MTU: 1500, State: "down"}, {Name: "ens4", MTU: 9000, State: "up"}, {Name: "ens4.7", MTU: 9000}}
+	if !slices.Equal(got.NICs, wantNICs) {
+		t.Errorf("got NICs %v, want %v: the interface of a Pod is none", got.NICs, wantNICs)
+	}
+	wantCNI := preflight.CNIFacts{
+		BinDir: "/opt/cni/bin", ConfDir: "/etc/cni/net.d", HasBinDir: true, HasConfDir: true,
+		Files: []string{"10-bridge.conflist", "20-late.conf"}, Suspended: []string{"05-other.conflist.cilium_bak"}, Chosen: "10-bridge.conflist",
+		RuntimeFile: "/etc/containerd/config.toml", RuntimeBinDirs: []string{"/opt/cni/bin"}, RuntimeConfDir: "/etc/cni/net.d",
+		OtherConfDirs: []string{"/var/lib/k0s/cni/net.d"},
+	}
+	if !reflect.DeepEqual(got.CNI, wantCNI) {
+		t.Errorf("CNI:\n got %+v\nwant %+v", got.CNI, wantCNI)
+	}
+}
+
+func TestReadOptions(t *testing.T) {
+	t.Parallel()
+	const builtIn, dep = "lib/modules/6.1.0/modules.builtin", "lib/modules/6.1.0/modules.dep"
+	for name, tc := range map[string]struct {
+		reason string
+		files  map[string]string
+		proc   map[string]string
+		want   map[string]preflight.Availability
+	}{
+		"lists of modules": {
+			reason: "the lists name modules of all kinds, compressed or not",
+			files:  map[string]string{builtIn: "kernel/net/8021q/8021q.ko\n", dep: "kernel/net/sched/cls_bpf.ko.zst:\nkernel/drivers/net/vxlan/vxlan.ko:\n"},
+			proc:   map[string]string{"modules": "vxlan 155648 0 - Live 0x0000000000000000\n"},
+			want: map[string]preflight.Availability{
+				"8021q": preflight.BuiltIn, "vxlan": preflight.BuiltIn, "cls_bpf": preflight.Loadable, "ipvlan": preflight.Missing, "NF_TABLES_INET": preflight.Unknown,
+			},
+		},
+		"configuration": {
+			reason: "the configuration has options that are no modules",
+			files:  map[string]string{"boot/config-6.1.0": "CONFIG_VXLAN=m\nCONFIG_VLAN_8021Q=y\nCONFIG_NF_TABLES_INET=y\n# CONFIG_IPVLAN is not set\n"},
+			want: map[string]preflight.Availability{
+				"vxlan": preflight.Loadable, "8021q": preflight.BuiltIn, "NF_TABLES_INET": preflight.BuiltIn, "ipvlan": preflight.Missing, "NETFILTER_EGRESS": preflight.Missing,
+			},
+		},
+		"module in a package": {
+			reason: "the kernel was built with the module, but the node does not have its file",
+			files:  map[string]string{"boot/config-6.1.0": "CONFIG_VXLAN=m\n", builtIn: "", dep: ""},
+			want:   map[string]preflight.Availability{"vxlan": preflight.Missing},
+		},
+		"nothing": {
+			reason: "a node may have no file that tells",
+			proc:   map[string]string{"modules": "macvlan 1 0 - Live 0x0\n"},
+			want:   map[string]preflight.Availability{"vxlan": preflight.Unknown, "macvlan": preflight.BuiltIn},
+		},
+		"configuration in the kernel": {
+			reason: "kernels with CONFIG_IKCONFIG_PROC have their configuration with them",
+			proc:   map[string]string{"config.gz": zipped(t, "CONFIG_IPVLAN=y\n")},
+			files:  map[string]string{"boot/config-6.1.0": "CONFIG_VXLAN=y\n"},
+			want:   map[string]preflight.Availability{"ipvlan": preflight.BuiltIn, "vxlan": preflight.Missing},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			files := proc()
+			for name, text := range tc.proc {
+				files[name] = &fstest.MapFile{Data: []byte(text)}
+			}
+			got := newReader(t, files, sys(), tc.files).Read().Options
+			for option, want := range tc.want {
+				if got[option] != want {
+					t.Errorf("%s: %s: got %s, want %s", tc.reason, option, got[option], want)
+				}
+			}
+		})
+	}
+}
+
+func zipped(t *testing.T, text string) string {
+	t.Helper()
+	var buffer bytes.Buffer
+	w := gzip.NewWriter(&buffer)
+	if _, err := w.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return buffer.String()
+}
+
+// A node on which nothing is as expected gets facts nonetheless, which name what is wrong.
+func TestReadOfNothing(t *testing.T) {
+	t.Parallel()
+	files := proc()
+	files["config.gz"] = &fstest.MapFile{Data: []byte("no archive")}
+	delete(files, "net/tcp")
+	got := newReader(t, files, fstest.MapFS{}, nil).Read()
+	for i, want := range []string{"read /proc/config.gz", "net/tcp", "list network interfaces"} {
+		if i >= len(got.Errors) || !strings.Contains(got.Errors[i], want) {
+			t.Errorf("got errors %q, want one with %q in place %d", got.Errors, want, i)
+		}
+	}
+	if got.CNI.HasBinDir || got.CNI.Chosen != "" || !strings.Contains(got.CNI.ChosenError, "folder /etc/cni/net.d must have a CNI configuration") {
+		t.Errorf("CNI: got %+v, want an error with the folder as on the node", got.CNI)
+	}
+}
+
+// The plugin of the chosen configuration is looked for on the node, also through a link.
+func TestReadOfMissingPlugin(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason, target, want string
+	}{
+		"absolute link": {"an absolute link leads to a file of the node, not of the Pod", "/opt/plugins/bridge", ""},
+		"dead link":     {"a link to nothing is no plugin", "/opt/nothing", "there is no /opt/cni/bin/bridge"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newReader(t, proc(), sys(), map[string]string{
+				"opt/plugins/bridge": "", "opt/cni/bin/README": "",
+				"etc/cni/net.d/10-bridge.conflist": `{"cniVersion": "1.0.0", "name": "pods", "plugins": [{"type": "bridge"}]}`,
+			})
+			if err := os.Symlink(tc.target, filepath.Join(r.HostRoot, "opt/cni/bin/bridge")); err != nil {
+				t.Fatal(err)
+			}
+			got := r.Read().CNI
+			if got.Chosen != "10-bridge.conflist" || !strings.Contains(got.ChosenError, tc.want) || (tc.want == "") != (got.ChosenError == "") {
+				t.Errorf("%s: got %q, %q, want an error with %q", tc.reason, got.Chosen, got.ChosenError, tc.want)
+			}
+		})
+	}
+}

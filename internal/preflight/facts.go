@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+// Facts are what `patchbayd preflight` reads on a node and prints as JSON.
+type Facts struct {
+	// Version is that of patchbayd.
+	Version string `json:"version"`
+	// Kernel is the release of the running kernel, as uname -r prints it.
+	Kernel string `json:"kernel"`
+	// Options tells for each kernel option of KernelOptions whether the kernel has it.
+	Options map[string]Availability `json:"options"`
+	// ModulesDisabled means that the kernel loads no more modules (sysctl kernel.modules_disabled).
+	ModulesDisabled bool `json:"modulesDisabled,omitempty"`
+	// IPv6 tells whether the kernel has IPv6.
+	IPv6 bool `json:"ipv6"`
+	// MaxNetworkNamespaces is the sysctl user.max_net_namespaces; -1 if it could not be read.
+	MaxNetworkNamespaces int `json:"maxNetworkNamespaces"`
+	// Listening are the TCP ports on which a program of the node listens.
+	Listening []int `json:"listening,omitempty"`
+	// NICs are the network interfaces that networks can be on.
+	NICs []NIC    `json:"nics"`
+	CNI  CNIFacts `json:"cni"`
+	// Errors are about what could not be read.
+	Errors []string `json:"errors,omitempty"`
+}
+
+// NIC is a network interface of a node.
+type NIC struct {
+	Name string `json:"name"`
+	MTU  int    `json:"mtu"`
+	// State is the operational state, such as up or down.
+	State string `json:"state"`
+}
+
+// CNIFacts are what a node has of CNI plugins. All paths are those of the node.
+type CNIFacts struct {
+	BinDir  string `json:"binDir"`
+	ConfDir string `json:"confDir"`
+	// HasBinDir and HasConfDir tell whether the folders exist.
+	HasBinDir  bool `json:"hasBinDir"`
+	HasConfDir bool `json:"hasConfDir"`
+	// Files are the names of the CNI configurations in ConfDir, in the order in which runtimes read them.
+	Files []string `json:"files,omitempty"`
+	// Suspended are files that Cilium has renamed to keep the runtime from them (*.cilium_bak).
+	Suspended []string `json:"suspended,omitempty"`
+	// Chosen is the file with which Patchbay would attach Pods without an annotation, and ChosenError why it cannot.
+	Chosen      string `json:"chosen,omitempty"`
+	ChosenError string `json:"chosenError,omitempty"`
+	// RuntimeBinDirs and RuntimeConfDir are in the configuration of the container runtime, in file RuntimeFile.
+	// They are empty if it does not name them.
+	RuntimeFile    string   `json:"runtimeFile,omitempty"`
+	RuntimeBinDirs []string `json:"runtimeBinDirs,omitempty"`
+	RuntimeConfDir string   `json:"runtimeConfDir,omitempty"`
+	// OtherConfDirs are further folders that are known to have CNI configurations, and have some.
+	OtherConfDirs []string `json:"otherConfDirs,omitempty"`
+}
+
+// OwnConfiguration is the name of Patchbay's own CNI configuration. Runtimes use the file that sorts first.
+const OwnConfiguration = "00-patchbay.conflist"
