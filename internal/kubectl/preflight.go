@@ -167,11 +167,9 @@ func (c *preflightCheck) checkNodes(ctx context.Context, cluster *preflight.Clus
 // failed returns an error if a check failed.
 func failed(all []preflight.Result) error {
 	var checks []string
-	nodes := map[string]bool{}
 	for _, r := range all {
 		if r.Level == preflight.Failure {
 			checks = append(checks, r.Check)
-			nodes[r.Node] = true
 		}
 	}
 	if len(checks) == 0 {
