@@ -128,25 +128,33 @@ func (r *results) checkNICs(f *Facts, want Requirements) {
 	}
 }
 
+// foldersRemedy is what to do if the runtime reads other folders than the daemon installs into.
+const foldersRemedy = "Check which folders the runtime reads (its configuration may be in another file). Change the host paths of the DaemonSet's volumes cni-bin and cni-conf as in docs/install-platforms.md, and repeat the preflight with --cni-bin-dir and --cni-conf-dir."
+
 // checkFolders checks that the runtime reads the folders into which the daemon would install.
 func (r *results) checkFolders(c *CNIFacts) {
 	const check = "CNI folders"
-	remedy := "Change the host paths of the DaemonSet's volumes cni-bin and cni-conf, as in docs/install-platforms.md, and repeat the preflight with --cni-bin-dir and --cni-conf-dir."
+	// The runtime may have been started with another file than the one that was read. If both folders have what the
+	// runtime needs, it probably uses them.
+	report := r.fail
+	if c.Chosen != "" && c.ChosenError == "" {
+		report = r.warn
+	}
 	switch {
 	case c.RuntimeConfDir != "" && path.Clean(c.RuntimeConfDir) != path.Clean(c.ConfDir):
-		r.fail(check, fmt.Sprintf("%s has the folder of configurations %s: must be %s", c.RuntimeFile, c.RuntimeConfDir, c.ConfDir), remedy)
+		report(check, fmt.Sprintf("%s has the folder of configurations %s: must be %s", c.RuntimeFile, c.RuntimeConfDir, c.ConfDir), foldersRemedy)
 	case len(c.RuntimeBinDirs) > 0 && !slices.ContainsFunc(c.RuntimeBinDirs, func(dir string) bool { return path.Clean(dir) == path.Clean(c.BinDir) }):
-		r.fail(check, fmt.Sprintf("%s has the folder of plugins %s: must be %s", c.RuntimeFile, strings.Join(c.RuntimeBinDirs, ", "), c.BinDir), remedy)
+		report(check, fmt.Sprintf("%s has the folder of plugins %s: must be %s", c.RuntimeFile, strings.Join(c.RuntimeBinDirs, ", "), c.BinDir), foldersRemedy)
 	case len(c.Files) == 0 && len(c.OtherConfDirs) > 0:
-		r.fail(check, fmt.Sprintf("%s has no CNI configuration, but %s has: the runtime probably reads that folder", c.ConfDir, strings.Join(c.OtherConfDirs, ", ")), remedy)
+		r.fail(check, fmt.Sprintf("%s has no CNI configuration, but %s has: the runtime probably reads that folder", c.ConfDir, strings.Join(c.OtherConfDirs, ", ")), foldersRemedy)
 	case !c.HasBinDir || !c.HasConfDir:
 		var missing []string
-		for dir, there := range map[string]bool{c.BinDir: c.HasBinDir, c.ConfDir: c.HasConfDir} {
-			if !there {
-				missing = append(missing, dir)
-			}
+		if !c.HasConfDir {
+			missing = append(missing, c.ConfDir)
 		}
-		slices.Sort(missing)
+		if !c.HasBinDir {
+			missing = append(missing, c.BinDir)
+		}
 		r.warn(check, strings.Join(missing, " and ")+": no such folder", "Check that the runtime reads these folders, and install a CNI plugin for the Pods' first interface.")
 	default:
 		r.ok(check, c.BinDir+", "+c.ConfDir)

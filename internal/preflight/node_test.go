@@ -125,13 +125,26 @@ func TestCheckFacts(t *testing.T) {
 			reason: "the runtime would never see Patchbay's configuration",
 			change: func(f *Facts) {
 				f.CNI.RuntimeFile, f.CNI.RuntimeConfDir = "/etc/containerd/config.toml", "/etc/kubernetes/cni/net.d"
+				f.CNI.Chosen, f.CNI.ChosenError = "", "no default network"
 			}, want: defaults,
-			problems: []string{"failure CNI folders: /etc/containerd/config.toml has the folder of configurations /etc/kubernetes/cni/net.d: must be /etc/cni/net.d"},
+			problems: []string{
+				"failure CNI folders: /etc/containerd/config.toml has the folder of configurations /etc/kubernetes/cni/net.d: must be /etc/cni/net.d", "warning CNI configuration",
+			},
 		},
 		"runtime has other plugins": {
 			reason: "the runtime would not find the plugin",
+			change: func(f *Facts) {
+				f.CNI.RuntimeFile, f.CNI.RuntimeBinDirs = "/etc/containerd/config.toml", []string{"/usr/lib/cni"}
+				f.CNI.ChosenError = "plugin flannel is not installed"
+			}, want: defaults,
+			problems: []string{
+				"failure CNI folders: /etc/containerd/config.toml has the folder of plugins /usr/lib/cni: must be /opt/cni/bin", "warning CNI configuration: Pods without",
+			},
+		},
+		"runtime has another file": {
+			reason: "the folders have a working configuration, so the runtime was probably started with another file",
 			change: func(f *Facts) { f.CNI.RuntimeFile, f.CNI.RuntimeBinDirs = "/etc/containerd/config.toml", []string{"/usr/lib/cni"} }, want: defaults,
-			problems: []string{"failure CNI folders: /etc/containerd/config.toml has the folder of plugins /usr/lib/cni: must be /opt/cni/bin"},
+			problems: []string{"warning CNI folders: /etc/containerd/config.toml has the folder of plugins"},
 		},
 		"runtime has the folders": {
 			reason: "a slash at the end makes no difference, and CRI-O searches several folders",

@@ -106,6 +106,11 @@ func laws() []law {
 			reason:  "templates are compiled without a cluster, in any repository: only files and embedded definitions count",
 		},
 		{
+			packages: "internal/preflight", forbidden: append([]string{module}, pure...),
+			transitive: true,
+			reason:     "whether Patchbay can be installed is computed from facts: node and API server are read elsewhere",
+		},
+		{
 			packages: "cni", forbidden: concat(clients, kernels, []string{"k8s.io/apimachinery", "net/http"}),
 			transitive: true,
 			reason:     "the plugin is executed for every Pod: it links no client, no netlink, and starts in 5 ms",
