@@ -42,8 +42,10 @@ func TestCheckCluster(t *testing.T) {
 			problems: []string{`warning Kubernetes: version "main" is unknown`},
 		},
 		"API missing": {
-			reason:   "without policies, a node could change the objects of another one",
-			change:   func(c *Cluster) { c.MissingResources = []string{"admissionregistration.k8s.io/v1 validatingadmissionpolicies"} },
+			reason: "without policies, a node could change the objects of another one",
+			change: func(c *Cluster) {
+				c.MissingResources = []string{"admissionregistration.k8s.io/v1 validatingadmissionpolicies"}
+			},
 			problems: []string{"failure API: the API server does not serve admissionregistration.k8s.io/v1 validatingadmissionpolicies"},
 		},
 		"rights": {

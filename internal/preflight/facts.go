@@ -52,6 +52,8 @@ type CNIFacts struct {
 	RuntimeFile    string   `json:"runtimeFile,omitempty"`
 	RuntimeBinDirs []string `json:"runtimeBinDirs,omitempty"`
 	RuntimeConfDir string   `json:"runtimeConfDir,omitempty"`
+	// RuntimeNetwork is the name of the only configuration that CRI-O uses, if its option cni_default_network is set.
+	RuntimeNetwork string `json:"runtimeNetwork,omitempty"`
 	// OtherConfDirs are further folders that are known to have CNI configurations, and have some.
 	OtherConfDirs []string `json:"otherConfDirs,omitempty"`
 }

@@ -167,6 +167,10 @@ func (r *results) checkConfigurations(c *CNIFacts) {
 	if len(c.Suspended) > 0 {
 		r.fail(check, fmt.Sprintf("Cilium has renamed %s: it would rename %s, too", strings.Join(c.Suspended, ", "), OwnConfiguration), ciliumRemedy)
 	}
+	if c.RuntimeNetwork != "" {
+		r.fail(check, fmt.Sprintf("CRI-O uses the network %s only (cni_default_network): it would not call Patchbay", c.RuntimeNetwork),
+			"Remove cni_default_network from CRI-O's configuration, so that it uses the file that sorts first. On OpenShift, see docs/install-platforms.md.")
+	}
 	for _, file := range c.Files {
 		if file < OwnConfiguration {
 			r.fail(check, fmt.Sprintf("%s sorts before %s: the runtime would not call Patchbay", file, OwnConfiguration),

@@ -143,7 +143,9 @@ func TestCheckFacts(t *testing.T) {
 		},
 		"runtime has another file": {
 			reason: "the folders have a working configuration, so the runtime was probably started with another file",
-			change: func(f *Facts) { f.CNI.RuntimeFile, f.CNI.RuntimeBinDirs = "/etc/containerd/config.toml", []string{"/usr/lib/cni"} }, want: defaults,
+			change: func(f *Facts) {
+				f.CNI.RuntimeFile, f.CNI.RuntimeBinDirs = "/etc/containerd/config.toml", []string{"/usr/lib/cni"}
+			}, want: defaults,
 			problems: []string{"warning CNI folders: /etc/containerd/config.toml has the folder of plugins"},
 		},
 		"runtime has the folders": {
@@ -177,6 +179,11 @@ func TestCheckFacts(t *testing.T) {
 			reason: "a renamed file shows that Cilium removes others' configurations",
 			change: func(f *Facts) { f.CNI.Suspended = []string{"10-flannel.conflist.cilium_bak"} }, want: defaults,
 			problems: []string{"failure CNI configuration: Cilium has renamed 10-flannel.conflist.cilium_bak"},
+		},
+		"CRI-O has a default network": {
+			reason: "CRI-O ignores all other configurations then",
+			change: func(f *Facts) { f.CNI.RuntimeNetwork = "multus-cni-network" }, want: defaults,
+			problems: []string{"failure CNI configuration: CRI-O uses the network multus-cni-network only"},
 		},
 		"port in use": {
 			reason: "programs on the host's network cannot share a port",

@@ -277,38 +277,63 @@ func (r *Reader) configurations(dir string) (files, suspended []string, err erro
 	return files, suspended, nil
 }
 
-// runtimeSetting matches the settings of containerd and CRI-O that name folders of CNI. The setting conf_dir in the
-// configuration of containerd is CNI's only.
-var runtimeSetting = regexp.MustCompile(`^\s*(conf_dir|network_dir|bin_dirs?|plugin_dirs?)\s*=\s*(.*)$`)
+// runtimeSetting matches the settings of containerd and CRI-O about CNI. No other setting of theirs has these names.
+var runtimeSetting = regexp.MustCompile(`^\s*(conf_dir|network_dir|bin_dirs?|plugin_dirs?|cni_default_network)\s*=(.*)$`)
 
 // quoted matches a string in such a setting.
 var quoted = regexp.MustCompile(`["']([^"']*)["']`)
 
-// readRuntime reads the folders in the first file of a runtime that the node has. It ignores further files, such as
-// drop-ins.
+// readRuntime reads the first file of a runtime that the node has. Of CRI-O, which is configured by drop-ins, it also
+// reads these.
 func (r *Reader) readRuntime(c *preflight.CNIFacts) {
 	for _, name := range runtimeFiles {
-		data, err := readFile(r.Host, local(name))
-		if err != nil {
-			continue
+		if data, err := readFile(r.Host, local(name)); err == nil {
+			c.RuntimeFile = name
+			parseRuntime(c, data)
+			break
 		}
-		c.RuntimeFile = name
-		for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
-			setting := runtimeSetting.FindStringSubmatch(lines.Text())
-			if setting == nil {
-				continue
-			}
-			for _, value := range quoted.FindAllStringSubmatch(setting[2], -1) {
-				switch dir := value[1]; {
-				case dir == "":
-				case setting[1] == "conf_dir" || setting[1] == "network_dir":
-					c.RuntimeConfDir = dir
-				default:
-					c.RuntimeBinDirs = append(c.RuntimeBinDirs, dir)
-				}
-			}
-		}
+	}
+	dropIns, err := fs.Glob(r.Host, "etc/crio/crio.conf.d/*")
+	if err != nil || len(dropIns) == 0 || strings.HasSuffix(c.RuntimeFile, "/config.toml") {
 		return
+	}
+	for _, name := range dropIns { // the last one has precedence
+		if data, err := readFile(r.Host, name); err == nil {
+			c.RuntimeFile = "/" + name
+			parseRuntime(c, data)
+		}
+	}
+}
+
+// parseRuntime reads the settings line by line. A list may have several lines.
+func parseRuntime(c *preflight.CNIFacts, data []byte) {
+	inDirs := false
+	for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
+		line, _, _ := strings.Cut(lines.Text(), "#")
+		values := line
+		setting := runtimeSetting.FindStringSubmatch(line)
+		if setting != nil {
+			values = setting[2]
+			inDirs = strings.HasPrefix(setting[1], "bin_dir") || strings.HasPrefix(setting[1], "plugin_dir")
+			if inDirs {
+				c.RuntimeBinDirs = nil
+			}
+		}
+		for _, value := range quoted.FindAllStringSubmatch(values, -1) {
+			switch {
+			case value[1] == "":
+			case inDirs:
+				c.RuntimeBinDirs = append(c.RuntimeBinDirs, value[1])
+			case setting == nil:
+			case setting[1] == "cni_default_network":
+				c.RuntimeNetwork = value[1]
+			default:
+				c.RuntimeConfDir = value[1]
+			}
+		}
+		if inDirs && (strings.Contains(values, "]") || !strings.Contains(values, "[") && setting != nil) {
+			inDirs = false
+		}
 	}
 }
 

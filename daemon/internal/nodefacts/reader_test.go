@@ -99,6 +99,57 @@ func TestRead(t *testing.T) {
 	}
 }
 
+func TestReadRuntime(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		files  map[string]string
+		want   preflight.CNIFacts
+	}{
+		"containerd 2": {
+			reason: "version 3 of containerd's configuration has a list of folders",
+			files:  map[string]string{"etc/containerd/config.toml": "[plugins.'io.containerd.cri.v1.runtime'.cni]\n  bin_dirs = ['/opt/cni/bin', '/usr/lib/cni']\n  conf_dir = '/etc/cni/net.d'\n  ip_pref = ''\n  x = 'y'\n"},
+			want:   preflight.CNIFacts{RuntimeFile: "/etc/containerd/config.toml", RuntimeBinDirs: []string{"/opt/cni/bin", "/usr/lib/cni"}, RuntimeConfDir: "/etc/cni/net.d"},
+		},
+		"default": {
+			reason: "a file without the settings, and comments, change no default",
+			files:  map[string]string{"etc/containerd/config.toml": "version = 2\n# conf_dir = \"/tmp\"\n"},
+			want:   preflight.CNIFacts{RuntimeFile: "/etc/containerd/config.toml"},
+		},
+		"OpenShift": {
+			reason: "the drop-ins of CRI-O have precedence in their order, and a list has several lines",
+			files: map[string]string{
+				"etc/crio/crio.conf":               "[crio.network]\nnetwork_dir = \"/etc/cni/net.d/\"\nplugin_dirs = [\"/opt/cni/bin\"]\n",
+				"etc/crio/crio.conf.d/00-default":  "[crio.network]\nnetwork_dir = \"/etc/kubernetes/cni/net.d/\"\nplugin_dirs = [\n  \"/var/lib/cni/bin\",\n  \"/usr/libexec/cni\",\n]\n[crio.metrics]\nhost = \"::\"\n",
+				"etc/crio/crio.conf.d/20-override": "cni_default_network = \"multus-cni-network\"\n",
+			},
+			want: preflight.CNIFacts{
+				RuntimeFile: "/etc/crio/crio.conf.d/20-override", RuntimeBinDirs: []string{"/var/lib/cni/bin", "/usr/libexec/cni"},
+				RuntimeConfDir: "/etc/kubernetes/cni/net.d/", RuntimeNetwork: "multus-cni-network",
+			},
+		},
+		"k3s": {
+			reason: "k3s runs containerd with a file of its own, also on a node with the distribution's package",
+			files: map[string]string{
+				"etc/containerd/config.toml":                             "conf_dir = '/etc/cni/net.d'\n",
+				"var/lib/rancher/k3s/agent/etc/containerd/config.toml":   "conf_dir = '/var/lib/rancher/k3s/agent/etc/cni/net.d'\n",
+				"etc/crio/crio.conf.d/10-unused-because-containerd-runs": "network_dir = '/tmp'\n",
+			},
+			want: preflight.CNIFacts{RuntimeFile: "/var/lib/rancher/k3s/agent/etc/containerd/config.toml", RuntimeConfDir: "/var/lib/rancher/k3s/agent/etc/cni/net.d"},
+		},
+		"none": {reason: "the configuration may be elsewhere"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got preflight.CNIFacts
+			newReader(t, proc(), sys(), tc.files).readRuntime(&got)
+			if !reflect.DeepEqual(got, tc.want) {
+				t.Errorf("%s:\n got %+v\nwant %+v", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
 func TestReadOptions(t *testing.T) {
 	t.Parallel()
 	const builtIn, dep = "lib/modules/6.1.0/modules.builtin", "lib/modules/6.1.0/modules.dep"
