@@ -67,6 +67,11 @@ var parts = []part{
 		},
 	},
 	{
+		page:   "docs/install-platforms.md",
+		values: []string{"https://github.com/patchbay-cni/patchbay//", "../", "?ref=v0.1.0", ""},
+	},
+	{page: "docs/operations.md"},
+	{
 		page:  "docs/api.md",
 		setup: `kubectl delete clusternetworks storage backend`,
 		steps: map[string]string{"kubectl patchbay ipam rebuild": startDemo},
@@ -112,6 +117,9 @@ var excuses = map[string]map[string]string{
 	},
 	"docs/install.md": {
 		"make images": "`make test-docs` builds the images before it starts this test",
+	},
+	"docs/install-platforms.md": {
+		"kubectl patchbay preflight --cni-bin-dir": "the lab has no k3s; TestReadRuntime and TestCheckFacts check the folders, and the block in docs/install.md runs the command",
 	},
 	"docs/links.md": {
 		"$ kubectl get nodenetwork node-1 -o json | jq -c": "the nodes of this lab have no card with SR-IOV; TestAllFunctions in test/sriov reads the function's DanmEps, and TestFunctionsStatus in netwatcher compares the NodeNetwork",
