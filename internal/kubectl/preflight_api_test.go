@@ -46,6 +46,10 @@ func (k *fakeKubelet) start(t *testing.T, nodes ...string) {
 	k.seen = make(chan *corev1.Pod, 100)
 	server := httptest.NewTLSServer(http.HandlerFunc(k.serveLogs))
 	t.Cleanup(server.Close)
+	address, ok := server.Listener.Addr().(*net.TCPAddr)
+	if !ok {
+		t.Fatalf("the kubelet listens on %s, want a TCP port", server.Listener.Addr())
+	}
 	for _, name := range nodes {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		if err := k.env.Client.Create(t.Context(), n); err != nil {
@@ -54,7 +58,7 @@ func (k *fakeKubelet) start(t *testing.T, nodes ...string) {
 		t.Cleanup(func() { _ = k.env.Client.Delete(context.Background(), n) })
 		n.Status = corev1.NodeStatus{
 			Addresses:       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}},
-			DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: int32(server.Listener.Addr().(*net.TCPAddr).Port)}},
+			DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: int32(address.Port)}},
 			Conditions:      []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady"}},
 			NodeInfo: corev1.NodeSystemInfo{
 				OperatingSystem: "linux", Architecture: "amd64", KernelVersion: "6.1.0", KubeletVersion: "v1.35.0", ContainerRuntimeVersion: "containerd://1.7.2",

@@ -19,7 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/ptr"
 
 	"github.com/patchbay-cni/patchbay/internal/preflight"
 	"github.com/patchbay-cni/patchbay/internal/version"
@@ -95,7 +94,7 @@ func (p *nodePods) createNamespace(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("create namespace for the Pods that read the nodes: %w: with --no-pods, no Pods run", err)
 	}
 	// The account default would exist only after a while.
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: preflightName}, AutomountServiceAccountToken: ptr.To(false)}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: preflightName}, AutomountServiceAccountToken: new(false)}
 	if _, err := p.kube.CoreV1().ServiceAccounts(ns.Name).Create(ctx, account, metav1.CreateOptions{}); err != nil {
 		return ns.Name, fmt.Errorf("create ServiceAccount in namespace %s: %w", ns.Name, err)
 	}
@@ -125,9 +124,9 @@ func (p *nodePods) pod(node string) *corev1.Pod {
 		Spec: corev1.PodSpec{
 			NodeName: node, HostNetwork: true, RestartPolicy: corev1.RestartPolicyNever, DNSPolicy: corev1.DNSDefault,
 			Tolerations:        []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
-			ServiceAccountName: preflightName, AutomountServiceAccountToken: ptr.To(false), EnableServiceLinks: ptr.To(false),
+			ServiceAccountName: preflightName, AutomountServiceAccountToken: new(false), EnableServiceLinks: new(false),
 			// The Pod ends even if the command is killed.
-			ActiveDeadlineSeconds: ptr.To(max(int64(p.timeout.Seconds()), 1)), TerminationGracePeriodSeconds: ptr.To(int64(1)),
+			ActiveDeadlineSeconds: new(max(int64(p.timeout.Seconds()), 1)), TerminationGracePeriodSeconds: new(int64(1)),
 			Containers: []corev1.Container{{
 				Name: "preflight", Image: p.image, ImagePullPolicy: corev1.PullIfNotPresent,
 				Args: []string{"preflight", "--host-root=" + hostRoot, "--cni-bin-dir=" + p.binDir, "--cni-conf-dir=" + p.confDir},
@@ -136,12 +135,12 @@ func (p *nodePods) pod(node string) *corev1.Pod {
 					Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")},
 				},
 				SecurityContext: &corev1.SecurityContext{
-					RunAsUser: ptr.To(int64(0)), Privileged: ptr.To(false), AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),
+					RunAsUser: new(int64(0)), Privileged: new(false), AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
 					Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 					SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 				},
 				VolumeMounts: []corev1.VolumeMount{{
-					Name: "host", MountPath: hostRoot, ReadOnly: true, RecursiveReadOnly: ptr.To(corev1.RecursiveReadOnlyIfPossible),
+					Name: "host", MountPath: hostRoot, ReadOnly: true, RecursiveReadOnly: new(corev1.RecursiveReadOnlyIfPossible),
 				}},
 			}},
 			Volumes: []corev1.Volume{{Name: "host", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}},

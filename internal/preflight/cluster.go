@@ -53,11 +53,11 @@ func NeededResources() map[string][]string {
 	}
 }
 
-// oldestKubernetes is the oldest supported version; newestKubernetes is the one with which the tests run.
-var (
-	oldestKubernetes = [2]int{1, 31}
-	newestKubernetes = [2]int{1, 35}
-)
+// oldestKubernetes is the oldest supported version.
+func oldestKubernetes() [2]int { return [2]int{1, 31} }
+
+// testedKubernetes is the version with which the tests run.
+func testedKubernetes() [2]int { return [2]int{1, 35} }
 
 // ciliumRemedy is what to do when Cilium removes the configurations of others.
 const ciliumRemedy = "Set `cni.exclusive: false` in the values of Cilium's Helm chart (cni-exclusive in the ConfigMap cilium-config), and restart its agents before you install Patchbay."
@@ -89,9 +89,9 @@ func (r *results) checkVersion(check, version string) {
 	switch {
 	case !ok:
 		r.warn(check, fmt.Sprintf("version %q is unknown", version), "Check that it is 1.31 or newer.")
-	case older(v, oldestKubernetes):
+	case older(v, oldestKubernetes()):
 		r.fail(check, version+": must be 1.31 or newer", "Upgrade Kubernetes.")
-	case older(newestKubernetes, v):
+	case older(testedKubernetes(), v):
 		r.ok(check, version+", newer than the tested 1.35")
 	default:
 		r.ok(check, version)
@@ -171,7 +171,7 @@ func (r *results) checkKernel(n Node) {
 	switch {
 	case !ok:
 		r.warn(check, fmt.Sprintf("release %q is unknown", n.Kernel), "Check that it is Linux 5.10 or newer.")
-	case older(v, oldestKernel):
+	case older(v, oldestKernel()):
 		r.fail(check, n.Kernel+": must be 5.10 or newer", "Upgrade the node's kernel.")
 	default:
 		r.ok(check, n.Kernel)
@@ -195,7 +195,7 @@ func (r *results) checkRuntime(n Node) {
 // CheckSourceGuard checks that a node's kernel is new enough for source_guard.
 func CheckSourceGuard(n Node) []Result {
 	r := &results{node: n.Name}
-	if v, ok := parseVersion(n.Kernel); ok && older(v, sourceGuardKernel) {
+	if v, ok := parseVersion(n.Kernel); ok && older(v, sourceGuardKernel()) {
 		r.fail("kernel", n.Kernel+": source-guard needs 5.16 or newer", "Upgrade the node's kernel, or leave source-guard out of --features.")
 	}
 	return r.all

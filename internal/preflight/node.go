@@ -19,13 +19,13 @@ type Requirements struct {
 }
 
 // ports are the TCP ports on a node that the manifests give to Patchbay's programs.
-var ports = []int{9640, 9641, 9642, 9644, 9645}
+func ports() []int { return []int{9640, 9641, 9642, 9644, 9645} }
 
-// oldestKernel and sourceGuardKernel are the oldest versions of Linux with which Patchbay and source_guard work.
-var (
-	oldestKernel      = [2]int{5, 10}
-	sourceGuardKernel = [2]int{5, 16}
-)
+// oldestKernel is the oldest version of Linux with which Patchbay works.
+func oldestKernel() [2]int { return [2]int{5, 10} }
+
+// sourceGuardKernel is the oldest version of Linux with which source_guard works.
+func sourceGuardKernel() [2]int { return [2]int{5, 16} }
 
 // CheckFacts checks what was read on a node.
 func CheckFacts(node string, f *Facts, want Requirements) []Result {
@@ -193,7 +193,7 @@ func (r *results) checkPorts(f *Facts) {
 		return
 	}
 	var used, all []string
-	for _, port := range ports {
+	for _, port := range ports() {
 		all = append(all, strconv.Itoa(port))
 		if slices.Contains(f.Listening, port) {
 			used = append(used, strconv.Itoa(port))

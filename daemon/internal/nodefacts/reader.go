@@ -222,15 +222,19 @@ func (r *Reader) attribute(folder, name string) string {
 }
 
 // otherConfDirs are folders of CNI configurations of distributions of Kubernetes.
-var otherConfDirs = []string{
-	"/etc/cni/net.d", "/var/lib/rancher/k3s/agent/etc/cni/net.d", "/var/lib/k0s/cni/net.d",
-	"/var/snap/microk8s/current/args/cni-network", "/etc/kubernetes/cni/net.d", "/run/multus/cni/net.d",
+func otherConfDirs() []string {
+	return []string{
+		"/etc/cni/net.d", "/var/lib/rancher/k3s/agent/etc/cni/net.d", "/var/lib/k0s/cni/net.d",
+		"/var/snap/microk8s/current/args/cni-network", "/etc/kubernetes/cni/net.d", "/run/multus/cni/net.d",
+	}
 }
 
 // runtimeFiles are configurations of container runtimes, that of a distribution first.
-var runtimeFiles = []string{
-	"/var/lib/rancher/k3s/agent/etc/containerd/config.toml", "/var/lib/rancher/rke2/agent/etc/containerd/config.toml",
-	"/etc/containerd/config.toml", "/etc/crio/crio.conf",
+func runtimeFiles() []string {
+	return []string{
+		"/var/lib/rancher/k3s/agent/etc/containerd/config.toml", "/var/lib/rancher/rke2/agent/etc/containerd/config.toml",
+		"/etc/containerd/config.toml", "/etc/crio/crio.conf",
+	}
 }
 
 func (r *Reader) readCNI(c *preflight.CNIFacts) error {
@@ -239,7 +243,7 @@ func (r *Reader) readCNI(c *preflight.CNIFacts) error {
 	if c.Files, c.Suspended, err = r.configurations(r.ConfDir); err != nil {
 		return err
 	}
-	for _, dir := range otherConfDirs {
+	for _, dir := range otherConfDirs() {
 		if files, _, err := r.configurations(dir); err == nil && len(files) > 0 && dir != path.Clean(r.ConfDir) {
 			c.OtherConfDirs = append(c.OtherConfDirs, dir)
 		}
@@ -286,7 +290,7 @@ var quoted = regexp.MustCompile(`["']([^"']*)["']`)
 // readRuntime reads the first file of a runtime that the node has. Of CRI-O, which is configured by drop-ins, it also
 // reads these.
 func (r *Reader) readRuntime(c *preflight.CNIFacts) {
-	for _, name := range runtimeFiles {
+	for _, name := range runtimeFiles() {
 		if data, err := readFile(r.Host, local(name)); err == nil {
 			c.RuntimeFile = name
 			parseRuntime(c, data)
