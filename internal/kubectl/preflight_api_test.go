@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -21,6 +22,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/internal/preflight"
@@ -232,6 +234,35 @@ func TestPreflightInterrupted(t *testing.T) {
 		t.Errorf("got %v, want the error of the interruption", err)
 	}
 	checkRemoved(t, env, pod.Namespace)
+}
+
+// The oldest supported Kubernetes accepts the Pods, and keeps the field that makes mounts read-only recursively.
+func TestPreflightPodOnOldestKubernetes(t *testing.T) {
+	t.Parallel()
+	env := apitest.StartOldest(t)
+	kube, err := kubernetes.NewForConfig(env.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &nodePods{kube: kube, warnings: io.Discard, image: "patchbayd", binDir: "/opt/cni/bin", confDir: "/etc/cni/net.d", timeout: time.Minute}
+	namespace, err := p.createNamespace(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.createPods(t.Context(), namespace, []string{"pre-oldest"}); err != nil {
+		t.Fatal(err)
+	}
+	var pods corev1.PodList
+	if err := env.Client.List(t.Context(), &pods, client.InNamespace(namespace)); err != nil || len(pods.Items) != 1 {
+		t.Fatalf("got %d Pods, %v, want one", len(pods.Items), err)
+	}
+	mount := pods.Items[0].Spec.Containers[0].VolumeMounts[0]
+	if !mount.ReadOnly || mount.RecursiveReadOnly == nil || *mount.RecursiveReadOnly != corev1.RecursiveReadOnlyIfPossible {
+		t.Errorf("got mount %+v, want one that is read-only, recursively if possible", mount)
+	}
+	if err := p.remove(t.Context(), namespace); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestPreflightWithoutPods(t *testing.T) {
