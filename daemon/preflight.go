@@ -3,6 +3,7 @@
 package daemon
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -19,7 +20,7 @@ import (
 const preflightCommand = "preflight"
 
 // runPreflight prints the facts of this node as JSON. `kubectl patchbay preflight` runs it in a Pod on each node.
-func runPreflight(args []string, stdout, stderr io.Writer) (err error) {
+func runPreflight(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	var hostRoot string
 	r := &nodefacts.Reader{Proc: os.DirFS("/proc"), Sys: os.DirFS("/sys")}
 	f := pflag.NewFlagSet("patchbayd "+preflightCommand, pflag.ContinueOnError)
@@ -39,7 +40,7 @@ func runPreflight(args []string, stdout, stderr io.Writer) (err error) {
 	}
 	defer root.Close()
 	r.HostRoot, r.Host = hostRoot, root.FS()
-	facts := r.Read()
+	facts := r.Read(ctx)
 	facts.Version = version.String()
 	return json.NewEncoder(stdout).Encode(facts)
 }

@@ -18,7 +18,7 @@ import (
 // "preflight", it prints facts about the node to stdout instead.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) > 0 && args[0] == preflightCommand {
-		err := runPreflight(args[1:], stdout, stderr)
+		err := runPreflight(ctx, args[1:], stdout, stderr)
 		if errors.Is(err, pflag.ErrHelp) {
 			return nil
 		}

@@ -8,6 +8,7 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -39,7 +40,7 @@ type Reader struct {
 }
 
 // Read reads all facts. What it cannot read it names in the facts' Errors.
-func (r *Reader) Read() *preflight.Facts {
+func (r *Reader) Read(ctx context.Context) *preflight.Facts {
 	f := &preflight.Facts{Options: map[string]preflight.Availability{}, CNI: preflight.CNIFacts{BinDir: r.BinDir, ConfDir: r.ConfDir}}
 	note := func(err error) {
 		if err != nil {
@@ -57,7 +58,7 @@ func (r *Reader) Read() *preflight.Facts {
 	note(err)
 	f.NICs, err = r.nics()
 	note(err)
-	note(r.readCNI(&f.CNI))
+	note(r.readCNI(ctx, &f.CNI))
 	return f
 }
 
@@ -237,7 +238,7 @@ func runtimeFiles() []string {
 	}
 }
 
-func (r *Reader) readCNI(c *preflight.CNIFacts) error {
+func (r *Reader) readCNI(ctx context.Context, c *preflight.CNIFacts) error {
 	c.HasBinDir, c.HasConfDir = exists(r.Host, local(r.BinDir)), exists(r.Host, local(r.ConfDir))
 	var err error
 	if c.Files, c.Suspended, err = r.configurations(r.ConfDir); err != nil {
@@ -249,10 +250,12 @@ func (r *Reader) readCNI(c *preflight.CNIFacts) error {
 		}
 	}
 	r.readRuntime(c)
+	confDir := filepath.Join(r.HostRoot, r.ConfDir)
 	checker := delegate.Checker{
-		HostRoot: r.HostRoot, BinDir: filepath.Join(r.HostRoot, r.BinDir), ConfDir: filepath.Join(r.HostRoot, r.ConfDir), Own: preflight.OwnConfiguration,
+		HostRoot: r.HostRoot, BinDir: filepath.Join(r.HostRoot, r.BinDir), ConfDir: confDir,
+		Node: delegate.NodeConfigurations{Dir: confDir, Own: preflight.OwnConfiguration},
 	}
-	if c.Chosen, _, err = checker.NodeConfiguration(); err != nil {
+	if c.Chosen, _, err = checker.NodeConfiguration(ctx); err != nil {
 		c.ChosenError = r.onNode(err.Error())
 	}
 	return nil

@@ -74,7 +74,7 @@ func TestRead(t *testing.T) {
 		"lib/modules/6.1.0/modules.dep":                  "kernel/drivers/net/vxlan/vxlan.ko.xz: kernel/net/ipv4/udp_tunnel.ko.xz\n",
 		"var/lib/rancher/k3s/agent/etc/cni/net.d/README": "",
 	})
-	got := r.Read()
+	got := r.Read(t.Context())
 	if len(got.Errors) > 0 {
 		t.Errorf("got errors %q, want none", got.Errors)
 	}
@@ -197,7 +197,7 @@ func TestReadOptions(t *testing.T) {
 			for name, text := range tc.proc {
 				files[name] = &fstest.MapFile{Data: []byte(text)}
 			}
-			got := newReader(t, files, sys(), tc.files).Read().Options
+			got := newReader(t, files, sys(), tc.files).Read(t.Context()).Options
 			for option, want := range tc.want {
 				if got[option] != want {
 					t.Errorf("%s: %s: got %s, want %s", tc.reason, option, got[option], want)
@@ -226,7 +226,7 @@ func TestReadOfNothing(t *testing.T) {
 	files := proc()
 	files["config.gz"] = &fstest.MapFile{Data: []byte("no archive")}
 	delete(files, "net/tcp")
-	got := newReader(t, files, fstest.MapFS{}, nil).Read()
+	got := newReader(t, files, fstest.MapFS{}, nil).Read(t.Context())
 	for i, want := range []string{"read /proc/config.gz", "net/tcp", "list network interfaces"} {
 		if i >= len(got.Errors) || !strings.Contains(got.Errors[i], want) {
 			t.Errorf("got errors %q, want one with %q in place %d", got.Errors, want, i)
@@ -255,7 +255,7 @@ func TestReadOfMissingPlugin(t *testing.T) {
 			if err := os.Symlink(tc.target, filepath.Join(r.HostRoot, "opt/cni/bin/bridge")); err != nil {
 				t.Fatal(err)
 			}
-			got := r.Read().CNI
+			got := r.Read(t.Context()).CNI
 			if got.Chosen != "10-bridge.conflist" || !strings.Contains(got.ChosenError, tc.want) || (tc.want == "") != (got.ChosenError == "") {
 				t.Errorf("%s: got %q, %q, want an error with %q", tc.reason, got.Chosen, got.ChosenError, tc.want)
 			}
