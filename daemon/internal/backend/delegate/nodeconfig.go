@@ -195,7 +195,12 @@ func (c NodeConfigurations) appendChained(data []byte) ([]byte, error) {
 // leadsBack reports whether a list has Patchbay, under another name of the file, or Multus, which itself
 // calls the first configuration of the folder: Patchbay's. Either would wait for its own answer.
 func leadsBack(list *libcni.NetworkConfigList) bool {
-	return slices.ContainsFunc(list.Plugins, func(p *libcni.PluginConfig) bool {
-		return slices.Contains([]string{config.PluginType, "multus", "multus-shim"}, p.Network.Type)
+	return hasOwn(list) || slices.ContainsFunc(list.Plugins, func(p *libcni.PluginConfig) bool {
+		return slices.Contains([]string{"multus", "multus-shim"}, p.Network.Type)
 	})
+}
+
+// hasOwn reports whether a list has Patchbay.
+func hasOwn(list *libcni.NetworkConfigList) bool {
+	return slices.ContainsFunc(list.Plugins, func(p *libcni.PluginConfig) bool { return p.Network.Type == config.PluginType })
 }

@@ -4,6 +4,7 @@ package delegate_test
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,7 +23,9 @@ func TestDetachUnknown(t *testing.T) {
 	t.Parallel()
 	const (
 		list   = `{"cniVersion":"0.4.0","name":"flat","plugins":[{"type":"bridge"},{"type":"portmap","capabilities":{"portMappings":true}}]}`
+		other  = `{"cniVersion":"0.4.0","name":"other","plugins":[{"type":"bridge"}]}`
 		own    = `{"cniVersion":"1.0.0","name":"patchbay","plugins":[{"type":"patchbay"}]}`
+		multus = `{"cniVersion":"0.4.0","name":"multus","plugins":[{"type":"multus-shim"}]}`
 		result = `echo '{"cniVersion":"0.4.0","ips":[{"version":"4","address":"10.1.2.3/24"}]}'`
 	)
 	cases := map[string]struct {
@@ -40,14 +43,33 @@ func TestDetachUnknown(t *testing.T) {
 		"Own":         {reason: "The journal has been lost, and the plugin would wait for its own answer.", config: own, container: "old", left: 1},
 		"Uninstalled": {reason: "Nothing can run its DEL any more.", config: list, container: "old", want: []string{"DEL bridge"}, meanwhile: func(b *bench, _ string) { b.remove(filepath.Join(b.bin, "portmap")) }},
 		"Fails":       {reason: "The runtime repeats DEL.", config: list, container: "old", want: []string{"DEL portmap", "DEL bridge"}, err: "flat-old-eth0", left: 1, meanwhile: func(b *bench, _ string) { b.plugin("portmap", "exit 1") }},
-		"Broken":      {reason: "The file must be read before it is removed.", config: list, container: "old", err: "decode", left: 1, meanwhile: func(b *bench, cache string) { b.write(filepath.Join(cache, "flat-old-eth0"), "{", 0o600) }},
+		"Empty": {
+			reason: "The node lost power. The runtime itself would run DEL without the result.", config: list, container: "old",
+			want: []string{"DEL portmap", "DEL bridge"}, meanwhile: func(b *bench, cache string) {
+				b.write(filepath.Join(cache, "flat-old-eth0"), "", 0o600)
+				b.config("10-flat.conflist", list)
+			},
+		},
+		"EmptyOther": {
+			reason: "The node has the configuration of another network by now. An error would keep the Pod for ever.", config: list, container: "old", left: 1,
+			meanwhile: func(b *bench, cache string) {
+				b.write(filepath.Join(cache, "flat-old-eth0"), "", 0o600)
+				b.config("10-other.conflist", other)
+			},
+		},
+		"NoResult": {
+			reason: "DEL works without the result.", config: list, container: "old", want: []string{"DEL portmap", "DEL bridge"},
+			meanwhile: func(b *bench, cache string) { b.damageResult(filepath.Join(cache, "flat-old-eth0")) },
+		},
+		"Multus":      {reason: "Patchbay has replaced Multus.", config: multus, container: "old", want: []string{"DEL multus-shim"}, meanwhile: func(b *bench, _ string) { b.config(ownFile, own) }},
+		"MultusFirst": {reason: "Multus has called Patchbay, and would do so again.", config: multus, container: "old", left: 1, meanwhile: func(b *bench, _ string) { b.config("00-multus.conflist", multus) }},
 		"NoCache":     {reason: "The runtime stores nothing.", config: list, container: "old", meanwhile: func(b *bench, cache string) { b.remove(cache) }},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, delegate.Options{})
-			for _, plugin := range []string{"bridge", "portmap", "patchbay"} {
+			for _, plugin := range []string{"bridge", "portmap", "patchbay", "multus-shim"} {
 				b.plugin(plugin, result)
 			}
 			cache := t.TempDir()
@@ -57,7 +79,7 @@ func TestDetachUnknown(t *testing.T) {
 			if tc.meanwhile != nil {
 				tc.meanwhile(b, results)
 			}
-			d := delegate.New(delegate.Options{RuntimeCache: results})
+			d := delegate.New(delegate.Options{RuntimeCache: results, Node: delegate.NodeConfigurations{Dir: b.conf, Own: ownFile}})
 			req := &attach.Request{ContainerID: tc.container, IfName: "eth0", Netns: "/run/netns/a", Path: b.bin}
 			err := d.DetachUnknown(t.Context(), req)
 			if (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
@@ -122,6 +144,24 @@ func (b *bench) addByRuntime(config, cache string) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+}
+
+// damageResult replaces the result in a file of the runtime's cache.
+func (b *bench) damageResult(path string) {
+	b.t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var cached map[string]any
+	if err := json.Unmarshal(data, &cached); err != nil {
+		b.t.Fatal(err)
+	}
+	cached["result"] = map[string]any{"cniVersion": "9.9.9"}
+	if data, err = json.Marshal(cached); err != nil {
+		b.t.Fatal(err)
+	}
+	b.write(path, string(data), 0o600)
 }
 
 func (b *bench) remove(path string) {
