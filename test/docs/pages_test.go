@@ -79,7 +79,7 @@ var parts = []part{
 	{
 		page:    "README.md",
 		cleanup: "kubectl delete pod fixed\n" + endTenants,
-		varying: []string{`655[012]\d`, `2[23]\d`, `24\d|25[0-2]`, `10\.50\.0\.\d+/24`, `10\.70\.0\.\d/16`},
+		varying: []string{`655[012]\d`, `2[23]\d`, `24\d|25[0-2]`, `10\.50\.0\.\d+/24`, `10\.70\.0\.\d/16`, `10\.244\.\d+\.\d+/24`},
 	},
 	{page: "docs/tenants.md", cleanup: endTenants, varying: []string{`24\d|25[0-2]`, `10\.0\.0\.[1-9]\d*/24`}},
 	{page: "docs/links.md"},
