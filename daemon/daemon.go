@@ -242,7 +242,7 @@ func (d *daemon) connectLinks(ctx context.Context) error {
 		Kernel: d.host.Links(), Firewall: d.firewall, SourceGuard: d.sourceGuard, Pods: podLinks{d.journal},
 		Delegates: configurationChecker{
 			Checker:  delegate.Checker{HostRoot: d.hostRoot, BinDir: d.cniBin, ConfDir: d.cniConf, Node: d.nodeConfigurations()},
-			networks: d.networks, installed: func() bool { return d.options.install && d.readiness.ready.Load() },
+			networks: d.networks, installed: func() bool { return d.install && d.readiness.ready.Load() },
 		},
 		KubeClient: linkKubeClient{networks: d.networks, attachments: d.attachments, nodes: d.nodes},
 		Observer: linkObserver{d.metrics.Links, func(e netwatcher.LinkEvent) {

@@ -31,8 +31,7 @@ func Main(prefix string, run Run) int {
 		return 0
 	}
 	fmt.Fprintf(os.Stderr, "%s: %v\n", prefix, err)
-	var withCode *exitError
-	if errors.As(err, &withCode) {
+	if withCode, ok := errors.AsType[*exitError](err); ok {
 		return withCode.code
 	}
 	return 1

@@ -238,7 +238,7 @@ func addProblem(problems []problem, err error, minor string) []problem {
 func joinProblems(problems []problem) error {
 	errs := make([]error, len(problems))
 	for i, p := range problems {
-		errs[i] = fmt.Errorf("Kubernetes %s: %w", strings.Join(p.minors, ", "), p.err)
+		errs[i] = fmt.Errorf("for Kubernetes %s: %w", strings.Join(p.minors, ", "), p.err)
 	}
 	return errors.Join(errs...)
 }

@@ -99,7 +99,7 @@ func (c *comparison) compareFile(file string, crds []*crdcompiler.CRD) error {
 	}
 	for _, other := range found {
 		// A file that no template makes may be of another tool.
-		if other.Source == "" && !(c.isFolder && len(crds) > 0) {
+		if other.Source == "" && (!c.isFolder || len(crds) == 0) {
 			continue
 		}
 		if err := c.report(file, "- "+other.Name+" is made by no template"); err != nil {

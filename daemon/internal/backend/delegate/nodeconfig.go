@@ -156,8 +156,11 @@ func (c NodeConfigurations) appendChained(data []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("parse configuration list: %w", err)
 	}
-	if list.LoadOnlyInlinedPlugins || utils.ValidateNetworkName(list.Name) != nil {
+	if list.LoadOnlyInlinedPlugins {
 		return data, nil
+	}
+	if err := utils.ValidateNetworkName(list.Name); err != nil {
+		return nil, fmt.Errorf("parse configuration list: name %q: %w", list.Name, err)
 	}
 	entries, err := os.ReadDir(filepath.Join(c.Dir, list.Name))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
