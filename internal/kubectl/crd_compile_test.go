@@ -88,7 +88,7 @@ func TestCompileErrors(t *testing.T) {
 		"OnlyPatch":    {reason: "patches need their template", args: []string{"DIR/good.patch.yaml", "--kubernetes=1.35"}, want: "good.patch.yaml: must be NAME.patch.yaml beside its template NAME.yaml: give the template, too"},
 		"LostPatch":    {reason: "the patches would have no effect", args: []string{"DIR/good.yaml", "DIR/lost.patch.yaml", "--kubernetes=1.35"}, want: "lost.patch.yaml: must be NAME.patch.yaml beside its template"},
 		"LostJSON":     {reason: "patches have one ending", args: []string{"DIR/good.yaml", "DIR/lost.patch.json", "--kubernetes=1.35"}, want: "lost.patch.json: must be NAME.patch.yaml beside its template"},
-		"Once":         {reason: "a mistake that all versions have is reported once", args: []string{"DIR/bad.yaml", "--kubernetes=1.34,1.35", "-o=DIR/x"}, want: "Kubernetes 1.34, 1.35: DIR/bad.yaml: spec.versions[0]"},
+		"Once":         {reason: "a mistake that all versions have is reported once", args: []string{"DIR/bad.yaml", "--kubernetes=1.34,1.35", "-o=DIR/x"}, want: "for Kubernetes 1.34, 1.35: DIR/bad.yaml: spec.versions[0]"},
 		"Types":        {reason: "a pattern may match the files of types", args: []string{"DIR/good.yaml", "DIR/types.yaml", "--kubernetes=1.35"}, want: "belong into a subfolder"},
 		"Twice":        {reason: "one result would replace the other", args: []string{"DIR/good.yaml", "DIR/same.yaml", "--kubernetes=1.35"}, want: `metadata.name: must be another than in `},
 		"Missing":      {reason: "the missing file is named", args: []string{"DIR/none.yaml", "--kubernetes=1.35"}, want: "none.yaml: no such file"},
