@@ -165,7 +165,9 @@ func (r *results) checkFolders(c *CNIFacts) {
 func (r *results) checkConfigurations(c *CNIFacts) {
 	const check = "CNI configuration"
 	if len(c.Suspended) > 0 {
-		r.fail(check, fmt.Sprintf("Cilium has renamed %s: it would rename %s, too", strings.Join(c.Suspended, ", "), OwnConfiguration), ciliumRemedy)
+		// Cilium never renames the files back. Whether it renames files now is in its own configuration, in Cluster.
+		r.warn(check, fmt.Sprintf("Cilium has renamed %s: with cni.exclusive, it would rename %s, too", strings.Join(c.Suspended, ", "), OwnConfiguration),
+			"Check that cni.exclusive of Cilium is false now, or that Cilium is gone. Then remove these files if they are old.")
 	}
 	if c.RuntimeNetwork != "" {
 		r.fail(check, fmt.Sprintf("CRI-O uses the network %s only (cni_default_network): it would not call Patchbay", c.RuntimeNetwork),
