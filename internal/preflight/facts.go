@@ -42,6 +42,8 @@ type CNIFacts struct {
 	HasConfDir bool `json:"hasConfDir"`
 	// Files are the names of the CNI configurations in ConfDir, in the order in which runtimes read them.
 	Files []string `json:"files,omitempty"`
+	// Earlier are those of Files that sort before Patchbay's.
+	Earlier []EarlierFile `json:"earlier,omitempty"`
 	// Suspended are files that Cilium has renamed to keep the runtime from them (*.cilium_bak).
 	Suspended []string `json:"suspended,omitempty"`
 	// Chosen is the file with which Patchbay would attach Pods without an annotation, and ChosenError why it cannot.
@@ -56,6 +58,15 @@ type CNIFacts struct {
 	RuntimeNetwork string `json:"runtimeNetwork,omitempty"`
 	// OtherConfDirs are further folders that are known to have CNI configurations, and have some.
 	OtherConfDirs []string `json:"otherConfDirs,omitempty"`
+}
+
+// EarlierFile is a CNI configuration that the runtime reads before Patchbay's.
+type EarlierFile struct {
+	Name string `json:"name"`
+	// CallsPatchbay tells whether its plugin calls Patchbay, as Multus does.
+	CallsPatchbay bool `json:"callsPatchbay,omitempty"`
+	// Error is why the file is invalid.
+	Error string `json:"error,omitempty"`
 }
 
 // OwnConfiguration is the name of Patchbay's own CNI configuration. Runtimes use the file that sorts first.

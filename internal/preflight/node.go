@@ -173,18 +173,31 @@ func (r *results) checkConfigurations(c *CNIFacts) {
 		r.fail(check, fmt.Sprintf("CRI-O uses the network %s only (cni_default_network): it would not call Patchbay", c.RuntimeNetwork),
 			"Remove cni_default_network from CRI-O's configuration, so that it uses the file that sorts first. On OpenShift, see docs/install-platforms.md.")
 	}
-	for _, file := range c.Files {
-		if file < OwnConfiguration {
-			r.fail(check, fmt.Sprintf("%s sorts before %s: the runtime would not call Patchbay", file, OwnConfiguration),
-				"Remove the file if no Pod needs it, or rename it, and change the program that writes it.")
-		}
-	}
+	r.checkEarlierFiles(c)
 	if c.ChosenError != "" {
 		r.warn(check, "Pods without annotation would not start: "+c.ChosenError,
 			"Install or correct the CNI plugin for the Pods' first interface before Patchbay, or create a ClusterNetwork default right after it.")
 		return
 	}
 	r.ok(check, "Pods without annotation would get "+c.Chosen)
+}
+
+// checkEarlierFiles checks that the runtime calls Patchbay in spite of the files that it reads before Patchbay's.
+func (r *results) checkEarlierFiles(c *CNIFacts) {
+	const check = "CNI configuration"
+	for _, file := range c.Earlier {
+		switch {
+		case file.Error != "":
+			r.fail(check, fmt.Sprintf("%s sorts before %s and is invalid: %s", file.Name, OwnConfiguration, file.Error),
+				"Correct or remove the file, and change the program that writes it.")
+		case file.CallsPatchbay:
+			r.warn(check, fmt.Sprintf("%s sorts before %s and calls another configuration, as Multus does: Patchbay's only after a restart of Multus", file.Name, OwnConfiguration),
+				"Restart the Pods of Multus after the installation, so that it calls Patchbay. See docs/install-platforms.md#multus.")
+		default:
+			r.fail(check, fmt.Sprintf("%s sorts before %s: the runtime would not call Patchbay", file.Name, OwnConfiguration),
+				"Remove the file if no Pod needs it, or rename it, and change the program that writes it.")
+		}
+	}
 }
 
 // checkPorts checks that no other program listens on Patchbay's ports.

@@ -170,10 +170,20 @@ func TestCheckFacts(t *testing.T) {
 			}, want: defaults,
 			problems: []string{"warning CNI folders: /etc/cni/net.d and /opt/cni/bin: no such folder", "warning CNI configuration: Pods without"},
 		},
-		"multus first": {
+		"other plugin first": {
 			reason: "the runtime uses the file that sorts first",
-			change: func(f *Facts) { f.CNI.Files = []string{"00-multus.conf", "10-flannel.conflist"} }, want: defaults,
-			problems: []string{"failure CNI configuration: 00-multus.conf sorts before 00-patchbay.conflist"},
+			change: func(f *Facts) { f.CNI.Earlier = []EarlierFile{{Name: "00-calico.conflist"}} }, want: defaults,
+			problems: []string{"failure CNI configuration: 00-calico.conflist sorts before 00-patchbay.conflist: the runtime would not"},
+		},
+		"invalid file first": {
+			reason: "containerd starts no Pod while the first file is invalid",
+			change: func(f *Facts) { f.CNI.Earlier = []EarlierFile{{Name: "00-a.conflist", Error: "unexpected end"}} }, want: defaults,
+			problems: []string{"failure CNI configuration: 00-a.conflist sorts before 00-patchbay.conflist and is invalid: unexpected end"},
+		},
+		"Multus first": {
+			reason: "Multus calls the first file beside its own, which it looks for when it starts",
+			change: func(f *Facts) { f.CNI.Earlier = []EarlierFile{{Name: "00-multus.conf", CallsPatchbay: true}} }, want: defaults,
+			problems: []string{"warning CNI configuration: 00-multus.conf sorts before 00-patchbay.conflist and calls another configuration, as Multus does"},
 		},
 		"Cilium was exclusive": {
 			reason: "Cilium never renames a file back, so the file may be from before its setting was changed",

@@ -258,7 +258,15 @@ func (r *Reader) readCNI(ctx context.Context, c *preflight.CNIFacts) error {
 	if c.Chosen, _, err = checker.NodeConfiguration(ctx); err != nil {
 		c.ChosenError = r.onNode(err.Error())
 	}
-	return nil
+	earlier, err := checker.EarlierConfigurations()
+	for _, e := range earlier {
+		file := preflight.EarlierFile{Name: e.File, CallsPatchbay: e.CallsPatchbay}
+		if e.Err != nil {
+			file.Error = r.onNode(e.Err.Error())
+		}
+		c.Earlier = append(c.Earlier, file)
+	}
+	return err
 }
 
 // configurations returns the names of the files that a runtime reads in a folder, in its order, and of those that

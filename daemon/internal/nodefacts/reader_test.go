@@ -66,6 +66,7 @@ func TestRead(t *testing.T) {
 		"opt/cni/bin/bridge":                             "",
 		"etc/cni/net.d/20-late.conf":                     `{}`,
 		"etc/cni/net.d/10-bridge.conflist":               `{"cniVersion": "1.0.0", "name": "pods", "plugins": [{"type": "bridge"}]}`,
+		"etc/cni/net.d/00-multus.conf":                   `{"cniVersion": "1.0.0", "name": "multus", "type": "multus-shim"}`,
 		"etc/cni/net.d/05-other.conflist.cilium_bak":     `{}`,
 		"etc/cni/net.d/README":                           ``,
 		"var/lib/k0s/cni/net.d/10-kuberouter.conflist":   `{}`,
@@ -90,7 +91,8 @@ func TestRead(t *testing.T) {
 	}
 	wantCNI := preflight.CNIFacts{
 		BinDir: "/opt/cni/bin", ConfDir: "/etc/cni/net.d", HasBinDir: true, HasConfDir: true,
-		Files: []string{"10-bridge.conflist", "20-late.conf"}, Suspended: []string{"05-other.conflist.cilium_bak"}, Chosen: "10-bridge.conflist",
+		Files:   []string{"00-multus.conf", "10-bridge.conflist", "20-late.conf"},
+		Earlier: []preflight.EarlierFile{{Name: "00-multus.conf", CallsPatchbay: true}}, Suspended: []string{"05-other.conflist.cilium_bak"}, Chosen: "10-bridge.conflist",
 		RuntimeFile: "/etc/containerd/config.toml", RuntimeBinDirs: []string{"/opt/cni/bin"}, RuntimeConfDir: "/etc/cni/net.d",
 		OtherConfDirs: []string{"/var/lib/k0s/cni/net.d"},
 	}

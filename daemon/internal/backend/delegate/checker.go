@@ -52,6 +52,10 @@ func (c Checker) NodeConfiguration(ctx context.Context) (file, name string, err 
 // CheckOwnFirst checks that the runtime uses Patchbay's configuration for new Pods.
 func (c Checker) CheckOwnFirst() error { return c.Node.checkOwnFirst() }
 
+// EarlierConfigurations returns the files that the runtime reads before Patchbay's, also before that one is
+// installed.
+func (c Checker) EarlierConfigurations() ([]EarlierConfiguration, error) { return c.Node.earlier() }
+
 // Check checks that the plugin and those of its configuration are installed.
 func (c Checker) Check(plugin, networkID string) error {
 	if err := c.checkInstalled(plugin); err != nil {

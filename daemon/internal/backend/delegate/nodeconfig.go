@@ -37,6 +37,15 @@ type NodeConfigurations struct {
 	Forbidden func(ctx context.Context, namespace string) (map[string]bool, error)
 }
 
+// EarlierConfiguration is a file that a runtime reads before Patchbay's.
+type EarlierConfiguration struct {
+	File string
+	// CallsPatchbay tells whether its plugin calls Patchbay, as Multus does with the first file beside its own.
+	CallsPatchbay bool
+	// Err is why the file is invalid.
+	Err error
+}
+
 // nodeConfiguration is a CNI configuration list of the runtime's folder.
 type nodeConfiguration struct {
 	file string
@@ -109,6 +118,23 @@ func (c NodeConfigurations) checkOwnFirst() error {
 	}
 	return fmt.Errorf("%s is missing, so that the container runtime does not call Patchbay for new Pods: keep other programs from removing or renaming the file, such as Cilium (cni.exclusive must be false), and delete the Pod of patchbayd on this node",
 		filepath.Join(c.Dir, c.Own))
+}
+
+// earlier returns the files that a runtime reads before Patchbay's, whether or not that one is installed.
+func (c NodeConfigurations) earlier() ([]EarlierConfiguration, error) {
+	files, err := c.files()
+	if err != nil {
+		return nil, err
+	}
+	var all []EarlierConfiguration
+	for _, file := range files {
+		if file >= c.Own {
+			break
+		}
+		found, err := c.load(file)
+		all = append(all, EarlierConfiguration{File: file, CallsPatchbay: err == nil && leadsBack(found.list), Err: err})
+	}
+	return all, nil
 }
 
 // files returns the names of the files that a runtime reads, in its order: containerd and CRI-O sort the names of

@@ -318,6 +318,39 @@ func TestCheckOwnFirst(t *testing.T) {
 	}
 }
 
+// Before the installation, the files are found that would sort before Patchbay's.
+func TestEarlierConfigurations(t *testing.T) {
+	t.Parallel()
+	b := newNodeBench(t)
+	for file, content := range map[string]string{
+		"00-a.conflist":  `{"cniVersion":"1.0.0","name":"flat","plugins":[{"type":"bridge"}]}`,
+		"00-b.conflist":  "{",
+		"00-multus.conf": `{"cniVersion":"1.0.0","name":"multus","type":"multus"}`,
+		"10-late.conf":   `{"cniVersion":"1.0.0","name":"late","type":"bridge"}`,
+	} {
+		b.config(file, content)
+	}
+	got, err := delegate.Checker{Node: delegate.NodeConfigurations{Dir: b.conf, Own: ownFile}}.EarlierConfigurations()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []struct {
+		reason, file   string
+		calls, invalid bool
+	}{
+		{reason: "the runtime uses this file instead of Patchbay's", file: "00-a.conflist"},
+		{reason: "the runtime may start no Pod", file: "00-b.conflist", invalid: true},
+		{reason: "Multus calls the first file beside its own", file: "00-multus.conf", calls: true},
+	} {
+		if i >= len(got) || got[i].File != want.file || got[i].CallsPatchbay != want.calls || (got[i].Err != nil) != want.invalid {
+			t.Errorf("%s: got %+v, want %+v in place %d", want.reason, got, want, i)
+		}
+	}
+	if len(got) != 3 {
+		t.Errorf("got %+v, want no file that sorts after Patchbay's", got)
+	}
+}
+
 // journaled returns a record as the journal has it.
 func journaled(t *testing.T, rec *attach.Record) *attach.Record {
 	t.Helper()
