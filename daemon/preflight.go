@@ -21,25 +21,25 @@ const preflightCommand = "preflight"
 
 // runPreflight prints the facts of this node as JSON. `kubectl patchbay preflight` runs it in a Pod on each node.
 func runPreflight(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
-	var hostRoot string
 	r := &nodefacts.Reader{Proc: os.DirFS("/proc"), Sys: os.DirFS("/sys")}
 	f := pflag.NewFlagSet("patchbayd "+preflightCommand, pflag.ContinueOnError)
 	f.SetOutput(stderr)
-	f.StringVar(&hostRoot, "host-root", "/", "`folder` at which the node's root file system is mounted")
+	f.StringVar(&r.HostRoot, "host-root", "/", "`folder` at which the node's root file system is mounted")
 	f.StringVar(&r.BinDir, "cni-bin-dir", defaultCNIBin, "`folder` of the CNI plugins on the node")
 	f.StringVar(&r.ConfDir, "cni-conf-dir", defaultCNIConf, "`folder` of the CNI configurations on the node")
+	f.StringVar(&r.Runtime, "container-runtime", "", "`runtime` of containers as in the Node's status, such as containerd://1.7.2; empty if unknown")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
 	if f.NArg() > 0 {
 		return fmt.Errorf("arguments: must be none besides flags: got %q", f.Args())
 	}
-	root, err := os.OpenRoot(hostRoot)
-	if err != nil {
+	if info, err := os.Stat(r.HostRoot); err != nil {
 		return fmt.Errorf("flag --host-root: %w", err)
+	} else if !info.IsDir() {
+		return fmt.Errorf("flag --host-root: must be a folder: got %s", r.HostRoot)
 	}
-	defer root.Close()
-	r.HostRoot, r.Host = hostRoot, root.FS()
+	r.Host = nodefacts.HostFiles{Root: r.HostRoot}
 	facts := r.Read(ctx)
 	facts.Version = version.String()
 	return json.NewEncoder(stdout).Encode(facts)

@@ -16,7 +16,7 @@ type Facts struct {
 	IPv6 bool `json:"ipv6"`
 	// MaxNetworkNamespaces is the sysctl user.max_net_namespaces; -1 if it could not be read.
 	MaxNetworkNamespaces int `json:"maxNetworkNamespaces"`
-	// Listening are the TCP ports on which a program of the node listens.
+	// Listening are the TCP ports on which a program of the node listens, not only on a loopback address.
 	Listening []int `json:"listening,omitempty"`
 	// NICs are the network interfaces that networks can be on.
 	NICs []NIC    `json:"nics"`
@@ -40,13 +40,16 @@ type CNIFacts struct {
 	// HasBinDir and HasConfDir tell whether the folders exist.
 	HasBinDir  bool `json:"hasBinDir"`
 	HasConfDir bool `json:"hasConfDir"`
+	// UnreadableDirs are those of BinDir and ConfDir that could not be read. Facts.Errors has why.
+	UnreadableDirs []string `json:"unreadableDirs,omitempty"`
 	// Files are the names of the CNI configurations in ConfDir, in the order in which runtimes read them.
 	Files []string `json:"files,omitempty"`
 	// Earlier are those of Files that sort before Patchbay's.
 	Earlier []EarlierFile `json:"earlier,omitempty"`
 	// Suspended are files that Cilium has renamed to keep the runtime from them (*.cilium_bak).
 	Suspended []string `json:"suspended,omitempty"`
-	// Chosen is the file with which Patchbay would attach Pods without an annotation, and ChosenError why it cannot.
+	// Chosen is the file with which Patchbay would attach Pods without an annotation, and ChosenError why it cannot. Both are
+	// empty if ConfDir could not be read.
 	Chosen      string `json:"chosen,omitempty"`
 	ChosenError string `json:"chosenError,omitempty"`
 	// RuntimeBinDirs and RuntimeConfDir are in the configuration of the container runtime, in file RuntimeFile.

@@ -18,8 +18,10 @@ type Requirements struct {
 	NICs []string
 }
 
-// ports are the TCP ports on a node that the manifests give to Patchbay's programs.
-func ports() []int { return []int{9640, 9641, 9642, 9644, 9645} }
+// daemonPorts and controllerPorts are the TCP ports on a node that the manifests give to Patchbay's programs. The
+// daemon runs on each node, and the controller on two.
+func daemonPorts() []int     { return []int{9640, 9644} }
+func controllerPorts() []int { return []int{9641, 9642, 9645} }
 
 // oldestKernel is the oldest version of Linux with which Patchbay works.
 func oldestKernel() [2]int { return [2]int{5, 10} }
@@ -72,7 +74,7 @@ func (r *results) reportOption(o KernelOption, f *Facts) {
 	}
 	switch available := f.Options[o.Name]; {
 	case available == Loadable && !f.ModulesDisabled:
-		r.warn(check, "not loaded", fmt.Sprintf("Run `modprobe %s` on the node, and write the name into a file in /etc/modules-load.d: Patchbay's Pods may load no modules.", o.Name))
+		r.warn(check, "not loaded", fmt.Sprintf("Run `modprobe %s` on the node, and write the name into a file in /etc/modules-load.d: Patchbay loads no modules, and the kernel may not load this one on demand.", o.Name))
 	case available == Loadable:
 		r.fail(check, "not loaded, and the sysctl kernel.modules_disabled is 1: "+effect,
 			fmt.Sprintf("Write %s into a file in /etc/modules-load.d, and restart the node.", o.Name))
@@ -140,23 +142,23 @@ func (r *results) checkFolders(c *CNIFacts) {
 	if c.Chosen != "" && c.ChosenError == "" {
 		report = r.warn
 	}
+	var missing []string
+	if !c.HasConfDir && !slices.Contains(c.UnreadableDirs, c.ConfDir) {
+		missing = append(missing, c.ConfDir)
+	}
+	if !c.HasBinDir && !slices.Contains(c.UnreadableDirs, c.BinDir) {
+		missing = append(missing, c.BinDir)
+	}
 	switch {
 	case c.RuntimeConfDir != "" && path.Clean(c.RuntimeConfDir) != path.Clean(c.ConfDir):
 		report(check, fmt.Sprintf("%s has the folder of configurations %s: must be %s", c.RuntimeFile, c.RuntimeConfDir, c.ConfDir), foldersRemedy)
 	case len(c.RuntimeBinDirs) > 0 && !slices.ContainsFunc(c.RuntimeBinDirs, func(dir string) bool { return path.Clean(dir) == path.Clean(c.BinDir) }):
 		report(check, fmt.Sprintf("%s has the folder of plugins %s: must be %s", c.RuntimeFile, strings.Join(c.RuntimeBinDirs, ", "), c.BinDir), foldersRemedy)
-	case len(c.Files) == 0 && len(c.OtherConfDirs) > 0:
+	case len(c.Files) == 0 && len(c.OtherConfDirs) > 0 && !slices.Contains(c.UnreadableDirs, c.ConfDir):
 		r.fail(check, fmt.Sprintf("%s has no CNI configuration, but %s has: the runtime probably reads that folder", c.ConfDir, strings.Join(c.OtherConfDirs, ", ")), foldersRemedy)
-	case !c.HasBinDir || !c.HasConfDir:
-		var missing []string
-		if !c.HasConfDir {
-			missing = append(missing, c.ConfDir)
-		}
-		if !c.HasBinDir {
-			missing = append(missing, c.BinDir)
-		}
+	case len(missing) > 0:
 		r.warn(check, strings.Join(missing, " and ")+": no such folder", "Check that the runtime reads these folders, and install a CNI plugin for the Pods' first interface.")
-	default:
+	case len(c.UnreadableDirs) == 0: // otherwise, the errors have a result each
 		r.ok(check, c.BinDir+", "+c.ConfDir)
 	}
 }
@@ -174,12 +176,13 @@ func (r *results) checkConfigurations(c *CNIFacts) {
 			"Remove cni_default_network from CRI-O's configuration, so that it uses the file that sorts first. On OpenShift, see docs/install-platforms.md.")
 	}
 	r.checkEarlierFiles(c)
-	if c.ChosenError != "" {
+	switch {
+	case c.ChosenError != "":
 		r.warn(check, "Pods without annotation would not start: "+c.ChosenError,
 			"Install or correct the CNI plugin for the Pods' first interface before Patchbay, or create a ClusterNetwork default right after it.")
-		return
+	case c.Chosen != "": // otherwise, the folder could not be read, and its error has a result
+		r.ok(check, "Pods without annotation would get "+c.Chosen)
 	}
-	r.ok(check, "Pods without annotation would get "+c.Chosen)
 }
 
 // checkEarlierFiles checks that the runtime calls Patchbay in spite of the files that it reads before Patchbay's.
@@ -207,19 +210,35 @@ func (r *results) checkPorts(f *Facts) {
 		r.ok(check, "not checked: Patchbay is installed on this node")
 		return
 	}
-	var used, all []string
-	for _, port := range ports() {
-		all = append(all, strconv.Itoa(port))
-		if slices.Contains(f.Listening, port) {
-			used = append(used, strconv.Itoa(port))
+	used := func(ports []int) []string {
+		var found []string
+		for _, port := range ports {
+			if slices.Contains(f.Listening, port) {
+				found = append(found, strconv.Itoa(port))
+			}
 		}
+		return found
 	}
-	if len(used) > 0 {
-		r.fail(check, "another program listens on TCP port "+strings.Join(used, ", "),
-			"Stop the program, or give Patchbay's programs other ports with their flags --health-address, --metrics-address and --webhook-address.")
-		return
+	daemon, controller := used(daemonPorts()), used(controllerPorts())
+	if len(daemon) > 0 {
+		report := r.fail
+		if slices.Contains(f.CNI.UnreadableDirs, f.CNI.ConfDir) {
+			report = r.warn // the program may be Patchbay's
+		}
+		report(check, "another program listens on TCP port "+strings.Join(daemon, ", "),
+			"Stop the program, or give the DaemonSet patchbayd other ports with the flags --health-address and --metrics-address.")
 	}
-	r.ok(check, "TCP "+strings.Join(all, ", ")+" are free")
+	if len(controller) > 0 {
+		r.warn(check, fmt.Sprintf("another program listens on TCP port %s, and the controller cannot run here", strings.Join(controller, ", ")),
+			"Stop the program, keep the controller off the node, or give the Deployment patchbay-controller other ports with the flags --health-address, --metrics-address and --webhook-address.")
+	}
+	if len(daemon)+len(controller) == 0 {
+		var all []string
+		for _, port := range slices.Sorted(slices.Values(slices.Concat(daemonPorts(), controllerPorts()))) {
+			all = append(all, strconv.Itoa(port))
+		}
+		r.ok(check, "TCP "+strings.Join(all, ", ")+" are free")
+	}
 }
 
 // parseVersion returns major and minor of a version such as 6.1.0-28-amd64 or v1.35.2+k3s1.

@@ -195,10 +195,32 @@ func TestCheckFacts(t *testing.T) {
 			change: func(f *Facts) { f.CNI.RuntimeNetwork = "multus-cni-network" }, want: defaults,
 			problems: []string{"failure CNI configuration: CRI-O uses the network multus-cni-network only"},
 		},
-		"port in use": {
-			reason: "programs on the host's network cannot share a port",
-			change: func(f *Facts) { f.Listening = []int{22, 9640, 9645} }, want: defaults,
-			problems: []string{"failure ports: another program listens on TCP port 9640, 9645"},
+		"daemon's port in use": {
+			reason: "the daemon runs on each node, and programs on the host's network cannot share a port",
+			change: func(f *Facts) { f.Listening = []int{22, 9640, 9644} }, want: defaults,
+			problems: []string{"failure ports: another program listens on TCP port 9640, 9644"},
+		},
+		"controller's port in use": {
+			reason: "the controller runs on two nodes, which can be others",
+			change: func(f *Facts) { f.Listening = []int{9645} }, want: defaults,
+			problems: []string{"warning ports: another program listens on TCP port 9645, and the controller"},
+		},
+		"unreadable folder": {
+			reason: "a folder that could not be read is neither called missing nor good, and Patchbay may be installed",
+			change: func(f *Facts) {
+				f.CNI.HasConfDir, f.CNI.UnreadableDirs, f.CNI.Files, f.CNI.Chosen = true, []string{"/etc/cni/net.d"}, nil, ""
+				f.CNI.OtherConfDirs = []string{"/var/lib/k0s/cni/net.d"}
+				f.Listening, f.Errors = []int{9640}, []string{"open /etc/cni/net.d: permission denied"}
+			}, want: defaults,
+			problems: []string{"warning ports: another program", "warning node's files: open /etc/cni/net.d: permission denied"},
+		},
+		"unreadable path": {
+			reason: "a folder that could not be found may exist",
+			change: func(f *Facts) {
+				f.CNI.HasBinDir, f.CNI.UnreadableDirs, f.CNI.ChosenError = false, []string{"/opt/cni/bin"}, "permission denied"
+				f.Errors = []string{"stat /opt/cni/bin: permission denied"}
+			}, want: defaults,
+			problems: []string{"warning CNI configuration: Pods without annotation would not", "warning node's files: stat /opt"},
 		},
 		"installed": {
 			reason: "before an upgrade, Patchbay itself listens on its ports",

@@ -9,16 +9,21 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"net/netip"
 	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/patchbay-cni/patchbay/daemon/internal/backend/delegate"
 	"github.com/patchbay-cni/patchbay/internal/preflight"
@@ -29,37 +34,42 @@ const maxFile = 16 << 20
 
 // Reader reads the facts of a node.
 type Reader struct {
-	// HostRoot is the folder at which the node's root file system is mounted, and Host has its files. Links in it
-	// must not lead out of it.
+	// HostRoot is the folder at which the node's root file system is mounted, and Host has its files.
 	HostRoot string
 	Host     fs.FS
 	// Proc and Sys have the files of procfs and sysfs, of the node's network namespace.
 	Proc, Sys fs.FS
 	// BinDir and ConfDir are the folders of CNI plugins and configurations on the node.
 	BinDir, ConfDir string
+	// Runtime is the container runtime and its version as in the Node's status, such as containerd://1.7.2. If it is
+	// empty, it is unknown.
+	Runtime string
 }
 
 // Read reads all facts. What it cannot read it names in the facts' Errors.
 func (r *Reader) Read(ctx context.Context) *preflight.Facts {
 	f := &preflight.Facts{Options: map[string]preflight.Availability{}, CNI: preflight.CNIFacts{BinDir: r.BinDir, ConfDir: r.ConfDir}}
-	note := func(err error) {
-		if err != nil {
-			f.Errors = append(f.Errors, err.Error())
-		}
-	}
 	release, err := readFile(r.Proc, "sys/kernel/osrelease")
-	note(err)
+	note(f, err)
 	f.Kernel = strings.TrimSpace(string(release))
-	note(r.readOptions(f))
+	note(f, r.readOptions(f))
 	f.ModulesDisabled = r.sysctl("kernel/modules_disabled") == 1
 	f.MaxNetworkNamespaces = r.sysctl("user/max_net_namespaces")
-	f.IPv6 = exists(r.Proc, "sys/net/ipv6")
+	f.IPv6, err = exists(r.Proc, "sys/net/ipv6")
+	note(f, err)
 	f.Listening, err = r.listening()
-	note(err)
+	note(f, err)
 	f.NICs, err = r.nics()
-	note(err)
-	note(r.readCNI(ctx, &f.CNI))
+	note(f, err)
+	note(f, r.readCNI(ctx, &f.CNI))
 	return f
+}
+
+// note adds an error to the facts. The texts of errors that were joined are lines: each becomes one of its own.
+func note(f *preflight.Facts, err error) {
+	if err != nil {
+		f.Errors = append(f.Errors, strings.Split(err.Error(), "\n")...)
+	}
 }
 
 // sysctl returns the number in a file below /proc/sys, and -1 if it cannot be read.
@@ -77,13 +87,10 @@ func (r *Reader) sysctl(name string) int {
 
 // readOptions finds out which kernel options the running kernel has.
 func (r *Reader) readOptions(f *preflight.Facts) error {
-	config, err := r.kernelConfig(f.Kernel)
-	if err != nil {
-		return err
-	}
-	loaded := moduleNames(r.Proc, "modules")
-	builtIn := moduleNames(r.Host, path.Join("lib/modules", f.Kernel, "modules.builtin"))
-	loadable := moduleNames(r.Host, path.Join("lib/modules", f.Kernel, "modules.dep"))
+	config, configErr := r.kernelConfig(f.Kernel)
+	loaded, loadedErr := moduleNames(r.Proc, "modules")
+	builtIn, builtInErr := moduleNames(r.Host, path.Join("lib/modules", f.Kernel, "modules.builtin"))
+	loadable, loadableErr := moduleNames(r.Host, path.Join("lib/modules", f.Kernel, "modules.dep"))
 	for _, o := range preflight.KernelOptions() {
 		value, configured := config[o.Config]
 		switch {
@@ -100,7 +107,7 @@ func (r *Reader) readOptions(f *preflight.Facts) error {
 			f.Options[o.Name] = preflight.Unknown
 		}
 	}
-	return nil
+	return errors.Join(configErr, loadedErr, builtInErr, loadableErr)
 }
 
 // kernelConfig returns the options in the running kernel's configuration, or nil if the node has no file with it.
@@ -113,8 +120,8 @@ func (r *Reader) kernelConfig(release string) (map[string]string, error) {
 		return parseConfig(data), nil
 	}
 	for _, name := range []string{"boot/config-" + release, "lib/modules/" + release + "/config", "usr/lib/ostree-boot/config-" + release} {
-		if data, err := readFile(r.Host, name); err == nil {
-			return parseConfig(data), nil
+		if data, err := readIfExists(r.Host, name); err != nil || data != nil {
+			return parseConfig(data), err
 		}
 	}
 	return nil, nil
@@ -128,8 +135,11 @@ func unzip(data []byte) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(z, maxFile))
 }
 
-// parseConfig reads lines as `CONFIG_VXLAN=m`.
+// parseConfig reads lines as `CONFIG_VXLAN=m`. It returns nil without data.
 func parseConfig(data []byte) map[string]string {
+	if data == nil {
+		return nil
+	}
 	options := map[string]string{}
 	for line := range strings.Lines(string(data)) {
 		if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && strings.HasPrefix(name, "CONFIG_") {
@@ -140,11 +150,11 @@ func parseConfig(data []byte) map[string]string {
 }
 
 // moduleNames returns the names of modules that a file lists, as modules.builtin, modules.dep and /proc/modules do.
-// It returns nil if the file cannot be read.
-func moduleNames(files fs.FS, name string) map[string]bool {
-	data, err := readFile(files, name)
-	if err != nil {
-		return nil
+// It returns nil if the file does not exist or cannot be read.
+func moduleNames(files fs.FS, name string) (map[string]bool, error) {
+	data, err := readIfExists(files, name)
+	if err != nil || data == nil {
+		return nil, err
 	}
 	names := map[string]bool{}
 	for line := range strings.Lines(string(data)) {
@@ -153,10 +163,10 @@ func moduleNames(files fs.FS, name string) map[string]bool {
 		file, _, _ = strings.Cut(file, ".ko")
 		names[strings.ReplaceAll(file, "-", "_")] = true
 	}
-	return names
+	return names, nil
 }
 
-// listening returns the TCP ports on which the node's programs listen.
+// listening returns the TCP ports on which the node's programs listen, unless they listen on a loopback address only.
 func (r *Reader) listening() ([]int, error) {
 	var listed []int
 	for _, name := range []string{"net/tcp", "net/tcp6"} {
@@ -173,14 +183,28 @@ func (r *Reader) listening() ([]int, error) {
 			if len(fields) < 4 || fields[3] != listen {
 				continue
 			}
-			_, digits, _ := strings.Cut(fields[1], ":")
-			if port, err := strconv.ParseUint(digits, 16, 16); err == nil {
+			address, digits, _ := strings.Cut(fields[1], ":")
+			if port, err := strconv.ParseUint(digits, 16, 16); err == nil && !isLoopback(address) {
 				listed = append(listed, int(port))
 			}
 		}
 	}
 	slices.Sort(listed)
 	return slices.Compact(listed), nil
+}
+
+// isLoopback reports whether an address as in /proc/net/tcp and tcp6 is a loopback address. The kernel prints it as
+// words of four bytes, in the order of bytes of the machine.
+func isLoopback(text string) bool {
+	data, err := hex.DecodeString(text)
+	if err != nil || len(data)%4 != 0 {
+		return false
+	}
+	for word := range slices.Chunk(data, 4) {
+		binary.NativeEndian.PutUint32(word, binary.BigEndian.Uint32(word))
+	}
+	address, ok := netip.AddrFromSlice(data)
+	return ok && address.Unmap().IsLoopback()
 }
 
 // nics returns the network cards, bonds, bridges and VLANs: what a network can name as its host_device. The
@@ -191,24 +215,35 @@ func (r *Reader) nics() ([]preflight.NIC, error) {
 		return nil, fmt.Errorf("list network interfaces: %w", err)
 	}
 	var found []preflight.NIC
+	var failed []error
 	for _, e := range entries {
 		folder := path.Join("class/net", e.Name())
 		if !r.canHaveNetworks(folder) {
 			continue
 		}
+		mtu, err := readFile(r.Sys, folder+"/mtu")
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
+			continue // the interface was removed meanwhile
+		}
 		nic := preflight.NIC{Name: e.Name(), State: r.attribute(folder, "operstate")}
-		if nic.MTU, err = strconv.Atoi(r.attribute(folder, "mtu")); err != nil {
-			return nil, fmt.Errorf("read MTU of %s: %w", nic.Name, err)
+		if err == nil {
+			nic.MTU, err = strconv.Atoi(strings.TrimSpace(string(mtu)))
+		}
+		if err != nil {
+			failed = append(failed, fmt.Errorf("read MTU of %s: %w", nic.Name, err))
+			continue
 		}
 		found = append(found, nic)
 	}
-	return found, nil
+	return found, errors.Join(failed...)
 }
 
 // canHaveNetworks reports whether an interface is a network card, a bond, a bridge or a VLAN.
 func (r *Reader) canHaveNetworks(folder string) bool {
-	if exists(r.Sys, folder+"/device") || exists(r.Sys, folder+"/bonding") {
-		return true
+	for _, name := range []string{"/device", "/bonding"} {
+		if found, err := exists(r.Sys, folder+name); found && err == nil {
+			return true
+		}
 	}
 	kind := r.attribute(folder, "uevent")
 	return strings.Contains(kind, "DEVTYPE=vlan") || strings.Contains(kind, "DEVTYPE=bridge")
@@ -230,50 +265,95 @@ func otherConfDirs() []string {
 	}
 }
 
-// runtimeFiles are configurations of container runtimes, that of a distribution first.
-func runtimeFiles() []string {
-	return []string{
-		"/var/lib/rancher/k3s/agent/etc/containerd/config.toml", "/var/lib/rancher/rke2/agent/etc/containerd/config.toml",
-		"/etc/containerd/config.toml", "/etc/crio/crio.conf",
+// The beginnings of Reader.Runtime.
+const (
+	containerd = "containerd://"
+	crio       = "cri-o://"
+)
+
+// runtimeFiles returns the files that may have the configuration of the node's runtime. A node may also have files of
+// a runtime that it does not use. Without a runtime, the files of all runtimes count, those of a distribution first.
+func (r *Reader) runtimeFiles() []string {
+	k3s := []string{"/var/lib/rancher/k3s/agent/etc/containerd/config.toml", "/var/lib/rancher/rke2/agent/etc/containerd/config.toml"}
+	own, ofCRIO := []string{"/etc/containerd/config.toml"}, []string{"/etc/crio/crio.conf"}
+	switch {
+	case r.Runtime == "":
+		return slices.Concat(k3s, own, ofCRIO)
+	case strings.HasPrefix(r.Runtime, containerd) && strings.Contains(r.Runtime, "k3s"): // RKE2 has it, too
+		return k3s
+	case strings.HasPrefix(r.Runtime, containerd):
+		return own
+	case strings.HasPrefix(r.Runtime, crio):
+		return ofCRIO
+	default:
+		return nil
 	}
 }
 
+// readCNI reads what the node has of CNI plugins. After an error it goes on with what can be read.
 func (r *Reader) readCNI(ctx context.Context, c *preflight.CNIFacts) error {
-	c.HasBinDir, c.HasConfDir = exists(r.Host, local(r.BinDir)), exists(r.Host, local(r.ConfDir))
-	var err error
-	if c.Files, c.Suspended, err = r.configurations(r.ConfDir); err != nil {
-		return err
+	var binErr, confErr, listErr, chosenErr error
+	if c.HasBinDir, binErr = exists(r.Host, local(r.BinDir)); binErr != nil {
+		c.UnreadableDirs = append(c.UnreadableDirs, r.BinDir)
+	}
+	c.HasConfDir, confErr = exists(r.Host, local(r.ConfDir))
+	if confErr == nil {
+		c.Files, c.Suspended, listErr = r.configurations(r.ConfDir)
+	}
+	if confErr == nil && listErr == nil {
+		chosenErr = r.readChosen(ctx, c)
+	} else {
+		c.UnreadableDirs = append(c.UnreadableDirs, r.ConfDir)
 	}
 	for _, dir := range otherConfDirs() {
 		if files, _, err := r.configurations(dir); err == nil && len(files) > 0 && dir != path.Clean(r.ConfDir) {
 			c.OtherConfDirs = append(c.OtherConfDirs, dir)
 		}
 	}
-	r.readRuntime(c)
-	confDir := filepath.Join(r.HostRoot, r.ConfDir)
+	return errors.Join(binErr, confErr, listErr, chosenErr, r.readRuntime(c))
+}
+
+// readChosen reads which configuration Pods without an annotation would get, and which the runtime would use instead
+// of Patchbay's.
+func (r *Reader) readChosen(ctx context.Context, c *preflight.CNIFacts) error {
+	// The daemon has both folders mounted, so links of the folders themselves are resolved on the node.
+	confDir, binDir := r.resolve(r.ConfDir), r.resolve(r.BinDir)
 	checker := delegate.Checker{
-		HostRoot: r.HostRoot, BinDir: filepath.Join(r.HostRoot, r.BinDir), ConfDir: confDir,
+		HostRoot: r.HostRoot, BinDir: binDir, ConfDir: confDir,
 		Node: delegate.NodeConfigurations{Dir: confDir, Own: preflight.OwnConfiguration},
 	}
+	onNode := func(err error) string {
+		return r.onNode(strings.NewReplacer(confDir+"/", r.ConfDir+"/", binDir+"/", r.BinDir+"/").Replace(err.Error()))
+	}
+	var err error
 	if c.Chosen, _, err = checker.NodeConfiguration(ctx); err != nil {
-		c.ChosenError = r.onNode(err.Error())
+		c.ChosenError = onNode(err)
 	}
 	earlier, err := checker.EarlierConfigurations()
 	for _, e := range earlier {
 		file := preflight.EarlierFile{Name: e.File, CallsPatchbay: e.CallsPatchbay}
 		if e.Err != nil {
-			file.Error = r.onNode(e.Err.Error())
+			file.Error = onNode(e.Err)
 		}
 		c.Earlier = append(c.Earlier, file)
 	}
 	return err
 }
 
+// resolve returns the path of a folder of the node in the program's own root, without links. A folder that does not
+// exist has none.
+func (r *Reader) resolve(dir string) string {
+	if resolved, err := (HostFiles{Root: r.HostRoot}).resolve(local(dir)); err == nil {
+		return resolved
+	}
+	return filepath.Join(r.HostRoot, dir)
+}
+
 // configurations returns the names of the files that a runtime reads in a folder, in its order, and of those that
 // Cilium has renamed. A folder that does not exist has none.
 func (r *Reader) configurations(dir string) (files, suspended []string, err error) {
 	entries, err := fs.ReadDir(r.Host, local(dir))
-	if errors.Is(err, fs.ErrNotExist) {
+	if isMissing(err) {
 		return nil, nil, nil
 	}
 	if err != nil {
@@ -298,26 +378,32 @@ var runtimeSetting = regexp.MustCompile(`^\s*(conf_dir|network_dir|bin_dirs?|plu
 // quoted matches a string in such a setting.
 var quoted = regexp.MustCompile(`["']([^"']*)["']`)
 
-// readRuntime reads the first file of a runtime that the node has. Of CRI-O, which is configured by drop-ins, it also
-// reads these.
-func (r *Reader) readRuntime(c *preflight.CNIFacts) {
-	for _, name := range runtimeFiles() {
-		if data, err := readFile(r.Host, local(name)); err == nil {
+// readRuntime reads the first file of the node's runtime that exists. Of CRI-O, which is configured by drop-ins, it
+// also reads these.
+func (r *Reader) readRuntime(c *preflight.CNIFacts) error {
+	var failed []error
+	for _, name := range r.runtimeFiles() {
+		data, err := readIfExists(r.Host, local(name))
+		failed = append(failed, err)
+		if data != nil {
 			c.RuntimeFile = name
 			parseRuntime(c, data)
 			break
 		}
 	}
 	dropIns, err := fs.Glob(r.Host, "etc/crio/crio.conf.d/*")
-	if err != nil || len(dropIns) == 0 || strings.HasSuffix(c.RuntimeFile, "/config.toml") {
-		return
+	if err != nil || r.Runtime != "" && !strings.HasPrefix(r.Runtime, crio) || strings.HasSuffix(c.RuntimeFile, "/config.toml") {
+		return errors.Join(failed...)
 	}
 	for _, name := range dropIns { // the last one has precedence
-		if data, err := readFile(r.Host, name); err == nil {
+		data, err := readIfExists(r.Host, name)
+		failed = append(failed, err)
+		if data != nil {
 			c.RuntimeFile = "/" + name
 			parseRuntime(c, data)
 		}
 	}
+	return errors.Join(failed...)
 }
 
 // parseRuntime reads the settings line by line. A list may have several lines.
@@ -364,10 +450,26 @@ func (r *Reader) onNode(text string) string {
 // local returns the path in an fs.FS of the root.
 func local(dir string) string { return strings.TrimPrefix(path.Clean(dir), "/") }
 
-func exists(files fs.FS, name string) bool {
+// exists reports whether a file exists. It returns an error if that cannot be found out.
+func exists(files fs.FS, name string) (bool, error) {
 	_, err := fs.Stat(files, name)
-	return err == nil
+	if isMissing(err) {
+		return false, nil
+	}
+	return err == nil, err
 }
+
+// readIfExists returns nil if the file does not exist.
+func readIfExists(files fs.FS, name string) ([]byte, error) {
+	data, err := readFile(files, name)
+	if isMissing(err) {
+		return nil, nil
+	}
+	return data, err
+}
+
+// isMissing reports whether an error is that a file, or a folder of its path, does not exist.
+func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) }
 
 // readFile reads a regular file, or one of procfs or sysfs.
 func readFile(files fs.FS, name string) (data []byte, err error) {

@@ -5,6 +5,7 @@ package nodefacts
 import (
 	"bytes"
 	"compress/gzip"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -22,10 +23,13 @@ func proc() fstest.MapFS {
 		"sys/kernel/osrelease":        {Data: []byte("6.1.0\n")},
 		"sys/user/max_net_namespaces": {Data: []byte("1000\n")},
 		"net/tcp": {Data: []byte("  sl  local_address rem_address   st\n" +
-			"   0: 0100007F:25A8 00000000:0000 0A 00000000:00000000\n" + // 9640, listening
+			"   0: 050200C0:25A8 00000000:0000 0A 00000000:00000000\n" + // 9640, listening on 192.0.2.5
+			"   0: 0100007F:25AC 00000000:0000 0A 00000000:00000000\n" + // 9644, listening on 127.0.0.1
 			"   1: 0100007F:25A9 0100007F:0050 01 00000000:00000000\n")}, // 9641, connected
 		"net/tcp6": {Data: []byte("  sl  local_address rem_address   st\n" +
 			"   0: 00000000000000000000000000000000:25AA 00000000000000000000000000000000:0000 0A\n" +
+			"   0: 00000000000000000000000001000000:25AC 00000000000000000000000000000000:0000 0A\n" +
+			"   0: 0000000000000000FFFF00000100007F:25AC 00000000000000000000000000000000:0000 0A\n" +
 			"   1: 00000000000000000000000000000000:25A8 00000000000000000000000000000000:0000 0A\n")},
 	}
 }
@@ -35,6 +39,7 @@ func sys() fstest.MapFS {
 		"class/net/ens4/mtu": {Data: []byte("9000\n")}, "class/net/ens4/operstate": {Data: []byte("up\n")}, "class/net/ens4/device/vendor": {},
 		"class/net/bond0/mtu": {Data: []byte("1500\n")}, "class/net/bond0/operstate": {Data: []byte("down\n")}, "class/net/bond0/bonding/mode": {},
 		"class/net/ens4.7/mtu": {Data: []byte("9000\n")}, "class/net/ens4.7/uevent": {Data: []byte("DEVTYPE=vlan\n")},
+		"class/net/gone/device/vendor": {}, "class/net/odd/device/vendor": {}, "class/net/odd/mtu": {Data: []byte("none\n")},
 		"class/net/veth1/mtu": {Data: []byte("1500\n")}, "class/net/veth1/uevent": {Data: []byte("INTERFACE=veth1\n")},
 	}
 }
@@ -52,12 +57,7 @@ func newReader(t *testing.T, proc, sys fstest.MapFS, files map[string]string) *R
 			t.Fatal(err)
 		}
 	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = root.Close() })
-	return &Reader{HostRoot: dir, Host: root.FS(), Proc: proc, Sys: sys, BinDir: "/opt/cni/bin", ConfDir: "/etc/cni/net.d"}
+	return &Reader{HostRoot: dir, Host: HostFiles{Root: dir}, Proc: proc, Sys: sys, BinDir: "/opt/cni/bin", ConfDir: "/etc/cni/net.d"}
 }
 
 func TestRead(t *testing.T) {
@@ -76,14 +76,14 @@ func TestRead(t *testing.T) {
 		"var/lib/rancher/k3s/agent/etc/cni/net.d/README": "",
 	})
 	got := r.Read(t.Context())
-	if len(got.Errors) > 0 {
-		t.Errorf("got errors %q, want none", got.Errors)
+	if len(got.Errors) != 1 || !strings.HasPrefix(got.Errors[0], "read MTU of odd: ") {
+		t.Errorf("got errors %q, want one: an interface that was removed meanwhile is none", got.Errors)
 	}
 	if got.Kernel != "6.1.0" || got.MaxNetworkNamespaces != 1000 || got.IPv6 || got.ModulesDisabled {
 		t.Errorf("kernel and sysctls: got %+v, want those of the files", got)
 	}
 	if want := []int{9640, 9642}; !slices.Equal(got.Listening, want) {
-		t.Errorf("got ports %v, want %v: only those that listen, over IPv4 or IPv6", got.Listening, want)
+		t.Errorf("got ports %v, want %v: only those that listen beyond a loopback address, over IPv4 or IPv6", got.Listening, want)
 	}
 	wantNICs := []preflight.NIC{{Name: "bond0", MTU: 1500, State: "down"}, {Name: "ens4", MTU: 9000, State: "up"}, {Name: "ens4.7", MTU: 9000}}
 	if !slices.Equal(got.NICs, wantNICs) {
@@ -104,9 +104,9 @@ func TestRead(t *testing.T) {
 func TestReadRuntime(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		reason string
-		files  map[string]string
-		want   preflight.CNIFacts
+		reason, runtime string
+		files           map[string]string
+		want            preflight.CNIFacts
 	}{
 		"containerd 2": {
 			reason: "version 3 of containerd's configuration has a list of folders",
@@ -139,12 +139,44 @@ func TestReadRuntime(t *testing.T) {
 			},
 			want: preflight.CNIFacts{RuntimeFile: "/var/lib/rancher/k3s/agent/etc/containerd/config.toml", RuntimeConfDir: "/var/lib/rancher/k3s/agent/etc/cni/net.d"},
 		},
+		"runtime without files of others": {
+			reason: "a node that ran k3s before may still have its file", runtime: "containerd://1.7.2",
+			files: map[string]string{
+				"etc/containerd/config.toml":                           "conf_dir = '/etc/cni/net.d'\n",
+				"var/lib/rancher/k3s/agent/etc/containerd/config.toml": "conf_dir = '/var/lib/rancher/k3s/agent/etc/cni/net.d'\n",
+			},
+			want: preflight.CNIFacts{RuntimeFile: "/etc/containerd/config.toml", RuntimeConfDir: "/etc/cni/net.d"},
+		},
+		"k3s' runtime": {
+			reason: "k3s names itself in the version of its containerd", runtime: "containerd://2.0.5-k3s1",
+			files: map[string]string{
+				"etc/containerd/config.toml":                            "conf_dir = '/etc/cni/net.d'\n",
+				"var/lib/rancher/rke2/agent/etc/containerd/config.toml": "conf_dir = '/tmp'\n",
+			},
+			want: preflight.CNIFacts{RuntimeFile: "/var/lib/rancher/rke2/agent/etc/containerd/config.toml", RuntimeConfDir: "/tmp"},
+		},
+		"CRI-O with containerd's package": {
+			reason: "Docker's package brings a file of containerd", runtime: "cri-o://1.33.0",
+			files: map[string]string{
+				"etc/containerd/config.toml":  "conf_dir = '/tmp'\n",
+				"etc/crio/crio.conf.d/10-cni": "network_dir = '/etc/cni/net.d'\n",
+			},
+			want: preflight.CNIFacts{RuntimeFile: "/etc/crio/crio.conf.d/10-cni", RuntimeConfDir: "/etc/cni/net.d"},
+		},
+		"other runtime": {
+			reason: "files of runtimes that the node does not use have no effect", runtime: "docker://27.0.0",
+			files: map[string]string{"etc/containerd/config.toml": "conf_dir = '/tmp'\n", "etc/crio/crio.conf.d/10-cni": "network_dir = '/tmp'\n"},
+		},
 		"none": {reason: "the configuration may be elsewhere"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var got preflight.CNIFacts
-			newReader(t, proc(), sys(), tc.files).readRuntime(&got)
+			r := newReader(t, proc(), sys(), tc.files)
+			r.Runtime = tc.runtime
+			if err := r.readRuntime(&got); err != nil {
+				t.Fatal(err)
+			}
 			if !reflect.DeepEqual(got, tc.want) {
 				t.Errorf("%s:\n got %+v\nwant %+v", tc.reason, got, tc.want)
 			}
@@ -262,5 +294,89 @@ func TestReadOfMissingPlugin(t *testing.T) {
 				t.Errorf("%s: got %q, %q, want an error with %q", tc.reason, got.Chosen, got.ChosenError, tc.want)
 			}
 		})
+	}
+}
+
+// Folders of the node may be links: absolute ones lead to folders of the node, not of the Pod.
+func TestReadOfLinkedFolders(t *testing.T) {
+	t.Parallel()
+	r := newReader(t, proc(), sys(), map[string]string{
+		"data/bin/bridge": "", "opt/README": "",
+		"data/net.d/00-broken.conflist": `{`, "etc/cni/README": "",
+	})
+	for link, target := range map[string]string{"opt/cni": "/data", "etc/cni/net.d": "/data/net.d"} {
+		if err := os.Symlink(target, filepath.Join(r.HostRoot, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := r.Read(t.Context())
+	if got := f.CNI; len(got.Earlier) != 1 || !got.HasBinDir || !got.HasConfDir || !strings.Contains(got.ChosenError, "/etc/cni/net.d/00-broken.conflist") {
+		t.Errorf("got %+v, want the file behind the link, with its path on the node", got)
+	}
+	if len(f.CNI.UnreadableDirs) > 0 {
+		t.Errorf("got unreadable folders %q, want none", f.CNI.UnreadableDirs)
+	}
+	if err := os.Rename(filepath.Join(r.HostRoot, "data/net.d/00-broken.conflist"), filepath.Join(r.HostRoot, "data/net.d/README")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(r.HostRoot, "data/net.d/10-bridge.conflist"), []byte(`{"cniVersion": "1.0.0", "name": "pods", "plugins": [{"type": "bridge"}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.Read(t.Context()).CNI; got.Chosen != "10-bridge.conflist" || got.ChosenError != "" {
+		t.Errorf("got %q, %q, want the configuration, whose plugin is behind the other link", got.Chosen, got.ChosenError)
+	}
+}
+
+// deniedFiles are files of which some may not be read, as with SELinux.
+type deniedFiles struct {
+	HostFiles
+
+	denied []string
+}
+
+func (d deniedFiles) check(name string) error {
+	if slices.Contains(d.denied, name) {
+		return &fs.PathError{Op: "open", Path: "/" + name, Err: fs.ErrPermission}
+	}
+	return nil
+}
+
+func (d deniedFiles) Open(name string) (fs.File, error) {
+	if err := d.check(name); err != nil {
+		return nil, err
+	}
+	return d.HostFiles.Open(name)
+}
+
+func (d deniedFiles) Stat(name string) (fs.FileInfo, error) {
+	if err := d.check(name); err != nil {
+		return nil, err
+	}
+	return d.HostFiles.Stat(name)
+}
+
+// What may not be read is an error, and is not called missing. All else is read.
+func TestReadOfDeniedFiles(t *testing.T) {
+	t.Parallel()
+	r := newReader(t, proc(), sys(), map[string]string{
+		"opt/cni/bin/bridge": "", "etc/cni/net.d/10-bridge.conflist": `{}`, "var/lib/k0s/cni/net.d/10-kuberouter.conflist": `{}`,
+		"etc/crio/crio.conf.d/10-cni": "network_dir = '/etc/cni/net.d'\n",
+	})
+	r.Host = deniedFiles{r.Host.(HostFiles), []string{"opt/cni/bin", "etc/cni/net.d", "etc/containerd/config.toml", "lib/modules/6.1.0/modules.dep"}}
+	f := r.Read(t.Context())
+	all := strings.Join(f.Errors, "\n")
+	for _, name := range []string{"/opt/cni/bin", "/etc/cni/net.d", "/etc/containerd/config.toml", "/lib/modules/6.1.0/modules.dep"} {
+		if !strings.Contains(all, name+": permission denied") {
+			t.Errorf("got errors %q, want one about %s", f.Errors, name)
+		}
+	}
+	if want := []string{"/opt/cni/bin", "/etc/cni/net.d"}; !slices.Equal(f.CNI.UnreadableDirs, want) {
+		t.Errorf("got unreadable folders %q, want %q", f.CNI.UnreadableDirs, want)
+	}
+	if f.CNI.Chosen != "" || f.CNI.ChosenError != "" || f.Options["vxlan"] != preflight.Unknown {
+		t.Errorf("got %+v, want nothing about files that may not be read", f)
+	}
+	if !slices.Equal(f.CNI.OtherConfDirs, []string{"/var/lib/k0s/cni/net.d"}) || f.CNI.RuntimeConfDir != "/etc/cni/net.d" {
+		t.Errorf("got %+v, want all that can be read", f.CNI)
 	}
 }
