@@ -12,6 +12,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/kubernetes"
@@ -34,9 +35,10 @@ func newPreflight(f *factory) *cobra.Command {
 		Use:   "preflight",
 		Short: "Check whether Patchbay can be installed on a cluster, before anything is installed",
 		Long: "Reads the API server and the Node objects. Then it runs a Pod for some seconds on each node, which reads the\n" +
-			"kernel's modules and sysctls, the NICs, and what the node has of other CNI plugins. The Pods have no\n" +
-			"capabilities and no credentials, and see the node's files read-only. They run in a namespace of their own,\n" +
-			"which the command removes at its end, also after Ctrl-C. The command fails if a check fails.",
+			"kernel's modules and sysctls, the NICs, and what the node has of other CNI plugins. The Pods run as root and\n" +
+			"see all files of the node, so use only an image that you trust. They have no capabilities and no token of\n" +
+			"the API server. They run in a namespace of their own, which the command removes at its end, also after the\n" +
+			"first Ctrl-C. The command fails if a check fails.",
 		Example: "  kubectl patchbay preflight\n" +
 			"  kubectl patchbay preflight --nodes=node-1,node-2 --nics=ens4 --features=vlan,ipvlan\n" +
 			"  kubectl patchbay preflight --no-pods --output=json",
@@ -116,7 +118,7 @@ func (c *preflightCheck) connect(f *factory) error {
 	if c.api.metadata, err = metadata.NewForConfig(cfg); err != nil {
 		return fmt.Errorf("create client: %w", err)
 	}
-	c.pods.kube, c.pods.warnings = c.api.kube, c.warnings
+	c.pods.kube, c.pods.warnings, c.pods.server = c.api.kube, c.warnings, cfg.Host
 	return nil
 }
 
@@ -131,37 +133,37 @@ func (c *preflightCheck) run(ctx context.Context) error {
 			all = append(all, preflight.CheckSourceGuard(n)...)
 		}
 	}
+	var interrupted error
 	if !c.noPods {
-		results, err := c.checkNodes(ctx, cluster)
-		if err != nil {
-			return err
-		}
+		var results []preflight.Result
+		results, interrupted = c.checkNodes(ctx, cluster)
 		all = append(all, results...)
 	}
+	// Results that were obtained are printed, whatever has happened since.
 	if err := c.print(all); err != nil {
-		return err
+		return errors.Join(interrupted, err)
+	}
+	if interrupted != nil {
+		return interrupted
 	}
 	return failed(all)
 }
 
 // checkNodes reads the nodes that can run Pods, and checks what the Pods have found.
 func (c *preflightCheck) checkNodes(ctx context.Context, cluster *preflight.Cluster) ([]preflight.Result, error) {
-	var names []string
+	var nodes []preflight.Node
 	for _, n := range cluster.Nodes {
 		if n.OS == "linux" && n.Ready != "Unknown" {
-			names = append(names, n.Name)
+			nodes = append(nodes, n)
 		}
 	}
-	facts, all, err := c.pods.read(ctx, names)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		if f := facts[name]; f != nil {
-			all = append(all, preflight.CheckFacts(name, f, c.want)...)
+	facts, all, err := c.pods.read(ctx, nodes)
+	for _, n := range nodes {
+		if f := facts[n.Name]; f != nil {
+			all = append(all, preflight.CheckFacts(n.Name, f, c.want)...)
 		}
 	}
-	return append(all, preflight.CompareNICs(facts)...), nil
+	return append(all, preflight.CompareNICs(facts)...), err
 }
 
 // failed returns an error if a check failed.
@@ -219,6 +221,16 @@ func groupResults(all []preflight.Result) []*resultRow {
 	return rows
 }
 
+// printable replaces what a terminal would not print as text, such as escape sequences in the names of a node's files.
+func printable(text string) string {
+	return strings.Map(func(c rune) rune {
+		if !unicode.IsPrint(c) {
+			return unicode.ReplacementChar
+		}
+		return c
+	}, text)
+}
+
 // printTable prints the rows, and below them what to do about each failure and warning.
 func printTable(out io.Writer, rows []*resultRow) error {
 	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
@@ -228,7 +240,7 @@ func printTable(out io.Writer, rows []*resultRow) error {
 		if len(row.nodes) == 0 {
 			nodes = "(cluster)"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", strings.ToUpper(string(row.Level)), nodes, row.Check, row.Message)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", strings.ToUpper(string(row.Level)), printable(nodes), printable(row.Check), printable(row.Message))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -243,7 +255,7 @@ func printTable(out io.Writer, rows []*resultRow) error {
 			if len(row.nodes) > 0 {
 				where = " on " + strings.Join(row.nodes, ", ")
 			}
-			fmt.Fprintf(&advice, "\n%s: %s%s: %s\n  %s\n", strings.ToUpper(string(level)), row.Check, where, row.Message, row.Remedy)
+			fmt.Fprintf(&advice, "\n%s: %s%s: %s\n  %s\n", strings.ToUpper(string(level)), printable(row.Check), printable(where), printable(row.Message), printable(row.Remedy))
 		}
 	}
 	_, err := io.WriteString(out, advice.String())

@@ -114,7 +114,7 @@ func (k *fakeKubelet) sync(ctx context.Context, pod *corev1.Pod) error {
 	if !ok || len(pod.Status.ContainerStatuses) > 0 || ended(pod) {
 		return nil
 	}
-	pod.Status.Phase, pod.Status.ContainerStatuses = status.Phase, status.ContainerStatuses
+	pod.Status = status
 	return k.env.Client.Status().Update(ctx, pod)
 }
 
@@ -174,27 +174,42 @@ func nodeFacts(mtu int) *preflight.Facts {
 func TestPreflight(t *testing.T) {
 	t.Parallel()
 	env := apitest.StartWithControllers(t)
-	waiting := []corev1.ContainerStatus{{Name: "preflight", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such host"}}}}
+	in := func(state corev1.ContainerState) []corev1.ContainerStatus {
+		return []corev1.ContainerStatus{{Name: "preflight", State: state}}
+	}
+	waiting := func(reason string) []corev1.ContainerStatus {
+		return in(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "no such host"}})
+	}
+	crashed := in(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}})
 	k := &fakeKubelet{
 		env: env,
 		status: map[string]corev1.PodStatus{
 			"pre-a": {Phase: corev1.PodSucceeded}, "pre-b": {Phase: corev1.PodSucceeded},
-			"pre-pull": {Phase: corev1.PodPending, ContainerStatuses: waiting}, "pre-crash": {Phase: corev1.PodFailed},
-			"pre-other": {Phase: corev1.PodSucceeded},
+			"pre-pull":  {Phase: corev1.PodPending, ContainerStatuses: waiting("ImagePullBackOff")},
+			"pre-retry": {Phase: corev1.PodPending, ContainerStatuses: waiting("ErrImagePull")},
+			"pre-crash": {Phase: corev1.PodFailed, ContainerStatuses: crashed},
+			"pre-full":  {Phase: corev1.PodFailed, Reason: "OutOfpods", Message: "Node didn't have enough resource: pods"},
+			"pre-other": {Phase: corev1.PodSucceeded}, "pre-large": {Phase: corev1.PodSucceeded},
 		},
 		logs: map[string]string{
 			"pre-a": marshal(t, nodeFacts(9000)), "pre-b": marshal(t, nodeFacts(1500)), "pre-crash": "patchbayd: out of order", "pre-other": "hello",
+			"pre-large": strings.Repeat("x", 2*preflightMaxFacts),
 		},
 	}
-	k.start(t, "pre-a", "pre-b", "pre-pull", "pre-crash", "pre-other", "pre-off")
-	out, err := runPreflight(t.Context(), env, "--nodes=pre-a,pre-b,pre-pull,pre-crash,pre-other,pre-off", "--timeout=5s", "--nics=ens4")
+	nodes := []string{"pre-a", "pre-b", "pre-pull", "pre-retry", "pre-crash", "pre-full", "pre-other", "pre-large", "pre-off"}
+	k.start(t, nodes...)
+	out, err := runPreflight(t.Context(), env, "--nodes="+strings.Join(nodes, ","), "--timeout=5s", "--nics=ens4")
 	if err == nil || !strings.Contains(err.Error(), "checks failed: Pod") {
 		t.Errorf("got error %v, want one about the Pods", err)
 	}
 	for want, reason := range map[string]string{
 		"OK        pre-a, pre-b":                               "equal results of several nodes are one row",
 		"NIC ens4 has 1500 on pre-b, 9000 on pre-a":            "nodes are compared with each other",
-		"cannot start: ErrImagePull: no such host":             "the image cannot be pulled",
+		"cannot start: ImagePullBackOff: no such host":         "the image cannot be pulled",
+		"within 5s: phase Pending, ErrImagePull: no such host": "kubelet tries again to pull the image",
+		"WARNING: Pod on pre-full: kubelet did not run the Po": "a healthy node may have no room for one more Pod",
+		"OutOfpods: Node didn't have enough resource: pods":    "kubelet's reason is reported",
+		"printed more than 1048576 bytes":                      "a node cannot fill the memory of the command",
 		"Import the image patchbay.local/patchbayd:devel":      "a cluster without a registry needs the image on each node",
 		`the node failed:  "patchbayd: out of order"`:          "the Pod's log names its error",
 		`printed no facts: "hello"`:                            "the image is not patchbayd",
@@ -209,8 +224,9 @@ func TestPreflight(t *testing.T) {
 		}
 	}
 	pod := <-k.seen
-	if pod.Spec.Containers[0].SecurityContext.Capabilities.Drop[0] != "ALL" || pod.Spec.AutomountServiceAccountToken == nil || *pod.Spec.AutomountServiceAccountToken || len(pod.Spec.Volumes) != 1 {
-		t.Errorf("got Pod %+v, want one without capabilities, token and volumes beside the node's files", pod.Spec)
+	if pod.Spec.Containers[0].SecurityContext.Capabilities.Drop[0] != "ALL" || pod.Spec.AutomountServiceAccountToken == nil || *pod.Spec.AutomountServiceAccountToken || len(pod.Spec.Volumes) != 1 ||
+		!pod.Spec.Containers[0].Resources.Requests.Cpu().IsZero() || !pod.Spec.Containers[0].Resources.Requests.Memory().IsZero() {
+		t.Errorf("got Pod %+v, want one without capabilities, token, requests and volumes beside the node's files", pod.Spec)
 	}
 	checkRemoved(t, env, pod.Namespace)
 }
@@ -245,11 +261,14 @@ func TestPreflightPodOnOldestKubernetes(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := &nodePods{kube: kube, warnings: io.Discard, image: "patchbayd", binDir: "/opt/cni/bin", confDir: "/etc/cni/net.d", timeout: time.Minute}
-	namespace, err := p.createNamespace(t.Context())
-	if err != nil {
+	const namespace = preflightName + "-oldest"
+	if _, err := p.createNamespace(t.Context(), namespace); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.createPods(t.Context(), namespace, []string{"pre-oldest"}); err != nil {
+	if created := p.createPods(t.Context(), namespace, []preflight.Node{{Name: "pre-oldest"}}); created[0].err != nil {
+		t.Fatal(created[0].err)
+	}
+	if err := p.createQuota(t.Context(), namespace, 1); err != nil {
 		t.Fatal(err)
 	}
 	var pods corev1.PodList

@@ -108,8 +108,9 @@ func (r clusterReader) readResources(_ context.Context, c *preflight.Cluster) er
 	return nil
 }
 
-// readRights asks whether the user may create what deployments/ has.
+// readRights asks whether the user may apply what deployments/ has: create it, and patch what exists.
 func (r clusterReader) readRights(ctx context.Context, c *preflight.Cluster) error {
+	var rights [][3]string
 	for version, resources := range preflight.NeededResources() {
 		gv, err := schema.ParseGroupVersion(version)
 		if err != nil {
@@ -119,16 +120,15 @@ func (r clusterReader) readRights(ctx context.Context, c *preflight.Cluster) err
 			if name == "endpointslices" || name == "leases" {
 				continue // the programs create these
 			}
-			if err := r.readRight(ctx, c, "create", gv.Group, name); err != nil {
-				return err
-			}
+			rights = append(rights, [3]string{"create", gv.Group, name}, [3]string{"patch", gv.Group, name})
 		}
 	}
-	// Roles with rights that the user lacks are created with escalate only.
-	for _, right := range [][3]string{
+	for _, right := range append(rights, [][3]string{
 		{"create", "", "namespaces"}, {"create", "", "serviceaccounts"}, {"create", "", "services"},
+		{"patch", "", "namespaces"}, {"patch", "", "serviceaccounts"}, {"patch", "", "services"},
+		// Roles with rights that the user lacks are created with escalate only.
 		{"escalate", "rbac.authorization.k8s.io", "clusterroles"}, {"bind", "rbac.authorization.k8s.io", "clusterroles"},
-	} {
+	}...) {
 		if err := r.readRight(ctx, c, right[0], right[1], right[2]); err != nil {
 			return err
 		}

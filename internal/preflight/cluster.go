@@ -49,6 +49,7 @@ func NeededResources() map[string][]string {
 		"apps/v1":                         {"daemonsets", "deployments"},
 		"coordination.k8s.io/v1":          {"leases"},
 		"discovery.k8s.io/v1":             {"endpointslices"},
+		"policy/v1":                       {"poddisruptionbudgets"},
 		"rbac.authorization.k8s.io/v1":    {"clusterrolebindings", "clusterroles", "rolebindings", "roles"},
 	}
 }

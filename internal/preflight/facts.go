@@ -2,6 +2,8 @@
 
 package preflight
 
+import "fmt"
+
 // Facts are what `patchbayd preflight` reads on a node and prints as JSON.
 type Facts struct {
 	// Version is that of patchbayd.
@@ -23,6 +25,29 @@ type Facts struct {
 	CNI  CNIFacts `json:"cni"`
 	// Errors are about what could not be read.
 	Errors []string `json:"errors,omitempty"`
+}
+
+// Truncate bounds the lists that are printed. A node can make its Pod print anything.
+func (f *Facts) Truncate() {
+	const most = 1000
+	var cut []string
+	truncate(&f.NICs, "NICs", most, &cut)
+	truncate(&f.CNI.Files, "CNI configurations", most, &cut)
+	truncate(&f.CNI.Earlier, "CNI configurations before Patchbay's", most, &cut)
+	truncate(&f.CNI.Suspended, "renamed CNI configurations", most, &cut)
+	truncate(&f.CNI.UnreadableDirs, "unreadable folders", most, &cut)
+	truncate(&f.CNI.RuntimeBinDirs, "folders of plugins", most, &cut)
+	truncate(&f.CNI.OtherConfDirs, "folders of configurations", most, &cut)
+	truncate(&f.Errors, "errors", most, &cut)
+	f.Errors = append(f.Errors, cut...)
+}
+
+// truncate bounds a list, and notes which one it has shortened.
+func truncate[E any](list *[]E, name string, most int, cut *[]string) {
+	if n := len(*list); n > most {
+		*list = (*list)[:most]
+		*cut = append(*cut, fmt.Sprintf("the node has %d %s: only the first %d are checked", n, name, most))
+	}
 }
 
 // NIC is a network interface of a node.

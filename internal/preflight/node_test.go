@@ -268,3 +268,18 @@ func TestParseVersion(t *testing.T) {
 		}
 	}
 }
+
+// A node can make its Pod print anything, and no list of it fills the terminal.
+func TestTruncate(t *testing.T) {
+	t.Parallel()
+	f := goodFacts()
+	f.Truncate()
+	if len(f.Errors) != 0 || len(f.NICs) != 1 {
+		t.Errorf("short lists: got %+v, want no change", f)
+	}
+	f.CNI.Suspended, f.Errors = make([]string, 1500), make([]string, 1500)
+	f.Truncate()
+	if len(f.CNI.Suspended) != 1000 || len(f.Errors) != 1002 || !strings.HasPrefix(f.Errors[1000], "the node has 1500 renamed CNI configurations") {
+		t.Errorf("long lists: got %d renamed files, %d errors, want 1000 of each, and errors about both", len(f.CNI.Suspended), len(f.Errors))
+	}
+}
