@@ -362,7 +362,7 @@ func TestReadOfDeniedFiles(t *testing.T) {
 		"opt/cni/bin/bridge": "", "etc/cni/net.d/10-bridge.conflist": `{}`, "var/lib/k0s/cni/net.d/10-kuberouter.conflist": `{}`,
 		"etc/crio/crio.conf.d/10-cni": "network_dir = '/etc/cni/net.d'\n",
 	})
-	r.Host = deniedFiles{r.Host.(HostFiles), []string{"opt/cni/bin", "etc/cni/net.d", "etc/containerd/config.toml", "lib/modules/6.1.0/modules.dep"}}
+	r.Host = deniedFiles{HostFiles{Root: r.HostRoot}, []string{"opt/cni/bin", "etc/cni/net.d", "etc/containerd/config.toml", "lib/modules/6.1.0/modules.dep"}}
 	f := r.Read(t.Context())
 	all := strings.Join(f.Errors, "\n")
 	for _, name := range []string{"/opt/cni/bin", "/etc/cni/net.d", "/etc/containerd/config.toml", "/lib/modules/6.1.0/modules.dep"} {
