@@ -112,7 +112,7 @@ func taggedVersion(source string) (string, error) {
 	return "", fmt.Errorf("the commit must have the tag of one version, got %s: set VERSION to one of them", strings.Join(versions, ", "))
 }
 
-// checkNames checks the names that the images get. Without a host, a node would look for an image at docker.io.
+// checkNames checks the names that the images get. Without a host, a node would look for an image in its default registry.
 func checkNames(r release) error {
 	if !registryForm.MatchString(r.Registry) {
 		return fmt.Errorf("flag --registry: must be a host and a path in lower case, such as registry.example/patchbay, got %q", r.Registry)

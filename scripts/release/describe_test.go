@@ -76,7 +76,7 @@ func TestDescribe(t *testing.T) {
 		"LongTag":    {reason: "an image's tag has at most 128 characters", o: options{version: "v0.1.0-" + strings.Repeat("a", 122), registry: registry}, err: "name image"},
 		"Changed":    {reason: "nobody could build a release of changed files again", changed: true, o: options{version: "v0.1.0", registry: registry}, err: "?? new"},
 		"NoRegistry": {reason: "an image has a full name", o: options{version: "v0.1.0"}, err: "flag --registry: must be"},
-		"NoHost":     {reason: "a node would look for the image at docker.io", o: options{version: "v0.1.0", registry: "patchbay"}, err: "flag --registry: must be a host"},
+		"NoHost":     {reason: "a node would look for the image in its default registry", o: options{version: "v0.1.0", registry: "patchbay"}, err: "flag --registry: must be a host"},
 		"URL":        {reason: "the name of an image is no URL", o: options{version: "v0.1.0", registry: "https://" + registry}, err: `flag --registry: must be a host and a path in lower case, such as registry.example/patchbay, got "https://registry.example/patchbay"`},
 		"UpperCase":  {reason: "the path in the name of an image has lower case", o: options{version: "v0.1.0", registry: "registry.example/Patchbay"}, err: "flag --registry: must be a host and a path in lower case"},
 		"HTTP":       {reason: "krew downloads by https", o: options{version: "v0.1.0", registry: registry, baseURL: "http://files.example"}, err: "flag --base-url: must begin with https://"},
@@ -118,7 +118,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// The settings of whoever builds hide no change and no new file, and do not disturb what is read from git.
+// The settings of the user who builds hide no change and no new file, and do not disturb what is read from git.
 func TestDescribeWithSettings(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {

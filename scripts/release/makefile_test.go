@@ -35,7 +35,7 @@ func TestMakeRelease(t *testing.T) {
 			t.Parallel()
 			cmd := exec.Command("make", append([]string{"--dry-run", "--no-print-directory", "release"}, tc.variables...)...)
 			cmd.Dir = root
-			// The variables of whoever runs this test, perhaps with make, are not for this one.
+			// The variables of the caller of this test, which may be make, are not for this one.
 			cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}
 			out, err := cmd.Output()
 			if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/patchbay-cni/patchbay/test/source"
 )
 
-// builder is where and how somebody builds a release.
+// builder is where and how a release is built.
 type builder struct {
 	// folder of the checkout, below a temporary one.
 	folder string
