@@ -134,7 +134,7 @@ func TestPreflightPods(t *testing.T) {
 	}
 }
 
-// Whoever may create Pods in the namespace has no say about a node.
+// A Pod that another account creates in the namespace does not count as the report of a node.
 func TestPreflightIgnoresOtherPods(t *testing.T) {
 	t.Parallel()
 	kube := preflightClient(func(string, string, string) error { return nil })

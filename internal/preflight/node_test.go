@@ -59,7 +59,7 @@ func TestCheckFacts(t *testing.T) {
 			problems: []string{"failure module 8021q: missing: feature vlan does not work"},
 		},
 		"module of another feature missing": {
-			reason: "a feature that nobody uses needs nothing",
+			reason: "a feature that is not requested needs nothing",
 			change: func(f *Facts) { f.Options["8021q"] = Missing; f.Options["NETFILTER_EGRESS"] = Missing },
 			want:   Requirements{Features: []Feature{IPVLAN}},
 		},

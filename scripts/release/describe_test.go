@@ -74,7 +74,7 @@ func TestDescribe(t *testing.T) {
 		},
 		"Metadata":   {reason: "an image's tag has no +", o: options{version: "v0.1.0+1", registry: registry}, err: "must be a semantic version"},
 		"LongTag":    {reason: "an image's tag has at most 128 characters", o: options{version: "v0.1.0-" + strings.Repeat("a", 122), registry: registry}, err: "name image"},
-		"Changed":    {reason: "nobody could build a release of changed files again", changed: true, o: options{version: "v0.1.0", registry: registry}, err: "?? new"},
+		"Changed":    {reason: "a release of changed files cannot be built again from its commit", changed: true, o: options{version: "v0.1.0", registry: registry}, err: "?? new"},
 		"NoRegistry": {reason: "an image has a full name", o: options{version: "v0.1.0"}, err: "flag --registry: must be"},
 		"NoHost":     {reason: "a node would look for the image in its default registry", o: options{version: "v0.1.0", registry: "patchbay"}, err: "flag --registry: must be a host"},
 		"URL":        {reason: "the name of an image is no URL", o: options{version: "v0.1.0", registry: "https://" + registry}, err: `flag --registry: must be a host and a path in lower case, such as registry.example/patchbay, got "https://registry.example/patchbay"`},

@@ -150,7 +150,7 @@ func testCheck(t *testing.T, r release, dir string) {
 	if out, err := check(); err != nil || command == "" {
 		t.Errorf("%q in docs/release.md: %v\n%s", command, err, out)
 	}
-	// Whoever downloads files one by one may lack the folder, and has the file beside it.
+	// A user who downloads files one by one may lack the folder, and has the file beside it.
 	image := filepath.Join(dir, "images", "patchbayd.tar")
 	if err := os.Rename(image, filepath.Join(dir, "patchbayd.tar")); err != nil {
 		t.Fatal(err)

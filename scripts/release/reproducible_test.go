@@ -23,7 +23,7 @@ type builder struct {
 	// folder of the checkout, below a temporary one.
 	folder string
 	umask  string
-	// private says that only the owner may read the files of the checkout.
+	// private is true if only the owner may read the files of the checkout.
 	private bool
 	// modified is the time of each file in the checkout.
 	modified time.Time

@@ -29,7 +29,7 @@ type environment struct {
 	networks map[network.Ref]*network.Network
 	// invalid has the networks that fail validation.
 	invalid map[network.Ref]bool
-	// unknown has the networks of which the API server does not say whether they exist.
+	// unknown has the networks of which it is unknown whether they exist, because the API server does not answer.
 	unknown map[network.Ref]bool
 	// nodeConfiguration is the CNI configuration that the node has beside Patchbay's; empty for none.
 	nodeConfiguration string
