@@ -16,7 +16,6 @@ import (
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/test/apitest"
-	"github.com/patchbay-cni/patchbay/test/source"
 )
 
 // A replica is not ready while a kind is missing, at its start and later, and recovers by itself.
@@ -25,12 +24,12 @@ func TestReadinessWithoutKinds(t *testing.T) {
 	env.Kubectl(t, "delete", "crd", "networkviews.danm.io", "clusternetworks.danm.io")
 	r := startWith(t, env, &options{namespace: namespace, healthAddress: freeAddress(t), nodeGrace: time.Minute, leaderElect: true})
 	eventually(t, "the replica to name the missing kinds", notReady(r, "must serve the kinds ClusterNetwork, NetworkView of danm.io/v1"))
-	installDefinitions(t, env)
+	env.InstallDefinitions(t)
 	eventually(t, "the replica to be ready", r.ready)
 
 	env.Kubectl(t, "delete", "crd", "networkviews.danm.io")
 	eventually(t, "the replica to name the deleted kind", notReady(r, "must serve the kinds NetworkView of"))
-	installDefinitions(t, env)
+	env.InstallDefinitions(t)
 	eventually(t, "the replica to be ready again", r.ready)
 	ns := env.Namespace(t)
 	eventually(t, "the view of a new namespace", func(ctx context.Context) error {
@@ -53,17 +52,17 @@ func TestStartDuringUninstallation(t *testing.T) {
 	if err := env.Client.Create(t.Context(), unused); err != nil {
 		t.Fatal(err)
 	}
-	env.Kubectl(t, "delete", "--kustomize", definitions(t), "--wait=false")
+	env.Kubectl(t, "delete", "--kustomize", apitest.Definitions(t), "--wait=false")
 	for _, gone := range []string{"danmeps", "danmnets", "networkviews", "nodenetworks", "tenantconfigs", "tenantnetworks"} {
 		env.Kubectl(t, "wait", "--for=delete", "--timeout=60s", "crd/"+gone+".danm.io")
 	}
 	r := startWith(t, env, &options{namespace: namespace, healthAddress: freeAddress(t), nodeGrace: time.Minute, leaderElect: true})
 	eventually(t, "the replica to name the missing kinds", notReady(r, "must serve the kinds DanmEp, DanmNet, NetworkView, NodeNetwork, TenantConfig, TenantNetwork of"))
 	eventually(t, "the replica to name the kind in deletion", notReady(r, "the CustomResourceDefinitions of ClusterNetwork"))
-	env.Kubectl(t, "apply", "--server-side", "--force-conflicts", "--kustomize", definitions(t))
+	env.Kubectl(t, "apply", "--server-side", "--force-conflicts", "--kustomize", apitest.Definitions(t))
 	env.Kubectl(t, "wait", "--for=delete", "--timeout=60s", "crd/clusternetworks.danm.io")
 	eventually(t, "the replica to name the deleted kind", notReady(r, "must serve the kinds ClusterNetwork of"))
-	installDefinitions(t, env)
+	env.InstallDefinitions(t)
 	eventually(t, "the replica to be ready", r.ready)
 	if err := r.stop(); err != nil {
 		t.Errorf("the replica ended with %v", err)
@@ -78,21 +77,4 @@ func notReady(r *replica, text string) func(context.Context) error {
 		}
 		return nil
 	}
-}
-
-// definitions returns the path of deployments/crds.
-func definitions(t *testing.T) string {
-	t.Helper()
-	folder, err := source.Path("deployments", "crds")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return folder
-}
-
-// installDefinitions applies deployments/crds, and waits until the API server serves the kinds.
-func installDefinitions(t *testing.T, env *apitest.Env) {
-	t.Helper()
-	env.Kubectl(t, "apply", "--server-side", "--force-conflicts", "--kustomize", definitions(t))
-	env.Kubectl(t, "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
 }

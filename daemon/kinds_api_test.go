@@ -22,7 +22,6 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/ipamtest"
 	"github.com/patchbay-cni/patchbay/test/apitest"
-	"github.com/patchbay-cni/patchbay/test/source"
 )
 
 // otherPlugin is a CNI plugin that records its command and configuration, and gives an address.
@@ -46,7 +45,7 @@ func TestFirstInstallation(t *testing.T) {
 	if _, err := os.Stat(n.path("conf/00-patchbay.conflist")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the daemon's configuration without its kinds: got error %v, want ErrNotExist", err)
 	}
-	installDefinitions(t, env)
+	env.InstallDefinitions(t)
 	n.awaitReady()
 	if _, err := os.Stat(n.path("conf/00-patchbay.conflist")); err != nil {
 		t.Errorf("the daemon's configuration: %v", err)
@@ -69,7 +68,7 @@ func TestFirstInstallation(t *testing.T) {
 		t.Errorf("a Pod on a network of a kind that is missing: got error %v", err)
 	}
 
-	installDefinitions(t, env)
+	env.InstallDefinitions(t)
 	n.awaitReady()
 	if err := env.Client.Create(t.Context(), defaultMACVLAN()); err != nil {
 		t.Fatal(err)
@@ -100,14 +99,14 @@ func TestStartDuringUninstallation(t *testing.T) {
 	cn := n.network("10.42.0.0/24")
 	attached := n.attach(ns, cn)
 	stop()
-	env.Kubectl(t, "delete", "--kustomize", definitions(t), "--wait=false")
+	env.Kubectl(t, "delete", "--kustomize", apitest.Definitions(t), "--wait=false")
 	env.Kubectl(t, "wait", "--for=delete", "--timeout=60s", "crd/nodenetworks.danm.io", "crd/tenantconfigs.danm.io", "crd/tenantnetworks.danm.io", "crd/danmnets.danm.io")
 	n.start()
 	n.awaitNotReady("must serve the kinds DanmNet, NodeNetwork, TenantConfig, TenantNetwork of", "ClusterNetwork, DanmEp", "must not be in deletion")
-	installDefinitions(t, env)
+	env.InstallDefinitions(t)
 	n.detachBeforeDeletion(attached, cn)
 	n.awaitNotReady("must serve the kinds ClusterNetwork, DanmEp of")
-	installDefinitions(t, env)
+	env.InstallDefinitions(t)
 	n.awaitReady()
 }
 
@@ -210,21 +209,4 @@ func defaultMACVLAN() *v1.ClusterNetwork {
 	return &v1.ClusterNetwork{ObjectMeta: metav1.ObjectMeta{Name: v1.DefaultNetworkName}, Spec: v1.NetworkSpec{
 		NetworkID: "default", NetworkType: "macvlan", Options: v1.NetworkOptions{Device: "ens4", CIDR: "10.41.0.0/24"},
 	}}
-}
-
-// definitions returns the path of deployments/crds.
-func definitions(t *testing.T) string {
-	t.Helper()
-	folder, err := source.Path("deployments", "crds")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return folder
-}
-
-// installDefinitions applies deployments/crds, and waits until the API server serves the kinds.
-func installDefinitions(t *testing.T, env *apitest.Env) {
-	t.Helper()
-	env.Kubectl(t, "apply", "--server-side", "--force-conflicts", "--kustomize", definitions(t))
-	env.Kubectl(t, "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
 }
