@@ -145,6 +145,7 @@ status:
   - {name: net.5, identity: vlan/ens4/5, parent: ens4, mtu: 1500, vtep: 10.0.0.1, state: Up, error: e, networks: [ClusterNetwork/net]}
   delegates: [{networkType: flannel, networkID: net, error: e}]
   refused: [{network: ClusterNetwork/net, error: e}]
+  nodeConfiguration: {file: 10-net.conflist, name: net, error: e}
   version: v1
   kernelVersion: "6.1"` + conditions},
 	}
