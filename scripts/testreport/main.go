@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command testreport prints the table at the end of `make test`: every target with its tests and its
-// time, the ten slowest tests, and every test that takes longer than its budget of a
-// minute with the reason that test/slow-tests.txt gives.
+// Command testreport prints the tables at the end of `make test`: the ten slowest tests, every test that
+// takes longer than its budget of a minute with the reason that test/slow-tests.txt gives, and every
+// target with its tests, its time, and the time that its programs spent on processors.
 //
 // It reads what scripts/target and scripts/gotest recorded in the folder given as
 // argument. It fails when a target failed or was not recorded.

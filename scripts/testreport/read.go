@@ -22,7 +22,9 @@ type target struct {
 	// code is the exit code.
 	code     int
 	duration time.Duration
-	tests    []test
+	// processor is the time that its programs spent on processors, in sum.
+	processor time.Duration
+	tests     []test
 	// runsTests is true for a target of go test.
 	runsTests bool
 	// readError is the error of reading its records.
@@ -40,6 +42,8 @@ type test struct {
 }
 
 func (t test) isSubtest() bool { return strings.Contains(t.name, "/") }
+
+func (t test) isSkipped() bool { return t.outcome == "skip" }
 
 // States of a target. All but the first make the report fail.
 const (
@@ -83,8 +87,8 @@ func readTarget(records, name string) *target {
 	return t
 }
 
-// readResult reads what scripts/target wrote: seconds, exit code, and "tests" for a target of
-// go test.
+// readResult reads what scripts/target wrote: seconds, exit code, "tests" for a target of
+// go test, and seconds on processors.
 func (t *target) readResult(records string) error {
 	raw, err := os.ReadFile(filepath.Join(records, t.name+".seconds"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -93,12 +97,13 @@ func (t *target) readResult(records string) error {
 	if err != nil {
 		return fmt.Errorf("read record of target %s: %w", t.name, err)
 	}
-	var seconds int
+	var seconds, processor int
 	var kind string
-	if _, err := fmt.Sscan(string(raw), &seconds, &t.code, &kind); err != nil {
+	if _, err := fmt.Sscan(string(raw), &seconds, &t.code, &kind, &processor); err != nil {
 		return fmt.Errorf("parse record of target %s, %q: %w", t.name, raw, err)
 	}
-	t.hasRecords, t.duration, t.runsTests = true, time.Duration(seconds)*time.Second, kind == kindTests
+	t.hasRecords, t.runsTests = true, kind == kindTests
+	t.duration, t.processor = time.Duration(seconds)*time.Second, time.Duration(processor)*time.Second
 	return nil
 }
 

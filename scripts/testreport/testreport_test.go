@@ -48,16 +48,16 @@ func TestStates(t *testing.T) {
 	cases := map[string]struct {
 		reason, seconds, events, want string
 	}{
-		"Passed":  {reason: "Exit code 0 is success.", seconds: "12 0 command\n", want: statePassed},
-		"Tests":   {reason: "So it is with a test that passed.", seconds: "12 0 tests\n", events: `{"Action":"pass","Package":"a","Test":"TestX"}`, want: statePassed},
-		"Failed":  {reason: "Any other code is not.", seconds: "12 2 command\n", want: stateFailed},
-		"Test":    {reason: "A failed test counts, whatever the exit code.", seconds: "12 0 tests\n", events: `{"Action":"fail","Package":"a","Test":"TestX"}`, want: stateFailed},
-		"Skipped": {reason: "Tests that were all skipped prove nothing.", seconds: "12 0 tests\n", events: `{"Action":"skip","Package":"a","Test":"TestX"}`, want: stateNoTest},
-		"NoFile":  {reason: "A target of go test without its tests' events is no success.", seconds: "12 0 tests\n", want: stateNoTest},
-		"Cut":     {reason: "Events that end in the middle are reported, and the table is printed.", seconds: "12 0 tests\n", events: `{"Action":"pass","Pack`, want: stateUnreadable},
+		"Passed":  {reason: "Exit code 0 is success.", seconds: "12 0 command 9\n", want: statePassed},
+		"Tests":   {reason: "So it is with a test that passed.", seconds: "12 0 tests 9\n", events: `{"Action":"pass","Package":"a","Test":"TestX"}`, want: statePassed},
+		"Failed":  {reason: "Any other code is not.", seconds: "12 2 command 9\n", want: stateFailed},
+		"Test":    {reason: "A failed test counts, whatever the exit code.", seconds: "12 0 tests 9\n", events: `{"Action":"fail","Package":"a","Test":"TestX"}`, want: stateFailed},
+		"Skipped": {reason: "Tests that were all skipped prove nothing.", seconds: "12 0 tests 9\n", events: `{"Action":"skip","Package":"a","Test":"TestX"}`, want: stateNoTest},
+		"NoFile":  {reason: "A target of go test without its tests' events is no success.", seconds: "12 0 tests 9\n", want: stateNoTest},
+		"Cut":     {reason: "Events that end in the middle are reported, and the table is printed.", seconds: "12 0 tests 9\n", events: `{"Action":"pass","Pack`, want: stateUnreadable},
 		"NotRun":  {reason: "Without a record the target did not get to its end.", want: stateNotRun},
-		"NoTest":  {reason: "A pattern that matches nothing is no success.", seconds: "3 0 tests\n", events: `{"Action":"pass","Package":"a/b"}`, want: stateNoTest},
-		"Garbage": {reason: "A record must be two numbers and a word.", seconds: "x", want: stateUnreadable},
+		"NoTest":  {reason: "A pattern that matches nothing is no success.", seconds: "3 0 tests 9\n", events: `{"Action":"pass","Package":"a/b"}`, want: stateNoTest},
+		"Garbage": {reason: "A record must be two numbers, a word and a number.", seconds: "x", want: stateUnreadable},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -95,12 +95,12 @@ func TestWrite(t *testing.T) {
 	}
 	tests = append(tests, test{pkg: "x/y", name: "Test11/Sub", outcome: "skip", duration: time.Hour})
 	var out strings.Builder
-	targets := []*target{{name: "lint", hasRecords: true, duration: time.Minute}, {name: "unit", hasRecords: true, code: 1, cached: 3, tests: tests}}
+	targets := []*target{{name: "lint", hasRecords: true, duration: time.Minute, processor: 90 * time.Second}, {name: "unit", hasRecords: true, code: 1, cached: 3, tests: tests}}
 	if err := write(&out, targets, map[string]string{"y.Test11": "It waits for a lease."}); err != nil {
 		t.Fatal(err)
 	}
 	got := out.String()
-	for _, want := range []string{"66.0s  It waits for a lease.", "y.Test2", "12 passed, 0 failed, 1 skipped\n", "failed  13", "3 packages", "SKIPPED TESTS\ny.Test11/Sub\n"} {
+	for _, want := range []string{"66.0s  It waits for a lease.", "y.Test2", "12 passed, 0 failed, 1 skipped\n", "failed  13", "3 packages", "1m0s  1m30s\n", "SKIPPED TESTS\ny.Test11/Sub\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing in\n%s", want, got)
 		}

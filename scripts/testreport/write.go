@@ -20,19 +20,30 @@ const (
 	slowThreshold = time.Minute
 )
 
-// write prints the table, the slow tests, and the sums in the form that gotestsum's
-// readers know.
+// write prints the slow tests, the table, and the sums in the form that gotestsum's readers know.
 func write(out io.Writer, targets []*target, reasons map[string]string) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "\nTARGET\tSTATE\tTESTS\tFAILED\tSKIPPED\tFROM CACHE\tTIME")
 	var all []test
 	passed, failed, skipped := 0, 0, 0
 	for _, t := range targets {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%s\t%s\n",
-			t.name, t.state(), len(t.tests), t.count("fail"), t.count("skip"), packages(t.cached), t.duration)
 		passed, failed, skipped = passed+t.count("pass"), failed+t.count("fail"), skipped+t.count("skip")
 		all = append(all, t.tests...)
 	}
+	writeTests(w, all, reasons)
+	fmt.Fprintln(w, "\nTARGET\tSTATE\tTESTS\tFAILED\tSKIPPED\tFROM CACHE\tTIME\tPROCESSOR TIME")
+	for _, t := range targets {
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\n",
+			t.name, t.state(), len(t.tests), t.count("fail"), t.count("skip"), packages(t.cached), t.duration, t.processor)
+	}
+	fmt.Fprintf(w, "\n%d passed, %d failed, %d skipped\n", passed, failed, skipped)
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("print report: %w", err)
+	}
+	return nil
+}
+
+// writeTests prints the slow tests, and those that were skipped.
+func writeTests(w io.Writer, all []test, reasons map[string]string) {
 	fmt.Fprintln(w, "\nSLOWEST TESTS\tTIME\tWHY MORE THAN "+slowThreshold.String())
 	for _, t := range slowTests(all) {
 		name, why := t.title(), ""
@@ -41,19 +52,14 @@ func write(out io.Writer, targets []*target, reasons map[string]string) error {
 		}
 		fmt.Fprintf(w, "%s\t%.1fs\t%s\n", name, t.duration.Seconds(), why)
 	}
-	if skipped > 0 {
+	if slices.ContainsFunc(all, test.isSkipped) {
 		fmt.Fprintln(w, "\nSKIPPED TESTS")
 	}
 	for _, t := range all {
-		if t.outcome == "skip" {
+		if t.isSkipped() {
 			fmt.Fprintln(w, t.title())
 		}
 	}
-	fmt.Fprintf(w, "\n%d passed, %d failed, %d skipped\n", passed, failed, skipped)
-	if err := w.Flush(); err != nil {
-		return fmt.Errorf("print report: %w", err)
-	}
-	return nil
 }
 
 func packages(n int) string {
