@@ -20,6 +20,10 @@ func main() {
 	records := flag.String("records", "bin/test", "folder that scripts/target and scripts/gotest write to")
 	reasons := flag.String("reasons", "test/slow-tests.txt", "file with the reasons of slow tests")
 	flag.Parse()
+	if flag.NArg() == 0 {
+		fmt.Fprintln(os.Stderr, "usage: testreport [--records FOLDER] [--reasons FILE] TARGET...")
+		os.Exit(2)
+	}
 	if err := run(os.Stdout, *records, *reasons, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "testreport:", err)
 		os.Exit(1)

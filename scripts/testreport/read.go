@@ -87,23 +87,27 @@ func readTarget(records, name string) *target {
 	return t
 }
 
-// readResult reads what scripts/target wrote: seconds, exit code, "tests" for a target of
-// go test, and seconds on processors.
+// readResult reads what scripts/target wrote: seconds, exit code, "tests" for a target of go test, and the times
+// on processors in user and in system mode.
 func (t *target) readResult(records string) error {
-	raw, err := os.ReadFile(filepath.Join(records, t.name+".seconds"))
+	file := filepath.Join(records, t.name+".seconds")
+	raw, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("read record of target %s: %w", t.name, err)
 	}
-	var seconds, processor int
-	var kind string
-	if _, err := fmt.Sscan(string(raw), &seconds, &t.code, &kind, &processor); err != nil {
-		return fmt.Errorf("parse record of target %s, %q: %w", t.name, raw, err)
+	var seconds int
+	var kind, user, system string
+	_, err = fmt.Sscan(string(raw), &seconds, &t.code, &kind, &user, &system)
+	inUser, userErr := time.ParseDuration(user)
+	inSystem, systemErr := time.ParseDuration(system)
+	if errors.Join(err, userErr, systemErr) != nil {
+		return fmt.Errorf("%s must have seconds, exit code, kind and two times such as 0m1.5s, got %q: run make test-%s again", file, raw, t.name)
 	}
 	t.hasRecords, t.runsTests = true, kind == kindTests
-	t.duration, t.processor = time.Duration(seconds)*time.Second, time.Duration(processor)*time.Second
+	t.duration, t.processor = time.Duration(seconds)*time.Second, inUser+inSystem
 	return nil
 }
 

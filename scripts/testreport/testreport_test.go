@@ -3,9 +3,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -48,16 +50,17 @@ func TestStates(t *testing.T) {
 	cases := map[string]struct {
 		reason, seconds, events, want string
 	}{
-		"Passed":  {reason: "Exit code 0 is success.", seconds: "12 0 command 9\n", want: statePassed},
-		"Tests":   {reason: "So it is with a test that passed.", seconds: "12 0 tests 9\n", events: `{"Action":"pass","Package":"a","Test":"TestX"}`, want: statePassed},
-		"Failed":  {reason: "Any other code is not.", seconds: "12 2 command 9\n", want: stateFailed},
-		"Test":    {reason: "A failed test counts, whatever the exit code.", seconds: "12 0 tests 9\n", events: `{"Action":"fail","Package":"a","Test":"TestX"}`, want: stateFailed},
-		"Skipped": {reason: "Tests that were all skipped prove nothing.", seconds: "12 0 tests 9\n", events: `{"Action":"skip","Package":"a","Test":"TestX"}`, want: stateNoTest},
-		"NoFile":  {reason: "A target of go test without its tests' events is no success.", seconds: "12 0 tests 9\n", want: stateNoTest},
-		"Cut":     {reason: "Events that end in the middle are reported, and the table is printed.", seconds: "12 0 tests 9\n", events: `{"Action":"pass","Pack`, want: stateUnreadable},
+		"Passed":  {reason: "Exit code 0 is success.", seconds: "12 0 command 0m9.000s 0m1.000s\n", want: statePassed},
+		"Tests":   {reason: "So it is with a test that passed.", seconds: "12 0 tests 0m9.000s 0m1.000s\n", events: `{"Action":"pass","Package":"a","Test":"TestX"}`, want: statePassed},
+		"Failed":  {reason: "Any other code is not.", seconds: "12 2 command 0m9.000s 0m1.000s\n", want: stateFailed},
+		"Test":    {reason: "A failed test counts, whatever the exit code.", seconds: "12 0 tests 0m9.000s 0m1.000s\n", events: `{"Action":"fail","Package":"a","Test":"TestX"}`, want: stateFailed},
+		"Skipped": {reason: "Tests that were all skipped prove nothing.", seconds: "12 0 tests 0m9.000s 0m1.000s\n", events: `{"Action":"skip","Package":"a","Test":"TestX"}`, want: stateNoTest},
+		"NoFile":  {reason: "A target of go test without its tests' events is no success.", seconds: "12 0 tests 0m9.000s 0m1.000s\n", want: stateNoTest},
+		"Cut":     {reason: "Events that end in the middle are reported, and the table is printed.", seconds: "12 0 tests 0m9.000s 0m1.000s\n", events: `{"Action":"pass","Pack`, want: stateUnreadable},
 		"NotRun":  {reason: "Without a record the target did not get to its end.", want: stateNotRun},
-		"NoTest":  {reason: "A pattern that matches nothing is no success.", seconds: "3 0 tests 9\n", events: `{"Action":"pass","Package":"a/b"}`, want: stateNoTest},
-		"Garbage": {reason: "A record must be two numbers, a word and a number.", seconds: "x", want: stateUnreadable},
+		"NoTest":  {reason: "A pattern that matches nothing is no success.", seconds: "3 0 tests 0m9.000s 0m1.000s\n", events: `{"Action":"pass","Package":"a/b"}`, want: stateNoTest},
+		"Former":  {reason: "A record without times is of an earlier version of scripts/target.", seconds: "12 0 command\n", want: stateUnreadable},
+		"Garbage": {reason: "A record must be two numbers, a word and two times.", seconds: "x", want: stateUnreadable},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -84,6 +87,32 @@ func TestStates(t *testing.T) {
 				t.Errorf("%s\nrun: got %v", tc.reason, err)
 			}
 		})
+	}
+}
+
+// scripts/target counts the time of programs below the command, and that of a command that fails.
+func TestTargetCountsProcessorTime(t *testing.T) {
+	t.Parallel()
+	script, err := os.ReadFile("../target")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	path := filepath.Join(folder, "scripts", "target")
+	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, script, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	const loop = `bash -c 'for ((i = 0; i < 100000; i++)); do :; done'; exit 3`
+	out, err := exec.CommandContext(t.Context(), path, "loop", "bash", "-c", loop).CombinedOutput()
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 3 {
+		t.Fatalf("scripts/target: got %v, want the exit code 3 of the command\n%s", err, out)
+	}
+	got := readTarget(filepath.Join(folder, "bin", "test"), "loop")
+	if got.readError != nil || got.code != 3 || got.processor < 10*time.Millisecond {
+		t.Errorf("got exit code %d, %v on processors and error %v, want 3 and at least 10ms", got.code, got.processor, got.readError)
 	}
 }
 

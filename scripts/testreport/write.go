@@ -33,7 +33,7 @@ func write(out io.Writer, targets []*target, reasons map[string]string) error {
 	fmt.Fprintln(w, "\nTARGET\tSTATE\tTESTS\tFAILED\tSKIPPED\tFROM CACHE\tTIME\tPROCESSOR TIME")
 	for _, t := range targets {
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\n",
-			t.name, t.state(), len(t.tests), t.count("fail"), t.count("skip"), packages(t.cached), t.duration, t.processor)
+			t.name, t.state(), len(t.tests), t.count("fail"), t.count("skip"), packages(t.cached), t.duration, t.processor.Round(time.Second))
 	}
 	fmt.Fprintf(w, "\n%d passed, %d failed, %d skipped\n", passed, failed, skipped)
 	if err := w.Flush(); err != nil {
