@@ -43,7 +43,11 @@ func (s *Slaves) attach(ctx context.Context, slave *Slave) (out AttachResult, er
 			return err
 		}
 		out = created
-		if err := pod.configure(ctx, &slave.PodInterface, name, out.Index); err != nil {
+		err = pod.configure(ctx, &slave.PodInterface, name, out.Index)
+		if err == nil {
+			err = pod.waitForDAD(ctx, &slave.PodInterface, out.Index)
+		}
+		if err != nil {
 			return errors.Join(err, pod.removeSlave(slave, out.Index))
 		}
 		return nil

@@ -280,10 +280,11 @@ func (k *Functions) moveIn(ctx context.Context, f *Function, dev *sysfs.Function
 			return err
 		}
 		moved, err := pod.waitForCarrier(ctx, f.Name, f.carrierTimeout(), k.conn, dev.Parent)
-		if err == nil {
-			out.MAC, out.MTU = moved.HardwareAddr.String(), moved.MTU
+		if err != nil {
+			return err
 		}
-		return err
+		out.MAC, out.MTU = moved.HardwareAddr.String(), moved.MTU
+		return pod.waitForDAD(ctx, &f.PodInterface, out.Index)
 	})
 	return out, err
 }
@@ -309,6 +310,9 @@ func (f *Function) setOptions(ctx context.Context, pod *podNamespace, index int)
 func (f *Function) carrierTimeout() time.Duration {
 	if s := f.Settings.LinkState; s != nil && *s == LinkStateDisable {
 		return 0
+	}
+	if f.V6.IsValid() {
+		return carrierTimeoutV6
 	}
 	return carrierTimeout
 }

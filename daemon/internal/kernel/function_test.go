@@ -5,6 +5,7 @@ package kernel
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -142,6 +143,15 @@ func TestCarrierTimeout(t *testing.T) {
 	}
 	if got := new(Function).carrierTimeout(); got != carrierTimeout {
 		t.Errorf("without a link state: got %s, want %s", got, carrierTimeout)
+	}
+	// A Pod with an IPv6 address cannot start without a carrier, so that a longer wait delays no Pod that could.
+	v6 := &Function{PodInterface: PodInterface{V6: netip.MustParsePrefix("fd00::1/64")}}
+	if got := v6.carrierTimeout(); got != carrierTimeoutV6 {
+		t.Errorf("with an IPv6 address: got %s, want %s", got, carrierTimeoutV6)
+	}
+	v6.Settings.LinkState = new(LinkStateDisable)
+	if got := v6.carrierTimeout(); got != 0 {
+		t.Errorf("with an IPv6 address and link state disable: got %s, want 0", got)
 	}
 }
 

@@ -43,7 +43,7 @@ func inPodNamespace(path string, fn func(*podNamespace) error) error {
 
 // configure makes a new link ready for use. The order matters: sysctls before addresses, so that
 // no address is used without them, and addresses before the link is set up, so that the kernel
-// announces them.
+// announces them. The caller waits for duplicate address detection.
 func (p *podNamespace) configure(ctx context.Context, i *PodInterface, name string, index int) error {
 	attrs := finishAttributes(i.Owner)
 	if name != i.Name {
@@ -65,10 +65,7 @@ func (p *podNamespace) configure(ctx context.Context, i *PodInterface, name stri
 	if err := p.setUp(ctx, index, attrs); err != nil {
 		return fmt.Errorf("set up: %w", err)
 	}
-	if err := p.addRoutes(i, index); err != nil {
-		return err
-	}
-	return p.waitForDAD(ctx, i, index)
+	return p.addRoutes(i, index)
 }
 
 // setUp sets a link up and changes its attributes, in one message.
@@ -296,6 +293,10 @@ const (
 	// carrierTimeout bounds the wait for the carrier of a function whose physical function has one. A
 	// card without a switch between its functions may have none for the function.
 	carrierTimeout = 3 * time.Second
+	// carrierTimeoutV6 is the bound for a function with an IPv6 address. Without a carrier the kernel does not
+	// start duplicate address detection, and the Pod cannot start. igbvf resets a function that missed an answer of
+	// its physical function, but not in the 10 s after its last reset.
+	carrierTimeoutV6 = 15 * time.Second
 	// carrierPollInterval is the time between two requests for the interface's flags.
 	carrierPollInterval = 10 * time.Millisecond
 )
