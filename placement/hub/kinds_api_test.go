@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -18,18 +17,20 @@ import (
 
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/standalone"
 	"github.com/patchbay-cni/patchbay/test/apitest"
+	"github.com/patchbay-cni/patchbay/test/lab/controlplane"
 )
 
 // The hub is not ready while its API server lacks its kinds, names them, and is ready when they are there.
 func TestReadinessWithoutKinds(t *testing.T) {
 	t.Parallel()
 	env := apitest.New(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	// The hub listens twice, before and after it finds the kinds. A port that the kernel chose could be that of
+	// another program's connection in between.
+	free, err := controlplane.FreeAddress()
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := l.Addr().String()
-	_ = l.Close()
+	address := free.String()
 	ctx, cancel := context.WithCancel(logr.NewContext(context.WithoutCancel(t.Context()), logr.Discard()))
 	done := make(chan error, 1)
 	go func() {
