@@ -112,20 +112,21 @@ func (s *Server) Run(ctx context.Context) error {
 // minute from then on.
 func (s *Server) runHeartbeat(ctx context.Context) {
 	path := wire.HeartbeatPath(s.Socket)
-	ticker := time.NewTicker(s.Limits.HeartbeatInterval)
-	defer ticker.Stop()
-	for {
+	touch := func() {
 		if err := heartbeat.Touch(path); err != nil {
 			s.Log.Error(err, "Failed to write the heartbeat file")
 		}
-		if ctx.Err() != nil {
-			return
-		}
+	}
+	ticker := time.NewTicker(s.Limits.HeartbeatInterval)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		touch()
 		select {
 		case <-ctx.Done():
 		case <-ticker.C:
 		}
 	}
+	touch()
 }
 
 // acceptRetryDelay is the delay after a failed accept.
