@@ -5,11 +5,11 @@ package kube
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,51 +29,40 @@ func NewStore(c client.Client) *Store { return &Store{client: c} }
 
 // Get implements allocator.Store.
 func (s *Store) Get(ctx context.Context, ref network.Ref) (*status.Object, error) {
-	obj, err := NewNetwork(ref.Kind)
+	d, err := GetNetwork(ctx, s.client, ref)
 	if err != nil {
-		return nil, err
-	}
-	if err := s.client.Get(ctx, ObjectKey(ref), obj); err != nil {
 		return nil, storeError("get", ref, err)
 	}
-	return ObjectOf(ref, obj), nil
+	return objectOf(ref, d), nil
 }
 
 // Update implements allocator.Store. It sends the UID, so that the API server returns a conflict for
 // another object of the same name.
 func (s *Store) Update(ctx context.Context, o *status.Object) (*status.Object, error) {
-	obj, err := NewNetwork(o.Ref.Kind)
+	d, ok := o.Extra.(*NetworkDocument)
+	if !ok {
+		return nil, fmt.Errorf("update status of %s: %w", o.Ref, errNotRead)
+	}
+	next := *NetworkStatusOf(d.Object)
+	next.IPAM = o.IPAM
+	written, err := d.UpdateStatus(ctx, s.client, &next)
 	if err != nil {
-		return nil, err
-	}
-	obj.SetNamespace(o.Ref.Namespace)
-	obj.SetName(o.Ref.Name)
-	obj.SetUID(types.UID(o.UID))
-	obj.SetResourceVersion(o.ResourceVersion)
-	current := NetworkStatusOf(obj)
-	if kept, ok := o.Extra.(preservedFields); ok {
-		kept.status.DeepCopyInto(current)
-		obj.SetFinalizers(kept.finalizers)
-		obj.SetLabels(kept.labels)
-		obj.SetAnnotations(kept.annotations)
-		obj.SetOwnerReferences(kept.owners)
-	}
-	current.IPAM = o.IPAM
-	if err := s.client.Status().Update(ctx, obj); err != nil {
 		return nil, storeError("update status of", o.Ref, err)
 	}
-	return ObjectOf(o.Ref, obj), nil
+	return objectOf(o.Ref, written), nil
 }
+
+// errNotRead means that an object is not one of this store.
+var errNotRead = errors.New("the object must be the result of a read or write of this store")
 
 // Protect implements allocator.Store by a merge patch of metadata with UID and resourceVersion as
 // preconditions. It keeps the finalizers of others.
 func (s *Store) Protect(ctx context.Context, o *status.Object, on bool) (*status.Object, error) {
-	obj, err := NewNetwork(o.Ref.Kind)
-	if err != nil {
-		return nil, err
+	d, ok := o.Extra.(*NetworkDocument)
+	if !ok {
+		return nil, fmt.Errorf("set finalizer of %s: %w", o.Ref, errNotRead)
 	}
-	kept, _ := o.Extra.(preservedFields)
-	finalizers := slices.DeleteFunc(slices.Clone(kept.finalizers), func(f string) bool { return f == v1.InUseFinalizer })
+	finalizers := slices.DeleteFunc(slices.Clone(d.Object.GetFinalizers()), func(f string) bool { return f == v1.InUseFinalizer })
 	if on {
 		finalizers = append(finalizers, v1.InUseFinalizer)
 	}
@@ -83,12 +72,16 @@ func (s *Store) Protect(ctx context.Context, o *status.Object, on bool) (*status
 	if err != nil {
 		return nil, fmt.Errorf("encode patch of %s: %w", o.Ref, err)
 	}
-	obj.SetNamespace(o.Ref.Namespace)
-	obj.SetName(o.Ref.Name)
-	if err := s.client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, patch)); err != nil {
+	next, err := newNetworkDocument(o.Ref.Kind)
+	if err != nil {
+		return nil, err
+	}
+	next.SetNamespace(o.Ref.Namespace)
+	next.SetName(o.Ref.Name)
+	if err := s.client.Patch(ctx, next, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return nil, storeError("set finalizer of", o.Ref, err)
 	}
-	return ObjectOf(o.Ref, obj), nil
+	return objectOf(o.Ref, next), nil
 }
 
 // endpointPageSize is how many DanmEps are in memory in full at a time; all pages
@@ -133,32 +126,23 @@ func IsOnNetwork(ep *v1.DanmEp, ref network.Ref) bool {
 		(ref.Namespace == "" || ep.Namespace == ref.Namespace)
 }
 
-// preservedFields is what Store keeps in status.Object.Extra. An update of the status must repeat
-// the rest of the status, because it replaces all of it. It must also repeat the metadata that it
-// does not change, because a field that is missing in an update loses its server-side apply owner.
-type preservedFields struct {
-	status              v1.NetworkStatus
-	finalizers          []string
-	labels, annotations map[string]string
-	owners              []metav1.OwnerReference
+// objectOf converts a network to an object that Store can write.
+func objectOf(ref network.Ref, d *NetworkDocument) *status.Object {
+	o := ObjectOf(ref, d.Object)
+	o.IPAM = o.IPAM.DeepCopy() // callers may modify it
+	o.Extra = d
+	return o
 }
 
-// ObjectOf converts a network object to that of package status.
+// ObjectOf converts a network object to that of package status, which Store cannot write.
 func ObjectOf(ref network.Ref, obj client.Object) *status.Object {
 	m := ParseNetwork(obj)
-	current := *NetworkStatusOf(obj)
-	kept := preservedFields{
-		status: current, finalizers: obj.GetFinalizers(),
-		labels: obj.GetLabels(), annotations: obj.GetAnnotations(), owners: obj.GetOwnerReferences(),
-	}
-	kept.status.IPAM = nil
 	return &status.Object{
 		Ref: ref, UID: string(obj.GetUID()),
 		Generation: obj.GetGeneration(), ResourceVersion: obj.GetResourceVersion(),
 		Deleting: m.Version.Deleting, Protected: hasInUseFinalizer(obj),
 		Network: m.Network, Invalid: m.Err,
-		IPAM:  current.IPAM,
-		Extra: kept,
+		IPAM: NetworkStatusOf(obj).IPAM,
 	}
 }
 

@@ -52,19 +52,17 @@ func (c *Conditions) Run(ctx context.Context) error {
 func (c *Conditions) sync(ctx context.Context, ref network.Ref) error {
 	ctx, cancel := context.WithTimeout(ctx, kubeclient.RequestTimeout)
 	defer cancel()
-	obj, err := kube.NewNetwork(ref.Kind)
+	read, err := kube.GetNetwork(ctx, c.client, ref)
 	if err != nil {
-		return err
-	}
-	if err := c.client.Get(ctx, kube.ObjectKey(ref), obj); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	invalid := kube.ParseNetwork(obj).Err
-	if conditionIsCurrent(obj, invalid) {
+	invalid := kube.ParseNetwork(read.Object).Err
+	if conditionIsCurrent(read.Object, invalid) {
 		return nil
 	}
-	meta.SetStatusCondition(&kube.NetworkStatusOf(obj).Conditions, readyCondition(obj.GetGeneration(), invalid))
-	if err := c.client.Status().Update(ctx, obj); client.IgnoreNotFound(err) != nil {
+	status := kube.NetworkStatusOf(read.Object).DeepCopy()
+	meta.SetStatusCondition(&status.Conditions, readyCondition(read.Object.GetGeneration(), invalid))
+	if _, err := read.UpdateStatus(ctx, c.client, status); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write condition of %s: %w", ref, err)
 	}
 	return nil
