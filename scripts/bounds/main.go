@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	operatorv1alpha1 "github.com/patchbay-cni/patchbay/api/operator/v1alpha1"
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
@@ -43,7 +44,7 @@ func main() {
 // run bounds the definitions of a folder.
 func run(folder string) error {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(v1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(v1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme), operatorv1alpha1.AddToScheme(scheme)); err != nil {
 		return err
 	}
 	files, err := filepath.Glob(filepath.Join(folder, "*.*.yaml"))
