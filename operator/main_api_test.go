@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -149,7 +148,7 @@ func startOperator(t *testing.T, c *cluster, cfg *rest.Config) (stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := l.Addr().(*net.TCPAddr).Port
+	address := l.Addr().String()
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +157,7 @@ func startOperator(t *testing.T, c *cluster, cfg *rest.Config) (stop func()) {
 	}
 	ctx, cancel := context.WithCancel(logr.NewContext(context.WithoutCancel(t.Context()), testLogger(t)))
 	m, err := newManager(ctx, cfg, &options{
-		namespace: "patchbay-operator", healthAddress: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), leaderElect: true,
+		namespace: "patchbay-operator", healthAddress: address, leaderElect: true,
 	})
 	if err != nil {
 		t.Fatal(err)
