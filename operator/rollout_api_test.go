@@ -39,7 +39,7 @@ func (c *cluster) images(ctx context.Context) (map[string]int, error) {
 func TestBadImageStopsAtOneNode(t *testing.T) {
 	c := newCluster(t)
 	startWorkloads(t, c, 6)
-	startOperator(t, c, nil)
+	startOperator(t, c)
 	const spec = "parts: {node: {updateStrategy: {maxUnavailable: 3}, template: {spec: {containers: [{name: patchbayd, image: \"%s\"}]}}}}"
 	c.write(t, fmt.Sprintf(spec, "registry.example/patchbayd:1"))
 	c.await(t, v1alpha1.ConditionReady, v1alpha1.ReasonReady)
@@ -57,6 +57,18 @@ func TestBadImageStopsAtOneNode(t *testing.T) {
 	if images, err := c.images(t.Context()); err != nil || images["registry.example/bad:2"] != 1 || images["registry.example/patchbayd:1"] != 5 {
 		t.Errorf("images %v, %v, want one Pod with the bad one", images, err)
 	}
+	eventually(t, "the Event", func(ctx context.Context) error {
+		events := &corev1.EventList{}
+		if err := c.admin.List(ctx, events, client.InNamespace("default")); err != nil {
+			return err
+		}
+		for _, e := range events.Items {
+			if e.InvolvedObject.Kind == "Installation" && e.Type == corev1.EventTypeWarning && e.Reason == v1alpha1.ReasonRolloutStopped {
+				return nil
+			}
+		}
+		return fmt.Errorf("%d other Events", len(events.Items))
+	})
 	i := &v1alpha1.Installation{}
 	if err := c.admin.Get(t.Context(), client.ObjectKey{Name: v1alpha1.InstallationName}, i); err != nil {
 		t.Fatal(err)
@@ -85,7 +97,7 @@ func TestBadImageStopsAtOneNode(t *testing.T) {
 func TestControllerWaitsForNodes(t *testing.T) {
 	c := newCluster(t)
 	startWorkloads(t, c, 3)
-	startOperator(t, c, nil)
+	startOperator(t, c)
 	const spec = `parts:
   node: {updateStrategy: {type: OnDelete}, template: {spec: {containers: [{name: patchbayd, image: "registry.example/patchbayd:%[1]d"}]}}}
   controller: {template: {spec: {containers: [{name: patchbay-controller, image: "registry.example/patchbay-controller:%[1]d"}]}}}
@@ -122,7 +134,7 @@ func TestControllerWaitsForNodes(t *testing.T) {
 func TestInvalidTemplate(t *testing.T) {
 	c := newCluster(t)
 	startWorkloads(t, c, 2)
-	startOperator(t, c, nil)
+	startOperator(t, c)
 	c.write(t, "{}")
 	c.await(t, v1alpha1.ConditionReady, v1alpha1.ReasonReady)
 	before := c.generation(t)
@@ -172,7 +184,7 @@ func TestAnotherInstallation(t *testing.T) {
 		})
 	}
 	setSubjects([]rbacv1.Subject{{Kind: "ServiceAccount", Name: "patchbayd", Namespace: "network"}})
-	startOperator(t, c, nil)
+	startOperator(t, c)
 	c.write(t, "{}")
 	if got := c.await(t, v1alpha1.ConditionApplied, v1alpha1.ReasonAnotherInstallation); !strings.Contains(got.Message, "must be for namespace patchbay-system: got network") {
 		t.Errorf("message %q", got.Message)
