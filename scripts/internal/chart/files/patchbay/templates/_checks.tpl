@@ -1,0 +1,2 @@
+{{- define "patchbay.checkTemplate" -}}
+{{- end -}}
