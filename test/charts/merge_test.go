@@ -40,27 +40,27 @@ spec: {nodeSelector: {pool: edge}, securityContext: {fsGroup: 4, sysctls: [{name
 		},
 		"VolumeMounts": {
 			reason:   "Mounts merge by their path.",
-			template: `{spec: {containers: [{name: patchbayd, volumeMounts: [{name: netns, mountPath: /run/netns, readOnly: true}, {name: extra, mountPath: /extra}]}], volumes: [{name: extra, emptyDir: {sizeLimit: 1Mi}}]}}`,
+			template: `{spec: {containers: [{name: patchbayd, volumeMounts: [{name: netns, mountPath: /run/netns, mountPropagation: Bidirectional}, {name: extra, mountPath: /extra}]}], volumes: [{name: extra, emptyDir: {sizeLimit: 1Mi}}]}}`,
 		},
 		"Ports": {
 			reason:   "Ports merge by their number, also of two protocols: Kubernetes' merge key is the number alone.",
 			template: `{spec: {containers: [{name: patchbayd, ports: [{containerPort: 9644, name: other, protocol: TCP}, {containerPort: 53, protocol: UDP, name: dns}, {containerPort: 53, protocol: TCP, name: dns-tcp}]}]}}`,
 		},
 		"Tolerations": {reason: "Tolerations have no merge key, and are replaced.", template: `{spec: {tolerations: [{key: a, operator: Exists}]}}`},
-		"Args":        {reason: "Flags are replaced.", template: `{spec: {containers: [{name: patchbayd, args: [--node-name=a]}]}}`},
+		"Args":        {reason: "Flags are replaced.", template: `{spec: {containers: [{name: patchbayd, args: [--node-name=a, --host-root=/host, '--health-address=:9640']}]}}`},
 		"Secrets":     {reason: "Pull secrets merge by name.", template: `{spec: {imagePullSecrets: [{name: a}, {name: b}]}}`},
 		"Delete": {
 			reason:   "An element can be deleted, also one that is not there.",
-			template: `{spec: {containers: [{name: patchbayd, env: [{name: HOST_IP, $patch: delete}, {name: NONE, $patch: delete}]}, {name: none, $patch: delete}]}}`,
+			template: `{spec: {containers: [{name: patchbayd, ports: [{containerPort: 9644, $patch: delete}], env: [{name: NONE, $patch: delete}]}, {name: none, $patch: delete}]}}`,
 		},
-		"ReplaceList":    {reason: "A list can be replaced.", template: `{spec: {containers: [{name: patchbayd, env: [{$patch: replace, name: any}, {name: A, value: b}]}]}}`},
+		"ReplaceList":    {reason: "A list can be replaced.", template: `{spec: {containers: [{name: patchbayd, env: [{$patch: replace, name: any}, {name: NODE_NAME, value: b}, {name: HOST_IP, value: c}, {name: POD_NAMESPACE, value: d}]}]}}`},
 		"ReplaceMap":     {reason: "A map can be replaced.", template: `{spec: {nodeSelector: {$patch: replace, a: b}, containers: [{name: patchbayd, resources: {$patch: replace, limits: {cpu: 1}}}]}}`},
 		"DeleteMap":      {reason: "A map can be emptied.", template: `{spec: {nodeSelector: {$patch: delete}}}`},
 		"DeleteNothing":  {reason: "A directive about what is not there changes nothing.", template: `{spec: {affinity: {$patch: delete}, dnsConfig: {nameservers: [a], options: [{name: x, $patch: delete}]}}}`},
-		"RetainKeys":     {reason: "A volume gets another source.", template: `{spec: {volumes: [{name: run, $retainKeys: [name, emptyDir], emptyDir: {}}]}}`},
+		"RetainKeys":     {reason: "A volume gets another source.", part: "placementAgent", template: `{spec: {volumes: [{name: hub, $retainKeys: [name, projected], projected: {sources: []}}]}}`},
 		"RetainKeysMore": {reason: "What is retained stays.", template: `{spec: {volumes: [{name: run, $retainKeys: [name, hostPath, emptyDir], emptyDir: {}}]}}`},
 		"Empty":          {reason: "Empty maps and lists change nothing that merges.", template: `{metadata: {}, spec: {containers: [], volumes: [{name: run}], nodeSelector: {}}}`},
-		"EmptyAtomic":    {reason: "An empty list without a merge key removes its elements.", template: `{spec: {tolerations: [], containers: [{name: patchbayd, args: []}]}}`},
+		"EmptyAtomic":    {reason: "An empty list without a merge key removes its elements.", template: `{spec: {tolerations: []}}`},
 		"Numbers":        {reason: "Numbers and texts stay what they are.", template: `{spec: {containers: [{name: a, resources: {limits: {cpu: 1, memory: 1e9}, requests: {cpu: 0.5}}, livenessProbe: {httpGet: {port: 80}}, readinessProbe: {httpGet: {port: http}}, securityContext: {runAsUser: 2147483647}}]}}`},
 		"Controller": {
 			reason: "The Deployment merges by the same keys.", part: "controller",
@@ -119,6 +119,17 @@ func TestAllFieldsMergeAsInKubernetes(t *testing.T) {
 
 // example returns a value with all fields of a schema.
 func example(schema map[string]any, name string) any {
+	// The checks of templates accept no other values.
+	switch name {
+	case "restartPolicy":
+		return "Always"
+	case "serviceAccount":
+		return "a-serviceAccountName"
+	case "runAsUser":
+		return 0
+	case "runAsNonRoot":
+		return false
+	}
 	if values, ok := schema["enum"].([]any); ok {
 		return values[0]
 	}
@@ -159,9 +170,15 @@ func example(schema map[string]any, name string) any {
 // compareMerged compares a part's template in the chart with what Kubernetes' code makes of the default one.
 func compareMerged(t *testing.T, reason, part string, patch map[string]any) {
 	t.Helper()
-	values := map[string]any{"parts": map[string]any{part: map[string]any{"template": patch}}}
-	got := field(t, workload(t, mustRender(t, values), part), "spec", "template").(map[string]any)
-	base := field(t, workload(t, mustRender(t, nil), part), "spec", "template").(map[string]any)
+	values := func(template any) any {
+		p := map[string]any{"template": template}
+		if part == "placementAgent" {
+			p["enabled"], p["cluster"] = true, "east"
+		}
+		return map[string]any{"parts": map[string]any{part: p}}
+	}
+	got := field(t, workload(t, mustRender(t, values(patch)), part), "spec", "template").(map[string]any)
+	base := field(t, workload(t, mustRender(t, values(map[string]any{})), part), "spec", "template").(map[string]any)
 	raw, err := json.Marshal(patch)
 	if err != nil {
 		t.Fatal(err)

@@ -216,7 +216,7 @@ func pattern(rule string) string {
 	return after[:max(end, 0)]
 }
 
-// extend adds the properties of another schema. It must not have a value again, except for an object.
+// extend adds the properties of another schema. Of a value that is there, it may change the description.
 func extend(s, more schema, path string) error {
 	to, _ := s["properties"].(schema)
 	from, _ := more["properties"].(map[string]any)
@@ -226,6 +226,8 @@ func extend(s, more schema, path string) error {
 		switch {
 		case !ok:
 			to[name] = below
+		case len(below) == 1 && below["description"] != nil:
+			was["description"] = below["description"]
 		case below["properties"] == nil:
 			return fmt.Errorf("%s.%s: must be a value that Installation does not have", path, name)
 		default:

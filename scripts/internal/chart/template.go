@@ -18,16 +18,40 @@ const namespaceMark = "patchbay-chart-release-namespace"
 
 // template returns an object as text that Helm renders to the same object in another namespace.
 func template(o object) (string, error) {
-	marked, err := markNamespace(map[string]any(o), o.kind()+" "+o.name())
+	value, err := markNamespace(map[string]any(o), o.kind()+" "+o.name())
 	if err != nil {
 		return "", err
+	}
+	marked, _ := value.(map[string]any)
+	accounts := markAccounts(marked)
+	if _, ok := marked["aggregationRule"]; ok {
+		delete(marked, "rules") // Kubernetes' own controller writes them, and Helm must not own them
 	}
 	text, err := yaml.Marshal(marked)
 	if err != nil {
 		return "", fmt.Errorf("encode %s %s: %w", o.kind(), o.name(), err)
 	}
 	// The texts of the manifests are no templates. The quotes are for namespaces such as 1234.
-	return strings.NewReplacer("{{", `{{ "{{" }}`, namespaceMark, "{{ .Release.Namespace | quote }}").Replace(string(text)), nil
+	replaced := append(accounts, "{{", `{{ "{{" }}`, namespaceMark, "{{ .Release.Namespace | quote }}")
+	return strings.NewReplacer(replaced...).Replace(string(text)), nil
+}
+
+// markAccounts marks the accounts of programs that a binding names, and returns the marks, each before the expression
+// that it stands for: the template of a part may have an account of its own.
+func markAccounts(o map[string]any) []string {
+	var marks []string
+	subjects, _ := o["subjects"].([]any)
+	for _, value := range subjects {
+		subject, _ := value.(map[string]any)
+		for _, p := range parts() {
+			if subject["kind"] == "ServiceAccount" && subject["name"] == p.program {
+				mark := "patchbay-chart-account-of-" + p.name
+				subject["name"] = mark
+				marks = append(marks, mark, fmt.Sprintf(`{{ include "patchbay.serviceAccount" (dict "root" $ "part" %q) }}`, p.name))
+			}
+		}
+	}
+	return marks
 }
 
 // markNamespace returns a copy of a value with the mark in place of each string that is the namespace. A string that
