@@ -56,7 +56,7 @@ func install(ctx context.Context, c client.Client) error {
 }
 
 // readClusterManifests reads what a cluster with networks has of deployments/: placement, the hub's
-// and the agent's part, is for whoever tests it.
+// and the agent's part, and the operator are for whoever tests them.
 func readClusterManifests() ([]*unstructured.Unstructured, error) {
 	folder, err := source.Path("deployments")
 	if err != nil {
@@ -68,7 +68,7 @@ func readClusterManifests() ([]*unstructured.Unstructured, error) {
 	}
 	var all []*unstructured.Unstructured
 	for _, part := range parts {
-		if part.Name() == "placement" {
+		if part.Name() == "placement" || part.Name() == "operator" {
 			continue
 		}
 		objects, err := ReadManifests(filepath.Join(folder, part.Name()))

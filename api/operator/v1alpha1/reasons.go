@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// Reasons of conditions and Events. Reasons has what each one means, and
+// docs/reference/operator-reasons.md lists them.
+const (
+	ReasonValid           = "Valid"
+	ReasonInvalid         = "Invalid"
+	ReasonVersionMismatch = "VersionMismatch"
+
+	ReasonApplied             = "Applied"
+	ReasonApplyFailed         = "ApplyFailed"
+	ReasonAnotherInstallation = "AnotherInstallation"
+	ReasonWaitingForNode      = "WaitingForNode"
+
+	ReasonReady          = "Ready"
+	ReasonProgressing    = "Progressing"
+	ReasonNotReady       = "NotReady"
+	ReasonRolloutStopped = "RolloutStopped"
+)
+
+// ReasonInfo documents a reason. It has the fields of the type of danm.io, so that the same code
+// renders and tests all catalogues.
+// +kubebuilder:object:generate=false
+type ReasonInfo struct {
+	// Reason is its text.
+	Reason string
+	// On names the condition and its kinds, or the kinds of the Events' objects.
+	On string
+	// When states what has happened, and Remedy what to do.
+	When, Remedy string
+	// Test is the test that expects the reason: the package's folder, a dot, and the function.
+	Test string
+}
+
+// Reasons returns the catalogue of all reasons.
+func Reasons() []ReasonInfo { return append(specReasons(), partReasons()...) }
+
+// specReasons returns the reasons of Valid and Applied.
+func specReasons() []ReasonInfo {
+	return []ReasonInfo{
+		{
+			Reason: ReasonValid, On: "Valid of Installations",
+			When:   "The spec can work.",
+			Remedy: "Nothing.",
+			Test:   "operator.TestInstall",
+		},
+		{
+			Reason: ReasonInvalid, On: "Valid of Installations with status False, Event on the Installation",
+			When:   "A program cannot work with the spec: the message names each field and what it must be. The operator changes nothing, and repairs nothing.",
+			Remedy: "Correct the fields.",
+			Test:   "operator.TestInvalidTemplate",
+		},
+		{
+			Reason: ReasonVersionMismatch, On: "Valid of Installations with status False, Event on the Installation",
+			When:   "spec.version is not the version of the operator that runs. It changes nothing.",
+			Remedy: "Install the operator of that version, or change or remove spec.version.",
+			Test:   "operator/internal/controllers.TestValidCondition",
+		},
+		{
+			Reason: ReasonApplied, On: "Applied of Installations",
+			When:   "All objects are as the spec says.",
+			Remedy: "Nothing.",
+			Test:   "operator.TestInstall",
+		},
+		{
+			Reason: ReasonApplyFailed, On: "Applied of Installations with status False, Event on the Installation",
+			When:   "The API server did not accept an object, or did not answer. The objects that come after it in the order of installation were not changed. The operator tries again.",
+			Remedy: "Read the message: it names the object. If a field of a template is the cause, correct it. If the operator has not the right, apply deployments/operator of its version.",
+			Test:   "operator/internal/controllers.TestAppliedCondition",
+		},
+		{
+			Reason: ReasonAnotherInstallation, On: "Applied of Installations with status False, Event on the Installation",
+			When:   "Patchbay is installed in another namespace. The operator changes nothing, because both would use the same node files and the same cluster-scoped objects.",
+			Remedy: "Uninstall the other one, or delete the Installation.",
+			Test:   "operator.TestAnotherInstallation",
+		},
+		{
+			Reason: ReasonWaitingForNode, On: "Applied and Controller of Installations with status False",
+			When:   "Pods of the node daemon run another image than the spec's. The controller and what follows it are not changed before the last one is replaced, because an older daemon cannot write networks of a newer controller.",
+			Remedy: "Nothing, unless the condition Node has the reason RolloutStopped: remove that cause.",
+			Test:   "operator.TestControllerWaitsForNodes",
+		},
+	}
+}
+
+// partReasons returns the reasons of the parts and of Ready.
+func partReasons() []ReasonInfo {
+	return []ReasonInfo{
+		{
+			Reason: ReasonReady, On: "Node, Controller, PlacementAgent and Ready of Installations",
+			When:   "All Pods of the part have the present template and are ready. Of Ready: so are all parts.",
+			Remedy: "Nothing.",
+			Test:   "operator/internal/rollout.TestDaemonSetProgress",
+		},
+		{
+			Reason: ReasonProgressing, On: "Node, Controller, PlacementAgent and Ready of Installations with status False",
+			When:   "Pods are being replaced. The message has how many are.",
+			Remedy: "Nothing. With the update strategy OnDelete, delete the Pods that have an earlier template.",
+			Test:   "operator/internal/rollout.TestDaemonSetProgress",
+		},
+		{
+			Reason: ReasonNotReady, On: "Node, Controller, PlacementAgent and Ready of Installations with status False",
+			When:   "All Pods have the present template, and some are not ready. The message has the causes.",
+			Remedy: "Look at the Pods that the message names: kubectl -n patchbay-system describe pod NAME.",
+			Test:   "operator/internal/rollout.TestDaemonSetProgress",
+		},
+		{
+			Reason: ReasonRolloutStopped, On: "Node, Controller, PlacementAgent and Ready of Installations with status False, Event on the Installation",
+			When:   "A Pod with the present template fails, or was not ready in time. No further node gets the template.",
+			Remedy: "The message names node, Pod and cause. Correct the spec or undo its change: the failed Pods are replaced first. If the node is the cause, repair it.",
+			Test:   "operator/internal/rollout.TestDaemonSetProgress",
+		},
+	}
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package apply writes the objects of a plan by server-side apply, and removes those that were applied before
+// and are in the plan no more.
+package apply
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/operator/internal/render"
+)
+
+// Applier applies objects. It remembers what it has applied, so that it sends no request for an object that
+// nobody has changed since. It is for one goroutine.
+type Applier struct {
+	writer client.Writer
+	// cache has the metadata of the objects with InstallationLabel.
+	cache client.Reader
+
+	applied map[Key]record
+}
+
+// Key names an object.
+type Key struct {
+	schema.GroupKind
+	types.NamespacedName
+}
+
+// record is an object after it was applied.
+type record struct {
+	desired         uint64
+	uid             types.UID
+	resourceVersion string
+	generation      int64
+}
+
+// New returns an Applier that has applied nothing.
+func New(writer client.Writer, cache client.Reader) *Applier {
+	return &Applier{writer: writer, cache: cache, applied: map[Key]record{}}
+}
+
+// KeyOf returns the key of an object.
+func KeyOf(o client.Object) Key {
+	return Key{
+		GroupKind:      o.GetObjectKind().GroupVersionKind().GroupKind(),
+		NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()},
+	}
+}
+
+// Has reports whether the Applier has applied an object of this name.
+func (a *Applier) Has(o client.Object) bool {
+	_, ok := a.applied[KeyOf(o)]
+	return ok
+}
+
+// Generation returns the generation of an object after it was applied, or 0.
+func (a *Applier) Generation(o client.Object) int64 { return a.applied[KeyOf(o)].generation }
+
+// Apply applies an object unless it is known to be as desired. It takes over fields that other managers own,
+// such as kubectl or helm. What they own beside these stays.
+func (a *Applier) Apply(ctx context.Context, o render.Object) error {
+	desired, err := digest(o.Object)
+	if err != nil {
+		return err
+	}
+	key := KeyOf(o)
+	isSame, err := a.isUnchanged(ctx, o, a.applied[key], desired)
+	if err != nil || isSame {
+		return err
+	}
+	sent := o.DeepCopy()
+	err = a.writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(sent), client.FieldOwner(render.Manager), client.ForceOwnership)
+	if err != nil {
+		delete(a.applied, key)
+		return fmt.Errorf("apply %s: %w", describe(o), err)
+	}
+	a.applied[key] = record{desired: desired, uid: sent.GetUID(), resourceVersion: sent.GetResourceVersion(), generation: sent.GetGeneration()}
+	return nil
+}
+
+// isUnchanged reports whether the cache has the object as it was after it was applied. A cache that is behind
+// leads to a request that changes nothing.
+func (a *Applier) isUnchanged(ctx context.Context, o render.Object, r record, desired uint64) (bool, error) {
+	if r.uid == "" || r.desired != desired {
+		return false, nil
+	}
+	live := metadataOf(o.GroupVersionKind())
+	if err := a.cache.Get(ctx, client.ObjectKeyFromObject(o), live); err != nil {
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return false, fmt.Errorf("read %s: %w", describe(o), err)
+	}
+	if live.UID != r.uid || live.DeletionTimestamp != nil {
+		return false, nil
+	}
+	if live.ResourceVersion == r.resourceVersion {
+		return true, nil
+	}
+	// A new status changes the resourceVersion, and not the generation.
+	return hasStatus(o.GetKind()) && live.Generation == r.generation && contains(live.Labels, o.GetLabels()) && contains(live.Annotations, o.GetAnnotations()), nil
+}
+
+// hasStatus tells the kinds with a generation whose status changes often.
+func hasStatus(kind string) bool {
+	return slices.Contains([]string{"CustomResourceDefinition", "DaemonSet", "Deployment", "PodDisruptionBudget"}, kind)
+}
+
+func contains(all, part map[string]string) bool {
+	for key, value := range part {
+		if got, ok := all[key]; !ok || got != value {
+			return false
+		}
+	}
+	return true
+}
+
+// digest returns a number that differs for objects that differ.
+func digest(object map[string]any) (uint64, error) {
+	text, err := json.Marshal(object)
+	if err != nil {
+		return 0, fmt.Errorf("encode object: %w", err)
+	}
+	h := fnv.New64a()
+	h.Write(text)
+	return h.Sum64(), nil
+}
+
+// describe names an object in an error.
+func describe(o client.Object) string {
+	name := o.GetName()
+	if o.GetNamespace() != "" {
+		name = o.GetNamespace() + "/" + name
+	}
+	return o.GetObjectKind().GroupVersionKind().Kind + " " + name
+}
+
+func metadataOf(kind schema.GroupVersionKind) *metav1.PartialObjectMetadata {
+	o := &metav1.PartialObjectMetadata{}
+	o.SetGroupVersionKind(kind)
+	return o
+}
+
+// Prune removes the objects that were applied before and are not in the plan, programs first and policies last.
+// An object counts as applied if it has the label and fields of the operator's manager: a copy that a user has
+// made has the label only. The deletion is for the UID that was read.
+func (a *Applier) Prune(ctx context.Context, plan *render.Plan) error {
+	wanted := map[Key]bool{}
+	for _, o := range plan.Objects {
+		wanted[KeyOf(o)] = true
+	}
+	for _, kind := range slices.Backward(PrunedKinds()) {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		if err := a.cache.List(ctx, list, client.HasLabels{render.InstallationLabel}); err != nil {
+			return fmt.Errorf("list %s: %w", kind.Kind, err)
+		}
+		for i := range list.Items {
+			o := &list.Items[i]
+			o.SetGroupVersionKind(kind)
+			if wanted[KeyOf(o)] || o.DeletionTimestamp != nil || !isApplied(o) {
+				continue
+			}
+			err := a.writer.Delete(ctx, o, client.Preconditions{UID: &o.UID, ResourceVersion: &o.ResourceVersion})
+			if client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("delete %s: %w", describe(o), err)
+			}
+			delete(a.applied, KeyOf(o))
+		}
+	}
+	return nil
+}
+
+// isApplied reports whether the operator has applied the object.
+func isApplied(o *metav1.PartialObjectMetadata) bool {
+	return slices.ContainsFunc(o.ManagedFields, func(f metav1.ManagedFieldsEntry) bool {
+		return f.Manager == render.Manager && f.Operation == metav1.ManagedFieldsOperationApply
+	})
+}
+
+// PrunedKinds returns the kinds of which objects are removed, in the order of their installation. Definitions and
+// namespaces are not among them: with them, users' objects would be lost.
+func PrunedKinds() []schema.GroupVersionKind {
+	const rbac, admission = "rbac.authorization.k8s.io", "admissionregistration.k8s.io"
+	return []schema.GroupVersionKind{
+		{Group: admission, Version: "v1", Kind: "ValidatingAdmissionPolicy"},
+		{Group: admission, Version: "v1", Kind: "ValidatingAdmissionPolicyBinding"},
+		{Version: "v1", Kind: "ServiceAccount"},
+		{Group: rbac, Version: "v1", Kind: "ClusterRole"},
+		{Group: rbac, Version: "v1", Kind: "ClusterRoleBinding"},
+		{Group: rbac, Version: "v1", Kind: "Role"},
+		{Group: rbac, Version: "v1", Kind: "RoleBinding"},
+		{Version: "v1", Kind: "Service"},
+		{Group: admission, Version: "v1", Kind: "MutatingWebhookConfiguration"},
+		{Group: admission, Version: "v1", Kind: "ValidatingWebhookConfiguration"},
+		{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"},
+		{Group: "apps", Version: "v1", Kind: "Deployment"},
+		{Group: "apps", Version: "v1", Kind: "DaemonSet"},
+	}
+}
+
+// WatchedKinds returns all kinds that the operator applies.
+func WatchedKinds() []schema.GroupVersionKind {
+	return append(PrunedKinds(), schema.GroupVersionKind{Version: "v1", Kind: "Namespace"},
+		schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+}

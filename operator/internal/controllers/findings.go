@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/patchbay-cni/patchbay/api/operator/v1alpha1"
+	"github.com/patchbay-cni/patchbay/internal/text"
+	"github.com/patchbay-cni/patchbay/internal/version"
+	"github.com/patchbay-cni/patchbay/operator/internal/render"
+	"github.com/patchbay-cni/patchbay/operator/internal/rollout"
+)
+
+// findings are what one pass over the Installation has found.
+type findings struct {
+	// invalid is why nothing was applied: the spec cannot work.
+	invalid error
+	// applyErr is why not everything was applied.
+	applyErr error
+	// outdated is how many Pods of an older node daemon the controller waits for.
+	outdated int
+
+	node, controller, agent rollout.Progress
+}
+
+// recheck returns when the next pass is due without any event.
+func (f *findings) recheck() time.Duration {
+	next := checkInterval
+	for _, p := range []rollout.Progress{f.node, f.controller, f.agent} {
+		if p.Recheck > 0 {
+			next = min(next, p.Recheck+time.Second)
+		}
+	}
+	return next
+}
+
+// status returns the status of the Installation after this pass.
+func (f *findings) status(i *v1alpha1.Installation, now metav1.Time) *v1alpha1.InstallationStatus {
+	next := i.Status.DeepCopy()
+	next.ObservedGeneration, next.Version = i.Generation, version.String()
+	next.Parts = v1alpha1.PartStatuses{}
+	set := func(kind string, status metav1.ConditionStatus, reason, message string) {
+		meta.SetStatusCondition(&next.Conditions, metav1.Condition{
+			Type: kind, Status: status, Reason: reason, Message: text.Truncate(message, maxMessage),
+			ObservedGeneration: i.Generation, LastTransitionTime: now,
+		})
+	}
+	status, reason, message := f.valid()
+	set(v1alpha1.ConditionValid, status, reason, message)
+	status, reason, message = f.applied()
+	set(v1alpha1.ConditionApplied, status, reason, message)
+	for _, p := range f.parts(&next.Parts, i.Spec.Parts.PlacementAgent.Enabled) {
+		if p.progress == nil {
+			meta.RemoveStatusCondition(&next.Conditions, p.condition)
+			continue
+		}
+		if p.progress.Status == "" {
+			set(p.condition, metav1.ConditionUnknown, reason, "not computed, because not all objects are applied")
+			continue
+		}
+		*p.counts = &p.progress.Counts
+		set(p.condition, p.progress.Status, p.progress.Reason, p.progress.Message)
+	}
+	status, reason, message = ready(next.Conditions)
+	set(v1alpha1.ConditionReady, status, reason, message)
+	return next
+}
+
+// maxMessage is shorter than a condition's message may be.
+const maxMessage = 4096
+
+// valid returns the condition of the spec.
+func (f *findings) valid() (status metav1.ConditionStatus, reason, message string) {
+	if f.invalid == nil {
+		return metav1.ConditionTrue, v1alpha1.ReasonValid, "The spec can work"
+	}
+	if _, ok := errors.AsType[*render.VersionError](f.invalid); ok {
+		return metav1.ConditionFalse, v1alpha1.ReasonVersionMismatch, f.invalid.Error()
+	}
+	return metav1.ConditionFalse, v1alpha1.ReasonInvalid, strings.ReplaceAll(f.invalid.Error(), "\n", "; ")
+}
+
+// applied returns the condition of the objects.
+func (f *findings) applied() (status metav1.ConditionStatus, reason, message string) {
+	switch {
+	case f.invalid != nil:
+		_, reason, _ = f.valid()
+		return metav1.ConditionFalse, reason, "Nothing is changed, because the spec is not valid"
+	case errors.Is(f.applyErr, errAnother):
+		return metav1.ConditionFalse, v1alpha1.ReasonAnotherInstallation, f.applyErr.Error()
+	case f.applyErr != nil:
+		return metav1.ConditionFalse, v1alpha1.ReasonApplyFailed, f.applyErr.Error()
+	case f.outdated > 0:
+		return metav1.ConditionFalse, v1alpha1.ReasonWaitingForNode, f.waiting()
+	}
+	return metav1.ConditionTrue, v1alpha1.ReasonApplied, "All objects are applied"
+}
+
+func (f *findings) waiting() string {
+	return fmt.Sprintf("%d Pods of the node daemon run another image: the controller is not changed before they are replaced", f.outdated)
+}
+
+// partFinding is a part, the condition for it, and where its counts belong.
+type partFinding struct {
+	condition string
+	progress  *rollout.Progress
+	counts    **v1alpha1.PartStatus
+}
+
+// parts returns the parts. The progress of one that is not installed is nil.
+func (f *findings) parts(s *v1alpha1.PartStatuses, hasAgent bool) []partFinding {
+	controller := f.controller
+	if f.outdated > 0 && controller.Status != "" {
+		controller.Status, controller.Reason, controller.Message = metav1.ConditionFalse, v1alpha1.ReasonWaitingForNode, f.waiting()
+	}
+	agent := &f.agent
+	if !hasAgent {
+		agent = nil
+	}
+	return []partFinding{
+		{v1alpha1.ConditionNode, &f.node, &s.Node},
+		{v1alpha1.ConditionController, &controller, &s.Controller},
+		{v1alpha1.ConditionPlacementAgent, agent, &s.PlacementAgent},
+	}
+}
+
+// ready summarizes the other conditions: the first one that is not True is why the Installation is not ready.
+func ready(conditions []metav1.Condition) (status metav1.ConditionStatus, reason, message string) {
+	for _, kind := range []string{
+		v1alpha1.ConditionValid, v1alpha1.ConditionApplied, v1alpha1.ConditionNode, v1alpha1.ConditionController, v1alpha1.ConditionPlacementAgent,
+	} {
+		c := meta.FindStatusCondition(conditions, kind)
+		if c == nil || c.Status == metav1.ConditionTrue {
+			continue
+		}
+		// A roll-out that has stopped says more than what waits for it.
+		if n := meta.FindStatusCondition(conditions, v1alpha1.ConditionNode); c.Reason == v1alpha1.ReasonWaitingForNode && n != nil && n.Status != metav1.ConditionTrue {
+			c = n
+		}
+		return metav1.ConditionFalse, c.Reason, c.Type + ": " + c.Message
+	}
+	return metav1.ConditionTrue, v1alpha1.ReasonReady, "All parts are ready"
+}
+
+// changedConditions returns the conditions whose status or reason has changed.
+func changedConditions(before, after []metav1.Condition) []metav1.Condition {
+	var changed []metav1.Condition
+	for _, c := range after {
+		if was := meta.FindStatusCondition(before, c.Type); was == nil || was.Status != c.Status || was.Reason != c.Reason {
+			changed = append(changed, c)
+		}
+	}
+	return changed
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/patchbay-cni/patchbay/api/operator/v1alpha1"
+	"github.com/patchbay-cni/patchbay/operator/internal/apply"
+	"github.com/patchbay-cni/patchbay/operator/internal/render"
+	"github.com/patchbay-cni/patchbay/operator/internal/rollout"
+)
+
+// checkInterval is how often everything is compared again, although watches report each change.
+const checkInterval = 10 * time.Minute
+
+// Reconciler installs Patchbay as the Installation says. It handles one request at a time.
+type Reconciler struct {
+	// Cache has the Installation, the Pods and workloads of Patchbay, and the metadata of what was applied.
+	Cache client.Reader
+	// Live reads from the API server.
+	Live client.Reader
+	// Status writes the status of the Installation.
+	Status client.SubResourceWriter
+	// Applier writes everything else.
+	Applier *apply.Applier
+	// Events records changes of conditions.
+	Events EventRecorder
+	// Now is the clock.
+	Now func() time.Time
+
+	// plan is that of the Installation with this UID and generation. To compute it takes some 10 ms, and each
+	// change of a Pod needs it.
+	plan       *render.Plan
+	uid        types.UID
+	generation int64
+}
+
+// EventRecorder records an Event on an object.
+type EventRecorder interface {
+	Event(of *v1alpha1.Installation, kind, reason, message string)
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	i := &v1alpha1.Installation{}
+	if err := r.Cache.Get(ctx, request.NamespacedName, i); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if i.DeletionTimestamp != nil {
+		return reconcile.Result{}, nil // nobody but the user removes what runs
+	}
+	found := &findings{}
+	err := r.install(ctx, i, found)
+	next := found.status(i, metav1.NewTime(r.Now()))
+	if err := r.writeStatus(ctx, i, next); err != nil {
+		return reconcile.Result{}, err
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: found.recheck()}, nil
+}
+
+// install applies the objects of the Installation in their order, and records what it finds. Its error is one
+// that may go away, so that it is tried again.
+func (r *Reconciler) install(ctx context.Context, i *v1alpha1.Installation, found *findings) error {
+	plan, err := r.render(i)
+	if err != nil {
+		found.invalid = err
+		return nil
+	}
+	if err := r.checkAlone(ctx, plan); err != nil {
+		found.applyErr = err
+		return err
+	}
+	pods, err := r.pods(ctx)
+	if err != nil {
+		found.applyErr = err
+		return err
+	}
+	node := r.input(plan.Node, pods)
+	found.outdated = rollout.Outdated(node)
+	if err := plan.LimitUnavailable(rollout.Limit(node)); err != nil {
+		return err
+	}
+	if found.applyErr = r.apply(ctx, plan, found.outdated > 0); found.applyErr != nil {
+		return found.applyErr
+	}
+	return r.observe(ctx, plan, pods, found)
+}
+
+// render returns the plan of the Installation.
+func (r *Reconciler) render(i *v1alpha1.Installation) (*render.Plan, error) {
+	if r.plan != nil && r.uid == i.UID && r.generation == i.Generation {
+		return r.plan, nil
+	}
+	r.plan = nil
+	plan, err := render.New(i)
+	if err != nil {
+		return nil, err
+	}
+	r.plan, r.uid, r.generation = plan, i.UID, i.Generation
+	return plan, nil
+}
+
+// errAnother means that Patchbay is installed in another namespace.
+var errAnother = errors.New("another installation")
+
+// checkAlone fails if Patchbay is installed in another namespace: the binding of the node daemon's rights, whose name
+// is the same for all, shows it.
+func (r *Reconciler) checkAlone(ctx context.Context, plan *render.Plan) error {
+	for _, o := range plan.Objects {
+		if o.GetKind() != "ClusterRoleBinding" || o.GetName() != plan.Node.Name || r.Applier.Has(o) {
+			continue
+		}
+		binding := &rbacv1.ClusterRoleBinding{}
+		err := r.Live.Get(ctx, client.ObjectKeyFromObject(o), binding)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read ClusterRoleBinding %s: %w", o.GetName(), err)
+		}
+		for _, s := range binding.Subjects {
+			if s.Namespace != render.Namespace {
+				return fmt.Errorf("%w: ClusterRoleBinding %s must be for namespace %s: got %s. Uninstall Patchbay there first, or delete the Installation",
+					errAnother, o.GetName(), render.Namespace, s.Namespace)
+			}
+		}
+	}
+	return nil
+}
+
+// apply applies the objects. While nodes run an older daemon, it applies nothing from the controller on, and
+// removes nothing.
+func (r *Reconciler) apply(ctx context.Context, plan *render.Plan, wait bool) error {
+	for _, o := range plan.Objects {
+		if wait && o.Phase >= render.Controller {
+			return nil
+		}
+		if err := r.Applier.Apply(ctx, o); err != nil {
+			return err
+		}
+	}
+	return r.Applier.Prune(ctx, plan)
+}
+
+// pods returns the Pods of all programs by the name of their workload. They belong to the cache.
+func (r *Reconciler) pods(ctx context.Context) (map[string][]*corev1.Pod, error) {
+	list := &corev1.PodList{}
+	if err := r.Cache.List(ctx, list, client.InNamespace(render.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list Pods: %w", err)
+	}
+	pods := map[string][]*corev1.Pod{}
+	for i := range list.Items {
+		name := list.Items[i].Labels["app.kubernetes.io/name"]
+		pods[name] = append(pods[name], &list.Items[i])
+	}
+	return pods, nil
+}
+
+// input returns what the progress of a part is computed from.
+func (r *Reconciler) input(part *render.Part, pods map[string][]*corev1.Pod) *rollout.Input {
+	return &rollout.Input{Part: part, Pods: pods[part.Name], Now: r.Now()}
+}
+
+// observe records the progress of the parts, as the cache has it: it counts only if the cache has seen the
+// last write.
+func (r *Reconciler) observe(ctx context.Context, plan *render.Plan, pods map[string][]*corev1.Pod, found *findings) error {
+	for _, o := range plan.Objects {
+		switch {
+		case o.GetKind() == "DaemonSet":
+			ds := &appsv1.DaemonSet{}
+			exists, err := r.get(ctx, o, ds)
+			if err != nil {
+				return err
+			}
+			in := r.input(plan.Node, pods)
+			in.Generation = r.Applier.Generation(o)
+			found.node = rollout.OfDaemonSet(in, only(exists, ds))
+		case o.GetKind() == "Deployment":
+			d := &appsv1.Deployment{}
+			exists, err := r.get(ctx, o, d)
+			if err != nil {
+				return err
+			}
+			part, progress := plan.Controller, &found.controller
+			if o.Phase == render.Agent {
+				part, progress = plan.Agent, &found.agent
+			}
+			in := r.input(part, pods)
+			in.Generation = r.Applier.Generation(o)
+			*progress = rollout.OfDeployment(in, only(exists, d))
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) get(ctx context.Context, o render.Object, into client.Object) (exists bool, err error) {
+	err = r.Cache.Get(ctx, client.ObjectKeyFromObject(o), into)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return false, fmt.Errorf("read %s %s: %w", o.GetKind(), o.GetName(), err)
+	}
+	return err == nil, nil
+}
+
+// only returns nil for an object that does not exist.
+func only[T any](exists bool, o *T) *T {
+	if !exists {
+		return nil
+	}
+	return o
+}
+
+// writeStatus writes a status that has changed, and records an Event for each condition that has.
+func (r *Reconciler) writeStatus(ctx context.Context, i *v1alpha1.Installation, next *v1alpha1.InstallationStatus) error {
+	if equality.Semantic.DeepEqual(&i.Status, next) {
+		return nil
+	}
+	before := i.Status
+	i = i.DeepCopy()
+	i.Status = *next
+	if err := r.Status.Update(ctx, i); err != nil {
+		return fmt.Errorf("write status of Installation %s: %w", i.Name, err)
+	}
+	for _, c := range changedConditions(before.Conditions, next.Conditions) {
+		kind := corev1.EventTypeNormal
+		if c.Status != metav1.ConditionTrue && c.Reason != v1alpha1.ReasonProgressing && c.Reason != v1alpha1.ReasonWaitingForNode {
+			kind = corev1.EventTypeWarning
+		}
+		r.Events.Event(i, kind, c.Reason, c.Type+": "+c.Message)
+	}
+	return nil
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/patchbay-cni/patchbay/api/operator/v1alpha1"
+	"github.com/patchbay-cni/patchbay/operator/internal/render"
+)
+
+// Progress is how far a part is.
+type Progress struct {
+	// Counts are for the status of the Installation.
+	Counts v1alpha1.PartStatus
+	// Status, Reason and Message are for the condition of the part.
+	Status          metav1.ConditionStatus
+	Reason, Message string
+	// Recheck is when a Pod passes its deadline; 0 for never.
+	Recheck time.Duration
+}
+
+// IsDone reports whether all Pods have the template and are ready.
+func (p *Progress) IsDone() bool { return p.Status == metav1.ConditionTrue }
+
+// Input is what the progress of a part is computed from.
+type Input struct {
+	Part *render.Part
+	// Pods of the part, also those that end.
+	Pods []*corev1.Pod
+	// Generation of the workload after it was applied last: a status of an older one counts for nothing.
+	Generation int64
+	Now        time.Time
+}
+
+// OfDaemonSet returns the progress of the node daemon. The DaemonSet is nil if it does not exist.
+func OfDaemonSet(in *Input, ds *appsv1.DaemonSet) Progress {
+	if ds == nil {
+		return in.unknown()
+	}
+	s := ds.Status
+	p := in.progress(v1alpha1.PartStatus{Updated: s.UpdatedNumberScheduled, Ready: s.NumberReady, Total: s.DesiredNumberScheduled})
+	if ds.Generation < in.Generation || s.ObservedGeneration < ds.Generation {
+		return *p.observing()
+	}
+	// The DaemonSet's controller may not have seen a Pod's end yet.
+	p.Counts.Ready = min(p.Counts.Ready, in.count(isReady))
+	if failing := in.failures(); len(failing) > 0 {
+		return *p.stopped("nodes", failing)
+	}
+	return *p.result("nodes", in.Part.OnDelete)
+}
+
+// OfDeployment returns the progress of a Deployment. It is nil if it does not exist.
+func OfDeployment(in *Input, d *appsv1.Deployment) Progress {
+	if d == nil {
+		return in.unknown()
+	}
+	s, total := d.Status, int32(1)
+	if d.Spec.Replicas != nil {
+		total = *d.Spec.Replicas
+	}
+	p := in.progress(v1alpha1.PartStatus{Updated: s.UpdatedReplicas, Ready: s.ReadyReplicas, Total: total})
+	if d.Generation < in.Generation || s.ObservedGeneration < d.Generation {
+		return *p.observing()
+	}
+	failing := in.failures()
+	if len(failing) == 0 {
+		failing = deploymentFailures(d)
+	}
+	if len(failing) > 0 {
+		return *p.stopped("Pods", failing)
+	}
+	if s.Replicas > total {
+		return *p.progressing("Pods") // Pods of an earlier template are left
+	}
+	return *p.result("Pods", false)
+}
+
+// deploymentFailures returns why the Deployment's controller makes no progress, such as a quota.
+func deploymentFailures(d *appsv1.Deployment) []failure {
+	for _, c := range d.Status.Conditions {
+		stopped := c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse ||
+			c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue
+		if stopped {
+			return []failure{{cause: c.Message}}
+		}
+	}
+	return nil
+}
+
+// Outdated returns how many Pods run, or may run, another image than the part's.
+func Outdated(in *Input) int {
+	count := 0
+	for _, pod := range in.Pods {
+		if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
+			continue
+		}
+		for i := range pod.Spec.Containers {
+			if c := &pod.Spec.Containers[i]; c.Name == in.Part.Container && c.Image != in.Part.Image {
+				count++
+			}
+		}
+	}
+	return count
+}
+
+// Limit returns how many nodes may be without a ready daemon: 1 until the first node is ready with the present
+// template, and while a Pod with it fails. Nodes whose kubelet does not start the Pod count in addition, because
+// a machine that is off must not stop the others.
+func Limit(in *Input) intstr.IntOrString {
+	updated := in.updated()
+	if len(in.failures()) == 0 && slices.ContainsFunc(updated, isReady) {
+		return in.Part.MaxUnavailable
+	}
+	absent := 0
+	for _, pod := range updated {
+		if pod.Status.StartTime == nil && in.Now.Sub(pod.CreationTimestamp.Time) > kubeletTimeout {
+			absent++
+		}
+	}
+	limit := intstr.FromInt32(1)
+	if configured, err := intstr.GetScaledValueFromIntOrPercent(&in.Part.MaxUnavailable, len(in.Pods), true); err == nil && absent > 0 {
+		limit = intstr.FromInt(max(1, min(configured, 1+absent)))
+	}
+	return limit
+}
+
+// kubeletTimeout is how long a kubelet that works may take to notice a Pod.
+const kubeletTimeout = time.Minute
+
+// updated returns the Pods that have the present template.
+func (in *Input) updated() []*corev1.Pod {
+	var pods []*corev1.Pod
+	for _, pod := range in.Pods {
+		if pod.DeletionTimestamp == nil && pod.Annotations[render.TemplateAnnotation] == in.Part.Template {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
+}
+
+func (in *Input) count(is func(*corev1.Pod) bool) int32 {
+	count := int32(0)
+	for _, pod := range in.Pods {
+		if is(pod) {
+			count++
+		}
+	}
+	return count
+}
+
+// progress returns the counts of the Pods.
+func (in *Input) progress(counts v1alpha1.PartStatus) *Progress {
+	p := &Progress{Counts: counts}
+	images := map[string]int32{}
+	for _, pod := range in.Pods {
+		for i := range pod.Spec.Containers {
+			if c := &pod.Spec.Containers[i]; c.Name == in.Part.Container {
+				images[c.Image]++
+			}
+		}
+	}
+	most := func(a, b string) int { return cmp.Or(cmp.Compare(images[b], images[a]), cmp.Compare(a, b)) }
+	for _, image := range slices.SortedFunc(maps.Keys(images), most) {
+		if len(p.Counts.Versions) < maxVersions {
+			p.Counts.Versions = append(p.Counts.Versions, v1alpha1.PartVersion{Image: image, Pods: images[image]})
+		}
+	}
+	for _, pod := range in.updated() {
+		if left := in.Part.Deadline - in.Now.Sub(notReadySince(pod)); !isReady(pod) && left > 0 && (p.Recheck == 0 || left < p.Recheck) {
+			p.Recheck = left
+		}
+	}
+	return p
+}
+
+// maxVersions bounds the list in the status.
+const maxVersions = 16
+
+// unknown is the progress of a workload that is not there.
+func (in *Input) unknown() Progress {
+	return Progress{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonProgressing, Message: in.Part.Kind + " " + in.Part.Name + " is not there yet"}
+}
+
+// observing is for a status that is older than the spec.
+func (p *Progress) observing() *Progress {
+	p.Status, p.Reason = metav1.ConditionFalse, v1alpha1.ReasonProgressing
+	p.Message = "Kubernetes has not acted on the present template yet"
+	return p
+}
+
+func (p *Progress) progressing(what string) *Progress {
+	p.Status, p.Reason = metav1.ConditionFalse, v1alpha1.ReasonProgressing
+	p.Message = p.updatedText(what)
+	return p
+}
+
+// result is for a roll-out without failures.
+func (p *Progress) result(what string, onDelete bool) *Progress {
+	c := p.Counts
+	switch {
+	case c.Updated < c.Total:
+		p.progressing(what)
+		if onDelete {
+			p.Message += ": delete the other Pods, because the update strategy is OnDelete"
+		}
+	case c.Ready < c.Total:
+		p.Status, p.Reason = metav1.ConditionFalse, v1alpha1.ReasonNotReady
+		p.Message = fmt.Sprintf("%s, %d ready", p.updatedText(what), c.Ready)
+	default:
+		p.Status, p.Reason, p.Message = metav1.ConditionTrue, v1alpha1.ReasonReady, p.updatedText(what)
+	}
+	return p
+}
+
+func (p *Progress) updatedText(what string) string {
+	return fmt.Sprintf("%d of %d %s updated", p.Counts.Updated, p.Counts.Total, what)
+}
+
+// stopped is for a roll-out, or a part, with Pods that do not become ready.
+func (p *Progress) stopped(what string, failing []failure) *Progress {
+	p.Status, p.Reason = metav1.ConditionFalse, v1alpha1.ReasonRolloutStopped
+	if p.Counts.Updated >= p.Counts.Total {
+		p.Reason = v1alpha1.ReasonNotReady
+	}
+	p.Message = p.updatedText(what)
+	for i, f := range failing {
+		if i == maxFailures {
+			p.Message += fmt.Sprintf("; %d more", len(failing)-i)
+			break
+		}
+		p.Message += "; " + f.String()
+	}
+	return p
+}
+
+// maxFailures bounds a message.
+const maxFailures = 3
