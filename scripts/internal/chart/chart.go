@@ -39,6 +39,9 @@ func (r Release) chartVersion() string {
 	return strings.TrimPrefix(r.Version, "v")
 }
 
+// Archive returns the name of a chart's archive, in the form that Helm gives it.
+func (r Release) Archive(name string) string { return name + "-" + r.chartVersion() + ".tgz" }
+
 // Names of the charts, which are folders.
 const (
 	workloads   = "patchbay"
