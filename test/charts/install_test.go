@@ -7,8 +7,6 @@ package charts
 import (
 	"bytes"
 	"context"
-	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -238,7 +236,7 @@ func agentComesAndGoes(c *cluster) {
 	c.eventually(`["clusternetworks"]`, rules...)
 	c.helm(append(on, "--set", "parts.placementAgent.resources.limits.memory=1Gi")...)
 	c.eventually(`["clusternetworks"]`, rules...)
-	c.helm(upgrade...)
+	c.helm(append(slices.Clone(upgrade), "--reset-values")...)
 	c.eventually("", "get", "namespaces,deployments", "--all-namespaces", "--field-selector=metadata.name=patchbay-agent-secrets", "--output=name")
 	c.eventually("", "get", "deployments", "--namespace", namespace, "--field-selector=metadata.name=patchbay-agent", "--output=name")
 }
@@ -290,6 +288,3 @@ func manifest(t *testing.T, text string) string {
 	}
 	return file
 }
-
-var _ = maps.Keys[map[string]int]
-var _ = fmt.Sprint

@@ -66,15 +66,15 @@ func Files(deployments string, r Release) (map[string][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the files that are written by hand: %w", err)
 	}
-	for name, add := range map[string]func(string, Release) (map[string][]byte, error){
-		workloads: workloadFiles, definitions: definitionFiles,
+	for name, generate := range map[string]func(string) (map[string][]byte, error){
+		workloads: r.workloadFiles, definitions: r.definitionFiles,
 	} {
-		made, err := add(deployments, r)
+		made, err := generate(deployments)
 		if err != nil {
 			return nil, fmt.Errorf("chart %s: %w", name, err)
 		}
 		maps.Copy(files, under(name, made))
-		files[name+"/Chart.yaml"] = metadata(name, r)
+		files[name+"/Chart.yaml"] = r.metadata(name)
 	}
 	return files, nil
 }
@@ -88,7 +88,7 @@ func under(folder string, files map[string][]byte) map[string][]byte {
 }
 
 // metadata returns the Chart.yaml of a chart.
-func metadata(name string, r Release) []byte {
+func (r Release) metadata(name string) []byte {
 	description := map[string]string{
 		workloads:   "More than one network for Pods on bare metal: the programs, with their rights, policies and webhooks",
 		definitions: "The CustomResourceDefinitions of Patchbay, which stay when the release is uninstalled",

@@ -14,7 +14,7 @@ const keepAnnotation = "helm.sh/resource-policy"
 // definitionFiles returns the generated files of the chart of the definitions. Those of the networks are always in
 // it, and that of the agent's records only if the values ask for it: `kubectl patchbay cluster join` installs it, too,
 // and Helm does not take over what it has not made.
-func definitionFiles(deployments string, _ Release) (map[string][]byte, error) {
+func (Release) definitionFiles(deployments string) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for _, d := range []struct{ kustomization, condition string }{{"crds", ""}, {"placement", ".Values.placementAgent"}} {
 		objects, err := render(filepath.Join(deployments, d.kustomization))

@@ -5,8 +5,12 @@ package chart
 import (
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
 )
 
 // part is a program that the chart installs.
@@ -32,7 +36,7 @@ const (
 )
 
 // workloadFiles returns the generated files of the chart of the programs.
-func workloadFiles(deployments string, r Release) (map[string][]byte, error) {
+func (r Release) workloadFiles(deployments string) (map[string][]byte, error) {
 	networks, err := render(filepath.Join(deployments, "workloads"))
 	if err != nil {
 		return nil, err
@@ -57,7 +61,7 @@ func workloadFiles(deployments string, r Release) (map[string][]byte, error) {
 	for name, content := range agentFiles {
 		files[name] = content
 	}
-	if files["templates/_generated.tpl"], err = helpers(slices.Concat(networks, agent), r); err != nil {
+	if files["templates/_generated.tpl"], err = r.helpers(slices.Concat(networks, agent)); err != nil {
 		return nil, err
 	}
 	files["values.schema.json"], err = valuesSchema(deployments)
@@ -108,7 +112,7 @@ func aggregates(o object) bool {
 }
 
 // helpers returns the named templates that the ones written by hand include.
-func helpers(objects []object, r Release) ([]byte, error) {
+func (r Release) helpers(objects []object) ([]byte, error) {
 	define := func(name, text string) string {
 		return fmt.Sprintf("{{- define %q -}}\n%s{{- end -}}\n", name, text)
 	}
@@ -130,4 +134,49 @@ func helpers(objects []object, r Release) ([]byte, error) {
 	}
 	text += define("patchbay.mergeKeys", keys)
 	return []byte("{{- /* Generated from deployments/ by `make generate`. Do not edit. */ -}}\n" + text), nil
+}
+
+// mergeKeys returns a map from each list of a PodTemplateSpec that merges by a key to that key, as YAML. They are in
+// the struct tags of Kubernetes' types, from which its own code for strategic merge patches reads them.
+func mergeKeys() (string, error) {
+	keys := map[string]string{}
+	if err := addMergeKeys(keys, reflect.TypeFor[corev1.PodTemplateSpec](), ""); err != nil {
+		return "", err
+	}
+	text, err := yaml.Marshal(keys)
+	return string(text), err
+}
+
+func addMergeKeys(keys map[string]string, t reflect.Type, path string) error {
+	for f := range t.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		below := strings.TrimPrefix(path+"."+name, ".")
+		if f.Anonymous {
+			below = path
+		}
+		key, merges := f.Tag.Get("patchMergeKey"), false
+		for strategy := range strings.SplitSeq(f.Tag.Get("patchStrategy"), ",") {
+			switch strategy {
+			case "", "retainKeys": // a directive in the patch says what is retained
+			case "merge":
+				merges = true
+			default:
+				return fmt.Errorf("%s.%s: the chart must know the patch strategy: got %q", t, f.Name, strategy)
+			}
+		}
+		fieldType := f.Type
+		for fieldType.Kind() == reflect.Pointer || fieldType.Kind() == reflect.Slice {
+			fieldType = fieldType.Elem()
+		}
+		// Lists of names, such as finalizers, have no key. No default of the chart has one.
+		if merges && key != "" {
+			keys[below] = key
+		}
+		if fieldType.Kind() == reflect.Struct && strings.HasPrefix(fieldType.PkgPath(), "k8s.io/api/") || fieldType.Name() == "ObjectMeta" {
+			if err := addMergeKeys(keys, fieldType, below); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
