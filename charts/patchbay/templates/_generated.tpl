@@ -359,7 +359,7 @@ spec:
           secretName: patchbay-agent-hub
 {{- end -}}
 {{- define "patchbay.mergeKeys" -}}
-ownerReferences: uid
+metadata.ownerReferences: uid
 spec.containers: name
 spec.containers.env: name
 spec.containers.ports: containerPort
@@ -382,5 +382,5 @@ spec.resourceClaims: name
 spec.schedulingGates: name
 spec.topologySpreadConstraints: topologyKey
 spec.volumes: name
-spec.volumes.ephemeral.volumeClaimTemplate.ownerReferences: uid
+spec.volumes.ephemeral.volumeClaimTemplate.metadata.ownerReferences: uid
 {{- end -}}

@@ -151,7 +151,7 @@ func addMergeKeys(keys map[string]string, t reflect.Type, path string) error {
 	for f := range t.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		below := strings.TrimPrefix(path+"."+name, ".")
-		if f.Anonymous {
+		if name == "" {
 			below = path
 		}
 		key, merges := f.Tag.Get("patchMergeKey"), false
