@@ -140,7 +140,7 @@ func TestReleases(t *testing.T) {
 	}{
 		{"Definitions", definitionsAreInstalled}, {"Namespace", namespaceNeedsLabel}, {"Install", programsAreInstalled},
 		{"BadValue", badValueChangesNothing}, {"Upgrade", upgradeKeepsProtection}, {"Rollback", rollbackReturns},
-		{"Agent", agentComesAndGoes}, {"Uninstall", uninstallLeavesDefinitions}, {"TakeOver", kubectlIsTakenOver},
+		{"Agent", agentComesAndGoes}, {"Uninstall", uninstallLeavesDefinitions}, {"TakeOver", kubectlIsTakenOver}, {"HandOver", kubectlHandsOver},
 	} {
 		ok := t.Run(step.name, func(t *testing.T) {
 			step.run(&cluster{T: t, kubeconfig: c.kubeconfig, home: c.home})
@@ -156,6 +156,9 @@ func definitionsAreInstalled(c *cluster) {
 	c.eventually("True", "get", "crd", "clusternetworks.danm.io", `--output=jsonpath={.status.conditions[?(@.type=="Established")].status}`)
 	c.eventually("clusternetworks,danmeps,danmnets,networkviews,nodenetworks,tenantconfigs,tenantnetworks",
 		"get", "crd", "--selector=app.kubernetes.io/part-of=patchbay", "--output=go-template={{range $i, $o := .items}}{{if $i}},{{end}}{{$o.spec.names.plural}}{{end}}")
+	c.eventually("True", "get", "crd", "tenantconfigs.danm.io", `--output=jsonpath={.status.conditions[?(@.type=="Established")].status}`)
+	// Later, the API server asks the controller about it, which does not run here.
+	c.kubectl("create", "--filename="+manifest(c.T, `{apiVersion: danm.io/v1, kind: TenantConfig, metadata: {name: kept}, hostDevices: [{name: eth1, vniType: vlan, vniRange: "5"}]}`))
 }
 
 func namespaceNeedsLabel(c *cluster) {
@@ -204,13 +207,9 @@ func upgradeKeepsProtection(c *cluster) {
 		c.kubectl("patch", kind, "patchbay", "--type=json", "--field-manager=patchbay-controller",
 			`--patch=[{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": "`+authority+`"}, {"op": "add", "path": "/webhooks/0/clientConfig/service/path", "value": "/x"}]`)
 	}
-	kinds := "validatingadmissionpolicies,validatingadmissionpolicybindings,mutatingwebhookconfigurations,validatingwebhookconfigurations,clusterroles,clusterrolebindings"
-	uids := func() string {
-		return c.kubectl("get", kinds, "--selector=app.kubernetes.io/part-of=patchbay", "--output=jsonpath={range .items[*]}{.kind} {.metadata.name} {.metadata.uid}{'\\n'}{end}")
-	}
-	before := uids()
+	before := c.uids()
 	c.helm("upgrade", "patchbay", chart(c.T, "patchbay"), "--namespace", namespace, "--set", "registry=registry.example/patchbay", "--set", "parts.controller.replicas=1")
-	if after := uids(); after != before {
+	if after := c.uids(); after != before {
 		c.Errorf("objects were replaced:\n%s\nbecame\n%s", before, after)
 	}
 	c.eventually("registry.example/patchbay/patchbayd:devel", "get", "daemonset", "patchbayd", "--namespace", namespace, "--output=jsonpath={.spec.template.spec.containers[0].image}")
@@ -242,12 +241,7 @@ func agentComesAndGoes(c *cluster) {
 }
 
 func uninstallLeavesDefinitions(c *cluster) {
-	c.kubectl("create", "--filename="+manifest(c.T, `{apiVersion: danm.io/v1, kind: TenantConfig, metadata: {name: kept}, hostDevices: [{name: eth1, vniType: vlan, vniRange: "5"}]}`))
-	c.helm("uninstall", "patchbay", "--namespace", namespace)
-	c.eventually("", "get", "daemonsets,deployments,serviceaccounts", "--namespace", namespace, "--selector=app.kubernetes.io/part-of=patchbay", "--output=name")
-	if left := c.left(); left != "" {
-		c.Errorf("objects that are left: %s", left)
-	}
+	c.removeRelease()
 	c.helm("uninstall", "patchbay-crds", "--namespace", "default")
 	c.eventually("tenantconfig.danm.io/kept", "get", "tenantconfigs", "--output=name")
 	// The same release finds them again.
@@ -257,23 +251,70 @@ func uninstallLeavesDefinitions(c *cluster) {
 }
 
 // What kubectl has installed becomes a release with two flags. The fields that kubectl has set, and the chart does not,
-// stay.
+// stay. Those that both set belong to both, so that each upgrade that changes one needs the second flag.
 func kubectlIsTakenOver(c *cluster) {
-	c.kubectl("apply", "--kustomize", path(c.T, "deployments", "workloads"))
-	c.kubectl("set", "env", "daemonset/patchbayd", "--namespace", namespace, "KUBERNETES_SERVICE_HOST=192.0.2.1")
+	c.installWithKubectl()
 	c.kubectl("scale", "deployment/patchbay-controller", "--namespace", namespace, "--replicas=1")
-	install := []string{"install", "patchbay", chart(c.T, "patchbay"), "--namespace", namespace}
+	release := []string{"patchbay", chart(c.T, "patchbay"), "--namespace", namespace}
+	install, upgrade := append([]string{"upgrade", "--install"}, release...), append([]string{"upgrade"}, release...)
 	c.helmFails([]string{"cannot be imported into the current release"}, install...)
 	c.helmFails([]string{"conflict"}, append(install, "--take-ownership")...)
-	before := c.kubectl("get", "daemonset,validatingadmissionpolicy,validatingwebhookconfiguration", "--all-namespaces", "--output=jsonpath={.items[*].metadata.uid}")
-	c.helm("upgrade", "--install", "patchbay", chart(c.T, "patchbay"), "--namespace", namespace, "--take-ownership", "--force-conflicts")
-	if after := c.kubectl("get", "daemonset,validatingadmissionpolicy,validatingwebhookconfiguration", "--all-namespaces", "--output=jsonpath={.items[*].metadata.uid}"); after != before {
-		c.Error("objects were replaced")
+	before := c.uids()
+	c.helm(append(install, "--take-ownership", "--force-conflicts")...)
+	if after := c.uids(); after != before {
+		c.Errorf("objects were replaced:\n%s\nbecame\n%s", before, after)
 	}
-	c.eventually("192.0.2.1", "get", "daemonset", "patchbayd", "--namespace", namespace, `--output=jsonpath={.spec.template.spec.containers[0].env[?(@.name=="KUBERNETES_SERVICE_HOST")].value}`)
+	c.eventually("192.0.2.1", variable...)
 	c.eventually("2", "get", "deployment", "patchbay-controller", "--namespace", namespace, "--output=jsonpath={.spec.replicas}")
-	c.helm("upgrade", "patchbay", chart(c.T, "patchbay"), "--namespace", namespace, "--set", "logLevel=debug")
+	debug := append(upgrade, "--set", "logLevel=debug")
+	c.helmFails([]string{`conflict with "kubectl-client-side-apply"`}, debug...)
+	c.helm(append(debug, "--force-conflicts")...)
+	c.eventually("192.0.2.1", variable...)
+	c.removeRelease()
+}
+
+// With one command of kubectl before, the fields belong to Helm alone.
+func kubectlHandsOver(c *cluster) {
+	c.installWithKubectl()
+	before := c.uids()
+	c.kubectl("apply", "--server-side", "--field-manager=helm", "--force-conflicts", "--kustomize", path(c.T, "deployments", "workloads"))
+	c.helm("install", "patchbay", chart(c.T, "patchbay"), "--namespace", namespace, "--take-ownership")
+	c.helm("upgrade", "patchbay", chart(c.T, "patchbay"), "--namespace", namespace, "--set", "logLevel=debug", "--set", "features.metrics=false")
+	if after := c.uids(); after != before {
+		c.Errorf("objects were replaced:\n%s\nbecame\n%s", before, after)
+	}
+	c.eventually("192.0.2.1", variable...)
+	c.eventually("http", "get", "daemonset", "patchbayd", "--namespace", namespace, "--output=jsonpath={.spec.template.spec.containers[0].ports[*].name}")
+	c.removeRelease()
+}
+
+// variable reads a variable that a user has set.
+var variable = []string{
+	"get", "daemonset", "patchbayd", "--namespace", namespace,
+	`--output=jsonpath={.spec.template.spec.containers[0].env[?(@.name=="KUBERNETES_SERVICE_HOST")].value}`,
+}
+
+// installWithKubectl applies the manifests, and sets a variable that these do not have.
+func (c *cluster) installWithKubectl() {
+	c.Helper()
+	c.kubectl("apply", "--kustomize", path(c.T, "deployments", "workloads"))
+	c.kubectl("set", "env", "daemonset/patchbayd", "--namespace", namespace, "KUBERNETES_SERVICE_HOST=192.0.2.1")
+}
+
+// uids returns what is different for an object that is made again.
+func (c *cluster) uids() string {
+	c.Helper()
+	kinds := "daemonsets,deployments,validatingadmissionpolicies,validatingadmissionpolicybindings,mutatingwebhookconfigurations,validatingwebhookconfigurations," +
+		"clusterroles,clusterrolebindings"
+	return c.kubectl("get", kinds, "--all-namespaces", "--selector=app.kubernetes.io/part-of=patchbay",
+		"--output=jsonpath={range .items[*]}{.kind} {.metadata.name} {.metadata.uid}{'\\n'}{end}")
+}
+
+// removeRelease uninstalls the programs, of which nothing must be left.
+func (c *cluster) removeRelease() {
+	c.Helper()
 	c.helm("uninstall", "patchbay", "--namespace", namespace)
+	c.eventually("", "get", "daemonsets,deployments,serviceaccounts", "--namespace", namespace, "--selector=app.kubernetes.io/part-of=patchbay", "--output=name")
 	if left := c.left(); left != "" {
 		c.Errorf("objects that are left: %s", left)
 	}
