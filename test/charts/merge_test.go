@@ -55,7 +55,8 @@ spec: {nodeSelector: {pool: edge}, securityContext: {fsGroup: 4, sysctls: [{name
 		},
 		"ReplaceList":    {reason: "A list can be replaced.", template: `{spec: {containers: [{name: patchbayd, env: [{$patch: replace, name: any}, {name: NODE_NAME, value: b}, {name: HOST_IP, value: c}, {name: POD_NAMESPACE, value: d}]}]}}`},
 		"ReplaceMap":     {reason: "A map can be replaced.", template: `{spec: {nodeSelector: {$patch: replace, a: b}, containers: [{name: patchbayd, resources: {$patch: replace, limits: {cpu: 1}}}]}}`},
-		"DeleteMap":      {reason: "A map can be emptied.", template: `{spec: {nodeSelector: {$patch: delete}}}`},
+		"DeleteMap":      {reason: "A map can be removed.", template: `{spec: {nodeSelector: {$patch: delete}}}`},
+		"DeleteProbe":    {reason: "Without a trace, because Kubernetes rejects an empty probe.", template: `{spec: {containers: [{name: patchbayd, startupProbe: {$patch: delete}}]}}`},
 		"DeleteNothing":  {reason: "A directive about what is not there changes nothing.", template: `{spec: {affinity: {$patch: delete}, dnsConfig: {nameservers: [a], options: [{name: x, $patch: delete}]}}}`},
 		"RetainKeys":     {reason: "A volume gets another source.", part: "placementAgent", template: `{spec: {volumes: [{name: hub, $retainKeys: [name, projected], projected: {sources: []}}]}}`},
 		"RetainKeysMore": {reason: "What is retained stays.", template: `{spec: {volumes: [{name: run, $retainKeys: [name, hostPath, emptyDir], emptyDir: {}}]}}`},
@@ -179,6 +180,7 @@ func compareMerged(t *testing.T, reason, part string, patch map[string]any) {
 	}
 	got := field(t, workload(t, mustRender(t, values(patch)), part), "spec", "template").(map[string]any)
 	base := field(t, workload(t, mustRender(t, values(map[string]any{})), part), "spec", "template").(map[string]any)
+	deletionsToNull(patch)
 	raw, err := json.Marshal(patch)
 	if err != nil {
 		t.Fatal(err)
@@ -205,6 +207,25 @@ func compareMerged(t *testing.T, reason, part string, patch map[string]any) {
 	}
 	if diff := cmp.Diff(want, read); diff != "" {
 		t.Errorf("%s template: -Kubernetes +chart\n%s", reason, diff)
+	}
+}
+
+// deletionsToNull replaces maps that are to be deleted by null, with which kubectl deletes them. The schemas of chart and
+// operator allow no null, and the directive alone would leave an empty map.
+func deletionsToNull(value any) {
+	switch v := value.(type) {
+	case []any:
+		for _, element := range v {
+			deletionsToNull(element)
+		}
+	case map[string]any:
+		for key, element := range v {
+			if fields, ok := element.(map[string]any); ok && fields["$patch"] == "delete" {
+				v[key] = nil
+				continue
+			}
+			deletionsToNull(element)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 {{- /*
 patchbay.merge merges a patch into an object, as `kubectl patch` does by default (strategic merge): maps merge,
-lists with a merge key merge by it, and everything else is replaced. Arguments: "object" is changed, "patch" is
+lists with a merge key merge by it, and everything else is replaced. A map with the directive $patch: delete is
+removed, as a null removes it for kubectl. Arguments: "object" is changed, "patch" is
 not; "path" names the object in the table "keys" of merge keys, and "field" in errors.
 */ -}}
 {{- define "patchbay.merge" -}}
@@ -29,6 +30,9 @@ not; "path" names the object in the table "keys" of merge keys, and "field" in e
 {{- $path := ternary $name (printf "%s.%s" $.path $name) (eq $.path "") -}}
 {{- $arguments := dict "object" $was "patch" $value "path" $path "field" (printf "%s.%s" $.field $name) "keys" $.keys -}}
 {{- if has $name (list "$patch" "$retainKeys") -}}
+{{- else if and (kindIs "map" $value) (eq (toString (get $value "$patch")) "delete") -}}
+{{- /* An empty map would stay, such as a probe that Kubernetes rejects. */ -}}
+{{- $_ := unset $object $name -}}
 {{- else if hasPrefix "$" $name -}}
 {{- fail (printf "%s: must not be set: the chart knows the directives $patch and $retainKeys" $arguments.field) -}}
 {{- else if not (and (hasKey $object $name) (eq (kindOf $was) (kindOf $value))) -}}

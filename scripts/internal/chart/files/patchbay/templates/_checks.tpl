@@ -123,7 +123,7 @@ problems to the list "problems" of its argument.
 {{- $seen := dict -}}
 {{- range (include "patchbay.hostPorts" (dict "spec" .spec) | fromYaml).ports -}}
 {{- if hasKey $seen .key -}}
-{{- include "patchbay.reject" (list $c (printf "%s.spec.containers[%s].ports" $c.path .container) (printf "must not have %s on the node's network, which is a port of container %s" .key (get $seen .key))) -}}
+{{- include "patchbay.reject" (list $c (printf "%s.spec.containers[%s].ports" $c.path .container) (printf "must not have %s on the node's network, which container %s has, too" .key (get $seen .key))) -}}
 {{- end -}}
 {{- $_ := set $seen .key .container -}}
 {{- end -}}
