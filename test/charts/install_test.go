@@ -122,6 +122,12 @@ func (c *cluster) eventually(want string, args ...string) {
 	}
 }
 
+// awaitDefinition waits until the API server serves a kind. A new definition has no conditions at first.
+func (c *cluster) awaitDefinition(name string) {
+	c.Helper()
+	c.eventually("True", "get", "crd", name, `--output=go-template={{with .status}}{{range .conditions}}{{if eq .type "Established"}}{{.status}}{{end}}{{end}}{{end}}`)
+}
+
 // left returns the names of all objects of Patchbay, except for its definitions.
 func (c *cluster) left() string {
 	c.Helper()
@@ -138,7 +144,7 @@ func TestReleases(t *testing.T) {
 		name string
 		run  func(*cluster)
 	}{
-		{"Definitions", definitionsAreInstalled}, {"Namespace", namespaceNeedsLabel}, {"Install", programsAreInstalled},
+		{"Definitions", definitionsAreInstalled}, {"Namespace", namespaceNeedsLabel}, {"Operator", operatorIsAlone}, {"Install", programsAreInstalled},
 		{"BadValue", badValueChangesNothing}, {"Upgrade", upgradeKeepsProtection}, {"Rollback", rollbackReturns},
 		{"Agent", agentComesAndGoes}, {"Uninstall", uninstallLeavesDefinitions}, {"TakeOver", kubectlIsTakenOver}, {"HandOver", kubectlHandsOver},
 	} {
@@ -153,10 +159,10 @@ func TestReleases(t *testing.T) {
 
 func definitionsAreInstalled(c *cluster) {
 	c.helm("install", "patchbay-crds", chart(c.T, "patchbay-crds"), "--namespace", "default")
-	c.eventually("True", "get", "crd", "clusternetworks.danm.io", `--output=jsonpath={.status.conditions[?(@.type=="Established")].status}`)
+	c.awaitDefinition("clusternetworks.danm.io")
 	c.eventually("clusternetworks,danmeps,danmnets,networkviews,nodenetworks,tenantconfigs,tenantnetworks",
 		"get", "crd", "--selector=app.kubernetes.io/part-of=patchbay", "--output=go-template={{range $i, $o := .items}}{{if $i}},{{end}}{{$o.spec.names.plural}}{{end}}")
-	c.eventually("True", "get", "crd", "tenantconfigs.danm.io", `--output=jsonpath={.status.conditions[?(@.type=="Established")].status}`)
+	c.awaitDefinition("tenantconfigs.danm.io")
 	// Later, the API server asks the controller about it, which does not run here.
 	c.kubectl("create", "--filename="+manifest(c.T, `{apiVersion: danm.io/v1, kind: TenantConfig, metadata: {name: kept}, hostDevices: [{name: eth1, vniType: vlan, vniRange: "5"}]}`))
 }
@@ -174,6 +180,16 @@ func namespaceNeedsLabel(c *cluster) {
 		c.Errorf("a release that fails must make nothing, got %s", left)
 	}
 	c.kubectl("label", "--overwrite", "namespace", namespace, "pod-security.kubernetes.io/enforce=privileged")
+}
+
+// The operator and a release would change each other's objects.
+func operatorIsAlone(c *cluster) {
+	c.kubectl("apply", "--server-side", "--kustomize", path(c.T, "deployments", "operator", "crds"))
+	c.awaitDefinition("installations.operator.patchbay.io")
+	installation := manifest(c.T, `{apiVersion: operator.patchbay.io/v1alpha1, kind: Installation, metadata: {name: patchbay}}`)
+	c.kubectl("create", "--filename="+installation)
+	c.helmFails([]string{"Installation patchbay: must not exist beside this release"}, "install", "patchbay", chart(c.T, "patchbay"), "--namespace", namespace)
+	c.kubectl("delete", "--filename="+installation)
 }
 
 func programsAreInstalled(c *cluster) {
