@@ -245,7 +245,7 @@ func rollbackReturns(c *cluster) {
 // Helm leaves them to it.
 func agentComesAndGoes(c *cluster) {
 	upgrade := []string{"upgrade", "patchbay", chart(c.T, "patchbay"), "--namespace", namespace}
-	on := append(slices.Clone(upgrade), "--set", "parts.placementAgent.enabled=true", "--set", "parts.placementAgent.cluster=east")
+	on := slices.Concat(upgrade, []string{"--set", "parts.placementAgent.enabled=true", "--set", "parts.placementAgent.cluster=east"})
 	c.helm(on...)
 	rules := []string{"get", "clusterrole", "patchbay-agent-cluster-scoped", "--output=jsonpath={.rules[*].resources}"}
 	c.eventually(`["clusternetworks"]`, rules...)
@@ -282,7 +282,7 @@ func kubectlIsTakenOver(c *cluster) {
 	}
 	c.eventually("192.0.2.1", variable...)
 	c.eventually("2", "get", "deployment", "patchbay-controller", "--namespace", namespace, "--output=jsonpath={.spec.replicas}")
-	debug := append(upgrade, "--set", "logLevel=debug")
+	debug := slices.Concat(upgrade, []string{"--set", "logLevel=debug"})
 	c.helmFails([]string{`conflict with "kubectl-client-side-apply"`}, debug...)
 	c.helm(append(debug, "--force-conflicts")...)
 	c.eventually("192.0.2.1", variable...)

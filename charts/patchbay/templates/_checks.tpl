@@ -133,7 +133,10 @@ problems to the list "problems" of its argument.
 {{- define "patchbay.hostPorts" -}}
 {{- $spec := .spec -}}
 {{- $ports := list -}}
-{{- range $container := $spec.containers -}}
+{{- $running := $spec.containers | default list -}}
+{{- /* Other init containers end before the program starts. */ -}}
+{{- range $spec.initContainers -}}{{- if .restartPolicy -}}{{- $running = append $running . -}}{{- end -}}{{- end -}}
+{{- range $container := $running -}}
 {{- range $container.ports -}}
 {{- $number := ternary .containerPort .hostPort (eq (toString $spec.hostNetwork) "true") | int -}}
 {{- if $number -}}

@@ -32,7 +32,7 @@ func template(o object) (string, error) {
 		return "", fmt.Errorf("encode %s %s: %w", o.kind(), o.name(), err)
 	}
 	// The texts of the manifests are no templates. The quotes are for namespaces such as 1234.
-	replaced := append(accounts, "{{", `{{ "{{" }}`, namespaceMark, "{{ .Release.Namespace | quote }}")
+	replaced := slices.Concat(accounts, []string{"{{", `{{ "{{" }}`, namespaceMark, "{{ .Release.Namespace | quote }}"})
 	return strings.NewReplacer(replaced...).Replace(string(text)), nil
 }
 
