@@ -103,6 +103,10 @@ coredns: ## build CoreDNS for the tests of Services into bin/coredns
 containerd-2: ## build containerd 2, which nodes of the lab can run, into bin/containerd-2
 	@scripts/build-containerd
 
+.PHONY: helm
+helm: ## build Helm for the tests of the charts into bin/helm
+	@scripts/build-helm
+
 .PHONY: kubernetes-oldest
 kubernetes-oldest: ## build the API server of the oldest supported Kubernetes
 	@scripts/build-kubernetes bin/kubernetes/oldest oldest
@@ -112,7 +116,7 @@ gotestsum:
 	@CGO_ENABLED=0 GOBIN=$(CURDIR)/bin/tools go install $(GOTESTSUM)
 
 .PHONY: generate
-generate: ## write the generated code, manifests, API reference and NOTICE
+generate: ## write the generated code, manifests, charts, API reference and NOTICE
 	@scripts/generate
 
 .PHONY: check-generate
@@ -167,7 +171,7 @@ test-rules: gotestsum packages kubernetes ## switch off each rule of address man
 	FORMAT=testname scripts/gotest rules -vet=off -tags 'rules apiserver' -count=1 -timeout 60m ./test/rules
 
 .PHONY: test-api
-test-api: gotestsum packages kubernetes kubernetes-oldest coredns ## run tests against a real API server and etcd
+test-api: gotestsum packages kubernetes kubernetes-oldest coredns helm ## run tests against a real API server and etcd
 	CGO_ENABLED=1 scripts/gotest api -vet=off -race -tags apiserver -timeout 60m $$(scripts/packages-with-tag apiserver)
 
 .PHONY: test-kernel

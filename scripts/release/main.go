@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command release builds a release into a folder: images for all platforms, manifests, archives of the kubectl
-// plugin, SBOMs, and their checksums. It needs no container engine and no registry:
+// Command release builds a release into a folder: images for all platforms, manifests, Helm charts, archives of the
+// kubectl plugin, SBOMs, and their checksums. It needs no container engine and no registry:
 //
 //	go run ./scripts/release --version v0.1.0
 //
@@ -90,6 +90,9 @@ func write(r release, p product.Product, programs, dir string) error {
 		return err
 	}
 	if err := writeManifests(r, dir); err != nil {
+		return err
+	}
+	if err := writeCharts(r, dir); err != nil {
 		return err
 	}
 	for _, name := range licenses() {

@@ -24,6 +24,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/patchbay-cni/patchbay/scripts/internal/chart"
 	"github.com/patchbay-cni/patchbay/scripts/internal/ociimage"
 	"github.com/patchbay-cni/patchbay/scripts/internal/product"
 	"github.com/patchbay-cni/patchbay/test/source"
@@ -86,6 +87,7 @@ func TestPublish(t *testing.T) {
 	t.Run("Check", func(t *testing.T) { testCheck(t, r, dir) })
 	t.Run("Images", func(t *testing.T) { testImages(t, r, dir) })
 	t.Run("Manifests", func(t *testing.T) { testManifests(t, dir) })
+	t.Run("Charts", func(t *testing.T) { testCharts(t, r, dir) })
 	t.Run("Krew", func(t *testing.T) { testKrew(t, r, dir) })
 	t.Run("Reproducible", func(t *testing.T) {
 		// The programs are built again, so that their files have other times.
@@ -109,7 +111,7 @@ func TestPublish(t *testing.T) {
 func testFiles(t *testing.T, dir string) {
 	t.Helper()
 	want := strings.Fields(`
-		LICENSE NOTICE images.txt
+		LICENSE NOTICE images.txt charts/patchbay-0.1.0-rc.1.tgz charts/patchbay-crds-0.1.0-rc.1.tgz
 		images/patchbay-agent.tar images/patchbay-controller.tar images/patchbay-hub.tar images/patchbay-operator.tar images/patchbayd.tar
 		kubectl-patchbay-v0.1.0-rc.1-darwin-amd64.tar.gz kubectl-patchbay-v0.1.0-rc.1-darwin-arm64.tar.gz
 		kubectl-patchbay-v0.1.0-rc.1-linux-amd64.tar.gz kubectl-patchbay-v0.1.0-rc.1-linux-arm64.tar.gz
@@ -261,6 +263,36 @@ func testManifests(t *testing.T, dir string) {
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("images in the manifests, beside %s (-want +got):\n%s", imagesFile, diff)
+	}
+}
+
+// testCharts checks that the charts have the version and the images of the release, and are otherwise those of the
+// work tree.
+func testCharts(t *testing.T, r release, dir string) {
+	t.Helper()
+	for _, name := range chart.Names() {
+		files := unpackPlugin(t, filepath.Join(dir, "charts", name+"-0.1.0-rc.1.tgz"))
+		var metadata struct{ Name, Version, AppVersion string }
+		if err := yaml.Unmarshal(read(t, files, name+"/Chart.yaml"), &metadata); err != nil {
+			t.Fatal(err)
+		}
+		if metadata.Name != name || metadata.Version != "0.1.0-rc.1" || metadata.AppVersion != r.Version {
+			t.Errorf("%s: got %+v", name, metadata)
+		}
+		err := filepath.WalkDir(filepath.Join(r.Source, "charts", name), func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || entry.Name() == "Chart.yaml" {
+				return err
+			}
+			file := strings.TrimPrefix(path, filepath.Join(r.Source, "charts")+"/")
+			want := strings.ReplaceAll(readString(t, r.Source, "charts/"+file), "\npatchbay.local\n", "\n"+r.Registry+"\n")
+			if diff := cmp.Diff(want, readString(t, files, file)); diff != "" {
+				t.Errorf("%s: -work tree +release\n%s", file, diff)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -70,6 +70,7 @@ var parts = []part{
 		page:   "docs/install-platforms.md",
 		values: []string{"https://github.com/patchbay-cni/patchbay//", "../", "?ref=v0.1.0", ""},
 	},
+	{page: "docs/helm.md"},
 	{page: "docs/operations.md"},
 	{
 		page:  "docs/api.md",
@@ -118,6 +119,14 @@ var excuses = map[string]map[string]string{
 	},
 	"docs/install.md": {
 		"make images": "`make test-docs` builds the images before it starts this test",
+	},
+	"docs/helm.md": {
+		"kubectl create namespace patchbay-system": "the lab of this test is installed with kubectl; TestReleases in test/charts makes the namespace and installs both charts on an API server",
+		"# values for k3s":                         "values of the chart; TestEveryValueHasAnEffect in test/charts renders each of them",
+		"# values with a sidecar":                  "values of the chart; TestTemplatesMergeAsInKubernetes in test/charts renders such templates",
+		"helm upgrade patchbay-crds":               "there is no release yet; TestReleases in test/charts upgrades the release, and compares policies and webhooks",
+		"kubectl apply --server-side":              "TestReleases in test/charts takes over what kubectl has installed, with this command and without",
+		"helm uninstall patchbay --namespace":      "TestReleases in test/charts uninstalls both charts",
 	},
 	"docs/install-platforms.md": {
 		"kubectl patchbay preflight --cni-bin-dir": "the lab has no k3s; TestReadRuntime and TestCheckFacts check the folders, and the block in docs/install.md runs the command",
