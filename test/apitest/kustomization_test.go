@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -24,13 +25,17 @@ func TestKustomizationsNameEveryManifest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var want, definitions []string
+	var want, definitions, operator []string
 	err = filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.IsDir() && entry.Name() == "placement" {
 			return fs.SkipDir // the hub's and the agent's, in clusters without networks, too
 		}
 		if err != nil || entry.IsDir() || filepath.Ext(path) != ".yaml" || entry.Name() == "kustomization.yaml" {
 			return err
+		}
+		if strings.HasPrefix(path, filepath.Join(folder, "operator")+"/") {
+			operator = append(operator, path)
+			return nil
 		}
 		want = append(want, path)
 		if filepath.Dir(path) == filepath.Join(folder, "crds") {
@@ -49,6 +54,7 @@ func TestKustomizationsNameEveryManifest(t *testing.T) {
 		{"It installs everything.", ".", want},
 		{"The definitions alone.", "crds", definitions},
 		{"The programs alone.", "workloads", workloads},
+		{"The operator, which installs the others.", "operator", operator},
 	} {
 		got := manifestsOf(t, filepath.Join(folder, tc.folder))
 		slices.Sort(got)
