@@ -11,8 +11,8 @@ func apiRules() []mutation {
 		{
 			name: "WritesCarryTheResourceVersion",
 			rule: "one write of status with the resourceVersion",
-			file: "internal/kube/store.go",
-			old:  "\tobj.SetResourceVersion(o.ResourceVersion)\n",
+			file: "internal/kube/document.go",
+			old:  "\tnext.SetResourceVersion(d.GetResourceVersion())\n",
 			tags: "apiserver", test: "^TestStoreRefusesWhatIsNotTheNewest$",
 		},
 		{
