@@ -127,7 +127,8 @@ func (w *workloads) createPod(ctx context.Context, ds *appsv1.DaemonSet, node st
 	if err := w.c.Create(ctx, pod); err != nil {
 		return err
 	}
-	now := metav1.Now()
+	// Pods are only stored, so the seconds for which they must be ready may be over.
+	now := metav1.NewTime(time.Now().Add(-time.Duration(ds.Spec.MinReadySeconds) * time.Second))
 	pod.Status.Phase, pod.Status.StartTime = corev1.PodRunning, &now
 	ready := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: now}
 	for _, c := range pod.Spec.Containers {
