@@ -176,6 +176,31 @@ func TestAccountKeepsRights(t *testing.T) {
 	subjects("mine")
 }
 
+// A ServiceAccount that does not exist stops the roll-out at the first node, although there is no Pod that could fail,
+// and the other daemons keep their rights.
+func TestMissingAccountStopsAtOneNode(t *testing.T) {
+	c := newCluster(t)
+	startWorkloads(t, c, 3)
+	startOperator(t, c)
+	const spec = "parts: {node: {progressDeadlineSeconds: 10, template: {spec: {serviceAccountName: %s}}}}"
+	c.write(t, fmt.Sprintf(spec, "patchbayd"))
+	c.await(t, v1alpha1.ConditionReady, v1alpha1.ReasonReady)
+	c.write(t, fmt.Sprintf(spec, "missing"))
+	got := c.await(t, v1alpha1.ConditionNode, v1alpha1.ReasonRolloutStopped)
+	if !strings.Contains(got.Message, "0 of 3 nodes updated; Kubernetes creates no Pod on 1 nodes: see the Events of DaemonSet patchbayd") {
+		t.Errorf("message %q", got.Message)
+	}
+	binding := &rbacv1.ClusterRoleBinding{}
+	if err := c.admin.Get(t.Context(), client.ObjectKey{Name: "patchbayd"}, binding); err != nil {
+		t.Fatal(err)
+	}
+	if s := binding.Subjects; len(s) != 2 || s[0].Name != "missing" || s[1].Name != "patchbayd" {
+		t.Errorf("subjects %+v, want the new account and that of the others", s)
+	}
+	c.write(t, fmt.Sprintf(spec, "patchbayd"))
+	c.await(t, v1alpha1.ConditionReady, v1alpha1.ReasonReady)
+}
+
 // A template that cannot work is rejected with all reasons, and nothing is changed, not even what has drifted.
 func TestInvalidTemplate(t *testing.T) {
 	c := newCluster(t)

@@ -25,7 +25,7 @@ import (
 
 // workloads does what Kubernetes' controllers and kubelets do for the programs: it replaces the Pods of the
 // DaemonSet by the rules of kube-controller-manager (pkg/controller/daemon/update.go, rollingUpdate), and makes
-// them ready, unless their image has "bad" in its name. Deployments are ready at once.
+// them ready, unless their image has "bad" in its name. It makes no Pods with the account "missing". Deployments are ready at once.
 type workloads struct {
 	c     client.Client
 	nodes []string
@@ -83,6 +83,9 @@ func (w *workloads) daemonSet(ctx context.Context) error {
 		switch {
 		case pod == nil:
 			unavailable++
+			if ds.Spec.Template.Spec.ServiceAccountName == "missing" {
+				continue
+			}
 			if err := w.createPod(ctx, ds, node); err != nil {
 				return err
 			}
@@ -127,8 +130,7 @@ func (w *workloads) createPod(ctx context.Context, ds *appsv1.DaemonSet, node st
 	if err := w.c.Create(ctx, pod); err != nil {
 		return err
 	}
-	// Pods are only stored, so the seconds for which they must be ready may be over.
-	now := metav1.NewTime(time.Now().Add(-time.Duration(ds.Spec.MinReadySeconds) * time.Second))
+	now := metav1.Now()
 	pod.Status.Phase, pod.Status.StartTime = corev1.PodRunning, &now
 	ready := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: now}
 	for _, c := range pod.Spec.Containers {

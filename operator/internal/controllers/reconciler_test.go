@@ -5,6 +5,7 @@ package controllers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -30,7 +31,11 @@ type stored struct {
 
 // Get implements client.Reader.
 func (s *stored) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
-	s.installation.DeepCopyInto(into.(*v1alpha1.Installation))
+	i, ok := into.(*v1alpha1.Installation)
+	if !ok {
+		return fmt.Errorf("no %T is stored", into)
+	}
+	s.installation.DeepCopyInto(i)
 	return nil
 }
 
