@@ -6,7 +6,9 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -100,11 +102,15 @@ func TestControllerWaitsForNodes(t *testing.T) {
 	startOperator(t, c)
 	const spec = `parts:
   node: {updateStrategy: {type: OnDelete}, template: {spec: {containers: [{name: patchbayd, image: "registry.example/patchbayd:%[1]d"}]}}}
-  controller: {template: {spec: {containers: [{name: patchbay-controller, image: "registry.example/patchbay-controller:%[1]d"}]}}}
+  controller: {template: {spec: {containers: [{name: patchbay-controller, image: "registry.example/patchbay-controller:%[2]d"}]}}}
 `
-	c.write(t, fmt.Sprintf(spec, 1))
+	c.write(t, fmt.Sprintf(spec, 1, 1))
 	c.await(t, v1alpha1.ConditionReady, v1alpha1.ReasonReady)
-	c.write(t, fmt.Sprintf(spec, 2))
+	// The nodes run an older daemon, and the controller does not change.
+	c.write(t, fmt.Sprintf(spec, 2, 1))
+	c.await(t, v1alpha1.ConditionApplied, v1alpha1.ReasonApplied)
+	c.await(t, v1alpha1.ConditionController, v1alpha1.ReasonReady)
+	c.write(t, fmt.Sprintf(spec, 2, 2))
 	for _, condition := range []string{v1alpha1.ConditionApplied, v1alpha1.ConditionController} {
 		if got := c.await(t, condition, v1alpha1.ReasonWaitingForNode); !strings.Contains(got.Message, "3 Pods of the node daemon run another image") {
 			t.Errorf("%s: message %q", condition, got.Message)
@@ -128,6 +134,71 @@ func TestControllerWaitsForNodes(t *testing.T) {
 	if got, err := image(t.Context()); err != nil || got != "registry.example/patchbay-controller:2" {
 		t.Errorf("the controller has %s, %v, want the new image", got, err)
 	}
+}
+
+// While a node runs with an earlier ServiceAccount, this account keeps the daemon's rights.
+func TestAccountKeepsRights(t *testing.T) {
+	c := newCluster(t)
+	startWorkloads(t, c, 2)
+	startOperator(t, c)
+	const spec = "parts: {node: {updateStrategy: {type: OnDelete}, template: {spec: {serviceAccountName: %s}}}}"
+	subjects := func(want ...string) {
+		t.Helper()
+		eventually(t, fmt.Sprintf("the rights of %v", want), func(ctx context.Context) error {
+			cluster, own := &rbacv1.ClusterRoleBinding{}, &rbacv1.RoleBinding{}
+			err := errors.Join(c.admin.Get(ctx, client.ObjectKey{Name: "patchbayd"}, cluster), c.admin.Get(ctx, client.ObjectKey{Namespace: render.Namespace, Name: "patchbayd"}, own))
+			for _, all := range [][]rbacv1.Subject{cluster.Subjects, own.Subjects} {
+				var got []string
+				for _, s := range all {
+					got = append(got, s.Name)
+				}
+				if !slices.Equal(got, want) {
+					err = errors.Join(err, fmt.Errorf("subjects %v", got))
+				}
+			}
+			return err
+		})
+	}
+	c.write(t, fmt.Sprintf(spec, "patchbayd"))
+	c.await(t, v1alpha1.ConditionReady, v1alpha1.ReasonReady)
+	subjects("patchbayd")
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: render.Namespace, Name: "mine"}}
+	if err := client.IgnoreAlreadyExists(c.admin.Create(t.Context(), account)); err != nil {
+		t.Fatal(err)
+	}
+	c.write(t, fmt.Sprintf(spec, "mine"))
+	c.await(t, v1alpha1.ConditionNode, v1alpha1.ReasonProgressing)
+	subjects("mine", "patchbayd")
+	if err := c.admin.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(render.Namespace), client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	c.await(t, v1alpha1.ConditionReady, v1alpha1.ReasonReady)
+	subjects("mine")
+}
+
+// A ServiceAccount that does not exist stops the roll-out at the first node, although there is no Pod that could fail,
+// and the other daemons keep their rights.
+func TestMissingAccountStopsAtOneNode(t *testing.T) {
+	c := newCluster(t)
+	startWorkloads(t, c, 3)
+	startOperator(t, c)
+	const spec = "parts: {node: {progressDeadlineSeconds: 10, template: {spec: {serviceAccountName: %s}}}}"
+	c.write(t, fmt.Sprintf(spec, "patchbayd"))
+	c.await(t, v1alpha1.ConditionReady, v1alpha1.ReasonReady)
+	c.write(t, fmt.Sprintf(spec, "missing"))
+	got := c.await(t, v1alpha1.ConditionNode, v1alpha1.ReasonRolloutStopped)
+	if !strings.Contains(got.Message, "0 of 3 nodes updated; Kubernetes creates no Pod on 1 nodes: see the Events of DaemonSet patchbayd") {
+		t.Errorf("message %q", got.Message)
+	}
+	binding := &rbacv1.ClusterRoleBinding{}
+	if err := c.admin.Get(t.Context(), client.ObjectKey{Name: "patchbayd"}, binding); err != nil {
+		t.Fatal(err)
+	}
+	if s := binding.Subjects; len(s) != 2 || s[0].Name != "missing" || s[1].Name != "patchbayd" {
+		t.Errorf("subjects %+v, want the new account and that of the others", s)
+	}
+	c.write(t, fmt.Sprintf(spec, "patchbayd"))
+	c.await(t, v1alpha1.ConditionReady, v1alpha1.ReasonReady)
 }
 
 // A template that cannot work is rejected with all reasons, and nothing is changed, not even what has drifted.

@@ -25,7 +25,7 @@ import (
 
 // workloads does what Kubernetes' controllers and kubelets do for the programs: it replaces the Pods of the
 // DaemonSet by the rules of kube-controller-manager (pkg/controller/daemon/update.go, rollingUpdate), and makes
-// them ready, unless their image has "bad" in its name. Deployments are ready at once.
+// them ready, unless their image has "bad" in its name. It makes no Pods with the account "missing". Deployments are ready at once.
 type workloads struct {
 	c     client.Client
 	nodes []string
@@ -83,6 +83,9 @@ func (w *workloads) daemonSet(ctx context.Context) error {
 		switch {
 		case pod == nil:
 			unavailable++
+			if ds.Spec.Template.Spec.ServiceAccountName == "missing" {
+				continue
+			}
 			if err := w.createPod(ctx, ds, node); err != nil {
 				return err
 			}

@@ -89,7 +89,10 @@ func withoutOperator(t *testing.T, o map[string]any) {
 	labels := field(t, o, "metadata", "labels").(map[string]any)
 	delete(labels, "operator.patchbay.io/installation")
 	delete(labels, "app.kubernetes.io/managed-by")
-	delete(field(t, o, "spec", "template", "metadata", "annotations").(map[string]any), "operator.patchbay.io/template")
+	annotations := field(t, o, "spec", "template", "metadata", "annotations").(map[string]any)
+	delete(annotations, "operator.patchbay.io/template")
+	delete(annotations, "operator.patchbay.io/image")
+	delete(o["spec"].(map[string]any), "minReadySeconds") // the operator waits for it before the second node
 	if deadline := field(t, o, "spec", "progressDeadlineSeconds"); deadline != nil && deadline != float64(60) && deadline != int64(60) {
 		delete(o["spec"].(map[string]any), "progressDeadlineSeconds") // 300 by default; Kubernetes' own is 600
 	}

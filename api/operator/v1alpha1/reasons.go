@@ -18,6 +18,7 @@ const (
 	ReasonProgressing    = "Progressing"
 	ReasonNotReady       = "NotReady"
 	ReasonRolloutStopped = "RolloutStopped"
+	ReasonFewerNodes     = "FewerNodes"
 )
 
 // ReasonInfo documents a reason. It has the fields of the type of danm.io, so that the same code
@@ -78,7 +79,7 @@ func specReasons() []ReasonInfo {
 		},
 		{
 			Reason: ReasonWaitingForNode, On: "Applied and Controller of Installations with status False",
-			When:   "Pods of the node daemon run another image than the spec's. The controller and what follows it are not changed before the last one is replaced, because an older daemon cannot write networks of a newer controller.",
+			When:   "The image of the controller changes, and Pods of the node daemon run another image than the spec's. The controller and what follows it are not changed before the last one is replaced, because an older daemon cannot write networks of a newer controller. The message names the nodes.",
 			Remedy: "Nothing, unless the condition Node has the reason RolloutStopped: remove that cause.",
 			Test:   "operator.TestControllerWaitsForNodes",
 		},
@@ -96,21 +97,27 @@ func partReasons() []ReasonInfo {
 		},
 		{
 			Reason: ReasonProgressing, On: "Node, Controller, PlacementAgent and Ready of Installations with status False",
-			When:   "Pods are being replaced. The message has how many are.",
+			When:   "Pods are being replaced, or are not ready yet. The message has how many are.",
 			Remedy: "Nothing. With the update strategy OnDelete, delete the Pods that have an earlier template.",
 			Test:   "operator/internal/rollout.TestDaemonSetProgress",
 		},
 		{
 			Reason: ReasonNotReady, On: "Node, Controller, PlacementAgent and Ready of Installations with status False",
-			When:   "All Pods have the present template, and some are not ready. The message has the causes.",
-			Remedy: "Look at the Pods that the message names: kubectl -n patchbay-system describe pod NAME.",
+			When:   "All Pods have the present template, and some fail or are not ready in time. The message has the causes. Or no node matches the template of the node daemon.",
+			Remedy: "Look at the Pods that the message names: kubectl -n patchbay-system describe pod NAME. If no node matches, correct nodeSelector, affinity or tolerations.",
 			Test:   "operator/internal/rollout.TestDaemonSetProgress",
 		},
 		{
 			Reason: ReasonRolloutStopped, On: "Node, Controller, PlacementAgent and Ready of Installations with status False, Event on the Installation",
-			When:   "A Pod with the present template fails, or was not ready in time. No further node gets the template.",
-			Remedy: "The message names node, Pod and cause. Correct the spec or undo its change: the failed Pods are replaced first. If the node is the cause, repair it.",
+			When:   "A Pod with the present template fails, has restarted, or was not ready in time, or Kubernetes creates no Pod. No further node gets the template.",
+			Remedy: "The message names node, Pod and cause. Correct the spec or undo its change: the failed Pods are replaced first. If the node is the cause, repair it. If there is no Pod, kubectl -n patchbay-system describe daemonset patchbayd has the cause, such as a ServiceAccount that does not exist.",
 			Test:   "operator/internal/rollout.TestDaemonSetProgress",
+		},
+		{
+			Reason: ReasonFewerNodes, On: "Event on the Installation",
+			When:   "The node daemon is for fewer nodes than before. Kubernetes removes it at once from nodes that nodeSelector, affinity or tolerations do not match; Pods do not start there any more.",
+			Remedy: "Nothing, if you have removed Nodes. If you have changed one of these fields, undo that.",
+			Test:   "operator/internal/controllers.TestFewerNodes",
 		},
 	}
 }

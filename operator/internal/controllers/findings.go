@@ -24,8 +24,8 @@ type findings struct {
 	invalid error
 	// applyErr is why not everything was applied.
 	applyErr error
-	// outdated is how many Pods of an older node daemon the controller waits for.
-	outdated int
+	// outdated are the nodes with Pods of an older node daemon for which the controller waits.
+	outdated []string
 
 	node, controller, agent rollout.Progress
 }
@@ -97,15 +97,22 @@ func (f *findings) applied() (status metav1.ConditionStatus, reason, message str
 		return metav1.ConditionFalse, v1alpha1.ReasonAnotherInstallation, f.applyErr.Error()
 	case f.applyErr != nil:
 		return metav1.ConditionFalse, v1alpha1.ReasonApplyFailed, f.applyErr.Error()
-	case f.outdated > 0:
+	case len(f.outdated) > 0:
 		return metav1.ConditionFalse, v1alpha1.ReasonWaitingForNode, f.waiting()
 	}
 	return metav1.ConditionTrue, v1alpha1.ReasonApplied, "All objects are applied"
 }
 
 func (f *findings) waiting() string {
-	return fmt.Sprintf("%d Pods of the node daemon run another image: the controller is not changed before they are replaced", f.outdated)
+	names := strings.Join(f.outdated[:min(len(f.outdated), maxNames)], ", ")
+	if more := len(f.outdated) - maxNames; more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Sprintf("%d Pods of the node daemon run another image: the controller is not changed before they are replaced on the nodes %s", len(f.outdated), names)
 }
+
+// maxNames bounds the nodes in a message.
+const maxNames = 10
 
 // partFinding is a part, the condition for it, and where its counts belong.
 type partFinding struct {
@@ -117,7 +124,7 @@ type partFinding struct {
 // parts returns the parts. The progress of one that is not installed is nil.
 func (f *findings) parts(s *v1alpha1.PartStatuses, hasAgent bool) []partFinding {
 	controller := f.controller
-	if f.outdated > 0 && controller.Status != "" {
+	if len(f.outdated) > 0 && controller.Status != "" {
 		controller.Status, controller.Reason, controller.Message = metav1.ConditionFalse, v1alpha1.ReasonWaitingForNode, f.waiting()
 	}
 	agent := &f.agent

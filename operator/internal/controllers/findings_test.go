@@ -86,8 +86,8 @@ func TestAppliedCondition(t *testing.T) {
 		"Another": {"two installations share the node's files", findings{applyErr: fmt.Errorf("%w: x", errAnother)}, []want{
 			{v1alpha1.ConditionApplied, v1alpha1.ReasonAnotherInstallation, "x"},
 		}},
-		"Waiting": {"what the controller waits for says more", findings{outdated: 4, node: progress(v1alpha1.ReasonRolloutStopped), controller: progress(v1alpha1.ReasonReady)}, []want{
-			{v1alpha1.ConditionApplied, v1alpha1.ReasonWaitingForNode, "4 Pods"}, {v1alpha1.ConditionController, v1alpha1.ReasonWaitingForNode, "4 Pods"},
+		"Waiting": {"what the controller waits for says more", findings{outdated: []string{"a", "b", "c", "d"}, node: progress(v1alpha1.ReasonRolloutStopped), controller: progress(v1alpha1.ReasonReady)}, []want{
+			{v1alpha1.ConditionApplied, v1alpha1.ReasonWaitingForNode, "replaced on the nodes a, b, c, d"}, {v1alpha1.ConditionController, v1alpha1.ReasonWaitingForNode, "4 Pods"},
 			{v1alpha1.ConditionReady, v1alpha1.ReasonRolloutStopped, "Node: 1 of 2"},
 		}},
 		"Applied": {"all parts are ready", findings{node: progress(v1alpha1.ReasonReady), controller: progress(v1alpha1.ReasonReady)}, []want{

@@ -54,6 +54,8 @@ type Reconciler struct {
 	plan       *render.Plan
 	uid        types.UID
 	generation int64
+	// missingSince is since when nodes have no Pod of the node daemon.
+	missingSince time.Time
 }
 
 // EventRecorder records an Event on an object.
@@ -102,22 +104,77 @@ func (r *Reconciler) install(ctx context.Context, i *v1alpha1.Installation, foun
 		found.applyErr = err
 		return err
 	}
+	templates, err := r.templates(ctx, plan)
+	if err != nil {
+		found.applyErr = err
+		return err
+	}
+	plan = plan.WithAccounts(accounts(plan, pods, templates))
 	node := r.input(plan.Node, pods)
-	found.outdated = rollout.Outdated(node)
+	node.MissingSince = r.missingSince
+	if !hasImage(plan.Controller, templates[plan.Controller.Name]) {
+		found.outdated = rollout.Outdated(node)
+	}
 	if err := plan.LimitUnavailable(rollout.Limit(node)); err != nil {
 		return err
 	}
-	if found.applyErr = r.apply(ctx, plan, found.outdated > 0); found.applyErr != nil {
+	if found.applyErr = r.apply(ctx, plan, len(found.outdated) > 0); found.applyErr != nil {
 		return found.applyErr
 	}
 	return r.observe(ctx, plan, pods, found)
+}
+
+// templates returns the present templates of the parts, by name. One whose workload does not exist is not there.
+func (r *Reconciler) templates(ctx context.Context, plan *render.Plan) (map[string]*corev1.PodTemplateSpec, error) {
+	templates := map[string]*corev1.PodTemplateSpec{}
+	for _, o := range plan.Objects {
+		switch o.GetKind() {
+		case "DaemonSet":
+			ds := &appsv1.DaemonSet{}
+			if exists, err := r.get(ctx, o, ds); err != nil {
+				return nil, err
+			} else if exists {
+				templates[o.GetName()] = &ds.Spec.Template
+			}
+		case "Deployment":
+			d := &appsv1.Deployment{}
+			if exists, err := r.get(ctx, o, d); err != nil {
+				return nil, err
+			} else if exists {
+				templates[o.GetName()] = &d.Spec.Template
+			}
+		}
+	}
+	return templates, nil
+}
+
+// accounts returns with which accounts each part runs: those of its Pods, and that of its workload, which may make
+// more of them. Whoever can create Pods in the namespace of the programs can use their accounts anyway.
+func accounts(plan *render.Plan, pods map[string][]*corev1.Pod, templates map[string]*corev1.PodTemplateSpec) map[string][]string {
+	used := map[string][]string{}
+	for _, part := range plan.Parts() {
+		for _, pod := range pods[part.Name] {
+			if pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded {
+				used[part.Name] = append(used[part.Name], pod.Spec.ServiceAccountName)
+			}
+		}
+		if t := templates[part.Name]; t != nil {
+			used[part.Name] = append(used[part.Name], t.Spec.ServiceAccountName)
+		}
+	}
+	return used
+}
+
+// hasImage reports whether a workload has the part's image already, so that a change of it is no upgrade.
+func hasImage(part *render.Part, t *corev1.PodTemplateSpec) bool {
+	return t != nil && rollout.ImageOf(part, t.Annotations, &t.Spec) == part.Image
 }
 
 // render returns the plan of the Installation, or nil if the spec cannot work.
 func (r *Reconciler) render(i *v1alpha1.Installation, found *findings) *render.Plan {
 	if r.plan == nil || r.uid != i.UID || r.generation != i.Generation {
 		r.plan, found.invalid = render.New(i)
-		r.uid, r.generation = i.UID, i.Generation
+		r.uid, r.generation, r.missingSince = i.UID, i.Generation, time.Time{} // a new spec has its own deadline
 	}
 	return r.plan
 }
@@ -150,8 +207,8 @@ func (r *Reconciler) checkAlone(ctx context.Context, plan *render.Plan) error {
 	return nil
 }
 
-// apply applies the objects. While nodes run an older daemon, it applies nothing from the controller on, and
-// removes nothing.
+// apply applies the objects. While an upgrade of the controller waits for nodes with an older daemon, it applies nothing
+// from the controller on, and removes nothing.
 func (r *Reconciler) apply(ctx context.Context, plan *render.Plan, wait bool) error {
 	for _, o := range plan.Objects {
 		if wait && o.Phase >= render.Controller {
@@ -196,7 +253,9 @@ func (r *Reconciler) observe(ctx context.Context, plan *render.Plan, pods map[st
 			}
 			in := r.input(plan.Node, pods)
 			in.Generation = r.Applier.Generation(o)
+			in.MissingSince = r.missingSince
 			found.node = rollout.OfDaemonSet(in, only(exists, ds))
+			r.missingSince = found.node.MissingSince
 		case o.GetKind() == "Deployment":
 			d := &appsv1.Deployment{}
 			exists, err := r.get(ctx, o, d)
@@ -248,6 +307,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, i *v1alpha1.Installation, 
 			kind = corev1.EventTypeWarning
 		}
 		r.Events.Event(i, kind, c.Reason, c.Type+": "+c.Message)
+	}
+	if was, is := before.Parts.Node, next.Parts.Node; was != nil && is != nil && is.Total < was.Total {
+		r.Events.Event(i, corev1.EventTypeWarning, v1alpha1.ReasonFewerNodes, fmt.Sprintf("the node daemon is for %d nodes, and was for %d before", is.Total, was.Total))
 	}
 	return nil
 }

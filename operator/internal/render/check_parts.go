@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // checkNode returns why the node daemon cannot work.
@@ -18,9 +19,24 @@ func checkNode(c *checker) {
 	if !c.pod.Spec.HostPID {
 		c.rejectf(spec.Child("hostPID"), "must be true: CNI plugins that the daemon runs name their namespace by process ID")
 	}
+	c.checkScheduling(spec)
 	c.checkCapabilities()
 	for _, folder := range nodeFolders(c) {
 		c.checkFolder(folder)
+	}
+}
+
+// checkScheduling rejects what takes the daemon from all nodes at once: Kubernetes deletes the Pods on nodes that do
+// not match, without regard to the update strategy.
+func (c *checker) checkScheduling(spec *field.Path) {
+	if name := c.pod.Spec.NodeName; name != "" {
+		c.rejectf(spec.Child("nodeName"), "must be left out, because the daemon runs on many nodes: got %s", name)
+	}
+	if system, ok := c.pod.Spec.NodeSelector[corev1.LabelOSStable]; ok && system != string(corev1.Linux) {
+		c.rejectf(spec.Child("nodeSelector").Key(corev1.LabelOSStable), "must be linux: got %s", system)
+	}
+	if system := c.pod.Spec.OS; system != nil && system.Name != corev1.Linux {
+		c.rejectf(spec.Child("os", "name"), "must be linux: got %s", system.Name)
 	}
 }
 

@@ -27,6 +27,10 @@ const (
 	agentName      = "patchbay-agent"
 )
 
+// minReady is how long a node daemon must be ready before the next ones are replaced: one that crashes as soon as it is
+// used must not get onto all nodes.
+const minReady = 30 * time.Second
+
 // defaultDeadline is the progress deadline of parts.
 const defaultDeadline = 300 * time.Second
 
@@ -147,6 +151,8 @@ func (r *renderer) render(p *part) (*rendered, error) {
 	if p.finish != nil {
 		p.finish(t)
 	}
+	image := t.container(p.name).Image
+	t.setAnnotation(ImageAnnotation, image)
 	hash, err := t.store(workload)
 	if err != nil {
 		return nil, err
@@ -157,7 +163,7 @@ func (r *renderer) render(p *part) (*rendered, error) {
 	}
 	r.followServiceAccount(p.name, t.pod.Spec.ServiceAccountName)
 	return &rendered{
-		Part:     Part{Kind: p.kind, Name: p.name, Container: p.name, Image: t.container(p.name).Image, Template: hash, Deadline: deadline},
+		Part:     Part{Kind: p.kind, Name: p.name, Container: p.name, Image: image, Template: hash, Deadline: deadline, Account: t.pod.Spec.ServiceAccountName},
 		workload: workload, pod: t.pod,
 	}, nil
 }
@@ -232,7 +238,11 @@ func (r *renderer) updateNode(node *rendered) error {
 			"rollingUpdate": map[string]any{"maxUnavailable": plain(node.MaxUnavailable)},
 		}
 	}
+	node.MinReady = minReady
 	r.plan.Node = &node.Part
+	if err := unstructured.SetNestedField(node.workload.Object, int64(minReady/time.Second), "spec", "minReadySeconds"); err != nil {
+		return err
+	}
 	return unstructured.SetNestedMap(node.workload.Object, value, "spec", "updateStrategy")
 }
 

@@ -28,6 +28,8 @@ const (
 	ManagedByLabel = "app.kubernetes.io/managed-by"
 	// TemplateAnnotation is on all Pods; its value is different for each template.
 	TemplateAnnotation = "operator.patchbay.io/template"
+	// ImageAnnotation is on all Pods; its value is the image of the program, also if admission has rewritten it.
+	ImageAnnotation = "operator.patchbay.io/image"
 )
 
 // Manager is the field manager of the operator, and the value of ManagedByLabel.
@@ -40,9 +42,9 @@ type Phase int
 const (
 	Definitions Phase = iota
 	Namespaces
-	Rights
-	// Policies come before the programs that they confine.
+	// Policies come before the rights, and the programs, that they confine.
 	Policies
+	Rights
 	Node
 	Agent
 	// Controller comes when no Pod of an older node daemon is left: an older daemon cannot write a network
@@ -78,6 +80,10 @@ type Part struct {
 	Template string
 	// Deadline is how long a Pod, or a step of a Deployment, may take.
 	Deadline time.Duration
+	// Account is the ServiceAccount of the Pods.
+	Account string
+	// MinReady is how long a Pod must be ready before it shows that the template works. Only the node daemon has it.
+	MinReady time.Duration
 	// MaxUnavailable is how many nodes may be without a daemon after the first one is ready. Only the node
 	// daemon has it. OnDelete means that the user deletes the Pods.
 	MaxUnavailable intstr.IntOrString

@@ -111,7 +111,9 @@ func TestOrder(t *testing.T) {
 	}
 	before("CustomResourceDefinition", "Namespace")
 	before("Namespace", "ServiceAccount")
-	before("RoleBinding", "ValidatingAdmissionPolicy")
+	before("ValidatingAdmissionPolicyBinding", "ClusterRole")
+	before("ValidatingAdmissionPolicyBinding", "RoleBinding")
+	before("RoleBinding", "DaemonSet")
 	before("ValidatingAdmissionPolicyBinding", "DaemonSet")
 	before("DaemonSet", "patchbay-controller")
 	before("ValidatingAdmissionPolicyBinding", "patchbay-agent")

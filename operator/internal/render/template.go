@@ -116,6 +116,14 @@ func (t *template) setEnv(container, name, value string) {
 	c.Env = append(c.Env, corev1.EnvVar{Name: name, Value: value})
 }
 
+// setAnnotation sets an annotation of the Pods.
+func (t *template) setAnnotation(key, value string) {
+	if t.pod.Annotations == nil {
+		t.pod.Annotations = map[string]string{}
+	}
+	t.pod.Annotations[key] = value
+}
+
 // removeMetrics removes what opens the port for metrics.
 func (t *template) removeMetrics() {
 	for i := range t.pod.Spec.Containers {
@@ -137,10 +145,7 @@ func (t *template) store(workload *unstructured.Unstructured) (string, error) {
 	}
 	sum := sha256.Sum256(text)
 	hash := hex.EncodeToString(sum[:8])
-	if t.pod.Annotations == nil {
-		t.pod.Annotations = map[string]string{}
-	}
-	t.pod.Annotations[TemplateAnnotation] = hash
+	t.setAnnotation(TemplateAnnotation, hash)
 	if text, err = json.Marshal(t.pod); err != nil {
 		return "", fmt.Errorf("encode template of %s: %w", workload.GetName(), err)
 	}

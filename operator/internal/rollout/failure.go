@@ -27,12 +27,24 @@ func (f failure) String() string {
 	return fmt.Sprintf("node %s, Pod %s: %s", f.node, f.pod, f.cause)
 }
 
-// failures returns why Pods with the present template fail, sorted by node. A Pod that kubelet has not noticed is
-// no failure: its machine may be off.
+// failures returns why Pods with the present template fail, sorted by node. A Pod whose kubelet does not act is no
+// failure: its machine may be off.
 func (in *Input) failures() []failure {
+	isRolling := in.isRolling()
+	return in.causes(func(pod *corev1.Pod) string {
+		cause := in.cause(pod)
+		if cause == "" && isRolling {
+			cause = in.restart(pod)
+		}
+		return cause
+	})
+}
+
+// causes returns what a function finds for Pods with the present template, sorted by node.
+func (in *Input) causes(of func(*corev1.Pod) string) []failure {
 	var all []failure
 	for _, pod := range in.updated() {
-		if cause := in.cause(pod); cause != "" {
+		if cause := of(pod); cause != "" {
 			all = append(all, failure{node: pod.Spec.NodeName, pod: pod.Name, cause: cause})
 		}
 	}
@@ -55,7 +67,7 @@ func (in *Input) cause(pod *corev1.Pod) string {
 		}
 		return shorten(fmt.Sprintf("container %s: %s%s", status.Name, w.Reason, withColon(w.Message)))
 	}
-	if in.Now.Sub(notReadySince(pod)) < in.Part.Deadline || pod.Spec.NodeName != "" && pod.Status.StartTime == nil {
+	if in.Now.Sub(changedSince(pod)) < in.Part.Deadline || pod.Spec.NodeName != "" && pod.Status.StartTime == nil || isUnreachable(pod) {
 		return ""
 	}
 	for _, c := range pod.Status.Conditions {
@@ -64,6 +76,32 @@ func (in *Input) cause(pod *corev1.Pod) string {
 		}
 	}
 	return fmt.Sprintf("not ready for %s", in.Part.Deadline) // a text that grew would be written each time
+}
+
+// isRolling reports whether nodes have daemons of another template. Then a daemon that has crashed must not get
+// onto the next ones. Kubernetes does not let Deployments wait.
+func (in *Input) isRolling() bool {
+	return in.Part.Kind == "DaemonSet" && slices.ContainsFunc(in.Pods, func(pod *corev1.Pod) bool { return !isOver(pod) && !in.isUpdated(pod) })
+}
+
+// restart returns which container of a Pod has ended within the deadline, although it may be ready again, or "".
+// A container whose end nobody has seen has ended with its machine.
+func (in *Input) restart(pod *corev1.Pod) string {
+	for _, status := range pod.Status.ContainerStatuses {
+		if end := in.lateEnd(&status); end != nil {
+			return shorten(fmt.Sprintf("container %s has ended with exit code %d%s, and was restarted", status.Name, end.ExitCode, withColon(end.Reason)))
+		}
+	}
+	return ""
+}
+
+// lateEnd returns how a container ended before its last restart, if that was within the deadline.
+func (in *Input) lateEnd(status *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
+	end := status.LastTerminationState.Terminated
+	if end == nil || end.Reason == "Unknown" || end.Reason == "ContainerStatusUnknown" || in.Now.Sub(end.FinishedAt.Time) >= in.Part.Deadline {
+		return nil
+	}
+	return end
 }
 
 func withColon(message string) string {
@@ -80,16 +118,31 @@ func shorten(message string) string {
 }
 
 func isReady(pod *corev1.Pod) bool {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue && pod.DeletionTimestamp == nil
-		}
-	}
-	return false
+	return conditionOf(pod, corev1.PodReady) == corev1.ConditionTrue && pod.DeletionTimestamp == nil
 }
 
-// notReadySince returns since when a Pod is not ready.
-func notReadySince(pod *corev1.Pod) time.Time {
+// isOver reports whether nothing of a Pod runs any more.
+func isOver(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
+}
+
+// isUnreachable reports whether Kubernetes, and not kubelet, has said that a Pod is not ready: the node does not
+// answer. Kubelet never says so of a Pod whose containers are ready and that has no gates.
+func isUnreachable(pod *corev1.Pod) bool {
+	return len(pod.Spec.ReadinessGates) == 0 && conditionOf(pod, corev1.PodReady) == corev1.ConditionFalse && conditionOf(pod, corev1.ContainersReady) == corev1.ConditionTrue
+}
+
+func conditionOf(pod *corev1.Pod, kind corev1.PodConditionType) corev1.ConditionStatus {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == kind {
+			return c.Status
+		}
+	}
+	return ""
+}
+
+// changedSince returns since when a Pod is ready, or not ready.
+func changedSince(pod *corev1.Pod) time.Time {
 	since := pod.CreationTimestamp.Time
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady && c.LastTransitionTime.After(since) {

@@ -27,6 +27,8 @@ type Progress struct {
 	Reason, Message string
 	// Recheck is when a Pod passes its deadline; 0 for never.
 	Recheck time.Duration
+	// MissingSince is since when nodes have no Pod at all. It is the Input of the next pass.
+	MissingSince time.Time
 }
 
 // IsDone reports whether all Pods have the template and are ready.
@@ -40,6 +42,8 @@ type Input struct {
 	// Generation of the workload after it was applied last: a status of an older one counts for nothing.
 	Generation int64
 	Now        time.Time
+	// MissingSince is that of the Progress before.
+	MissingSince time.Time
 }
 
 // OfDaemonSet returns the progress of the node daemon. The DaemonSet is nil if it does not exist.
@@ -48,15 +52,62 @@ func OfDaemonSet(in *Input, ds *appsv1.DaemonSet) Progress {
 		return in.unknown()
 	}
 	s := ds.Status
-	// The Pods say more than the DaemonSet's controller, which counts them later.
-	p := in.progress(v1alpha1.PartStatus{Updated: int32(len(in.updated())), Ready: in.count(isReady), Total: s.DesiredNumberScheduled})
+	p := in.progress(v1alpha1.PartStatus{
+		Updated: settled(int32(len(in.updated())), s.UpdatedNumberScheduled, s.DesiredNumberScheduled),
+		Ready:   settled(in.count(isReady), s.NumberReady, s.DesiredNumberScheduled),
+		Total:   s.DesiredNumberScheduled,
+	})
 	if ds.Generation < in.Generation || s.ObservedGeneration < ds.Generation {
 		return *p.observing()
 	}
-	if failing := in.failures(); len(failing) > 0 {
-		return *p.stopped("nodes", failing)
+	failing := in.failures()
+	if missing := int(s.DesiredNumberScheduled) - in.nodes(); missing > 0 {
+		if p.MissingSince = in.MissingSince; p.MissingSince.IsZero() {
+			p.MissingSince = in.Now
+		}
+		if in.isMissing() {
+			failing = append(failing, failure{cause: fmt.Sprintf("Kubernetes creates no Pod on %d nodes: see the Events of DaemonSet %s", missing, in.Part.Name)})
+		} else {
+			p.recheckIn(in.Part.Deadline - in.Now.Sub(p.MissingSince))
+		}
+	} else if in.isMissing() {
+		p.recheckIn(time.Second) // the limit of this pass was for nodes without Pods
 	}
-	return *p.result("nodes", in.Part.OnDelete)
+	switch {
+	case len(failing) > 0:
+		return *p.stopped("nodes", failing)
+	case s.DesiredNumberScheduled == 0:
+		p.Status, p.Reason = metav1.ConditionFalse, v1alpha1.ReasonNotReady
+		p.Message = "the node daemon runs nowhere, because no node matches nodeSelector, affinity and tolerations of DaemonSet " + in.Part.Name
+		return *p
+	}
+	return *p.result(in, "nodes")
+}
+
+// settled returns the number of Pods, which says earlier than the DaemonSet's controller what goes on, and the
+// controller's number at the end: it does not count Pods on nodes that the DaemonSet is not for.
+func settled(pods, counted, total int32) int32 {
+	if pods < total {
+		return pods
+	}
+	return min(pods, counted)
+}
+
+// nodes returns on how many nodes there are Pods, also such that end.
+func (in *Input) nodes() int {
+	nodes := map[string]bool{}
+	for _, pod := range in.Pods {
+		if isOver(pod) {
+			continue
+		}
+		nodes[cmp.Or(pod.Spec.NodeName, pod.Name)] = true // a DaemonSet's Pod without a node is for one
+	}
+	return len(nodes)
+}
+
+// isMissing reports whether nodes have had no Pod for longer than the deadline.
+func (in *Input) isMissing() bool {
+	return !in.MissingSince.IsZero() && in.Now.Sub(in.MissingSince) >= in.Part.Deadline
 }
 
 // OfDeployment returns the progress of a Deployment. It is nil if it does not exist.
@@ -82,7 +133,7 @@ func OfDeployment(in *Input, d *appsv1.Deployment) Progress {
 	if s.Replicas > total {
 		return *p.progressing("Pods") // Pods of an earlier template are left
 	}
-	return *p.result("Pods", false)
+	return *p.result(in, "Pods")
 }
 
 // deploymentFailures returns why the Deployment's controller makes no progress, such as a quota.
@@ -97,25 +148,36 @@ func deploymentFailures(d *appsv1.Deployment) []failure {
 	return nil
 }
 
-// Outdated returns how many Pods run, or may run, another image than the part's.
-func Outdated(in *Input) int {
-	count := 0
+// Outdated returns the names of the nodes whose Pods run, or may run, another image than the part's, one for each
+// Pod.
+func Outdated(in *Input) []string {
+	var nodes []string
 	for _, pod := range in.Pods {
-		if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
-			continue
-		}
-		for i := range pod.Spec.Containers {
-			if c := &pod.Spec.Containers[i]; c.Name == in.Part.Container && c.Image != in.Part.Image {
-				count++
-			}
+		if !isOver(pod) && ImageOf(in.Part, pod.Annotations, &pod.Spec) != in.Part.Image {
+			nodes = append(nodes, cmp.Or(pod.Spec.NodeName, "(none)"))
 		}
 	}
-	return count
+	slices.Sort(nodes)
+	return nodes
 }
 
-// Limit returns how many nodes may be without a ready daemon: 1 until the first node is ready with the present
-// template, and while a Pod with it fails. Nodes whose kubelet neither starts nor ends a Pod count in addition, because
-// Kubernetes counts them, and a machine that is off must not stop the others.
+// ImageOf returns the image that a part has in a template or a Pod. That of the container may have been rewritten by
+// an admission plugin, such as one for a mirror; the annotation is as the operator has applied it.
+func ImageOf(part *render.Part, annotations map[string]string, spec *corev1.PodSpec) string {
+	if image := annotations[render.ImageAnnotation]; image != "" {
+		return image
+	}
+	for i := range spec.Containers {
+		if c := &spec.Containers[i]; c.Name == part.Container {
+			return c.Image
+		}
+	}
+	return part.Image // no Pod of ours
+}
+
+// Limit returns how many nodes may be without a ready daemon: 1 until the first node has been ready with the present
+// template for the part's MinReady, and while a Pod with it fails. Nodes whose kubelet does not act on a Pod count in
+// addition, because Kubernetes counts them, and a machine that is off must not stop the others.
 func Limit(in *Input) intstr.IntOrString {
 	absent := 0
 	for _, pod := range in.Pods {
@@ -123,7 +185,7 @@ func Limit(in *Input) intstr.IntOrString {
 			absent++
 		}
 	}
-	if len(in.failures()) > 0 || !slices.ContainsFunc(in.updated(), isReady) {
+	if in.isMissing() || len(in.failures()) > 0 || !slices.ContainsFunc(in.updated(), in.isProven) {
 		return intstr.FromInt(1 + absent)
 	}
 	configured := in.Part.MaxUnavailable
@@ -137,10 +199,21 @@ func Limit(in *Input) intstr.IntOrString {
 	return intstr.FromInt(scaled + absent)
 }
 
+// isProven reports whether a Pod has been ready for long enough to show that its template works.
+func (in *Input) isProven(pod *corev1.Pod) bool {
+	return isReady(pod) && in.Now.Sub(changedSince(pod)) >= in.Part.MinReady
+}
+
 // isAbsent reports whether the kubelet of the Pod's node does not act on the Pod.
 func (in *Input) isAbsent(pod *corev1.Pod) bool {
+	if isOver(pod) {
+		return false // Kubernetes does not count it
+	}
 	if end := pod.DeletionTimestamp; end != nil { // when the grace period is over
 		return in.Now.Sub(end.Time) > kubeletTimeout
+	}
+	if isUnreachable(pod) {
+		return in.Now.Sub(changedSince(pod)) > kubeletTimeout
 	}
 	return pod.Spec.NodeName != "" && pod.Status.StartTime == nil && in.Now.Sub(pod.CreationTimestamp.Time) > kubeletTimeout
 }
@@ -152,11 +225,15 @@ const kubeletTimeout = time.Minute
 func (in *Input) updated() []*corev1.Pod {
 	var pods []*corev1.Pod
 	for _, pod := range in.Pods {
-		if pod.DeletionTimestamp == nil && pod.Annotations[render.TemplateAnnotation] == in.Part.Template {
+		if in.isUpdated(pod) {
 			pods = append(pods, pod)
 		}
 	}
 	return pods
+}
+
+func (in *Input) isUpdated(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && pod.Annotations[render.TemplateAnnotation] == in.Part.Template
 }
 
 func (in *Input) count(is func(*corev1.Pod) bool) int32 {
@@ -190,28 +267,42 @@ func (in *Input) progress(counts v1alpha1.PartStatus) *Progress {
 	return p
 }
 
-// recheck returns when the first Pod passes its deadline, or the time in which a kubelet acts; 0 for never.
+// recheck returns when the first Pod passes its deadline, the time in which a kubelet acts, or that after which it
+// has shown that it works; 0 for never.
 func (in *Input) recheck() time.Duration {
-	next := time.Duration(0)
-	at := func(left time.Duration) {
-		if left > 0 && (next == 0 || left < next) {
-			next = left
-		}
-	}
+	p := &Progress{}
+	isRolling := in.isRolling()
 	for _, pod := range in.updated() {
+		since := in.Now.Sub(changedSince(pod))
 		if !isReady(pod) {
-			at(in.Part.Deadline - in.Now.Sub(notReadySince(pod)))
+			p.recheckIn(in.Part.Deadline - since)
+			continue
+		}
+		p.recheckIn(in.Part.MinReady - since)
+		for i := range pod.Status.ContainerStatuses {
+			if end := in.lateEnd(&pod.Status.ContainerStatuses[i]); end != nil && isRolling {
+				p.recheckIn(in.Part.Deadline - in.Now.Sub(end.FinishedAt.Time))
+			}
 		}
 	}
 	for _, pod := range in.Pods {
 		switch {
 		case pod.DeletionTimestamp != nil:
-			at(kubeletTimeout - in.Now.Sub(pod.DeletionTimestamp.Time))
+			p.recheckIn(kubeletTimeout - in.Now.Sub(pod.DeletionTimestamp.Time))
+		case isUnreachable(pod):
+			p.recheckIn(kubeletTimeout - in.Now.Sub(changedSince(pod)))
 		case pod.Status.StartTime == nil:
-			at(kubeletTimeout - in.Now.Sub(pod.CreationTimestamp.Time))
+			p.recheckIn(kubeletTimeout - in.Now.Sub(pod.CreationTimestamp.Time))
 		}
 	}
-	return next
+	return p.Recheck
+}
+
+// recheckIn makes the next pass due after a time, if that is not over.
+func (p *Progress) recheckIn(left time.Duration) {
+	if left > 0 && (p.Recheck == 0 || left < p.Recheck) {
+		p.Recheck = left
+	}
 }
 
 // maxVersions bounds the list in the status.
@@ -235,18 +326,28 @@ func (p *Progress) progressing(what string) *Progress {
 	return p
 }
 
-// result is for a roll-out without failures.
-func (p *Progress) result(what string, onDelete bool) *Progress {
+// result is for a roll-out without failures. Pods that are not ready have time until their deadline, unless their
+// kubelet does not act, which is no failure of the roll-out.
+func (p *Progress) result(in *Input, what string) *Progress {
 	c := p.Counts
 	switch {
 	case c.Updated < c.Total:
 		p.progressing(what)
-		if onDelete {
+		if in.Part.OnDelete {
 			p.Message += ": delete the other Pods, because the update strategy is OnDelete"
 		}
 	case c.Ready < c.Total:
-		p.Status, p.Reason = metav1.ConditionFalse, v1alpha1.ReasonNotReady
-		p.Message = fmt.Sprintf("%s, %d ready", p.updatedText(what), c.Ready)
+		silent := in.causes(func(pod *corev1.Pod) string {
+			if !in.isAbsent(pod) || in.Now.Sub(changedSince(pod)) < in.Part.Deadline {
+				return ""
+			}
+			return "the node does not answer"
+		})
+		if len(silent) > 0 {
+			return p.stopped(what, silent)
+		}
+		p.progressing(what)
+		p.Message += fmt.Sprintf(", %d ready", c.Ready)
 	default:
 		p.Status, p.Reason, p.Message = metav1.ConditionTrue, v1alpha1.ReasonReady, p.updatedText(what)
 	}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/patchbay-cni/patchbay/api/operator/v1alpha1"
+	"github.com/patchbay-cni/patchbay/operator/internal/render"
+)
+
+// stored is a cache with one Installation.
+type stored struct {
+	client.Reader
+
+	installation v1alpha1.Installation
+}
+
+// Get implements client.Reader.
+func (s *stored) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	i, ok := into.(*v1alpha1.Installation)
+	if !ok {
+		return fmt.Errorf("no %T is stored", into)
+	}
+	s.installation.DeepCopyInto(i)
+	return nil
+}
+
+// statusWriter answers writes of the status.
+type statusWriter struct {
+	client.SubResourceWriter
+
+	err error
+}
+
+// Update implements client.SubResourceWriter.
+func (w statusWriter) Update(context.Context, client.Object, ...client.SubResourceUpdateOption) error {
+	return w.err
+}
+
+// recorded has the reasons of Events.
+type recorded struct{ reasons []string }
+
+// Event implements EventRecorder.
+func (r *recorded) Event(_ *v1alpha1.Installation, kind, reason, _ string) {
+	r.reasons = append(r.reasons, kind+" "+reason)
+}
+
+// A user who changes the spec during a pass makes its write of the status fail. That is no error: the next pass is for
+// the new spec.
+func TestStatusConflict(t *testing.T) {
+	t.Parallel()
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "installations"}, "patchbay", errors.New("modified"))
+	for name, tc := range map[string]struct{ writeErr, want error }{
+		"Conflict": {conflict, nil}, "Other": {context.DeadlineExceeded, context.DeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			events := &recorded{}
+			r := &Reconciler{Cache: &stored{installation: v1alpha1.Installation{Spec: v1alpha1.InstallationSpec{Version: "v9"}}}, Status: statusWriter{err: tc.writeErr}, Events: events, Now: time.Now}
+			got, err := r.Reconcile(t.Context(), reconcile.Request{})
+			if !errors.Is(err, tc.want) || len(events.reasons) > 0 {
+				t.Fatalf("got error %v and Events %v, want %v and none", err, events.reasons, tc.want)
+			}
+			if tc.want == nil && got.RequeueAfter != conflictDelay {
+				t.Errorf("got %+v, want another pass soon", got)
+			}
+		})
+	}
+}
+
+// Kubernetes takes the daemon from nodes that a template does not match any more, and tells nobody.
+func TestFewerNodes(t *testing.T) {
+	t.Parallel()
+	part := func(total int32) v1alpha1.PartStatuses {
+		return v1alpha1.PartStatuses{Node: &v1alpha1.PartStatus{Total: total}}
+	}
+	cases := map[string]struct {
+		reason       string
+		before, next v1alpha1.PartStatuses
+		want         []string
+	}{
+		"Fewer":   {"tolerations are too narrow", part(42), part(39), []string{"Warning FewerNodes"}},
+		"None":    {"a selector with a typing error", part(42), part(0), []string{"Warning FewerNodes"}},
+		"More":    {"a Node was added", part(42), part(43), nil},
+		"First":   {"nothing was installed", v1alpha1.PartStatuses{}, part(3), nil},
+		"Unknown": {"the part was not computed", part(3), v1alpha1.PartStatuses{}, nil},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			events := &recorded{}
+			r := &Reconciler{Status: statusWriter{}, Events: events}
+			i := &v1alpha1.Installation{Status: v1alpha1.InstallationStatus{Parts: tc.before}}
+			if err := r.writeStatus(t.Context(), i, &v1alpha1.InstallationStatus{Parts: tc.next}); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(events.reasons, tc.want) {
+				t.Errorf("%s: got Events %v, want %v", tc.reason, events.reasons, tc.want)
+			}
+		})
+	}
+}
+
+// templateOf returns a template with an account and an image.
+func templateOf(account, image, annotation string) *corev1.PodTemplateSpec {
+	return &corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{render.ImageAnnotation: annotation}},
+		Spec:       corev1.PodSpec{ServiceAccountName: account, Containers: []corev1.Container{{Name: "x", Image: "sidecar"}, {Name: "c", Image: image}}},
+	}
+}
+
+// Accounts keep their rights as long as Pods have them, or may get them from a workload that waits.
+func TestAccounts(t *testing.T) {
+	t.Parallel()
+	pod := func(account string, phase corev1.PodPhase) *corev1.Pod {
+		return &corev1.Pod{Spec: corev1.PodSpec{ServiceAccountName: account}, Status: corev1.PodStatus{Phase: phase}}
+	}
+	plan := &render.Plan{Node: &render.Part{Name: "n"}, Controller: &render.Part{Name: "c"}}
+	got := accounts(plan, map[string][]*corev1.Pod{
+		"n": {pod("new", corev1.PodPending), pod("old", corev1.PodRunning), pod("evicted", corev1.PodFailed)}, "other": {pod("foreign", corev1.PodRunning)},
+	}, map[string]*corev1.PodTemplateSpec{"n": templateOf("new", "", ""), "c": templateOf("waiting", "", "")})
+	want := map[string][]string{"n": {"new", "old", "new"}, "c": {"waiting"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("accounts (-want +got):\n%s", diff)
+	}
+}
+
+// The controller waits for nodes only if its image changes: a limit of its memory, or its webhooks, must not wait for a
+// machine that is off for weeks.
+func TestHasImage(t *testing.T) {
+	t.Parallel()
+	part := &render.Part{Container: "c", Image: "controller:2"}
+	cases := map[string]struct {
+		reason   string
+		template *corev1.PodTemplateSpec
+		want     bool
+	}{
+		"Same":     {"another field changes", templateOf("", "controller:2", "controller:2"), true},
+		"Upgrade":  {"an older daemon cannot write what it writes", templateOf("", "controller:1", "controller:1"), false},
+		"Mirrored": {"admission has rewritten the image", templateOf("", "mirror.example/controller:2", "controller:2"), true},
+		"Kubectl":  {"kubectl has installed it", templateOf("", "controller:1", ""), false},
+		"Missing":  {"a new one may be newer than the daemons", nil, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := hasImage(part, tc.template); got != tc.want {
+				t.Errorf("%s: got %v", tc.reason, got)
+			}
+		})
+	}
+}
