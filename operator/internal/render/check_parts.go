@@ -9,6 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
+// nodeNameVariable is the name of a Pod's node in a flag.
+const nodeNameVariable = "$(NODE_NAME)"
+
 // checkNode returns why the node daemon cannot work.
 func checkNode(c *checker) {
 	spec := c.path.Child("spec")
@@ -17,6 +20,9 @@ func checkNode(c *checker) {
 	}
 	if !c.pod.Spec.HostPID {
 		c.rejectf(spec.Child("hostPID"), "must be true: CNI plugins that the daemon runs name their namespace by process ID")
+	}
+	if name := c.flag("node-name", nodeNameVariable); name != nodeNameVariable && len(c.main().Command) == 0 {
+		c.rejectf(c.at("args"), "flag --node-name must be %s, because each Pod is for its own node: got %q", nodeNameVariable, name)
 	}
 	c.checkCapabilities()
 	for _, folder := range nodeFolders(c) {
