@@ -65,7 +65,8 @@ problems to the list "problems" of its argument.
 {{- range list (dict "part" "node" "program" "patchbayd") (dict "part" "controller" "program" "patchbay-controller") -}}
 {{- if eq .part $c.part -}}{{- $isBefore = false -}}{{- end -}}
 {{- if $isBefore -}}
-{{- $_ := set $owners (include "patchbay.serviceAccount" (dict "root" $c.root "part" .part) | trimAll "\"") .program -}}
+{{- $used := include "patchbay.serviceAccount" (dict "root" $c.root "part" .part) | trimAll "\"" -}}
+{{- if not (hasKey $owners $used) -}}{{- $_ := set $owners $used .program -}}{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- $account := .spec.serviceAccountName | default "" -}}
