@@ -98,10 +98,8 @@ func (a *Applier) Apply(ctx context.Context, o render.Object) error {
 			return err
 		}
 	}
-	if field := replacedField(o); field != "" {
-		if err := a.replace(ctx, o, field); err != nil {
-			return err
-		}
+	if err := a.replace(ctx, o); err != nil {
+		return err
 	}
 	sent := o.DeepCopy()
 	err = a.writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(sent), client.FieldOwner(render.Manager), client.ForceOwnership)

@@ -14,21 +14,14 @@ import (
 	"github.com/patchbay-cni/patchbay/operator/internal/render"
 )
 
-// replacedField returns the field of an object that nobody may add to, or "". Server-side apply keeps what others
-// have added: one match condition disables a policy, and one selector a webhook.
-func replacedField(o render.Object) string {
-	switch o.Phase {
-	case render.Policies:
-		return "spec"
-	case render.Webhooks:
-		return "webhooks"
+// replace writes the whole spec of a policy or the webhooks of a configuration, so that what others have added is gone.
+// It looks at no managedFields, which whoever may change the object can forge. What the controller writes stays. It
+// changes no other objects.
+func (a *Applier) replace(ctx context.Context, o render.Object) error {
+	field := replacedField(o)
+	if field == "" {
+		return nil
 	}
-	return ""
-}
-
-// replace writes the whole field of a policy or a webhook configuration, so that what others have added is gone. It
-// looks at no managedFields, which whoever may change the object can forge. What the controller writes stays.
-func (a *Applier) replace(ctx context.Context, o render.Object, field string) error {
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(o.GroupVersionKind())
 	if err := a.live.Get(ctx, client.ObjectKeyFromObject(o), live); err != nil {
@@ -51,6 +44,18 @@ func (a *Applier) replace(ctx context.Context, o render.Object, field string) er
 		return fmt.Errorf("replace %s of %s: %w", field, describe(o), err)
 	}
 	return nil
+}
+
+// replacedField returns the field of an object that nobody may add to, or "". Server-side apply keeps what others
+// have added: one match condition disables a policy, and one selector a webhook.
+func replacedField(o render.Object) string {
+	switch o.Phase {
+	case render.Policies:
+		return "spec"
+	case render.Webhooks:
+		return "webhooks"
+	}
+	return ""
 }
 
 // keepCertificates copies what the controller writes into webhooks: the certificate authority, and the path with its
