@@ -141,15 +141,13 @@ func (e *rollbackError) Error() string {
 // checkVersion fails if a newer version is installed, and the user has not chosen the operator's. So an earlier
 // operator that still runs does not undo the work of its successor.
 func checkVersion(i *v1alpha1.Installation, own string) error {
-	installed, err := utilversion.ParseSemantic(i.Status.Version)
-	if err != nil || i.Spec.Version != "" {
-		return nil
+	installed, installedErr := utilversion.ParseSemantic(i.Status.Version)
+	current, ownErr := utilversion.ParseSemantic(own)
+	// Builds without a version have no order.
+	if installedErr == nil && ownErr == nil && i.Spec.Version == "" && current.LessThan(installed) {
+		return &rollbackError{installed: i.Status.Version, own: own}
 	}
-	v, err := utilversion.ParseSemantic(own)
-	if err != nil || !v.LessThan(installed) {
-		return nil // a build without a version
-	}
-	return &rollbackError{installed: i.Status.Version, own: own}
+	return nil
 }
 
 // errAnother means that Patchbay is installed in another namespace.
