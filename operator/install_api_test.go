@@ -197,6 +197,7 @@ func prunesOwnObjects(t *testing.T, c *cluster) {
 	if err := c.admin.Create(t.Context(), copied); err != nil {
 		t.Fatal(err)
 	}
+	c.deleteAfter(t, copied)
 	c.write(t, "{}")
 	c.await(t, v1alpha1.ConditionReady, v1alpha1.ReasonReady)
 	eventually(t, "the agent to be gone", func(ctx context.Context) error {

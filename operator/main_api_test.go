@@ -7,7 +7,6 @@ package operator
 import (
 	"context"
 	"fmt"
-	"net"
 	"sync"
 	"testing"
 	"time"
@@ -99,6 +98,17 @@ func (c *cluster) reset(t *testing.T) {
 	})
 }
 
+// deleteAfter deletes an object when the test ends, also if it fails.
+func (c *cluster) deleteAfter(t *testing.T, o client.Object) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	t.Cleanup(func() {
+		if err := client.IgnoreNotFound(c.admin.Delete(ctx, o)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // write creates the Installation, or replaces its spec.
 func (c *cluster) write(t *testing.T, spec string) *v1alpha1.Installation {
 	t.Helper()
@@ -143,17 +153,15 @@ func (c *cluster) await(t *testing.T, condition, reason string) metav1.Condition
 // startOperator runs the operator with the rights of its ServiceAccount until the test ends.
 func startOperator(t *testing.T, c *cluster) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	startReplica(t, c, false)
+}
+
+// startReplica runs an operator, which waits for its Lease if it takes part in the election.
+func startReplica(t *testing.T, c *cluster, elect bool) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(logr.NewContext(context.WithoutCancel(t.Context()), testLogger(t)))
 	m, err := newManager(ctx, c.ConfigAs(account()), &options{
-		namespace: "patchbay-operator", healthAddress: address, leaderElect: true,
+		namespace: "patchbay-operator", healthAddress: "127.0.0.1:0", leaderElect: elect,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -239,22 +239,27 @@ func (c *cluster) generation(t *testing.T) int64 {
 // An Installation in a cluster where an overlay has installed Patchbay into another namespace changes nothing.
 func TestAnotherInstallation(t *testing.T) {
 	c := newCluster(t)
-	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "patchbayd"}}
-	if err := c.admin.Get(t.Context(), client.ObjectKeyFromObject(binding), binding); err != nil {
+	original := &rbacv1.ClusterRoleBinding{}
+	if err := c.admin.Get(t.Context(), client.ObjectKey{Name: "patchbayd"}, original); err != nil {
 		t.Fatal(err)
 	}
-	subjects := binding.Subjects
-	setSubjects := func(s []rbacv1.Subject) {
-		t.Helper()
-		eventually(t, "the write of the binding", func(ctx context.Context) error {
-			if err := c.admin.Get(ctx, client.ObjectKeyFromObject(binding), binding); err != nil {
-				return err
-			}
-			binding.Subjects = s
-			return c.admin.Update(ctx, binding)
-		})
+	ctx := context.WithoutCancel(t.Context())
+	set := func(namespace string) error {
+		b := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: original.Name, Labels: original.Labels}, RoleRef: original.RoleRef}
+		if err := client.IgnoreNotFound(c.admin.Delete(ctx, b)); err != nil {
+			return err
+		}
+		b.Subjects = []rbacv1.Subject{{Kind: "ServiceAccount", Name: "patchbayd", Namespace: namespace}}
+		return c.admin.Create(ctx, b)
 	}
-	setSubjects([]rbacv1.Subject{{Kind: "ServiceAccount", Name: "patchbayd", Namespace: "network"}})
+	t.Cleanup(func() {
+		if err := set(render.Namespace); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := set("network"); err != nil {
+		t.Fatal(err)
+	}
 	startOperator(t, c)
 	c.write(t, "{}")
 	if got := c.await(t, v1alpha1.ConditionApplied, v1alpha1.ReasonAnotherInstallation); !strings.Contains(got.Message, "must be for namespace patchbay-system: got network") {
@@ -264,6 +269,8 @@ func TestAnotherInstallation(t *testing.T) {
 	if client.IgnoreNotFound(err) != nil || err == nil {
 		t.Errorf("get DaemonSet: %v, want none", err)
 	}
-	setSubjects(subjects)
+	if err := set(render.Namespace); err != nil {
+		t.Fatal(err)
+	}
 	c.await(t, v1alpha1.ConditionApplied, v1alpha1.ReasonApplied)
 }

@@ -32,11 +32,11 @@ spec: {nodeSelector: {pool: edge}, securityContext: {fsGroup: 4, sysctls: [{name
 		"Sidecar": {reason: "A container with a new name is added.", template: `{spec: {containers: [{name: logs, image: logs.example/agent:1, args: [a, b]}]}}`},
 		"SidecarBeside": {
 			reason:   "The order of the patch counts for what it names.",
-			template: `{spec: {containers: [{name: a, image: a}, {name: patchbayd, env: [{name: POD_NAMESPACE, value: x}, {name: NEW, value: a}, {name: NODE_NAME, value: b}]}, {name: b, image: b}]}}`,
+			template: `{spec: {containers: [{name: a, image: a}, {name: patchbayd, env: [{name: POD_NAMESPACE, valueFrom: {fieldRef: {apiVersion: v1, fieldPath: metadata.namespace}}}, {name: NEW, value: a}, {name: NODE_NAME, valueFrom: {fieldRef: {apiVersion: v1, fieldPath: spec.nodeName}}}]}, {name: b, image: b}]}}`,
 		},
 		"Env": {
-			reason:   "A variable with the same name gets both sources, as with kubectl, unless the patch says otherwise.",
-			template: `{spec: {containers: [{name: patchbayd, env: [{name: HOST_IP, value: 192.0.2.1}, {name: KUBERNETES_SERVICE_HOST, value: 192.0.2.2}]}]}}`,
+			reason: "A variable with the same name gets both sources, as with kubectl, unless the patch says otherwise.", part: "controller",
+			template: `{spec: {containers: [{name: patchbay-controller, env: [{name: GOMEMLIMIT, valueFrom: {resourceFieldRef: {resource: limits.memory}}}, {name: KUBERNETES_SERVICE_HOST, value: 192.0.2.2}]}]}}`,
 		},
 		"VolumeMounts": {
 			reason:   "Mounts merge by their path.",
@@ -47,13 +47,17 @@ spec: {nodeSelector: {pool: edge}, securityContext: {fsGroup: 4, sysctls: [{name
 			template: `{spec: {containers: [{name: patchbayd, ports: [{containerPort: 9644, name: other, protocol: TCP}, {containerPort: 53, protocol: UDP, name: dns}, {containerPort: 53, protocol: TCP, name: dns-tcp}]}]}}`,
 		},
 		"Tolerations": {reason: "Tolerations have no merge key, and are replaced.", template: `{spec: {tolerations: [{key: a, operator: Exists}]}}`},
-		"Args":        {reason: "Flags are replaced.", template: `{spec: {containers: [{name: patchbayd, args: [--node-name=a, --host-root=/host, '--health-address=:9640']}]}}`},
+		"Args":        {reason: "Flags are replaced.", template: `{spec: {containers: [{name: patchbayd, args: ['--node-name=$(NODE_NAME)', --host-root=/host, '--health-address=:9640']}]}}`},
 		"Secrets":     {reason: "Pull secrets merge by name.", template: `{spec: {imagePullSecrets: [{name: a}, {name: b}]}}`},
 		"Delete": {
 			reason:   "An element can be deleted, also one that is not there.",
 			template: `{spec: {containers: [{name: patchbayd, ports: [{containerPort: 9644, $patch: delete}], env: [{name: NONE, $patch: delete}]}, {name: none, $patch: delete}]}}`,
 		},
-		"ReplaceList":    {reason: "A list can be replaced.", template: `{spec: {containers: [{name: patchbayd, env: [{$patch: replace, name: any}, {name: NODE_NAME, value: b}, {name: HOST_IP, value: c}, {name: POD_NAMESPACE, value: d}]}]}}`},
+		"ReplaceList": {
+			reason: "A list can be replaced.",
+			template: `{spec: {containers: [{name: patchbayd, env: [{$patch: replace, name: any}, {name: NODE_NAME, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}},
+  {name: HOST_IP, valueFrom: {fieldRef: {fieldPath: status.hostIP}}}, {name: POD_NAMESPACE, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}]}]}}`,
+		},
 		"ReplaceMap":     {reason: "A map can be replaced.", template: `{spec: {nodeSelector: {$patch: replace, a: b}, containers: [{name: patchbayd, resources: {$patch: replace, limits: {cpu: 1}}}]}}`},
 		"DeleteMap":      {reason: "A map can be removed.", template: `{spec: {nodeSelector: {$patch: delete}}}`},
 		"DeleteProbe":    {reason: "Without a trace, because Kubernetes rejects an empty probe.", template: `{spec: {containers: [{name: patchbayd, startupProbe: {$patch: delete}}]}}`},
@@ -109,6 +113,8 @@ func TestAllFieldsMergeAsInKubernetes(t *testing.T) {
 				patch := example(template, "").(map[string]any)
 				spec := patch["spec"].(map[string]any)
 				spec["containers"].([]any)[0].(map[string]any)["name"] = name
+				// Sidecars and containers share the ports of the node.
+				spec["initContainers"].([]any)[0].(map[string]any)["ports"].([]any)[0].(map[string]any)["containerPort"] = 8
 				if raw, err := json.Marshal(patch); err != nil || len(raw) < 10_000 {
 					t.Fatalf("the example has %d bytes, %v", len(raw), err)
 				}

@@ -55,8 +55,8 @@ func specReasons() []ReasonInfo {
 		},
 		{
 			Reason: ReasonVersionMismatch, On: "Valid of Installations with status False, Event on the Installation",
-			When:   "spec.version is not the version of the operator that runs. It changes nothing.",
-			Remedy: "Install the operator of that version, or change or remove spec.version.",
+			When:   "spec.version is not the version of the operator that runs, or a newer operator has installed Patchbay. The operator changes nothing.",
+			Remedy: "Install the operator of that version, or change or remove spec.version. To go back to an earlier version, see docs/operator.md.",
 			Test:   "operator/internal/controllers.TestValidCondition",
 		},
 		{
@@ -68,7 +68,7 @@ func specReasons() []ReasonInfo {
 		{
 			Reason: ReasonApplyFailed, On: "Applied of Installations with status False, Event on the Installation",
 			When:   "The API server did not accept an object, or did not answer. The objects that come after it in the order of installation were not changed. The operator tries again.",
-			Remedy: "Read the message: it names the object. If a field of a template is the cause, correct it. If the operator has not the right, apply deployments/operator of its version.",
+			Remedy: "Read the message: it names the object. If a field of a template is the cause, correct it. If the operator has not the right, apply deployments/operator of its version, also after the namespace patchbay-system was deleted.",
 			Test:   "operator/internal/controllers.TestAppliedCondition",
 		},
 		{

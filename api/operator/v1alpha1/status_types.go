@@ -10,7 +10,7 @@ type InstallationStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Version of the operator that wrote the status. It applies objects of this version.
+	// Version of the operator that has applied objects last. It applies those of this version.
 	// +optional
 	Version string `json:"version,omitempty"`
 

@@ -6,7 +6,7 @@ problems to the list "problems" of its argument.
 {{- $path := printf "parts.%s.template" .part -}}
 {{- $pod := .workload.spec.template -}}
 {{- $spec := $pod.spec | default dict -}}
-{{- $c := dict "path" $path "spec" $spec "main" (.container | default dict) "program" .program "problems" list -}}
+{{- $c := dict "root" .root "part" .part "path" $path "spec" $spec "main" (.container | default dict) "program" .program "problems" list -}}
 {{- $_ := set $c "at" (printf "%s.spec.containers[%s]" $path .program) -}}
 {{- $_ := set $c "default" (first .defaults.spec.containers) -}}
 {{- range $key, $value := .workload.spec.selector.matchLabels -}}
@@ -47,12 +47,32 @@ problems to the list "problems" of its argument.
 {{- if not $spec.serviceAccountName -}}
 {{- include "patchbay.reject" (list . (printf "%s.spec.serviceAccountName" .path) "must not be empty, because the program needs rights") -}}
 {{- end -}}
+{{- include "patchbay.checkAccount" . -}}
 {{- if and $spec.serviceAccount (ne $spec.serviceAccount ($spec.serviceAccountName | default "")) -}}
 {{- include "patchbay.reject" (list . (printf "%s.spec.serviceAccount" .path) (printf "must be left out, because serviceAccountName has taken its place: got %s" $spec.serviceAccount)) -}}
 {{- end -}}
 {{- $token := "/var/run/secrets/kubernetes.io/serviceaccount" -}}
 {{- if and (hasKey $spec "automountServiceAccountToken") (not $spec.automountServiceAccountToken) (not (include "patchbay.mount" (list . $token))) -}}
 {{- include "patchbay.reject" (list . (printf "%s.spec.automountServiceAccountToken" .path) (printf "must not be false without a volume at %s, because the program needs its token" $token)) -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* patchbay.checkAccount requires that a program shares its account with no other one. The default accounts are reserved. */ -}}
+{{- define "patchbay.checkAccount" -}}
+{{- $c := . -}}
+{{- $owners := dict "patchbayd" "patchbayd" "patchbay-controller" "patchbay-controller" "patchbay-agent" "patchbay-agent" -}}
+{{- $isBefore := true -}}
+{{- range list (dict "part" "node" "program" "patchbayd") (dict "part" "controller" "program" "patchbay-controller") -}}
+{{- if eq .part $c.part -}}{{- $isBefore = false -}}{{- end -}}
+{{- if $isBefore -}}
+{{- $used := include "patchbay.serviceAccount" (dict "root" $c.root "part" .part) | trimAll "\"" -}}
+{{- if not (hasKey $owners $used) -}}{{- $_ := set $owners $used .program -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $account := .spec.serviceAccountName | default "" -}}
+{{- $owner := get $owners $account -}}
+{{- if and $owner (ne $owner .program) -}}
+{{- include "patchbay.reject" (list . (printf "%s.spec.serviceAccountName" .path) (printf "must be for %s only: got %s, which is for %s. With the rights of both, a stolen node could act as the controller" .program $account $owner)) -}}
 {{- end -}}
 {{- end -}}
 
@@ -78,20 +98,28 @@ problems to the list "problems" of its argument.
 {{- define "patchbay.checkArguments" -}}
 {{- $c := . -}}
 {{- if not .main.command -}}
+{{- range $i, $argument := .main.args -}}
+{{- if not (hasPrefix "--" $argument) -}}
+{{- include "patchbay.reject" (list $c (printf "%s.args[%d]" $c.at $i) (printf "must be a flag in the form --name=value: got %q" $argument)) -}}
+{{- end -}}
+{{- end -}}
 {{- range $argument := .default.args -}}
 {{- $name := splitList "=" $argument | first -}}
 {{- $isThere := eq $name "--metrics-address" -}}
-{{- range $c.main.args -}}{{- if or (eq . $name) (hasPrefix (printf "%s=" $name) .) -}}{{- $isThere = true -}}{{- end -}}{{- end -}}
+{{- range $c.main.args -}}{{- if or (and (eq . $name) (eq $name $argument)) (hasPrefix (printf "%s=" $name) .) -}}{{- $isThere = true -}}{{- end -}}{{- end -}}
 {{- if not $isThere -}}
 {{- include "patchbay.reject" (list $c (printf "%s.args" $c.at) (printf "must have the flag %s, as in the default %s: a list of arguments in a template takes the place of the default list" $name $argument)) -}}
 {{- end -}}
 {{- end -}}
 {{- range $variable := .default.env -}}
-{{- if $variable.valueFrom -}}
+{{- $field := dig "valueFrom" "fieldRef" "fieldPath" "" $variable -}}
+{{- if $field -}}
 {{- $isSet := false -}}
-{{- range $c.main.env -}}{{- if and (eq .name $variable.name) (or .valueFrom .value) -}}{{- $isSet = true -}}{{- end -}}{{- end -}}
+{{- range $c.main.env -}}
+{{- if and (eq .name $variable.name) (not .value) (eq (dig "valueFrom" "fieldRef" "fieldPath" "" .) $field) -}}{{- $isSet = true -}}{{- end -}}
+{{- end -}}
 {{- if not $isSet -}}
-{{- include "patchbay.reject" (list $c (printf "%s.env[%s]" $c.at $variable.name) "must be set, because the program needs it") -}}
+{{- include "patchbay.reject" (list $c (printf "%s.env[%s]" $c.at $variable.name) (printf "must have valueFrom.fieldRef.fieldPath %s and no value, because the program needs it" $field)) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -153,6 +181,11 @@ problems to the list "problems" of its argument.
 {{- end -}}
 {{- if not .spec.hostPID -}}
 {{- include "patchbay.reject" (list . (printf "%s.spec.hostPID" .path) "must be true: CNI plugins that the daemon runs name their namespace by process ID") -}}
+{{- end -}}
+{{- $variable := "$(NODE_NAME)" -}}
+{{- $name := include "patchbay.flag" (list . "node-name" $variable) -}}
+{{- if and (ne $name $variable) (not .main.command) -}}
+{{- include "patchbay.reject" (list . (printf "%s.args" .at) (printf "flag --node-name must be %s, because each Pod is for its own node: got %q" $variable $name)) -}}
 {{- end -}}
 {{- include "patchbay.checkCapabilities" . -}}
 {{- $journal := include "patchbay.flag" (list . "journal" "/var/lib/patchbay/journal") -}}

@@ -11,6 +11,7 @@ import (
 	"hash/fnv"
 	"slices"
 
+	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -72,7 +73,7 @@ func (a *Applier) Has(o client.Object) bool {
 func (a *Applier) Generation(o client.Object) int64 { return a.applied[KeyOf(o)].generation }
 
 // Apply applies an object unless it is known to be as desired. It takes over fields that other managers own,
-// such as kubectl or helm. What they own beside these stays.
+// such as kubectl or helm. What they own beside these stays, except in policies and webhooks.
 func (a *Applier) Apply(ctx context.Context, o render.Object) error {
 	key := KeyOf(o)
 	desired := a.applied[key].desired
@@ -97,6 +98,9 @@ func (a *Applier) Apply(ctx context.Context, o render.Object) error {
 			return err
 		}
 	}
+	if err := a.replace(ctx, o); err != nil {
+		return err
+	}
 	sent := o.DeepCopy()
 	err = a.writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(sent), client.FieldOwner(render.Manager), client.ForceOwnership)
 	if err != nil {
@@ -105,6 +109,30 @@ func (a *Applier) Apply(ctx context.Context, o render.Object) error {
 	}
 	a.applied[key] = record{source: o.Unstructured, desired: desired, uid: sent.GetUID(), resourceVersion: sent.GetResourceVersion(), generation: sent.GetGeneration()}
 	return nil
+}
+
+// Check returns an error if the API server rejects a field of an object, before anything else is changed. It asks only
+// if the object is new or has changed. An object that the operator takes over later may conflict with what an installer
+// has set, so it is not checked.
+func (a *Applier) Check(ctx context.Context, o render.Object) error {
+	last, known := a.applied[KeyOf(o)]
+	if known && last.source == o.Unstructured {
+		return nil
+	}
+	if !known {
+		live := metadataOf(o.GroupVersionKind())
+		if err := a.live.Get(ctx, client.ObjectKeyFromObject(o), live); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("read %s: %w", describe(o), err)
+		}
+		if live.UID != "" && !IsApplied(live) {
+			return nil
+		}
+	}
+	err := a.writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(o.DeepCopy()), client.FieldOwner(render.Manager), client.ForceOwnership, client.DryRunAll)
+	if apierrors.IsInvalid(err) {
+		return fmt.Errorf("apply %s, with nothing changed yet: %w", describe(o), err)
+	}
+	return nil // what else can fail may be there when it is the object's turn, such as its namespace
 }
 
 // isUnchanged reports whether the cache has the object as it was after it was applied. A cache that is behind
@@ -187,22 +215,40 @@ func (a *Applier) Prune(ctx context.Context, plan *render.Plan) error {
 		for i := range list.Items {
 			o := &list.Items[i]
 			o.SetGroupVersionKind(kind)
-			if wanted[KeyOf(o)] || o.DeletionTimestamp != nil || !isApplied(o) {
+			if wanted[KeyOf(o)] || o.DeletionTimestamp != nil || !IsApplied(o) {
 				continue
 			}
-			err := a.writer.Delete(ctx, o, client.Preconditions{UID: &o.UID, ResourceVersion: &o.ResourceVersion})
-			if client.IgnoreNotFound(err) != nil {
-				return fmt.Errorf("delete %s: %w", describe(o), err)
+			if err := a.delete(ctx, o); err != nil {
+				return err
 			}
-			delete(a.applied, KeyOf(o))
 		}
 	}
 	return nil
 }
 
-// isApplied reports whether the operator has applied the object.
-func isApplied(o *metav1.PartialObjectMetadata) bool {
-	return slices.ContainsFunc(o.ManagedFields, func(f metav1.ManagedFieldsEntry) bool {
+// delete removes an object as it was read. Of one whose status changes often, it is enough that it has the UID.
+func (a *Applier) delete(ctx context.Context, o *metav1.PartialObjectMetadata) error {
+	expected := client.Preconditions{UID: &o.UID}
+	if !hasStatus(o.Kind) {
+		expected.ResourceVersion = &o.ResourceVersion
+	}
+	err := a.writer.Delete(ctx, o, expected)
+	if apierrors.IsForbidden(err) {
+		// The operator may delete what some version of it had. Another object has forged fields, and must not keep the
+		// operator from reporting the state of the parts.
+		logr.FromContextOrDiscard(ctx).Info("Failed to delete an object that looks like one of an earlier version", "object", describe(o), "error", err.Error())
+		return nil
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete %s: %w", describe(o), err)
+	}
+	delete(a.applied, KeyOf(o))
+	return nil
+}
+
+// IsApplied reports whether the operator has applied the object.
+func IsApplied(o client.Object) bool {
+	return slices.ContainsFunc(o.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
 		return f.Manager == render.Manager && f.Operation == metav1.ManagedFieldsOperationApply
 	})
 }

@@ -20,7 +20,10 @@ import (
 // first apply removes what is not in the plan. kubectl edit, label, patch and the like have other names: what people
 // have added with them stays.
 func installers() []string {
-	return []string{"before-first-apply", "helm", "kubectl", "kubectl-client-side-apply", "kubectl-create"}
+	return []string{
+		"argocd-controller", "before-first-apply", "helm", "helm-controller", "kubectl", "kubectl-client-side-apply", "kubectl-create", "kubectl-replace",
+		"kustomize-controller",
+	}
 }
 
 // takeOver makes the operator the owner of what an installer has applied, if the operator has not applied the object

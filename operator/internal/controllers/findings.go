@@ -44,7 +44,10 @@ func (f *findings) recheck() time.Duration {
 // status returns the status of the Installation after this pass.
 func (f *findings) status(i *v1alpha1.Installation, now metav1.Time) *v1alpha1.InstallationStatus {
 	next := i.Status.DeepCopy()
-	next.ObservedGeneration, next.Version = i.Generation, version.String()
+	next.ObservedGeneration = i.Generation
+	if !isOfAnotherVersion(f.invalid) {
+		next.Version = version.String()
+	}
 	next.Parts = v1alpha1.PartStatuses{}
 	set := func(kind string, status metav1.ConditionStatus, reason, message string) {
 		meta.SetStatusCondition(&next.Conditions, metav1.Condition{
@@ -81,10 +84,17 @@ func (f *findings) valid() (status metav1.ConditionStatus, reason, message strin
 	if f.invalid == nil {
 		return metav1.ConditionTrue, v1alpha1.ReasonValid, "The spec can work"
 	}
-	if _, ok := errors.AsType[*render.VersionError](f.invalid); ok {
+	if isOfAnotherVersion(f.invalid) {
 		return metav1.ConditionFalse, v1alpha1.ReasonVersionMismatch, f.invalid.Error()
 	}
 	return metav1.ConditionFalse, v1alpha1.ReasonInvalid, strings.ReplaceAll(f.invalid.Error(), "\n", "; ")
+}
+
+// isOfAnotherVersion reports whether an Installation is for another version of the operator.
+func isOfAnotherVersion(invalid error) bool {
+	_, isOther := errors.AsType[*render.VersionError](invalid)
+	_, isRollback := errors.AsType[*rollbackError](invalid)
+	return isOther || isRollback
 }
 
 // applied returns the condition of the objects.

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/patchbay-cni/patchbay/api/operator/v1alpha1"
+	"github.com/patchbay-cni/patchbay/internal/version"
 	"github.com/patchbay-cni/patchbay/operator/internal/render"
 	"github.com/patchbay-cni/patchbay/operator/internal/rollout"
 )
@@ -60,6 +61,9 @@ func TestValidCondition(t *testing.T) {
 		"Version": {"another operator shall do it", fmt.Errorf("render: %w", &render.VersionError{Want: "v9"}), []want{
 			{v1alpha1.ConditionValid, v1alpha1.ReasonVersionMismatch, "got v9"}, {v1alpha1.ConditionReady, v1alpha1.ReasonVersionMismatch, "spec.version"},
 		}},
+		"Rollback": {"a newer version is installed", &rollbackError{installed: "v9", own: "v8"}, []want{
+			{v1alpha1.ConditionValid, v1alpha1.ReasonVersionMismatch, "must be v8"}, {v1alpha1.ConditionApplied, v1alpha1.ReasonVersionMismatch, "Nothing is changed"},
+		}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -67,6 +71,56 @@ func TestValidCondition(t *testing.T) {
 			s := statusOf(&findings{invalid: tc.invalid})
 			for _, w := range tc.want {
 				requireCondition(t, tc.reason, s, w)
+			}
+		})
+	}
+}
+
+// An operator that changes nothing leaves the version of the one that has installed Patchbay, so that an earlier one
+// still knows it.
+func TestVersionOfTheStatus(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason  string
+		invalid error
+		want    string
+	}{
+		"Installed": {"this version is installed", nil, version.String()},
+		"Invalid":   {"this version will be installed", errors.New("a"), version.String()},
+		"Version":   {"another operator shall install it", &render.VersionError{Want: "v9"}, "v7"},
+		"Rollback":  {"a newer operator has installed it", &rollbackError{installed: "v7", own: "v6"}, "v7"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			i := &v1alpha1.Installation{Status: v1alpha1.InstallationStatus{Version: "v7"}}
+			if got := (&findings{invalid: tc.invalid}).status(i, now).Version; got != tc.want {
+				t.Errorf("%s: got %s, want %s", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestCheckVersion(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason, installed, chosen, own string
+		rejected                       bool
+	}{
+		"New":         {"nothing is installed yet", "", "", "v0.2.0", false},
+		"Same":        {"the operator has started again", "v0.2.0", "", "v0.2.0", false},
+		"Upgrade":     {"the operator is newer", "v0.9.0", "", "v0.10.0", false},
+		"Rollback":    {"the operator is older", "v0.10.0", "", "v0.9.0", true},
+		"Candidate":   {"a candidate is older than its release", "v0.2.0", "", "v0.2.0-rc.1", true},
+		"Chosen":      {"the user wants to go back", "v0.10.0", "v0.9.0", "v0.9.0", false},
+		"Development": {"builds without a version have no order", "v0.2.0", "", "devel", false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			i := &v1alpha1.Installation{Spec: v1alpha1.InstallationSpec{Version: tc.chosen}, Status: v1alpha1.InstallationStatus{Version: tc.installed}}
+			if err := checkVersion(i, tc.own); (err != nil) != tc.rejected {
+				t.Errorf("%s: got %v, want rejected %v", tc.reason, err, tc.rejected)
 			}
 		})
 	}

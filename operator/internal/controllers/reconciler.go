@@ -16,10 +16,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/patchbay-cni/patchbay/api/operator/v1alpha1"
+	"github.com/patchbay-cni/patchbay/internal/version"
 	"github.com/patchbay-cni/patchbay/operator/internal/apply"
 	"github.com/patchbay-cni/patchbay/operator/internal/render"
 	"github.com/patchbay-cni/patchbay/operator/internal/rollout"
@@ -172,11 +174,37 @@ func hasImage(part *render.Part, t *corev1.PodTemplateSpec) bool {
 
 // render returns the plan of the Installation, or nil if the spec cannot work.
 func (r *Reconciler) render(i *v1alpha1.Installation, found *findings) *render.Plan {
+	// A newer operator may have come since the plan was computed.
+	if err := checkVersion(i, version.String()); err != nil {
+		found.invalid = err
+		return nil
+	}
 	if r.plan == nil || r.uid != i.UID || r.generation != i.Generation {
 		r.plan, found.invalid = render.New(i)
 		r.uid, r.generation, r.missingSince = i.UID, i.Generation, time.Time{} // a new spec has its own deadline
 	}
 	return r.plan
+}
+
+// rollbackError means that a newer version than the operator's has installed Patchbay.
+type rollbackError struct{ installed, own string }
+
+// Error implements error.
+func (e *rollbackError) Error() string {
+	return fmt.Sprintf("spec.version: must be %s, the version of this operator, if you want to go back from %s, which is installed: got none. "+
+		"Nothing is changed until then. Only one operator must run. docs/operator.md has the steps", e.own, e.installed)
+}
+
+// checkVersion fails if a newer version is installed, and the user has not chosen the operator's. So an earlier
+// operator that still runs does not undo the work of its successor.
+func checkVersion(i *v1alpha1.Installation, own string) error {
+	installed, installedErr := utilversion.ParseSemantic(i.Status.Version)
+	current, ownErr := utilversion.ParseSemantic(own)
+	// Builds without a version have no order.
+	if installedErr == nil && ownErr == nil && i.Spec.Version == "" && current.LessThan(installed) {
+		return &rollbackError{installed: i.Status.Version, own: own}
+	}
+	return nil
 }
 
 // errAnother means that Patchbay is installed in another namespace.
@@ -197,6 +225,9 @@ func (r *Reconciler) checkAlone(ctx context.Context, plan *render.Plan) error {
 		if err != nil {
 			return fmt.Errorf("read ClusterRoleBinding %s: %w", o.GetName(), err)
 		}
+		if apply.IsApplied(binding) {
+			return nil // somebody has changed it since, which is drift
+		}
 		for _, s := range binding.Subjects {
 			if s.Namespace != render.Namespace {
 				return fmt.Errorf("%w: ClusterRoleBinding %s must be for namespace %s: got %s. Uninstall Patchbay there first, or delete the Installation",
@@ -208,8 +239,15 @@ func (r *Reconciler) checkAlone(ctx context.Context, plan *render.Plan) error {
 }
 
 // apply applies the objects. While an upgrade of the controller waits for nodes with an older daemon, it applies nothing
-// from the controller on, and removes nothing.
+// from the controller on, and removes nothing. It begins with templates that the API server rejects.
 func (r *Reconciler) apply(ctx context.Context, plan *render.Plan, wait bool) error {
+	for _, o := range plan.Objects {
+		if o.GetKind() == "DaemonSet" || o.GetKind() == "Deployment" {
+			if err := r.Applier.Check(ctx, o); err != nil {
+				return err
+			}
+		}
+	}
 	for _, o := range plan.Objects {
 		if wait && o.Phase >= render.Controller {
 			return nil

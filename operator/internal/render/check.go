@@ -24,6 +24,8 @@ type checker struct {
 	// defaults is the template without the patch, and pod the one with it.
 	defaults, pod *corev1.PodTemplateSpec
 	selector      map[string]string
+	// accounts has the program for which each ServiceAccount is.
+	accounts map[string]string
 
 	problems []error
 }
@@ -54,6 +56,9 @@ func (c *checker) run(own func(*checker)) error {
 	}
 	if c.pod.Spec.ServiceAccountName == "" {
 		c.rejectf(spec.Child("serviceAccountName"), "must not be empty, because the program needs rights")
+	}
+	if program, ok := c.accounts[c.pod.Spec.ServiceAccountName]; ok && program != c.container {
+		c.rejectf(spec.Child("serviceAccountName"), "must be for %s only: got %s, which is for %s. With the rights of both, a stolen node could act as the controller", c.container, c.pod.Spec.ServiceAccountName, program)
 	}
 	if old := c.pod.Spec.DeprecatedServiceAccount; old != "" && old != c.pod.Spec.ServiceAccountName {
 		c.rejectf(spec.Child("serviceAccount"), "must be left out, because serviceAccountName has taken its place: got %s", old)
@@ -89,26 +94,37 @@ func (c *checker) checkArguments() {
 	if len(c.main().Command) > 0 {
 		return // a wrapper may add what it likes
 	}
+	for i, argument := range c.main().Args {
+		if !strings.HasPrefix(argument, "--") {
+			c.rejectf(c.at("args").Index(i), "must be a flag in the form --name=value: got %q", argument)
+		}
+	}
 	for _, argument := range (&template{c.defaults}).container(c.container).Args {
-		name, _, _ := strings.Cut(argument, "=")
-		if name == "--metrics-address" || c.hasFlag(name) {
+		name, _, needsValue := strings.Cut(argument, "=")
+		isSet := func(a string) bool { return strings.HasPrefix(a, name+"=") || a == name && !needsValue }
+		if name == "--metrics-address" || slices.ContainsFunc(c.main().Args, isSet) {
 			continue
 		}
 		c.rejectf(c.at("args"), "must have the flag %s, as in the default %s: a list of arguments in a template takes the place of the default list", name, argument)
 	}
 	for _, variable := range (&template{c.defaults}).container(c.container).Env {
-		if variable.ValueFrom == nil {
+		want := fieldOf(variable)
+		if want == "" {
 			continue
 		}
 		i := slices.IndexFunc(c.main().Env, func(e corev1.EnvVar) bool { return e.Name == variable.Name })
-		if i < 0 || c.main().Env[i].ValueFrom == nil && c.main().Env[i].Value == "" {
-			c.rejectf(c.at("env").Key(variable.Name), "must be set, because the program needs it")
+		if i < 0 || fieldOf(c.main().Env[i]) != want {
+			c.rejectf(c.at("env").Key(variable.Name), "must have valueFrom.fieldRef.fieldPath %s and no value, because the program needs it", want)
 		}
 	}
 }
 
-func (c *checker) hasFlag(name string) bool {
-	return slices.ContainsFunc(c.main().Args, func(a string) bool { return a == name || strings.HasPrefix(a, name+"=") })
+// fieldOf returns the field of the Pod that a variable has, or "".
+func fieldOf(e corev1.EnvVar) string {
+	if e.Value != "" || e.ValueFrom == nil || e.ValueFrom.FieldRef == nil {
+		return ""
+	}
+	return e.ValueFrom.FieldRef.FieldPath
 }
 
 // flag returns the value of a flag in the form --name=value, or the default.

@@ -10,6 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
+// nodeNameVariable is the name of a Pod's node in a flag.
+const nodeNameVariable = "$(NODE_NAME)"
+
 // checkNode returns why the node daemon cannot work.
 func checkNode(c *checker) {
 	spec := c.path.Child("spec")
@@ -20,6 +23,9 @@ func checkNode(c *checker) {
 		c.rejectf(spec.Child("hostPID"), "must be true: CNI plugins that the daemon runs name their namespace by process ID")
 	}
 	c.checkScheduling(spec)
+	if name := c.flag("node-name", nodeNameVariable); name != nodeNameVariable && len(c.main().Command) == 0 {
+		c.rejectf(c.at("args"), "flag --node-name must be %s, because each Pod is for its own node: got %q", nodeNameVariable, name)
+	}
 	c.checkCapabilities()
 	for _, folder := range nodeFolders(c) {
 		c.checkFolder(folder)

@@ -39,6 +39,8 @@ type renderer struct {
 	installation *v1alpha1.Installation
 	objects      []*unstructured.Unstructured
 	plan         *Plan
+	// accounts has the program for which each ServiceAccount is. Each default account stays reserved.
+	accounts map[string]string
 }
 
 // part is what the parts of an Installation have in common.
@@ -141,10 +143,11 @@ func (r *renderer) render(p *part) (*rendered, error) {
 	if err := t.merge(p.patch); err != nil {
 		return nil, fmt.Errorf("%s: %w", p.path.Child("template"), err)
 	}
-	c := &checker{path: p.path.Child("template"), container: p.name, defaults: defaults, pod: t.pod, selector: selector}
+	c := &checker{path: p.path.Child("template"), container: p.name, defaults: defaults, pod: t.pod, selector: selector, accounts: r.accounts}
 	if err := c.run(p.check); err != nil {
 		return nil, err
 	}
+	r.accounts[t.pod.Spec.ServiceAccountName] = p.name
 	if cmp.Or(p.logLevel, r.installation.Spec.LogLevel) == v1alpha1.LogDebug {
 		t.addArgument(p.name, "--debug")
 	}

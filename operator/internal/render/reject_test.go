@@ -32,7 +32,7 @@ func TestRejected(t *testing.T) {
 		"SubPath":        {"another folder", node("{spec: {containers: [{name: patchbayd, volumeMounts: [{mountPath: /run/patchbay, subPath: a}]}]}}"), "must have no subPath"},
 		"Propagation":    {"later namespaces would be missing", node("{spec: {containers: [{name: patchbayd, volumeMounts: [{mountPath: /run/netns, mountPropagation: None}]}]}}"), "mountPropagation: must be HostToContainer"},
 		"Args":           {"the list takes the place of the default", node("{spec: {containers: [{name: patchbayd, args: [--warm-pool-limit=0]}]}}"), "must have the flag --host-root"},
-		"Env":            {"a flag has the variable", node("{spec: {containers: [{name: patchbayd, env: [{name: NODE_NAME, $patch: delete}]}]}}"), "env[NODE_NAME]: must be set"},
+		"Env":            {"a flag has the variable", node("{spec: {containers: [{name: patchbayd, env: [{name: NODE_NAME, $patch: delete}]}]}}"), "env[NODE_NAME]: must have valueFrom.fieldRef.fieldPath spec.nodeName and no value"},
 		"Port":           {"kubelet would probe another port", node(`{spec: {containers: [{name: patchbayd, args: ["--node-name=$(NODE_NAME)", --host-root=/host, "--health-address=[$(HOST_IP)]:9999"]}]}}`), `ports[http]: must be the port of the flag --health-address: got 9640`},
 		"PortTaken":      {"all containers share the node's ports", node("{spec: {containers: [{name: x, image: x, ports: [{containerPort: 9640}]}]}}"), "must not have 9640/TCP on the node's network, which container"},
 		"SidecarPort":    {"sidecars run beside the program", node("{spec: {initContainers: [{name: x, image: x, restartPolicy: Always, ports: [{containerPort: 9644}]}]}}"), "must not have 9644/TCP on the node's network"},

@@ -109,7 +109,7 @@ func New(i *v1alpha1.Installation) (*Plan, error) {
 	if isOff(i.Spec.Features.TenantRoles) {
 		objects = slices.DeleteFunc(objects, isTenantRole)
 	}
-	r := &renderer{installation: i, objects: objects, plan: &Plan{}}
+	r := &renderer{installation: i, objects: objects, plan: &Plan{}, accounts: map[string]string{nodeName: nodeName, controllerName: controllerName, agentName: agentName}}
 	if err := r.parts(); err != nil {
 		return nil, err
 	}
