@@ -87,9 +87,9 @@ func render(t *testing.T, values any, args ...string) (string, error) {
 }
 
 // mustRender is render for values that must be accepted.
-func mustRender(t *testing.T, values any, args ...string) map[string]map[string]any {
+func mustRender(t *testing.T, values any) map[string]map[string]any {
 	t.Helper()
-	text, err := render(t, values, args...)
+	text, err := render(t, values)
 	if err != nil {
 		t.Fatal(err)
 	}

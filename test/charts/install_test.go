@@ -34,7 +34,7 @@ type cluster struct {
 
 func startCluster(t *testing.T) *cluster {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "charts") // a short path: etcd's socket is in it
+	dir, err := makeShortDir()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,6 +60,9 @@ func startCluster(t *testing.T) *cluster {
 	})
 	return &cluster{T: t, kubeconfig: plane.AdminKubeconfig(), home: dir}
 }
+
+// makeShortDir creates a folder with a short path, unlike those of testing.T: etcd's socket is in it.
+func makeShortDir() (string, error) { return os.MkdirTemp("", "charts") }
 
 // helm runs Helm, which must succeed.
 func (c *cluster) helm(args ...string) string {

@@ -105,16 +105,16 @@ func TestAllFieldsMergeAsInKubernetes(t *testing.T) {
 	if err := json.Unmarshal(text, &schema); err != nil {
 		t.Fatal(err)
 	}
-	template := field(t, schema, "$defs", "podTemplate").(map[string]any)
+	template := mapOf(t, field(t, schema, "$defs", "podTemplate"))
 	for part, container := range map[string]string{"node": "patchbayd", "controller": "patchbay-controller"} {
 		for _, name := range []string{container, "new"} {
 			t.Run(part+"/"+name, func(t *testing.T) {
 				t.Parallel()
-				patch := example(template, "").(map[string]any)
-				spec := patch["spec"].(map[string]any)
-				spec["containers"].([]any)[0].(map[string]any)["name"] = name
+				patch := mapOf(t, example(template, ""))
+				spec := mapOf(t, patch["spec"])
+				firstOf(t, spec, "containers")["name"] = name
 				// Sidecars and containers share the ports of the node.
-				spec["initContainers"].([]any)[0].(map[string]any)["ports"].([]any)[0].(map[string]any)["containerPort"] = 8
+				firstOf(t, firstOf(t, spec, "initContainers"), "ports")["containerPort"] = 8
 				if raw, err := json.Marshal(patch); err != nil || len(raw) < 10_000 {
 					t.Fatalf("the example has %d bytes, %v", len(raw), err)
 				}
@@ -122,6 +122,26 @@ func TestAllFieldsMergeAsInKubernetes(t *testing.T) {
 			})
 		}
 	}
+}
+
+// mapOf returns the map that a value must be.
+func mapOf(t *testing.T, value any) map[string]any {
+	t.Helper()
+	m, ok := value.(map[string]any)
+	if !ok {
+		t.Fatalf("got %v, want a map", value)
+	}
+	return m
+}
+
+// firstOf returns the first map of a list.
+func firstOf(t *testing.T, of map[string]any, list string) map[string]any {
+	t.Helper()
+	all, ok := of[list].([]any)
+	if !ok || len(all) == 0 {
+		t.Fatalf("%s is %v, want a list", list, of[list])
+	}
+	return mapOf(t, all[0])
 }
 
 // example returns a value with all fields of a schema.
@@ -152,8 +172,8 @@ func example(schema map[string]any, name string) any {
 		out := map[string]any{}
 		properties, _ := schema["properties"].(map[string]any)
 		for name, below := range properties {
-			if !strings.HasPrefix(name, "$") {
-				out[name] = example(below.(map[string]any), name)
+			if property, ok := below.(map[string]any); ok && !strings.HasPrefix(name, "$") {
+				out[name] = example(property, name)
 			}
 		}
 		if more, ok := schema["additionalProperties"].(map[string]any); ok {
@@ -184,8 +204,8 @@ func compareMerged(t *testing.T, reason, part string, patch map[string]any) {
 		}
 		return map[string]any{"parts": map[string]any{part: p}}
 	}
-	got := field(t, workload(t, mustRender(t, values(patch)), part), "spec", "template").(map[string]any)
-	base := field(t, workload(t, mustRender(t, values(map[string]any{})), part), "spec", "template").(map[string]any)
+	got := mapOf(t, field(t, workload(t, mustRender(t, values(patch)), part), "spec", "template"))
+	base := mapOf(t, field(t, workload(t, mustRender(t, values(map[string]any{})), part), "spec", "template"))
 	deletionsToNull(patch)
 	raw, err := json.Marshal(patch)
 	if err != nil {

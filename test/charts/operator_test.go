@@ -5,6 +5,7 @@
 package charts
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -64,7 +65,7 @@ func names(objects map[string]map[string]any) []string {
 	var all []string
 	for _, o := range objects {
 		metadata, _ := o["metadata"].(map[string]any)
-		all = append(all, o["kind"].(string)+" "+metadata["name"].(string))
+		all = append(all, fmt.Sprint(o["kind"], " ", metadata["name"]))
 	}
 	slices.Sort(all)
 	return all

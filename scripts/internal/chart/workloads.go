@@ -4,6 +4,7 @@ package chart
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -58,9 +59,7 @@ func (r Release) workloadFiles(deployments string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	for name, content := range agentFiles {
-		files[name] = content
-	}
+	maps.Copy(files, agentFiles)
 	if files["templates/_generated.tpl"], err = r.helpers(slices.Concat(networks, agent)); err != nil {
 		return nil, err
 	}
@@ -116,7 +115,8 @@ func (r Release) helpers(objects []object) ([]byte, error) {
 	define := func(name, text string) string {
 		return fmt.Sprintf("{{- define %q -}}\n%s{{- end -}}\n", name, text)
 	}
-	text := define("patchbay.registry", r.Registry+"\n")
+	var text strings.Builder
+	text.WriteString(define("patchbay.registry", r.Registry+"\n"))
 	for _, p := range parts() {
 		i := slices.IndexFunc(objects, func(o object) bool { return o.kind() == p.kind && o.name() == p.program })
 		if i < 0 {
@@ -126,14 +126,14 @@ func (r Release) helpers(objects []object) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		text += define("patchbay.default."+p.name, workload)
+		text.WriteString(define("patchbay.default."+p.name, workload))
 	}
 	keys, err := mergeKeys()
 	if err != nil {
 		return nil, err
 	}
-	text += define("patchbay.mergeKeys", keys)
-	return []byte("{{- /* Generated from deployments/ by `make generate`. Do not edit. */ -}}\n" + text), nil
+	text.WriteString(define("patchbay.mergeKeys", keys))
+	return []byte("{{- /* Generated from deployments/ by `make generate`. Do not edit. */ -}}\n" + text.String()), nil
 }
 
 // mergeKeys returns a map from each list of a PodTemplateSpec that merges by a key to that key, as YAML. They are in
