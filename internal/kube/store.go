@@ -62,7 +62,7 @@ func (s *Store) Protect(ctx context.Context, o *status.Object, on bool) (*status
 	if !ok {
 		return nil, fmt.Errorf("set finalizer of %s: %w", o.Ref, errNotRead)
 	}
-	finalizers := slices.DeleteFunc(slices.Clone(d.Object.GetFinalizers()), func(f string) bool { return f == v1.InUseFinalizer })
+	finalizers := slices.DeleteFunc(slices.Clone(d.GetFinalizers()), func(f string) bool { return f == v1.InUseFinalizer })
 	if on {
 		finalizers = append(finalizers, v1.InUseFinalizer)
 	}

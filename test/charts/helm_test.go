@@ -148,3 +148,33 @@ func field(t *testing.T, value any, keys ...string) any {
 	}
 	return value
 }
+
+// mapOf returns the map that a value must be.
+func mapOf(t *testing.T, value any) map[string]any {
+	t.Helper()
+	m, ok := value.(map[string]any)
+	if !ok {
+		t.Fatalf("got %v, want a map", value)
+	}
+	return m
+}
+
+// firstOf returns the first map of a list.
+func firstOf(t *testing.T, of map[string]any, list string) map[string]any {
+	t.Helper()
+	all := listOf(t, of[list])
+	if len(all) == 0 {
+		t.Fatalf("%s is empty", list)
+	}
+	return mapOf(t, all[0])
+}
+
+// listOf returns the list that a value must be.
+func listOf(t *testing.T, value any) []any {
+	t.Helper()
+	list, ok := value.([]any)
+	if !ok {
+		t.Fatalf("got %v, want a list", value)
+	}
+	return list
+}

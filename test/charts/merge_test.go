@@ -124,26 +124,6 @@ func TestAllFieldsMergeAsInKubernetes(t *testing.T) {
 	}
 }
 
-// mapOf returns the map that a value must be.
-func mapOf(t *testing.T, value any) map[string]any {
-	t.Helper()
-	m, ok := value.(map[string]any)
-	if !ok {
-		t.Fatalf("got %v, want a map", value)
-	}
-	return m
-}
-
-// firstOf returns the first map of a list.
-func firstOf(t *testing.T, of map[string]any, list string) map[string]any {
-	t.Helper()
-	all, ok := of[list].([]any)
-	if !ok || len(all) == 0 {
-		t.Fatalf("%s is %v, want a list", list, of[list])
-	}
-	return mapOf(t, all[0])
-}
-
 // example returns a value with all fields of a schema.
 func example(schema map[string]any, name string) any {
 	// The checks of templates accept no other values.
@@ -161,7 +141,8 @@ func example(schema map[string]any, name string) any {
 		return values[0]
 	}
 	if alternatives, ok := schema["anyOf"].([]any); ok {
-		return example(alternatives[0].(map[string]any), name)
+		first, _ := alternatives[0].(map[string]any)
+		return example(first, name)
 	}
 	kind := schema["type"]
 	if kinds, ok := kind.([]any); ok {
@@ -181,7 +162,8 @@ func example(schema map[string]any, name string) any {
 		}
 		return out
 	case "array":
-		return []any{example(schema["items"].(map[string]any), name)}
+		items, _ := schema["items"].(map[string]any)
+		return []any{example(items, name)}
 	case "integer", "number":
 		return 7
 	case "boolean":

@@ -87,27 +87,27 @@ func namesInGolden(golden string) []string {
 // withoutOperator removes from a workload what the operator adds to find its objects again.
 func withoutOperator(t *testing.T, o map[string]any) {
 	t.Helper()
-	labels := field(t, o, "metadata", "labels").(map[string]any)
+	labels := mapOf(t, field(t, o, "metadata", "labels"))
 	delete(labels, "operator.patchbay.io/installation")
 	delete(labels, "app.kubernetes.io/managed-by")
-	annotations := field(t, o, "spec", "template", "metadata", "annotations").(map[string]any)
+	annotations := mapOf(t, field(t, o, "spec", "template", "metadata", "annotations"))
 	delete(annotations, "operator.patchbay.io/template")
 	delete(annotations, "operator.patchbay.io/image")
-	delete(o["spec"].(map[string]any), "minReadySeconds") // the operator waits for it before the second node
+	delete(mapOf(t, o["spec"]), "minReadySeconds") // the operator waits for it before the second node
 	if deadline := field(t, o, "spec", "progressDeadlineSeconds"); deadline != nil && deadline != float64(60) && deadline != int64(60) {
-		delete(o["spec"].(map[string]any), "progressDeadlineSeconds") // 300 by default; Kubernetes' own is 600
+		delete(mapOf(t, o["spec"]), "progressDeadlineSeconds") // 300 by default; Kubernetes' own is 600
 	}
 }
 
 // withDefaults adds to a workload what the operator writes although it is Kubernetes' default.
 func withDefaults(t *testing.T, o map[string]any) {
 	t.Helper()
-	spec := o["spec"].(map[string]any)
+	spec := mapOf(t, o["spec"])
 	if o["kind"] == "Deployment" && spec["strategy"] == nil {
 		spec["strategy"] = map[string]any{"type": "RollingUpdate", "rollingUpdate": map[string]any{"maxSurge": "25%", "maxUnavailable": "25%"}}
 	}
-	for _, c := range field(t, spec, "template", "spec", "containers").([]any) {
-		container := c.(map[string]any)
+	for _, c := range listOf(t, field(t, spec, "template", "spec", "containers")) {
+		container := mapOf(t, c)
 		if resources, ok := container["resources"].(map[string]any); ok && len(resources) == 0 {
 			delete(container, "resources")
 		}

@@ -41,7 +41,7 @@ func TestSameAsKustomization(t *testing.T) {
 			reason: "Only the annotation that keeps them is added.", kustomization: "crds", chart: "patchbay-crds",
 			change: func(_, got map[string]map[string]any) {
 				for _, o := range got {
-					delete(o["metadata"].(map[string]any)["annotations"].(map[string]any), "helm.sh/resource-policy")
+					delete(mapOf(t, field(t, o, "metadata", "annotations")), "helm.sh/resource-policy")
 				}
 			},
 		},
@@ -56,8 +56,9 @@ func TestSameAsKustomization(t *testing.T) {
 						delete(o, "rules") // Kubernetes' own controller writes them
 					}
 				}
-				for _, e := range field(t, workload(t, want, "placementAgent"), "spec", "template", "spec", "containers").([]any)[0].(map[string]any)["env"].([]any) {
-					if v := e.(map[string]any); v["name"] == "CLUSTER" {
+				spec := mapOf(t, field(t, workload(t, want, "placementAgent"), "spec", "template", "spec"))
+				for _, e := range listOf(t, firstOf(t, spec, "containers")["env"]) {
+					if v := mapOf(t, e); v["name"] == "CLUSTER" {
 						v["value"] = "east"
 					}
 				}

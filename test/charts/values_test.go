@@ -147,7 +147,7 @@ func schemaValues(t *testing.T) []string {
 			paths = append(paths, path)
 		}
 		for name, below := range properties {
-			walk(below.(map[string]any), strings.TrimPrefix(path+"."+name, "."))
+			walk(mapOf(t, below), strings.TrimPrefix(path+"."+name, "."))
 		}
 	}
 	walk(schema, "")
