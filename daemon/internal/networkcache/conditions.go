@@ -61,7 +61,7 @@ func (c *Conditions) sync(ctx context.Context, ref network.Ref) error {
 		return nil
 	}
 	status := kube.NetworkStatusOf(read.Object).DeepCopy()
-	meta.SetStatusCondition(&status.Conditions, readyCondition(read.Object.GetGeneration(), invalid))
+	meta.SetStatusCondition(&status.Conditions, readyCondition(read.GetGeneration(), invalid))
 	if _, err := read.UpdateStatus(ctx, c.client, status); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write condition of %s: %w", ref, err)
 	}
