@@ -35,7 +35,9 @@ type ReasonInfo struct {
 }
 
 // Reasons returns the catalogue of all reasons.
-func Reasons() []ReasonInfo { return append(specReasons(), partReasons()...) }
+func Reasons() []ReasonInfo {
+	return append(append(specReasons(), partReasons()...), uninstallReasons()...)
+}
 
 // specReasons returns the reasons of Valid and Applied.
 func specReasons() []ReasonInfo {
