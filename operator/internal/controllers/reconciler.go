@@ -3,6 +3,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,9 @@ import (
 
 // checkInterval is how often everything is compared again, although watches report each change.
 const checkInterval = 10 * time.Minute
+
+// conflictDelay is how long the cache may take to get the Installation as it was written last.
+const conflictDelay = 100 * time.Millisecond
 
 // Reconciler installs Patchbay as the Installation says. It handles one request at a time.
 type Reconciler struct {
@@ -69,10 +73,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	found := &findings{}
 	err := r.install(ctx, i, found)
 	next := found.status(i, metav1.NewTime(r.Now()))
-	if err := r.writeStatus(ctx, i, next); err != nil {
-		return reconcile.Result{}, err
+	writeErr := r.writeStatus(ctx, i, next)
+	if apierrors.IsConflict(writeErr) { // the cache has an earlier Installation
+		return reconcile.Result{RequeueAfter: conflictDelay}, err
 	}
-	if err != nil {
+	if err := cmp.Or(err, writeErr); err != nil {
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: found.recheck()}, nil

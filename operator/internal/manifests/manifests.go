@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -29,8 +30,25 @@ type kustomization struct {
 }
 
 // Cluster returns the definitions of the networks' kinds, and the programs with their rights, policies and
-// webhooks.
-func Cluster() ([]*unstructured.Unstructured, error) {
+// webhooks. The objects belong to the caller.
+func Cluster() ([]*unstructured.Unstructured, error) { return copied(parsedCluster()) }
+
+// Agent returns the agent of a hub, with its rights, policies and the definition of its records. The objects belong
+// to the caller.
+func Agent() ([]*unstructured.Unstructured, error) { return copied(parsedAgent()) }
+
+func copied(objects []*unstructured.Unstructured, err error) ([]*unstructured.Unstructured, error) {
+	own := make([]*unstructured.Unstructured, len(objects))
+	for i, o := range objects {
+		own[i] = o.DeepCopy()
+	}
+	return own, err
+}
+
+// To parse the manifests takes more than all else that rendering does.
+var parsedCluster, parsedAgent = sync.OnceValues(parseCluster), sync.OnceValues(parseAgent)
+
+func parseCluster() ([]*unstructured.Unstructured, error) {
 	var all []*unstructured.Unstructured
 	for _, folder := range []string{"crds", "workloads"} {
 		objects, err := readKustomization(deployments.Cluster(), folder)
@@ -42,8 +60,7 @@ func Cluster() ([]*unstructured.Unstructured, error) {
 	return all, nil
 }
 
-// Agent returns the agent of a hub, with its rights, policies and the definition of its records.
-func Agent() ([]*unstructured.Unstructured, error) {
+func parseAgent() ([]*unstructured.Unstructured, error) {
 	objects, err := readFiles(placement.Agent(), "crds", "agent")
 	if err != nil {
 		return nil, err

@@ -150,7 +150,7 @@ func (c *checker) checkPorts() {
 	seen := map[string]string{}
 	for _, p := range hostPorts(c.pod) {
 		if other, ok := seen[p.key]; ok {
-			c.reject(c.path.Child("spec", "containers").Key(p.container).Child("ports"), "must not have %s on the node's network, which is a port of container %s", p.key, other)
+			c.reject(c.path.Child("spec", "containers").Key(p.container).Child("ports"), "must not have %s on the node's network, which container %s has, too", p.key, other)
 		}
 		seen[p.key] = p.container
 	}

@@ -55,7 +55,16 @@ func (t *template) merge(patch *runtime.RawExtension) error {
 	if err != nil {
 		return fmt.Errorf("encode the default template: %w", err)
 	}
-	merged, err := strategicpatch.StrategicMergePatch(original, patch.Raw, corev1.PodTemplateSpec{})
+	var fields map[string]any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(patch.Raw, &fields); err != nil {
+		return fmt.Errorf("must be a patch of a PodTemplateSpec: %w", err)
+	}
+	deletionsToNull(fields)
+	text, err := json.Marshal(fields)
+	if err != nil {
+		return fmt.Errorf("encode the patch: %w", err)
+	}
+	merged, err := strategicpatch.StrategicMergePatch(original, text, corev1.PodTemplateSpec{})
 	if err != nil {
 		return fmt.Errorf("must be a patch of a PodTemplateSpec: %w", err)
 	}
@@ -66,6 +75,25 @@ func (t *template) merge(patch *runtime.RawExtension) error {
 	}
 	t.pod = pod
 	return nil
+}
+
+// deletionsToNull replaces objects that shall be deleted by null, which the definition of Installations cannot
+// allow. The directive alone would leave an empty object, such as a probe that Kubernetes rejects.
+func deletionsToNull(value any) {
+	switch v := value.(type) {
+	case []any:
+		for _, element := range v {
+			deletionsToNull(element)
+		}
+	case map[string]any:
+		for key, element := range v {
+			if fields, ok := element.(map[string]any); ok && fields["$patch"] == "delete" {
+				v[key] = nil
+				continue
+			}
+			deletionsToNull(element)
+		}
+	}
 }
 
 // addArgument adds an argument to a container that does not have it.

@@ -48,12 +48,11 @@ func OfDaemonSet(in *Input, ds *appsv1.DaemonSet) Progress {
 		return in.unknown()
 	}
 	s := ds.Status
-	p := in.progress(v1alpha1.PartStatus{Updated: s.UpdatedNumberScheduled, Ready: s.NumberReady, Total: s.DesiredNumberScheduled})
+	// The Pods say more than the DaemonSet's controller, which counts them later.
+	p := in.progress(v1alpha1.PartStatus{Updated: int32(len(in.updated())), Ready: in.count(isReady), Total: s.DesiredNumberScheduled})
 	if ds.Generation < in.Generation || s.ObservedGeneration < ds.Generation {
 		return *p.observing()
 	}
-	// The DaemonSet's controller may not have seen a Pod's end yet.
-	p.Counts.Ready = min(p.Counts.Ready, in.count(isReady))
 	if failing := in.failures(); len(failing) > 0 {
 		return *p.stopped("nodes", failing)
 	}
