@@ -199,14 +199,14 @@ func (f *fleet) report(t *testing.T, node string, request types.UID) {
 // errKilled is what a request returns before or after which the operator was killed.
 var errKilled = errors.New("killed")
 
-// killer kills the operator before and after each of its writes: each is tried three times.
-type killer struct {
+// interrupter kills the operator before and after each of its writes: each is tried three times.
+type interrupter struct {
 	tries map[string]int
 	kills int
 }
 
 // do runs a write unless the operator is killed first.
-func (k *killer) do(name string, write func() error) error {
+func (k *interrupter) do(name string, write func() error) error {
 	k.tries[name]++
 	switch k.tries[name] {
 	case 1:
@@ -220,7 +220,7 @@ func (k *killer) do(name string, write func() error) error {
 }
 
 // client returns a client with the rights of the operator's account, which kills it.
-func (k *killer) client(t *testing.T, f *fleet) client.Client {
+func (k *interrupter) client(t *testing.T, f *fleet) client.Client {
 	t.Helper()
 	base, err := client.NewWithWatch(f.ConfigAs(account()), client.Options{Scheme: f.admin.Scheme()})
 	if err != nil {
@@ -244,7 +244,7 @@ func (k *killer) client(t *testing.T, f *fleet) client.Client {
 
 // uninstall deletes the Installation and does steps until a step waits that nobody else ends, or all is done. It
 // returns the reasons of the steps in their order, and the last one.
-func (f *fleet) uninstall(t *testing.T, i *v1alpha1.Installation, k *killer) (reasons []string, last uninstall.Step) {
+func (f *fleet) uninstall(t *testing.T, i *v1alpha1.Installation, k *interrupter) (reasons []string, last uninstall.Step) {
 	t.Helper()
 	if err := client.IgnoreNotFound(f.admin.Delete(t.Context(), i)); err != nil {
 		t.Fatal(err)
@@ -326,7 +326,7 @@ func TestUninstall(t *testing.T) {
 	reasons, _ = f.uninstall(t, i, nil)
 	requireSteps(t, reasons, v1alpha1.ReasonDetachingPods)
 	f.remove(ep)
-	k := &killer{tries: map[string]int{}}
+	k := &interrupter{tries: map[string]int{}}
 	reasons, _ = f.uninstall(t, i, k)
 	requireSteps(t, reasons, v1alpha1.ReasonRemovingNode, v1alpha1.ReasonRemovingPrograms, v1alpha1.ReasonRemovingFinalizers, v1alpha1.ReasonUninstalled)
 	const fewest = 60 // two for each object, of which there are more than thirty
@@ -415,7 +415,7 @@ func TestUninstallDefinitions(t *testing.T) {
 	f := newFleet(t)
 	i := f.install(t, nil)
 	f.annotate(t, i, map[string]string{v1alpha1.RemoveDefinitionsAnnotation: "true"})
-	k := &killer{tries: map[string]int{}}
+	k := &interrupter{tries: map[string]int{}}
 	defer f.InstallDefinitions(t)
 	var reasons []string
 	eventually(t, "the definitions to be gone", func(ctx context.Context) error {
