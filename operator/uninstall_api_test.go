@@ -44,15 +44,14 @@ type fleet struct {
 func newFleet(t *testing.T) *fleet {
 	t.Helper()
 	f := &fleet{cluster: newCluster(t)}
+	f.Kubectl(t, "delete", "validatingwebhookconfigurations,mutatingwebhookconfigurations", "--all") // nobody answers those of earlier tests
 	f.namespace = f.Namespace(t)
 	for _, name := range []string{"n1", "n2"} {
 		f.createNode(t, name)
 	}
 	n := &danmv1.ClusterNetwork{ObjectMeta: metav1.ObjectMeta{Name: apitest.Name("net"), Finalizers: []string{danmv1.InUseFinalizer}}}
 	n.Spec = danmv1.NetworkSpec{NetworkID: "n", Options: danmv1.NetworkOptions{Device: "ens4", CIDR: "10.0.0.0/24"}}
-	if err := f.admin.Create(t.Context(), n); err != nil {
-		t.Fatal(err)
-	}
+	eventually(t, "the network", func(ctx context.Context) error { return f.admin.Create(ctx, n) })
 	t.Cleanup(func() { f.remove(n) })
 	return f
 }
