@@ -10,7 +10,7 @@ VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo 
 LDFLAGS     := -s -w -X $(MODULE)/internal/version.version=$(VERSION)
 GOTESTSUM   := gotest.tools/gotestsum@v1.13.0
 GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
-PROGRAMS    := patchbay patchbayd patchbay-controller kubectl-patchbay patchbay-agent patchbay-hub
+PROGRAMS    := patchbay patchbayd patchbay-controller kubectl-patchbay patchbay-agent patchbay-hub patchbay-operator
 # Without this tag, gRPC links pages of traces and with them all methods of all types: 9 MB more.
 TAGS        := grpcnotrace
 NAME        ?= demo

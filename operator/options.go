@@ -27,7 +27,7 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	f.SetOutput(stderr)
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `file`; the Pod's service account when empty")
 	f.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "`namespace` of the operator's own Lease (environment POD_NAMESPACE)")
-	f.StringVar(&o.healthAddress, "health-address", "127.0.0.1:9646", "`address` that serves /healthz and /readyz")
+	f.StringVar(&o.healthAddress, "health-address", "127.0.0.1:9647", "`address` that serves /healthz and /readyz")
 	o.secureMetrics.AddFlags(f)
 	f.BoolVar(&o.leaderElect, "leader-elect", true, "act only while this replica holds the Lease; set false only for a single replica")
 	f.BoolVar(&o.debug, "debug", false, "log debug messages too")

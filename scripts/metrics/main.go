@@ -75,7 +75,8 @@ func render(all []program) []byte {
 
 [monitoring.md](../monitoring.md) explains how to read the metrics, and what to alert on. Labels with
 the name ` + "`reason`" + ` have the words of the [catalogue](reasons.md) or, at the hub, of the
-[catalogue of placement](placement-reasons.md). patchbay-agent and the CNI plugin serve no metrics.
+[catalogue of placement](placement-reasons.md). patchbay-operator serves those of controller-runtime
+only, patchbay-agent and the CNI plugin none.
 `)
 	for _, p := range all {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| name | type | labels | help |\n|---|---|---|---|\n", p.name, p.note)

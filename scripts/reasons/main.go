@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	operatorv1alpha1 "github.com/patchbay-cni/patchbay/api/operator/v1alpha1"
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
@@ -46,6 +47,13 @@ sets it; with ` + "`NotFound`" + `, install the object's kind in the cluster.
 The reasons of networks, Pods and Services are in the [catalogue of danm.io](reasons.md).
 `
 
+const operatorIntro = `# Reasons of the operator
+
+A reason is the one word that a condition and an Event of an Installation have in common. Alerts and scripts can rely
+on it; the message beside it is for people, and its text may change. ` + "`kubectl describe installation patchbay`" + ` shows
+both. [operator.md](../operator.md) explains the conditions.
+`
+
 // catalogue is the reasons of one API group, and the text before their table.
 type catalogue struct {
 	intro   string
@@ -58,7 +66,11 @@ func catalogues() map[string]catalogue {
 	for _, r := range v1alpha1.Reasons() {
 		placement.reasons = append(placement.reasons, v1.ReasonInfo(r))
 	}
-	return map[string]catalogue{"api/danm/v1": {danmIntro, v1.Reasons()}, "api/placement/v1alpha1": placement}
+	operator := catalogue{intro: operatorIntro}
+	for _, r := range operatorv1alpha1.Reasons() {
+		operator.reasons = append(operator.reasons, v1.ReasonInfo(r))
+	}
+	return map[string]catalogue{"api/danm/v1": {danmIntro, v1.Reasons()}, "api/placement/v1alpha1": placement, "api/operator/v1alpha1": operator}
 }
 
 func main() {

@@ -24,6 +24,7 @@ type manifest struct{ file, kustomization string }
 func manifests() []manifest {
 	return []manifest{
 		{"patchbay.yaml", "deployments"},
+		{"patchbay-operator.yaml", "deployments/operator"},
 		{"patchbay-agent.yaml", "deployments/placement"},
 		{"patchbay-hub.yaml", "deployments/placement/host"},
 		{"patchbay-hub-objects.yaml", "deployments/placement/hub"},

@@ -18,13 +18,14 @@ import (
 	"github.com/patchbay-cni/patchbay/test/source"
 )
 
-// fieldTable says where each field of both API groups takes effect.
+// fieldTable says where each field of the API groups takes effect.
 const fieldTable = "testdata/fields.txt"
 
 // apiKinds are the kinds of each API group, by package. Those that people write come first.
 func apiKinds() map[string][]string {
 	return map[string][]string{
 		module + "/api/danm/v1":            {"ClusterNetwork", "TenantNetwork", "DanmNet", "TenantConfig", "DanmEp", "NodeNetwork", "NetworkView"},
+		module + "/api/operator/v1alpha1":  {"Installation"},
 		module + "/api/placement/v1alpha1": {"Cluster", "Placement", "ClusterPlacement", "Customization", "Assignment", "Work", "AppliedWork"},
 	}
 }
@@ -95,7 +96,7 @@ func readFieldTable(t *testing.T) map[string]string {
 func ruleTexts(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
-	for _, folder := range []string{"deployments/crds", "deployments/placement/crds", "deployments/admission"} {
+	for _, folder := range []string{"deployments/crds", "deployments/placement/crds", "deployments/operator/crds", "deployments/admission"} {
 		path, err := source.Path(strings.Split(folder, "/")...)
 		if err != nil {
 			t.Fatal(err)
@@ -129,7 +130,7 @@ type mentions struct {
 func loadMentions(t *testing.T) *mentions {
 	t.Helper()
 	var patterns []string
-	for _, folder := range []string{"cni", "controller", "daemon", "internal", "ipam", "netwatcher", "placement", "svcwatcher"} {
+	for _, folder := range []string{"cni", "controller", "daemon", "internal", "ipam", "netwatcher", "operator", "placement", "svcwatcher"} {
 		patterns = append(patterns, module+"/"+folder+"/...")
 	}
 	mode := packages.NeedName | packages.NeedImports | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo

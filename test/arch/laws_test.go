@@ -156,7 +156,7 @@ func laws() []law {
 			reason: "admission is thin over network and tenant, and shares objects with the daemon, and no code for kernel or sockets",
 		},
 		{
-			packages: "", except: []string{"daemon", "controller", "placement/hub", "placement/agent", "test"}, forbidden: []string{module + "/internal/logging"},
+			packages: "", except: []string{"daemon", "controller", "operator", "placement/hub", "placement/agent", "test"}, forbidden: []string{module + "/internal/logging"},
 			reason: "a program sets its logs up once; everybody else finds the logger in the context",
 		},
 		{
@@ -270,9 +270,27 @@ func laws() []law {
 			reason: "the hub meets agents at its API server only, and runs on no node",
 		},
 		{
-			packages: "", except: []string{"placement", "api", "deployments", "internal/kubectl", "internal/invite", "cmd", "scripts", "test"},
+			packages: "", except: []string{"placement", "api", "deployments", "internal/kubectl", "internal/invite", "operator/internal/manifests", "cmd", "scripts", "test"},
 			forbidden: []string{module + "/placement", module + "/api/placement", module + "/deployments/placement"},
 			reason:    "networks work without any hub",
+		},
+		{
+			packages: "operator", forbidden: []string{module},
+			allowed: []string{
+				module + "/api/operator", module + "/deployments", module + "/operator",
+				module + "/internal/app", module + "/internal/logging", module + "/internal/securemetrics", module + "/internal/text", module + "/internal/version",
+			},
+			reason: "the operator installs programs: of them it knows the manifests and nothing else",
+		},
+		{
+			packages: "operator/internal/render", forbidden: concat([]string{module}, clients, []string{"net/http", "os"}),
+			allowed: []string{module + "/api/operator", module + "/operator/internal/manifests", module + "/internal/version"},
+			reason:  "what an Installation describes, and why it cannot work, is a function of it, so that any template can be tried",
+		},
+		{
+			packages: "operator/internal/rollout", forbidden: concat([]string{module}, clients, []string{"net/http", "os"}),
+			allowed: []string{module + "/api/operator", module + "/operator/internal/render", module + "/internal/text"},
+			reason:  "how far a roll-out may go is a function of Pods and time, so that any order of events can be tried",
 		},
 		{
 			packages: "", forbidden: []string{module + "/cmd"},

@@ -51,7 +51,7 @@ func TestContainersHaveTheLeastRights(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"patchbayd", "patchbay-controller", "patchbay-hub", "patchbay-agent"} {
+	for _, name := range []string{"patchbayd", "patchbay-controller", "patchbay-hub", "patchbay-agent", "patchbay-operator"} {
 		if !found[name] {
 			t.Errorf("no container %s in the manifests, found %v", name, found)
 		}

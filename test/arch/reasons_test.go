@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	operatorv1alpha1 "github.com/patchbay-cni/patchbay/api/operator/v1alpha1"
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/test/source"
 )
@@ -27,11 +28,16 @@ var reasonWord = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
 // test that expects it.
 func TestReasonsAreCatalogued(t *testing.T) {
 	t.Parallel()
-	var placement []v1.ReasonInfo
+	var placement, operator []v1.ReasonInfo
 	for _, r := range v1alpha1.Reasons() {
 		placement = append(placement, v1.ReasonInfo(r))
 	}
-	for api, reasons := range map[string][]v1.ReasonInfo{"api/danm/v1/reasons.go": v1.Reasons(), "api/placement/v1alpha1/reasons.go": placement} {
+	for _, r := range operatorv1alpha1.Reasons() {
+		operator = append(operator, v1.ReasonInfo(r))
+	}
+	for api, reasons := range map[string][]v1.ReasonInfo{
+		"api/danm/v1/reasons.go": v1.Reasons(), "api/placement/v1alpha1/reasons.go": placement, "api/operator/v1alpha1/reasons.go": operator,
+	} {
 		t.Run(api, func(t *testing.T) {
 			t.Parallel()
 			requireCatalogue(t, reasonConstants(t, api), reasons)
@@ -103,6 +109,7 @@ func TestReasonsAreConstants(t *testing.T) {
 	files := productFiles(t)
 	for path, api := range map[string]string{
 		module + "/api/danm/v1": "api/danm/v1/reasons.go", module + "/api/placement/v1alpha1": "api/placement/v1alpha1/reasons.go",
+		module + "/api/operator/v1alpha1": "api/operator/v1alpha1/reasons.go",
 	} {
 		constants := reasonConstants(t, api)
 		if len(constants) == 0 {

@@ -102,6 +102,7 @@ var parts = []part{
 		cleanup: `kubectl delete clusterrolebinding/patchbay-metrics-reader namespace/monitoring`,
 		values:  []string{"NODE", "10.89.0.11"},
 	},
+	{page: "docs/operator.md"},
 	{page: "docs/crd-compiler.md", cleanup: `kubectl delete crd daskclusters.example.com`},
 	{page: "docs/lab.md"},
 	{page: "docs/release.md"},
@@ -126,6 +127,15 @@ var excuses = map[string]map[string]string{
 		"--vtep-ranges=":        "an argument of the daemon; TestOptions in daemon parses it",
 		"ready on all nodes":    "messages of a condition; TestReadyCondition in controller/internal/networks compares them, and TestMessages in netwatcher the text about the NIC",
 		"ready on 0 of 3 nodes": "a message of a condition; TestReadyOfMissingPlugin in controller/internal/networks compares it, and TestChecker in daemon/internal/backend/delegate the node's text",
+	},
+	"docs/operator.md": {
+		"kubectl apply --server-side -k":      "this lab has Patchbay by the page install.md; TestInstall in operator applies the same kustomization, and an Installation, to a real API server",
+		"# installation.yaml with all":        "TestPage in operator renders all Installations of the page",
+		"# installation.yaml of a cluster":    "TestPage in operator renders all Installations of the page",
+		"kubectl get installation patchbay":   "there is no Installation in this lab; TestInstall in operator reads its conditions",
+		"1 of 42 nodes updated":               "the message of a condition; TestDaemonSetProgress in operator/internal/rollout compares it",
+		"kubectl -n patchbay-system create":   "the lab has no hub; TestInstall in operator enables the agent",
+		"kubectl delete namespace patchbay-o": "there is no operator in this lab; newCluster in operator shows that it can be installed again over what is left",
 	},
 	"docs/sriov.md": {
 		"# /etc/systemd/network": "a file of systemd for a node with an SR-IOV card, which User-Mode Linux does not have; no test applies it, and TestFunctions in test/lab/qemu finds functions that the guest has created through sriov_numvfs",

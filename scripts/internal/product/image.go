@@ -28,6 +28,10 @@ func Images() []Image {
 		Programs:    []Program{own("patchbay-agent")},
 		Description: "Patchbay's agent in a workload cluster",
 	}, {
+		Name:        "patchbay-operator",
+		Programs:    []Program{own("patchbay-operator")},
+		Description: "Patchbay's operator, which installs the other images",
+	}, {
 		Name: "patchbay-hub",
 		// The programs of Kubernetes are for `patchbay-hub up --bin-dir /kubernetes`.
 		Programs: []Program{

@@ -12,10 +12,10 @@ import (
 
 func TestSelect(t *testing.T) {
 	t.Parallel()
-	const all = "patchbayd, patchbay-controller, patchbay-agent, patchbay-hub, linux/amd64, linux/arm64, darwin/amd64, darwin/arm64, windows/amd64"
+	const all = "patchbayd, patchbay-controller, patchbay-agent, patchbay-operator, patchbay-hub, linux/amd64, linux/arm64, darwin/amd64, darwin/arm64, windows/amd64"
 	cases := map[string]struct{ reason, images, platforms, want, err string }{
 		"All":      {reason: "without lists, everything is built", want: all},
-		"Image":    {reason: "a list of images limits images only", images: "patchbay-agent", want: "patchbay-agent" + strings.TrimPrefix(all, "patchbayd, patchbay-controller, patchbay-agent, patchbay-hub")},
+		"Image":    {reason: "a list of images limits images only", images: "patchbay-agent", want: "patchbay-agent" + strings.TrimPrefix(all, "patchbayd, patchbay-controller, patchbay-agent, patchbay-operator, patchbay-hub")},
 		"Platform": {reason: "a list of platforms limits images and archives", images: "patchbayd,patchbay-hub", platforms: "linux/arm64", want: "patchbayd, patchbay-hub, linux/arm64"},
 		"Plugin":   {reason: "no image runs on Windows", platforms: "windows/amd64", want: "windows/amd64"},
 		"Unknown":  {reason: "a name with a mistake must not lead to a release without it", images: "patchbayd,patchbay", platforms: "linux/386", err: "patchbay, linux/386: must be an image or a platform of the release: " + all},

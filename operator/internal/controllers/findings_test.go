@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/patchbay-cni/patchbay/api/operator/v1alpha1"
+	"github.com/patchbay-cni/patchbay/operator/internal/render"
+	"github.com/patchbay-cni/patchbay/operator/internal/rollout"
+)
+
+var now = metav1.NewTime(time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC))
+
+func progress(reason string) rollout.Progress {
+	status := metav1.ConditionFalse
+	if reason == v1alpha1.ReasonReady {
+		status = metav1.ConditionTrue
+	}
+	return rollout.Progress{Status: status, Reason: reason, Message: "1 of 2"}
+}
+
+// statusOf returns the status after a pass over an Installation of generation 3 that was ready before.
+func statusOf(f *findings) *v1alpha1.InstallationStatus {
+	i := &v1alpha1.Installation{ObjectMeta: metav1.ObjectMeta{Generation: 3}}
+	i.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, ObservedGeneration: 2}}
+	return f.status(i, now)
+}
+
+// want is a condition that a test expects.
+type want struct{ condition, reason, message string }
+
+func requireCondition(t *testing.T, reason string, s *v1alpha1.InstallationStatus, w want) {
+	t.Helper()
+	got := meta.FindStatusCondition(s.Conditions, w.condition)
+	if got == nil || got.Reason != w.reason || !strings.Contains(got.Message, w.message) || got.ObservedGeneration != 3 {
+		t.Errorf("%s: got %+v, want %+v of generation 3", reason, got, w)
+	}
+}
+
+func TestValidCondition(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason  string
+		invalid error
+		want    []want
+	}{
+		"Valid": {"the spec can work", nil, []want{{v1alpha1.ConditionValid, v1alpha1.ReasonValid, ""}}},
+		"Invalid": {"all mistakes are in one line", errors.Join(errors.New("a"), errors.New("b")), []want{
+			{v1alpha1.ConditionValid, v1alpha1.ReasonInvalid, "a; b"}, {v1alpha1.ConditionApplied, v1alpha1.ReasonInvalid, "Nothing is changed"},
+			{v1alpha1.ConditionReady, v1alpha1.ReasonInvalid, "Valid: a; b"}, {v1alpha1.ConditionNode, v1alpha1.ReasonInvalid, "not computed"},
+		}},
+		"Version": {"another operator shall do it", fmt.Errorf("render: %w", &render.VersionError{Want: "v9"}), []want{
+			{v1alpha1.ConditionValid, v1alpha1.ReasonVersionMismatch, "got v9"}, {v1alpha1.ConditionReady, v1alpha1.ReasonVersionMismatch, "spec.version"},
+		}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := statusOf(&findings{invalid: tc.invalid})
+			for _, w := range tc.want {
+				requireCondition(t, tc.reason, s, w)
+			}
+		})
+	}
+}
+
+func TestAppliedCondition(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason   string
+		findings findings
+		want     []want
+	}{
+		"Failed": {"the message names the object", findings{applyErr: errors.New("apply DaemonSet a/b: denied")}, []want{
+			{v1alpha1.ConditionApplied, v1alpha1.ReasonApplyFailed, "DaemonSet a/b"}, {v1alpha1.ConditionReady, v1alpha1.ReasonApplyFailed, "Applied: "},
+			{v1alpha1.ConditionNode, v1alpha1.ReasonApplyFailed, "not computed"},
+		}},
+		"Another": {"two installations share the node's files", findings{applyErr: fmt.Errorf("%w: x", errAnother)}, []want{
+			{v1alpha1.ConditionApplied, v1alpha1.ReasonAnotherInstallation, "x"},
+		}},
+		"Waiting": {"what the controller waits for says more", findings{outdated: 4, node: progress(v1alpha1.ReasonRolloutStopped), controller: progress(v1alpha1.ReasonReady)}, []want{
+			{v1alpha1.ConditionApplied, v1alpha1.ReasonWaitingForNode, "4 Pods"}, {v1alpha1.ConditionController, v1alpha1.ReasonWaitingForNode, "4 Pods"},
+			{v1alpha1.ConditionReady, v1alpha1.ReasonRolloutStopped, "Node: 1 of 2"},
+		}},
+		"Applied": {"all parts are ready", findings{node: progress(v1alpha1.ReasonReady), controller: progress(v1alpha1.ReasonReady)}, []want{
+			{v1alpha1.ConditionApplied, v1alpha1.ReasonApplied, ""}, {v1alpha1.ConditionReady, v1alpha1.ReasonReady, "All parts are ready"},
+		}},
+		"PartNotReady": {"the first part that is not ready", findings{node: progress(v1alpha1.ReasonReady), controller: progress(v1alpha1.ReasonNotReady)}, []want{
+			{v1alpha1.ConditionReady, v1alpha1.ReasonNotReady, "Controller: 1 of 2"},
+		}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := statusOf(&tc.findings)
+			for _, w := range tc.want {
+				requireCondition(t, tc.reason, s, w)
+			}
+			if meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionPlacementAgent) != nil {
+				t.Errorf("%s: there is a condition of an agent that is not enabled", tc.reason)
+			}
+		})
+	}
+}
+
+// A status that says the same must not be written again.
+func TestSameStatus(t *testing.T) {
+	t.Parallel()
+	f := &findings{node: progress(v1alpha1.ReasonProgressing), controller: progress(v1alpha1.ReasonReady)}
+	i := &v1alpha1.Installation{ObjectMeta: metav1.ObjectMeta{Generation: 3}}
+	i.Status = *f.status(i, now)
+	if len(changedConditions(nil, i.Status.Conditions)) != 5 {
+		t.Errorf("got %+v, want five conditions to be new", i.Status.Conditions)
+	}
+	again := f.status(i, metav1.NewTime(now.Add(time.Minute)))
+	if changed := changedConditions(i.Status.Conditions, again.Conditions); len(changed) > 0 || !again.Conditions[0].LastTransitionTime.Equal(&now) {
+		t.Errorf("got changes %+v, want none", changed)
+	}
+}
+
+func TestRecheck(t *testing.T) {
+	t.Parallel()
+	f := &findings{node: rollout.Progress{Recheck: time.Minute}, agent: rollout.Progress{Recheck: time.Hour}}
+	if got := f.recheck(); got != time.Minute+time.Second {
+		t.Errorf("got %s, want the first deadline", got)
+	}
+	if got := (&findings{}).recheck(); got != checkInterval {
+		t.Errorf("got %s, want %s", got, checkInterval)
+	}
+}
