@@ -36,7 +36,7 @@ func (i *installation) cleanUp(ctx context.Context, outcome install.Outcome, fai
 	failed = errors.Join(failed, err)
 	status := &v1.NodeNetworkStatus{}
 	if request != "" {
-		if status, err = i.removeLinks(ctx); err != nil {
+		if status, err = removeLinks(ctx, i.links); err != nil {
 			failed = errors.Join(failed, err)
 		}
 	}
@@ -79,7 +79,7 @@ func cleanedUp(status *v1.NodeNetworkStatus, outcome install.Outcome, failed, re
 }
 
 // removeLinks removes the host links as if there were no network: those that Pods use stay. c is the configuration of
-// the reconciler, which must have stopped.
+// the reconciler.
 func removeLinks(ctx context.Context, c netwatcher.Config) (*v1.NodeNetworkStatus, error) {
 	none := &noNetworks{}
 	c.KubeClient, c.Delegates, c.Observer = none, nil, nil

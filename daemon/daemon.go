@@ -184,8 +184,7 @@ func (d *daemon) connect(ctx context.Context) error {
 		removePacketFilters: func(ctx context.Context) error {
 			return errors.Join(d.firewall.Remove(), d.sourceGuard.Remove(ctx), d.host.Links().RemoveTagFilters(ctx))
 		},
-		removeLinks: func(ctx context.Context) (*v1.NodeNetworkStatus, error) { return removeLinks(ctx, d.watcher.Config) },
-		writeStatus: d.nodes.WriteStatus,
+		links: d.watcher.Config, writeStatus: d.nodes.WriteStatus,
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/internal/install"
 	"github.com/patchbay-cni/patchbay/daemon/internal/journal"
 	"github.com/patchbay-cni/patchbay/daemon/internal/kubeclient"
+	"github.com/patchbay-cni/patchbay/netwatcher"
 )
 
 // installation installs the plugin on the node, and uninstalls it when the daemon's DaemonSet was
@@ -25,8 +26,8 @@ type installation struct {
 	journal *journal.Journal
 	// removePacketFilters removes all packet filters of the daemon from the kernel.
 	removePacketFilters func(context.Context) error
-	// removeLinks removes the host links that no Pod uses, and returns the node's status without them.
-	removeLinks func(context.Context) (*v1.NodeNetworkStatus, error)
+	// links is the configuration of the reconciler of host links, which has stopped.
+	links netwatcher.Config
 	// writeStatus writes the status of this node's NodeNetwork.
 	writeStatus func(context.Context, v1.NodeNetworkStatus) error
 }
