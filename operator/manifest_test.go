@@ -67,10 +67,10 @@ func TestRightsFitTheObjects(t *testing.T) {
 		if o.GetNamespace() == render.Namespace {
 			rules = slices.Concat(clusterRules, ownRules)
 		}
-		verbs := []string{"create", "patch", "delete"}
+		verbs := []string{"get", "create", "patch", "delete"}
 		switch o.GetKind() {
 		case "Namespace":
-			verbs = verbs[:2]
+			verbs = verbs[:3]
 			if allows(rules, "delete", o) {
 				t.Errorf("the operator may delete %s %s", o.GetKind(), o.GetName())
 			}

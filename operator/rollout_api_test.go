@@ -57,6 +57,18 @@ func TestBadImageStopsAtOneNode(t *testing.T) {
 	if images, err := c.images(t.Context()); err != nil || images["registry.example/bad:2"] != 1 || images["registry.example/patchbayd:1"] != 5 {
 		t.Errorf("images %v, %v, want one Pod with the bad one", images, err)
 	}
+	eventually(t, "the Event", func(ctx context.Context) error {
+		events := &corev1.EventList{}
+		if err := c.admin.List(ctx, events, client.InNamespace("default")); err != nil {
+			return err
+		}
+		for _, e := range events.Items {
+			if e.InvolvedObject.Kind == "Installation" && e.Type == corev1.EventTypeWarning && e.Reason == v1alpha1.ReasonRolloutStopped {
+				return nil
+			}
+		}
+		return fmt.Errorf("%d other Events", len(events.Items))
+	})
 	i := &v1alpha1.Installation{}
 	if err := c.admin.Get(t.Context(), client.ObjectKey{Name: v1alpha1.InstallationName}, i); err != nil {
 		t.Fatal(err)

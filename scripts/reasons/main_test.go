@@ -34,7 +34,7 @@ func TestRun(t *testing.T) {
 	}{
 		"danm":      {"The reasons of networks, Pods and Services have a page.", []string{"api/danm/v1"}, "| `LinksUp` |", ""},
 		"placement": {"The reasons of placement have a page.", []string{"api/placement/v1alpha1"}, "| `Unschedulable` |", ""},
-		"unknown":   {"The folder has no catalogue.", []string{"api"}, "", "must be one of api/danm/v1, api/placement/v1alpha1"},
+		"unknown":   {"The folder has no catalogue.", []string{"api"}, "", "must be one of api/danm/v1, api/operator/v1alpha1, api/placement/v1alpha1"},
 		"none":      {"The folder is missing.", nil, "", "usage: reasons FOLDER"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,6 +25,8 @@ import (
 // nobody has changed since. It is for one goroutine.
 type Applier struct {
 	writer client.Writer
+	// live reads from the API server.
+	live client.Reader
 	// cache has the metadata of the objects with InstallationLabel.
 	cache client.Reader
 
@@ -38,6 +41,8 @@ type Key struct {
 
 // record is an object after it was applied.
 type record struct {
+	// source is the object of the plan. An object of a plan changes only in the phase Node.
+	source          *unstructured.Unstructured
 	desired         uint64
 	uid             types.UID
 	resourceVersion string
@@ -45,8 +50,8 @@ type record struct {
 }
 
 // New returns an Applier that has applied nothing.
-func New(writer client.Writer, cache client.Reader) *Applier {
-	return &Applier{writer: writer, cache: cache, applied: map[Key]record{}}
+func New(live client.Client, cache client.Reader) *Applier {
+	return &Applier{writer: live, live: live, cache: cache, applied: map[Key]record{}}
 }
 
 // KeyOf returns the key of an object.
@@ -69,14 +74,28 @@ func (a *Applier) Generation(o client.Object) int64 { return a.applied[KeyOf(o)]
 // Apply applies an object unless it is known to be as desired. It takes over fields that other managers own,
 // such as kubectl or helm. What they own beside these stays.
 func (a *Applier) Apply(ctx context.Context, o render.Object) error {
-	desired, err := digest(o.Object)
+	key := KeyOf(o)
+	desired := a.applied[key].desired
+	if a.applied[key].source != o.Unstructured || o.Phase == render.Node {
+		var err error
+		if desired, err = digest(o.Object); err != nil {
+			return err
+		}
+	}
+	isSame, err := a.isUnchanged(ctx, o, a.applied[key], desired)
 	if err != nil {
 		return err
 	}
-	key := KeyOf(o)
-	isSame, err := a.isUnchanged(ctx, o, a.applied[key], desired)
-	if err != nil || isSame {
-		return err
+	if isSame {
+		r := a.applied[key]
+		r.source = o.Unstructured
+		a.applied[key] = r
+		return nil
+	}
+	if _, ok := a.applied[key]; !ok {
+		if err := a.takeOver(ctx, o); err != nil {
+			return err
+		}
 	}
 	sent := o.DeepCopy()
 	err = a.writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(sent), client.FieldOwner(render.Manager), client.ForceOwnership)
@@ -84,7 +103,7 @@ func (a *Applier) Apply(ctx context.Context, o render.Object) error {
 		delete(a.applied, key)
 		return fmt.Errorf("apply %s: %w", describe(o), err)
 	}
-	a.applied[key] = record{desired: desired, uid: sent.GetUID(), resourceVersion: sent.GetResourceVersion(), generation: sent.GetGeneration()}
+	a.applied[key] = record{source: o.Unstructured, desired: desired, uid: sent.GetUID(), resourceVersion: sent.GetResourceVersion(), generation: sent.GetGeneration()}
 	return nil
 }
 

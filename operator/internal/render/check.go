@@ -162,7 +162,9 @@ type hostPort struct{ key, container string }
 // hostPorts returns the ports of the node that a Pod uses.
 func hostPorts(pod *corev1.PodTemplateSpec) []hostPort {
 	var ports []hostPort
-	for _, c := range pod.Spec.Containers {
+	// Other init containers end before the program starts.
+	sidecars := slices.DeleteFunc(slices.Clone(pod.Spec.InitContainers), func(c corev1.Container) bool { return c.RestartPolicy == nil })
+	for _, c := range slices.Concat(pod.Spec.Containers, sidecars) {
 		for _, p := range c.Ports {
 			number := p.HostPort
 			if pod.Spec.HostNetwork {

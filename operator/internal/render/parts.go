@@ -253,7 +253,10 @@ func (r *renderer) updateDeployment(d *rendered, path *field.Path, s v1alpha1.De
 		if s.MaxSurge != nil || s.MaxUnavailable != nil {
 			return fmt.Errorf("%s: must have no maxSurge and no maxUnavailable with the type Recreate", path)
 		}
-		d.workload.Object["spec"].(map[string]any)["strategy"] = map[string]any{"type": string(s.Type)}
+		strategy := map[string]any{"type": string(s.Type)}
+		if err := unstructured.SetNestedMap(d.workload.Object, strategy, "spec", "strategy"); err != nil {
+			return err
+		}
 	} else if err := rollingUpdate(d, path, s); err != nil {
 		return err
 	}

@@ -35,6 +35,7 @@ func TestRejected(t *testing.T) {
 		"Env":            {"a flag has the variable", node("{spec: {containers: [{name: patchbayd, env: [{name: NODE_NAME, $patch: delete}]}]}}"), "env[NODE_NAME]: must be set"},
 		"Port":           {"kubelet would probe another port", node(`{spec: {containers: [{name: patchbayd, args: ["--node-name=$(NODE_NAME)", --host-root=/host, "--health-address=[$(HOST_IP)]:9999"]}]}}`), `ports[http]: must be the port of the flag --health-address: got 9640`},
 		"PortTaken":      {"all containers share the node's ports", node("{spec: {containers: [{name: x, image: x, ports: [{containerPort: 9640}]}]}}"), "must not have 9640/TCP on the node's network, which container"},
+		"SidecarPort":    {"sidecars run beside the program", node("{spec: {initContainers: [{name: x, image: x, restartPolicy: Always, ports: [{containerPort: 9644}]}]}}"), "must not have 9644/TCP on the node's network"},
 		"Unknown":        {"a field with a mistake must not be ignored", node("{spec: {hostNetwrok: true}}"), `unknown field "spec.hostNetwrok"`},
 		"WrongType":      {"the API server checks the same, unless the definition is older", node("{spec: {hostNetwork: 7}}"), "must be a patch of a PodTemplateSpec"},
 		"Directive":      {"an unknown directive", node("{spec: {$patch: remove}}"), "must be a patch of a PodTemplateSpec"},
