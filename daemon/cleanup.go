@@ -33,7 +33,9 @@ func (i *installation) cleanUp(ctx context.Context, outcome install.Outcome, fai
 	ctx, cancel := context.WithTimeout(ctx, cleanUpTimeout)
 	defer cancel()
 	request, err := i.conn.CleanUpRequest(ctx, i.options.namespace, i.options.daemonSet)
-	failed = errors.Join(failed, err)
+	if err != nil { // the operator gets no report, and names this node
+		i.log.Info("Failed to read whether to clean up the node", "error", err.Error())
+	}
 	status := &v1.NodeNetworkStatus{}
 	if request != "" {
 		if status, err = removeLinks(ctx, i.links); err != nil {
@@ -63,7 +65,11 @@ func cleanedUp(status *v1.NodeNetworkStatus, outcome install.Outcome, failed, re
 		return c
 	}
 	notes := []string{"CNI configuration removed"}
-	if outcome == install.PluginKept {
+	switch outcome {
+	case install.Removed:
+	case install.Kept:
+		notes[0] = "CNI configuration not removed, because the daemon has not installed it (--install=false)"
+	case install.PluginKept:
 		notes = append(notes, "plugin kept for the Pods that are attached")
 	}
 	for i := range status.Links {

@@ -25,10 +25,11 @@ func TestCleanedUp(t *testing.T) {
 		status           metav1.ConditionStatus
 		reason, message  string
 	}{
-		"Removed":   {"Nothing is left.", nil, install.Removed, nil, nil, metav1.ConditionTrue, v1alpha1.ReasonCleanedUp, "CNI configuration removed"},
-		"Attached":  {"Pods keep their interfaces.", []v1.HostLink{link, nic}, install.PluginKept, nil, nil, metav1.ConditionTrue, v1alpha1.ReasonCleanedUp, "CNI configuration removed; plugin kept for the Pods that are attached; link a.5 kept for the Pods on it"},
-		"Addresses": {"The next daemon of the node takes them over.", nil, install.Removed, nil, errors.New("timeout"), metav1.ConditionTrue, v1alpha1.ReasonCleanedUp, "CNI configuration removed; pre-allocated addresses not returned: timeout"},
-		"Failed":    {"New Pods would still come to the plugin.", nil, install.Kept, errors.Join(errors.New("read-only"), errors.New("busy")), nil, metav1.ConditionFalse, v1alpha1.ReasonCleanUpFailed, "read-only; busy"},
+		"Removed":      {"Nothing is left.", nil, install.Removed, nil, nil, metav1.ConditionTrue, v1alpha1.ReasonCleanedUp, "CNI configuration removed"},
+		"Attached":     {"Pods keep their interfaces.", []v1.HostLink{link, nic}, install.PluginKept, nil, nil, metav1.ConditionTrue, v1alpha1.ReasonCleanedUp, "CNI configuration removed; plugin kept for the Pods that are attached; link a.5 kept for the Pods on it"},
+		"NotInstalled": {"Somebody else manages the files.", nil, install.Kept, nil, nil, metav1.ConditionTrue, v1alpha1.ReasonCleanedUp, "CNI configuration not removed, because the daemon has not installed it (--install=false)"},
+		"Addresses":    {"The next daemon of the node takes them over.", nil, install.Removed, nil, errors.New("timeout"), metav1.ConditionTrue, v1alpha1.ReasonCleanedUp, "CNI configuration removed; pre-allocated addresses not returned: timeout"},
+		"Failed":       {"New Pods would still come to the plugin.", nil, install.Kept, errors.Join(errors.New("read-only"), errors.New("busy")), nil, metav1.ConditionFalse, v1alpha1.ReasonCleanUpFailed, "read-only; busy"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -50,10 +50,13 @@ func (i *installation) install() error {
 // addresses of the warm pool stay with the node, for the report.
 func (i *installation) uninstall(ctx context.Context, released error) error {
 	installer, err := i.newInstaller()
-	if installer == nil || err != nil {
+	if err != nil {
 		return err
 	}
 	ctx = context.WithoutCancel(ctx)
+	if installer == nil {
+		return i.cleanUp(ctx, install.Kept, nil, released)
+	}
 	outcome, err := installer.CleanUp(ctx)
 	i.log.Info("Checked the installation", "outcome", outcome)
 	switch {

@@ -49,6 +49,7 @@ func newFleet(t *testing.T) *fleet {
 	for _, name := range []string{"n1", "n2"} {
 		f.createNode(t, name)
 	}
+	f.createReports(t)
 	n := &danmv1.ClusterNetwork{ObjectMeta: metav1.ObjectMeta{Name: apitest.Name("net"), Finalizers: []string{danmv1.InUseFinalizer}}}
 	n.Spec = danmv1.NetworkSpec{NetworkID: "n", Options: danmv1.NetworkOptions{Device: "ens4", CIDR: "10.0.0.0/24"}}
 	eventually(t, "the network", func(ctx context.Context) error { return f.admin.Create(ctx, n) })
@@ -63,7 +64,7 @@ func (f *fleet) remove(o client.Object) {
 	_ = f.admin.Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
 }
 
-// createNode creates a node that is ready, with the report of its daemon.
+// createNode creates a node that is ready.
 func (f *fleet) createNode(t *testing.T, name string) {
 	t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -74,12 +75,24 @@ func (f *fleet) createNode(t *testing.T, name string) {
 	if err := f.admin.Status().Update(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
-	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: name, UID: node.UID}
-	report := &danmv1.NodeNetwork{ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{owner}}}
-	if err := f.admin.Create(t.Context(), report); err != nil {
-		t.Fatal(err)
+	t.Cleanup(func() { f.remove(node) })
+}
+
+// createReports creates the NodeNetworks, as daemons do when they start.
+func (f *fleet) createReports(t *testing.T) {
+	t.Helper()
+	for _, name := range []string{"n1", "n2"} {
+		node := &corev1.Node{}
+		if err := f.admin.Get(t.Context(), client.ObjectKey{Name: name}, node); err != nil {
+			t.Fatal(err)
+		}
+		owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: name, UID: node.UID}
+		report := &danmv1.NodeNetwork{ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{owner}}}
+		if err := f.admin.Create(t.Context(), report); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.remove(report) })
 	}
-	t.Cleanup(func() { f.remove(node); f.remove(report) })
 }
 
 // install applies everything that an Installation describes, and starts its Pods.
@@ -340,13 +353,19 @@ func TestUninstall(t *testing.T) {
 }
 
 // An installation after an uninstallation is uninstalled with force: a Pod keeps its interface, one node is cut off, and
-// the daemon of the other one ends without a report. The reports of the earlier uninstallation do not count.
+// the daemon of the other one ends without a report. The reports of the earlier uninstallation are gone.
 func TestForcedUninstall(t *testing.T) {
 	f := newFleet(t)
 	i := f.install(t, nil)
 	f.uninstall(t, i, nil)
 	f.requireRemoved(t)
 
+	left := &danmv1.NodeNetworkList{}
+	if err := f.admin.List(t.Context(), left); err != nil || len(left.Items) > 0 {
+		t.Errorf("reports: got %d, %v, want none, because a later uninstallation would wait for these nodes", len(left.Items), err)
+	}
+
+	f.createReports(t)
 	i = f.install(t, nil)
 	_, ep := f.attach(t, "web")
 	f.silent, f.mute = []string{"n2"}, []string{"n1"}

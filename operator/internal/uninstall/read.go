@@ -5,6 +5,7 @@ package uninstall
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -210,6 +211,7 @@ func (r *reader) nodes(ctx context.Context, i *v1alpha1.Installation, f *Facts) 
 	if err != nil || len(daemons)+len(reports) == 0 {
 		return err
 	}
+	f.Programs = append(f.Programs, outdatedReports(reports, i))
 	list := &corev1.NodeList{}
 	for token := ""; ; {
 		if err := r.List(ctx, list, client.Limit(pageSize), client.Continue(token)); err != nil {
@@ -229,6 +231,39 @@ func (r *reader) nodes(ctx context.Context, i *v1alpha1.Installation, f *Facts) 
 	return nil
 }
 
+// outdatedReports returns the NodeNetworks of nodes that are cleaned up. They are removed at the end: to a later
+// uninstallation, they would be nodes that do not report, and to the daemons of a later installation, VTEPs.
+func outdatedReports(reports map[string]*v1.NodeNetwork, i *v1alpha1.Installation) Group {
+	g := Group{Name: "reports of nodes"}
+	for _, name := range slices.Sorted(maps.Keys(reports)) {
+		r := reports[name]
+		if isCleanedUp, _ := cleanUpOf(r, i); !isCleanedUp {
+			continue
+		}
+		o := metav1.PartialObjectMetadata{ObjectMeta: r.ObjectMeta}
+		o.SetGroupVersionKind(v1.SchemeGroupVersion().WithKind("NodeNetwork"))
+		if r.DeletionTimestamp == nil {
+			g.Objects = append(g.Objects, o)
+		} else {
+			g.Ending = append(g.Ending, o)
+		}
+	}
+	return g
+}
+
+// cleanUpOf returns whether a node is cleaned up, and its message. The report to another Installation does not count.
+func cleanUpOf(report *v1.NodeNetwork, i *v1alpha1.Installation) (isCleanedUp bool, message string) {
+	c := meta.FindStatusCondition(report.Status.Conditions, v1alpha1.ConditionCleanedUp)
+	if c == nil {
+		return false, ""
+	}
+	message, ok := v1alpha1.CutCleanUpMessage(i.UID, c.Message)
+	if !ok {
+		return false, ""
+	}
+	return c.Status == metav1.ConditionTrue, message
+}
+
 // newNode returns a node that has a daemon, or a report of its own: one of an earlier Node object does not count.
 func newNode(o *corev1.Node, daemons map[string]*corev1.Pod, reports map[string]*v1.NodeNetwork, i *v1alpha1.Installation) *Node {
 	n := &Node{Name: o.Name, Running: daemons[o.Name] != nil}
@@ -245,11 +280,7 @@ func newNode(o *corev1.Node, daemons map[string]*corev1.Pod, reports map[string]
 		}
 		return n
 	}
-	if c := meta.FindStatusCondition(report.Status.Conditions, v1alpha1.ConditionCleanedUp); c != nil {
-		if message, ok := v1alpha1.CutCleanUpMessage(i.UID, c.Message); ok {
-			n.CleanedUp, n.Message = c.Status == metav1.ConditionTrue, message
-		}
-	}
+	n.CleanedUp, n.Message = cleanUpOf(report, i)
 	return n
 }
 
