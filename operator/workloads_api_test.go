@@ -96,6 +96,7 @@ func (w *workloads) daemonSet(ctx context.Context) error {
 			}
 		case !isPodReady(pod):
 			replace = append(replace, pod) // an old Pod that is not available is always replaced
+			unavailable++
 		default:
 			candidates = append(candidates, pod)
 		}

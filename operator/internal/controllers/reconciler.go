@@ -29,6 +29,9 @@ import (
 // checkInterval is how often everything is compared again, although watches report each change.
 const checkInterval = 10 * time.Minute
 
+// anotherInterval is how often the operator looks whether another installation is gone.
+const anotherInterval = 15 * time.Second
+
 // conflictDelay is how long the cache may take to get the Installation as it was written last.
 const conflictDelay = 100 * time.Millisecond
 
@@ -76,6 +79,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	writeErr := r.writeStatus(ctx, i, next)
 	if apierrors.IsConflict(writeErr) { // the cache has an earlier Installation
 		return reconcile.Result{RequeueAfter: conflictDelay}, err
+	}
+	if errors.Is(err, errAnother) { // no event tells when it is gone
+		return reconcile.Result{RequeueAfter: anotherInterval}, writeErr
 	}
 	if err := cmp.Or(err, writeErr); err != nil {
 		return reconcile.Result{}, err

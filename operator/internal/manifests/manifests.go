@@ -11,7 +11,6 @@ import (
 	"io"
 	"io/fs"
 	"path"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -30,25 +29,8 @@ type kustomization struct {
 }
 
 // Cluster returns the definitions of the networks' kinds, and the programs with their rights, policies and
-// webhooks. The objects belong to the caller.
-func Cluster() ([]*unstructured.Unstructured, error) { return copied(parsedCluster()) }
-
-// Agent returns the agent of a hub, with its rights, policies and the definition of its records. The objects belong
-// to the caller.
-func Agent() ([]*unstructured.Unstructured, error) { return copied(parsedAgent()) }
-
-func copied(objects []*unstructured.Unstructured, err error) ([]*unstructured.Unstructured, error) {
-	own := make([]*unstructured.Unstructured, len(objects))
-	for i, o := range objects {
-		own[i] = o.DeepCopy()
-	}
-	return own, err
-}
-
-// To parse the manifests takes more than all else that rendering does.
-var parsedCluster, parsedAgent = sync.OnceValues(parseCluster), sync.OnceValues(parseAgent)
-
-func parseCluster() ([]*unstructured.Unstructured, error) {
+// webhooks.
+func Cluster() ([]*unstructured.Unstructured, error) {
 	var all []*unstructured.Unstructured
 	for _, folder := range []string{"crds", "workloads"} {
 		objects, err := readKustomization(deployments.Cluster(), folder)
@@ -60,7 +42,8 @@ func parseCluster() ([]*unstructured.Unstructured, error) {
 	return all, nil
 }
 
-func parseAgent() ([]*unstructured.Unstructured, error) {
+// Agent returns the agent of a hub, with its rights, policies and the definition of its records.
+func Agent() ([]*unstructured.Unstructured, error) {
 	objects, err := readFiles(placement.Agent(), "crds", "agent")
 	if err != nil {
 		return nil, err

@@ -182,20 +182,6 @@ func hostPorts(pod *corev1.PodTemplateSpec) []hostPort {
 	return ports
 }
 
-// checkPortsOfParts requires that the controller can run on a node beside the daemon.
-func checkPortsOfParts(node, controller *corev1.PodTemplateSpec, at *field.Path) error {
-	var problems []error
-	used := hostPorts(node)
-	for _, p := range hostPorts(controller) {
-		i := slices.IndexFunc(used, func(other hostPort) bool { return other.key == p.key })
-		if i >= 0 {
-			problems = append(problems, fmt.Errorf("%s: must not have %s on the node's network, which container %s of the node daemon uses on every node",
-				at.Child("spec", "containers").Key(p.container).Child("ports"), p.key, used[i].container))
-		}
-	}
-	return errors.Join(problems...)
-}
-
 // mount returns the mount of the program's container at a path.
 func (c *checker) mount(at string) *corev1.VolumeMount {
 	mounts := c.main().VolumeMounts

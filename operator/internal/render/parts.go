@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -74,6 +75,20 @@ func (r *renderer) parts() error {
 		err = errors.Join(err, r.agent(path.Child("placementAgent")))
 	}
 	return err
+}
+
+// checkPortsOfParts requires that the controller can run on a node beside the daemon.
+func checkPortsOfParts(node, controller *corev1.PodTemplateSpec, at *field.Path) error {
+	var problems []error
+	used := hostPorts(node)
+	for _, p := range hostPorts(controller) {
+		i := slices.IndexFunc(used, func(other hostPort) bool { return other.key == p.key })
+		if i >= 0 {
+			problems = append(problems, fmt.Errorf("%s: must not have %s on the node's network, which container %s of the node daemon uses on every node",
+				at.Child("spec", "containers").Key(p.container).Child("ports"), p.key, used[i].container))
+		}
+	}
+	return errors.Join(problems...)
 }
 
 // agent renders the agent.

@@ -114,24 +114,35 @@ func Outdated(in *Input) int {
 }
 
 // Limit returns how many nodes may be without a ready daemon: 1 until the first node is ready with the present
-// template, and while a Pod with it fails. Nodes whose kubelet does not start the Pod count in addition, because
-// a machine that is off must not stop the others.
+// template, and while a Pod with it fails. Nodes whose kubelet neither starts nor ends a Pod count in addition, because
+// Kubernetes counts them, and a machine that is off must not stop the others.
 func Limit(in *Input) intstr.IntOrString {
-	updated := in.updated()
-	if len(in.failures()) == 0 && slices.ContainsFunc(updated, isReady) {
-		return in.Part.MaxUnavailable
-	}
 	absent := 0
-	for _, pod := range updated {
-		if pod.Status.StartTime == nil && in.Now.Sub(pod.CreationTimestamp.Time) > kubeletTimeout {
+	for _, pod := range in.Pods {
+		if in.isAbsent(pod) {
 			absent++
 		}
 	}
-	limit := intstr.FromInt32(1)
-	if configured, err := intstr.GetScaledValueFromIntOrPercent(&in.Part.MaxUnavailable, len(in.Pods), true); err == nil && absent > 0 {
-		limit = intstr.FromInt(max(1, min(configured, 1+absent)))
+	if len(in.failures()) > 0 || !slices.ContainsFunc(in.updated(), isReady) {
+		return intstr.FromInt(1 + absent)
 	}
-	return limit
+	configured := in.Part.MaxUnavailable
+	if absent == 0 {
+		return configured
+	}
+	scaled, err := intstr.GetScaledValueFromIntOrPercent(&configured, len(in.Pods), true)
+	if err != nil {
+		return configured // the definition of Installations allows no such value
+	}
+	return intstr.FromInt(scaled + absent)
+}
+
+// isAbsent reports whether the kubelet of the Pod's node does not act on the Pod.
+func (in *Input) isAbsent(pod *corev1.Pod) bool {
+	if end := pod.DeletionTimestamp; end != nil { // when the grace period is over
+		return in.Now.Sub(end.Time) > kubeletTimeout
+	}
+	return pod.Spec.NodeName != "" && pod.Status.StartTime == nil && in.Now.Sub(pod.CreationTimestamp.Time) > kubeletTimeout
 }
 
 // kubeletTimeout is how long a kubelet that works may take to notice a Pod.
@@ -175,12 +186,32 @@ func (in *Input) progress(counts v1alpha1.PartStatus) *Progress {
 			p.Counts.Versions = append(p.Counts.Versions, v1alpha1.PartVersion{Image: image, Pods: images[image]})
 		}
 	}
-	for _, pod := range in.updated() {
-		if left := in.Part.Deadline - in.Now.Sub(notReadySince(pod)); !isReady(pod) && left > 0 && (p.Recheck == 0 || left < p.Recheck) {
-			p.Recheck = left
+	p.Recheck = in.recheck()
+	return p
+}
+
+// recheck returns when the first Pod passes its deadline, or the time in which a kubelet acts; 0 for never.
+func (in *Input) recheck() time.Duration {
+	next := time.Duration(0)
+	at := func(left time.Duration) {
+		if left > 0 && (next == 0 || left < next) {
+			next = left
 		}
 	}
-	return p
+	for _, pod := range in.updated() {
+		if !isReady(pod) {
+			at(in.Part.Deadline - in.Now.Sub(notReadySince(pod)))
+		}
+	}
+	for _, pod := range in.Pods {
+		switch {
+		case pod.DeletionTimestamp != nil:
+			at(kubeletTimeout - in.Now.Sub(pod.DeletionTimestamp.Time))
+		case pod.Status.StartTime == nil:
+			at(kubeletTimeout - in.Now.Sub(pod.CreationTimestamp.Time))
+		}
+	}
+	return next
 }
 
 // maxVersions bounds the list in the status.

@@ -127,7 +127,9 @@ func TestLimit(t *testing.T) {
 		"FirstIsReady": {"the others may follow", []*corev1.Pod{pod("a", "new"), pod("b", "old"), pod("c", "old"), pod("d", "old")}, 3},
 		"LaterFailure": {"no more nodes after one that fails", []*corev1.Pod{pod("a", "new"), pod("b", "new", waiting("CrashLoopBackOff")), pod("c", "old"), pod("d", "old")}, 1},
 		"MachineOff":   {"a machine that is off must not stop the first node", []*corev1.Pod{pod("a", "new", unnoticed), pod("b", "old"), pod("c", "old"), pod("d", "old")}, 2},
-		"ManyOff":      {"never more than configured", []*corev1.Pod{pod("a", "new", unnoticed), pod("b", "new", unnoticed), pod("c", "new", unnoticed), pod("d", "new", unnoticed), pod("e", "old")}, 3},
+		"ManyOff":      {"as many machines as there are", []*corev1.Pod{pod("a", "new", unnoticed), pod("b", "new", unnoticed), pod("c", "new", unnoticed), pod("d", "new", unnoticed), pod("e", "old")}, 5},
+		"OffLater":     {"it is not one of those that may be without a daemon", []*corev1.Pod{pod("a", "new"), pod("b", "new", unnoticed), pod("c", "old")}, 4},
+		"EndsNever":    {"Kubernetes deletes the old Pod first, and no kubelet ends it", []*corev1.Pod{pod("a", "old", ending, func(p *corev1.Pod) { p.DeletionTimestamp.Time = now.Add(-2 * time.Minute) }), pod("b", "old")}, 2},
 		"Ending":       {"a Pod that ends shows nothing", []*corev1.Pod{pod("a", "new", ending), pod("b", "old")}, 1},
 	}
 	for name, tc := range cases {
@@ -196,5 +198,9 @@ func TestRecheck(t *testing.T) {
 	got := OfDaemonSet(input(pod("a", "new", notReady(time.Minute)), pod("b", "new", notReady(2*time.Minute)), pod("c", "old")), daemonSet(7, 7, 3))
 	if got.Recheck != 3*time.Minute {
 		t.Errorf("got %s, want 3m", got.Recheck)
+	}
+	got = OfDaemonSet(input(pod("a", "new", notReady(time.Minute)), pod("b", "old", ending)), daemonSet(7, 7, 2))
+	if got.Recheck != kubeletTimeout {
+		t.Errorf("got %s, want the time in which kubelet ends a Pod", got.Recheck)
 	}
 }
