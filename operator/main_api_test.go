@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -153,7 +152,7 @@ func startOperator(t *testing.T, c *cluster, cfg *rest.Config) (stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := l.Addr().(*net.TCPAddr).Port
+	address := l.Addr().String()
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +161,7 @@ func startOperator(t *testing.T, c *cluster, cfg *rest.Config) (stop func()) {
 	}
 	ctx, cancel := context.WithCancel(logr.NewContext(context.WithoutCancel(t.Context()), testLogger(t)))
 	m, err := newManager(ctx, cfg, &options{
-		namespace: "patchbay-operator", healthAddress: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), leaderElect: true,
+		namespace: "patchbay-operator", healthAddress: address, leaderElect: true,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -52,7 +52,7 @@ func TestMerge(t *testing.T) {
 			got := renderedTemplate(t, tc.patch)
 			requirePatch(t, "template", patch, got)
 			containers, _, _ := unstructured.NestedSlice(got, "spec", "containers")
-			if main := itemOf(containers, map[string]any{"name": "patchbayd"}, 0); main == nil || len(main["args"].([]any)) != 4 {
+			if main := itemOf(containers, map[string]any{"name": "patchbayd"}, 0); main == nil || len(listOf(main["args"])) != 4 {
 				t.Errorf("%s: the default container is not there: %v", tc.reason, main)
 			}
 			if volumes, _, _ := unstructured.NestedSlice(got, "spec", "volumes"); len(volumes) < 6 {
@@ -92,7 +92,7 @@ spec:
 	}
 	containers, _, _ := unstructured.NestedSlice(got, "spec", "containers")
 	main := itemOf(containers, map[string]any{"name": "patchbayd"}, 0)
-	if _, ok := main["livenessProbe"]; ok || len(main["ports"].([]any)) != 1 {
+	if _, ok := main["livenessProbe"]; ok || len(listOf(main["ports"])) != 1 {
 		t.Errorf("container %v, want no probe and one port", main)
 	}
 	if text := fmt.Sprint(got); strings.Contains(text, "$patch") {
@@ -111,7 +111,8 @@ func TestServiceAccount(t *testing.T) {
 	for _, o := range plan.Objects {
 		subjects, _, _ := unstructured.NestedSlice(o.Object, "subjects")
 		for _, s := range subjects {
-			switch name := s.(map[string]any)["name"]; {
+			subject, _ := s.(map[string]any)
+			switch name := subject["name"]; {
 			case name == "mine":
 				bindings++
 			case name != nodeName:
@@ -199,6 +200,11 @@ func requirePatch(t *testing.T, path string, want, got any) {
 			t.Errorf("%s: got %v, want %v", path, got, want)
 		}
 	}
+}
+
+func listOf(value any) []any {
+	list, _ := value.([]any)
+	return list
 }
 
 // itemOf returns the item of a list with the same key, or at the index in a list without keys.
