@@ -96,10 +96,9 @@ func (f *fleet) createReports(t *testing.T) {
 }
 
 // install applies everything that an Installation describes, and starts its Pods.
-func (f *fleet) install(t *testing.T, annotations map[string]string) *v1alpha1.Installation {
+func (f *fleet) install(t *testing.T) *v1alpha1.Installation {
 	t.Helper()
 	i := f.write(t, "{}")
-	i.Annotations = annotations
 	u := &uninstall.Uninstaller{Client: f.admin, Now: time.Now}
 	if err := u.Protect(t.Context(), i); err != nil {
 		t.Fatal(err)
@@ -262,29 +261,34 @@ func (f *fleet) uninstall(t *testing.T, i *v1alpha1.Installation, k *interrupter
 		t.Fatal(err)
 	}
 	c := k.client(t, f)
-	waits := 0
-	eventually(t, "the uninstallation to end or to wait", func(ctx context.Context) error {
-		for waits < 3 {
-			if err := f.admin.Get(ctx, client.ObjectKeyFromObject(i), i); err != nil {
-				return client.IgnoreNotFound(err)
-			}
-			u := &uninstall.Uninstaller{Client: c, Now: time.Now} // as after a start
-			step, err := u.Next(ctx, i.DeepCopy())
-			f.advance(t)
-			if err != nil && !errors.Is(err, errKilled) {
-				return err
-			}
-			last = step
-			if len(reasons) == 0 || reasons[len(reasons)-1] != step.Reason {
-				reasons = append(reasons, step.Reason)
-			}
-			waits++
-			if step.Action != uninstall.Wait {
-				waits = 0
-			}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	for waits := 0; waits < 3; {
+		err := f.admin.Get(ctx, client.ObjectKeyFromObject(i), i)
+		if apierrors.IsNotFound(err) {
+			break
 		}
-		return nil
-	})
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := &uninstall.Uninstaller{Client: c, Now: time.Now} // as after a start
+		step, err := u.Next(ctx, i.DeepCopy())
+		if ctx.Err() != nil {
+			t.Fatalf("the uninstallation neither ends nor waits for somebody: %v after the steps %v", err, reasons)
+		}
+		f.advance(t)
+		if err != nil && !errors.Is(err, errKilled) {
+			continue // the API server acts on rights a moment after they are applied, and on policies after their deletion
+		}
+		last = step
+		if len(reasons) == 0 || reasons[len(reasons)-1] != step.Reason {
+			reasons = append(reasons, step.Reason)
+		}
+		waits++
+		if step.Action != uninstall.Wait {
+			waits = 0
+		}
+	}
 	return reasons, last
 }
 
@@ -322,7 +326,7 @@ func requireSteps(t *testing.T, got []string, want ...string) {
 func TestUninstall(t *testing.T) {
 	f := newFleet(t)
 	pod, ep := f.attach(t, "web")
-	i := f.install(t, nil)
+	i := f.install(t)
 	reasons, last := f.uninstall(t, i, nil)
 	requireSteps(t, reasons, v1alpha1.ReasonPodsAttached)
 	if want := f.namespace + "/web on node n1 (ClusterNetwork/default)"; !strings.Contains(last.Message, want) {
@@ -356,7 +360,7 @@ func TestUninstall(t *testing.T) {
 // the daemon of the other one ends without a report. The reports of the earlier uninstallation are gone.
 func TestForcedUninstall(t *testing.T) {
 	f := newFleet(t)
-	i := f.install(t, nil)
+	i := f.install(t)
 	f.uninstall(t, i, nil)
 	f.requireRemoved(t)
 
@@ -366,7 +370,7 @@ func TestForcedUninstall(t *testing.T) {
 	}
 
 	f.createReports(t)
-	i = f.install(t, nil)
+	i = f.install(t)
 	_, ep := f.attach(t, "web")
 	f.silent, f.mute = []string{"n2"}, []string{"n1"}
 	f.annotate(t, i, map[string]string{v1alpha1.ForceUninstallAnnotation: "yes"})
@@ -416,7 +420,7 @@ func (f *fleet) annotate(t *testing.T, i *v1alpha1.Installation, annotations map
 // Without a report, the uninstallation waits until a user has cleaned up the node.
 func TestUninstallWaitsForReports(t *testing.T) {
 	f := newFleet(t)
-	i := f.install(t, nil)
+	i := f.install(t)
 	f.mute = []string{"n2"}
 	reasons, last := f.uninstall(t, i, nil)
 	requireSteps(t, reasons, v1alpha1.ReasonRemovingNode, v1alpha1.ReasonNodesNotCleanedUp)
@@ -431,14 +435,19 @@ func TestUninstallWaitsForReports(t *testing.T) {
 // On request, the definitions go with all objects. They are applied again for the next test.
 func TestUninstallDefinitions(t *testing.T) {
 	f := newFleet(t)
-	i := f.install(t, nil)
+	i := f.install(t)
 	f.annotate(t, i, map[string]string{v1alpha1.RemoveDefinitionsAnnotation: "true"})
 	k := &interrupter{tries: map[string]int{}}
 	defer f.InstallDefinitions(t)
 	var reasons []string
-	eventually(t, "the definitions to be gone", func(ctx context.Context) error {
-		steps, _ := f.uninstall(t, i, k)
+	for end := time.Now().Add(2 * time.Minute); !slices.Contains(reasons, v1alpha1.ReasonUninstalled); {
+		steps, last := f.uninstall(t, i, k) // the API server deletes the objects of a definition meanwhile
 		reasons = append(reasons, steps...)
+		if time.Now().After(end) {
+			t.Fatalf("the uninstallation does not end: %+v", last)
+		}
+	}
+	eventually(t, "the definitions to be gone", func(ctx context.Context) error {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(apply.WatchedKinds()[len(apply.WatchedKinds())-1])
 		if err := f.admin.List(ctx, list, client.HasLabels{render.InstallationLabel}); err != nil || len(list.Items) > 0 {

@@ -116,7 +116,8 @@ func stopDaemons(f *Facts) *Step {
 	var waiting []string
 	for i := range f.Nodes {
 		n := &f.Nodes[i]
-		if n.Running && !(f.Force && (!n.Ready || n.Overdue)) {
+		isLeft := f.Force && (!n.Ready || n.Overdue)
+		if n.Running && !isLeft {
 			waiting = append(waiting, n.describe())
 		}
 	}
