@@ -24,7 +24,6 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/api/operator/v1alpha1"
 	"github.com/patchbay-cni/patchbay/internal/attachments"
-	"github.com/patchbay-cni/patchbay/internal/kube"
 )
 
 // newUninstall is the verb `uninstall`.
@@ -61,27 +60,6 @@ func newUninstall(f *factory) *cobra.Command {
 	flags.BoolVar(&u.wait, "wait", true, "show the progress until the end")
 	flags.DurationVar(&u.timeout, "timeout", 10*time.Minute, "the time to wait")
 	return cmd
-}
-
-// operatorClient returns a client that knows Installations and the network kinds.
-func (f *factory) operatorClient() (client.Client, error) {
-	cfg, err := f.restConfig()
-	if err != nil {
-		return nil, err
-	}
-	cfg.QPS = -1
-	scheme, err := kube.NewScheme()
-	if err != nil {
-		return nil, err
-	}
-	if err := errors.Join(appsv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		return nil, fmt.Errorf("register kinds: %w", err)
-	}
-	c, err := client.New(cfg, client.Options{Scheme: scheme})
-	if err != nil {
-		return nil, fmt.Errorf("create client: %w", err)
-	}
-	return c, nil
 }
 
 // uninstallation is one call of `uninstall`.
