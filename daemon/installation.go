@@ -9,10 +9,12 @@ import (
 
 	"github.com/go-logr/logr"
 
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
 	"github.com/patchbay-cni/patchbay/daemon/internal/install"
 	"github.com/patchbay-cni/patchbay/daemon/internal/journal"
 	"github.com/patchbay-cni/patchbay/daemon/internal/kubeclient"
+	"github.com/patchbay-cni/patchbay/netwatcher"
 )
 
 // installation installs the plugin on the node, and uninstalls it when the daemon's DaemonSet was
@@ -24,6 +26,10 @@ type installation struct {
 	journal *journal.Journal
 	// removePacketFilters removes all packet filters of the daemon from the kernel.
 	removePacketFilters func(context.Context) error
+	// links is the configuration of the reconciler of host links, which has stopped.
+	links netwatcher.Config
+	// writeStatus writes the status of this node's NodeNetwork.
+	writeStatus func(context.Context, v1.NodeNetworkStatus) error
 }
 
 // install installs the plugin, and then its configuration. From then on, the container runtime
@@ -40,23 +46,27 @@ func (i *installation) install() error {
 }
 
 // uninstall uninstalls the plugin if the DaemonSet was deleted. It is no error when the API
-// server does not answer: it may be unreachable for longer than the daemon may run.
-func (i *installation) uninstall(ctx context.Context) error {
+// server does not answer: it may be unreachable for longer than the daemon may run. released is why
+// addresses of the warm pool stay with the node, for the report.
+func (i *installation) uninstall(ctx context.Context, released error) error {
 	installer, err := i.newInstaller()
-	if installer == nil || err != nil {
+	if err != nil {
 		return err
 	}
 	ctx = context.WithoutCancel(ctx)
+	if installer == nil {
+		return i.cleanUp(ctx, install.Kept, nil, released)
+	}
 	outcome, err := installer.CleanUp(ctx)
 	i.log.Info("Checked the installation", "outcome", outcome)
-	if errors.Is(err, install.ErrUninstallUnknown) {
+	switch {
+	case errors.Is(err, install.ErrUninstallUnknown):
 		i.log.Info("Kept the installation", "error", err.Error())
 		return nil
+	case err == nil && outcome == install.Kept:
+		return nil
 	}
-	if err == nil && outcome == install.Removed { // otherwise Pods may still need the filters
-		err = i.removePacketFilters(ctx)
-	}
-	if err != nil {
+	if err := i.cleanUp(ctx, outcome, err, released); err != nil {
 		return fmt.Errorf("uninstall the plugin: %w", err)
 	}
 	return nil

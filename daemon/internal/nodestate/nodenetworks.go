@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/api/operator/v1alpha1"
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
 	"github.com/patchbay-cni/patchbay/daemon/internal/kubeclient"
 	"github.com/patchbay-cni/patchbay/internal/kube"
@@ -127,6 +128,7 @@ func (n *NodeNetworks) WriteStatus(ctx context.Context, status v1.NodeNetworkSta
 		return fmt.Errorf("read NodeNetwork %s: %w", n.conn.Node, err)
 	}
 	conditions := obj.Status.Conditions
+	meta.RemoveStatusCondition(&conditions, v1alpha1.ConditionCleanedUp) // of an earlier daemon
 	for _, c := range status.Conditions {
 		meta.SetStatusCondition(&conditions, c) // keeps lastTransitionTime
 	}

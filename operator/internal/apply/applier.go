@@ -187,7 +187,7 @@ func (a *Applier) Prune(ctx context.Context, plan *render.Plan) error {
 		for i := range list.Items {
 			o := &list.Items[i]
 			o.SetGroupVersionKind(kind)
-			if wanted[KeyOf(o)] || o.DeletionTimestamp != nil || !isApplied(o) {
+			if wanted[KeyOf(o)] || o.DeletionTimestamp != nil || !IsApplied(o) {
 				continue
 			}
 			err := a.writer.Delete(ctx, o, client.Preconditions{UID: &o.UID, ResourceVersion: &o.ResourceVersion})
@@ -200,8 +200,8 @@ func (a *Applier) Prune(ctx context.Context, plan *render.Plan) error {
 	return nil
 }
 
-// isApplied reports whether the operator has applied the object.
-func isApplied(o *metav1.PartialObjectMetadata) bool {
+// IsApplied reports whether the operator has applied the object.
+func IsApplied(o *metav1.PartialObjectMetadata) bool {
 	return slices.ContainsFunc(o.ManagedFields, func(f metav1.ManagedFieldsEntry) bool {
 		return f.Manager == render.Manager && f.Operation == metav1.ManagedFieldsOperationApply
 	})

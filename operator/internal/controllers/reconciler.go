@@ -23,6 +23,7 @@ import (
 	"github.com/patchbay-cni/patchbay/operator/internal/apply"
 	"github.com/patchbay-cni/patchbay/operator/internal/render"
 	"github.com/patchbay-cni/patchbay/operator/internal/rollout"
+	"github.com/patchbay-cni/patchbay/operator/internal/uninstall"
 )
 
 // checkInterval is how often everything is compared again, although watches report each change.
@@ -44,6 +45,8 @@ type Reconciler struct {
 	Status client.SubResourceWriter
 	// Applier writes everything else.
 	Applier *apply.Applier
+	// Uninstaller removes everything when the Installation is deleted.
+	Uninstaller *uninstall.Uninstaller
 	// Events records changes of conditions.
 	Events EventRecorder
 	// Now is the clock.
@@ -68,7 +71,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if i.DeletionTimestamp != nil {
-		return reconcile.Result{}, nil // nobody but the user removes what runs
+		return r.uninstall(ctx, i)
 	}
 	found := &findings{}
 	err := r.install(ctx, i, found)
@@ -94,6 +97,10 @@ func (r *Reconciler) install(ctx context.Context, i *v1alpha1.Installation, foun
 		return nil
 	}
 	if err := r.checkAlone(ctx, plan); err != nil {
+		found.applyErr = err
+		return err
+	}
+	if err := r.Uninstaller.Protect(ctx, i); err != nil {
 		found.applyErr = err
 		return err
 	}

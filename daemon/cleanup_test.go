@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"errors"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/api/operator/v1alpha1"
+	"github.com/patchbay-cni/patchbay/daemon/internal/install"
+)
+
+func TestCleanedUp(t *testing.T) {
+	t.Parallel()
+	link := v1.HostLink{Name: "a.5", Identity: "vlan/ens4/5", State: v1.LinkChangePending}
+	nic := v1.HostLink{Name: "ens4", Identity: "nic/ens4"}
+	for name, tc := range map[string]struct {
+		why              string
+		links            []v1.HostLink
+		outcome          install.Outcome
+		failed, released error
+		status           metav1.ConditionStatus
+		reason, message  string
+	}{
+		"Removed":      {"Nothing is left.", nil, install.Removed, nil, nil, metav1.ConditionTrue, v1alpha1.ReasonCleanedUp, "CNI configuration removed"},
+		"Attached":     {"Pods keep their interfaces.", []v1.HostLink{link, nic}, install.PluginKept, nil, nil, metav1.ConditionTrue, v1alpha1.ReasonCleanedUp, "CNI configuration removed; plugin kept for the Pods that are attached; link a.5 kept for the Pods on it"},
+		"NotInstalled": {"Somebody else manages the files.", nil, install.Kept, nil, nil, metav1.ConditionTrue, v1alpha1.ReasonCleanedUp, "CNI configuration not removed, because the daemon has not installed it (--install=false)"},
+		"Addresses":    {"The next daemon of the node takes them over.", nil, install.Removed, nil, errors.New("timeout"), metav1.ConditionTrue, v1alpha1.ReasonCleanedUp, "CNI configuration removed; pre-allocated addresses not returned: timeout"},
+		"Failed":       {"New Pods would still come to the plugin.", nil, install.Kept, errors.Join(errors.New("read-only"), errors.New("busy")), nil, metav1.ConditionFalse, v1alpha1.ReasonCleanUpFailed, "read-only; busy"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := cleanedUp(&v1.NodeNetworkStatus{Links: tc.links}, tc.outcome, tc.failed, tc.released)
+			if got.Type != v1alpha1.ConditionCleanedUp || got.Status != tc.status || got.Reason != tc.reason || got.Message != tc.message {
+				t.Errorf("%s\ngot %+v\nwant %s, %s, %s", tc.why, got, tc.status, tc.reason, tc.message)
+			}
+		})
+	}
+}
