@@ -190,7 +190,7 @@ func (a *Applier) Prune(ctx context.Context, plan *render.Plan) error {
 			if wanted[KeyOf(o)] || o.DeletionTimestamp != nil || !IsApplied(o) {
 				continue
 			}
-			err := a.writer.Delete(ctx, o, client.Preconditions{UID: &o.UID, ResourceVersion: &o.ResourceVersion})
+			err := Delete(ctx, a.writer, o, client.Preconditions{UID: &o.UID, ResourceVersion: &o.ResourceVersion})
 			if client.IgnoreNotFound(err) != nil {
 				return fmt.Errorf("delete %s: %w", describe(o), err)
 			}
@@ -198,6 +198,16 @@ func (a *Applier) Prune(ctx context.Context, plan *render.Plan) error {
 		}
 	}
 	return nil
+}
+
+// Delete deletes an object of which the metadata is known. An object that stays, because of a finalizer, is the answer,
+// and the client decodes it: it needs no type for an unstructured object.
+func Delete(ctx context.Context, writer client.Writer, o *metav1.PartialObjectMetadata, options ...client.DeleteOption) error {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(o.GroupVersionKind())
+	u.SetNamespace(o.Namespace)
+	u.SetName(o.Name)
+	return writer.Delete(ctx, u, options...)
 }
 
 // IsApplied reports whether the operator has applied the object.

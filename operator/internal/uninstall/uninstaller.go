@@ -16,6 +16,7 @@ import (
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/api/operator/v1alpha1"
+	"github.com/patchbay-cni/patchbay/operator/internal/apply"
 	"github.com/patchbay-cni/patchbay/operator/internal/render"
 )
 
@@ -98,7 +99,7 @@ func (u *Uninstaller) deleteAll(ctx context.Context, step *Step) error {
 	}
 	for k := range step.Objects {
 		o := &step.Objects[k]
-		err := u.Client.Delete(ctx, o, client.Preconditions{UID: &o.UID}, client.PropagationPolicy(propagation))
+		err := apply.Delete(ctx, u.Client, o, client.Preconditions{UID: &o.UID}, client.PropagationPolicy(propagation))
 		if apierrors.IsConflict(err) { // another object of this name: the next pass has it
 			continue
 		}
@@ -133,7 +134,7 @@ func (u *Uninstaller) removeFinalizers(ctx context.Context, step *Step) error {
 		if a.PodExists {
 			continue
 		}
-		if err := u.Client.Delete(ctx, ep, client.Preconditions{UID: &ep.UID}); client.IgnoreNotFound(err) != nil {
+		if err := apply.Delete(ctx, u.Client, ep, client.Preconditions{UID: &ep.UID}); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete DanmEp %s: %w", a.DanmEp, err)
 		}
 	}
