@@ -6,7 +6,6 @@ package install
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -58,7 +57,7 @@ func start(t *testing.T) *bed {
 	}
 	b.run("delete", "pods", "--all", "--timeout="+waitTimeout.String())
 	for _, node := range b.nodes {
-		b.before[node] = b.nodeState(node)
+		b.before[node] = b.nodeState(t.Context(), node)
 	}
 	return b
 }
@@ -178,16 +177,15 @@ func (b *bed) await(what string, look func(ctx context.Context) (state string, d
 	}
 }
 
-// awaitOutput polls until kubectl prints exactly this.
-func (b *bed) awaitOutput(what, want string, args ...string) {
+// awaitNothing polls until kubectl prints nothing.
+func (b *bed) awaitNothing(what string, args ...string) {
 	b.Helper()
 	b.await(what, func(ctx context.Context) (string, bool) {
 		out, err := b.lab.Kubectl(ctx, args...)
 		if err != nil {
 			return err.Error(), false
 		}
-		out = strings.TrimSpace(out)
-		return fmt.Sprintf("got %q, want %q", out, want), out == want
+		return out, strings.TrimSpace(out) == ""
 	})
 }
 

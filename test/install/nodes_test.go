@@ -23,9 +23,9 @@ echo "namespaces:"; ls -A /run/patchbay/netns 2>/dev/null || :
 `
 
 // nodeState returns what CNI plugins and Patchbay have made on a node.
-func (b *bed) nodeState(node string) string {
+func (b *bed) nodeState(ctx context.Context, node string) string {
 	b.Helper()
-	out, err := b.lab.Exec(b.Context(), node, "sh", "-ec", nodeScript)
+	out, err := b.lab.Exec(ctx, node, "sh", "-ec", nodeScript)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func (b *bed) checkNothingInstalled() {
 // checkClean checks that cluster and nodes have nothing of Patchbay, and that ordinary Pods start.
 func (b *bed) checkClean() {
 	b.Helper()
-	b.awaitOutput("the cluster to have no object of Patchbay", "", "get", installed, "--all-namespaces",
+	b.awaitNothing("the cluster to have no object of Patchbay", "get", installed, "--all-namespaces",
 		"-l", "app.kubernetes.io/part-of=patchbay", "-o", "name")
 	b.checkNodesClean()
 	if labels := b.run("get", "nodes", "-o", "jsonpath={.items[*].metadata.labels}"); strings.Contains(labels, "danm.io/") {
@@ -61,8 +61,8 @@ func (b *bed) checkClean() {
 func (b *bed) checkNodesClean() {
 	b.Helper()
 	for _, node := range b.nodes {
-		b.await(node+" to have nothing of Patchbay", func(context.Context) (string, bool) {
-			now := b.nodeState(node)
+		b.await(node+" to have nothing of Patchbay", func(ctx context.Context) (string, bool) {
+			now := b.nodeState(ctx, node)
 			return "it was\n" + b.before[node] + "and is\n" + now, now == b.before[node]
 		})
 	}

@@ -290,7 +290,7 @@ func (b *bed) detach() {
 	b.Helper()
 	b.run("delete", "pods", "--all", "--timeout="+waitTimeout.String())
 	b.scaleDNS(0)
-	b.awaitOutput("the nodes to detach all Pods", "", "get", "danmeps", "--all-namespaces", "-o", "name")
+	b.awaitNothing("the nodes to detach all Pods", "get", "danmeps", "--all-namespaces", "-o", "name")
 	b.run("delete", "clusternetworks", "--all", "--timeout="+waitTimeout.String())
-	b.awaitOutput("the networks to be gone", "", "get", "clusternetworks", "-o", "name")
+	b.awaitNothing("the networks to be gone", "get", "clusternetworks", "-o", "name")
 }

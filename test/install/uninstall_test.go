@@ -86,7 +86,7 @@ func (b *bed) removeOperator() {
 	if strings.Contains(out, v1alpha1.ReasonUninstallFailed) {
 		b.Errorf("a step of the uninstallation has failed: %s", out)
 	}
-	b.awaitOutput("the definitions to be gone", "", "get", "crd", "-l", "operator.patchbay.io/installation", "-o", "name")
+	b.awaitNothing("the definitions to be gone", "get", "crd", "-l", "operator.patchbay.io/installation", "-o", "name")
 	b.deleteFolder("operator")
 	b.removeLabels()
 }
