@@ -31,7 +31,7 @@ import (
 func TestInstall(t *testing.T) {
 	c := newCluster(t)
 	startWorkloads(t, c, 3)
-	startOperator(t, c, nil)
+	startOperator(t, c)
 	full, err := os.ReadFile("internal/render/testdata/full.template.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -197,8 +197,8 @@ func prunesOwnObjects(t *testing.T, c *cluster) {
 	c.write(t, "{}")
 	c.await(t, v1alpha1.ConditionReady, v1alpha1.ReasonReady)
 	eventually(t, "the agent to be gone", func(ctx context.Context) error {
-		for name, o := range map[string]client.Object{"patchbay-agent": &appsv1.Deployment{}, "patchbay-agent ": &rbacv1.Role{}} {
-			err := c.admin.Get(ctx, client.ObjectKey{Namespace: render.Namespace, Name: strings.TrimSpace(name)}, o)
+		for _, o := range []client.Object{&appsv1.Deployment{}, &rbacv1.Role{}} {
+			err := c.admin.Get(ctx, client.ObjectKey{Namespace: render.Namespace, Name: "patchbay-agent"}, o)
 			if !apierrors.IsNotFound(err) {
 				return fmt.Errorf("%T: %w", o, err)
 			}

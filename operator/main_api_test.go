@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/yaml"
@@ -146,7 +145,7 @@ func (c *cluster) await(t *testing.T, condition, reason string) metav1.Condition
 }
 
 // startOperator runs the operator with the rights of its ServiceAccount until the test ends.
-func startOperator(t *testing.T, c *cluster, cfg *rest.Config) (stop func()) {
+func startOperator(t *testing.T, c *cluster) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -156,11 +155,8 @@ func startOperator(t *testing.T, c *cluster, cfg *rest.Config) (stop func()) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if cfg == nil {
-		cfg = c.ConfigAs(account())
-	}
 	ctx, cancel := context.WithCancel(logr.NewContext(context.WithoutCancel(t.Context()), testLogger(t)))
-	m, err := newManager(ctx, cfg, &options{
+	m, err := newManager(ctx, c.ConfigAs(account()), &options{
 		namespace: "patchbay-operator", healthAddress: address, leaderElect: true,
 	})
 	if err != nil {
@@ -168,14 +164,12 @@ func startOperator(t *testing.T, c *cluster, cfg *rest.Config) (stop func()) {
 	}
 	done := make(chan error, 1)
 	go func() { done <- runManager(ctx, m) }()
-	end := sync.OnceFunc(func() {
+	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("the operator ended with %v", err)
 		}
 	})
-	t.Cleanup(end)
-	return end
 }
 
 // testLogger logs until the test ends, because testing.T panics afterwards.

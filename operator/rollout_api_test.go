@@ -39,7 +39,7 @@ func (c *cluster) images(ctx context.Context) (map[string]int, error) {
 func TestBadImageStopsAtOneNode(t *testing.T) {
 	c := newCluster(t)
 	startWorkloads(t, c, 6)
-	startOperator(t, c, nil)
+	startOperator(t, c)
 	const spec = "parts: {node: {updateStrategy: {maxUnavailable: 3}, template: {spec: {containers: [{name: patchbayd, image: \"%s\"}]}}}}"
 	c.write(t, fmt.Sprintf(spec, "registry.example/patchbayd:1"))
 	c.await(t, v1alpha1.ConditionReady, v1alpha1.ReasonReady)
@@ -97,7 +97,7 @@ func TestBadImageStopsAtOneNode(t *testing.T) {
 func TestControllerWaitsForNodes(t *testing.T) {
 	c := newCluster(t)
 	startWorkloads(t, c, 3)
-	startOperator(t, c, nil)
+	startOperator(t, c)
 	const spec = `parts:
   node: {updateStrategy: {type: OnDelete}, template: {spec: {containers: [{name: patchbayd, image: "registry.example/patchbayd:%[1]d"}]}}}
   controller: {template: {spec: {containers: [{name: patchbay-controller, image: "registry.example/patchbay-controller:%[1]d"}]}}}
@@ -134,7 +134,7 @@ func TestControllerWaitsForNodes(t *testing.T) {
 func TestInvalidTemplate(t *testing.T) {
 	c := newCluster(t)
 	startWorkloads(t, c, 2)
-	startOperator(t, c, nil)
+	startOperator(t, c)
 	c.write(t, "{}")
 	c.await(t, v1alpha1.ConditionReady, v1alpha1.ReasonReady)
 	before := c.generation(t)
@@ -184,7 +184,7 @@ func TestAnotherInstallation(t *testing.T) {
 		})
 	}
 	setSubjects([]rbacv1.Subject{{Kind: "ServiceAccount", Name: "patchbayd", Namespace: "network"}})
-	startOperator(t, c, nil)
+	startOperator(t, c)
 	c.write(t, "{}")
 	if got := c.await(t, v1alpha1.ConditionApplied, v1alpha1.ReasonAnotherInstallation); !strings.Contains(got.Message, "must be for namespace patchbay-system: got network") {
 		t.Errorf("message %q", got.Message)

@@ -35,7 +35,7 @@ func TestTakeOver(t *testing.T) {
 	c.Kubectl(t, "apply", "--server-side", "--force-conflicts", "--kustomize", folder)
 	c.Kubectl(t, "-n", render.Namespace, "label", "deployment", "patchbay-controller", "team=network")
 	startWorkloads(t, c, 2)
-	startOperator(t, c, nil)
+	startOperator(t, c)
 	c.write(t, "parts: {controller: {updateStrategy: {type: Recreate}}}")
 	c.await(t, v1alpha1.ConditionReady, v1alpha1.ReasonReady)
 	d := &appsv1.Deployment{}

@@ -468,7 +468,7 @@ func TestUninstallDefinitions(t *testing.T) {
 func TestUninstallByTheOperator(t *testing.T) {
 	c := newCluster(t)
 	startWorkloads(t, c, 2)
-	startOperator(t, c, nil)
+	startOperator(t, c)
 	for range 2 {
 		i := c.write(t, "{}")
 		c.await(t, v1alpha1.ConditionReady, v1alpha1.ReasonReady)

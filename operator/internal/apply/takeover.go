@@ -3,7 +3,6 @@
 package apply
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -70,7 +69,7 @@ func transfer(entries []metav1.ManagedFieldsEntry) (out []metav1.ManagedFieldsEn
 			continue
 		}
 		set := fieldpath.NewSet()
-		if err := set.FromJSON(bytes.NewReader(e.FieldsV1.Raw)); err != nil {
+		if err := set.FromJSON(e.FieldsV1.GetRawReader()); err != nil {
 			return nil, false, fmt.Errorf("decode the fields of %s: %w", e.Manager, err)
 		}
 		owned = owned.Union(set)
@@ -83,6 +82,6 @@ func transfer(entries []metav1.ManagedFieldsEntry) (out []metav1.ManagedFieldsEn
 	if err != nil {
 		return nil, false, fmt.Errorf("encode fields: %w", err)
 	}
-	own.Manager, own.Operation, own.FieldsV1 = render.Manager, metav1.ManagedFieldsOperationApply, &metav1.FieldsV1{Raw: text}
+	own.Manager, own.Operation, own.FieldsV1 = render.Manager, metav1.ManagedFieldsOperationApply, metav1.NewFieldsV1(string(text))
 	return append(out, own), true, nil
 }

@@ -92,9 +92,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 // install applies the objects of the Installation in their order, and records what it finds. Its error is one
 // that may go away, so that it is tried again.
 func (r *Reconciler) install(ctx context.Context, i *v1alpha1.Installation, found *findings) error {
-	plan, err := r.render(i)
-	if err != nil {
-		found.invalid = err
+	plan := r.render(i, found)
+	if plan == nil {
 		return nil
 	}
 	if err := r.checkAlone(ctx, plan); err != nil {
@@ -121,18 +120,13 @@ func (r *Reconciler) install(ctx context.Context, i *v1alpha1.Installation, foun
 	return r.observe(ctx, plan, pods, found)
 }
 
-// render returns the plan of the Installation.
-func (r *Reconciler) render(i *v1alpha1.Installation) (*render.Plan, error) {
-	if r.plan != nil && r.uid == i.UID && r.generation == i.Generation {
-		return r.plan, nil
+// render returns the plan of the Installation, or nil if the spec cannot work.
+func (r *Reconciler) render(i *v1alpha1.Installation, found *findings) *render.Plan {
+	if r.plan == nil || r.uid != i.UID || r.generation != i.Generation {
+		r.plan, found.invalid = render.New(i)
+		r.uid, r.generation = i.UID, i.Generation
 	}
-	r.plan = nil
-	plan, err := render.New(i)
-	if err != nil {
-		return nil, err
-	}
-	r.plan, r.uid, r.generation = plan, i.UID, i.Generation
-	return plan, nil
+	return r.plan
 }
 
 // errAnother means that Patchbay is installed in another namespace.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"path"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -132,9 +133,7 @@ func addLabels(objects []*unstructured.Unstructured, pairs map[string]string) {
 		if labels == nil {
 			labels = map[string]string{}
 		}
-		for key, value := range pairs {
-			labels[key] = value
-		}
+		maps.Copy(labels, pairs)
 		o.SetLabels(labels)
 	}
 }

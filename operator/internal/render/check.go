@@ -28,8 +28,8 @@ type checker struct {
 	problems []error
 }
 
-// reject adds a problem.
-func (c *checker) reject(at *field.Path, format string, args ...any) {
+// rejectf adds a problem.
+func (c *checker) rejectf(at *field.Path, format string, args ...any) {
 	c.problems = append(c.problems, fmt.Errorf("%s: %s", at, fmt.Sprintf(format, args...)))
 }
 
@@ -38,25 +38,25 @@ func (c *checker) run(own func(*checker)) error {
 	for _, key := range slices.Sorted(maps.Keys(c.selector)) {
 		value := c.selector[key]
 		if got := c.pod.Labels[key]; got != value {
-			c.reject(c.path.Child("metadata", "labels").Key(key), "must be %s, because the workload selects its Pods by it: got %q", value, got)
+			c.rejectf(c.path.Child("metadata", "labels").Key(key), "must be %s, because the workload selects its Pods by it: got %q", value, got)
 		}
 	}
 	if c.main() == nil {
-		c.reject(c.path.Child("spec", "containers"), "must have the container %s, which is the program: change it under this name", c.container)
+		c.rejectf(c.path.Child("spec", "containers"), "must have the container %s, which is the program: change it under this name", c.container)
 		return errors.Join(c.problems...)
 	}
 	spec := c.path.Child("spec")
 	if p := c.pod.Spec.RestartPolicy; p != "" && p != corev1.RestartPolicyAlways {
-		c.reject(spec.Child("restartPolicy"), "must be Always: got %s", p)
+		c.rejectf(spec.Child("restartPolicy"), "must be Always: got %s", p)
 	}
 	if c.main().Image == "" {
-		c.reject(c.at("image"), "must not be empty")
+		c.rejectf(c.at("image"), "must not be empty")
 	}
 	if c.pod.Spec.ServiceAccountName == "" {
-		c.reject(spec.Child("serviceAccountName"), "must not be empty, because the program needs rights")
+		c.rejectf(spec.Child("serviceAccountName"), "must not be empty, because the program needs rights")
 	}
 	if old := c.pod.Spec.DeprecatedServiceAccount; old != "" && old != c.pod.Spec.ServiceAccountName {
-		c.reject(spec.Child("serviceAccount"), "must be left out, because serviceAccountName has taken its place: got %s", old)
+		c.rejectf(spec.Child("serviceAccount"), "must be left out, because serviceAccountName has taken its place: got %s", old)
 	}
 	c.checkToken(spec)
 	c.checkArguments()
@@ -79,7 +79,7 @@ const tokenFolder = "/var/run/secrets/kubernetes.io/serviceaccount"
 func (c *checker) checkToken(spec *field.Path) {
 	isOn := c.pod.Spec.AutomountServiceAccountToken
 	if isOn != nil && !*isOn && c.mount(tokenFolder) == nil {
-		c.reject(spec.Child("automountServiceAccountToken"), "must not be false without a volume at %s, because the program needs its token", tokenFolder)
+		c.rejectf(spec.Child("automountServiceAccountToken"), "must not be false without a volume at %s, because the program needs its token", tokenFolder)
 	}
 }
 
@@ -94,7 +94,7 @@ func (c *checker) checkArguments() {
 		if name == "--metrics-address" || c.hasFlag(name) {
 			continue
 		}
-		c.reject(c.at("args"), "must have the flag %s, as in the default %s: a list of arguments in a template takes the place of the default list", name, argument)
+		c.rejectf(c.at("args"), "must have the flag %s, as in the default %s: a list of arguments in a template takes the place of the default list", name, argument)
 	}
 	for _, variable := range (&template{c.defaults}).container(c.container).Env {
 		if variable.ValueFrom == nil {
@@ -102,7 +102,7 @@ func (c *checker) checkArguments() {
 		}
 		i := slices.IndexFunc(c.main().Env, func(e corev1.EnvVar) bool { return e.Name == variable.Name })
 		if i < 0 || c.main().Env[i].ValueFrom == nil && c.main().Env[i].Value == "" {
-			c.reject(c.at("env").Key(variable.Name), "must be set, because the program needs it")
+			c.rejectf(c.at("env").Key(variable.Name), "must be set, because the program needs it")
 		}
 	}
 }
@@ -132,25 +132,25 @@ func (c *checker) checkPorts() {
 		}
 		_, number, err := net.SplitHostPort(address)
 		if err != nil {
-			c.reject(c.at("args"), "flag --%s must be an address with a port: got %q", flag, address)
+			c.rejectf(c.at("args"), "flag --%s must be an address with a port: got %q", flag, address)
 			continue
 		}
 		i := slices.IndexFunc(c.main().Ports, func(p corev1.ContainerPort) bool { return p.Name == port })
 		switch {
 		case i < 0 && port == "metrics":
 		case i < 0:
-			c.reject(c.at("ports"), "must have the port %s, because it is found by this name", port)
+			c.rejectf(c.at("ports"), "must have the port %s, because it is found by this name", port)
 		case strconv.Itoa(int(c.main().Ports[i].ContainerPort)) != number:
-			c.reject(c.at("ports").Key(port), "must be the port of the flag --%s: got %d and %q", flag, c.main().Ports[i].ContainerPort, address)
+			c.rejectf(c.at("ports").Key(port), "must be the port of the flag --%s: got %d and %q", flag, c.main().Ports[i].ContainerPort, address)
 		}
 		if !c.pod.Spec.HostNetwork && strings.Contains(address, "$(HOST_IP)") {
-			c.reject(c.at("args"), "flag --%s must not be an address of the node without hostNetwork: got %q", flag, address)
+			c.rejectf(c.at("args"), "flag --%s must not be an address of the node without hostNetwork: got %q", flag, address)
 		}
 	}
 	seen := map[string]string{}
 	for _, p := range hostPorts(c.pod) {
 		if other, ok := seen[p.key]; ok {
-			c.reject(c.path.Child("spec", "containers").Key(p.container).Child("ports"), "must not have %s on the node's network, which container %s has, too", p.key, other)
+			c.rejectf(c.path.Child("spec", "containers").Key(p.container).Child("ports"), "must not have %s on the node's network, which container %s has, too", p.key, other)
 		}
 		seen[p.key] = p.container
 	}

@@ -13,10 +13,10 @@ import (
 func checkNode(c *checker) {
 	spec := c.path.Child("spec")
 	if !c.pod.Spec.HostNetwork {
-		c.reject(spec.Child("hostNetwork"), "must be true: the daemon makes the links of the node")
+		c.rejectf(spec.Child("hostNetwork"), "must be true: the daemon makes the links of the node")
 	}
 	if !c.pod.Spec.HostPID {
-		c.reject(spec.Child("hostPID"), "must be true: CNI plugins that the daemon runs name their namespace by process ID")
+		c.rejectf(spec.Child("hostPID"), "must be true: CNI plugins that the daemon runs name their namespace by process ID")
 	}
 	c.checkCapabilities()
 	for _, folder := range nodeFolders(c) {
@@ -52,26 +52,26 @@ func (c *checker) checkFolder(f folder) {
 	mounts := c.at("volumeMounts")
 	m := c.mount(f.at)
 	if m == nil {
-		c.reject(mounts, "must have a mount at %s, by default of the volume %s", f.at, f.volume)
+		c.rejectf(mounts, "must have a mount at %s, by default of the volume %s", f.at, f.volume)
 		return
 	}
 	if m.ReadOnly && !f.readOnly {
-		c.reject(mounts.Key(m.MountPath), "must not be read-only, because the daemon writes there")
+		c.rejectf(mounts.Key(m.MountPath), "must not be read-only, because the daemon writes there")
 	}
 	if m.SubPath != "" || m.SubPathExpr != "" {
-		c.reject(mounts.Key(m.MountPath), "must have no subPath, because the daemon needs the whole folder of the node")
+		c.rejectf(mounts.Key(m.MountPath), "must have no subPath, because the daemon needs the whole folder of the node")
 	}
 	propagated := m.MountPropagation != nil && *m.MountPropagation != corev1.MountPropagationNone
 	if f.follows && !propagated {
-		c.reject(mounts.Key(m.MountPath).Child("mountPropagation"), "must be HostToContainer, because the daemon needs what the node mounts later")
+		c.rejectf(mounts.Key(m.MountPath).Child("mountPropagation"), "must be HostToContainer, because the daemon needs what the node mounts later")
 	}
 	volumes := c.path.Child("spec", "volumes").Key(m.Name)
 	v := c.volume(m.Name)
 	switch {
 	case v == nil || v.HostPath == nil:
-		c.reject(volumes, "must be a hostPath, because the daemon needs the folder of the node at %s", f.at)
+		c.rejectf(volumes, "must be a hostPath, because the daemon needs the folder of the node at %s", f.at)
 	case f.host != "" && path.Clean(v.HostPath.Path) != f.host:
-		c.reject(volumes.Child("hostPath", "path"), "must be %s, where the plugin and earlier daemons look: got %s", f.host, v.HostPath.Path)
+		c.rejectf(volumes.Child("hostPath", "path"), "must be %s, where the plugin and earlier daemons look: got %s", f.host, v.HostPath.Path)
 	}
 }
 
@@ -94,10 +94,10 @@ func (c *checker) checkCapabilities() {
 		notRoot = whole.RunAsNonRoot
 	}
 	if user != nil && *user != 0 {
-		c.reject(c.at("securityContext", "runAsUser"), "must be 0 or not set, because the folders of the node belong to root: got %d", *user)
+		c.rejectf(c.at("securityContext", "runAsUser"), "must be 0 or not set, because the folders of the node belong to root: got %d", *user)
 	}
 	if notRoot != nil && *notRoot {
-		c.reject(c.at("securityContext", "runAsNonRoot"), "must not be true, because the folders of the node belong to root")
+		c.rejectf(c.at("securityContext", "runAsNonRoot"), "must not be true, because the folders of the node belong to root")
 	}
 	if own.Privileged != nil && *own.Privileged {
 		return
@@ -108,7 +108,7 @@ func (c *checker) checkCapabilities() {
 	}
 	for _, need := range (&template{c.defaults}).container(c.container).SecurityContext.Capabilities.Add {
 		if slices.Contains(dropped, need) || !slices.Contains(added, need) && !slices.Contains(added, "ALL") {
-			c.reject(c.at("securityContext", "capabilities", "add"), "must have %s", need)
+			c.rejectf(c.at("securityContext", "capabilities", "add"), "must have %s", need)
 		}
 	}
 }
@@ -116,7 +116,7 @@ func (c *checker) checkCapabilities() {
 // checkController returns why the controller cannot work.
 func checkController(c *checker) {
 	if len(c.main().Command) == 0 && c.flag("webhook-address", "") == "" {
-		c.reject(c.at("args"), "flag --webhook-address must not be empty, because the API server rejects networks without the webhooks")
+		c.rejectf(c.at("args"), "flag --webhook-address must not be empty, because the API server rejects networks without the webhooks")
 	}
 }
 
@@ -124,12 +124,12 @@ func checkController(c *checker) {
 func checkAgent(c *checker, cluster string) {
 	const hubFolder = "/etc/patchbay/hub"
 	if c.mount(hubFolder) == nil {
-		c.reject(c.at("volumeMounts"), "must have a mount at %s, by default of the volume hub, which is the Secret with the hub's kubeconfig", hubFolder)
+		c.rejectf(c.at("volumeMounts"), "must have a mount at %s, by default of the volume hub, which is the Secret with the hub's kubeconfig", hubFolder)
 	} else if c.volume(c.mount(hubFolder).Name) == nil {
-		c.reject(c.path.Child("spec", "volumes"), "must have the volume %s, which is mounted at %s", c.mount(hubFolder).Name, hubFolder)
+		c.rejectf(c.path.Child("spec", "volumes"), "must have the volume %s, which is mounted at %s", c.mount(hubFolder).Name, hubFolder)
 	}
 	i := slices.IndexFunc(c.main().Env, func(e corev1.EnvVar) bool { return e.Name == "CLUSTER" })
 	if i < 0 || c.main().Env[i].Value != cluster {
-		c.reject(c.at("env").Key("CLUSTER"), "must be left out, because the field cluster of the part sets it to %s", cluster)
+		c.rejectf(c.at("env").Key("CLUSTER"), "must be left out, because the field cluster of the part sets it to %s", cluster)
 	}
 }
