@@ -132,13 +132,13 @@ func (f *fleet) createPod(t *testing.T, namespace, name, node string, labels map
 	return pod
 }
 
-// attach creates a Pod with an interface.
-func (f *fleet) attach(t *testing.T, name string) (*corev1.Pod, *danmv1.DanmEp) {
+// attach creates a Pod with an interface on a node.
+func (f *fleet) attach(t *testing.T, name, node string) (*corev1.Pod, *danmv1.DanmEp) {
 	t.Helper()
-	pod := f.createPod(t, f.namespace, name, "n1", nil)
+	pod := f.createPod(t, f.namespace, name, node, nil)
 	ep := &danmv1.DanmEp{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name, Finalizers: []string{danmv1.NodeFinalizer}}}
 	ep.Spec = danmv1.DanmEpSpec{
-		NetworkName: "default", APIType: danmv1.KindClusterNetwork, Host: "n1", Pod: name, PodUID: string(pod.UID), EndpointID: "x", CID: "y",
+		NetworkName: "default", APIType: danmv1.KindClusterNetwork, Host: node, Pod: name, PodUID: string(pod.UID), EndpointID: "x", CID: "y",
 		Interface: danmv1.DanmEpInterface{Name: "eth0", Address: "10.0.0.5/24"},
 	}
 	if err := f.admin.Create(t.Context(), ep); err != nil {
@@ -146,6 +146,16 @@ func (f *fleet) attach(t *testing.T, name string) (*corev1.Pod, *danmv1.DanmEp) 
 	}
 	t.Cleanup(func() { f.remove(ep) })
 	return pod, ep
+}
+
+// attachGone returns the DanmEp of a Pod that was deleted by force.
+func (f *fleet) attachGone(t *testing.T, name, node string) *danmv1.DanmEp {
+	t.Helper()
+	pod, ep := f.attach(t, name, node)
+	if err := f.admin.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	return ep
 }
 
 // advance does what the others do after a step.
@@ -328,7 +338,7 @@ func requireSteps(t *testing.T, got []string, want ...string) {
 // deleted without Patchbay; a Pod that is attached is named first.
 func TestUninstall(t *testing.T) {
 	f := newFleet(t)
-	pod, ep := f.attach(t, "web")
+	pod, ep := f.attach(t, "web", "n1")
 	i := f.install(t)
 	reasons, last := f.uninstall(t, i, nil)
 	requireSteps(t, reasons, v1alpha1.ReasonPodsAttached)
@@ -347,7 +357,8 @@ func TestUninstall(t *testing.T) {
 	f.remove(ep)
 	k := &interrupter{tries: map[string]int{}}
 	reasons, _ = f.uninstall(t, i, k)
-	requireSteps(t, reasons, v1alpha1.ReasonRemovingNode, v1alpha1.ReasonRemovingPrograms, v1alpha1.ReasonRemovingFinalizers, v1alpha1.ReasonUninstalled)
+	requireSteps(t, reasons, v1alpha1.ReasonRemovingNode, v1alpha1.ReasonRemovingPrograms, v1alpha1.ReasonRemovingFinalizers,
+		v1alpha1.ReasonRemovingPrograms, v1alpha1.ReasonUninstalled) // last, the reports
 	const fewest = 60 // two for each object, of which there are more than thirty
 	if k.kills < fewest {
 		t.Errorf("the operator was killed %d times, want at least %d", k.kills, fewest)
@@ -374,7 +385,8 @@ func TestForcedUninstall(t *testing.T) {
 
 	f.createReports(t)
 	i = f.install(t)
-	_, ep := f.attach(t, "web")
+	_, ep := f.attach(t, "web", "n1")
+	mayRun, ended := f.attachGone(t, "cut-off", "n2"), f.attachGone(t, "off", "n3")
 	f.silent, f.mute = []string{"n2"}, []string{"n1"}
 	f.annotate(t, i, map[string]string{v1alpha1.ForceUninstallAnnotation: "yes"})
 	reasons, last := f.uninstall(t, i, nil)
@@ -399,6 +411,12 @@ func TestForcedUninstall(t *testing.T) {
 	}
 	if err := f.admin.Get(t.Context(), client.ObjectKeyFromObject(ep), ep); err != nil || len(ep.Finalizers) > 0 {
 		t.Errorf("the DanmEp of the Pod: got finalizers %v, %v, want it without any", ep.Finalizers, err)
+	}
+	if err := f.admin.Get(t.Context(), client.ObjectKeyFromObject(mayRun), mayRun); err != nil || len(mayRun.Finalizers) > 0 {
+		t.Errorf("the DanmEp of a container that may still run: got finalizers %v, %v, want it without any, because it covers the address", mayRun.Finalizers, err)
+	}
+	if err := f.admin.Get(t.Context(), client.ObjectKeyFromObject(ended), ended); !apierrors.IsNotFound(err) {
+		t.Errorf("the DanmEp of a node that is gone: got %v, want it to be deleted", err)
 	}
 	f.silent, f.mute = nil, []string{"n1", "n2"} // the node is back, and its daemon has no rights any more
 	f.advance(t)

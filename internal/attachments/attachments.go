@@ -6,6 +6,7 @@ package attachments
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,8 +26,9 @@ const pageSize = 500
 
 // Attachment is an interface of a Pod, and the DanmEp that records it.
 type Attachment struct {
-	// DanmEp is the record.
+	// DanmEp is the record, and UID is its UID.
 	DanmEp types.NamespacedName
+	UID    types.UID
 	// Pod and Node have the interface, Network is what it is attached to.
 	Pod, Node, Network string
 	// PodExists is whether the Pod still exists.
@@ -35,7 +37,7 @@ type Attachment struct {
 	InDeletion, HasFinalizer bool
 }
 
-// List returns all attachments, sorted by Pod. It returns none if the kind DanmEp does not exist.
+// List returns all attachments, sorted by Pod. It returns none if the definition of DanmEps does not exist.
 func List(ctx context.Context, c client.Reader) ([]Attachment, error) {
 	var all []Attachment
 	uids := map[types.NamespacedName]string{}
@@ -43,7 +45,7 @@ func List(ctx context.Context, c client.Reader) ([]Attachment, error) {
 		for i := range list.Items {
 			ep := &list.Items[i]
 			all = append(all, Attachment{
-				DanmEp: client.ObjectKeyFromObject(ep), Pod: ep.Namespace + "/" + ep.Spec.Pod, Node: ep.Spec.Host,
+				DanmEp: client.ObjectKeyFromObject(ep), UID: ep.UID, Pod: ep.Namespace + "/" + ep.Spec.Pod, Node: ep.Spec.Host,
 				Network:      networkName(ep),
 				InDeletion:   ep.DeletionTimestamp != nil,
 				HasFinalizer: slices.Contains(ep.Finalizers, v1.NodeFinalizer),
@@ -51,11 +53,11 @@ func List(ctx context.Context, c client.Reader) ([]Attachment, error) {
 			uids[client.ObjectKeyFromObject(ep)] = ep.Spec.PodUID
 		}
 	})
-	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || err == nil && len(all) == 0 {
-		return nil, nil
+	if isMissing, err := IsMissingKind(ctx, c, "danmeps", err); isMissing || err != nil {
+		return nil, err
 	}
-	if err != nil {
-		return nil, fmt.Errorf("list DanmEps: %w", err)
+	if len(all) == 0 {
+		return nil, nil
 	}
 	pods, err := podUIDs(ctx, c)
 	if err != nil {
@@ -70,6 +72,31 @@ func List(ctx context.Context, c client.Reader) ([]Attachment, error) {
 		return cmp.Or(strings.Compare(a.Pod, b.Pod), strings.Compare(a.DanmEp.Name, b.DanmEp.Name))
 	})
 	return all, nil
+}
+
+// IsMissingKind reports whether a list of objects of danm.io has failed because their definition does not exist or is
+// being deleted. A proxy, or an API server that starts, also answers that it does not have the kind: that must not look
+// like a cluster without objects, so it is an error, as any other is.
+func IsMissingKind(ctx context.Context, c client.Reader, plural string, listErr error) (bool, error) {
+	if listErr == nil {
+		return false, nil
+	}
+	failed := fmt.Errorf("list %s.%s: %w", plural, v1.GroupName, listErr)
+	if !meta.IsNoMatchError(listErr) && !apierrors.IsNotFound(listErr) {
+		return false, failed
+	}
+	definition := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"}}
+	definition.Name = plural + "." + v1.GroupName
+	err := c.Get(ctx, client.ObjectKeyFromObject(definition), definition)
+	switch {
+	case err == nil && definition.DeletionTimestamp != nil:
+		return true, nil
+	case err == nil:
+		return false, failed
+	case apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
+		return true, nil
+	}
+	return false, errors.Join(failed, fmt.Errorf("read CustomResourceDefinition %s: %w", definition.Name, err))
 }
 
 // networkName returns the network of a DanmEp in the form kind/namespace/name or kind/name.

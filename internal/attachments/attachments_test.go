@@ -5,6 +5,8 @@ package attachments_test
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,8 +25,25 @@ type cluster struct {
 
 	danmEps []v1.DanmEp
 	pods    []metav1.PartialObjectMetadata
-	// missing means that the definition of DanmEps is deleted.
-	missing bool
+	// missing means that the API server does not serve DanmEps. definition is what the read of their definition returns.
+	missing    bool
+	definition error
+	isEnding   bool
+}
+
+// unknownPath is the answer of a proxy, or of an API server that does not serve a kind.
+var unknownPath = apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{}, "", "404 page not found", 0, true)
+
+// Get implements client.Reader.
+func (c *cluster) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	if key.Name != "danmeps.danm.io" {
+		return fmt.Errorf("unexpected read of %s", key)
+	}
+	if c.isEnding {
+		now := metav1.Now()
+		into.SetDeletionTimestamp(&now)
+	}
+	return c.definition
 }
 
 // List implements client.Reader.
@@ -42,7 +61,7 @@ func (c *cluster) List(_ context.Context, into client.ObjectList, options ...cli
 	switch list := into.(type) {
 	case *v1.DanmEpList:
 		if c.missing {
-			return apierrors.NewNotFound(schema.GroupResource{Resource: "danmeps"}, "")
+			return unknownPath
 		}
 		list.Items = c.danmEps[min(at, len(c.danmEps)):min(at+1, len(c.danmEps))]
 		list.Continue = next(len(c.danmEps))
@@ -75,7 +94,8 @@ func TestList(t *testing.T) {
 		"Recreated": {"The new Pod of the name is another one.", cluster{danmEps: []v1.DanmEp{danmEp("web", "1")}, pods: []metav1.PartialObjectMetadata{pod("web", "2")}}, map[string]bool{"shop/web": false}},
 		"DANM":      {"DANM's DanmEps have no UID of a Pod.", cluster{danmEps: []v1.DanmEp{danmEp("web", "")}, pods: []metav1.PartialObjectMetadata{pod("web", "2")}}, map[string]bool{"shop/web": true}},
 		"Pages":     {"A large cluster has several pages.", cluster{danmEps: []v1.DanmEp{danmEp("web", "1"), danmEp("db", "9")}, pods: []metav1.PartialObjectMetadata{pod("web", "1")}}, map[string]bool{"shop/db": false, "shop/web": true}},
-		"NoKind":    {"The definition is deleted, and with it all attachments.", cluster{missing: true}, nil},
+		"NoKind":    {"The definition is deleted, and with it all attachments.", cluster{missing: true, definition: apierrors.NewNotFound(schema.GroupResource{Resource: "customresourcedefinitions"}, "danmeps.danm.io")}, nil},
+		"Ending":    {"The definition is being deleted, after all its objects.", cluster{missing: true, isEnding: true}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -87,6 +107,27 @@ func TestList(t *testing.T) {
 				if want, ok := tc.exist[all[i].Pod]; !ok || all[i].PodExists != want || !all[i].HasFinalizer {
 					t.Errorf("%s: got %+v, want %v", tc.reason, all[i], tc.exist)
 				}
+			}
+		})
+	}
+}
+
+// An answer that DanmEps are unknown must not look like a cluster without Pods: the uninstallation would go on.
+func TestListDoesNotTrustAProxy(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason     string
+		definition error
+	}{
+		"Exists":    {"The definition exists, so that its objects may.", nil},
+		"Proxy":     {"A proxy does not know the definition's path either.", unknownPath},
+		"Forbidden": {"The user may not read the definition.", apierrors.NewForbidden(schema.GroupResource{}, "", nil)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all, err := attachments.List(t.Context(), &cluster{missing: true, definition: tc.definition})
+			if err == nil || !strings.Contains(err.Error(), "list danmeps.danm.io") {
+				t.Errorf("%s: got %+v, %v, want an error", tc.reason, all, err)
 			}
 		})
 	}

@@ -29,10 +29,17 @@ type Facts struct {
 	// Nodes are those that have a daemon or its report, sorted by name.
 	Nodes []Node
 
+	// Stopped are the hosts of Attached on which no container without a Pod runs: they have reported that they are
+	// cleaned up, or have no Node object.
+	Stopped map[string]bool
+
 	// Programs are what was applied, without DaemonSet, definitions and namespaces, in the order of removal.
 	Programs []Group
 	// ProgramPods are Pods of controller and agent that still run.
 	ProgramPods []string
+
+	// Reports are the NodeNetworks of nodes that are cleaned up.
+	Reports Group
 
 	// Protected are the networks with the finalizer danm.io/in-use.
 	Protected []metav1.PartialObjectMetadata

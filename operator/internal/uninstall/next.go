@@ -38,8 +38,8 @@ type Step struct {
 	// Objects that the action is for. Foreground waits for their dependents.
 	Objects    []metav1.PartialObjectMetadata
 	Foreground bool
-	// DanmEps that the action is for. Those whose Pod is gone are deleted, too.
-	DanmEps []attachments.Attachment
+	// DanmEps that the action is for. Orphans are the ones that are deleted, too.
+	DanmEps, Orphans []attachments.Attachment
 }
 
 // stage returns the step of a stage that is not done, or nil.
@@ -48,7 +48,7 @@ type stage func(f *Facts) *Step
 // Next returns the next step. It depends on nothing but the facts.
 func Next(f *Facts) Step {
 	step := finish(f)
-	for _, s := range []stage{attachedPods, requestCleanUp, stopDaemons, reports, lateAttachedPods, programs, finalizers, definitions} {
+	for _, s := range []stage{attachedPods, requestCleanUp, stopDaemons, reports, lateAttachedPods, programs, finalizers, namespace, outdatedReports, definitions} {
 		if f.Another != "" {
 			break
 		}
@@ -177,19 +177,25 @@ func lateAttachedPods(f *Facts) *Step {
 
 // programs removes the programs, group by group.
 func programs(f *Facts) *Step {
-	if f.NamespaceEnding {
-		return &Step{Action: Wait, Reason: v1alpha1.ReasonRemovingPrograms, Message: "Waiting for the deletion of the namespace patchbay-system"}
-	}
 	for i := range f.Programs {
 		g := &f.Programs[i]
-		switch {
-		case len(g.Objects) > 0:
-			return &Step{Action: Delete, Reason: v1alpha1.ReasonRemovingPrograms, Message: "Removing " + g.Name, Objects: g.Objects}
-		case g.StopsPrograms && len(f.ProgramPods) > 0:
-			return &Step{Action: Wait, Reason: v1alpha1.ReasonRemovingPrograms, Message: "Waiting for Pods to end: " + attachments.Names(f.ProgramPods)}
-		case len(g.Ending) > 0:
-			return &Step{Action: Wait, Reason: v1alpha1.ReasonRemovingPrograms, Message: "Waiting for the deletion of " + g.Name + ": " + names(g.Ending)}
+		if step := g.remove(); step != nil {
+			return step
 		}
+		if g.StopsPrograms && len(f.ProgramPods) > 0 {
+			return &Step{Action: Wait, Reason: v1alpha1.ReasonRemovingPrograms, Message: "Waiting for Pods to end: " + attachments.Names(f.ProgramPods)}
+		}
+	}
+	return nil
+}
+
+// remove deletes the objects of a group, and waits until they are gone.
+func (g *Group) remove() *Step {
+	switch {
+	case len(g.Objects) > 0:
+		return &Step{Action: Delete, Reason: v1alpha1.ReasonRemovingPrograms, Message: "Removing " + g.Name, Objects: g.Objects}
+	case len(g.Ending) > 0:
+		return &Step{Action: Wait, Reason: v1alpha1.ReasonRemovingPrograms, Message: "Waiting for the deletion of " + g.Name + ": " + names(g.Ending)}
 	}
 	return nil
 }
@@ -203,19 +209,38 @@ func names(objects []metav1.PartialObjectMetadata) string {
 	return attachments.Names(all)
 }
 
-// finalizers removes those of Patchbay, so that networks, DanmEps and namespaces can be deleted without it.
+// finalizers removes those of Patchbay, so that networks, DanmEps and namespaces can be deleted without it. A DanmEp
+// whose Pod is gone is deleted only if no container of it can run: otherwise it keeps its address for a later
+// installation. DANM's DanmEps have no finalizer, and stay as they are.
 func finalizers(f *Facts) *Step {
-	danmEps := slices.DeleteFunc(slices.Clone(f.Attached), func(a attachments.Attachment) bool {
-		return a.PodExists && !a.HasFinalizer
-	})
-	if len(f.Protected)+len(danmEps) == 0 {
+	step := &Step{Action: RemoveFinalizers, Reason: v1alpha1.ReasonRemovingFinalizers, Objects: f.Protected}
+	for i := range f.Attached {
+		switch a := f.Attached[i]; {
+		case !a.HasFinalizer:
+		case !a.PodExists && f.Stopped[a.Node]:
+			step.Orphans = append(step.Orphans, a)
+		default:
+			step.DanmEps = append(step.DanmEps, a)
+		}
+	}
+	danmEps := len(step.DanmEps) + len(step.Orphans)
+	if len(f.Protected)+danmEps == 0 {
 		return nil
 	}
-	return &Step{
-		Action: RemoveFinalizers, Reason: v1alpha1.ReasonRemovingFinalizers, Objects: f.Protected, DanmEps: danmEps,
-		Message: fmt.Sprintf("Removing the finalizers %s and %s from %d networks and %d DanmEps", v1.InUseFinalizer, v1.NodeFinalizer, len(f.Protected), len(danmEps)),
-	}
+	step.Message = fmt.Sprintf("Removing the finalizers %s and %s from %d networks and %d DanmEps", v1.InUseFinalizer, v1.NodeFinalizer, len(f.Protected), danmEps)
+	return step
 }
+
+// namespace waits for the namespace of the programs if somebody has deleted it. That may need the finalizers' removal.
+func namespace(f *Facts) *Step {
+	if !f.NamespaceEnding {
+		return nil
+	}
+	return &Step{Action: Wait, Reason: v1alpha1.ReasonRemovingPrograms, Message: "Waiting for the deletion of the namespace patchbay-system"}
+}
+
+// outdatedReports removes the reports after finalizers, which needs them.
+func outdatedReports(f *Facts) *Step { return f.Reports.remove() }
 
 // definitions deletes the CustomResourceDefinitions, if the Installation requests it.
 func definitions(f *Facts) *Step {
@@ -241,8 +266,15 @@ func finish(f *Facts) Step {
 	case f.RemoveDefinitions:
 		message = "Patchbay is removed, with its CustomResourceDefinitions"
 	}
-	if attached := f.pods(true); f.Another == "" && len(attached) > 0 {
+	if f.Another != "" {
+		return Step{Action: Finish, Reason: v1alpha1.ReasonUninstalled, Message: message}
+	}
+	if attached := f.pods(true); len(attached) > 0 {
 		message += fmt.Sprintf(". %d Pods keep their interfaces: %s", attachments.CountPods(attached), attachments.Describe(attached))
+	}
+	if gone := f.pods(false); len(gone) > 0 && !f.RemoveDefinitions {
+		message += fmt.Sprintf(". The DanmEps of %d Pods that are gone keep their addresses, because no node has reported that their containers have ended: %s",
+			attachments.CountPods(gone), attachments.Describe(gone))
 	}
 	return Step{Action: Finish, Reason: v1alpha1.ReasonUninstalled, Message: message}
 }

@@ -63,12 +63,18 @@ func nextCases() map[string]nextCase {
 		"NoReport":            {"A daemon that was killed has cleaned nothing up.", uninstall.Facts{Nodes: []uninstall.Node{{Name: "n1", Ready: true}, {Name: "n2", CleanedUp: true}}}, uninstall.Wait, v1alpha1.ReasonNodesNotCleanedUp, "1 of 2 nodes have not reported that they are cleaned up: n1.", ""},
 		"BadReport":           {"The node's error is shown.", uninstall.Facts{Nodes: []uninstall.Node{{Name: "n1", Ready: true, Message: "remove file: read-only"}}}, uninstall.Wait, v1alpha1.ReasonNodesNotCleanedUp, "n1: remove file: read-only", ""},
 		"AttachedMeanwhile":   {"No daemon is left to detach the Pod; its deletion is enough.", uninstall.Facts{Attached: web}, uninstall.Wait, v1alpha1.ReasonPodsAttached, "attached meanwhile: shop/web", ""},
-		"NamespaceEnding":     {"The operator has no rights in it.", uninstall.Facts{NamespaceEnding: true, Programs: []uninstall.Group{{Name: "policies", Objects: []metav1.PartialObjectMetadata{object("x", "p", false)}}}}, uninstall.Wait, v1alpha1.ReasonRemovingPrograms, "namespace patchbay-system", ""},
+		"NamespaceEnding":     {"Cluster-scoped objects do not go with it.", uninstall.Facts{NamespaceEnding: true, Programs: []uninstall.Group{{Name: "policies", Objects: []metav1.PartialObjectMetadata{object("x", "p", false)}}}}, uninstall.Delete, v1alpha1.ReasonRemovingPrograms, "Removing policies", "p"},
+		"NamespaceBlocked":    {"The namespace waits for the finalizer of a DanmEp.", uninstall.Facts{NamespaceEnding: true, Attached: gone}, uninstall.RemoveFinalizers, v1alpha1.ReasonRemovingFinalizers, "1 DanmEps", ""},
+		"NamespaceLast":       {"Its objects are gone soon.", uninstall.Facts{NamespaceEnding: true}, uninstall.Wait, v1alpha1.ReasonRemovingPrograms, "namespace patchbay-system", ""},
 		"FirstGroup":          {"Webhooks go before the controller, which answers them.", uninstall.Facts{Programs: []uninstall.Group{{Name: "webhooks", Objects: []metav1.PartialObjectMetadata{object("x", "w", false)}}, {Name: "controller", Objects: []metav1.PartialObjectMetadata{object("x", "c", false)}}}}, uninstall.Delete, v1alpha1.ReasonRemovingPrograms, "Removing webhooks", "w"},
 		"ProgramStops":        {"A controller that still runs could add a finalizer.", uninstall.Facts{ProgramPods: []string{"patchbay-controller-x"}, Programs: []uninstall.Group{{Name: "controller", StopsPrograms: true}, {Name: "rights", Objects: []metav1.PartialObjectMetadata{object("x", "r", false)}}}}, uninstall.Wait, v1alpha1.ReasonRemovingPrograms, "patchbay-controller-x", ""},
 		"GroupEnding":         {"An object has a finalizer of somebody else.", uninstall.Facts{Programs: []uninstall.Group{{Name: "rights", Ending: []metav1.PartialObjectMetadata{object("Role", "r", true)}}}}, uninstall.Wait, v1alpha1.ReasonRemovingPrograms, "deletion of rights: Role r", ""},
 		"Finalizers":          {"Nobody else removes them.", uninstall.Facts{Attached: gone, Protected: []metav1.PartialObjectMetadata{object("ClusterNetwork", "a", false)}}, uninstall.RemoveFinalizers, v1alpha1.ReasonRemovingFinalizers, "1 networks and 1 DanmEps", "a"},
 		"FinalizersForced":    {"A namespace with a DanmEp could not be deleted.", uninstall.Facts{Force: true, Attached: web}, uninstall.RemoveFinalizers, v1alpha1.ReasonRemovingFinalizers, "0 networks and 1 DanmEps", ""},
+		"DANM":                {"A DanmEp without the finalizer is not Patchbay's.", uninstall.Facts{Attached: []attachments.Attachment{{Pod: "shop/web", Node: "n1"}}}, uninstall.Finish, v1alpha1.ReasonUninstalled, "Patchbay is removed", ""},
+		"MayStillRun":         {"The last message names whose addresses stay.", uninstall.Facts{Attached: []attachments.Attachment{{Pod: "shop/web", Node: "n1"}}}, uninstall.Finish, v1alpha1.ReasonUninstalled, "The DanmEps of 1 Pods that are gone keep their addresses, because no node has reported that their containers have ended: shop/web on node n1", ""},
+		"Reports":             {"Until then, they tell which containers have ended.", uninstall.Facts{Attached: gone, Reports: uninstall.Group{Name: "reports", Objects: []metav1.PartialObjectMetadata{object("NodeNetwork", "n1", false)}}}, uninstall.RemoveFinalizers, v1alpha1.ReasonRemovingFinalizers, "", ""},
+		"LastReports":         {"A later uninstallation would wait for these nodes.", uninstall.Facts{Reports: uninstall.Group{Name: "reports", Objects: []metav1.PartialObjectMetadata{object("NodeNetwork", "n1", false)}}}, uninstall.Delete, v1alpha1.ReasonRemovingPrograms, "Removing reports", "n1"},
 		"KeepDefinitions":     {"Networks are the users'.", uninstall.Facts{Definitions: []metav1.PartialObjectMetadata{object("CRD", "c", false)}}, uninstall.Finish, v1alpha1.ReasonUninstalled, "networks stay", ""},
 		"Definitions":         {"They were requested.", uninstall.Facts{RemoveDefinitions: true, Definitions: []metav1.PartialObjectMetadata{object("CRD", "c", false), object("CRD", "d", true)}}, uninstall.Delete, v1alpha1.ReasonRemovingDefinitions, "CRD c, CRD d", "c"},
 		"DefinitionsEnding":   {"An object has a finalizer of somebody else.", uninstall.Facts{RemoveDefinitions: true, Definitions: []metav1.PartialObjectMetadata{object("CRD", "d", true)}}, uninstall.Wait, v1alpha1.ReasonRemovingDefinitions, "CRD d", ""},
@@ -94,6 +100,31 @@ func TestNext(t *testing.T) {
 			}
 			if got.Foreground != (tc.objects == "patchbayd") {
 				t.Errorf("Foreground is %v: only the DaemonSet must stay until its daemons have read it", got.Foreground)
+			}
+		})
+	}
+}
+
+// A DanmEp without a Pod covers the address of a container that may still run. Only a node that is cleaned up, or that is
+// no more, proves that it does not.
+func TestNextKeepsDanmEpsOfContainersThatMayRun(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		why       string
+		podExists bool
+		stopped   bool
+		isDeleted bool
+	}{
+		"Attached":       {"The Pod keeps its interface.", true, true, false},
+		"NodeUnknown":    {"The node is cut off, and its containers run.", false, false, false},
+		"NodeHasStopped": {"Nothing needs the address.", false, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := &uninstall.Facts{Force: true, Attached: []attachments.Attachment{attachment("shop/web", tc.podExists)}, Stopped: map[string]bool{"n1": tc.stopped}}
+			got := uninstall.Next(f)
+			if got.Action != uninstall.RemoveFinalizers || len(got.Orphans) == 1 != tc.isDeleted || len(got.DanmEps) == 1 == tc.isDeleted {
+				t.Errorf("%s\ngot %s of %v, deletion of %v, want deletion %v", tc.why, got.Action, got.DanmEps, got.Orphans, tc.isDeleted)
 			}
 		})
 	}

@@ -159,26 +159,25 @@ func (r *reader) daemonSet(ctx context.Context, i *v1alpha1.Installation, f *Fac
 }
 
 // group reads the objects of some kinds that were applied. While the namespace is being deleted, the operator may have
-// no rights there: what cannot be listed goes with it.
+// no rights there: its objects go with it.
 func (r *reader) group(ctx context.Context, g *Group, ending bool, kinds ...schema.GroupVersionKind) error {
 	for _, kind := range kinds {
 		options := []client.ListOption{client.HasLabels{render.InstallationLabel}}
-		inNamespace := isListedInNamespace(kind.Kind)
-		if inNamespace {
+		if isListedInNamespace(kind.Kind) {
+			if ending {
+				continue
+			}
 			options = append(options, client.InNamespace(render.Namespace))
 		}
 		list := listOf(kind)
-		err := r.List(ctx, list, options...)
-		if inNamespace && ending && apierrors.IsForbidden(err) {
-			continue
-		}
-		if err != nil {
+		if err := r.List(ctx, list, options...); err != nil {
 			return fmt.Errorf("list %s: %w", kind.Kind, err)
 		}
 		for i := range list.Items {
 			o := list.Items[i]
 			o.SetGroupVersionKind(kind)
 			switch {
+			case ending && o.Namespace == render.Namespace:
 			case !apply.IsApplied(&o): // a copy that a user has made has the label only
 			case o.DeletionTimestamp != nil:
 				g.Ending = append(g.Ending, o)
@@ -208,19 +207,29 @@ func (r *reader) nodes(ctx context.Context, i *v1alpha1.Installation, f *Facts) 
 		return err
 	}
 	reports, err := r.reports(ctx)
-	if err != nil || len(daemons)+len(reports) == 0 {
+	if err != nil || len(daemons)+len(reports)+len(f.Attached) == 0 {
 		return err
 	}
-	f.Programs = append(f.Programs, outdatedReports(reports, i))
+	f.Reports = outdated(reports, i)
+	f.Stopped = map[string]bool{}
+	for k := range f.Attached {
+		f.Stopped[f.Attached[k].Node] = true
+	}
 	list := &corev1.NodeList{}
 	for token := ""; ; {
 		if err := r.List(ctx, list, client.Limit(pageSize), client.Continue(token)); err != nil {
 			return fmt.Errorf("list Nodes: %w", err)
 		}
 		for k := range list.Items {
-			if n := newNode(&list.Items[k], daemons, reports, i); n != nil {
-				n.Overdue = n.Running && isOverdue(daemons[n.Name], r.now)
-				f.Nodes = append(f.Nodes, *n)
+			n := newNode(&list.Items[k], daemons, reports, i)
+			if n == nil {
+				delete(f.Stopped, list.Items[k].Name)
+				continue
+			}
+			n.Overdue = n.Running && isOverdue(daemons[n.Name], r.now)
+			f.Nodes = append(f.Nodes, *n)
+			if n.Running || !n.CleanedUp {
+				delete(f.Stopped, n.Name)
 			}
 		}
 		if token = list.Continue; token == "" {
@@ -231,9 +240,9 @@ func (r *reader) nodes(ctx context.Context, i *v1alpha1.Installation, f *Facts) 
 	return nil
 }
 
-// outdatedReports returns the NodeNetworks of nodes that are cleaned up. They are removed at the end: to a later
+// outdated returns the NodeNetworks of nodes that are cleaned up. They are removed at the end: to a later
 // uninstallation, they would be nodes that do not report, and to the daemons of a later installation, VTEPs.
-func outdatedReports(reports map[string]*v1.NodeNetwork, i *v1alpha1.Installation) Group {
+func outdated(reports map[string]*v1.NodeNetwork, i *v1alpha1.Installation) Group {
 	g := Group{Name: "reports of nodes"}
 	for _, name := range slices.Sorted(maps.Keys(reports)) {
 		r := reports[name]
@@ -321,11 +330,8 @@ func (r *reader) reports(ctx context.Context) (map[string]*v1.NodeNetwork, error
 	for token := ""; ; {
 		list := &v1.NodeNetworkList{}
 		err := r.List(ctx, list, client.Limit(pageSize), client.Continue(token))
-		if isMissingKind(err) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("list NodeNetworks: %w", err)
+		if isMissing, err := attachments.IsMissingKind(ctx, r, "nodenetworks", err); isMissing || err != nil {
+			return nil, err
 		}
 		for i := range list.Items {
 			reports[list.Items[i].Name] = &list.Items[i]
@@ -336,18 +342,16 @@ func (r *reader) reports(ctx context.Context) (map[string]*v1.NodeNetwork, error
 	}
 }
 
-// isMissingKind reports whether the API server does not serve the kind, because its definition is deleted.
-func isMissingKind(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
-
 // protected reads the networks with Patchbay's finalizer.
 func (r *reader) protected(ctx context.Context, _ *v1alpha1.Installation, f *Facts) error {
-	for _, kind := range []string{v1.KindClusterNetwork, v1.KindTenantNetwork, v1.KindDanmNet} {
+	for kind, plural := range map[string]string{v1.KindClusterNetwork: "clusternetworks", v1.KindTenantNetwork: "tenantnetworks", v1.KindDanmNet: "danmnets"} {
 		list := listOf(v1.SchemeGroupVersion().WithKind(kind))
-		if err := r.List(ctx, list); err != nil {
-			if isMissingKind(err) {
-				continue
-			}
-			return fmt.Errorf("list %s: %w", kind, err)
+		isMissing, err := attachments.IsMissingKind(ctx, r, plural, r.List(ctx, list))
+		if err != nil {
+			return err
+		}
+		if isMissing {
+			continue
 		}
 		for i := range list.Items {
 			if o := list.Items[i]; slices.Contains(o.Finalizers, v1.InUseFinalizer) {

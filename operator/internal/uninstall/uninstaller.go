@@ -16,6 +16,7 @@ import (
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/api/operator/v1alpha1"
+	"github.com/patchbay-cni/patchbay/internal/attachments"
 	"github.com/patchbay-cni/patchbay/operator/internal/apply"
 	"github.com/patchbay-cni/patchbay/operator/internal/render"
 )
@@ -110,35 +111,49 @@ func (u *Uninstaller) deleteAll(ctx context.Context, step *Step) error {
 	return nil
 }
 
-// removeFinalizers removes Patchbay's finalizers, and deletes the DanmEps whose Pod is gone.
+// removeFinalizers removes Patchbay's finalizers, and deletes orphans. An orphan is deleted first: without its finalizer,
+// it would not be found again after an interruption.
 func (u *Uninstaller) removeFinalizers(ctx context.Context, step *Step) error {
 	for k := range step.Objects {
-		o := &step.Objects[k]
-		if err := u.removeFinalizer(ctx, o, v1.InUseFinalizer); err != nil {
+		if err := u.removeFinalizer(ctx, &step.Objects[k], v1.InUseFinalizer); err != nil {
 			return err
 		}
 	}
 	for k := range step.DanmEps {
-		a := &step.DanmEps[k]
-		ep := &metav1.PartialObjectMetadata{}
-		ep.SetGroupVersionKind(v1.SchemeGroupVersion().WithKind("DanmEp"))
-		if err := u.Client.Get(ctx, a.DanmEp, ep); err != nil {
-			if isMissingKind(err) {
-				continue
-			}
-			return fmt.Errorf("read DanmEp %s: %w", a.DanmEp, err)
-		}
-		if err := u.removeFinalizer(ctx, ep, v1.NodeFinalizer); err != nil {
+		if err := u.releaseDanmEp(ctx, &step.DanmEps[k], false); err != nil {
 			return err
 		}
-		if a.PodExists {
-			continue
-		}
-		if err := apply.Delete(ctx, u.Client, ep, client.Preconditions{UID: &ep.UID}); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete DanmEp %s: %w", a.DanmEp, err)
+	}
+	for k := range step.Orphans {
+		if err := u.releaseDanmEp(ctx, &step.Orphans[k], true); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// releaseDanmEp removes the finalizer of the DanmEp that was read, after its deletion if it is an orphan.
+func (u *Uninstaller) releaseDanmEp(ctx context.Context, a *attachments.Attachment, isOrphan bool) error {
+	ep := &metav1.PartialObjectMetadata{}
+	ep.SetGroupVersionKind(v1.SchemeGroupVersion().WithKind("DanmEp"))
+	ep.Namespace, ep.Name = a.DanmEp.Namespace, a.DanmEp.Name
+	if isOrphan {
+		err := apply.Delete(ctx, u.Client, ep, client.Preconditions{UID: &a.UID})
+		if apierrors.IsConflict(err) { // another object of this name: the next pass has it
+			return nil
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete DanmEp %s: %w", a.DanmEp, err)
+		}
+	}
+	err := u.Client.Get(ctx, a.DanmEp, ep)
+	if apierrors.IsNotFound(err) || err == nil && ep.UID != a.UID { // the next pass sees whether it is gone
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read DanmEp %s: %w", a.DanmEp, err)
+	}
+	return u.removeFinalizer(ctx, ep, v1.NodeFinalizer)
 }
 
 // removeFinalizer removes one finalizer. An object that has changed meanwhile is for the next pass.
