@@ -283,6 +283,9 @@ func (f *fleet) uninstall(t *testing.T, i *v1alpha1.Installation, k *interrupter
 		}
 		u := &uninstall.Uninstaller{Client: c, Now: time.Now} // as after a start
 		step, err := u.Next(ctx, i.DeepCopy())
+		if err == nil && step.Action == uninstall.Finish {
+			err = u.Finish(ctx, i.DeepCopy())
+		}
 		if ctx.Err() != nil {
 			t.Fatalf("the uninstallation neither ends nor waits for somebody: %v after the steps %v", err, reasons)
 		}
@@ -417,6 +420,9 @@ func TestForcedUninstall(t *testing.T) {
 	}
 	if err := f.admin.Get(t.Context(), client.ObjectKeyFromObject(ended), ended); !apierrors.IsNotFound(err) {
 		t.Errorf("the DanmEp of a node that is gone: got %v, want it to be deleted", err)
+	}
+	if err := f.admin.Get(t.Context(), client.ObjectKey{Namespace: render.Namespace, Name: "patchbayd"}, &appsv1.DaemonSet{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the DaemonSet, of which a Pod is left: got %v, want it to be gone, because a later installation could start no daemon", err)
 	}
 	f.silent, f.mute = nil, []string{"n1", "n2"} // the node is back, and its daemon has no rights any more
 	f.advance(t)

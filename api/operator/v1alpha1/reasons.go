@@ -86,8 +86,8 @@ func specReasons() []ReasonInfo {
 			Test:   "operator/internal/controllers.TestAppliedCondition",
 		},
 		{
-			Reason: ReasonAnotherInstallation, On: "Applied of Installations with status False, Event on the Installation",
-			When:   "Patchbay is installed in another namespace. The operator changes nothing, because both would use the same node files and the same cluster-scoped objects.",
+			Reason: ReasonAnotherInstallation, On: "Applied and Uninstalled of Installations with status False, Event on the Installation",
+			When:   "Patchbay is installed in another namespace, or without this Installation. The operator changes and removes nothing, because both would use the same node files and the same cluster-scoped objects.",
 			Remedy: "Uninstall the other one, or delete the Installation.",
 			Test:   "operator.TestAnotherInstallation",
 		},
@@ -146,9 +146,9 @@ func uninstallReasons() []ReasonInfo {
 			Test:   "operator/internal/uninstall.TestNext",
 		},
 		{
-			Reason: ReasonRemovingNode, On: "Uninstalled and Ready of Installations with status False",
-			When:   "The node daemons stop. Each returns its pre-allocated addresses, and removes CNI configuration and host links. The message names the nodes that have not finished.",
-			Remedy: "Nothing. If a node does not run any more, delete its Node object, or force the uninstallation.",
+			Reason: ReasonRemovingNode, On: "Uninstalled, Ready and Applied of Installations with status False",
+			When:   "The node daemons stop. Each returns its pre-allocated addresses, and removes CNI configuration and host links. The message names the nodes that have not finished. Of Applied: the DaemonSet is being deleted, and is applied again when it is gone.",
+			Remedy: "Nothing. If a node does not run any more, delete its Node object, or force the uninstallation. Of Applied: delete the Pod of a node that is off.",
 			Test:   "operator/internal/uninstall.TestNext",
 		},
 		{
@@ -188,8 +188,8 @@ func laterUninstallReasons() []ReasonInfo {
 			Test:   "operator/internal/controllers.TestUninstallStatus",
 		},
 		{
-			Reason: ReasonUninstalled, On: "Event on the Installation",
-			When:   "All objects that were applied are removed. The message has what stays.",
+			Reason: ReasonUninstalled, On: "Uninstalled of Installations, Ready with status False, Event on the Installation",
+			When:   "All objects that were applied are removed. The message has what stays. The Installation is gone a moment later.",
 			Remedy: "Nothing.",
 			Test:   "operator/internal/uninstall.TestNext",
 		},

@@ -3,12 +3,14 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -28,6 +30,8 @@ const (
 	nextStepDelay = 200 * time.Millisecond
 	// waitInterval is how often a step that waits is checked again. Not all of what it waits for is watched.
 	waitInterval = 3 * time.Second
+	// reportTime is how long the last step can be read in the status before the Installation is gone.
+	reportTime = 2 * time.Second
 )
 
 // uninstall does the next step of the uninstallation of an Installation that is being deleted. The version and
@@ -37,20 +41,29 @@ func (r *Reconciler) uninstall(ctx context.Context, i *v1alpha1.Installation) (r
 		return reconcile.Result{}, nil
 	}
 	step, err := r.Uninstaller.Next(ctx, i.DeepCopy())
-	if err == nil && step.Action == uninstall.Finish {
-		r.Events.Event(i, corev1.EventTypeNormal, step.Reason, step.Message)
-		return reconcile.Result{}, nil
+	if err == nil && step.Action == uninstall.Finish && isReported(i, &step) {
+		err = r.Uninstaller.Finish(ctx, i.DeepCopy())
 	}
-	if statusErr := r.writeUninstallStatus(ctx, i, &step, err); statusErr != nil {
-		return reconcile.Result{}, statusErr
+	if !apierrors.IsConflict(err) { // the cache has an earlier Installation, or somebody has written an object meanwhile
+		err = cmp.Or(r.writeUninstallStatus(ctx, i, &step, err), err)
 	}
 	switch {
+	case apierrors.IsConflict(err):
+		return reconcile.Result{RequeueAfter: conflictDelay}, nil
 	case err != nil:
 		return reconcile.Result{}, err
 	case step.Action == uninstall.Wait:
 		return reconcile.Result{RequeueAfter: waitInterval}, nil
+	case step.Action == uninstall.Finish:
+		return reconcile.Result{RequeueAfter: reportTime}, nil
 	}
 	return reconcile.Result{RequeueAfter: nextStepDelay}, nil
+}
+
+// isReported reports whether the status has the last step: whoever waits for the end has seen what it was.
+func isReported(i *v1alpha1.Installation, step *uninstall.Step) bool {
+	c := meta.FindStatusCondition(i.Status.Conditions, v1alpha1.ConditionUninstalled)
+	return c != nil && c.Reason == step.Reason
 }
 
 // writeUninstallStatus writes the step into the status, and records an Event when the reason changes. An Installation
@@ -70,7 +83,7 @@ func (r *Reconciler) writeUninstallStatus(ctx context.Context, i *v1alpha1.Insta
 	if before == nil || before.Reason != c.Reason {
 		kind := corev1.EventTypeNormal
 		switch c.Reason {
-		case v1alpha1.ReasonPodsAttached, v1alpha1.ReasonNodesNotCleanedUp, v1alpha1.ReasonUninstallFailed:
+		case v1alpha1.ReasonPodsAttached, v1alpha1.ReasonNodesNotCleanedUp, v1alpha1.ReasonUninstallFailed, v1alpha1.ReasonAnotherInstallation:
 			kind = corev1.EventTypeWarning
 		}
 		r.Events.Event(i, kind, c.Reason, c.Message)
@@ -87,12 +100,15 @@ func uninstallStatus(i *v1alpha1.Installation, step *uninstall.Step, failed erro
 		reason, message = v1alpha1.ReasonUninstallFailed, strings.ReplaceAll(failed.Error(), "\n", "; ")
 	}
 	for _, kind := range []string{v1alpha1.ConditionUninstalled, v1alpha1.ConditionReady} {
-		text := text.Truncate(message, maxMessage)
-		if kind == v1alpha1.ConditionReady {
+		text, status := text.Truncate(message, maxMessage), metav1.ConditionFalse
+		switch {
+		case kind == v1alpha1.ConditionReady:
 			text = "Uninstalling: " + text
+		case reason == v1alpha1.ReasonUninstalled:
+			status = metav1.ConditionTrue
 		}
 		meta.SetStatusCondition(&next.Conditions, metav1.Condition{
-			Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: text, ObservedGeneration: i.Generation, LastTransitionTime: now,
+			Type: kind, Status: status, Reason: reason, Message: text, ObservedGeneration: i.Generation, LastTransitionTime: now,
 		})
 	}
 	return next

@@ -27,7 +27,7 @@ const (
 	Delete Action = "delete"
 	// RemoveFinalizers removes Patchbay's finalizers from Step.Objects and Step.DanmEps.
 	RemoveFinalizers Action = "remove finalizers"
-	// Finish removes the Installation's finalizer.
+	// Finish does nothing: Uninstaller.Finish ends the uninstallation when the step is reported.
 	Finish Action = "finish"
 )
 
@@ -125,10 +125,17 @@ func stopDaemons(f *Facts) *Step {
 		return &Step{Action: Wait, Reason: v1alpha1.ReasonRemovingNode, Message: fmt.Sprintf(
 			"Waiting for the node daemon to clean up on %d of %d nodes: %s", len(waiting), len(f.Nodes), attachments.Names(waiting))}
 	}
-	if f.DaemonSet != nil && f.DaemonSet.DeletionTimestamp != nil && !f.Force {
-		return &Step{Action: Wait, Reason: v1alpha1.ReasonRemovingNode, Message: "Waiting for the garbage collector of Kubernetes to remove the DaemonSet"}
+	if f.DaemonSet == nil || f.DaemonSet.DeletionTimestamp == nil {
+		return nil
 	}
-	return nil
+	if f.Force && slices.Contains(f.DaemonSet.Finalizers, metav1.FinalizerDeleteDependents) {
+		// It would stay as long as a Pod of a node that is left, and no later installation could start a daemon.
+		return &Step{
+			Action: Delete, Reason: v1alpha1.ReasonRemovingNode, Message: "Removing the DaemonSet before its last Pods",
+			Objects: []metav1.PartialObjectMetadata{f.DaemonSet.PartialObjectMetadata},
+		}
+	}
+	return &Step{Action: Wait, Reason: v1alpha1.ReasonRemovingNode, Message: "Waiting for Kubernetes to remove the DaemonSet"}
 }
 
 func (n *Node) describe() string {
@@ -259,15 +266,12 @@ func definitions(f *Facts) *Step {
 
 // finish ends the uninstallation.
 func finish(f *Facts) Step {
-	message := "Patchbay is removed. CustomResourceDefinitions and networks stay"
-	switch {
-	case f.Another != "":
-		message = "Nothing is removed, because another installation runs: " + f.Another
-	case f.RemoveDefinitions:
-		message = "Patchbay is removed, with its CustomResourceDefinitions"
-	}
 	if f.Another != "" {
-		return Step{Action: Finish, Reason: v1alpha1.ReasonUninstalled, Message: message}
+		return Step{Action: Finish, Reason: v1alpha1.ReasonAnotherInstallation, Message: "Nothing is removed, because another installation runs: " + f.Another}
+	}
+	message := "Patchbay is removed. CustomResourceDefinitions and networks stay"
+	if f.RemoveDefinitions {
+		message = "Patchbay is removed, with its CustomResourceDefinitions"
 	}
 	if attached := f.pods(true); len(attached) > 0 {
 		message += fmt.Sprintf(". %d Pods keep their interfaces: %s", attachments.CountPods(attached), attachments.Describe(attached))

@@ -27,6 +27,13 @@ func daemonSet(requested, ending bool) *uninstall.DaemonSet {
 	return &uninstall.DaemonSet{PartialObjectMetadata: object("DaemonSet", "patchbayd", ending), Requested: requested}
 }
 
+// foreground returns a DaemonSet whose deletion waits for its Pods.
+func foreground() *uninstall.DaemonSet {
+	ds := daemonSet(true, true)
+	ds.Finalizers = []string{metav1.FinalizerDeleteDependents}
+	return ds
+}
+
 func attachment(pod string, exists bool) attachments.Attachment {
 	return attachments.Attachment{Pod: pod, Node: "n1", Network: "ClusterNetwork/default", PodExists: exists, HasFinalizer: true}
 }
@@ -57,9 +64,11 @@ func nextCases() map[string]nextCase {
 		"DaemonRuns":          {"It has not finished.", uninstall.Facts{DaemonSet: daemonSet(true, true), Nodes: []uninstall.Node{{Name: "n1", Ready: true, Running: true}, {Name: "n2", CleanedUp: true}}}, uninstall.Wait, v1alpha1.ReasonRemovingNode, "on 1 of 2 nodes: n1", ""},
 		"NodeNotReady":        {"Its daemon may still run.", uninstall.Facts{DaemonSet: daemonSet(true, true), Nodes: []uninstall.Node{{Name: "n1", Running: true, Overdue: true}}}, uninstall.Wait, v1alpha1.ReasonRemovingNode, "n1 (NotReady)", ""},
 		"ReadyForced":         {"Force waits for a daemon that is about to finish.", uninstall.Facts{Force: true, DaemonSet: daemonSet(true, true), Nodes: []uninstall.Node{{Name: "n1", Ready: true, Running: true}}}, uninstall.Wait, v1alpha1.ReasonRemovingNode, "n1", ""},
-		"NotReadyForced":      {"Force goes on without it, and says so.", uninstall.Facts{Force: true, DaemonSet: daemonSet(true, true), Nodes: []uninstall.Node{{Name: "n1", Running: true}}}, uninstall.Finish, v1alpha1.ReasonUninstalled, "may stay on nodes that have not reported: n1 (NotReady)", ""},
-		"OverdueForced":       {"The Pod does not end.", uninstall.Facts{Force: true, DaemonSet: daemonSet(true, true), Nodes: []uninstall.Node{{Name: "n1", Ready: true, Running: true, Overdue: true}}}, uninstall.Finish, v1alpha1.ReasonUninstalled, "not reported: n1", ""},
-		"DaemonSetEnding":     {"Kubernetes deletes it after its Pods.", uninstall.Facts{DaemonSet: daemonSet(true, true)}, uninstall.Wait, v1alpha1.ReasonRemovingNode, "garbage collector", ""},
+		"NotReadyForced":      {"A later installation could start no daemon, because the DaemonSet waits for this node.", uninstall.Facts{Force: true, DaemonSet: foreground(), Nodes: []uninstall.Node{{Name: "n1", Running: true}}}, uninstall.Delete, v1alpha1.ReasonRemovingNode, "before its last Pods", "patchbayd"},
+		"NotReadyLeft":        {"Force goes on without it, and says so.", uninstall.Facts{Force: true, Nodes: []uninstall.Node{{Name: "n1", Running: true}}}, uninstall.Finish, v1alpha1.ReasonUninstalled, "may stay on nodes that have not reported: n1 (NotReady)", ""},
+		"OverdueForced":       {"The Pod does not end.", uninstall.Facts{Force: true, Nodes: []uninstall.Node{{Name: "n1", Ready: true, Running: true, Overdue: true}}}, uninstall.Finish, v1alpha1.ReasonUninstalled, "not reported: n1", ""},
+		"DaemonSetEnding":     {"Kubernetes deletes it after its Pods.", uninstall.Facts{DaemonSet: foreground()}, uninstall.Wait, v1alpha1.ReasonRemovingNode, "Waiting for Kubernetes", ""},
+		"DaemonSetStays":      {"It has a finalizer of somebody else.", uninstall.Facts{Force: true, DaemonSet: daemonSet(true, true)}, uninstall.Wait, v1alpha1.ReasonRemovingNode, "Waiting for Kubernetes", ""},
 		"NoReport":            {"A daemon that was killed has cleaned nothing up.", uninstall.Facts{Nodes: []uninstall.Node{{Name: "n1", Ready: true}, {Name: "n2", CleanedUp: true}}}, uninstall.Wait, v1alpha1.ReasonNodesNotCleanedUp, "1 of 2 nodes have not reported that they are cleaned up: n1.", ""},
 		"BadReport":           {"The node's error is shown.", uninstall.Facts{Nodes: []uninstall.Node{{Name: "n1", Ready: true, Message: "remove file: read-only"}}}, uninstall.Wait, v1alpha1.ReasonNodesNotCleanedUp, "n1: remove file: read-only", ""},
 		"AttachedMeanwhile":   {"No daemon is left to detach the Pod; its deletion is enough.", uninstall.Facts{Attached: web}, uninstall.Wait, v1alpha1.ReasonPodsAttached, "attached meanwhile: shop/web", ""},
@@ -80,7 +89,7 @@ func nextCases() map[string]nextCase {
 		"DefinitionsEnding":   {"An object has a finalizer of somebody else.", uninstall.Facts{RemoveDefinitions: true, Definitions: []metav1.PartialObjectMetadata{object("CRD", "d", true)}}, uninstall.Wait, v1alpha1.ReasonRemovingDefinitions, "CRD d", ""},
 		"Nothing":             {"All is removed.", uninstall.Facts{}, uninstall.Finish, v1alpha1.ReasonUninstalled, "Patchbay is removed", ""},
 		"StillAttached":       {"The last message names who keeps interfaces.", uninstall.Facts{Force: true, Attached: []attachments.Attachment{{Pod: "shop/web", Node: "n1", PodExists: true}}}, uninstall.Finish, v1alpha1.ReasonUninstalled, "1 Pods keep their interfaces: shop/web", ""},
-		"AnotherInstallation": {"Its Pods, networks and rights are not ours.", uninstall.Facts{Another: "it is elsewhere", Attached: web, Protected: []metav1.PartialObjectMetadata{object("ClusterNetwork", "a", false)}}, uninstall.Finish, v1alpha1.ReasonUninstalled, "Nothing is removed, because another installation runs: it is elsewhere", ""},
+		"AnotherInstallation": {"Its Pods, networks and rights are not ours.", uninstall.Facts{Another: "it is elsewhere", Attached: web, Protected: []metav1.PartialObjectMetadata{object("ClusterNetwork", "a", false)}}, uninstall.Finish, v1alpha1.ReasonAnotherInstallation, "Nothing is removed, because another installation runs: it is elsewhere", ""},
 		"IgnoredAnnotation":   {"A typing error must not look like force.", uninstall.Facts{Ignored: []string{"Annotation x: must be true"}, DaemonSet: daemonSet(false, false), Attached: web}, uninstall.Wait, v1alpha1.ReasonPodsAttached, ". Annotation x: must be true", ""},
 	}
 }
@@ -98,8 +107,8 @@ func TestNext(t *testing.T) {
 			if got.Action != tc.action || got.Reason != tc.reason || !strings.Contains(got.Message, tc.message) || strings.Join(objects, " ") != tc.objects {
 				t.Errorf("%s\ngot  %s, %s, %v: %s\nwant %s, %s, %s: %s", tc.why, got.Action, got.Reason, objects, got.Message, tc.action, tc.reason, tc.objects, tc.message)
 			}
-			if got.Foreground != (tc.objects == "patchbayd") {
-				t.Errorf("Foreground is %v: only the DaemonSet must stay until its daemons have read it", got.Foreground)
+			if got.Foreground != (name == "DeleteDaemonSet") {
+				t.Errorf("Foreground is %v: only the DaemonSet must stay, until its daemons have read it", got.Foreground)
 			}
 		})
 	}

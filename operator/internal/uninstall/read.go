@@ -76,7 +76,7 @@ func (r *reader) another(ctx context.Context, _ *v1alpha1.Installation, f *Facts
 		return fmt.Errorf("read ClusterRoleBinding %s: %w", daemonName, err)
 	}
 	for _, s := range binding.Subjects {
-		if s.Namespace != render.Namespace {
+		if s.Kind == rbacv1.ServiceAccountKind && s.Namespace != render.Namespace {
 			f.Another = "ClusterRoleBinding " + daemonName + " is for namespace " + s.Namespace
 		}
 	}

@@ -61,13 +61,17 @@ func (u *Uninstaller) do(ctx context.Context, i *v1alpha1.Installation, step *St
 		return u.deleteAll(ctx, step)
 	case RemoveFinalizers:
 		return u.removeFinalizers(ctx, step)
-	case Finish:
-		before := i.DeepCopy()
-		controllerutil.RemoveFinalizer(i, v1alpha1.UninstallFinalizer)
-		if err := u.patch(ctx, i, before); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("remove the finalizer of Installation %s: %w", i.Name, err)
-		}
-	case Wait:
+	case Wait, Finish:
+	}
+	return nil
+}
+
+// Finish removes the finalizer of an Installation whose last step was reported: it is gone then.
+func (u *Uninstaller) Finish(ctx context.Context, i *v1alpha1.Installation) error {
+	before := i.DeepCopy()
+	controllerutil.RemoveFinalizer(i, v1alpha1.UninstallFinalizer)
+	if err := u.patch(ctx, i, before); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("remove the finalizer of Installation %s: %w", i.Name, err)
 	}
 	return nil
 }
