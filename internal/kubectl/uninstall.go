@@ -71,8 +71,8 @@ type uninstallation struct {
 	timeout                       time.Duration
 
 	installation *v1alpha1.Installation
-	// last is the step that was printed last.
-	last string
+	// last is the step that was printed last, and reason is its reason.
+	last, reason string
 }
 
 func (u *uninstallation) run(ctx context.Context, c client.Client) error {
@@ -137,8 +137,8 @@ func (u *uninstallation) read(ctx context.Context, c client.Client) error {
 // printEffects prints what the uninstallation does.
 func (u *uninstallation) printEffects(ctx context.Context, c client.Client, attached []attachments.Attachment) error {
 	nodes := &v1.NodeNetworkList{}
-	if err := c.List(ctx, nodes); err != nil && !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
-		return fmt.Errorf("list NodeNetworks: %w", err)
+	if _, err := attachments.IsMissingKind(ctx, c, "nodenetworks", c.List(ctx, nodes)); err != nil {
+		return err
 	}
 	var without []string
 	for i := range nodes.Items {
@@ -147,6 +147,11 @@ func (u *uninstallation) printEffects(ctx context.Context, c client.Client, atta
 		}
 	}
 	out := bufio.NewWriter(u.out)
+	for _, name := range []string{v1alpha1.ForceUninstallAnnotation, v1alpha1.RemoveDefinitionsAnnotation} {
+		if u.installation.Annotations[name] == "true" {
+			fmt.Fprintf(out, "The Installation has the annotation %s, which counts as the flag does\n", name)
+		}
+	}
 	fmt.Fprintf(out, "%d nodes: CNI configuration, host links and pre-allocated addresses are removed\n", len(nodes.Items))
 	if len(without) > 0 {
 		fmt.Fprintf(out, "  without another CNI configuration that works: new Pods do not start on %s\n", attachments.Names(without))
@@ -163,29 +168,39 @@ func (u *uninstallation) printEffects(ctx context.Context, c client.Client, atta
 	return out.Flush()
 }
 
-// order sets the annotations, and deletes the Installation that was read.
+// order sets the annotations, and deletes the Installation that was read. If it cannot be deleted, the annotations are as
+// before: they would count for a later deletion.
 func (u *uninstallation) order(ctx context.Context, c client.Client) error {
-	annotations := map[string]string{}
-	if u.force {
-		annotations[v1alpha1.ForceUninstallAnnotation] = "true"
-	}
-	if u.definitions {
-		annotations[v1alpha1.RemoveDefinitionsAnnotation] = "true"
-	}
-	if len(annotations) > 0 {
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": u.installation.UID, "annotations": annotations}})
-		if err == nil {
-			err = c.Patch(ctx, u.installation, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner))
-		}
-		if err != nil {
-			return fmt.Errorf("annotate Installation %s: %w", u.installation.Name, err)
+	before := u.installation.Annotations
+	set, undo := map[string]any{}, map[string]any{}
+	for name, isSet := range map[string]bool{v1alpha1.ForceUninstallAnnotation: u.force, v1alpha1.RemoveDefinitionsAnnotation: u.definitions} {
+		if value, ok := before[name]; isSet && value != "true" {
+			set[name], undo[name] = "true", nil
+			if ok {
+				undo[name] = value
+			}
 		}
 	}
-	if u.installation.DeletionTimestamp != nil {
-		return nil
+	if err := u.annotate(ctx, c, set); err != nil || u.installation.DeletionTimestamp != nil {
+		return err
 	}
 	if err := c.Delete(ctx, u.installation, client.Preconditions{UID: &u.installation.UID}); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete Installation %s: %w", u.installation.Name, err)
+		return errors.Join(fmt.Errorf("delete Installation %s: %w", u.installation.Name, err), u.annotate(ctx, c, undo))
+	}
+	return nil
+}
+
+// annotate sets annotations of the Installation that was read.
+func (u *uninstallation) annotate(ctx context.Context, c client.Client, annotations map[string]any) error {
+	if len(annotations) == 0 {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": u.installation.UID, "annotations": annotations}})
+	if err == nil {
+		err = c.Patch(ctx, u.installation, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner))
+	}
+	if err != nil {
+		return fmt.Errorf("annotate Installation %s: %w", u.installation.Name, err)
 	}
 	return nil
 }
@@ -206,6 +221,8 @@ func (u *uninstallation) follow(ctx context.Context, c client.Client) error {
 		switch {
 		case apierrors.IsNotFound(err), err == nil && i.UID != u.installation.UID:
 			return true, nil
+		case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+			return false, fmt.Errorf("read Installation %s: %w: the operator continues to uninstall", u.installation.Name, err)
 		case err != nil:
 			return false, nil // the API server may be away for a moment; the timeout bounds it
 		}
@@ -213,9 +230,7 @@ func (u *uninstallation) follow(ctx context.Context, c client.Client) error {
 	})
 	switch {
 	case err == nil:
-		_, err = fmt.Fprint(u.out, "Patchbay is uninstalled. What is left: the labels nics.danm.io/* of Nodes, and patchbay-operator.\n"+
-			"To remove the operator: kubectl delete --ignore-not-found -k deployments/operator\n")
-		return err
+		return u.end(ctx, c)
 	case errors.Is(err, errRefused):
 		return err
 	case errors.Is(ctx.Err(), context.Canceled):
@@ -228,6 +243,28 @@ func (u *uninstallation) follow(ctx context.Context, c client.Client) error {
 	return err
 }
 
+// end prints how the uninstallation has ended. An Installation may also be gone because somebody has removed its
+// finalizer, or because it never had one: then the DaemonSet is still there.
+func (u *uninstallation) end(ctx context.Context, c client.Client) error {
+	switch u.reason {
+	case v1alpha1.ReasonUninstalled:
+	case v1alpha1.ReasonAnotherInstallation:
+		return fmt.Errorf("not uninstalled: %s", u.last)
+	default:
+		list := &appsv1.DaemonSetList{}
+		if err := c.List(ctx, list, client.MatchingFields{metav1.ObjectNameField: "patchbayd"}); err != nil {
+			return fmt.Errorf("the Installation is gone, and the operator has not reported the end: list DaemonSets: %w", err)
+		}
+		if len(list.Items) > 0 {
+			return fmt.Errorf("not uninstalled: the Installation is gone, and DaemonSet %s/patchbayd is still there. Create the Installation again, wait until it is Ready, and uninstall again; or follow docs/install.md, section Uninstall",
+				list.Items[0].Namespace)
+		}
+	}
+	_, err := fmt.Fprint(u.out, "Patchbay is uninstalled. What is left: the labels nics.danm.io/* of Nodes, and patchbay-operator.\n"+
+		"To remove the operator: kubectl delete --ignore-not-found -k deployments/operator\n")
+	return err
+}
+
 // print prints the step if it is another one. Its error wraps errRefused if the operator waits for the Pods' deletion.
 func (u *uninstallation) print(i *v1alpha1.Installation) error {
 	c := meta.FindStatusCondition(i.Status.Conditions, v1alpha1.ConditionUninstalled)
@@ -235,7 +272,7 @@ func (u *uninstallation) print(i *v1alpha1.Installation) error {
 		return nil
 	}
 	if step := c.Reason + ": " + c.Message; step != u.last {
-		u.last = step
+		u.last, u.reason = step, c.Reason
 		if _, err := fmt.Fprintln(u.out, step); err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,6 +82,42 @@ type writerFunc func([]byte) (int, error)
 
 // Write implements io.Writer.
 func (f writerFunc) Write(text []byte) (int, error) { return f(text) }
+
+// runUntil runs the command with --yes, and calls do when it has printed the first step.
+func (u *uninstallTest) runUntil(ctx context.Context, do func() error) (string, error) {
+	var printed bytes.Buffer
+	once := sync.OnceValue(do)
+	err := u.runTo(ctx, writerFunc(func(text []byte) (int, error) {
+		printed.Write(text)
+		return len(text), once()
+	}), "--yes")
+	return printed.String(), err
+}
+
+func daemonSet() *appsv1.DaemonSet {
+	labels := map[string]string{"a": "b"}
+	return &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "patchbayd"},
+		Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "b"}}}},
+		},
+	}
+}
+
+func (u *uninstallTest) createDaemonSet(t *testing.T) {
+	t.Helper()
+	if err := u.admin.Create(t.Context(), daemonSet()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (u *uninstallTest) deleteDaemonSet(t *testing.T) {
+	t.Helper()
+	if err := u.admin.Delete(t.Context(), daemonSet()); err != nil {
+		t.Fatal(err)
+	}
+}
 
 // step reports a step as the operator does, when the Installation is being deleted. Without a reason, it ends.
 func (u *uninstallTest) step(ctx context.Context, reason, message string) error {
@@ -164,23 +201,42 @@ func TestUninstall(t *testing.T) {
 	if i := u.get(t); i.DeletionTimestamp == nil || i.Annotations[v1alpha1.ForceUninstallAnnotation] != "true" || i.Annotations[v1alpha1.RemoveDefinitionsAnnotation] != "" {
 		t.Errorf("with --force, the Installation has deletion %v and annotations %v", i.DeletionTimestamp, i.Annotations)
 	}
-	interrupted, cancel := context.WithCancel(ctx)
-	cancel()
-	if _, err := u.run(interrupted, "--yes"); err == nil {
-		t.Error("interrupted: got no error")
-	}
 	if err := u.step(ctx, v1alpha1.ReasonNodesNotCleanedUp, "1 of 2 nodes"); err != nil {
 		t.Fatal(err)
 	}
-	out, err = u.run(ctx, "--yes", "--timeout=2s")
-	requireOutput(t, "a node does not report", out, err, "The last step is NodesNotCleanedUp: 1 of 2 nodes", "NodesNotCleanedUp: 1 of 2 nodes\n")
-	var printed bytes.Buffer
-	end := sync.OnceValue(func() error { return u.step(ctx, "", "") }) // when the first step is shown
-	err = u.runTo(ctx, writerFunc(func(text []byte) (int, error) {
-		printed.Write(text)
-		return len(text), end()
-	}), "--yes")
-	requireOutput(t, "the end", printed.String(), err, "", "Patchbay is uninstalled", "kubectl delete --ignore-not-found -k deployments/operator")
+	interrupted, cancel := context.WithCancel(ctx)
+	defer cancel()
+	out, err = u.runUntil(interrupted, func() error { cancel(); return nil })
+	requireOutput(t, "interrupted", out, err, "interrupted: the operator continues", "NodesNotCleanedUp: 1 of 2 nodes\n")
+	for _, tc := range []struct {
+		name, reason, message string
+		daemonSet             bool
+		wantError, want       string
+	}{
+		{"the operator removes its finalizer", v1alpha1.ReasonUninstalled, "removed", true, "", "Patchbay is uninstalled"},
+		{"another installation runs", v1alpha1.ReasonAnotherInstallation, "Nothing is removed", true, "not uninstalled: AnotherInstallation: Nothing is removed", ""},
+		{"somebody removes the finalizer", v1alpha1.ReasonRemovingNode, "stopping", true, "DaemonSet default/patchbayd is still there", ""},
+		{"the last step was not seen", v1alpha1.ReasonRemovingPrograms, "policies", false, "", "Patchbay is uninstalled"},
+	} {
+		if tc.daemonSet {
+			u.createDaemonSet(t)
+		}
+		if err := u.step(ctx, tc.reason, tc.message); err != nil {
+			t.Fatal(err)
+		}
+		out, err = u.runUntil(ctx, func() error { return u.step(ctx, "", "") })
+		requireOutput(t, tc.name, out, err, tc.wantError, tc.reason+": "+tc.message+"\n", tc.want)
+		if tc.daemonSet {
+			u.deleteDaemonSet(t)
+		}
+		u.install(t)
+		if err := u.admin.Delete(ctx, u.get(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := u.step(ctx, "", ""); err != nil {
+		t.Fatal(err)
+	}
 
 	u.install(t)
 	if err := u.admin.Delete(ctx, u.get(t)); err != nil {
