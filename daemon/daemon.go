@@ -384,7 +384,7 @@ func (d *daemon) runDanmEpGC(ctx context.Context) error {
 		return nil
 	}
 	gc := danmep.GC{
-		Client: d.conn.Direct, Node: d.node, Records: d.journal.List, NetnsExists: d.host.Sandboxes().Exists,
+		Client: d.conn.Direct, Node: d.node, Identity: d.nodeState.Identity, Records: d.journal.List, NetnsExists: d.host.Sandboxes().Exists,
 		Addresses: d.allocator.deferred, Trigger: d.recoveries.started,
 	}
 	return gc.Run(ctx)

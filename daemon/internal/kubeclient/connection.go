@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -82,7 +83,11 @@ func stripDanmEp(obj any) (any, error) {
 	if o, ok := obj.(metav1.Object); ok {
 		o.SetLabels(nil)
 		o.SetAnnotations(nil)
-		o.SetFinalizers(nil)
+		var kept []string
+		if slices.Contains(o.GetFinalizers(), v1.NodeFinalizer) {
+			kept = []string{v1.NodeFinalizer}
+		}
+		o.SetFinalizers(kept)
 	}
 	return kube.StripUnusedFields(obj)
 }
