@@ -20,9 +20,12 @@ import (
 )
 
 const (
-	// cleanUpTimeout bounds cleanUp. With what comes before it, it must stay below the Pod's termination grace
-	// period of 30 s.
+	// cleanUpTimeout bounds the removal of links and filters, and reportTimeout the report. With what comes before
+	// them, they must stay below the Pod's termination grace period of 30 s.
 	cleanUpTimeout = 8 * time.Second
+	reportTimeout  = 5 * time.Second
+	// reportInterval is the time between two attempts to report.
+	reportInterval = 300 * time.Millisecond
 	// maxCleanUpMessage bounds the report's message, which is that of a condition.
 	maxCleanUpMessage = 2048
 )
@@ -30,35 +33,50 @@ const (
 // cleanUp removes the rest of Patchbay from the node after the installation's files. Host links are removed only if
 // the operator has requested it: it reports its outcome to the operator then. failed is why files stay.
 func (i *installation) cleanUp(ctx context.Context, outcome install.Outcome, failed, released error) error {
-	ctx, cancel := context.WithTimeout(ctx, cleanUpTimeout)
+	cleaning, cancel := context.WithTimeout(ctx, cleanUpTimeout)
 	defer cancel()
-	request, err := i.conn.CleanUpRequest(ctx, i.options.namespace, i.options.daemonSet)
-	if err != nil { // the operator gets no report, and names this node
-		i.log.Info("Failed to read whether to clean up the node", "error", err.Error())
-	}
-	status := &v1.NodeNetworkStatus{}
+	request := i.removal.CleanUp
+	var links []v1.HostLink
 	if request != "" {
-		if status, err = removeLinks(ctx, i.links); err != nil {
+		var err error
+		if links, err = removeLinks(cleaning, i.links); err != nil {
 			failed = errors.Join(failed, err)
 		}
 	}
 	if failed == nil && outcome == install.Removed { // otherwise Pods may still need the filters
-		failed = i.removePacketFilters(ctx)
+		failed = i.removePacketFilters(cleaning)
 	}
 	if request == "" {
 		return failed
 	}
-	status.Conditions = append(status.Conditions, cleanedUp(status, outcome, failed, released))
-	last := &status.Conditions[len(status.Conditions)-1]
-	last.Message = text.Truncate(v1alpha1.CleanUpMessage(request, last.Message), maxCleanUpMessage)
-	if err := i.writeStatus(ctx, *status); err != nil {
+	c := cleanedUp(links, outcome, failed, released)
+	c.Message = text.Truncate(v1alpha1.CleanUpMessage(request, c.Message), maxCleanUpMessage)
+	if err := i.reportCleanUp(ctx, links, c); err != nil {
 		failed = errors.Join(failed, fmt.Errorf("report the clean-up: %w", err))
 	}
 	return failed
 }
 
+// reportCleanUp reports to the operator. It tries again after an error: without a report, somebody has to look at the
+// node.
+func (i *installation) reportCleanUp(ctx context.Context, links []v1.HostLink, c metav1.Condition) error {
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	for {
+		err := i.report(ctx, links, c)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(reportInterval):
+		}
+	}
+}
+
 // cleanedUp returns the report about the node.
-func cleanedUp(status *v1.NodeNetworkStatus, outcome install.Outcome, failed, released error) metav1.Condition {
+func cleanedUp(links []v1.HostLink, outcome install.Outcome, failed, released error) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionCleanedUp, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonCleanedUp, LastTransitionTime: metav1.Now()}
 	if failed != nil {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonCleanUpFailed, strings.ReplaceAll(failed.Error(), "\n", "; ")
@@ -72,9 +90,9 @@ func cleanedUp(status *v1.NodeNetworkStatus, outcome install.Outcome, failed, re
 	case install.PluginKept:
 		notes = append(notes, "plugin kept for the Pods that are attached")
 	}
-	for i := range status.Links {
-		if id := status.Links[i].Identity; !strings.HasPrefix(id, "nic/") {
-			notes = append(notes, fmt.Sprintf("link %s kept for the Pods on it", status.Links[i].Name))
+	for i := range links {
+		if id := links[i].Identity; !strings.HasPrefix(id, "nic/") {
+			notes = append(notes, fmt.Sprintf("link %s kept for the Pods on it", links[i].Name))
 		}
 	}
 	if released != nil {
@@ -84,15 +102,15 @@ func cleanedUp(status *v1.NodeNetworkStatus, outcome install.Outcome, failed, re
 	return c
 }
 
-// removeLinks removes the host links as if there were no network: those that Pods use stay. c is the configuration of
-// the reconciler.
-func removeLinks(ctx context.Context, c netwatcher.Config) (*v1.NodeNetworkStatus, error) {
+// removeLinks removes the host links as if there were no network, and returns those that are left: Pods use them. They
+// are nil if they are unknown. c is the configuration of the reconciler.
+func removeLinks(ctx context.Context, c netwatcher.Config) ([]v1.HostLink, error) {
 	none := &noNetworks{}
 	c.KubeClient, c.Delegates, c.Observer = none, nil, nil
 	// An error about a packet filter leaves no link behind, so what the status has of the links counts.
 	err := netwatcher.New(c).Reconcile(ctx)
 	if none.status == nil {
-		return &v1.NodeNetworkStatus{}, fmt.Errorf("remove host links: %w", err)
+		return nil, fmt.Errorf("remove host links: %w", err)
 	}
 	var failed []error
 	for i := range none.status.Links {
@@ -100,7 +118,7 @@ func removeLinks(ctx context.Context, c netwatcher.Config) (*v1.NodeNetworkStatu
 			failed = append(failed, fmt.Errorf("remove host link %s: %s", l.Name, l.Error))
 		}
 	}
-	return none.status, errors.Join(failed...)
+	return append([]v1.HostLink{}, none.status.Links...), errors.Join(failed...)
 }
 
 // noNetworks is a cluster without networks and other nodes. It stores the status.

@@ -3,8 +3,10 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -33,10 +35,31 @@ func TestCleanedUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := cleanedUp(&v1.NodeNetworkStatus{Links: tc.links}, tc.outcome, tc.failed, tc.released)
+			got := cleanedUp(tc.links, tc.outcome, tc.failed, tc.released)
 			if got.Type != v1alpha1.ConditionCleanedUp || got.Status != tc.status || got.Reason != tc.reason || got.Message != tc.message {
 				t.Errorf("%s\ngot %+v\nwant %s, %s, %s", tc.why, got, tc.status, tc.reason, tc.message)
 			}
 		})
 	}
+}
+
+// An API server that restarts while all daemons stop must not leave a node without a report.
+func TestReportCleanUpTriesAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		failures, reports := 3, 0
+		i := &installation{report: func(context.Context, []v1.HostLink, metav1.Condition) error {
+			if reports++; reports <= failures {
+				return errors.New("connection refused")
+			}
+			return nil
+		}}
+		if err := i.reportCleanUp(t.Context(), nil, metav1.Condition{}); err != nil || reports != failures+1 {
+			t.Errorf("got %v after %d attempts, want the attempt %d to count", err, reports, failures+1)
+		}
+		failures = 1000
+		if err := i.reportCleanUp(t.Context(), nil, metav1.Condition{}); err == nil {
+			t.Error("got no error from an API server that never answers")
+		}
+	})
 }

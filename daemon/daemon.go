@@ -184,7 +184,7 @@ func (d *daemon) connect(ctx context.Context) error {
 		removePacketFilters: func(ctx context.Context) error {
 			return errors.Join(d.firewall.Remove(), d.sourceGuard.Remove(ctx), d.host.Links().RemoveTagFilters(ctx))
 		},
-		links: d.watcher.Config, writeStatus: d.nodes.WriteStatus,
+		links: d.watcher.Config, report: d.nodes.ReportCleanUp,
 	}
 	return nil
 }

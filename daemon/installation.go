@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
@@ -28,8 +30,10 @@ type installation struct {
 	removePacketFilters func(context.Context) error
 	// links is the configuration of the reconciler of host links, which has stopped.
 	links netwatcher.Config
-	// writeStatus writes the status of this node's NodeNetwork.
-	writeStatus func(context.Context, v1.NodeNetworkStatus) error
+	// report writes the report of a clean-up into this node's NodeNetwork.
+	report func(context.Context, []v1.HostLink, metav1.Condition) error
+	// removal is how the DaemonSet is removed, as it was read last.
+	removal kubeclient.Removal
 }
 
 // install installs the plugin, and then its configuration. From then on, the container runtime
@@ -55,6 +59,11 @@ func (i *installation) uninstall(ctx context.Context, released error) error {
 	}
 	ctx = context.WithoutCancel(ctx)
 	if installer == nil {
+		reading, cancel := context.WithTimeout(ctx, removalTimeout)
+		defer cancel()
+		if _, err := i.readRemoval(reading); err != nil {
+			i.log.Info("Failed to read whether to clean up the node", "error", err.Error())
+		}
 		return i.cleanUp(ctx, install.Kept, nil, released)
 	}
 	outcome, err := installer.CleanUp(ctx)
@@ -86,9 +95,19 @@ func (i *installation) newInstaller() (*install.Installer, error) {
 	}
 	return &install.Installer{
 		PluginSource: o.plugin, BinDir: o.cniBin, ConfDir: o.cniConf, Config: config,
-		DaemonSetGone:     func(ctx context.Context) (bool, error) { return i.conn.DaemonSetDeleted(ctx, o.namespace, o.daemonSet) },
+		DaemonSetGone:     i.readRemoval,
 		SandboxesAttached: i.hasSandboxes,
 	}, nil
+}
+
+// removalTimeout bounds the read of the DaemonSet with --install=false.
+const removalTimeout = 5 * time.Second
+
+// readRemoval reads how the DaemonSet is removed, and reports whether it is. It is read once: a second read may have
+// another answer.
+func (i *installation) readRemoval(ctx context.Context) (isDeleted bool, err error) {
+	i.removal, err = i.conn.DaemonSetRemoval(ctx, i.options.namespace, i.options.daemonSet)
+	return i.removal.Deleted, err
 }
 
 // hasSandboxes reports whether the journal has a record of an attached sandbox.
