@@ -49,7 +49,9 @@ func (i *installation) cleanUp(ctx context.Context, outcome install.Outcome, fai
 	if request == "" {
 		return failed
 	}
-	c := cleanedUp(links, outcome, failed, released)
+	sandboxes, err := i.countSandboxes()
+	failed = errors.Join(failed, err)
+	c := cleanedUp(links, outcome, sandboxes, failed, released)
 	c.Message = text.Truncate(v1alpha1.CleanUpMessage(request, c.Message), maxCleanUpMessage)
 	if err := i.reportCleanUp(ctx, links, c); err != nil {
 		failed = errors.Join(failed, fmt.Errorf("report the clean-up: %w", err))
@@ -75,20 +77,24 @@ func (i *installation) reportCleanUp(ctx context.Context, links []v1.HostLink, c
 	}
 }
 
-// cleanedUp returns the report about the node.
-func cleanedUp(links []v1.HostLink, outcome install.Outcome, failed, released error) metav1.Condition {
+// cleanedUp returns the report about the node. sandboxes is how many have networks, and so keep their interfaces.
+func cleanedUp(links []v1.HostLink, outcome install.Outcome, sandboxes int, failed, released error) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionCleanedUp, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonCleanedUp, LastTransitionTime: metav1.Now()}
 	if failed != nil {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonCleanUpFailed, strings.ReplaceAll(failed.Error(), "\n", "; ")
 		return c
 	}
-	notes := []string{"CNI configuration removed"}
+	notes := []string{v1alpha1.CleanUpComplete}
 	switch outcome {
 	case install.Removed:
 	case install.Kept:
 		notes[0] = "CNI configuration not removed, because the daemon has not installed it (--install=false)"
 	case install.PluginKept:
 		notes = append(notes, "plugin kept for the Pods that are attached")
+	}
+	if sandboxes > 0 {
+		c.Reason = v1alpha1.ReasonCleanedUpUnderPods
+		notes = append(notes, fmt.Sprintf("%d sandboxes keep their interfaces", sandboxes))
 	}
 	for i := range links {
 		if id := links[i].Identity; !strings.HasPrefix(id, "nic/") {

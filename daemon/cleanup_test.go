@@ -23,19 +23,21 @@ func TestCleanedUp(t *testing.T) {
 		why              string
 		links            []v1.HostLink
 		outcome          install.Outcome
+		sandboxes        int
 		failed, released error
 		status           metav1.ConditionStatus
 		reason, message  string
 	}{
-		"Removed":      {"Nothing is left.", nil, install.Removed, nil, nil, metav1.ConditionTrue, v1alpha1.ReasonCleanedUp, "CNI configuration removed"},
-		"Attached":     {"Pods keep their interfaces.", []v1.HostLink{link, nic}, install.PluginKept, nil, nil, metav1.ConditionTrue, v1alpha1.ReasonCleanedUp, "CNI configuration removed; plugin kept for the Pods that are attached; link a.5 kept for the Pods on it"},
-		"NotInstalled": {"Somebody else manages the files.", nil, install.Kept, nil, nil, metav1.ConditionTrue, v1alpha1.ReasonCleanedUp, "CNI configuration not removed, because the daemon has not installed it (--install=false)"},
-		"Addresses":    {"The next daemon of the node takes them over.", nil, install.Removed, nil, errors.New("timeout"), metav1.ConditionTrue, v1alpha1.ReasonCleanedUp, "CNI configuration removed; pre-allocated addresses not returned: timeout"},
-		"Failed":       {"New Pods would still come to the plugin.", nil, install.Kept, errors.Join(errors.New("read-only"), errors.New("busy")), nil, metav1.ConditionFalse, v1alpha1.ReasonCleanUpFailed, "read-only; busy"},
+		"Removed":      {"Nothing is left.", nil, install.Removed, 0, nil, nil, metav1.ConditionTrue, v1alpha1.ReasonCleanedUp, "CNI configuration removed"},
+		"Attached":     {"Pods keep their interfaces.", []v1.HostLink{link, nic}, install.PluginKept, 2, nil, nil, metav1.ConditionTrue, v1alpha1.ReasonCleanedUpUnderPods, "CNI configuration removed; plugin kept for the Pods that are attached; 2 sandboxes keep their interfaces; link a.5 kept for the Pods on it"},
+		"NodeConfig":   {"Patchbay gave these Pods no interface.", nil, install.PluginKept, 0, nil, nil, metav1.ConditionTrue, v1alpha1.ReasonCleanedUp, "CNI configuration removed; plugin kept for the Pods that are attached"},
+		"NotInstalled": {"Somebody else manages the files.", nil, install.Kept, 0, nil, nil, metav1.ConditionTrue, v1alpha1.ReasonCleanedUp, "CNI configuration not removed, because the daemon has not installed it (--install=false)"},
+		"Addresses":    {"The next daemon of the node takes them over.", nil, install.Removed, 0, nil, errors.New("timeout"), metav1.ConditionTrue, v1alpha1.ReasonCleanedUp, "CNI configuration removed; pre-allocated addresses not returned: timeout"},
+		"Failed":       {"New Pods would still come to the plugin.", nil, install.Kept, 0, errors.Join(errors.New("read-only"), errors.New("busy")), nil, metav1.ConditionFalse, v1alpha1.ReasonCleanUpFailed, "read-only; busy"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := cleanedUp(tc.links, tc.outcome, tc.failed, tc.released)
+			got := cleanedUp(tc.links, tc.outcome, tc.sandboxes, tc.failed, tc.released)
 			if got.Type != v1alpha1.ConditionCleanedUp || got.Status != tc.status || got.Reason != tc.reason || got.Message != tc.message {
 				t.Errorf("%s\ngot %+v\nwant %s, %s, %s", tc.why, got, tc.status, tc.reason, tc.message)
 			}

@@ -120,3 +120,18 @@ func (i *installation) hasSandboxes() (bool, error) {
 	}
 	return false, err
 }
+
+// countSandboxes returns how many attached sandboxes have networks. The others have a CNI configuration of the node.
+func (i *installation) countSandboxes() (int, error) {
+	records, err := i.journal.List()
+	if err != nil {
+		return 0, fmt.Errorf("count sandboxes: %w", err)
+	}
+	count := 0
+	for _, rec := range records {
+		if rec.State != attach.Released && !rec.OnNodeConfiguration() {
+			count++
+		}
+	}
+	return count, nil
+}

@@ -211,7 +211,7 @@ func (f *fleet) report(t *testing.T, node string, request types.UID) {
 		}
 		o.Status.Conditions = []metav1.Condition{{
 			Type: v1alpha1.ConditionCleanedUp, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonCleanedUp,
-			Message: v1alpha1.CleanUpMessage(request, "CNI configuration removed"), LastTransitionTime: metav1.Now(),
+			Message: v1alpha1.CleanUpMessage(request, v1alpha1.CleanUpComplete), LastTransitionTime: metav1.Now(),
 		}}
 		return daemon.Status().Update(ctx, o)
 	})
@@ -284,7 +284,7 @@ func (f *fleet) uninstall(t *testing.T, i *v1alpha1.Installation, k *interrupter
 		u := &uninstall.Uninstaller{Client: c, Now: time.Now} // as after a start
 		step, err := u.Next(ctx, i.DeepCopy())
 		if err == nil && step.Action == uninstall.Finish {
-			err = u.Finish(ctx, i.DeepCopy())
+			err = u.Finish(ctx, i.DeepCopy(), &step)
 		}
 		if ctx.Err() != nil {
 			t.Fatalf("the uninstallation neither ends nor waits for somebody: %v after the steps %v", err, reasons)
@@ -360,8 +360,7 @@ func TestUninstall(t *testing.T) {
 	f.remove(ep)
 	k := &interrupter{tries: map[string]int{}}
 	reasons, _ = f.uninstall(t, i, k)
-	requireSteps(t, reasons, v1alpha1.ReasonRemovingNode, v1alpha1.ReasonRemovingPrograms, v1alpha1.ReasonRemovingFinalizers,
-		v1alpha1.ReasonRemovingPrograms, v1alpha1.ReasonUninstalled) // last, the reports
+	requireSteps(t, reasons, v1alpha1.ReasonRemovingNode, v1alpha1.ReasonRemovingPrograms, v1alpha1.ReasonRemovingFinalizers, v1alpha1.ReasonUninstalled)
 	const fewest = 60 // two for each object, of which there are more than thirty
 	if k.kills < fewest {
 		t.Errorf("the operator was killed %d times, want at least %d", k.kills, fewest)

@@ -29,8 +29,9 @@ const (
 	ReasonUninstallFailed     = "UninstallFailed"
 	ReasonUninstalled         = "Uninstalled"
 
-	ReasonCleanedUp     = "CleanedUp"
-	ReasonCleanUpFailed = "CleanUpFailed"
+	ReasonCleanedUp          = "CleanedUp"
+	ReasonCleanedUpUnderPods = "CleanedUpUnderPods"
+	ReasonCleanUpFailed      = "CleanUpFailed"
 )
 
 // ReasonInfo documents a reason. It has the fields of the type of danm.io, so that the same code
@@ -197,6 +198,12 @@ func laterUninstallReasons() []ReasonInfo {
 			Reason: ReasonCleanedUp, On: "CleanedUp of NodeNetworks",
 			When:   "The node's daemon has stopped for an uninstallation, and has removed its CNI configuration and its host links. The message has what stays because Pods use it.",
 			Remedy: "Nothing.",
+			Test:   "daemon.TestCleanedUp",
+		},
+		{
+			Reason: ReasonCleanedUpUnderPods, On: "CleanedUp of NodeNetworks",
+			When:   "As CleanedUp, and sandboxes with networks were left on the node. They keep their interfaces. The message has their number.",
+			Remedy: "Delete the node's Pods with networks, which the uninstallation may not have named.",
 			Test:   "daemon.TestCleanedUp",
 		},
 		{

@@ -31,6 +31,9 @@ const CleanUpAnnotation = "operator.patchbay.io/clean-up"
 // the node.
 const ConditionCleanedUp = "CleanedUp"
 
+// CleanUpComplete is the message of a node on which nothing is left.
+const CleanUpComplete = "CNI configuration removed"
+
 // CleanUpMessage is the message of a ConditionCleanedUp. It names the Installation, because the report of an earlier
 // uninstallation does not count for a later one.
 func CleanUpMessage(installation types.UID, message string) string {

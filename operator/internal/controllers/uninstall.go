@@ -42,7 +42,7 @@ func (r *Reconciler) uninstall(ctx context.Context, i *v1alpha1.Installation) (r
 	}
 	step, err := r.Uninstaller.Next(ctx, i.DeepCopy())
 	if err == nil && step.Action == uninstall.Finish && isReported(i, &step) {
-		err = r.Uninstaller.Finish(ctx, i.DeepCopy())
+		err = r.Uninstaller.Finish(ctx, i.DeepCopy(), &step)
 	}
 	if !apierrors.IsConflict(err) { // the cache has an earlier Installation, or somebody has written an object meanwhile
 		err = cmp.Or(r.writeUninstallStatus(ctx, i, &step, err), err)

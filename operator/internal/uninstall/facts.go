@@ -38,8 +38,8 @@ type Facts struct {
 	// ProgramPods are Pods of controller and agent that still run.
 	ProgramPods []string
 
-	// Reports are the NodeNetworks of nodes that are cleaned up.
-	Reports Group
+	// Reports are the NodeNetworks of nodes that are cleaned up, without those that are being deleted.
+	Reports []metav1.PartialObjectMetadata
 
 	// Protected are the networks with the finalizer danm.io/in-use.
 	Protected []metav1.PartialObjectMetadata
@@ -62,9 +62,10 @@ type Node struct {
 	Ready bool
 	// Running is whether the daemon's Pod exists. Overdue is whether it does so for longer than it should take to end.
 	Running, Overdue bool
-	// CleanedUp is whether the daemon has reported that it has cleaned up. Message is its report.
-	CleanedUp bool
-	Message   string
+	// CleanedUp is whether the daemon has reported that it has cleaned up. UnderPods is whether sandboxes with networks
+	// were left then. Message is its report.
+	CleanedUp, UnderPods bool
+	Message              string
 }
 
 // Group are objects that are removed together.

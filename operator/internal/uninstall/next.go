@@ -27,7 +27,8 @@ const (
 	Delete Action = "delete"
 	// RemoveFinalizers removes Patchbay's finalizers from Step.Objects and Step.DanmEps.
 	RemoveFinalizers Action = "remove finalizers"
-	// Finish does nothing: Uninstaller.Finish ends the uninstallation when the step is reported.
+	// Finish does nothing: Uninstaller.Finish ends the uninstallation when the step is reported. Step.Objects are what is
+	// deleted then.
 	Finish Action = "finish"
 )
 
@@ -48,7 +49,7 @@ type stage func(f *Facts) *Step
 // Next returns the next step. It depends on nothing but the facts.
 func Next(f *Facts) Step {
 	step := finish(f)
-	for _, s := range []stage{attachedPods, requestCleanUp, stopDaemons, reports, lateAttachedPods, programs, finalizers, namespace, outdatedReports, definitions} {
+	for _, s := range []stage{attachedPods, requestCleanUp, stopDaemons, reports, lateAttachedPods, programs, finalizers, namespace, definitions} {
 		if f.Another != "" {
 			break
 		}
@@ -61,8 +62,8 @@ func Next(f *Facts) Step {
 	return step
 }
 
-// notes are what every message has: annotations that do not count, and from then on the nodes that force has left
-// behind.
+// notes are what every message has: annotations that do not count, what nodes have kept, and from then on the nodes
+// that force has left behind.
 func (f *Facts) notes(reason string) string {
 	notes := slices.Clone(f.Ignored)
 	if f.Force && f.Another == "" && reason != v1alpha1.ReasonRemovingNode {
@@ -70,10 +71,24 @@ func (f *Facts) notes(reason string) string {
 			notes = append(notes, "CNI configuration and host links may stay on nodes that have not reported: "+attachments.Names(left))
 		}
 	}
+	if kept := f.kept(); f.Another == "" && len(kept) > 0 {
+		notes = append(notes, "Left on nodes that have reported: "+attachments.Names(kept))
+	}
 	if len(notes) == 0 {
 		return ""
 	}
 	return ". " + strings.Join(notes, ". ")
+}
+
+// kept returns what nodes that are cleaned up have not removed.
+func (f *Facts) kept() []string {
+	var kept []string
+	for i := range f.Nodes {
+		if n := &f.Nodes[i]; n.CleanedUp && n.Message != v1alpha1.CleanUpComplete {
+			kept = append(kept, n.Name+": "+n.Message)
+		}
+	}
+	return kept
 }
 
 // attachedPods refuses the uninstallation before anything is removed.
@@ -246,13 +261,15 @@ func namespace(f *Facts) *Step {
 	return &Step{Action: Wait, Reason: v1alpha1.ReasonRemovingPrograms, Message: "Waiting for the deletion of the namespace patchbay-system"}
 }
 
-// outdatedReports removes the reports after finalizers, which needs them.
-func outdatedReports(f *Facts) *Step { return f.Reports.remove() }
-
 // definitions deletes the CustomResourceDefinitions, if the Installation requests it.
 func definitions(f *Facts) *Step {
 	if !f.RemoveDefinitions || len(f.Definitions) == 0 {
 		return nil
+	}
+	if attached := f.pods(true); len(attached) > 0 {
+		return &Step{Action: Wait, Reason: v1alpha1.ReasonPodsAttached, Message: fmt.Sprintf(
+			"The definitions stay while %d Pods keep their interfaces: %s. Networks that are made again would give their addresses to others. Delete them, or remove the annotation %s",
+			attachments.CountPods(attached), attachments.Describe(attached), v1alpha1.RemoveDefinitionsAnnotation)}
 	}
 	step := &Step{Action: Wait, Reason: v1alpha1.ReasonRemovingDefinitions, Message: "Removing the definitions " + names(f.Definitions)}
 	for i := range f.Definitions {
@@ -280,5 +297,10 @@ func finish(f *Facts) Step {
 		message += fmt.Sprintf(". The DanmEps of %d Pods that are gone keep their addresses, because no node has reported that their containers have ended: %s",
 			attachments.CountPods(gone), attachments.Describe(gone))
 	}
-	return Step{Action: Finish, Reason: v1alpha1.ReasonUninstalled, Message: message}
+	step := Step{Action: Finish, Reason: v1alpha1.ReasonUninstalled, Message: message}
+	// A daemon that still runs would stop to send to the nodes of reports that are gone.
+	if !slices.ContainsFunc(f.Nodes, func(n Node) bool { return n.Running }) {
+		step.Objects = f.Reports
+	}
+	return step
 }

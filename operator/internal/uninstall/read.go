@@ -228,7 +228,7 @@ func (r *reader) nodes(ctx context.Context, i *v1alpha1.Installation, f *Facts) 
 			}
 			n.Overdue = n.Running && isOverdue(daemons[n.Name], r.now)
 			f.Nodes = append(f.Nodes, *n)
-			if n.Running || !n.CleanedUp {
+			if n.Running || !n.CleanedUp || n.UnderPods {
 				delete(f.Stopped, n.Name)
 			}
 		}
@@ -242,35 +242,33 @@ func (r *reader) nodes(ctx context.Context, i *v1alpha1.Installation, f *Facts) 
 
 // outdated returns the NodeNetworks of nodes that are cleaned up. They are removed at the end: to a later
 // uninstallation, they would be nodes that do not report, and to the daemons of a later installation, VTEPs.
-func outdated(reports map[string]*v1.NodeNetwork, i *v1alpha1.Installation) Group {
-	g := Group{Name: "reports of nodes"}
+func outdated(reports map[string]*v1.NodeNetwork, i *v1alpha1.Installation) []metav1.PartialObjectMetadata {
+	var all []metav1.PartialObjectMetadata
 	for _, name := range slices.Sorted(maps.Keys(reports)) {
-		r := reports[name]
-		if isCleanedUp, _ := cleanUpOf(r, i); !isCleanedUp {
+		n := &Node{}
+		n.read(reports[name], i)
+		if !n.CleanedUp || reports[name].DeletionTimestamp != nil {
 			continue
 		}
-		o := metav1.PartialObjectMetadata{ObjectMeta: r.ObjectMeta}
+		o := metav1.PartialObjectMetadata{ObjectMeta: reports[name].ObjectMeta}
 		o.SetGroupVersionKind(v1.SchemeGroupVersion().WithKind("NodeNetwork"))
-		if r.DeletionTimestamp == nil {
-			g.Objects = append(g.Objects, o)
-		} else {
-			g.Ending = append(g.Ending, o)
-		}
+		all = append(all, o)
 	}
-	return g
+	return all
 }
 
-// cleanUpOf returns whether a node is cleaned up, and its message. The report to another Installation does not count.
-func cleanUpOf(report *v1.NodeNetwork, i *v1alpha1.Installation) (isCleanedUp bool, message string) {
+// read reads a report. The report to another Installation does not count.
+func (n *Node) read(report *v1.NodeNetwork, i *v1alpha1.Installation) {
 	c := meta.FindStatusCondition(report.Status.Conditions, v1alpha1.ConditionCleanedUp)
 	if c == nil {
-		return false, ""
+		return
 	}
 	message, ok := v1alpha1.CutCleanUpMessage(i.UID, c.Message)
 	if !ok {
-		return false, ""
+		return
 	}
-	return c.Status == metav1.ConditionTrue, message
+	n.Message, n.CleanedUp = message, c.Status == metav1.ConditionTrue
+	n.UnderPods = n.CleanedUp && c.Reason == v1alpha1.ReasonCleanedUpUnderPods
 }
 
 // newNode returns a node that has a daemon, or a report of its own: one of an earlier Node object does not count.
@@ -289,7 +287,7 @@ func newNode(o *corev1.Node, daemons map[string]*corev1.Pod, reports map[string]
 		}
 		return n
 	}
-	n.CleanedUp, n.Message = cleanUpOf(report, i)
+	n.read(report, i)
 	return n
 }
 

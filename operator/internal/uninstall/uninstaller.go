@@ -66,8 +66,11 @@ func (u *Uninstaller) do(ctx context.Context, i *v1alpha1.Installation, step *St
 	return nil
 }
 
-// Finish removes the finalizer of an Installation whose last step was reported: it is gone then.
-func (u *Uninstaller) Finish(ctx context.Context, i *v1alpha1.Installation) error {
+// Finish does the last step of an Installation whose status has it, and removes its finalizer: it is gone then.
+func (u *Uninstaller) Finish(ctx context.Context, i *v1alpha1.Installation, step *Step) error {
+	if err := u.deleteAll(ctx, step); err != nil {
+		return err
+	}
 	before := i.DeepCopy()
 	controllerutil.RemoveFinalizer(i, v1alpha1.UninstallFinalizer)
 	if err := u.patch(ctx, i, before); client.IgnoreNotFound(err) != nil {
