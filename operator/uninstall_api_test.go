@@ -498,6 +498,7 @@ func TestUninstallByTheOperator(t *testing.T) {
 	for range 2 {
 		i := c.write(t, "{}")
 		c.await(t, v1alpha1.ConditionReady, v1alpha1.ReasonReady)
+		c.requireWithdrawn(t)
 		if err := c.admin.Delete(t.Context(), i); err != nil {
 			t.Fatal(err)
 		}
@@ -509,6 +510,22 @@ func TestUninstallByTheOperator(t *testing.T) {
 		})
 		(&fleet{cluster: c}).requireRemoved(t)
 	}
+}
+
+// requireWithdrawn requires that the operator removes the request of an uninstallation that was given up.
+func (c *cluster) requireWithdrawn(t *testing.T) {
+	t.Helper()
+	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: render.Namespace, Name: "patchbayd"}}
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"earlier"}}}`, v1alpha1.CleanUpAnnotation))
+	if err := c.admin.Patch(t.Context(), ds, patch); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the annotation to be removed", func(ctx context.Context) error {
+		if err := c.admin.Get(ctx, client.ObjectKeyFromObject(ds), ds); err != nil || ds.Annotations[v1alpha1.CleanUpAnnotation] != "" {
+			return fmt.Errorf("annotations %v: %w", ds.Annotations, err)
+		}
+		return nil
+	})
 }
 
 // end does what happens to the DaemonSet when it is deleted in the foreground.

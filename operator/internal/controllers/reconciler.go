@@ -167,7 +167,7 @@ func (r *Reconciler) checkAlone(ctx context.Context, plan *render.Plan) error {
 var errEnding = errors.New("the DaemonSet is being deleted")
 
 // checkDaemonSet fails while the DaemonSet is being deleted, in the foreground after its Pods. Kubernetes starts no Pod of
-// it, whatever is applied.
+// it, whatever is applied. It also withdraws the request of an uninstallation that was given up.
 func (r *Reconciler) checkDaemonSet(ctx context.Context, plan *render.Plan, pods []*corev1.Pod) error {
 	for _, o := range plan.Objects {
 		if o.GetKind() != "DaemonSet" || o.GetName() != plan.Node.Name {
@@ -175,10 +175,16 @@ func (r *Reconciler) checkDaemonSet(ctx context.Context, plan *render.Plan, pods
 		}
 		ds := &appsv1.DaemonSet{}
 		exists, err := r.get(ctx, o, ds)
-		if err != nil || !exists || ds.DeletionTimestamp == nil {
+		_, isRequested := ds.Annotations[v1alpha1.CleanUpAnnotation]
+		switch {
+		case err != nil || !exists:
 			return err
+		case ds.DeletionTimestamp != nil:
+			return ending(ds, pods)
+		case isRequested:
+			return r.Uninstaller.WithdrawCleanUp(ctx)
 		}
-		return ending(ds, pods)
+		return nil
 	}
 	return nil
 }

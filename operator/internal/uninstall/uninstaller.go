@@ -86,7 +86,16 @@ func (u *Uninstaller) patch(ctx context.Context, o, before client.Object) error 
 
 // requestCleanUp annotates the DaemonSet with the UID of the Installation.
 func (u *Uninstaller) requestCleanUp(ctx context.Context, i *v1alpha1.Installation) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{v1alpha1.CleanUpAnnotation: string(i.UID)}}})
+	return u.annotate(ctx, string(i.UID))
+}
+
+// WithdrawCleanUp removes the request of an uninstallation that somebody has given up: a later deletion of the DaemonSet
+// by anybody would count as one.
+func (u *Uninstaller) WithdrawCleanUp(ctx context.Context) error { return u.annotate(ctx, nil) }
+
+// annotate sets CleanUpAnnotation of the DaemonSet, or removes it.
+func (u *Uninstaller) annotate(ctx context.Context, value any) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1alpha1.CleanUpAnnotation: value}}})
 	if err != nil {
 		return err
 	}
