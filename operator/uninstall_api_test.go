@@ -36,6 +36,7 @@ type fleet struct {
 	*cluster
 
 	namespace string
+	network   *danmv1.ClusterNetwork
 	// silent are nodes that are cut off: their Pods do not end. mute are those whose daemon ends without a report.
 	silent, mute []string
 }
@@ -54,6 +55,7 @@ func newFleet(t *testing.T) *fleet {
 	n.Spec = danmv1.NetworkSpec{NetworkID: "n", Options: danmv1.NetworkOptions{Device: "ens4", CIDR: "10.0.0.0/24"}}
 	eventually(t, "the network", func(ctx context.Context) error { return f.admin.Create(ctx, n) })
 	t.Cleanup(func() { f.remove(n) })
+	f.network = n
 	return f
 }
 
@@ -366,9 +368,8 @@ func TestUninstall(t *testing.T) {
 		t.Errorf("the operator was killed %d times, want at least %d", k.kills, fewest)
 	}
 	f.requireRemoved(t)
-	networks := &danmv1.ClusterNetworkList{}
-	if err := f.admin.List(t.Context(), networks); err != nil || len(networks.Items) == 0 || len(networks.Items[0].Finalizers) > 0 {
-		t.Errorf("networks: got %d, %v, want one without finalizers", len(networks.Items), err)
+	if err := f.admin.Get(t.Context(), client.ObjectKeyFromObject(f.network), f.network); err != nil || len(f.network.Finalizers) > 0 {
+		t.Errorf("the network: got finalizers %v, %v, want it to stay without any", f.network.Finalizers, err)
 	}
 }
 
