@@ -236,8 +236,11 @@ func (k *interrupter) do(name string, write func() error) error {
 		k.kills++
 		return errKilled
 	case 2:
+		if err := write(); err != nil {
+			return err
+		}
 		k.kills++
-		return errors.Join(errKilled, write())
+		return errKilled
 	}
 	return write()
 }
@@ -245,7 +248,11 @@ func (k *interrupter) do(name string, write func() error) error {
 // client returns a client with the rights of the operator's account, which kills it.
 func (k *interrupter) client(t *testing.T, f *fleet) client.Client {
 	t.Helper()
-	base, err := client.NewWithWatch(f.ConfigAs(account()), client.Options{Scheme: f.admin.Scheme()})
+	scheme, err := newScheme() // that of the tests has more kinds
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, err := client.NewWithWatch(f.ConfigAs(account()), client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,7 +280,7 @@ func (f *fleet) uninstall(t *testing.T, i *v1alpha1.Installation, k *interrupter
 		t.Fatal(err)
 	}
 	c := k.client(t, f)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	for waits := 0; waits < 3; {
 		err := f.admin.Get(ctx, client.ObjectKeyFromObject(i), i)
