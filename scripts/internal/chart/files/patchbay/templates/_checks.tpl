@@ -187,6 +187,18 @@ problems to the list "problems" of its argument.
 {{- if and (ne $name $variable) (not .main.command) -}}
 {{- include "patchbay.reject" (list . (printf "%s.args" .at) (printf "flag --node-name must be %s, because each Pod is for its own node: got %q" $variable $name)) -}}
 {{- end -}}
+{{- with .spec.nodeName -}}
+{{- include "patchbay.reject" (list $ (printf "%s.spec.nodeName" $.path) (printf "must be left out, because the daemon runs on many nodes: got %s" .)) -}}
+{{- end -}}
+{{- $system := get (.spec.nodeSelector | default dict) "kubernetes.io/os" -}}
+{{- if and (hasKey (.spec.nodeSelector | default dict) "kubernetes.io/os") (ne (toString $system) "linux") -}}
+{{- include "patchbay.reject" (list . (printf "%s.spec.nodeSelector[kubernetes.io/os]" .path) (printf "must be linux: got %s" (toString $system))) -}}
+{{- end -}}
+{{- with .spec.os -}}
+{{- if ne (toString .name) "linux" -}}
+{{- include "patchbay.reject" (list $ (printf "%s.spec.os.name" $.path) (printf "must be linux: got %s" (toString .name))) -}}
+{{- end -}}
+{{- end -}}
 {{- include "patchbay.checkCapabilities" . -}}
 {{- $journal := include "patchbay.flag" (list . "journal" "/var/lib/patchbay/journal") -}}
 {{- $c := . -}}
