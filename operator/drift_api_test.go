@@ -56,8 +56,8 @@ const certificates = `[{"op": "add", "path": "/webhooks/0/clientConfig/caBundle"
 	{"op": "add", "path": "/webhooks/0/timeoutSeconds", "value": 1},
 	{"op": "add", "path": "/metadata/labels/team", "value": "network"}]`
 
-// What others add to a policy, its binding or a webhook weakens it, and is removed, although nobody has changed what the
-// operator has set. What the controller writes into webhooks stays, and so do the labels of people.
+// A field that another manager adds to a policy, its binding or a webhook weakens it. The operator removes it, although
+// no client has changed what the operator has set. What the controller writes into webhooks stays, and so do the labels of people.
 func TestAdditionsAreRemoved(t *testing.T) {
 	c := newCluster(t)
 	c.write(t, "{}")
@@ -92,7 +92,7 @@ func TestAdditionsAreRemoved(t *testing.T) {
 	}
 }
 
-// An operator that starts repairs a binding of its own that somebody has changed meanwhile: it is no other installation.
+// An operator that starts repairs its own binding that another client has changed meanwhile: that is no other installation.
 func TestChangedBindingIsRepaired(t *testing.T) {
 	c := newCluster(t)
 	c.write(t, "{}")

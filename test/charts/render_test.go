@@ -165,3 +165,11 @@ func TestDefinitionsAreKept(t *testing.T) {
 		}
 	}
 }
+
+// A group of values that is empty in the user's file, such as after its last line was removed, changes nothing.
+func TestEmptyGroup(t *testing.T) {
+	t.Parallel()
+	if diff := cmp.Diff(mustRender(t, nil), mustRender(t, map[string]any{"features": nil})); diff != "" {
+		t.Errorf("with empty features: -want +got\n%s", diff)
+	}
+}

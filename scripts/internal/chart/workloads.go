@@ -33,7 +33,7 @@ func parts() []part {
 // Values that switch objects on and off.
 const (
 	agentEnabled = ".Values.parts.placementAgent.enabled"
-	tenantRoles  = ".Values.features.tenantRoles"
+	tenantRoles  = `dig "tenantRoles" true (.Values.features | default dict)`
 )
 
 // workloadFiles returns the generated files of the chart of the programs.
