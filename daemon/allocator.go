@@ -165,13 +165,15 @@ const defaultReleaseTimeout = 4 * time.Second
 
 // releaseWarmPool frees the addresses of the warm pool after the last request, so that other
 // nodes can use them. Addresses that it cannot free in time stay in the node's entries for the
-// next daemon.
-func (a *allocatorManager) releaseWarmPool(ctx context.Context) {
+// next daemon, and the error says why.
+func (a *allocatorManager) releaseWarmPool(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.options.releaseTimeout)
 	defer cancel()
-	if err := a.deferred.ReleaseWarmPool(ctx); err != nil {
+	err := a.deferred.ReleaseWarmPool(ctx)
+	if err != nil {
 		a.log.Info("Failed to release the warm pool, its addresses stay with this node", "error", err.Error())
 	}
+	return err
 }
 
 // liveAddressesTTL is how long a reading is shared. At its start, the daemon needs one for each

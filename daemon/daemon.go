@@ -184,6 +184,7 @@ func (d *daemon) connect(ctx context.Context) error {
 		removePacketFilters: func(ctx context.Context) error {
 			return errors.Join(d.firewall.Remove(), d.sourceGuard.Remove(ctx), d.host.Links().RemoveTagFilters(ctx))
 		},
+		links: d.watcher.Config, report: d.nodes.ReportCleanUp,
 	}
 	return nil
 }
@@ -355,9 +356,9 @@ func (d *daemon) run(ctx context.Context) error {
 		group.Go(func() error { return part(groupCtx) })
 	}
 	err := ignoreCancellation(ctx, group.Wait())
-	d.allocator.releaseWarmPool(ctx)
+	released := d.allocator.releaseWarmPool(ctx)
 	d.log.Info("Stopped")
-	return errors.Join(err, d.installation.uninstall(ctx))
+	return errors.Join(err, d.installation.uninstall(ctx, released))
 }
 
 // resumeSandboxes resumes the sandboxes of the journal. No other part waits for it: after a
@@ -383,7 +384,7 @@ func (d *daemon) runDanmEpGC(ctx context.Context) error {
 		return nil
 	}
 	gc := danmep.GC{
-		Client: d.conn.Direct, Node: d.node, Records: d.journal.List, NetnsExists: d.host.Sandboxes().Exists,
+		Client: d.conn.Direct, Node: d.node, Identity: d.nodeState.Identity, Records: d.journal.List, NetnsExists: d.host.Sandboxes().Exists,
 		Addresses: d.allocator.deferred, Trigger: d.recoveries.started,
 	}
 	return gc.Run(ctx)

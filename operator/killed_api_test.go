@@ -21,6 +21,7 @@ import (
 	"github.com/patchbay-cni/patchbay/operator/internal/apply"
 	"github.com/patchbay-cni/patchbay/operator/internal/controllers"
 	"github.com/patchbay-cni/patchbay/operator/internal/render"
+	"github.com/patchbay-cni/patchbay/operator/internal/uninstall"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
@@ -119,6 +120,7 @@ func (c *cluster) newPass(t *testing.T, k *killer) *pass {
 	}
 	return &pass{killer: k, Reconciler: &controllers.Reconciler{
 		Cache: c.admin, Live: own, Status: own.Status(), Applier: apply.New(own, c.admin), Events: noEvents{}, Now: time.Now,
+		Uninstaller: &uninstall.Uninstaller{Client: own, Now: time.Now},
 	}}
 }
 

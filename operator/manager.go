@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	danmv1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/api/operator/v1alpha1"
 	"github.com/patchbay-cni/patchbay/internal/app"
 	"github.com/patchbay-cni/patchbay/internal/securemetrics"
@@ -79,11 +80,9 @@ func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Mana
 
 // managerOptions configures leader election, caches and the client.
 func managerOptions(ctx context.Context, o *options) (manager.Options, error) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, rbacv1.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return manager.Options{}, fmt.Errorf("build scheme: %w", err)
-		}
+	scheme, err := newScheme()
+	if err != nil {
+		return manager.Options{}, err
 	}
 	drain, skip := gracefulShutdownTimeout, true
 	byObject, err := controllers.CacheByObject()
@@ -111,4 +110,15 @@ func managerOptions(ctx context.Context, o *options) (manager.Options, error) {
 		// Tests run several managers in one process.
 		Controller: config.Controller{SkipNameValidation: &skip},
 	}, nil
+}
+
+// newScheme returns the kinds that the operator reads or writes as typed objects.
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, rbacv1.AddToScheme, danmv1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("build scheme: %w", err)
+		}
+	}
+	return scheme, nil
 }

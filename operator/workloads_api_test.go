@@ -66,6 +66,9 @@ func (w *workloads) daemonSet(ctx context.Context) error {
 	if err := w.c.Get(ctx, client.ObjectKey{Namespace: render.Namespace, Name: "patchbayd"}, ds); err != nil {
 		return err
 	}
+	if ds.DeletionTimestamp != nil {
+		return w.end(ctx, ds)
+	}
 	pods := &corev1.PodList{}
 	if err := w.c.List(ctx, pods, client.InNamespace(render.Namespace), client.MatchingLabels(ds.Spec.Selector.MatchLabels)); err != nil {
 		return err

@@ -3,9 +3,11 @@
 package kubectl
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -14,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	operatorv1alpha1 "github.com/patchbay-cni/patchbay/api/operator/v1alpha1"
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/internal/kube"
 )
@@ -123,6 +126,27 @@ func newPlacementClient(cfg *rest.Config) (client.WithWatch, error) {
 		return nil, err
 	}
 	c, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("create client: %w", err)
+	}
+	return c, nil
+}
+
+// operatorClient returns a client that knows Installations and the network kinds.
+func (f *factory) operatorClient() (client.Client, error) {
+	cfg, err := f.restConfig()
+	if err != nil {
+		return nil, err
+	}
+	cfg.QPS = -1
+	scheme, err := kube.NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(appsv1.AddToScheme(scheme), operatorv1alpha1.AddToScheme(scheme)); err != nil {
+		return nil, fmt.Errorf("register kinds: %w", err)
+	}
+	c, err := client.New(cfg, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, fmt.Errorf("create client: %w", err)
 	}

@@ -29,7 +29,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kubectl-patchbay",
-		Short: "Check clusters, repair networks, join clusters to a hub, manage placed objects and compile CRDs",
+		Short: "Check clusters, uninstall, repair networks, join clusters to a hub, manage placed objects and compile CRDs",
 		// Users run the plugin by this name, so usage and help have it.
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl patchbay"},
 		Version:       version.String(),
@@ -40,7 +40,7 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	f.addFlags(cmd)
 	registerFlagCompletion(cmd, "namespace", f.completeNamespaces)
 	registerFlagCompletion(cmd, "context", f.completeContexts)
-	cmd.AddCommand(newIPAM(f), newHub(f), newCluster(f), newRemove(f), newCRD(f), newPreflight(f), newVersion(f))
+	cmd.AddCommand(newIPAM(f), newHub(f), newCluster(f), newRemove(f), newCRD(f), newPreflight(f), newUninstall(f), newVersion(f))
 	return cmd
 }
 

@@ -14,6 +14,8 @@ const (
 	ConditionController = "Controller"
 	// ConditionPlacementAgent: the agent runs with the present template. It is missing without an agent.
 	ConditionPlacementAgent = "PlacementAgent"
+	// ConditionUninstalled: the Installation is being deleted, and the reason is the step. It is missing before.
+	ConditionUninstalled = "Uninstalled"
 	// ConditionReady: all other conditions are True.
 	ConditionReady = "Ready"
 )

@@ -18,7 +18,7 @@ type InstallationStatus struct {
 	// +optional
 	Parts PartStatuses `json:"parts,omitempty"`
 
-	// Conditions: Valid, Applied, Node, Controller, PlacementAgent, Ready.
+	// Conditions: Valid, Applied, Node, Controller, PlacementAgent, Uninstalled, Ready.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

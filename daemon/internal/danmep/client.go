@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/daemon/internal/kubeclient"
@@ -83,6 +84,22 @@ func (e danmEpClient) findMoved(ctx context.Context, node string, from client.Ob
 		}
 	}
 	return nil, nil
+}
+
+// protect adds the node's finalizer to a DanmEp that lacks it.
+func (e danmEpClient) protect(ctx context.Context, ep *v1.DanmEp) error {
+	if !lacksFinalizer(ep) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, kubeclient.RequestTimeout)
+	defer cancel()
+	before := ep.DeepCopy()
+	controllerutil.AddFinalizer(ep, v1.NodeFinalizer)
+	err := e.client.Patch(ctx, ep, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if err != nil {
+		return fmt.Errorf("add finalizer to DanmEp %s/%s: %w", ep.Namespace, ep.Name, err)
+	}
+	return nil
 }
 
 // minMoveDelay is shorter than the time that the controller waits before it moves a DanmEp in

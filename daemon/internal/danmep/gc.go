@@ -17,6 +17,7 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
 	"github.com/patchbay-cni/patchbay/daemon/internal/kubeclient"
+	"github.com/patchbay-cni/patchbay/daemon/internal/nodestate"
 	"github.com/patchbay-cni/patchbay/internal/kube"
 	"github.com/patchbay-cni/patchbay/internal/network"
 )
@@ -31,6 +32,8 @@ type GC struct {
 	Client client.Client
 	// Node is this node's name.
 	Node string
+	// Identity returns this node, and false until the Node was read.
+	Identity func() (nodestate.Identity, bool)
 	// Records returns the whole journal.
 	Records func() ([]*attach.Record, error)
 	// NetnsExists reports whether a network namespace exists. Its sandbox may then still run,
@@ -109,7 +112,8 @@ func (g *GC) Sweep(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// listDanmEps returns the DanmEps that this node's daemon created. They have its finalizer.
+// listDanmEps returns the DanmEps that this node's daemon created. They have its finalizer, or the UID of the Node if
+// a forced uninstallation has removed it. Those of DANM have neither.
 func (g *GC) listDanmEps(ctx context.Context) ([]v1.DanmEp, error) {
 	ctx, cancel := context.WithTimeout(ctx, 6*kubeclient.RequestTimeout)
 	defer cancel()
@@ -118,8 +122,10 @@ func (g *GC) listDanmEps(ctx context.Context) ([]v1.DanmEp, error) {
 		return nil, fmt.Errorf("list DanmEps of node %s: %w", g.Node, err)
 	}
 	var own []v1.DanmEp
+	node, known := g.Identity()
 	for _, ep := range list.Items {
-		if controllerutil.ContainsFinalizer(&ep, v1.NodeFinalizer) {
+		isOfNode := known && ep.Spec.HostUID != "" && ep.Spec.HostUID == node.UID
+		if isOfNode || controllerutil.ContainsFinalizer(&ep, v1.NodeFinalizer) {
 			own = append(own, ep)
 		}
 	}

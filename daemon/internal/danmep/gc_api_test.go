@@ -79,6 +79,10 @@ func TestOrphansAreRemoved(t *testing.T) {
 		"OtherNode": {reason: "The daemon of its node decides.", ep: add(kubetest.Node, "/gone", unchanged), stays: true},
 		"Foreign": {reason: "DANM created it, without the finalizer of the node.", stays: true,
 			ep: add(own, "/gone", func(ep *v1.DanmEp) { ep.Finalizers = nil })},
+		"Released": {reason: "A forced uninstallation has removed its finalizer.",
+			ep: add(own, "/gone", func(ep *v1.DanmEp) { ep.Finalizers, ep.Spec.HostUID = nil, "node-uid" })},
+		"OtherIncarnation": {reason: "The controller removes it.", stays: true,
+			ep: add(own, "/gone", func(ep *v1.DanmEp) { ep.Finalizers, ep.Spec.HostUID = nil, "other-uid" })},
 		"Terminating": {reason: "Another client deleted it before.", ep: add(own, "/gone", unchanged)},
 	}
 	if err := env.Client.Delete(t.Context(), cases["Terminating"].ep); err != nil {
@@ -88,6 +92,7 @@ func TestOrphansAreRemoved(t *testing.T) {
 	gc := &GC{
 		// Admission policies let a daemon write only the DanmEps of its own node.
 		Client: env.As(t, apitest.NodeDaemon(own)), Node: own, Addresses: collector,
+		Identity:    func() (nodestate.Identity, bool) { return nodestate.Identity{Name: own, UID: "node-uid"}, true },
 		NetnsExists: func(path string) (bool, error) { return path == "/running", nil },
 		Records: func() ([]*attach.Record, error) {
 			return []*attach.Record{{PodNamespace: ns, Interfaces: []attach.Interface{{EndpointName: cases["Journal"].ep.Name}, {EndpointName: "before"}}}}, nil
@@ -130,6 +135,7 @@ func TestUnreadableJournalStopsTheSweep(t *testing.T) {
 	corrupt := errors.New("corrupt")
 	gc := &GC{
 		Client: env.Client, Node: own, Addresses: &recordingCollector{},
+		Identity:    func() (nodestate.Identity, bool) { return nodestate.Identity{}, false },
 		NetnsExists: func(string) (bool, error) { return false, nil },
 		Records:     func() ([]*attach.Record, error) { return nil, corrupt },
 	}

@@ -234,7 +234,8 @@ func (p *Publisher) markMissing(ctx context.Context, rec *attach.Record) (*attac
 	return rec, nil
 }
 
-// missingDanmEps reads the DanmEps of a record and returns the UIDs of the missing ones by name.
+// missingDanmEps reads the DanmEps of a record and returns the UIDs of the missing ones by name. The others get the
+// finalizer if they lack it: without it, their deletion would free addresses of a sandbox that runs.
 func (p *Publisher) missingDanmEps(ctx context.Context, rec *attach.Record) (map[string]string, error) {
 	missing := map[string]string{}
 	for i := range rec.Interfaces {
@@ -249,6 +250,10 @@ func (p *Publisher) missingDanmEps(ctx context.Context, rec *attach.Record) (map
 		}
 		if ep == nil {
 			missing[ifc.EndpointName] = ifc.EndpointUID
+			continue
+		}
+		if err := p.danmEps.protect(ctx, ep); err != nil {
+			return nil, err
 		}
 	}
 	return missing, nil

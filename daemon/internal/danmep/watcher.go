@@ -15,7 +15,9 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
 	"github.com/patchbay-cni/patchbay/daemon/internal/kubeclient"
 	"github.com/patchbay-cni/patchbay/internal/kube"
@@ -40,8 +42,8 @@ type Watcher struct {
 type WatcherOptions struct {
 	// Records returns the readable records of the journal, and an error if others are corrupt.
 	Records func() ([]*attach.Record, error)
-	// Recheck receives each record with a DanmEp that the cache lacks. The cache may be stale, so
-	// that Recheck must read the DanmEp.
+	// Recheck receives each record with a DanmEp that the cache lacks, or that lacks the finalizer of the
+	// node. The cache may be stale, so that Recheck must read the DanmEp.
 	Recheck func(*attach.Record)
 	// NodeGone reports whether this node's Node was deleted. The controller then deletes the
 	// DanmEps, which must not be created again. The daemon restarts when the Node is back.
@@ -78,7 +80,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// checkRecords passes the records with a missing DanmEp to Recheck.
+// checkRecords passes the records with a missing DanmEp, or one without the finalizer, to Recheck.
 func (w *Watcher) checkRecords(ctx context.Context) error {
 	if w.NodeGone() {
 		return nil
@@ -88,19 +90,19 @@ func (w *Watcher) checkRecords(ctx context.Context) error {
 		logr.FromContextOrDiscard(ctx).Error(err, "Failed to read some records, whose DanmEps remain unchecked")
 	}
 	for _, rec := range records {
-		missing, err := w.missesDanmEp(ctx, rec)
+		due, err := w.needsRecheck(ctx, rec)
 		if err != nil {
 			return err
 		}
-		if missing {
+		if due {
 			w.Recheck(rec)
 		}
 	}
 	return nil
 }
 
-// missesDanmEp reports whether the cache lacks a DanmEp of the record.
-func (w *Watcher) missesDanmEp(ctx context.Context, rec *attach.Record) (bool, error) {
+// needsRecheck reports whether the cache lacks a DanmEp of the record, or has it without the finalizer.
+func (w *Watcher) needsRecheck(ctx context.Context, rec *attach.Record) (bool, error) {
 	for i := range rec.Interfaces {
 		ifc := &rec.Interfaces[i]
 		if !recordHasDanmEp(rec, ifc) {
@@ -111,11 +113,17 @@ func (w *Watcher) missesDanmEp(ctx context.Context, rec *attach.Record) (bool, e
 		if client.IgnoreNotFound(err) != nil {
 			return false, fmt.Errorf("get DanmEp %s/%s from the cache: %w", rec.PodNamespace, ifc.EndpointName, err)
 		}
-		if apierrors.IsNotFound(err) || metadata.UID != types.UID(ifc.EndpointUID) {
+		if apierrors.IsNotFound(err) || metadata.UID != types.UID(ifc.EndpointUID) || lacksFinalizer(metadata) {
 			return true, nil
 		}
 	}
 	return false, nil
+}
+
+// lacksFinalizer reports whether a DanmEp needs the finalizer of the node, which a forced uninstallation removes. The API
+// server adds none to an object that is being deleted.
+func lacksFinalizer(ep client.Object) bool {
+	return ep.GetDeletionTimestamp() == nil && !controllerutil.ContainsFinalizer(ep, v1.NodeFinalizer)
 }
 
 // recordHasDanmEp reports whether the interface must have a DanmEp: the interface exists, and its

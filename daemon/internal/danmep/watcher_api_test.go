@@ -123,6 +123,27 @@ func TestMissingDanmEpIsRecreated(t *testing.T) {
 	}
 }
 
+// A DanmEp without the finalizer, as after a forced uninstallation, gets it again at the daemon's start.
+func TestDanmEpGetsItsFinalizerAgain(t *testing.T) {
+	t.Parallel()
+	b := newTestPublisher(t, apitest.Start(t), interceptor.Funcs{})
+	b.Publish(b.rec)
+	b.awaitPublished(t)
+	ep := b.endpoint(t.Context())
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	if err := b.env.Client.Patch(t.Context(), ep, patch); err != nil {
+		t.Fatal(err)
+	}
+	b.startWatcher(t)
+	kubetest.Eventually(t, "the finalizer", func(ctx context.Context) error {
+		if got := b.endpoint(ctx); got == nil || got.UID != ep.UID || lacksFinalizer(got) {
+			return fmt.Errorf("DanmEp is %+v", got)
+		}
+		return nil
+	})
+	b.expect(t, completeCalls()[0])
+}
+
 // A DanmEp that a DEL deletes is not missing.
 func TestReleasedEndpointIsNotMissing(t *testing.T) {
 	t.Parallel()

@@ -6,9 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -82,7 +82,11 @@ func stripDanmEp(obj any) (any, error) {
 	if o, ok := obj.(metav1.Object); ok {
 		o.SetLabels(nil)
 		o.SetAnnotations(nil)
-		o.SetFinalizers(nil)
+		var kept []string
+		if slices.Contains(o.GetFinalizers(), v1.NodeFinalizer) {
+			kept = []string{v1.NodeFinalizer}
+		}
+		o.SetFinalizers(kept)
 	}
 	return kube.StripUnusedFields(obj)
 }
@@ -114,35 +118,6 @@ func (c *Connection) NodeUID(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("get Node %s: %w", c.Node, AttachError(err))
 	}
 	return string(node.UID), nil
-}
-
-// forbiddenGracePeriod is how long DaemonSetDeleted repeats a request that the API server
-// forbids. An API server that starts forbids all requests for a moment.
-const forbiddenGracePeriod = 3 * time.Second
-
-// DaemonSetDeleted reports whether a DaemonSet is gone or being deleted. It also returns
-// true when the API server keeps forbidding the read: `kubectl delete -k` deletes the
-// daemon's rights and its DaemonSet in no particular order.
-func (c *Connection) DaemonSetDeleted(ctx context.Context, namespace, name string) (bool, error) {
-	ds := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "DaemonSet"}}
-	for begun := time.Now(); ; {
-		err := c.Direct.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, ds)
-		switch {
-		case err == nil:
-			return ds.DeletionTimestamp != nil, nil
-		case apierrors.IsNotFound(err):
-			return true, nil
-		case !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err):
-			return false, fmt.Errorf("get DaemonSet %s/%s: %w", namespace, name, err)
-		case time.Since(begun) > forbiddenGracePeriod:
-			return true, nil
-		}
-		select {
-		case <-ctx.Done():
-			return false, fmt.Errorf("get DaemonSet %s/%s: %w", namespace, name, ctx.Err())
-		case <-time.After(forbiddenGracePeriod / 10):
-		}
-	}
 }
 
 // AttachError maps an error of the API server to the errors of package attach: it wraps

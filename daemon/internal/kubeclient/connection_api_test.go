@@ -18,7 +18,7 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-func TestDaemonSetDeleted(t *testing.T) {
+func TestDaemonSetIsDeleted(t *testing.T) {
 	t.Parallel()
 	env := apitest.New(t) // an environment of its own, because the Role fixes the DaemonSet's name
 	labels := map[string]string{"a": "b"}
@@ -35,9 +35,9 @@ func TestDaemonSetDeleted(t *testing.T) {
 	conn := kubetest.Connect(t, env)
 	step := func(what string, want bool) {
 		t.Helper()
-		got, err := conn.DaemonSetDeleted(t.Context(), "patchbay-system", "patchbayd")
-		if err != nil || got != want {
-			t.Errorf("%s: got %t, %v, want %t", what, got, err, want)
+		got, err := conn.DaemonSetRemoval(t.Context(), "patchbay-system", "patchbayd")
+		if err != nil || got.Deleted != want || got.CleanUp != "" {
+			t.Errorf("%s: got %+v, %v, want %t", what, got, err, want)
 		}
 	}
 	step("not created", true)
@@ -49,8 +49,8 @@ func TestDaemonSetDeleted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := stranger.DaemonSetDeleted(t.Context(), "patchbay-system", "patchbayd"); err != nil || !got {
-		t.Errorf("without rights: got %t, %v, want true", got, err)
+	if got, err := stranger.DaemonSetRemoval(t.Context(), "patchbay-system", "patchbayd"); err != nil || !got.Deleted || got.CleanUp != "" {
+		t.Errorf("without rights: got %+v, %v, want true", got, err)
 	}
 	if err := env.Client.Delete(t.Context(), ds); err != nil {
 		t.Fatal(err)

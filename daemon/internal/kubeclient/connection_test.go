@@ -6,11 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
 )
 
@@ -67,6 +70,27 @@ func TestWatchError(t *testing.T) {
 			t.Parallel()
 			if err := WatchError(tc.ctx, "Pods", stopped); !errors.Is(err, tc.want) {
 				t.Errorf("%s: got %v, want %v", tc.reason, err, tc.want)
+			}
+		})
+	}
+}
+
+// The daemon adds the finalizer to DanmEps that lack it, so that the cache must have it, and nothing else.
+func TestStripDanmEp(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason       string
+		before, want []string
+	}{
+		"Node":  {"Only this finalizer matters.", []string{"example.com/x", v1.NodeFinalizer}, []string{v1.NodeFinalizer}},
+		"Other": {"It lacks the node's.", []string{"example.com/x"}, nil},
+		"None":  {"An uninstallation has removed it.", nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Finalizers: tc.before, Labels: map[string]string{"a": "b"}}}
+			if _, err := stripDanmEp(o); err != nil || !slices.Equal(o.Finalizers, tc.want) || len(o.Labels) > 0 {
+				t.Errorf("%s: got finalizers %v, labels %v, %v, want %v", tc.reason, o.Finalizers, o.Labels, err, tc.want)
 			}
 		})
 	}

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/api/operator/v1alpha1"
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
 	"github.com/patchbay-cni/patchbay/daemon/internal/kubeclient"
 	"github.com/patchbay-cni/patchbay/internal/kube"
@@ -116,6 +117,30 @@ func (n *NodeNetworks) snapshot(ctx context.Context) *nicSnapshot {
 // WriteStatus writes the status of this node's NodeNetwork, and creates the object if it is
 // missing. Its owner is the Node, so that garbage collection deletes it with the Node.
 func (n *NodeNetworks) WriteStatus(ctx context.Context, status v1.NodeNetworkStatus) error {
+	return n.update(ctx, func(s *v1.NodeNetworkStatus) {
+		conditions := s.Conditions
+		meta.RemoveStatusCondition(&conditions, v1alpha1.ConditionCleanedUp) // of an earlier daemon
+		for _, c := range status.Conditions {
+			meta.SetStatusCondition(&conditions, c) // keeps lastTransitionTime
+		}
+		*s = status
+		s.Conditions = conditions
+	})
+}
+
+// ReportCleanUp writes which links are left, and the condition of a clean-up. Links that are nil stay as they are, and
+// so do NICs: without them, other nodes would drop the VXLAN tunnels to Pods that keep their interfaces.
+func (n *NodeNetworks) ReportCleanUp(ctx context.Context, links []v1.HostLink, c metav1.Condition) error {
+	return n.update(ctx, func(s *v1.NodeNetworkStatus) {
+		if links != nil {
+			s.Links = links
+		}
+		meta.SetStatusCondition(&s.Conditions, c)
+	})
+}
+
+// update changes the status of this node's NodeNetwork.
+func (n *NodeNetworks) update(ctx context.Context, change func(*v1.NodeNetworkStatus)) error {
 	ctx, cancel := context.WithTimeout(ctx, kubeclient.RequestTimeout)
 	defer cancel()
 	obj := &v1.NodeNetwork{}
@@ -126,12 +151,7 @@ func (n *NodeNetworks) WriteStatus(ctx context.Context, status v1.NodeNetworkSta
 	if err != nil {
 		return fmt.Errorf("read NodeNetwork %s: %w", n.conn.Node, err)
 	}
-	conditions := obj.Status.Conditions
-	for _, c := range status.Conditions {
-		meta.SetStatusCondition(&conditions, c) // keeps lastTransitionTime
-	}
-	obj.Status = status
-	obj.Status.Conditions = conditions
+	change(&obj.Status)
 	if err := n.conn.Direct.Status().Update(ctx, obj); err != nil {
 		return fmt.Errorf("write status of NodeNetwork %s: %w", n.conn.Node, err)
 	}

@@ -232,7 +232,7 @@ func (a *Applier) delete(ctx context.Context, o *metav1.PartialObjectMetadata) e
 	if !hasStatus(o.Kind) {
 		expected.ResourceVersion = &o.ResourceVersion
 	}
-	err := a.writer.Delete(ctx, o, expected)
+	err := Delete(ctx, a.writer, o, expected)
 	if apierrors.IsForbidden(err) {
 		// The operator may delete what some version of it had. Another object has forged fields, and must not keep the
 		// operator from reporting the state of the parts.
@@ -244,6 +244,16 @@ func (a *Applier) delete(ctx context.Context, o *metav1.PartialObjectMetadata) e
 	}
 	delete(a.applied, KeyOf(o))
 	return nil
+}
+
+// Delete deletes an object of which the metadata is known. An object that stays, because of a finalizer, is the answer,
+// and the client decodes it: it needs no type for an unstructured object.
+func Delete(ctx context.Context, writer client.Writer, o *metav1.PartialObjectMetadata, options ...client.DeleteOption) error {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(o.GroupVersionKind())
+	u.SetNamespace(o.Namespace)
+	u.SetName(o.Name)
+	return writer.Delete(ctx, u, options...)
 }
 
 // IsApplied reports whether the operator has applied the object.

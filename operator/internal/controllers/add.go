@@ -30,6 +30,7 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/text"
 	"github.com/patchbay-cni/patchbay/operator/internal/apply"
 	"github.com/patchbay-cni/patchbay/operator/internal/render"
+	"github.com/patchbay-cni/patchbay/operator/internal/uninstall"
 )
 
 // agentSecretsNamespace is the other namespace in which the agent has rights.
@@ -43,7 +44,7 @@ func Add(ctx context.Context, m manager.Manager) error {
 	}
 	r := &Reconciler{
 		Cache: m.GetCache(), Live: m.GetClient(), Status: m.GetClient().Status(),
-		Applier: apply.New(m.GetClient(), m.GetCache()), Events: events, Now: time.Now,
+		Applier: apply.New(m.GetClient(), m.GetCache()), Uninstaller: &uninstall.Uninstaller{Client: m.GetClient(), Now: time.Now}, Events: events, Now: time.Now,
 	}
 	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: v1alpha1.InstallationName}}}

@@ -105,6 +105,8 @@ func (f *findings) applied() (status metav1.ConditionStatus, reason, message str
 		return metav1.ConditionFalse, reason, "Nothing is changed, because the spec is not valid"
 	case errors.Is(f.applyErr, errAnother):
 		return metav1.ConditionFalse, v1alpha1.ReasonAnotherInstallation, f.applyErr.Error()
+	case errors.Is(f.applyErr, errEnding):
+		return metav1.ConditionFalse, v1alpha1.ReasonRemovingNode, f.applyErr.Error()
 	case f.applyErr != nil:
 		return metav1.ConditionFalse, v1alpha1.ReasonApplyFailed, f.applyErr.Error()
 	case len(f.outdated) > 0:

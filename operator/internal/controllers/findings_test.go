@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -139,6 +141,11 @@ func TestAppliedCondition(t *testing.T) {
 		}},
 		"Another": {"two installations share the node's files", findings{applyErr: fmt.Errorf("%w: x", errAnother)}, []want{
 			{v1alpha1.ConditionApplied, v1alpha1.ReasonAnotherInstallation, "x"},
+		}},
+		"Ending": {"no daemon starts, and the Pods say why", findings{applyErr: ending(&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "patchbayd"}}, []*corev1.Pod{
+			{ObjectMeta: metav1.ObjectMeta{Name: "b"}, Spec: corev1.PodSpec{NodeName: "n2"}}, {ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: corev1.PodSpec{NodeName: "n1"}},
+		})}, []want{
+			{v1alpha1.ConditionApplied, v1alpha1.ReasonRemovingNode, "a on node n1, b on node n2. If a node is off"},
 		}},
 		"Waiting": {"what the controller waits for says more", findings{outdated: []string{"a", "b", "c", "d"}, node: progress(v1alpha1.ReasonRolloutStopped), controller: progress(v1alpha1.ReasonReady)}, []want{
 			{v1alpha1.ConditionApplied, v1alpha1.ReasonWaitingForNode, "replaced on the nodes a, b, c, d"}, {v1alpha1.ConditionController, v1alpha1.ReasonWaitingForNode, "4 Pods"},

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -21,10 +23,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/patchbay-cni/patchbay/api/operator/v1alpha1"
+	"github.com/patchbay-cni/patchbay/internal/attachments"
 	"github.com/patchbay-cni/patchbay/internal/version"
 	"github.com/patchbay-cni/patchbay/operator/internal/apply"
 	"github.com/patchbay-cni/patchbay/operator/internal/render"
 	"github.com/patchbay-cni/patchbay/operator/internal/rollout"
+	"github.com/patchbay-cni/patchbay/operator/internal/uninstall"
 )
 
 // checkInterval is how often everything is compared again, although watches report each change.
@@ -46,6 +50,8 @@ type Reconciler struct {
 	Status client.SubResourceWriter
 	// Applier writes everything else.
 	Applier *apply.Applier
+	// Uninstaller removes everything when the Installation is deleted.
+	Uninstaller *uninstall.Uninstaller
 	// Events records changes of conditions.
 	Events EventRecorder
 	// Now is the clock.
@@ -72,7 +78,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if i.DeletionTimestamp != nil {
-		return reconcile.Result{}, nil // nobody but the user removes what runs
+		return r.uninstall(ctx, i)
 	}
 	found := &findings{}
 	err := r.install(ctx, i, found)
@@ -81,7 +87,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if apierrors.IsConflict(writeErr) { // the cache has an earlier Installation
 		return reconcile.Result{RequeueAfter: conflictDelay}, err
 	}
-	if errors.Is(err, errAnother) { // no event tells when it is gone
+	if errors.Is(err, errAnother) || errors.Is(err, errEnding) { // no event tells when what it waits for is gone
 		return reconcile.Result{RequeueAfter: anotherInterval}, writeErr
 	}
 	if err := cmp.Or(err, writeErr); err != nil {
@@ -101,7 +107,14 @@ func (r *Reconciler) install(ctx context.Context, i *v1alpha1.Installation, foun
 		found.applyErr = err
 		return err
 	}
+	if err := r.Uninstaller.Protect(ctx, i); err != nil {
+		found.applyErr = err
+		return err
+	}
 	pods, err := r.pods(ctx)
+	if err == nil {
+		err = r.checkDaemonSet(ctx, plan, pods[plan.Node.Name])
+	}
 	if err != nil {
 		found.applyErr = err
 		return err
@@ -236,6 +249,43 @@ func (r *Reconciler) checkAlone(ctx context.Context, plan *render.Plan) error {
 		}
 	}
 	return nil
+}
+
+// errEnding means that the DaemonSet is being deleted.
+var errEnding = errors.New("the DaemonSet is being deleted")
+
+// checkDaemonSet fails while the DaemonSet is being deleted, in the foreground after its Pods. Kubernetes starts no Pod of
+// it, whatever is applied. It also withdraws the request of an uninstallation that was given up.
+func (r *Reconciler) checkDaemonSet(ctx context.Context, plan *render.Plan, pods []*corev1.Pod) error {
+	for _, o := range plan.Objects {
+		if o.GetKind() != "DaemonSet" || o.GetName() != plan.Node.Name {
+			continue
+		}
+		ds := &appsv1.DaemonSet{}
+		exists, err := r.get(ctx, o, ds)
+		_, isRequested := ds.Annotations[v1alpha1.CleanUpAnnotation]
+		switch {
+		case err != nil || !exists:
+			return err
+		case ds.DeletionTimestamp != nil:
+			return ending(ds, pods)
+		case isRequested:
+			return r.Uninstaller.WithdrawCleanUp(ctx)
+		}
+		return nil
+	}
+	return nil
+}
+
+// ending names the Pods that a DaemonSet in deletion waits for.
+func ending(ds *appsv1.DaemonSet, pods []*corev1.Pod) error {
+	var names []string
+	for _, pod := range pods {
+		names = append(names, fmt.Sprintf("%s on node %s", pod.Name, pod.Spec.NodeName))
+	}
+	slices.Sort(names)
+	return fmt.Errorf("%w: %s/%s, whose finalizers are %s, must be gone before it is applied again. Its Pods are: %s. If a node is off, delete its Pod with --force",
+		errEnding, ds.Namespace, ds.Name, strings.Join(ds.Finalizers, ", "), cmp.Or(attachments.Names(names), "none"))
 }
 
 // apply applies the objects. While an upgrade of the controller waits for nodes with an older daemon, it applies nothing

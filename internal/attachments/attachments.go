@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package attachments finds the Pods that are attached to networks, for whoever uninstalls Patchbay.
+package attachments
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+)
+
+// pageSize is how many objects the API server sends at once.
+const pageSize = 500
+
+// Attachment is an interface of a Pod, and the DanmEp that records it.
+type Attachment struct {
+	// DanmEp is the record, and UID is its UID.
+	DanmEp types.NamespacedName
+	UID    types.UID
+	// Pod and Node have the interface, Network is what it is attached to.
+	Pod, Node, Network string
+	// PodExists is whether the Pod still exists.
+	PodExists bool
+	// InDeletion and HasFinalizer tell the state of the DanmEp.
+	InDeletion, HasFinalizer bool
+}
+
+// List returns all attachments, sorted by Pod. It returns none if the definition of DanmEps does not exist.
+func List(ctx context.Context, c client.Reader) ([]Attachment, error) {
+	var all []Attachment
+	uids := map[types.NamespacedName]string{}
+	err := eachPage(ctx, c, &v1.DanmEpList{}, func(list *v1.DanmEpList) {
+		for i := range list.Items {
+			ep := &list.Items[i]
+			all = append(all, Attachment{
+				DanmEp: client.ObjectKeyFromObject(ep), UID: ep.UID, Pod: ep.Namespace + "/" + ep.Spec.Pod, Node: ep.Spec.Host,
+				Network:      networkName(ep),
+				InDeletion:   ep.DeletionTimestamp != nil,
+				HasFinalizer: slices.Contains(ep.Finalizers, v1.NodeFinalizer),
+			})
+			uids[client.ObjectKeyFromObject(ep)] = ep.Spec.PodUID
+		}
+	})
+	if isMissing, err := IsMissingKind(ctx, c, "danmeps", err); isMissing || err != nil {
+		return nil, err
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	pods, err := podUIDs(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		uid, exists := pods[all[i].Pod]
+		recorded := uids[all[i].DanmEp]
+		all[i].PodExists = exists && (recorded == "" || recorded == string(uid))
+	}
+	slices.SortFunc(all, func(a, b Attachment) int {
+		return cmp.Or(strings.Compare(a.Pod, b.Pod), strings.Compare(a.DanmEp.Name, b.DanmEp.Name))
+	})
+	return all, nil
+}
+
+// IsMissingKind reports whether a list of objects of danm.io has failed because their definition does not exist or is
+// being deleted. A proxy, or an API server that starts, also answers that it does not have the kind: that must not look
+// like a cluster without objects, so it is an error, as any other is.
+func IsMissingKind(ctx context.Context, c client.Reader, plural string, listErr error) (bool, error) {
+	if listErr == nil {
+		return false, nil
+	}
+	failed := fmt.Errorf("list %s.%s: %w", plural, v1.GroupName, listErr)
+	if !meta.IsNoMatchError(listErr) && !apierrors.IsNotFound(listErr) {
+		return false, failed
+	}
+	definition := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"}}
+	definition.Name = plural + "." + v1.GroupName
+	err := c.Get(ctx, client.ObjectKeyFromObject(definition), definition)
+	switch {
+	case err == nil && definition.DeletionTimestamp != nil:
+		return true, nil
+	case err == nil:
+		return false, failed
+	case apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
+		return true, nil
+	}
+	return false, errors.Join(failed, fmt.Errorf("read CustomResourceDefinition %s: %w", definition.Name, err))
+}
+
+// networkName returns the network of a DanmEp in the form kind/namespace/name or kind/name.
+func networkName(ep *v1.DanmEp) string {
+	if ep.Spec.APIType == v1.KindClusterNetwork {
+		return ep.Spec.APIType + "/" + ep.Spec.NetworkName
+	}
+	return ep.Spec.APIType + "/" + ep.Namespace + "/" + ep.Spec.NetworkName
+}
+
+// podUIDs returns the UIDs of all Pods.
+func podUIDs(ctx context.Context, c client.Reader) (map[string]types.UID, error) {
+	uids := map[string]types.UID{}
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+	err := eachPage(ctx, c, list, func(list *metav1.PartialObjectMetadataList) {
+		for i := range list.Items {
+			uids[list.Items[i].Namespace+"/"+list.Items[i].Name] = list.Items[i].UID
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list Pods: %w", err)
+	}
+	return uids, nil
+}
+
+// eachPage reads a list page by page.
+func eachPage[L client.ObjectList](ctx context.Context, c client.Reader, list L, handle func(L)) error {
+	for token := ""; ; {
+		if err := c.List(ctx, list, client.Limit(pageSize), client.Continue(token)); err != nil {
+			return err
+		}
+		handle(list)
+		if token = list.GetContinue(); token == "" {
+			return nil
+		}
+	}
+}
+
+// maxNames is how many names a message has.
+const maxNames = 5
+
+// Describe names the first Pods and where they run, and how many more there are.
+func Describe(all []Attachment) string {
+	var pods []string
+	seen := map[string]bool{}
+	for i := range all {
+		if !seen[all[i].Pod] {
+			seen[all[i].Pod] = true
+			pods = append(pods, fmt.Sprintf("%s on node %s (%s)", all[i].Pod, all[i].Node, all[i].Network))
+		}
+	}
+	return Names(pods)
+}
+
+// Names joins the first names, and adds how many more there are.
+func Names(names []string) string {
+	if len(names) <= maxNames {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), len(names)-maxNames)
+}
+
+// CountPods returns how many Pods the attachments have.
+func CountPods(all []Attachment) int {
+	pods := map[string]bool{}
+	for i := range all {
+		pods[all[i].Pod] = true
+	}
+	return len(pods)
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attachments_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/attachments"
+)
+
+// cluster is an API server with DanmEps and Pods, which it sends one by one.
+type cluster struct {
+	client.Reader
+
+	danmEps []v1.DanmEp
+	pods    []metav1.PartialObjectMetadata
+	// missing means that the API server does not serve DanmEps. definition is what the read of their definition returns.
+	missing    bool
+	definition error
+	isEnding   bool
+}
+
+// unknownPath is the answer of a proxy, or of an API server that does not serve a kind.
+var unknownPath = apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{}, "", "404 page not found", 0, true)
+
+// Get implements client.Reader.
+func (c *cluster) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	if key.Name != "danmeps.danm.io" {
+		return fmt.Errorf("unexpected read of %s", key)
+	}
+	if c.isEnding {
+		now := metav1.Now()
+		into.SetDeletionTimestamp(&now)
+	}
+	return c.definition
+}
+
+// List implements client.Reader.
+func (c *cluster) List(_ context.Context, into client.ObjectList, options ...client.ListOption) error {
+	var o client.ListOptions
+	o.ApplyOptions(options)
+	at := 0
+	_, _ = fmt.Sscan(o.Continue, &at)
+	next := func(all int) string {
+		if at+1 < all {
+			return fmt.Sprint(at + 1)
+		}
+		return ""
+	}
+	switch list := into.(type) {
+	case *v1.DanmEpList:
+		if c.missing {
+			return unknownPath
+		}
+		list.Items = c.danmEps[min(at, len(c.danmEps)):min(at+1, len(c.danmEps))]
+		list.Continue = next(len(c.danmEps))
+	case *metav1.PartialObjectMetadataList:
+		list.Items = c.pods[min(at, len(c.pods)):min(at+1, len(c.pods))]
+		list.Continue = next(len(c.pods))
+	}
+	return nil
+}
+
+func pod(name string, uid types.UID) metav1.PartialObjectMetadata {
+	return metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: uid}}
+}
+
+func danmEp(pod, uid string) v1.DanmEp {
+	ep := v1.DanmEp{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: pod + ".eth0", Finalizers: []string{v1.NodeFinalizer}}}
+	ep.Spec = v1.DanmEpSpec{Pod: pod, PodUID: uid, Host: "n1", APIType: v1.KindClusterNetwork, NetworkName: "default"}
+	return ep
+}
+
+func TestList(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		c      cluster
+		exist  map[string]bool
+	}{
+		"Exists":    {"Its Pod runs.", cluster{danmEps: []v1.DanmEp{danmEp("web", "1")}, pods: []metav1.PartialObjectMetadata{pod("db", "9"), pod("web", "1")}}, map[string]bool{"shop/web": true}},
+		"Gone":      {"Its node has not detached it.", cluster{danmEps: []v1.DanmEp{danmEp("web", "1")}}, map[string]bool{"shop/web": false}},
+		"Recreated": {"The new Pod of the name is another one.", cluster{danmEps: []v1.DanmEp{danmEp("web", "1")}, pods: []metav1.PartialObjectMetadata{pod("web", "2")}}, map[string]bool{"shop/web": false}},
+		"DANM":      {"DANM's DanmEps have no UID of a Pod.", cluster{danmEps: []v1.DanmEp{danmEp("web", "")}, pods: []metav1.PartialObjectMetadata{pod("web", "2")}}, map[string]bool{"shop/web": true}},
+		"Pages":     {"A large cluster has several pages.", cluster{danmEps: []v1.DanmEp{danmEp("web", "1"), danmEp("db", "9")}, pods: []metav1.PartialObjectMetadata{pod("web", "1")}}, map[string]bool{"shop/db": false, "shop/web": true}},
+		"NoKind":    {"The definition is deleted, and with it all attachments.", cluster{missing: true, definition: apierrors.NewNotFound(schema.GroupResource{Resource: "customresourcedefinitions"}, "danmeps.danm.io")}, nil},
+		"Ending":    {"The definition is being deleted, after all its objects.", cluster{missing: true, isEnding: true}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all, err := attachments.List(t.Context(), &tc.c)
+			if err != nil || len(all) != len(tc.exist) {
+				t.Fatalf("%s: got %+v, %v, want %v", tc.reason, all, err, tc.exist)
+			}
+			for i := range all {
+				if want, ok := tc.exist[all[i].Pod]; !ok || all[i].PodExists != want || !all[i].HasFinalizer {
+					t.Errorf("%s: got %+v, want %v", tc.reason, all[i], tc.exist)
+				}
+			}
+		})
+	}
+}
+
+// An answer that DanmEps are unknown must not look like a cluster without Pods: the uninstallation would go on.
+func TestListDoesNotTrustAProxy(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason     string
+		definition error
+	}{
+		"Exists":    {"The definition exists, so that its objects may.", nil},
+		"Proxy":     {"A proxy does not know the definition's path either.", unknownPath},
+		"Forbidden": {"The user may not read the definition.", apierrors.NewForbidden(schema.GroupResource{}, "", nil)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all, err := attachments.List(t.Context(), &cluster{missing: true, definition: tc.definition})
+			if err == nil || !strings.Contains(err.Error(), "list danmeps.danm.io") {
+				t.Errorf("%s: got %+v, %v, want an error", tc.reason, all, err)
+			}
+		})
+	}
+}
+
+// A Pod with several interfaces is one Pod, and a message has the first five.
+func TestDescribe(t *testing.T) {
+	t.Parallel()
+	var all []attachments.Attachment
+	for _, name := range []string{"a", "a", "b", "c", "d", "e", "f", "g"} {
+		all = append(all, attachments.Attachment{Pod: "shop/" + name, Node: "n1", Network: "DanmNet/shop/x"})
+	}
+	if got := attachments.CountPods(all); got != 7 {
+		t.Errorf("CountPods: got %d, want 7", got)
+	}
+	const first = "shop/a on node n1 (DanmNet/shop/x), shop/b on node n1 (DanmNet/shop/x)"
+	if got := attachments.Describe(all[:3]); got != first {
+		t.Errorf("got %q, want %q", got, first)
+	}
+	const most = first + ", shop/c on node n1 (DanmNet/shop/x), shop/d on node n1 (DanmNet/shop/x), shop/e on node n1 (DanmNet/shop/x) and 2 more"
+	if got := attachments.Describe(all); got != most {
+		t.Errorf("got %q, want %q", got, most)
+	}
+}

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectl
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/api/operator/v1alpha1"
+	"github.com/patchbay-cni/patchbay/internal/attachments"
+)
+
+// newUninstall is the verb `uninstall`.
+func newUninstall(f *factory) *cobra.Command {
+	u := &uninstallation{out: f.Out}
+	cmd := &cobra.Command{
+		Use:   "uninstall",
+		Short: "Uninstall what the operator has installed, and show the progress",
+		Long: "Deletes the Installation, and shows what patchbay-operator removes step by step: pre-allocated addresses, host\n" +
+			"links and CNI configuration on each node, then the programs. Networks and CustomResourceDefinitions stay,\n" +
+			"so that a later installation finds them. Without --yes the command changes nothing: it prints the effects.\n" +
+			"It fails while Pods are attached to networks. You can interrupt it: the operator continues, and the same\n" +
+			"command shows the progress again. patchbay-operator must run until the end.",
+		Example: "  kubectl patchbay uninstall\n" +
+			"  kubectl patchbay uninstall --yes\n" +
+			"  kubectl patchbay uninstall --yes --force --definitions",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if u.timeout <= 0 {
+				return fmt.Errorf("flag --timeout: must be more than 0, such as 10m: got %v", u.timeout)
+			}
+			u.command = commandWithYes(cmd, args, "force", "definitions", "wait", "timeout")
+			c, err := f.operatorClient()
+			if err != nil {
+				return err
+			}
+			return u.run(cmd.Context(), c)
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&u.yes, "yes", false, "uninstall; without this flag the command prints the effects")
+	flags.BoolVar(&u.force, "force", false, "uninstall while Pods are attached, which keep their interfaces, and without nodes that do not answer")
+	flags.BoolVar(&u.definitions, "definitions", false, "also delete the CustomResourceDefinitions, and with them all networks")
+	flags.BoolVar(&u.wait, "wait", true, "show the progress until the end")
+	flags.DurationVar(&u.timeout, "timeout", 10*time.Minute, "the time to wait")
+	return cmd
+}
+
+// uninstallation is one call of `uninstall`.
+type uninstallation struct {
+	out     io.Writer
+	command string
+
+	yes, force, definitions, wait bool
+	timeout                       time.Duration
+
+	installation *v1alpha1.Installation
+	// last is the step that was printed last, and reason is its reason.
+	last, reason string
+}
+
+func (u *uninstallation) run(ctx context.Context, c client.Client) error {
+	if err := u.read(ctx, c); err != nil {
+		return err
+	}
+	attached, err := attachments.List(ctx, c)
+	if err != nil {
+		return err
+	}
+	attached = slices.DeleteFunc(attached, func(a attachments.Attachment) bool { return !a.PodExists })
+	u.force = u.force || u.installation.Annotations[v1alpha1.ForceUninstallAnnotation] == "true"
+	u.definitions = u.definitions || u.installation.Annotations[v1alpha1.RemoveDefinitionsAnnotation] == "true"
+	inDeletion := u.installation.DeletionTimestamp != nil
+	if !inDeletion || !u.yes {
+		if err := u.printEffects(ctx, c, attached); err != nil {
+			return err
+		}
+	}
+	switch {
+	case len(attached) > 0 && !u.force && !inDeletion:
+		return fmt.Errorf("nothing was changed: %d Pods are attached to networks: %s. Delete them first. With --force they keep their interfaces",
+			attachments.CountPods(attached), attachments.Describe(attached))
+	case !u.yes && inDeletion:
+		_, err := fmt.Fprintf(u.out, "The Installation is being deleted already. To see the progress: %s\n", u.command)
+		return err
+	case !u.yes:
+		_, err := fmt.Fprintf(u.out, "Nothing was changed. To uninstall: %s\n", u.command)
+		return err
+	}
+	if err := u.order(ctx, c); err != nil {
+		return err
+	}
+	if !u.wait {
+		_, err := fmt.Fprintln(u.out, "The operator uninstalls Patchbay. To see the progress, run the command again without --wait=false")
+		return err
+	}
+	return u.follow(ctx, c)
+}
+
+// read reads the Installation. Without one, the error says how Patchbay is uninstalled.
+func (u *uninstallation) read(ctx context.Context, c client.Client) error {
+	u.installation = &v1alpha1.Installation{}
+	err := c.Get(ctx, client.ObjectKey{Name: v1alpha1.InstallationName}, u.installation)
+	if err == nil {
+		return nil
+	}
+	if !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
+		return fmt.Errorf("read Installation %s: %w", v1alpha1.InstallationName, err)
+	}
+	list := &appsv1.DaemonSetList{}
+	if err := c.List(ctx, list, client.MatchingFields{metav1.ObjectNameField: "patchbayd"}); err != nil {
+		return fmt.Errorf("list DaemonSets: %w", err)
+	}
+	if len(list.Items) == 0 {
+		return errors.New("no Installation and no DaemonSet patchbayd exists: Patchbay is not installed")
+	}
+	return fmt.Errorf("no Installation exists, and DaemonSet %s/patchbayd does: Patchbay was installed without its operator. Follow docs/install.md, section Uninstall",
+		list.Items[0].Namespace)
+}
+
+// printEffects prints what the uninstallation does.
+func (u *uninstallation) printEffects(ctx context.Context, c client.Client, attached []attachments.Attachment) error {
+	nodes := &v1.NodeNetworkList{}
+	if _, err := attachments.IsMissingKind(ctx, c, "nodenetworks", c.List(ctx, nodes)); err != nil {
+		return err
+	}
+	var without []string
+	for i := range nodes.Items {
+		if n := nodes.Items[i].Status.NodeConfiguration; n == nil || n.File == "" || n.Error != "" {
+			without = append(without, nodes.Items[i].Name)
+		}
+	}
+	out := bufio.NewWriter(u.out)
+	for _, name := range []string{v1alpha1.ForceUninstallAnnotation, v1alpha1.RemoveDefinitionsAnnotation} {
+		if u.installation.Annotations[name] == "true" {
+			fmt.Fprintf(out, "The Installation has the annotation %s, which counts as the flag does\n", name)
+		}
+	}
+	fmt.Fprintf(out, "%d nodes: CNI configuration, host links and pre-allocated addresses are removed\n", len(nodes.Items))
+	if len(without) > 0 {
+		fmt.Fprintf(out, "  without another CNI configuration that works: new Pods do not start on %s\n", attachments.Names(without))
+	}
+	if len(attached) > 0 {
+		fmt.Fprintf(out, "%d Pods are attached: %s\n", attachments.CountPods(attached), attachments.Describe(attached))
+	}
+	fmt.Fprintln(out, "Programs, rights, policies and webhooks are removed")
+	if u.definitions {
+		fmt.Fprintln(out, "CustomResourceDefinitions are deleted, and with them ALL networks, TenantConfigs and DanmEps")
+	} else {
+		fmt.Fprintln(out, "CustomResourceDefinitions and networks stay")
+	}
+	return out.Flush()
+}
+
+// order sets the annotations, and deletes the Installation that was read. If it cannot be deleted, the annotations are as
+// before: they would count for a later deletion.
+func (u *uninstallation) order(ctx context.Context, c client.Client) error {
+	before := u.installation.Annotations
+	set, undo := map[string]any{}, map[string]any{}
+	for name, isSet := range map[string]bool{v1alpha1.ForceUninstallAnnotation: u.force, v1alpha1.RemoveDefinitionsAnnotation: u.definitions} {
+		if value, ok := before[name]; isSet && value != "true" {
+			set[name], undo[name] = "true", nil
+			if ok {
+				undo[name] = value
+			}
+		}
+	}
+	if err := u.annotate(ctx, c, set); err != nil || u.installation.DeletionTimestamp != nil {
+		return err
+	}
+	if err := c.Delete(ctx, u.installation, client.Preconditions{UID: &u.installation.UID}); client.IgnoreNotFound(err) != nil {
+		return errors.Join(fmt.Errorf("delete Installation %s: %w", u.installation.Name, err), u.annotate(ctx, c, undo))
+	}
+	return nil
+}
+
+// annotate sets annotations of the Installation that was read.
+func (u *uninstallation) annotate(ctx context.Context, c client.Client, annotations map[string]any) error {
+	if len(annotations) == 0 {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": u.installation.UID, "annotations": annotations}})
+	if err == nil {
+		err = c.Patch(ctx, u.installation, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner))
+	}
+	if err != nil {
+		return fmt.Errorf("annotate Installation %s: %w", u.installation.Name, err)
+	}
+	return nil
+}
+
+// progressInterval is how often the progress is read.
+const progressInterval = 500 * time.Millisecond
+
+// errRefused means that the operator waits for the user.
+var errRefused = errors.New("refused")
+
+// follow prints each step until the Installation is gone.
+func (u *uninstallation) follow(ctx context.Context, c client.Client) error {
+	waiting, cancel := context.WithTimeout(ctx, u.timeout)
+	defer cancel()
+	err := wait.PollUntilContextCancel(waiting, progressInterval, true, func(ctx context.Context) (bool, error) {
+		i := &v1alpha1.Installation{}
+		err := c.Get(ctx, client.ObjectKeyFromObject(u.installation), i)
+		switch {
+		case apierrors.IsNotFound(err), err == nil && i.UID != u.installation.UID:
+			return true, nil
+		case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+			return false, fmt.Errorf("read Installation %s: %w: the operator continues to uninstall", u.installation.Name, err)
+		case err != nil:
+			return false, nil // the API server may be away for a moment; the timeout bounds it
+		}
+		return false, u.print(i)
+	})
+	switch {
+	case err == nil:
+		return u.end(ctx, c)
+	case errors.Is(err, errRefused):
+		return err
+	case errors.Is(ctx.Err(), context.Canceled):
+		return errors.New("interrupted: the operator continues to uninstall; run the command again to see the progress")
+	case wait.Interrupted(err) && u.last == "":
+		return fmt.Errorf("the operator has reported no step within %s: it must run: kubectl -n patchbay-operator get deployment patchbay-operator", u.timeout)
+	case wait.Interrupted(err):
+		return fmt.Errorf("not uninstalled within %s; the operator continues. The last step is %s", u.timeout, u.last)
+	}
+	return err
+}
+
+// end prints how the uninstallation has ended. An Installation may also be gone because somebody has removed its
+// finalizer, or because it never had one: then the DaemonSet is still there.
+func (u *uninstallation) end(ctx context.Context, c client.Client) error {
+	switch u.reason {
+	case v1alpha1.ReasonUninstalled:
+	case v1alpha1.ReasonAnotherInstallation:
+		return fmt.Errorf("not uninstalled: %s", u.last)
+	default:
+		list := &appsv1.DaemonSetList{}
+		if err := c.List(ctx, list, client.MatchingFields{metav1.ObjectNameField: "patchbayd"}); err != nil {
+			return fmt.Errorf("the Installation is gone, and the operator has not reported the end: list DaemonSets: %w", err)
+		}
+		if len(list.Items) > 0 {
+			return fmt.Errorf("not uninstalled: the Installation is gone, and DaemonSet %s/patchbayd is still there. Create the Installation again, wait until it is Ready, and uninstall again; or follow docs/install.md, section Uninstall",
+				list.Items[0].Namespace)
+		}
+	}
+	_, err := fmt.Fprint(u.out, "Patchbay is uninstalled. What is left: the labels nics.danm.io/* of Nodes, and patchbay-operator.\n"+
+		"To remove the operator: kubectl delete --ignore-not-found -k deployments/operator\n")
+	return err
+}
+
+// print prints the step if it is another one. Its error wraps errRefused if the operator waits for the Pods' deletion.
+func (u *uninstallation) print(i *v1alpha1.Installation) error {
+	c := meta.FindStatusCondition(i.Status.Conditions, v1alpha1.ConditionUninstalled)
+	if c == nil {
+		return nil
+	}
+	if step := c.Reason + ": " + c.Message; step != u.last {
+		u.last, u.reason = step, c.Reason
+		if _, err := fmt.Fprintln(u.out, step); err != nil {
+			return err
+		}
+	}
+	// With --force, the annotation may not have been read yet.
+	if c.Reason == v1alpha1.ReasonPodsAttached && !u.force {
+		return fmt.Errorf("%w: %s. The uninstallation continues when they are gone", errRefused, c.Message)
+	}
+	return nil
+}

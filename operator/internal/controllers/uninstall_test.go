@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"errors"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/patchbay-cni/patchbay/api/operator/v1alpha1"
+	"github.com/patchbay-cni/patchbay/operator/internal/uninstall"
+)
+
+func TestUninstallStatus(t *testing.T) {
+	t.Parallel()
+	step := &uninstall.Step{Reason: v1alpha1.ReasonPodsAttached, Message: "shop/web"}
+	last := &uninstall.Step{Action: uninstall.Finish, Reason: v1alpha1.ReasonUninstalled, Message: "removed"}
+	for name, tc := range map[string]struct {
+		why             string
+		step            *uninstall.Step
+		failed          error
+		status          metav1.ConditionStatus
+		reason, message string
+	}{
+		"Step":     {"The step is what the user waits for.", step, nil, metav1.ConditionFalse, v1alpha1.ReasonPodsAttached, "shop/web"},
+		"Failed":   {"The error says why the step is not done.", step, errors.New("delete Role a: forbidden"), metav1.ConditionFalse, v1alpha1.ReasonUninstallFailed, "delete Role a: forbidden"},
+		"Last":     {"It is the end.", last, nil, metav1.ConditionTrue, v1alpha1.ReasonUninstalled, "removed"},
+		"Conflict": {"It is not the end while the finalizer is there.", last, errors.New("timeout"), metav1.ConditionFalse, v1alpha1.ReasonUninstallFailed, "timeout"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			i := &v1alpha1.Installation{ObjectMeta: metav1.ObjectMeta{Generation: 3}}
+			s := uninstallStatus(i, tc.step, tc.failed, metav1.Now())
+			for kind, want := range map[string]string{v1alpha1.ConditionUninstalled: tc.message, v1alpha1.ConditionReady: "Uninstalling: " + tc.message} {
+				c, status := meta.FindStatusCondition(s.Conditions, kind), tc.status
+				if kind == v1alpha1.ConditionReady {
+					status = metav1.ConditionFalse
+				}
+				if c == nil || c.Status != status || c.Reason != tc.reason || c.Message != want || c.ObservedGeneration != 3 {
+					t.Errorf("%s: %s: got %+v, want %s: %s", tc.why, kind, c, tc.reason, want)
+				}
+			}
+		})
+	}
+}
+
+// The Installation stays until its status has the last step: a command that waits for its end could not tell what it was.
+func TestIsReported(t *testing.T) {
+	t.Parallel()
+	step := &uninstall.Step{Action: uninstall.Finish, Reason: v1alpha1.ReasonAnotherInstallation}
+	for name, tc := range map[string]struct {
+		why     string
+		reasons []string
+		want    bool
+	}{
+		"Nothing":  {"The uninstallation has one step.", nil, false},
+		"Earlier":  {"The step before is not the outcome.", []string{v1alpha1.ReasonRemovingPrograms}, false},
+		"Another":  {"The outcome has changed.", []string{v1alpha1.ReasonUninstalled}, false},
+		"Reported": {"It can be read.", []string{v1alpha1.ReasonAnotherInstallation}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			i := &v1alpha1.Installation{}
+			for _, reason := range tc.reasons {
+				i.Status.Conditions = append(i.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionUninstalled, Reason: reason})
+			}
+			if got := isReported(i, step); got != tc.want {
+				t.Errorf("%s: got %v, want %v", tc.why, got, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uninstall
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/patchbay-cni/patchbay/internal/attachments"
+)
+
+// Facts are what the next Step is computed from.
+type Facts struct {
+	// Force uninstalls under attached Pods, and without nodes that do not report.
+	Force bool
+	// RemoveDefinitions also deletes the CustomResourceDefinitions.
+	RemoveDefinitions bool
+	// Ignored are annotations with a value that does not count.
+	Ignored []string
+	// Another is why another installation of Patchbay runs, empty for none.
+	Another string
+	// NamespaceEnding means that the namespace of the programs is being deleted by somebody else.
+	NamespaceEnding bool
+
+	// Attached are all DanmEps, also those whose Pod is gone.
+	Attached []attachments.Attachment
+
+	// DaemonSet is that of the node daemon, nil if it is gone.
+	DaemonSet *DaemonSet
+	// Nodes are those that have a daemon or its report, sorted by name.
+	Nodes []Node
+
+	// Stopped are the hosts of Attached on which no container without a Pod runs: they have reported that they are
+	// cleaned up, or have no Node object.
+	Stopped map[string]bool
+
+	// Programs are what was applied, without DaemonSet, definitions and namespaces, in the order of removal.
+	Programs []Group
+	// ProgramPods are Pods of controller and agent that still run.
+	ProgramPods []string
+
+	// Reports are the NodeNetworks of nodes that are cleaned up, without those that are being deleted.
+	Reports []metav1.PartialObjectMetadata
+
+	// Protected are the networks with the finalizer danm.io/in-use.
+	Protected []metav1.PartialObjectMetadata
+	// Definitions that were applied.
+	Definitions []metav1.PartialObjectMetadata
+}
+
+// DaemonSet is the state of the node daemon's DaemonSet.
+type DaemonSet struct {
+	metav1.PartialObjectMetadata
+
+	// Requested is whether it has the annotation by which daemons know that they are to clean up.
+	Requested bool
+}
+
+// Node is a node, and what its daemon has left.
+type Node struct {
+	Name string
+	// Ready is whether the node is.
+	Ready bool
+	// Running is whether the daemon's Pod exists. Overdue is whether it does so for longer than it should take to end.
+	Running, Overdue bool
+	// CleanedUp is whether the daemon has reported that it has cleaned up. UnderPods is whether sandboxes with networks
+	// were left then. Message is its report.
+	CleanedUp, UnderPods bool
+	Message              string
+}
+
+// Group are objects that are removed together.
+type Group struct {
+	// Name says what they are.
+	Name string
+	// Objects that are not being deleted, and how many are.
+	Objects []metav1.PartialObjectMetadata
+	Ending  []metav1.PartialObjectMetadata
+	// StopsPrograms means that the programs' Pods end before the next group.
+	StopsPrograms bool
+}
+
+// pods returns the attachments of Pods that exist, or of those that do not.
+func (f *Facts) pods(exist bool) []attachments.Attachment {
+	var found []attachments.Attachment
+	for i := range f.Attached {
+		if f.Attached[i].PodExists == exist {
+			found = append(found, f.Attached[i])
+		}
+	}
+	return found
+}

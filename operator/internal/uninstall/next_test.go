@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uninstall_test
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/patchbay-cni/patchbay/api/operator/v1alpha1"
+	"github.com/patchbay-cni/patchbay/internal/attachments"
+	"github.com/patchbay-cni/patchbay/operator/internal/uninstall"
+)
+
+// object returns the metadata of an object.
+func object(kind, name string, ending bool) metav1.PartialObjectMetadata {
+	o := metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{Kind: kind}, ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if ending {
+		now := metav1.Now()
+		o.DeletionTimestamp = &now
+	}
+	return o
+}
+
+func daemonSet(requested, ending bool) *uninstall.DaemonSet {
+	return &uninstall.DaemonSet{PartialObjectMetadata: object("DaemonSet", "patchbayd", ending), Requested: requested}
+}
+
+// foreground returns a DaemonSet whose deletion waits for its Pods.
+func foreground() *uninstall.DaemonSet {
+	ds := daemonSet(true, true)
+	ds.Finalizers = []string{metav1.FinalizerDeleteDependents}
+	return ds
+}
+
+func attachment(pod string, exists bool) attachments.Attachment {
+	return attachments.Attachment{Pod: pod, Node: "n1", Network: "ClusterNetwork/default", PodExists: exists, HasFinalizer: true}
+}
+
+// nextCase is what is known, and the step that follows.
+type nextCase struct {
+	why     string
+	facts   uninstall.Facts
+	action  uninstall.Action
+	reason  string
+	message string
+	// objects are the names that the action is for.
+	objects string
+}
+
+// nextCases are in the order of the stages.
+func nextCases() map[string]nextCase {
+	web := []attachments.Attachment{attachment("shop/web", true)}
+	gone := []attachments.Attachment{attachment("shop/web", false)}
+	return map[string]nextCase{
+		"Attached":             {"A Pod would lose its network.", uninstall.Facts{DaemonSet: daemonSet(false, false), Attached: web}, uninstall.Wait, v1alpha1.ReasonPodsAttached, "1 Pods are attached to networks: shop/web on node n1 (ClusterNetwork/default). Delete them, or uninstall with --force", ""},
+		"AttachedRequested":    {"A Pod came between the annotation and the deletion.", uninstall.Facts{DaemonSet: daemonSet(true, false), Attached: web}, uninstall.Wait, v1alpha1.ReasonPodsAttached, "shop/web", ""},
+		"AttachedForced":       {"Force lets Pods keep their interfaces.", uninstall.Facts{Force: true, DaemonSet: daemonSet(false, false), Attached: web}, uninstall.RequestCleanUp, v1alpha1.ReasonRemovingNode, "", ""},
+		"Detaching":            {"Only the node's daemon knows when the interface is gone.", uninstall.Facts{DaemonSet: daemonSet(false, false), Attached: gone}, uninstall.Wait, v1alpha1.ReasonDetachingPods, "shop/web on node n1", ""},
+		"DetachingForced":      {"Its node may be off.", uninstall.Facts{Force: true, DaemonSet: daemonSet(false, false), Attached: gone}, uninstall.RequestCleanUp, v1alpha1.ReasonRemovingNode, "", ""},
+		"Request":              {"A daemon whose DaemonSet is not annotated removes no links.", uninstall.Facts{DaemonSet: daemonSet(false, false)}, uninstall.RequestCleanUp, v1alpha1.ReasonRemovingNode, "told to clean up", ""},
+		"DeleteDaemonSet":      {"The annotation is there.", uninstall.Facts{DaemonSet: daemonSet(true, false)}, uninstall.Delete, v1alpha1.ReasonRemovingNode, "", "patchbayd"},
+		"DaemonRuns":           {"It has not finished.", uninstall.Facts{DaemonSet: daemonSet(true, true), Nodes: []uninstall.Node{{Name: "n1", Ready: true, Running: true}, {Name: "n2", CleanedUp: true}}}, uninstall.Wait, v1alpha1.ReasonRemovingNode, "on 1 of 2 nodes: n1", ""},
+		"NodeNotReady":         {"Its daemon may still run.", uninstall.Facts{DaemonSet: daemonSet(true, true), Nodes: []uninstall.Node{{Name: "n1", Running: true, Overdue: true}}}, uninstall.Wait, v1alpha1.ReasonRemovingNode, "n1 (NotReady)", ""},
+		"ReadyForced":          {"Force waits for a daemon that is about to finish.", uninstall.Facts{Force: true, DaemonSet: daemonSet(true, true), Nodes: []uninstall.Node{{Name: "n1", Ready: true, Running: true}}}, uninstall.Wait, v1alpha1.ReasonRemovingNode, "n1", ""},
+		"NotReadyForced":       {"A later installation could start no daemon, because the DaemonSet waits for this node.", uninstall.Facts{Force: true, DaemonSet: foreground(), Nodes: []uninstall.Node{{Name: "n1", Running: true}}}, uninstall.Delete, v1alpha1.ReasonRemovingNode, "before its last Pods", "patchbayd"},
+		"NotReadyLeft":         {"Force goes on without it, and says so.", uninstall.Facts{Force: true, Nodes: []uninstall.Node{{Name: "n1", Running: true}}}, uninstall.Finish, v1alpha1.ReasonUninstalled, "may stay on nodes that have not reported: n1 (NotReady)", ""},
+		"OverdueForced":        {"The Pod does not end.", uninstall.Facts{Force: true, Nodes: []uninstall.Node{{Name: "n1", Ready: true, Running: true, Overdue: true}}}, uninstall.Finish, v1alpha1.ReasonUninstalled, "not reported: n1", ""},
+		"DaemonSetEnding":      {"Kubernetes deletes it after its Pods.", uninstall.Facts{DaemonSet: foreground()}, uninstall.Wait, v1alpha1.ReasonRemovingNode, "Waiting for Kubernetes", ""},
+		"DaemonSetStays":       {"It has a finalizer of somebody else.", uninstall.Facts{Force: true, DaemonSet: daemonSet(true, true)}, uninstall.Wait, v1alpha1.ReasonRemovingNode, "Waiting for Kubernetes", ""},
+		"NoReport":             {"A daemon that was killed has cleaned nothing up.", uninstall.Facts{Nodes: []uninstall.Node{{Name: "n1", Ready: true}, {Name: "n2", CleanedUp: true}}}, uninstall.Wait, v1alpha1.ReasonNodesNotCleanedUp, "1 of 2 nodes have not reported that they are cleaned up: n1.", ""},
+		"BadReport":            {"The node's error is shown.", uninstall.Facts{Nodes: []uninstall.Node{{Name: "n1", Ready: true, Message: "remove file: read-only"}}}, uninstall.Wait, v1alpha1.ReasonNodesNotCleanedUp, "n1: remove file: read-only", ""},
+		"AttachedMeanwhile":    {"No daemon is left to detach the Pod; its deletion is enough.", uninstall.Facts{Attached: web}, uninstall.Wait, v1alpha1.ReasonPodsAttached, "attached meanwhile: shop/web", ""},
+		"NamespaceEnding":      {"Cluster-scoped objects do not go with it.", uninstall.Facts{NamespaceEnding: true, Programs: []uninstall.Group{{Name: "policies", Objects: []metav1.PartialObjectMetadata{object("x", "p", false)}}}}, uninstall.Delete, v1alpha1.ReasonRemovingPrograms, "Removing policies", "p"},
+		"NamespaceBlocked":     {"The namespace waits for the finalizer of a DanmEp.", uninstall.Facts{NamespaceEnding: true, Attached: gone}, uninstall.RemoveFinalizers, v1alpha1.ReasonRemovingFinalizers, "1 DanmEps", ""},
+		"NamespaceLast":        {"Its objects are gone soon.", uninstall.Facts{NamespaceEnding: true}, uninstall.Wait, v1alpha1.ReasonRemovingPrograms, "namespace patchbay-system", ""},
+		"FirstGroup":           {"Webhooks go before the controller, which answers them.", uninstall.Facts{Programs: []uninstall.Group{{Name: "webhooks", Objects: []metav1.PartialObjectMetadata{object("x", "w", false)}}, {Name: "controller", Objects: []metav1.PartialObjectMetadata{object("x", "c", false)}}}}, uninstall.Delete, v1alpha1.ReasonRemovingPrograms, "Removing webhooks", "w"},
+		"ProgramStops":         {"A controller that still runs could add a finalizer.", uninstall.Facts{ProgramPods: []string{"patchbay-controller-x"}, Programs: []uninstall.Group{{Name: "controller", StopsPrograms: true}, {Name: "rights", Objects: []metav1.PartialObjectMetadata{object("x", "r", false)}}}}, uninstall.Wait, v1alpha1.ReasonRemovingPrograms, "patchbay-controller-x", ""},
+		"GroupEnding":          {"An object has a finalizer of somebody else.", uninstall.Facts{Programs: []uninstall.Group{{Name: "rights", Ending: []metav1.PartialObjectMetadata{object("Role", "r", true)}}}}, uninstall.Wait, v1alpha1.ReasonRemovingPrograms, "deletion of rights: Role r", ""},
+		"Finalizers":           {"Nobody else removes them.", uninstall.Facts{Attached: gone, Protected: []metav1.PartialObjectMetadata{object("ClusterNetwork", "a", false)}}, uninstall.RemoveFinalizers, v1alpha1.ReasonRemovingFinalizers, "1 networks and 1 DanmEps", "a"},
+		"FinalizersForced":     {"A namespace with a DanmEp could not be deleted.", uninstall.Facts{Force: true, Attached: web}, uninstall.RemoveFinalizers, v1alpha1.ReasonRemovingFinalizers, "0 networks and 1 DanmEps", ""},
+		"DANM":                 {"A DanmEp without the finalizer is not Patchbay's.", uninstall.Facts{Attached: []attachments.Attachment{{Pod: "shop/web", Node: "n1"}}}, uninstall.Finish, v1alpha1.ReasonUninstalled, "Patchbay is removed", ""},
+		"MayStillRun":          {"The last message names whose addresses stay.", uninstall.Facts{Attached: []attachments.Attachment{{Pod: "shop/web", Node: "n1"}}}, uninstall.Finish, v1alpha1.ReasonUninstalled, "The DanmEps of 1 Pods that are gone keep their addresses, because no node has reported that their containers have ended: shop/web on node n1", ""},
+		"Reports":              {"A later uninstallation would wait for these nodes.", uninstall.Facts{Nodes: []uninstall.Node{{Name: "n1", CleanedUp: true, Message: v1alpha1.CleanUpComplete}}, Reports: []metav1.PartialObjectMetadata{object("NodeNetwork", "n1", false)}}, uninstall.Finish, v1alpha1.ReasonUninstalled, "networks stay", "n1"},
+		"ReportsOfPeers":       {"A daemon that is cut off would drop its tunnels to them.", uninstall.Facts{Force: true, Nodes: []uninstall.Node{{Name: "n2", Running: true}}, Reports: []metav1.PartialObjectMetadata{object("NodeNetwork", "n1", false)}}, uninstall.Finish, v1alpha1.ReasonUninstalled, "n2 (NotReady)", ""},
+		"NodeKeeps":            {"Nobody else names what is left there.", uninstall.Facts{Nodes: []uninstall.Node{{Name: "n1", CleanedUp: true, Message: "link a.5 kept"}, {Name: "n2", CleanedUp: true, Message: v1alpha1.CleanUpComplete}}}, uninstall.Finish, v1alpha1.ReasonUninstalled, ". Left on nodes that have reported: n1: link a.5 kept", ""},
+		"KeepDefinitions":      {"Networks are the users'.", uninstall.Facts{Definitions: []metav1.PartialObjectMetadata{object("CRD", "c", false)}}, uninstall.Finish, v1alpha1.ReasonUninstalled, "networks stay", ""},
+		"Definitions":          {"They were requested.", uninstall.Facts{RemoveDefinitions: true, Definitions: []metav1.PartialObjectMetadata{object("CRD", "c", false), object("CRD", "d", true)}}, uninstall.Delete, v1alpha1.ReasonRemovingDefinitions, "CRD c, CRD d", "c"},
+		"DefinitionsUnderPods": {"A network that is made again would give the Pod's address to another.", uninstall.Facts{Force: true, RemoveDefinitions: true, Attached: []attachments.Attachment{{Pod: "shop/web", Node: "n1", PodExists: true}}, Definitions: []metav1.PartialObjectMetadata{object("CRD", "c", false)}}, uninstall.Wait, v1alpha1.ReasonPodsAttached, "The definitions stay while 1 Pods keep their interfaces: shop/web", ""},
+		"DefinitionsEnding":    {"An object has a finalizer of somebody else.", uninstall.Facts{RemoveDefinitions: true, Definitions: []metav1.PartialObjectMetadata{object("CRD", "d", true)}}, uninstall.Wait, v1alpha1.ReasonRemovingDefinitions, "CRD d", ""},
+		"Nothing":              {"All is removed.", uninstall.Facts{}, uninstall.Finish, v1alpha1.ReasonUninstalled, "Patchbay is removed", ""},
+		"StillAttached":        {"The last message names who keeps interfaces.", uninstall.Facts{Force: true, Attached: []attachments.Attachment{{Pod: "shop/web", Node: "n1", PodExists: true}}}, uninstall.Finish, v1alpha1.ReasonUninstalled, "1 Pods keep their interfaces: shop/web", ""},
+		"AnotherInstallation":  {"Its Pods, networks and rights are not ours.", uninstall.Facts{Another: "it is elsewhere", Attached: web, Protected: []metav1.PartialObjectMetadata{object("ClusterNetwork", "a", false)}}, uninstall.Finish, v1alpha1.ReasonAnotherInstallation, "Nothing is removed, because another installation runs: it is elsewhere", ""},
+		"IgnoredAnnotation":    {"A typing error must not look like force.", uninstall.Facts{Ignored: []string{"Annotation x: must be true"}, DaemonSet: daemonSet(false, false), Attached: web}, uninstall.Wait, v1alpha1.ReasonPodsAttached, ". Annotation x: must be true", ""},
+	}
+}
+
+func TestNext(t *testing.T) {
+	t.Parallel()
+	for name, tc := range nextCases() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := uninstall.Next(&tc.facts)
+			var objects []string
+			for i := range got.Objects {
+				objects = append(objects, got.Objects[i].Name)
+			}
+			if got.Action != tc.action || got.Reason != tc.reason || !strings.Contains(got.Message, tc.message) || strings.Join(objects, " ") != tc.objects {
+				t.Errorf("%s\ngot  %s, %s, %v: %s\nwant %s, %s, %s: %s", tc.why, got.Action, got.Reason, objects, got.Message, tc.action, tc.reason, tc.objects, tc.message)
+			}
+			if got.Foreground != (name == "DeleteDaemonSet") {
+				t.Errorf("Foreground is %v: only the DaemonSet must stay, until its daemons have read it", got.Foreground)
+			}
+		})
+	}
+}
+
+// A DanmEp without a Pod covers the address of a container that may still run. Only a node that is cleaned up, or that is
+// no more, proves that it does not.
+func TestNextKeepsDanmEpsOfContainersThatMayRun(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		why       string
+		podExists bool
+		stopped   bool
+		isDeleted bool
+	}{
+		"Attached":       {"The Pod keeps its interface.", true, true, false},
+		"NodeUnknown":    {"The node is cut off, and its containers run.", false, false, false},
+		"NodeHasStopped": {"Nothing needs the address.", false, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := &uninstall.Facts{Force: true, Attached: []attachments.Attachment{attachment("shop/web", tc.podExists)}, Stopped: map[string]bool{"n1": tc.stopped}}
+			got := uninstall.Next(f)
+			if got.Action != uninstall.RemoveFinalizers || len(got.Orphans) == 1 != tc.isDeleted || len(got.DanmEps) == 1 == tc.isDeleted {
+				t.Errorf("%s\ngot %s of %v, deletion of %v, want deletion %v", tc.why, got.Action, got.DanmEps, got.Orphans, tc.isDeleted)
+			}
+		})
+	}
+}

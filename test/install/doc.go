@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package install tests, in a lab, each way to install Patchbay: by kustomize, by the operator and by the Helm charts.
+// Each stage installs it next to another CNI plugin and without a network named default, removes it while Pods are
+// watched, and leaves nodes and cluster as they were. `make test-install` runs it.
+package install
