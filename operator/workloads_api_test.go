@@ -60,6 +60,13 @@ func isPodReady(pod *corev1.Pod) bool {
 	})
 }
 
+// isAvailable reports whether a Pod has been ready for as long as its DaemonSet wants.
+func isAvailable(pod *corev1.Pod, ds *appsv1.DaemonSet) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue && time.Since(c.LastTransitionTime.Time) >= time.Duration(ds.Spec.MinReadySeconds)*time.Second
+	})
+}
+
 // daemonSet makes one step of a roll-out.
 func (w *workloads) daemonSet(ctx context.Context) error {
 	ds := &appsv1.DaemonSet{}
@@ -94,10 +101,10 @@ func (w *workloads) daemonSet(ctx context.Context) error {
 			}
 		case pod.Annotations[render.TemplateAnnotation] == hash:
 			status.UpdatedNumberScheduled++
-			if !isPodReady(pod) {
+			if !isAvailable(pod, ds) {
 				unavailable++
 			}
-		case !isPodReady(pod):
+		case !isAvailable(pod, ds):
 			replace = append(replace, pod) // an old Pod that is not available is always replaced
 			unavailable++
 		default:
@@ -105,6 +112,8 @@ func (w *workloads) daemonSet(ctx context.Context) error {
 		}
 		if pod != nil && isPodReady(pod) {
 			status.NumberReady++
+		}
+		if pod != nil && isAvailable(pod, ds) {
 			status.NumberAvailable++
 		}
 	}
@@ -114,6 +123,9 @@ func (w *workloads) daemonSet(ctx context.Context) error {
 			return err
 		}
 		replace = append(replace, candidates[:min(len(candidates), max(0, most-unavailable))]...)
+	}
+	if ds.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType {
+		replace = nil
 	}
 	for _, pod := range replace {
 		if err := w.c.Delete(ctx, pod, client.GracePeriodSeconds(0)); err != nil {

@@ -112,8 +112,8 @@ func partReasons() []ReasonInfo {
 			Test:   "operator/internal/rollout.TestDaemonSetProgress",
 		},
 		{
-			Reason: ReasonProgressing, On: "Node, Controller, PlacementAgent and Ready of Installations with status False",
-			When:   "Pods are being replaced, or are not ready yet. The message has how many are.",
+			Reason: ReasonProgressing, On: "Applied, Node, Controller, PlacementAgent and Ready of Installations with status False",
+			When:   "Pods are being replaced, or are not ready yet. The message has how many are. Of Applied: the node daemon has just started on more than one node, and Kubernetes would replace all of these at once.",
 			Remedy: "Nothing. With the update strategy OnDelete, delete the Pods that have an earlier template.",
 			Test:   "operator/internal/rollout.TestDaemonSetProgress",
 		},

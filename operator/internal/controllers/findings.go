@@ -26,6 +26,8 @@ type findings struct {
 	applyErr error
 	// outdated are the nodes with Pods of an older node daemon for which the controller waits.
 	outdated []string
+	// unsettled are the nodes with Pods of the node daemon for which its new template waits.
+	unsettled []string
 
 	node, controller, agent rollout.Progress
 }
@@ -33,12 +35,29 @@ type findings struct {
 // recheck returns when the next pass is due without any event.
 func (f *findings) recheck() time.Duration {
 	next := checkInterval
+	if len(f.unsettled) > 0 {
+		next = settleInterval
+	}
 	for _, p := range []rollout.Progress{f.node, f.controller, f.agent} {
 		if p.Recheck > 0 {
 			next = min(next, p.Recheck+time.Second)
 		}
 	}
 	return next
+}
+
+// settleInterval is how often the operator looks whether Pods are available, which no event tells.
+const settleInterval = 2 * time.Second
+
+// until returns the first phase that waits. An upgrade of the controller waits for nodes with an older daemon.
+func (f *findings) until() render.Phase {
+	switch {
+	case len(f.unsettled) > 0:
+		return render.Node
+	case len(f.outdated) > 0:
+		return render.Controller
+	}
+	return render.Phases
 }
 
 // status returns the status of the Installation after this pass.
@@ -109,6 +128,9 @@ func (f *findings) applied() (status metav1.ConditionStatus, reason, message str
 		return metav1.ConditionFalse, v1alpha1.ReasonRemovingNode, f.applyErr.Error()
 	case f.applyErr != nil:
 		return metav1.ConditionFalse, v1alpha1.ReasonApplyFailed, f.applyErr.Error()
+	case len(f.unsettled) > 0:
+		return metav1.ConditionFalse, v1alpha1.ReasonProgressing, fmt.Sprintf("The node daemon has just started on %d nodes: %s. Its new template is applied "+
+			"when it has been ready there for long enough, so that the roll-out begins with one node", len(f.unsettled), shortList(f.unsettled))
 	case len(f.outdated) > 0:
 		return metav1.ConditionFalse, v1alpha1.ReasonWaitingForNode, f.waiting()
 	}
@@ -116,11 +138,17 @@ func (f *findings) applied() (status metav1.ConditionStatus, reason, message str
 }
 
 func (f *findings) waiting() string {
-	names := strings.Join(f.outdated[:min(len(f.outdated), maxNames)], ", ")
-	if more := len(f.outdated) - maxNames; more > 0 {
+	return fmt.Sprintf("%d Pods of the node daemon run another image: the controller is not changed before they are replaced on the nodes %s",
+		len(f.outdated), shortList(f.outdated))
+}
+
+// shortList returns the first nodes, and how many there are beside them.
+func shortList(nodes []string) string {
+	names := strings.Join(nodes[:min(len(nodes), maxNames)], ", ")
+	if more := len(nodes) - maxNames; more > 0 {
 		names += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Sprintf("%d Pods of the node daemon run another image: the controller is not changed before they are replaced on the nodes %s", len(f.outdated), names)
+	return names
 }
 
 // maxNames bounds the nodes in a message.

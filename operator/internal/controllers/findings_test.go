@@ -151,6 +151,9 @@ func TestAppliedCondition(t *testing.T) {
 			{v1alpha1.ConditionApplied, v1alpha1.ReasonWaitingForNode, "replaced on the nodes a, b, c, d"}, {v1alpha1.ConditionController, v1alpha1.ReasonWaitingForNode, "4 Pods"},
 			{v1alpha1.ConditionReady, v1alpha1.ReasonRolloutStopped, "Node: 1 of 2"},
 		}},
+		"Unsettled": {"the nodes say what it waits for", findings{unsettled: []string{"a", "b"}, outdated: []string{"a"}, node: progress(v1alpha1.ReasonReady), controller: progress(v1alpha1.ReasonReady)}, []want{
+			{v1alpha1.ConditionApplied, v1alpha1.ReasonProgressing, "2 nodes: a, b."}, {v1alpha1.ConditionReady, v1alpha1.ReasonProgressing, "Applied: "},
+		}},
 		"Applied": {"all parts are ready", findings{node: progress(v1alpha1.ReasonReady), controller: progress(v1alpha1.ReasonReady)}, []want{
 			{v1alpha1.ConditionApplied, v1alpha1.ReasonApplied, ""}, {v1alpha1.ConditionReady, v1alpha1.ReasonReady, "All parts are ready"},
 		}},

@@ -64,6 +64,8 @@ type Reconciler struct {
 	generation int64
 	// missingSince is since when nodes have no Pod of the node daemon.
 	missingSince time.Time
+	// heldSince is since when the node daemon's template is held back.
+	heldSince time.Time
 }
 
 // EventRecorder records an Event on an object.
@@ -133,10 +135,30 @@ func (r *Reconciler) install(ctx context.Context, i *v1alpha1.Installation, foun
 	if err := plan.LimitUnavailable(rollout.Limit(node)); err != nil {
 		return err
 	}
-	if found.applyErr = r.apply(ctx, plan, len(found.outdated) > 0); found.applyErr != nil {
+	found.unsettled = r.unsettled(node, templates[plan.Node.Name])
+	if found.applyErr = r.apply(ctx, plan, found.until()); found.applyErr != nil {
 		return found.applyErr
 	}
 	return r.observe(ctx, plan, pods, found)
+}
+
+// unsettled returns the nodes for which a new template of the node daemon waits, so that it begins with one node.
+// It waits no longer than a Pod may take to become available.
+func (r *Reconciler) unsettled(node *rollout.Input, present *corev1.PodTemplateSpec) []string {
+	if node.Part.OnDelete || present == nil || present.Annotations[render.TemplateAnnotation] == node.Part.Template {
+		return nil
+	}
+	nodes := rollout.Unsettled(node)
+	if len(nodes) < 2 {
+		return nil
+	}
+	if r.heldSince.IsZero() {
+		r.heldSince = node.Now
+	}
+	if node.Now.Sub(r.heldSince) >= node.Part.Deadline+node.Part.MinReady {
+		return nil
+	}
+	return nodes
 }
 
 // templates returns the present templates of the parts, by name. One whose workload does not exist is not there.
@@ -194,7 +216,7 @@ func (r *Reconciler) render(i *v1alpha1.Installation, found *findings) *render.P
 	}
 	if r.plan == nil || r.uid != i.UID || r.generation != i.Generation {
 		r.plan, found.invalid = render.New(i)
-		r.uid, r.generation, r.missingSince = i.UID, i.Generation, time.Time{} // a new spec has its own deadline
+		r.uid, r.generation, r.missingSince, r.heldSince = i.UID, i.Generation, time.Time{}, time.Time{} // a new spec has its own deadlines
 	}
 	return r.plan
 }
@@ -288,9 +310,9 @@ func ending(ds *appsv1.DaemonSet, pods []*corev1.Pod) error {
 		errEnding, ds.Namespace, ds.Name, strings.Join(ds.Finalizers, ", "), cmp.Or(attachments.Names(names), "none"))
 }
 
-// apply applies the objects. While an upgrade of the controller waits for nodes with an older daemon, it applies nothing
-// from the controller on, and removes nothing. It begins with templates that the API server rejects.
-func (r *Reconciler) apply(ctx context.Context, plan *render.Plan, wait bool) error {
+// apply applies the objects of the phases before one, and if all are applied, removes those of an earlier plan. It begins
+// with templates that the API server rejects.
+func (r *Reconciler) apply(ctx context.Context, plan *render.Plan, until render.Phase) error {
 	for _, o := range plan.Objects {
 		if o.GetKind() == "DaemonSet" || o.GetKind() == "Deployment" {
 			if err := r.Applier.Check(ctx, o); err != nil {
@@ -299,7 +321,7 @@ func (r *Reconciler) apply(ctx context.Context, plan *render.Plan, wait bool) er
 		}
 	}
 	for _, o := range plan.Objects {
-		if wait && o.Phase >= render.Controller {
+		if o.Phase >= until {
 			return nil
 		}
 		if err := r.Applier.Apply(ctx, o); err != nil {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/patchbay-cni/patchbay/api/operator/v1alpha1"
 	"github.com/patchbay-cni/patchbay/operator/internal/render"
+	"github.com/patchbay-cni/patchbay/operator/internal/rollout"
 )
 
 // stored is a cache with one Installation.
@@ -136,6 +137,46 @@ func TestAccounts(t *testing.T) {
 	want := map[string][]string{"n": {"new", "old", "new"}, "c": {"waiting"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("accounts (-want +got):\n%s", diff)
+	}
+}
+
+// A new template waits for daemons that have just started, because Kubernetes would replace all of them at once.
+func TestUnsettled(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
+	started := func(name string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(now)}, Spec: corev1.PodSpec{NodeName: name}, Status: corev1.PodStatus{StartTime: &metav1.Time{Time: now}}}
+	}
+	template := func(hash string) *corev1.PodTemplateSpec {
+		return &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{render.TemplateAnnotation: hash}}}
+	}
+	two := []*corev1.Pod{started("a"), started("b")}
+	cases := map[string]struct {
+		reason    string
+		present   *corev1.PodTemplateSpec
+		onDelete  bool
+		heldSince time.Time
+		pods      []*corev1.Pod
+		want      int
+	}{
+		"Changed":   {"both would get it at once", template("old"), false, time.Time{}, two, 2},
+		"One":       {"the roll-out begins with one node", template("old"), false, time.Time{}, two[:1], 0},
+		"Same":      {"nothing is rolled out", template("new"), false, time.Time{}, two, 0},
+		"First":     {"there is no DaemonSet", nil, false, time.Time{}, two, 0},
+		"Kubectl":   {"the operator takes it over", template(""), false, time.Time{}, two, 2},
+		"OnDelete":  {"the user chooses the nodes", template("old"), true, time.Time{}, two, 0},
+		"Waiting":   {"they may still become ready", template("old"), false, now.Add(-89 * time.Second), two, 2},
+		"Exhausted": {"daemons that come and go must not stop a correction", template("old"), false, now.Add(-90 * time.Second), two, 0},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := &Reconciler{heldSince: tc.heldSince}
+			part := &render.Part{Kind: "DaemonSet", Template: "new", OnDelete: tc.onDelete, Deadline: time.Minute, MinReady: 30 * time.Second}
+			if got := r.unsettled(&rollout.Input{Part: part, Pods: tc.pods, Now: now}, tc.present); len(got) != tc.want {
+				t.Errorf("%s: got %v, want %d nodes", tc.reason, got, tc.want)
+			}
+		})
 	}
 }
 

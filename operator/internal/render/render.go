@@ -53,6 +53,8 @@ const (
 	Webhooks
 	// Budgets select the Pods of the programs.
 	Budgets
+	// Phases is their number.
+	Phases
 )
 
 // Plan is what an Installation describes.

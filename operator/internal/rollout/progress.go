@@ -199,6 +199,21 @@ func Limit(in *Input) intstr.IntOrString {
 	return intstr.FromInt(scaled + absent)
 }
 
+// Unsettled returns the names of the nodes whose Pods the DaemonSet's controller would replace all at once if it got
+// another template now, whatever the limit: those that are not available yet, or end. A Pod that fails does not count,
+// because it is replaced at once on purpose, nor does one whose kubelet does not act.
+func Unsettled(in *Input) []string {
+	var nodes []string
+	for _, pod := range in.Pods {
+		fails := pod.DeletionTimestamp == nil && (in.cause(pod) != "" || in.restart(pod) != "")
+		if !isOver(pod) && !in.isAbsent(pod) && !fails && !in.isProven(pod) {
+			nodes = append(nodes, cmp.Or(pod.Spec.NodeName, pod.Name))
+		}
+	}
+	slices.Sort(nodes)
+	return nodes
+}
+
 // isProven reports whether a Pod has been ready for long enough to show that its template works.
 func (in *Input) isProven(pod *corev1.Pod) bool {
 	return isReady(pod) && in.Now.Sub(changedSince(pod)) >= in.Part.MinReady

@@ -186,6 +186,34 @@ func TestLimit(t *testing.T) {
 	}
 }
 
+func TestUnsettled(t *testing.T) {
+	t.Parallel()
+	created := func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(now) }
+	cases := map[string]struct {
+		reason string
+		pods   []*corev1.Pod
+		want   []string
+	}{
+		"Available":     {"the limit holds for them", []*corev1.Pod{pod("a", "old"), pod("b", "old", readySince(30*time.Second))}, nil},
+		"ReadyJustNow":  {"Kubernetes counts them as not available, and replaces all of them", []*corev1.Pod{pod("b", "old", readySince(29*time.Second)), pod("a", "old", readySince(time.Second)), pod("c", "old")}, []string{"a", "b"}},
+		"Starting":      {"they may be ready in a moment", []*corev1.Pod{pod("a", "old", notReady(time.Second)), pod("b", "old", unnoticed, created)}, []string{"a", "b"}},
+		"Ending":        {"the next Pod on the node has the new template", []*corev1.Pod{pod("a", "old", ending), pod("b", "old", ending)}, []string{"a", "b"}},
+		"Failing":       {"the new template is to repair them", []*corev1.Pod{pod("a", "old", waiting("ImagePullBackOff")), pod("b", "old", readySince(time.Second), restarted(time.Second, 2, "Error"))}, nil},
+		"PastDeadline":  {"they do not become ready", []*corev1.Pod{pod("a", "old", notReady(time.Hour)), pod("b", "old", notReady(time.Hour))}, nil},
+		"MachineOff":    {"nothing is known of them", []*corev1.Pod{pod("a", "old", unnoticed), pod("b", "old", unreachable(time.Hour))}, nil},
+		"Over":          {"nothing of them runs", []*corev1.Pod{pod("a", "old", over), pod("b", "old", over)}, nil},
+		"OfAnyTemplate": {"a roll-out may be under way", []*corev1.Pod{pod("a", "new", readySince(time.Second)), pod("b", "old", readySince(time.Second))}, []string{"a", "b"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := Unsettled(input(tc.pods...)); !slices.Equal(got, tc.want) {
+				t.Errorf("%s: got %v, want %v", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
 func TestDeploymentProgress(t *testing.T) {
 	t.Parallel()
 	two := int32(2)
