@@ -238,11 +238,13 @@ func (d *daemon) connectLinks(ctx context.Context) error {
 		return err
 	}
 	d.attachments = networkcache.NewAttachments(d.conn, func() { d.watcher.Trigger() })
+	checker := delegate.Checker{HostRoot: d.hostRoot, BinDir: d.cniBin, ConfDir: d.cniConf, Node: d.nodeConfigurations()}
+	d.readiness.defaultDelegate = checker.CheckNamed
 	d.watcher = netwatcher.New(netwatcher.Config{
 		Node: d.node, Version: version.String(), KernelVersion: release, VTEPRanges: d.vtepRanges, Log: d.log.WithName("netwatcher"),
 		Kernel: d.host.Links(), Firewall: d.firewall, SourceGuard: d.sourceGuard, Pods: podLinks{d.journal},
 		Delegates: configurationChecker{
-			Checker:  delegate.Checker{HostRoot: d.hostRoot, BinDir: d.cniBin, ConfDir: d.cniConf, Node: d.nodeConfigurations()},
+			Checker:  checker,
 			networks: d.networks, installed: func() bool { return d.install && d.readiness.ready.Load() },
 		},
 		KubeClient: linkKubeClient{networks: d.networks, attachments: d.attachments, nodes: d.nodes},
@@ -292,7 +294,7 @@ func (d *daemon) connectService(ctx context.Context) error {
 // nodeConfigurations finds the CNI configuration of Pods that have no network.
 func (d *daemon) nodeConfigurations() delegate.NodeConfigurations {
 	return delegate.NodeConfigurations{
-		Dir: d.cniConf, Own: install.ConfigName, Disabled: !d.nodeConfiguration, Forbidden: d.networks.ForbiddenIDs,
+		Dir: d.cniConf, Own: install.ConfigName, Disabled: !d.nodeConfiguration, Named: d.defaultDelegate, Forbidden: d.networks.ForbiddenIDs,
 	}
 }
 
@@ -438,10 +440,23 @@ func (d *daemon) runAllocator(ctx context.Context) error {
 // allocatorOpen reports whether the allocator has opened. With a corrupt journal it never does.
 func (d *daemon) allocatorOpen() bool { return d.allocator.deferred.Err() == nil }
 
-// openForPods makes the daemon ready. It waits for the allocator, and until the API server serves all kinds
-// and deletes none of them. Only then it installs the plugin, so that the container runtime sends ADDs.
+// openForPods makes the daemon ready. It waits for the allocator, until the API server serves all kinds and deletes
+// none of them, and for the CNI configuration that a flag names: without it, no new Pod of the cluster would start.
+// Only then it installs the plugin, so that the container runtime sends ADDs.
 func (d *daemon) openForPods(ctx context.Context) error {
-	if !waitUntil(ctx, func() bool { return d.allocatorOpen() && d.conn.Kinds.Check(ctx) == nil }) {
+	logged := ""
+	isOpen := func() bool {
+		if !d.allocatorOpen() || d.conn.Kinds.Check(ctx) != nil {
+			return false
+		}
+		err := d.readiness.defaultDelegate()
+		if err != nil && err.Error() != logged {
+			logged = err.Error()
+			d.log.Info("Waiting for the CNI configuration of Pods without an annotation", "error", logged)
+		}
+		return err == nil
+	}
+	if !waitUntil(ctx, isOpen) {
 		return nil
 	}
 	if err := d.installation.install(); err != nil {

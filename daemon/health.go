@@ -16,6 +16,9 @@ var errNotInstalled = errors.New("the plugin is not installed yet")
 // readiness is the daemon's readiness: whether Pods can be attached.
 type readiness struct {
 	allocator *addresses.DeferredAllocator
+	// defaultDelegate returns why the node lacks the CNI configuration that a flag names. It counts until the plugin was
+	// installed: later, other Pods can be attached without it, and the NodeNetwork reports it.
+	defaultDelegate func() error
 	// ready is true after the plugin was installed.
 	ready atomic.Bool
 }
@@ -26,6 +29,9 @@ func (r *readiness) check(context.Context) error {
 		return nil
 	}
 	if err := r.allocator.Err(); err != nil {
+		return err
+	}
+	if err := r.defaultDelegate(); err != nil {
 		return err
 	}
 	return errNotInstalled

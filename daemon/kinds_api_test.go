@@ -89,6 +89,47 @@ func TestFirstInstallation(t *testing.T) {
 	}
 }
 
+// A daemon whose flag names a CNI configuration that its node does not have. It is not ready, and does not install its
+// own configuration, so that Pods start as before. With the file it recovers by itself, and Pods without an annotation
+// get the file, whatever sorts before it. When the file vanishes later, they wait, and do not get another one.
+func TestDefaultDelegate(t *testing.T) {
+	env := apitest.Start(t)
+	n, ns := newNode(t, env), env.Namespace(t)
+	n.writeOtherPlugin()
+	if err := os.Rename(n.path("conf/10-other.conflist"), n.path("conf/other.bak")); err != nil {
+		t.Fatal(err)
+	}
+	n.write("conf/05-first.conflist", []byte(`{"cniVersion":"1.0.0","name":"first","plugins":[{"type":"gone"}]}`))
+	n.args = append(n.args, "--default-delegate=10-other.conflist")
+	n.start()
+	n.awaitNotReady("flag --default-delegate=10-other.conflist of patchbayd", n.path("conf"), "install the CNI plugin that writes it, or name another file")
+	n.awaitNoDefaultNetwork("flag --default-delegate=10-other.conflist of patchbayd")
+	if _, err := os.Stat(n.path("conf/00-patchbay.conflist")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the daemon's configuration without the file: got error %v, want ErrNotExist", err)
+	}
+
+	if err := os.Rename(n.path("conf/other.bak"), n.path("conf/10-other.conflist")); err != nil {
+		t.Fatal(err)
+	}
+	n.awaitReady()
+	if _, err := os.Stat(n.path("conf/00-patchbay.conflist")); err != nil {
+		t.Errorf("the daemon's configuration: %v", err)
+	}
+	n.expectOtherPlugin(n.pod(ns, "[]"), "another file sorts before the one of the flag")
+	n.network("10.43.0.0/24") // a change of a network triggers the report
+	n.awaitDefaultNetwork(v1.ReasonNodeConfigurationUsed)
+
+	if err := os.Remove(n.path("conf/10-other.conflist")); err != nil {
+		t.Fatal(err)
+	}
+	p := n.pod(ns, "[]")
+	if _, err := n.call("ADD", p); err == nil || !strings.Contains(err.Error(), "flag --default-delegate=10-other.conflist of patchbayd") {
+		t.Errorf("a Pod after the file has vanished: got error %v, want one with the flag", err)
+	}
+	n.write("conf/10-other.conflist", []byte(`{"cniVersion":"1.0.0","name":"other","plugins":[{"type":"other"}]}`))
+	n.expectOtherPlugin(p, "the file is back")
+}
+
 // The daemon of an uninstallation that has stopped halfway: all definitions were deleted, and some of them wait
 // for finalizers. A daemon that starts then needs the others again, and completes the deletion.
 func TestStartDuringUninstallation(t *testing.T) {
@@ -199,6 +240,22 @@ func (n *node) awaitDefaultNetwork(reason string) {
 		c, found := meta.FindStatusCondition(report.Status.Conditions, "DefaultNetwork"), report.Status.NodeConfiguration
 		if c == nil || c.Status != metav1.ConditionTrue || c.Reason != reason || found == nil || *found != (v1.NodeConfiguration{File: "10-other.conflist", Name: "other"}) {
 			return fmt.Errorf("got condition %+v and configuration %+v", c, found)
+		}
+		return nil
+	})
+}
+
+// awaitNoDefaultNetwork waits until the condition DefaultNetwork of the NodeNetwork is False with the message.
+func (n *node) awaitNoDefaultNetwork(message string) {
+	n.t.Helper()
+	eventually(n.t, "the condition DefaultNetwork to be False", func(ctx context.Context) error {
+		var report v1.NodeNetwork
+		if err := n.env.Client.Get(ctx, client.ObjectKey{Name: n.name}, &report); err != nil {
+			return err
+		}
+		c := meta.FindStatusCondition(report.Status.Conditions, "DefaultNetwork")
+		if c == nil || c.Status != metav1.ConditionFalse || c.Reason != v1.ReasonNoDefaultNetwork || !strings.Contains(c.Message, message) {
+			return fmt.Errorf("got condition %+v, want one with %q", c, message)
 		}
 		return nil
 	})

@@ -42,6 +42,7 @@ type options struct {
 	releaseTimeout           time.Duration
 	install, debug, version  bool
 	nodeConfiguration        bool
+	defaultDelegate          string
 }
 
 // parseOptions reads the flags. It prints the help that --help asks for to stderr.
@@ -68,7 +69,8 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	f.IntVar(&o.warmPoolLimit, "warm-pool-limit", 64, "largest `number` of addresses in this node's warm pool, per network and family; with 0 each Pod costs a write to the API server")
 	f.DurationVar(&o.cooldown, "address-cooldown", 10*time.Second, "cooldown: `duration` after a Pod's end before this node uses the Pod's dynamic address again or returns it")
 	f.BoolVar(&o.install, "install", true, "install the plugin and its configuration when the daemon is ready")
-	f.BoolVar(&o.nodeConfiguration, "node-configuration", true, "give Pods without an annotation, while no network default is for them, the first CNI configuration beside Patchbay's; with false, they do not start")
+	f.BoolVar(&o.nodeConfiguration, "node-configuration", true, "give Pods without an annotation, while no network default is for them, the CNI configuration of --default-delegate; with false, they do not start")
+	f.StringVar(&o.defaultDelegate, "default-delegate", "", "name of the `file` in --cni-conf-dir that is the CNI configuration of Pods without an annotation, such as 10-calico.conflist; empty for the first one beside Patchbay's. The daemon is not ready on a node without the file")
 	f.BoolVar(&o.debug, "debug", false, "log debug messages too")
 	f.BoolVar(&o.version, "version", false, "print the version and exit")
 	if err := f.Parse(args); err != nil {
@@ -82,6 +84,9 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	}
 	if o.warmPoolLimit < 0 || o.cooldown < 0 {
 		return nil, fmt.Errorf("flags --warm-pool-limit=%d and --address-cooldown=%s: must not be negative", o.warmPoolLimit, o.cooldown)
+	}
+	if !o.nodeConfiguration && o.defaultDelegate != "" {
+		return nil, fmt.Errorf("flags --default-delegate=%s and --node-configuration=false: must not be set both: Pods without an annotation get this file, or they do not start", o.defaultDelegate)
 	}
 	return o, nil
 }

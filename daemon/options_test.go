@@ -29,6 +29,8 @@ func TestOptions(t *testing.T) {
 		"Ranges":       {reason: "the flag may be repeated, with subnets of both families", args: []string{"--node-name=a", "--vtep-ranges=ens5=10.50.0.0/16,fd00:50::/64", "--vtep-ranges=ens6=10.60.0.0/16"}, node: "a"},
 		"RangeNoNIC":   {reason: "each range belongs to a NIC", args: []string{"--node-name=a", "--vtep-ranges=10.50.0.0/16"}, err: "NIC=CIDR"},
 		"RangeHost":    {reason: "an address instead of a subnet is a mistake", args: []string{"--node-name=a", "--vtep-ranges=ens5=10.50.0.1/16"}, err: "10.50.0.1/16"},
+		"Delegate":     {reason: "a file of the node is checked on the node", args: []string{"--node-name=a", "--default-delegate=10-calico.conflist"}, node: "a"},
+		"NoDelegate":   {reason: "Pods cannot get a file and not start", args: []string{"--node-name=a", "--default-delegate=10-calico.conflist", "--node-configuration=false"}, err: "--default-delegate=10-calico.conflist and --node-configuration=false"},
 		"Unknown":      {reason: "an unknown flag, such as one of another version, is not ignored", args: []string{"--nope"}, err: "nope"},
 	}
 	for name, tc := range cases {

@@ -27,6 +27,7 @@ func runPreflight(ctx context.Context, args []string, stdout, stderr io.Writer) 
 	f.StringVar(&r.HostRoot, "host-root", "/", "`folder` at which the node's root file system is mounted")
 	f.StringVar(&r.BinDir, "cni-bin-dir", defaultCNIBin, "`folder` of the CNI plugins on the node")
 	f.StringVar(&r.ConfDir, "cni-conf-dir", defaultCNIConf, "`folder` of the CNI configurations on the node")
+	f.StringVar(&r.DefaultDelegate, "default-delegate", "", "name of the `file` that Pods without an annotation shall get; empty for the first one")
 	f.StringVar(&r.Runtime, "container-runtime", "", "`runtime` of containers as in the Node's status, such as containerd://1.7.2; empty if unknown")
 	if err := f.Parse(args); err != nil {
 		return err

@@ -76,6 +76,12 @@ func TestOldestKubernetes(t *testing.T) {
 		{"NonePercent", "patchbay", `{parts: {node: {updateStrategy: {maxUnavailable: 0%}}}}`, "must be a number of at least 1"},
 		{"Registry", "patchbay", `{registry: "https://registry.example"}`, "must be a registry with an optional port"},
 		{"Level", "patchbay", `{logLevel: trace}`, "Unsupported value"},
+		{"Empty", "patchbay", `{registry: "", imagePullPolicy: "", logLevel: "", defaultDelegate: "", parts: {node: {logLevel: "", updateStrategy: {type: ""}}}}`, ""},
+		{"Delegate", "patchbay", `{defaultDelegate: 10-calico.conflist, features: {nodeConfiguration: true}}`, ""},
+		{"DelegatePath", "patchbay", `{defaultDelegate: /etc/cni/net.d/10-calico.conflist}`, "must be the name of a file without its folder that ends in .conflist, .conf or .json"},
+		{"DelegateEnding", "patchbay", `{defaultDelegate: 10-calico}`, "must be the name of a file without its folder"},
+		{"DelegateOwn", "patchbay", `{defaultDelegate: 00-patchbay.conflist}`, "must not be Patchbay's own file"},
+		{"DelegateOff", "patchbay", `{defaultDelegate: 10-calico.conflist, features: {nodeConfiguration: false}}`, "must be empty if features.nodeConfiguration is false"},
 		{"NoKey", "patchbay", `{parts: {node: {template: {spec: {containers: [{image: x}]}}}}}`, "name: Required value"},
 		{"Ephemeral", "patchbay", `{parts: {node: {template: {spec: {ephemeralContainers: [{name: x}]}}}}}`, `unknown field "spec.parts.node.template.spec.ephemeralContainers"`},
 	}

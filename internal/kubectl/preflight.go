@@ -60,6 +60,7 @@ func newPreflight(f *factory) *cobra.Command {
 	flags.StringVar(&c.pods.image, "image", version.Image("patchbayd"), "the node daemon's image, for the Pods that read the nodes")
 	flags.StringVar(&c.pods.binDir, "cni-bin-dir", "/opt/cni/bin", "the folder of CNI plugins on the nodes")
 	flags.StringVar(&c.pods.confDir, "cni-conf-dir", "/etc/cni/net.d", "the folder of CNI configurations on the nodes")
+	flags.StringVar(&c.want.DefaultDelegate, "default-delegate", "", "the file in that folder that Pods without an annotation shall get, such as 10-calico.conflist; default: the first one")
 	flags.DurationVar(&c.pods.timeout, "timeout", 2*time.Minute, "how long to wait for the Pods")
 	flags.BoolVar(&c.noPods, "no-pods", false, "run no Pods: check only what the API server has")
 	flags.StringVarP(&c.output, "output", "o", outputTable, "how to print the results: table or json")
@@ -100,6 +101,7 @@ func (c *preflightCheck) parseFlags() error {
 			return fmt.Errorf("flag --%s: must be an absolute path: got %q", name, dir)
 		}
 	}
+	c.pods.defaultDelegate = c.want.DefaultDelegate
 	if c.pods.timeout <= 0 {
 		return fmt.Errorf("flag --timeout: must be positive: got %s", c.pods.timeout)
 	}

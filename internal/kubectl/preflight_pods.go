@@ -47,9 +47,9 @@ type nodePods struct {
 	warnings io.Writer
 
 	// server is the address of the API server, for messages.
-	server                 string
-	image, binDir, confDir string
-	timeout                time.Duration
+	server                                  string
+	image, binDir, confDir, defaultDelegate string
+	timeout                                 time.Duration
 	// cleanup bounds the removal of the namespace; 0 for the default.
 	cleanup time.Duration
 }
@@ -165,6 +165,10 @@ func (p *nodePods) createQuota(ctx context.Context, namespace string, pods int) 
 // systems below the root with their own options.
 func (p *nodePods) pod(node preflight.Node) *corev1.Pod {
 	const hostRoot = "/host"
+	args := []string{"preflight", "--host-root=" + hostRoot, "--cni-bin-dir=" + p.binDir, "--cni-conf-dir=" + p.confDir, "--container-runtime=" + node.Runtime}
+	if p.defaultDelegate != "" {
+		args = append(args, "--default-delegate="+p.defaultDelegate)
+	}
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "node-", Labels: map[string]string{preflightLabel: preflightName}},
 		Spec: corev1.PodSpec{
@@ -175,7 +179,7 @@ func (p *nodePods) pod(node preflight.Node) *corev1.Pod {
 			ActiveDeadlineSeconds: new(max(int64(p.timeout.Seconds()), 1)), TerminationGracePeriodSeconds: new(int64(1)),
 			Containers: []corev1.Container{{
 				Name: "preflight", Image: p.image, ImagePullPolicy: corev1.PullIfNotPresent,
-				Args: []string{"preflight", "--host-root=" + hostRoot, "--cni-bin-dir=" + p.binDir, "--cni-conf-dir=" + p.confDir, "--container-runtime=" + node.Runtime},
+				Args: args,
 				Resources: corev1.ResourceRequirements{
 					Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("0"), corev1.ResourceMemory: resource.MustParse("0")},
 					Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")},

@@ -25,6 +25,22 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/preflight"
 )
 
+// An older image of the daemon does not have the flag, and must be able to read nodes without it.
+func TestPreflightPodArguments(t *testing.T) {
+	t.Parallel()
+	for file, want := range map[string]bool{"": false, "10-calico.conflist": true} {
+		c := &preflightCheck{output: outputTable, pods: nodePods{image: "patchbayd", binDir: "/opt/cni/bin", confDir: "/etc/cni/net.d", timeout: time.Minute}}
+		c.want.DefaultDelegate = file
+		if err := c.parseFlags(); err != nil {
+			t.Fatal(err)
+		}
+		args := c.pods.pod(preflight.Node{Name: "node-1"}).Spec.Containers[0].Args
+		if got := slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--default-delegate=") }); got != want || want && !slices.Contains(args, "--default-delegate="+file) {
+			t.Errorf("with %q: got arguments %q, want the flag: %t", file, args, want)
+		}
+	}
+}
+
 func TestPreflightFlags(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

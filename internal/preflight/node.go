@@ -16,12 +16,15 @@ type Requirements struct {
 	Features []Feature
 	// NICs must exist on each node.
 	NICs []string
+	// DefaultDelegate is the file that Pods without an annotation must get on each node. Empty is the first one.
+	DefaultDelegate string
 }
 
-// daemonPorts and controllerPorts are the TCP ports on a node that the manifests give to Patchbay's programs. The
-// daemon runs on each node, and the controller on two.
+// These are the TCP ports on a node that the manifests give to Patchbay's programs. The daemon runs on each node, the
+// controller on two, and the operator, if there is one, on one.
 func daemonPorts() []int     { return []int{9640, 9644} }
 func controllerPorts() []int { return []int{9641, 9642, 9645} }
+func operatorPorts() []int   { return []int{9647, 9648} }
 
 // oldestKernel is the oldest version of Linux with which Patchbay works.
 func oldestKernel() [2]int { return [2]int{5, 10} }
@@ -36,7 +39,7 @@ func CheckFacts(node string, f *Facts, want Requirements) []Result {
 	r.checkSysctls(f)
 	r.checkNICs(f, want)
 	r.checkFolders(&f.CNI)
-	r.checkConfigurations(&f.CNI)
+	r.checkConfigurations(&f.CNI, want)
 	r.checkPorts(f)
 	for _, text := range f.Errors {
 		r.warn("node's files", text, "Check by hand what could not be read.")
@@ -164,7 +167,7 @@ func (r *results) checkFolders(c *CNIFacts) {
 }
 
 // checkConfigurations checks what the runtime reads beside Patchbay's configuration.
-func (r *results) checkConfigurations(c *CNIFacts) {
+func (r *results) checkConfigurations(c *CNIFacts, want Requirements) {
 	const check = "CNI configuration"
 	if len(c.Suspended) > 0 {
 		// Cilium never renames the files back. Whether it renames files now is in its own configuration, in Cluster.
@@ -177,6 +180,9 @@ func (r *results) checkConfigurations(c *CNIFacts) {
 	}
 	r.checkEarlierFiles(c)
 	switch {
+	case c.ChosenError != "" && c.Chosen == "" && want.DefaultDelegate != "":
+		r.fail(check, "the node daemon would not be ready: "+c.ChosenError,
+			"Install or correct the CNI plugin for the Pods' first interface on this node, or name another file in defaultDelegate.")
 	case c.ChosenError != "":
 		r.warn(check, "Pods without annotation would not start: "+c.ChosenError,
 			"Install or correct the CNI plugin for the Pods' first interface before Patchbay, or create a ClusterNetwork default right after it.")
@@ -219,7 +225,7 @@ func (r *results) checkPorts(f *Facts) {
 		}
 		return found
 	}
-	daemon, controller := used(daemonPorts()), used(controllerPorts())
+	daemon, controller, operator := used(daemonPorts()), used(controllerPorts()), used(operatorPorts())
 	if len(daemon) > 0 {
 		report := r.fail
 		if slices.Contains(f.CNI.UnreadableDirs, f.CNI.ConfDir) {
@@ -232,9 +238,13 @@ func (r *results) checkPorts(f *Facts) {
 		r.warn(check, fmt.Sprintf("another program listens on TCP port %s, and the controller cannot run here", strings.Join(controller, ", ")),
 			"Stop the program, keep the controller off the node, or give the Deployment patchbay-controller other ports with the flags --health-address, --metrics-address and --webhook-address.")
 	}
-	if len(daemon)+len(controller) == 0 {
+	if len(operator) > 0 {
+		r.warn(check, fmt.Sprintf("another program listens on TCP port %s, and patchbay-operator cannot run here, unless the program is the operator itself", strings.Join(operator, ", ")),
+			"Nothing if the operator is installed already, or if you use none. Otherwise stop the program, keep the operator off the node, or give the Deployment patchbay-operator other ports with the flags --health-address and --metrics-address.")
+	}
+	if len(daemon)+len(controller)+len(operator) == 0 {
 		var all []string
-		for _, port := range slices.Sorted(slices.Values(slices.Concat(daemonPorts(), controllerPorts()))) {
+		for _, port := range slices.Sorted(slices.Values(slices.Concat(daemonPorts(), controllerPorts(), operatorPorts()))) {
 			all = append(all, strconv.Itoa(port))
 		}
 		r.ok(check, "TCP "+strings.Join(all, ", ")+" are free")

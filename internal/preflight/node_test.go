@@ -42,6 +42,7 @@ func notOK(t *testing.T, all []Result) []string {
 func TestCheckFacts(t *testing.T) {
 	t.Parallel()
 	defaults := Requirements{Features: []Feature{IPVLAN, MACVLAN, VLAN, VXLAN}}
+	delegate := Requirements{Features: defaults.Features, DefaultDelegate: "10-calico.conflist"}
 	for name, tc := range map[string]struct {
 		reason string
 		change func(*Facts)
@@ -204,6 +205,21 @@ func TestCheckFacts(t *testing.T) {
 			reason: "the controller runs on two nodes, which can be others",
 			change: func(f *Facts) { f.Listening = []int{9645} }, want: defaults,
 			problems: []string{"warning ports: another program listens on TCP port 9645, and the controller"},
+		},
+		"operator's port in use": {
+			reason: "the operator runs on one node, and may be installed already",
+			change: func(f *Facts) { f.Listening = []int{9647, 9648} }, want: defaults,
+			problems: []string{"warning ports: another program listens on TCP port 9647, 9648, and patchbay-operator cannot run here, unless"},
+		},
+		"no default delegate": {
+			reason: "without the file that it shall give to Pods, the daemon is not ready",
+			change: func(f *Facts) { f.CNI.Chosen, f.CNI.ChosenError = "", "must have the file" }, want: delegate,
+			problems: []string{"failure CNI configuration: the node daemon would not be ready: must have the file"},
+		},
+		"default delegate without plugin": {
+			reason: "the daemon is ready, because the runtime may have more folders of plugins",
+			change: func(f *Facts) { f.CNI.ChosenError = "there is no /opt/cni/bin/calico" }, want: delegate,
+			problems: []string{"warning CNI configuration: Pods without annotation would not start"},
 		},
 		"unreadable folder": {
 			reason: "a folder that could not be read is neither called missing nor good, and Patchbay may be installed",

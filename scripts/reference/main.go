@@ -190,6 +190,10 @@ func limits(d doc) string {
 		{"kubebuilder:validation:items:MaxLength", " Each item at most %s characters."},
 	} {
 		if value, found := d.value(l.marker); found {
+			value, mayBeEmpty := strings.CutSuffix(value, `;""`)
+			if mayBeEmpty {
+				l.sentence = strings.TrimSuffix(l.sentence, ".") + ", or empty."
+			}
 			fmt.Fprintf(&b, l.sentence, strings.NewReplacer("`", "", `"`, "", ";", "`, `").Replace(value))
 		}
 	}

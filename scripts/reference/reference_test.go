@@ -29,7 +29,7 @@ const (
 )
 
 // Mode says how.
-// +kubebuilder:validation:Enum=On;Off
+// +kubebuilder:validation:Enum=On;Off;""
 type Mode string
 
 // Modes.
@@ -85,7 +85,7 @@ Scope: Cluster. Short names: ` + "`th`, `ths`. Category: `all`." + `
 ### Mode
 Mode says how.
 
-Type: string. One of ` + "`On`, `Off`." + `
+Type: string. One of ` + "`On`, `Off`, or empty." + `
 
 | value | meaning |
 |---|---|

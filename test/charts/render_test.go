@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
 )
 
 func TestLint(t *testing.T) {
@@ -166,10 +167,27 @@ func TestDefinitionsAreKept(t *testing.T) {
 	}
 }
 
-// A group of values that is empty in the user's file, such as after its last line was removed, changes nothing.
-func TestEmptyGroup(t *testing.T) {
+// A value or a group of values that is empty in the user's file, such as after its last line was removed, changes
+// nothing.
+func TestEmptyValues(t *testing.T) {
 	t.Parallel()
-	if diff := cmp.Diff(mustRender(t, nil), mustRender(t, map[string]any{"features": nil})); diff != "" {
-		t.Errorf("with empty features: -want +got\n%s", diff)
+	want := mustRender(t, nil)
+	for name, text := range map[string]string{
+		"Features": "{features: }",
+		"Parts":    "{parts: }",
+		"Part":     "{parts: {node: , placementAgent: }}",
+		"Values":   `{imagePullPolicy: "", logLevel: "", registry: "", version: "", defaultDelegate: ""}`,
+		"OfPart":   `{parts: {node: {logLevel: "", cniBinDir: "", updateStrategy: {type: ""}}, controller: {logLevel: "", updateStrategy: {type: ""}}}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var values map[string]any
+			if err := yaml.Unmarshal([]byte(text), &values); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, mustRender(t, values)); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
 	}
 }

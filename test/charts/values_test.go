@@ -34,6 +34,7 @@ func valueCases() map[string]valueCase {
 		"imagePullPolicy":                                {value: "Always", has: "imagePullPolicy: Always", hasNot: "imagePullPolicy: IfNotPresent"},
 		"imagePullSecrets":                               {value: "[{name: credentials}]", has: "imagePullSecrets:\n      - name: credentials"},
 		"logLevel":                                       {value: "debug", has: "- --debug"},
+		"defaultDelegate":                                {value: "10-calico.conflist", has: "- --default-delegate=10-calico.conflist"},
 		"features.metrics":                               {value: "false", hasNot: "--metrics-address"},
 		"features.nodeConfiguration":                     {value: "false", has: "- --node-configuration=false"},
 		"features.tenantRoles":                           {value: "false", hasNot: "rbac.authorization.k8s.io/aggregate-to-"},

@@ -140,6 +140,7 @@ var excuses = map[string]map[string]string{
 	"docs/operator.md": {
 		"kubectl apply --server-side -k":      "this lab has Patchbay by the page install.md; TestInstall in operator applies the same kustomization, and an Installation, to a real API server",
 		"# installation.yaml with all":        "TestPage in operator renders all Installations of the page",
+		"# installation.yaml with Calico":     "TestPage in operator renders all Installations of the page",
 		"# installation.yaml of a cluster":    "TestPage in operator renders all Installations of the page",
 		"kubectl get installation patchbay":   "there is no Installation in this lab; TestInstall in operator reads its conditions",
 		"1 of 42 nodes updated":               "the message of a condition; TestDaemonSetProgress in operator/internal/rollout compares it",

@@ -133,7 +133,8 @@ func (c *cluster) checkRelease(name string) {
 
 // Next to another CNI plugin, and without any network named default, the Pods of the cluster start as
 // before. The other plugin detaches the Pods that it attached. A network default takes over for new Pods. When a CustomResourceDefinition is deleted, the
-// programs are not ready, ordinary Pods start nevertheless, and all recovers when it is applied again.
+// programs are not ready, ordinary Pods start nevertheless, and all recovers when it is applied again. In the end, a flag
+// names the file that ordinary Pods get.
 func TestInstallNextToAnotherPlugin(t *testing.T) {
 	c := &cluster{T: t, lab: lab.Start(t, lab.Config{Nodes: 1})}
 	c.create(dns)
@@ -171,4 +172,31 @@ func TestInstallNextToAnotherPlugin(t *testing.T) {
 	c.run("apply", "--server-side", "--kustomize", definitions)
 	c.run("rollout", "status", "-n", "patchbay-system", "daemonset,deployment", "--selector", "app.kubernetes.io/part-of=patchbay", "--timeout="+waitTimeout.String())
 	c.startPod("again")
+	c.checkDefaultDelegate()
+}
+
+// checkDefaultDelegate names the file of Pods without an annotation in the daemon's flag. With a file that the node does
+// not have, the daemon is not ready, and ordinary Pods do not get another network. With the other plugin's, they start,
+// although the file that sorts before it is broken.
+func (c *cluster) checkDefaultDelegate() {
+	c.Helper()
+	nameFile := func(file string) {
+		c.Helper()
+		c.run("patch", "-n", "patchbay-system", "daemonset/patchbayd", "--type=json", "-p",
+			`[{"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": "--default-delegate=`+file+`"}]`)
+	}
+	if out, err := c.lab.Exec(c.Context(), "node-1", "sh", "-c", "echo '{' > /etc/cni/net.d/05-broken.conflist"); err != nil {
+		c.Fatalf("write a broken configuration: %v\n%s", err, out)
+	}
+	nameFile("missing.conflist")
+	const missing = "flag --default-delegate=missing.conflist of patchbayd: folder /etc/cni/net.d of this node must have the file"
+	c.eventually("the daemon's log", missing, "logs", "-n", "patchbay-system", "daemonset/patchbayd")
+	c.eventually("the daemon not to be ready", "ready=0.", "get", "-n", "patchbay-system", "daemonset/patchbayd", "-o", "jsonpath=ready={.status.numberReady}.")
+	c.create(fmt.Sprintf(pod, "waiting"))
+	c.eventually("the Pod's Events", missing, "get", "events", "--field-selector=involvedObject.name=waiting", "-o", "jsonpath={.items[*].message}")
+	nameFile("pods.conflist")
+	c.run("rollout", "status", "-n", "patchbay-system", "daemonset/patchbayd", "--timeout="+waitTimeout.String())
+	c.run("wait", "--for=condition=Ready", "--timeout="+waitTimeout.String(), "pod/waiting")
+	c.startPod("named")
+	c.eventually("the node's report", "pods.conflist", "get", "nodenetworks", "-o", "jsonpath={.items[*].status.nodeConfiguration.file}")
 }

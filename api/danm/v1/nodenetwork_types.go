@@ -62,8 +62,8 @@ type NodeNetworkStatus struct {
 	Delegates []DelegateReport `json:"delegates,omitempty"`
 
 	// NodeConfiguration is the CNI configuration that Pods without annotation danm.io/interfaces get on the
-	// node while no network named default is for them: the first file beside Patchbay's in the
-	// runtime's folder.
+	// node while no network named default is for them: in the runtime's folder, the file of flag
+	// --default-delegate of patchbayd, else the first one beside Patchbay's.
 	// +optional
 	NodeConfiguration *NodeConfiguration `json:"nodeConfiguration,omitempty"`
 

@@ -295,8 +295,8 @@ func defaultNetworkReasons() []ReasonInfo {
 	return []ReasonInfo{
 		{
 			Reason: ReasonNoDefaultNetwork, On: "Event on Pods; DefaultNetwork of NodeNetworks with status False",
-			When:   "Pods without annotation danm.io/interfaces have no network: no network named default is for them, and the node has no valid CNI configuration beside Patchbay's that they may use.",
-			Remedy: "Do what the message says: install a CNI plugin, correct its configuration, or create a ClusterNetwork default.",
+			When:   "Pods without annotation danm.io/interfaces have no network: no network named default is for them, and the node has no valid CNI configuration beside Patchbay's that they may use, or not the one of flag --default-delegate of patchbayd.",
+			Remedy: "Do what the message says: install a CNI plugin, correct its configuration or the name of its file, or create a ClusterNetwork default.",
 			Test:   "netwatcher.TestDefaultNetworkCondition",
 		},
 		{
@@ -314,7 +314,7 @@ func defaultNetworkReasons() []ReasonInfo {
 		{
 			Reason: ReasonNodeConfigurationUsed, On: "DefaultNetwork of NodeNetworks",
 			When:   "There is no ClusterNetwork default: Pods without annotation danm.io/interfaces get the CNI configuration that status.nodeConfiguration names.",
-			Remedy: "Nothing. To choose the network yourself, create a ClusterNetwork default.",
+			Remedy: "Nothing. To choose the network yourself, create a ClusterNetwork default, or name the configuration's file in defaultDelegate of the Installation.",
 			Test:   "netwatcher.TestDefaultNetworkCondition",
 		},
 	}

@@ -34,6 +34,7 @@ type Installation struct {
 }
 
 // InstallationSpec is what the operator installs.
+// +kubebuilder:validation:XValidation:rule=`!has(self.defaultDelegate) || self.defaultDelegate == "" || !has(self.features) || !has(self.features.nodeConfiguration) || self.features.nodeConfiguration`,fieldPath=`.defaultDelegate`,message=`must be empty if features.nodeConfiguration is false: Pods without an annotation do not start then`
 type InstallationSpec struct {
 	// Version is the version of Patchbay. An operator installs its own version only, and changes nothing while
 	// this field names another one. If it is not set, the operator's version.
@@ -50,12 +51,22 @@ type InstallationSpec struct {
 
 	// ImagePullPolicy is that of the images of all parts. If it is not set, IfNotPresent.
 	// +optional
-	// +kubebuilder:validation:Enum=Always;IfNotPresent;Never
+	// +kubebuilder:validation:Enum=Always;IfNotPresent;Never;""
 	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
 
 	// LogLevel is what all parts log. If it is not set, info.
 	// +optional
 	LogLevel LogLevel `json:"logLevel,omitempty"`
+
+	// DefaultDelegate is the name of the file, in the nodes' folder of CNI configurations, that Pods without an
+	// annotation get while no network default is for them, such as 10-calico.conflist. If it is not set, the first file
+	// beside Patchbay's. On a node without the file, the node daemon is not ready, and does not install Patchbay's
+	// configuration, so that the roll-out stops.
+	// +optional
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:XValidation:rule=`self == "" || self.matches(r'^[a-zA-Z0-9_.][a-zA-Z0-9_.-]*\.(conflist|conf|json)$')`,message=`must be the name of a file without its folder that ends in .conflist, .conf or .json, such as 10-calico.conflist`
+	// +kubebuilder:validation:XValidation:rule=`self != "00-patchbay.conflist"`,message=`must not be Patchbay's own file`
+	DefaultDelegate string `json:"defaultDelegate,omitempty"`
 
 	// Features are what can be switched off.
 	// +optional
@@ -67,7 +78,7 @@ type InstallationSpec struct {
 }
 
 // LogLevel is what a program logs.
-// +kubebuilder:validation:Enum=info;debug
+// +kubebuilder:validation:Enum=info;debug;""
 type LogLevel string
 
 // Levels of logs.

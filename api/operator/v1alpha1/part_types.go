@@ -40,7 +40,7 @@ type NodeUpdateStrategy struct {
 	// Type is RollingUpdate, or OnDelete: then a Pod is replaced when you delete it. If it is not set,
 	// RollingUpdate.
 	// +optional
-	// +kubebuilder:validation:Enum=RollingUpdate;OnDelete
+	// +kubebuilder:validation:Enum=RollingUpdate;OnDelete;""
 	Type appsv1.DaemonSetUpdateStrategyType `json:"type,omitempty"`
 
 	// MaxUnavailable is how many nodes may be without a ready daemon during a roll-out, as a number or a
@@ -90,7 +90,7 @@ type DeploymentUpdateStrategy struct {
 	// Type is RollingUpdate, or Recreate: then all Pods end before the new ones start. If it is not set,
 	// RollingUpdate.
 	// +optional
-	// +kubebuilder:validation:Enum=RollingUpdate;Recreate
+	// +kubebuilder:validation:Enum=RollingUpdate;Recreate;""
 	Type appsv1.DeploymentStrategyType `json:"type,omitempty"`
 
 	// MaxUnavailable is how many Pods may be missing during a roll-out, as a number or a percentage. If it is

@@ -4,7 +4,7 @@ scope, and "part" the name of the part in the values. The order is that of the o
 the part say, then its template, so that the template can say otherwise, and in the end the switches.
 */ -}}
 {{- define "patchbay.workload" -}}
-{{- $values := get .root.Values.parts .part | default dict -}}
+{{- $values := get (.root.Values.parts | default dict) .part | default dict -}}
 {{- $workload := include (printf "patchbay.default.%s" .part) .root | fromYaml -}}
 {{- $container := first $workload.spec.template.spec.containers -}}
 {{- $arguments := dict "root" .root "part" .part "values" $values "workload" $workload "program" $container.name "container" $container -}}
@@ -72,8 +72,15 @@ the part say, then its template, so that the template can say otherwise, and in 
 {{- $args := .container.args | default list -}}
 {{- $more := list -}}
 {{- if eq (.values.logLevel | default .root.Values.logLevel) "debug" -}}{{- $more = append $more "--debug" -}}{{- end -}}
-{{- if and (eq .part "node") (hasKey $features "nodeConfiguration") (not $features.nodeConfiguration) -}}
-{{- $more = append $more "--node-configuration=false" -}}
+{{- if eq .part "node" -}}
+{{- $isOff := and (hasKey $features "nodeConfiguration") (not $features.nodeConfiguration) -}}
+{{- with .root.Values.defaultDelegate -}}
+{{- if $isOff -}}
+{{- fail "defaultDelegate: must be empty if features.nodeConfiguration is false: Pods without an annotation do not start then" -}}
+{{- end -}}
+{{- $more = append $more (printf "--default-delegate=%s" .) -}}
+{{- end -}}
+{{- if $isOff -}}{{- $more = append $more "--node-configuration=false" -}}{{- end -}}
 {{- end -}}
 {{- range $more -}}{{- if not (has . $args) -}}{{- $args = append $args . -}}{{- end -}}{{- end -}}
 {{- if and (hasKey $features "metrics") (not $features.metrics) (ne .part "placementAgent") -}}
@@ -121,7 +128,7 @@ the part say, then its template, so that the template can say otherwise, and in 
 
 {{- /* patchbay.serviceAccount is the account of a part's Pods, which its template may change. */ -}}
 {{- define "patchbay.serviceAccount" -}}
-{{- $values := get .root.Values.parts .part | default dict -}}
+{{- $values := get (.root.Values.parts | default dict) .part | default dict -}}
 {{- $workload := include (printf "patchbay.default.%s" .part) .root | fromYaml -}}
 {{- dig "spec" "serviceAccountName" $workload.spec.template.spec.serviceAccountName ($values.template | default dict) | quote -}}
 {{- end -}}

@@ -41,6 +41,8 @@ type Reader struct {
 	Proc, Sys fs.FS
 	// BinDir and ConfDir are the folders of CNI plugins and configurations on the node.
 	BinDir, ConfDir string
+	// DefaultDelegate is the name of the file that Pods without an annotation shall get. Empty is the first one.
+	DefaultDelegate string
 	// Runtime is the container runtime and its version as in the Node's status, such as containerd://1.7.2. If it is
 	// empty, it is unknown.
 	Runtime string
@@ -320,7 +322,7 @@ func (r *Reader) readChosen(ctx context.Context, c *preflight.CNIFacts) error {
 	confDir, binDir := r.resolve(r.ConfDir), r.resolve(r.BinDir)
 	checker := delegate.Checker{
 		HostRoot: r.HostRoot, BinDir: binDir, ConfDir: confDir,
-		Node: delegate.NodeConfigurations{Dir: confDir, Own: preflight.OwnConfiguration},
+		Node: delegate.NodeConfigurations{Dir: confDir, Own: preflight.OwnConfiguration, Named: r.DefaultDelegate},
 	}
 	onNode := func(err error) string {
 		return r.onNode(strings.NewReplacer(confDir+"/", r.ConfDir+"/", binDir+"/", r.BinDir+"/").Replace(err.Error()))

@@ -327,6 +327,28 @@ func TestReadOfLinkedFolders(t *testing.T) {
 	}
 }
 
+// The preflight finds the file that the daemon would give to Pods, or why there is none.
+func TestReadDefaultDelegate(t *testing.T) {
+	t.Parallel()
+	for named, tc := range map[string]struct{ reason, chosen, err string }{
+		"":                  {"the first file", "05-first.conflist", ""},
+		"10-named.conflist": {"another file sorts before it", "10-named.conflist", ""},
+		"20-none.conflist":  {"the node does not have it", "", "folder /etc/cni/net.d of this node must have the file"},
+	} {
+		r := newReader(t, proc(), sys(), map[string]string{
+			"opt/cni/bin/bridge":               "",
+			"etc/cni/net.d/05-first.conflist":  `{"cniVersion": "1.0.0", "name": "first", "plugins": [{"type": "bridge"}]}`,
+			"etc/cni/net.d/10-named.conflist":  `{"cniVersion": "1.0.0", "name": "named", "plugins": [{"type": "bridge"}]}`,
+			"etc/cni/net.d/00-other.not-a-cni": "",
+		})
+		r.DefaultDelegate = named
+		got := r.Read(t.Context()).CNI
+		if got.Chosen != tc.chosen || !strings.Contains(got.ChosenError, tc.err) || (tc.err == "") != (got.ChosenError == "") {
+			t.Errorf("with %q: %s: got %q and error %q, want %q and an error with %q", named, tc.reason, got.Chosen, got.ChosenError, tc.chosen, tc.err)
+		}
+	}
+}
+
 // deniedFiles are files of which some may not be read, as with SELinux.
 type deniedFiles struct {
 	HostFiles

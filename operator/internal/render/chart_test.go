@@ -46,7 +46,7 @@ func TestRejectsWhatTheChartRejects(t *testing.T) {
 				t.Fatalf("%s It must be rejected", tc.Reason)
 			}
 			// The values of the chart are the spec.
-			got := strings.TrimPrefix(strings.ReplaceAll("\n"+err.Error()+"\n", "\nspec.parts.", "\nparts."), "\n")
+			got := strings.TrimPrefix(strings.ReplaceAll("\n"+err.Error()+"\n", "\nspec.", "\n"), "\n")
 			if diff := cmp.Diff(tc.Want, got); diff != "" {
 				t.Errorf("%s -want +got\n%s", tc.Reason, diff)
 			}

@@ -70,7 +70,7 @@ func (r *renderer) parts() error {
 		patch: spec.Parts.Controller.Template, logLevel: spec.Parts.Controller.LogLevel, deadline: spec.Parts.Controller.ProgressDeadlineSeconds,
 		finish: r.finishMetrics, check: checkController,
 	})
-	err := errors.Join(nodeErr, controllerErr)
+	err := errors.Join(checkDefaultDelegate(spec), nodeErr, controllerErr)
 	if err == nil {
 		err = checkPortsOfParts(node.pod, controller.pod, path.Child("controller", "template"))
 	}
@@ -81,6 +81,14 @@ func (r *renderer) parts() error {
 		err = errors.Join(err, r.agent(path.Child("placementAgent")))
 	}
 	return err
+}
+
+// checkDefaultDelegate requires that Pods without an annotation either get a file or do not start.
+func checkDefaultDelegate(spec *v1alpha1.InstallationSpec) error {
+	if spec.DefaultDelegate == "" || !isOff(spec.Features.NodeConfiguration) {
+		return nil
+	}
+	return errors.New("spec.defaultDelegate: must be empty if features.nodeConfiguration is false: Pods without an annotation do not start then")
 }
 
 // checkPortsOfParts requires that the controller can run on a node beside the daemon.
@@ -195,8 +203,11 @@ func (r *renderer) find(kind, name string) (*unstructured.Unstructured, error) {
 	return nil, fmt.Errorf("the manifests have no %s %s", kind, name)
 }
 
-// finishNode switches features of the node daemon off.
+// finishNode switches features of the node daemon off, and names the CNI configuration of Pods without an annotation.
 func (r *renderer) finishNode(t *template) {
+	if file := r.installation.Spec.DefaultDelegate; file != "" {
+		t.addArgument(nodeName, "--default-delegate="+file)
+	}
 	if isOff(r.installation.Spec.Features.NodeConfiguration) {
 		t.addArgument(nodeName, "--node-configuration=false")
 	}

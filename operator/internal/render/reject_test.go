@@ -54,6 +54,7 @@ func TestRejected(t *testing.T) {
 		"NoPercent":      {"0% is 0", "parts: {controller: {updateStrategy: {maxUnavailable: 0%}}}", "updateStrategy.maxUnavailable: must not be 0"},
 		"Recreate":       {"Kubernetes rejects both", "parts: {controller: {updateStrategy: {type: Recreate, maxUnavailable: 1}}}", "must have no maxSurge and no maxUnavailable with the type Recreate"},
 		"NoCluster":      {"the hub knows the cluster by name", "parts: {placementAgent: {enabled: true}}", "spec.parts.placementAgent.cluster: must be the name of this cluster"},
+		"NoDelegate":     {"Pods cannot get a file and not start", "{defaultDelegate: 10-calico.conflist, features: {nodeConfiguration: false}}", "spec.defaultDelegate: must be empty if features.nodeConfiguration is false"},
 		"ClusterInEnv":   {"the field would do nothing", "parts: {placementAgent: {enabled: true, cluster: east, template: {spec: {containers: [{name: patchbay-agent, env: [{name: CLUSTER, value: west}]}]}}}}", "env[CLUSTER]: must be left out"},
 		"NoHub":          {"the agent needs the hub's address", "parts: {placementAgent: {enabled: true, cluster: east, template: {spec: {containers: [{name: patchbay-agent, volumeMounts: [{mountPath: /etc/patchbay/hub, $patch: delete}]}]}}}}", "must have a mount at /etc/patchbay/hub"},
 		"SeveralReasons": {"all mistakes are reported together", node("{spec: {hostPID: false, hostNetwork: false}}"), nodeSpec + "hostPID: must be true"},

@@ -75,7 +75,7 @@ func (in *Input) cause(pod *corev1.Pod) string {
 			return shorten(c.Reason + withColon(c.Message))
 		}
 	}
-	return fmt.Sprintf("not ready for %s", in.Part.Deadline) // a text that grew would be written each time
+	return fmt.Sprintf("not ready for %s: see the log of the Pod", in.Part.Deadline) // a text that grew would be written each time
 }
 
 // isRolling reports whether nodes have daemons of another template. Then a daemon that has crashed must not get

@@ -198,6 +198,12 @@ func addRules(out, s schema, path string) error {
 			}
 		case strings.HasPrefix(rule, `self == "" || self.matches(`):
 			out["anyOf"] = []any{schema{"const": ""}, schema{"pattern": pattern(rule)}}
+		case strings.HasPrefix(rule, `self != "`):
+			var other string
+			if _, err := fmt.Sscanf(rule, "self != %q", &other); err != nil {
+				return fmt.Errorf("%s: read rule %s: %w", path, rule, err)
+			}
+			out["not"] = schema{"const": other}
 		default:
 			return fmt.Errorf("%s: the chart must know what to make of the rule %s", path, rule)
 		}

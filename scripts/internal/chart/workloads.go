@@ -32,7 +32,7 @@ func parts() []part {
 
 // Values that switch objects on and off.
 const (
-	agentEnabled = ".Values.parts.placementAgent.enabled"
+	agentEnabled = "((.Values.parts | default dict).placementAgent | default dict).enabled"
 	tenantRoles  = `dig "tenantRoles" true (.Values.features | default dict)`
 )
 

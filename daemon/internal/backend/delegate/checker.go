@@ -32,7 +32,7 @@ type Checker struct {
 // NodeConfiguration returns the file and the name of the configuration that Pods without a network get in any
 // namespace, and checks that its plugins are installed. It returns file and name also when a plugin is missing.
 func (c Checker) NodeConfiguration(ctx context.Context) (file, name string, err error) {
-	chosen, err := c.Node.first(ctx, "")
+	chosen, err := c.Node.choose(ctx, "")
 	if err != nil {
 		return "", "", err
 	}
@@ -47,6 +47,15 @@ func (c Checker) NodeConfiguration(ctx context.Context) (file, name string, err 
 		}
 	}
 	return chosen.file, chosen.list.Name, nil
+}
+
+// CheckNamed checks the file that the daemon's flag names for Pods without a network, if it names one.
+func (c Checker) CheckNamed() error {
+	if c.Node.Named == "" {
+		return nil
+	}
+	_, err := c.Node.named()
+	return err
 }
 
 // CheckOwnFirst checks that the runtime uses Patchbay's configuration for new Pods.

@@ -67,7 +67,7 @@ func (d *Delegate) Prepare(ctx context.Context, req *attach.Request, ifc *attach
 		ifc.RuntimeConfig = req.RuntimeConfig
 	}
 	if ifc.Network.IsNodeConfiguration() {
-		chosen, err := d.node.first(ctx, req.PodNamespace)
+		chosen, err := d.node.choose(ctx, req.PodNamespace)
 		if err != nil {
 			return err
 		}

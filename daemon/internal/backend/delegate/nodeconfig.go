@@ -20,10 +20,12 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/cni/config"
 	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
+	"github.com/patchbay-cni/patchbay/internal/text"
 )
 
-// NodeConfigurations finds the CNI configuration that Pods without a network get: the first file of the
-// runtime's folder, in the runtime's order, that is not Patchbay's and that the Pod's namespace may use.
+// NodeConfigurations finds the CNI configuration that Pods without a network get: the file that a flag names, or the
+// first file of the runtime's folder, in the runtime's order, that is not Patchbay's and that the Pod's namespace may
+// use.
 type NodeConfigurations struct {
 	// Dir is the runtime's folder of configurations, in the daemon's own root.
 	Dir string
@@ -31,6 +33,8 @@ type NodeConfigurations struct {
 	Own string
 	// Disabled gives no Pod a configuration.
 	Disabled bool
+	// Named is the name of the only file that Pods get, whatever sorts before it. Empty is the first one.
+	Named string
 	// Forbidden returns the names of files, without their endings, that Pods of a namespace may not use, because
 	// they are of networks for other namespaces. With an empty namespace, it returns all that some namespace may
 	// not use. Nil forbids none.
@@ -54,31 +58,46 @@ type nodeConfiguration struct {
 	data []byte
 }
 
-// first returns the first configuration for Pods of a namespace. An invalid file before it is an error: an
-// installer may be writing the file, and its plugin may be the one that the cluster's Pods need. containerd starts
-// no Pod with the next file either; CRI-O does. The error wraps attach.ErrNoDefaultNetwork, unless the API server
-// must be asked again.
-func (c NodeConfigurations) first(ctx context.Context, namespace string) (nodeConfiguration, error) {
+// choose returns the configuration for Pods of a namespace. An error wraps attach.ErrNoDefaultNetwork, unless the API
+// server must be asked again.
+func (c NodeConfigurations) choose(ctx context.Context, namespace string) (nodeConfiguration, error) {
 	if c.Disabled {
 		return nodeConfiguration{}, fmt.Errorf("%w: flag --node-configuration of patchbayd is false: add annotation %s, or create a ClusterNetwork %q",
 			attach.ErrNoDefaultNetwork, v1.InterfacesAnnotation, v1.DefaultNetworkName)
 	}
-	files, err := c.files()
-	if err != nil {
-		return nodeConfiguration{}, err
-	}
 	var forbidden map[string]bool
 	if c.Forbidden != nil {
+		var err error
 		if forbidden, err = c.Forbidden(ctx, namespace); err != nil {
 			return nodeConfiguration{}, fmt.Errorf("check whose CNI configurations the files in %s are: %w", c.Dir, err)
 		}
+	}
+	isForbidden := func(file string) bool { return forbidden[strings.TrimSuffix(file, filepath.Ext(file))] }
+	if c.Named == "" {
+		return c.first(isForbidden)
+	}
+	found, err := c.named()
+	if err == nil && isForbidden(c.Named) {
+		return nodeConfiguration{}, c.namedError("must not be the CNI configuration of a network for other namespaces: add annotation %s to the Pod, or create a network %q for its namespace",
+			v1.InterfacesAnnotation, v1.DefaultNetworkName)
+	}
+	return found, err
+}
+
+// first returns the first configuration. An invalid file before it is an error: an installer may be writing the file,
+// and its plugin may be the one that the cluster's Pods need. containerd starts no Pod with the next file either;
+// CRI-O does.
+func (c NodeConfigurations) first(isForbidden func(string) bool) (nodeConfiguration, error) {
+	files, err := c.files()
+	if err != nil {
+		return nodeConfiguration{}, err
 	}
 	skipped := ""
 	for _, file := range files {
 		if file == c.Own {
 			continue
 		}
-		if forbidden[strings.TrimSuffix(file, filepath.Ext(file))] {
+		if isForbidden(file) {
 			skipped = fmt.Sprintf(" (%s is of a network for other namespaces)", file)
 			continue
 		}
@@ -94,6 +113,35 @@ func (c NodeConfigurations) first(ctx context.Context, namespace string) (nodeCo
 	return nodeConfiguration{}, fmt.Errorf("%w: folder %s must have a CNI configuration beside Patchbay's (.conflist, .conf or .json)%s for Pods without annotation %s: install a CNI plugin, or create a ClusterNetwork %q",
 		attach.ErrNoDefaultNetwork, c.Dir, skipped, v1.InterfacesAnnotation, v1.DefaultNetworkName)
 }
+
+// named returns the configuration that the flag names. No other file replaces one that is missing or invalid: it may
+// be of another network.
+func (c NodeConfigurations) named() (nodeConfiguration, error) {
+	if c.Named != filepath.Base(c.Named) || !isConfiguration(c.Named) {
+		return nodeConfiguration{}, c.namedError("must be the name of a file in %s, without a folder, that ends in .conflist, .conf or .json", c.Dir)
+	}
+	if c.Named == c.Own {
+		return nodeConfiguration{}, c.namedError("must not be Patchbay's own file: name the CNI configuration of another plugin in %s", c.Dir)
+	}
+	found, err := c.load(c.Named)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nodeConfiguration{}, c.namedError("folder %s of this node must have the file: install the CNI plugin that writes it, or name another file", c.Dir)
+	case err != nil:
+		return nodeConfiguration{}, c.namedError("the file in %s must be a valid CNI configuration: %w: correct it, or name another file", c.Dir, err)
+	case leadsBack(found.list):
+		return nodeConfiguration{}, c.namedError("the file in %s must not call Patchbay or Multus, which would wait for its own answer: name the file of the plugin that Pods shall get", c.Dir)
+	}
+	return found, nil
+}
+
+// namedError returns an error about the flag that names a file.
+func (c NodeConfigurations) namedError(format string, args ...any) error {
+	return fmt.Errorf("%w: flag --default-delegate=%s of patchbayd: %w", attach.ErrNoDefaultNetwork, text.Truncate(c.Named, maxNamed), fmt.Errorf(format, args...))
+}
+
+// maxNamed bounds what a message has of a name: file systems have no longer ones.
+const maxNamed = 255
 
 // checkOwnFirst checks that a runtime uses Patchbay's configuration: the file exists, and none before it is of
 // another plugin. Multus may come first, because it calls the plugin of the next file.
@@ -146,12 +194,17 @@ func (c NodeConfigurations) files() ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		if !e.IsDir() && slices.Contains([]string{".conf", ".conflist", ".json"}, filepath.Ext(e.Name())) {
+		if !e.IsDir() && isConfiguration(e.Name()) {
 			names = append(names, e.Name())
 		}
 	}
 	slices.Sort(names)
 	return names, nil
+}
+
+// isConfiguration reports whether a runtime reads a file with this name.
+func isConfiguration(name string) bool {
+	return slices.Contains([]string{".conf", ".conflist", ".json"}, filepath.Ext(name))
 }
 
 // load reads a file as runtimes do: a .conflist is a list, any other file a single configuration.

@@ -117,6 +117,79 @@ func TestNodeConfiguration(t *testing.T) {
 	}
 }
 
+// With a name, Pods get this file and no other one, whatever sorts before it. A file that cannot give them a network
+// is an error, also for the daemon's readiness, and not the next file.
+func TestNamedNodeConfiguration(t *testing.T) {
+	t.Parallel()
+	const (
+		flat   = `{"cniVersion":"1.0.0","name":"flat","plugins":[{"type":"bridge"}]}`
+		other  = `{"cniVersion":"1.0.0","name":"other","plugins":[{"type":"ptp"}]}`
+		own    = `{"cniVersion":"1.0.0","name":"patchbay","plugins":[{"type":"patchbay"}]}`
+		multus = `{"cniVersion":"1.0.0","name":"m","plugins":[{"type":"multus-shim"}]}`
+	)
+	cases := map[string]struct {
+		reason, named string
+		files         map[string]string
+		// file is the chosen one, and err a part of the error. A forbidden file is no fault of the node.
+		file, err string
+		forbidden bool
+	}{
+		"Last":      {reason: "Two files sort before it.", named: "20-b.conflist", files: map[string]string{ownFile: own, "05-a.conflist": other, "10-a.conflist": other, "20-b.conflist": flat}, file: "20-b.conflist"},
+		"Broken":    {reason: "Another file is broken.", named: "20-b.conflist", files: map[string]string{"05-a.conflist": "{", "20-b.conflist": flat}, file: "20-b.conflist"},
+		"Single":    {reason: "It has a single plugin.", named: "20-b.conf", files: map[string]string{"20-b.conf": `{"cniVersion":"1.0.0","name":"flat","type":"bridge"}`}, file: "20-b.conf"},
+		"Missing":   {reason: "The next file may be of another network.", named: "20-b.conflist", files: map[string]string{"10-a.conflist": other}, err: "of this node must have the file: install the CNI plugin"},
+		"NoFolder":  {reason: "Nothing is installed.", named: "none.conflist", err: "must have the file"},
+		"Renamed":   {reason: "Cilium has renamed it.", named: "20-b.conflist", files: map[string]string{"20-b.conflist.cilium_bak": flat, "05-cilium.conflist": other}, err: "must have the file"},
+		"Ending":    {reason: "Names are complete.", named: "20-b", files: map[string]string{"20-b.conflist": flat}, err: "that ends in .conflist, .conf or .json"},
+		"Invalid":   {reason: "It is half written.", named: "20-b.conflist", files: map[string]string{"10-a.conflist": other, "20-b.conflist": `{"name":`}, err: "must be a valid CNI configuration"},
+		"Path":      {reason: "It is not in the runtime's folder.", named: "../20-b.conflist", files: map[string]string{"20-b.conflist": flat}, err: "without a folder"},
+		"Below":     {reason: "Folders in the folder are for chained plugins.", named: "flat/20-b.conf", files: map[string]string{"flat/20-b.conf": `{"name":"flat","type":"bridge"}`}, err: "without a folder"},
+		"Folder":    {reason: "A folder is no file.", named: "flat.conf", files: map[string]string{"flat.conf/20-b.conf": `{"name":"flat","type":"bridge"}`}, err: "must be a regular file"},
+		"Own":       {reason: "It would wait for its own answer.", named: ownFile, files: map[string]string{ownFile: own}, err: "must not be Patchbay's own file"},
+		"OwnCopy":   {reason: "The same under another name.", named: "20-b.conflist", files: map[string]string{"20-b.conflist": own}, err: "must not call Patchbay or Multus"},
+		"Multus":    {reason: "It calls Patchbay again.", named: "00-multus.conflist", files: map[string]string{"00-multus.conflist": multus, "10-a.conflist": other}, err: "must not call Patchbay or Multus"},
+		"Forbidden": {reason: "A network keeps it for others.", named: "mgmt.conflist", files: map[string]string{"mgmt.conflist": flat, "10-a.conflist": other}, err: "must not be the CNI configuration of a network for other namespaces", forbidden: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, delegate.Options{})
+			for file, content := range tc.files {
+				b.config(file, content)
+			}
+			node := delegate.NodeConfigurations{Dir: b.conf, Own: ownFile, Named: tc.named, Forbidden: func(context.Context, string) (map[string]bool, error) {
+				return map[string]bool{"mgmt": true}, nil
+			}}
+			b.backend = delegate.New(delegate.Options{Node: node})
+			_, ifc := b.nodeSandbox()
+			err, checked := b.prepare(ifc), delegate.Checker{Node: node}.CheckNamed()
+			if tc.err == "" {
+				if err != nil || checked != nil || ifc.Network.Ref.Name != tc.file || !strings.Contains(string(ifc.DelegateConfig), `"bridge"`) {
+					t.Errorf("%s: got file %q, configuration %s and errors %v and %v, want %s", tc.reason, ifc.Network.Ref.Name, ifc.DelegateConfig, err, checked, tc.file)
+				}
+				return
+			}
+			if !errors.Is(err, attach.ErrNoDefaultNetwork) || !strings.Contains(err.Error(), tc.err) || !strings.Contains(err.Error(), "--default-delegate="+tc.named) {
+				t.Errorf("%s: got error %v, want %v with %q and the flag", tc.reason, err, attach.ErrNoDefaultNetwork, tc.err)
+			}
+			if ifc.DelegateConfig != nil {
+				t.Errorf("%s: got configuration %s in spite of the error", tc.reason, ifc.DelegateConfig)
+			}
+			if (checked == nil) != tc.forbidden {
+				t.Errorf("%s: the daemon's readiness: got error %v, want one unless the file is there and kept for others", tc.reason, checked)
+			}
+		})
+	}
+}
+
+// Without a name, the daemon's readiness needs no file: Pods with an annotation start.
+func TestNothingNamed(t *testing.T) {
+	t.Parallel()
+	if err := (delegate.Checker{Node: delegate.NodeConfigurations{Dir: t.TempDir(), Own: ownFile}}).CheckNamed(); err != nil {
+		t.Errorf("got %v, want no error", err)
+	}
+}
+
 // Without the runtime's folder there is no configuration.
 func TestNodeConfigurationWithoutFolder(t *testing.T) {
 	t.Parallel()

@@ -144,7 +144,9 @@ func (d *Delegate) cachedInvocation(req *attach.Request, file string) (*invocati
 // currentInvocation returns the invocation of the node's own configuration if it is of a network with this name,
 // as the runtime would use without its cache, else nil.
 func (d *Delegate) currentInvocation(ctx context.Context, req *attach.Request, network string) *invocation {
-	chosen, err := d.node.first(ctx, "")
+	node := d.node
+	node.Named = "" // before the installation, the runtime used the first file
+	chosen, err := node.choose(ctx, "")
 	if err != nil || chosen.list.Name != network {
 		return nil
 	}

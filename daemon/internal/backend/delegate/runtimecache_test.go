@@ -37,6 +37,8 @@ func TestDetachUnknown(t *testing.T) {
 		err       string
 		// left is how many files stay in the runtime's cache.
 		left int
+		// named is the file that the daemon's flag names.
+		named string
 	}{
 		"Before":      {reason: "The runtime now sends DEL to Patchbay.", config: list, container: "old", want: []string{"DEL portmap", "DEL bridge"}},
 		"Other":       {reason: "The runtime knows nothing of this sandbox.", config: list, container: "older", left: 1},
@@ -48,6 +50,14 @@ func TestDetachUnknown(t *testing.T) {
 			want: []string{"DEL portmap", "DEL bridge"}, meanwhile: func(b *bench, cache string) {
 				b.write(filepath.Join(cache, "flat-old-eth0"), "", 0o600)
 				b.config("10-flat.conflist", list)
+			},
+		},
+		"EmptyNamed": {
+			reason: "The runtime did not know the flag of Patchbay.", config: list, container: "old", named: "20-other.conflist",
+			want: []string{"DEL portmap", "DEL bridge"}, meanwhile: func(b *bench, cache string) {
+				b.write(filepath.Join(cache, "flat-old-eth0"), "", 0o600)
+				b.config("10-flat.conflist", list)
+				b.config("20-other.conflist", other)
 			},
 		},
 		"EmptyOther": {
@@ -79,7 +89,7 @@ func TestDetachUnknown(t *testing.T) {
 			if tc.meanwhile != nil {
 				tc.meanwhile(b, results)
 			}
-			d := delegate.New(delegate.Options{RuntimeCache: results, Node: delegate.NodeConfigurations{Dir: b.conf, Own: ownFile}})
+			d := delegate.New(delegate.Options{RuntimeCache: results, Node: delegate.NodeConfigurations{Dir: b.conf, Own: ownFile, Named: tc.named}})
 			req := &attach.Request{ContainerID: tc.container, IfName: "eth0", Netns: "/run/netns/a", Path: b.bin}
 			err := d.DetachUnknown(t.Context(), req)
 			if (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
