@@ -120,14 +120,23 @@ func (f *fleet) install(t *testing.T) *v1alpha1.Installation {
 	}
 	for name, node := range map[string]string{"patchbayd-1": "n1", "patchbayd-2": "n2", "patchbay-controller-1": "n1"} {
 		program := name[:strings.LastIndex(name, "-")]
-		f.createPod(t, render.Namespace, name, node, map[string]string{"app.kubernetes.io/name": program})
+		f.createPod(t, render.Namespace, name, node, map[string]string{"app.kubernetes.io/name": program}, ownerOf(program)...)
 	}
 	return i
 }
 
-func (f *fleet) createPod(t *testing.T, namespace, name, node string, labels map[string]string) *corev1.Pod {
+// ownerOf returns the owner of a program's Pod: its DaemonSet.
+func ownerOf(program string) []metav1.OwnerReference {
+	if program != "patchbayd" {
+		return nil
+	}
+	isController := true
+	return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: program, UID: "1", Controller: &isController}}
+}
+
+func (f *fleet) createPod(t *testing.T, namespace, name, node string, labels map[string]string, owners ...metav1.OwnerReference) *corev1.Pod {
 	t.Helper()
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels, OwnerReferences: owners}}
 	pod.Spec = corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "a", Image: "b"}}}
 	eventually(t, "the Pod "+name, func(ctx context.Context) error { return f.admin.Create(ctx, pod) })
 	t.Cleanup(func() { _ = f.admin.Delete(context.Background(), pod, client.GracePeriodSeconds(0)) })
