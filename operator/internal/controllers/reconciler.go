@@ -64,6 +64,8 @@ type Reconciler struct {
 	generation int64
 	// missingSince is since when nodes have no Pod of the node daemon.
 	missingSince time.Time
+	// deniedSince is since when the removal of finalizers is denied.
+	deniedSince time.Time
 }
 
 // EventRecorder records an Event on an object.
