@@ -65,7 +65,7 @@ func (r *reports) write(_ context.Context, c *metav1.Condition) error {
 	r.count++
 	r.message = ""
 	if c != nil {
-		r.message = c.Message
+		r.message = c.Reason + ": " + c.Message
 	}
 	return r.err
 }
@@ -107,7 +107,7 @@ func TestReporter(t *testing.T) {
 		}
 		records = []*attach.Record{unpublished("web", attach.Attached), unpublished("db", attach.Attached), unpublished("db", attach.Attached)}
 		records[2].IfName = "eth1"
-		wait(2*reportDelay, "Pods without a DanmEp are named", "2 Pods are attached and have no DanmEp: shop/db, shop/web (create DanmEp shop/web: exceeded quota)", -1)
+		wait(2*reportDelay, "Pods without a DanmEp are named", v1.ReasonDanmEpNotCreated+": 2 Pods are attached and have no DanmEp: shop/db, shop/web (create DanmEp shop/web: exceeded quota)", -1)
 		written.err = errors.New("connection refused")
 		records = nil
 		wait(reportDelay, "an error", "", -1)
