@@ -14,6 +14,7 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/api/operator/v1alpha1"
 	"github.com/patchbay-cni/patchbay/daemon/internal/install"
+	"github.com/patchbay-cni/patchbay/internal/attachments"
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/internal/text"
 	"github.com/patchbay-cni/patchbay/netwatcher"
@@ -95,7 +96,7 @@ func cleanedUp(links []v1.HostLink, outcome install.Outcome, attached []string, 
 	}
 	if len(attached) > 0 {
 		c.Reason = v1alpha1.ReasonCleanedUpUnderPods
-		notes = append(notes, fmt.Sprintf("%d sandboxes keep their interfaces: %s", len(attached), strings.Join(attached, ", ")))
+		notes = append(notes, fmt.Sprintf("%d sandboxes keep their interfaces: %s", len(attached), attachments.Names(attached)))
 	}
 	for i := range links {
 		if id := links[i].Identity; !strings.HasPrefix(id, "nic/") {

@@ -460,12 +460,39 @@ func (f *fleet) annotate(t *testing.T, i *v1alpha1.Installation, annotations map
 	}
 }
 
-// Without a report, the uninstallation waits until a user has cleaned up the node.
+// reportWithoutDanmEp sets or removes the condition of a node with Pods that have no DanmEp, with the rights of its daemon.
+func (f *fleet) reportWithoutDanmEp(t *testing.T, node, message string) {
+	t.Helper()
+	daemon := f.As(t, apitest.NodeDaemon(node))
+	eventually(t, "the report of "+node, func(ctx context.Context) error {
+		o := &danmv1.NodeNetwork{}
+		if err := f.admin.Get(ctx, client.ObjectKey{Name: node}, o); err != nil {
+			return err
+		}
+		o.Status.Conditions = nil
+		if message != "" {
+			o.Status.Conditions = []metav1.Condition{{
+				Type: danmv1.ConditionDanmEpsMissing, Status: metav1.ConditionTrue, Reason: danmv1.ReasonDanmEpNotCreated, Message: message, LastTransitionTime: metav1.Now(),
+			}}
+		}
+		return daemon.Status().Update(ctx, o)
+	})
+}
+
+// The uninstallation waits for a Pod of which only its node knows. Without a report, it waits until a user has cleaned up
+// the node.
 func TestUninstallWaitsForReports(t *testing.T) {
 	f := newFleet(t)
 	i := f.install(t)
-	f.mute = []string{"n2"}
+	f.reportWithoutDanmEp(t, "n1", "1 Pods are attached and have no DanmEp: shop/db")
 	reasons, last := f.uninstall(t, i, nil)
+	requireSteps(t, reasons, v1alpha1.ReasonPodsAttached)
+	if !strings.Contains(last.Message, "on 1 nodes: n1: 1 Pods are attached and have no DanmEp: shop/db. Delete them") {
+		t.Errorf("got %q, want it to name the Pod", last.Message)
+	}
+	f.reportWithoutDanmEp(t, "n1", "")
+	f.mute = []string{"n2"}
+	reasons, last = f.uninstall(t, i, nil)
 	requireSteps(t, reasons, v1alpha1.ReasonRemovingNode, v1alpha1.ReasonNodesNotCleanedUp)
 	if !strings.Contains(last.Message, "1 of 2 nodes have not reported that they are cleaned up: n2.") {
 		t.Errorf("got %q, want it to name the node", last.Message)
