@@ -23,6 +23,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/patchbay-cni/patchbay/controller/admissiontest"
+	"github.com/patchbay-cni/patchbay/internal/manager"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
@@ -57,7 +58,7 @@ func startWith(t *testing.T, env *apitest.Env, o *options) *replica {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- runManager(ctx, m) }()
+	go func() { done <- manager.Run(ctx, m) }()
 	stop := sync.OnceValue(func() error { cancel(); return <-done })
 	t.Cleanup(func() { _ = stop() })
 	return &replica{url: "http://" + o.healthAddress, stop: stop}

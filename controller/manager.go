@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net/http"
 	"runtime/debug"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,10 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
+	crmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/controller/internal/addresses"
@@ -32,11 +29,12 @@ import (
 	"github.com/patchbay-cni/patchbay/controller/internal/webhook"
 	"github.com/patchbay-cni/patchbay/internal/app"
 	"github.com/patchbay-cni/patchbay/internal/kube"
+	"github.com/patchbay-cni/patchbay/internal/manager"
 	"github.com/patchbay-cni/patchbay/internal/securemetrics"
 )
 
 // newManager wires the parts of the controller. Nothing runs yet.
-func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Manager, error) {
+func newManager(ctx context.Context, cfg *rest.Config, o *options) (crmanager.Manager, error) {
 	cfg = rest.CopyConfig(cfg)
 	// The number of workers bounds requests, and the API server has priority and fairness: a limit
 	// here would only add latency.
@@ -52,7 +50,7 @@ func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Mana
 		return nil, err
 	}
 	opts.Cache.DefaultWatchErrorHandler = kinds.HandleWatchError
-	m, err := manager.New(cfg, opts)
+	m, err := crmanager.New(cfg, opts)
 	if err != nil {
 		return nil, fmt.Errorf("make manager: %w", err)
 	}
@@ -84,16 +82,8 @@ func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Mana
 	if err != nil {
 		return nil, err
 	}
-	drain := app.HealthShutdownTimeout
-	for _, part := range []manager.Runnable{
-		// A manager.Server starts before the caches are filled, so that /readyz can name them.
-		&manager.Server{Name: "health", Server: health.Server, Listener: health.Listener, ShutdownTimeout: &drain},
-		scrapes,
-		memoryReleaser{synced: m.GetCache().WaitForCacheSync, free: debug.FreeOSMemory},
-	} {
-		if err := m.Add(part); err != nil {
-			return nil, fmt.Errorf("add health checks and metrics: %w", err)
-		}
+	if err := manager.AddServers(m, health, scrapes, memoryReleaser{synced: m.GetCache().WaitForCacheSync, free: debug.FreeOSMemory}); err != nil {
+		return nil, err
 	}
 	return m, nil
 }
@@ -133,44 +123,20 @@ func readyCheck(synced func(context.Context) bool, admission func() error) func(
 }
 
 // managerOptions configures leader election, caches and the client.
-func managerOptions(ctx context.Context, o *options) (manager.Options, error) {
+func managerOptions(ctx context.Context, o *options) (crmanager.Options, error) {
 	scheme, err := kube.NewScheme()
 	if err != nil {
-		return manager.Options{}, err
+		return crmanager.Options{}, err
 	}
-	drain, skip := gracefulShutdownTimeout, true
-	return manager.Options{
-		Scheme: scheme,
-		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
-			return kube.NewMapper(), nil
-		},
-		Logger:      logr.FromContextOrDiscard(ctx),
-		BaseContext: func() context.Context { return ctx },
-		NewCache:    app.NewCache(ctx),
-		// A read that uses the cache by accident fails, instead of watching the status of all
-		// networks.
-		Cache: cache.Options{ReaderFailOnMissingInformer: true, DefaultTransform: kube.StripUnusedFields, ByObject: cacheByObject(), NewInformer: newPagedInformer},
-		// The client reads from the API server; parts that use the cache read from it explicitly.
-		NewClient: func(cfg *rest.Config, opts client.Options) (client.Client, error) {
-			opts.Cache = nil
-			return client.New(cfg, opts)
-		},
-		Metrics:                       metricsserver.Options{BindAddress: "0"}, // securemetrics serves them
-		LeaderElection:                o.leaderElect,
-		LeaderElectionID:              leaseName,
-		LeaderElectionNamespace:       o.namespace,
-		LeaderElectionReleaseOnCancel: true, // safe, as the process ends when the manager has stopped
-		GracefulShutdownTimeout:       &drain,
-		// Tests run several managers in one process.
-		Controller: config.Controller{SkipNameValidation: &skip},
-	}, nil
+	opts := manager.Options(ctx, manager.Election{Enabled: o.leaderElect, Lease: leaseName, Namespace: o.namespace})
+	opts.Scheme = scheme
+	opts.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return kube.NewMapper(), nil }
+	opts.Cache.DefaultTransform, opts.Cache.ByObject, opts.Cache.NewInformer = kube.StripUnusedFields, cacheByObject(), newPagedInformer
+	return opts, nil
 }
 
 // leaseName is the Lease for leader election.
 const leaseName = "patchbay-controller"
-
-// gracefulShutdownTimeout bounds the shutdown of all parts. The Pod's grace period is longer.
-const gracefulShutdownTimeout = 15 * time.Second
 
 // cacheByObject returns how the parts of the controller strip the objects that they cache.
 func cacheByObject() map[client.Object]cache.ByObject {
@@ -180,7 +146,7 @@ func cacheByObject() map[client.Object]cache.ByObject {
 }
 
 // addServiceController adds the controller of Services on networks.
-func addServiceController(ctx context.Context, m manager.Manager, own *services.Metrics, ranges *clusterranges.Watcher) error {
+func addServiceController(ctx context.Context, m crmanager.Manager, own *services.Metrics, ranges *clusterranges.Watcher) error {
 	events, err := addresses.NewEventRecorder(ctx, m.GetConfig(), m.GetScheme())
 	if err != nil {
 		return err
@@ -192,7 +158,7 @@ func addServiceController(ctx context.Context, m manager.Manager, own *services.
 }
 
 // addNetworkController adds the controller of the networks' condition Ready.
-func addNetworkController(ctx context.Context, m manager.Manager, own *networks.Metrics) error {
+func addNetworkController(ctx context.Context, m crmanager.Manager, own *networks.Metrics) error {
 	events, err := addresses.NewEventRecorder(ctx, m.GetConfig(), m.GetScheme())
 	if err != nil {
 		return err
@@ -205,7 +171,7 @@ func addNetworkController(ctx context.Context, m manager.Manager, own *networks.
 
 // addAdmission adds the admission webhooks, which every replica serves, unless the flag is empty.
 // Ready returns why this replica does not answer yet.
-func addAdmission(ctx context.Context, m manager.Manager, o *options, own *webhook.Metrics, ranges *clusterranges.Watcher) (ready func() error, err error) {
+func addAdmission(ctx context.Context, m crmanager.Manager, o *options, own *webhook.Metrics, ranges *clusterranges.Watcher) (ready func() error, err error) {
 	if o.webhookAddress == "" {
 		return func() error { return nil }, nil
 	}

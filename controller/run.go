@@ -10,10 +10,10 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/patchbay-cni/patchbay/internal/app"
 	"github.com/patchbay-cni/patchbay/internal/logging"
+	"github.com/patchbay-cni/patchbay/internal/manager"
 	"github.com/patchbay-cni/patchbay/internal/version"
 )
 
@@ -43,19 +43,5 @@ func Run(ctx context.Context, args []string, _, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return runManager(ctx, m)
-}
-
-// runManager runs the manager until ctx ends. An error after that is of a part that was still
-// starting, and no failure, unless a part did not stop in time.
-func runManager(ctx context.Context, m manager.Manager) error {
-	err := m.Start(ctx)
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil && !errors.Is(err, context.DeadlineExceeded):
-		logr.FromContextOrDiscard(ctx).Info("Stopped while parts were starting", "reason", err.Error())
-		return nil
-	}
-	return fmt.Errorf("run: %w", err)
+	return manager.Run(ctx, m)
 }

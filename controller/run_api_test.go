@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/patchbay-cni/patchbay/internal/manager"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
@@ -62,7 +63,7 @@ func endAt(t *testing.T, env *apitest.Env, moment int64, elect bool) {
 		t.Fatalf("asked to end before request %d: %v", moment, err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- runManager(ctx, m) }()
+	go func() { done <- manager.Run(ctx, m) }()
 	select {
 	case err := <-done:
 		done <- err

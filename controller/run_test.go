@@ -4,15 +4,14 @@ package controller
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 	"time"
 
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/patchbay-cni/patchbay/internal/manager"
 )
 
 // With an API server that never answers, no cache is filled and no Lease acquired. The controller
@@ -39,7 +38,7 @@ func TestEndsWithoutAnAPIServer(t *testing.T) {
 				t.Fatal(err)
 			}
 			done := make(chan error, 1)
-			go func() { done <- runManager(ctx, m) }()
+			go func() { done <- manager.Run(ctx, m) }()
 			<-asked
 			cancel()
 			select {
@@ -49,50 +48,6 @@ func TestEndsWithoutAnAPIServer(t *testing.T) {
 				}
 			case <-time.After(time.Minute):
 				t.Error("a minute later it has not ended")
-			}
-		})
-	}
-}
-
-// fakeManager is a manager whose Start is a function of the test.
-type fakeManager struct {
-	manager.Manager
-
-	start func(context.Context) error
-}
-
-func (m fakeManager) Start(ctx context.Context) error { return m.start(ctx) }
-
-// After the program was asked to stop, an error of the manager is no failure, unless a part did not
-// stop in time.
-func TestRunManager(t *testing.T) {
-	t.Parallel()
-	broken := errors.New("broken")
-	late := fmt.Errorf("failed waiting for all runnables to end: %w", context.DeadlineExceeded)
-	cases := map[string]struct {
-		reason    string
-		stopped   bool
-		err, want error
-	}{
-		"Stopped":  {reason: "The manager stops in order.", stopped: true},
-		"Starting": {reason: "A part was stopped while it started.", stopped: true, err: broken},
-		"Canceled": {reason: "A part returns the context's error.", stopped: true, err: context.Canceled},
-		"Stuck":    {reason: "A part that does not stop is a failure.", stopped: true, err: late, want: context.DeadlineExceeded},
-		"Broken":   {reason: "The program was not asked to stop.", err: broken, want: broken},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			m := fakeManager{start: func(context.Context) error {
-				if tc.stopped {
-					cancel()
-				}
-				return tc.err
-			}}
-			if err := runManager(ctx, m); !errors.Is(err, tc.want) {
-				t.Errorf("%s: got %v, want %v", tc.reason, err, tc.want)
 			}
 		})
 	}

@@ -14,6 +14,7 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/api/operator/v1alpha1"
 	"github.com/patchbay-cni/patchbay/daemon/internal/install"
+	"github.com/patchbay-cni/patchbay/internal/attachments"
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/internal/text"
 	"github.com/patchbay-cni/patchbay/netwatcher"
@@ -49,9 +50,9 @@ func (i *installation) cleanUp(ctx context.Context, outcome install.Outcome, fai
 	if request == "" {
 		return failed
 	}
-	sandboxes, err := i.countSandboxes()
+	attached, err := i.attachedPods()
 	failed = errors.Join(failed, err)
-	c := cleanedUp(links, outcome, sandboxes, failed, released)
+	c := cleanedUp(links, outcome, attached, failed, released)
 	c.Message = text.Truncate(v1alpha1.CleanUpMessage(request, c.Message), maxCleanUpMessage)
 	if err := i.reportCleanUp(ctx, links, c); err != nil {
 		failed = errors.Join(failed, fmt.Errorf("report the clean-up: %w", err))
@@ -77,8 +78,9 @@ func (i *installation) reportCleanUp(ctx context.Context, links []v1.HostLink, c
 	}
 }
 
-// cleanedUp returns the report about the node. sandboxes is how many have networks, and so keep their interfaces.
-func cleanedUp(links []v1.HostLink, outcome install.Outcome, sandboxes int, failed, released error) metav1.Condition {
+// cleanedUp returns the report about the node. attached are the Pods of sandboxes with networks, which keep their
+// interfaces.
+func cleanedUp(links []v1.HostLink, outcome install.Outcome, attached []string, failed, released error) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionCleanedUp, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonCleanedUp, LastTransitionTime: metav1.Now()}
 	if failed != nil {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonCleanUpFailed, strings.ReplaceAll(failed.Error(), "\n", "; ")
@@ -92,9 +94,9 @@ func cleanedUp(links []v1.HostLink, outcome install.Outcome, sandboxes int, fail
 	case install.PluginKept:
 		notes = append(notes, "plugin kept for the Pods that are attached")
 	}
-	if sandboxes > 0 {
+	if len(attached) > 0 {
 		c.Reason = v1alpha1.ReasonCleanedUpUnderPods
-		notes = append(notes, fmt.Sprintf("%d sandboxes keep their interfaces", sandboxes))
+		notes = append(notes, fmt.Sprintf("%d sandboxes keep their interfaces: %s", len(attached), attachments.Names(attached)))
 	}
 	for i := range links {
 		if id := links[i].Identity; !strings.HasPrefix(id, "nic/") {
@@ -111,20 +113,39 @@ func cleanedUp(links []v1.HostLink, outcome install.Outcome, sandboxes int, fail
 // removeLinks removes the host links as if there were no network, and returns those that are left: Pods use them. They
 // are nil if they are unknown. c is the configuration of the reconciler.
 func removeLinks(ctx context.Context, c netwatcher.Config) ([]v1.HostLink, error) {
-	none := &noNetworks{}
-	c.KubeClient, c.Delegates, c.Observer = none, nil, nil
+	none, kernel := &noNetworks{}, &usageKernel{Kernel: c.Kernel}
+	c.KubeClient, c.Kernel, c.Delegates, c.Observer = none, kernel, nil, nil
 	// An error about a packet filter leaves no link behind, so what the status has of the links counts.
 	err := netwatcher.New(c).Reconcile(ctx)
 	if none.status == nil {
 		return nil, fmt.Errorf("remove host links: %w", err)
 	}
 	var failed []error
+	if kernel.err != nil {
+		failed = append(failed, fmt.Errorf("read which host links are in use, so that none was removed: %w", kernel.err))
+	}
 	for i := range none.status.Links {
 		if l := &none.status.Links[i]; l.State == v1.LinkError {
 			failed = append(failed, fmt.Errorf("remove host link %s: %s", l.Name, l.Error))
 		}
 	}
 	return append([]v1.HostLink{}, none.status.Links...), errors.Join(failed...)
+}
+
+// usageKernel is a Kernel that keeps the error about links in use. To the reconciler, all links are in use then.
+type usageKernel struct {
+	netwatcher.Kernel
+
+	err error
+}
+
+// LinksInUse implements netwatcher.Kernel.
+func (k *usageKernel) LinksInUse(ctx context.Context) (map[string]bool, error) {
+	names, err := k.Kernel.LinksInUse(ctx)
+	if err != nil {
+		k.err = err
+	}
+	return names, err
 }
 
 // noNetworks is a cluster without networks and other nodes. It stores the status.

@@ -49,6 +49,26 @@ func (n *node) daemonSet() *appsv1.DaemonSet {
 	return ds
 }
 
+// vxlanNetwork creates a network with a VXLAN over the node's NIC.
+func (n *node) vxlanNetwork(vxlan int32) *v1.ClusterNetwork {
+	n.t.Helper()
+	if err := ip("address", "add", "198.51.100.1/24", "dev", "ens4"); err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() { _ = ip("address", "delete", "198.51.100.1/24", "dev", "ens4") })
+	cn := &v1.ClusterNetwork{ObjectMeta: metav1.ObjectMeta{Name: apitest.Name("net")}}
+	cn.Spec = v1.NetworkSpec{NetworkID: "vx", NetworkType: "macvlan", Options: v1.NetworkOptions{Device: "ens4", VXLAN: vxlan, CIDR: "10.0.0.0/24"}}
+	if err := n.env.Client.Create(n.t.Context(), cn); err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() { // after the daemon has stopped
+		_ = n.env.Client.Delete(context.Background(), cn)
+		_ = n.env.Client.Patch(context.Background(), cn, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))
+		_ = ip("link", "delete", "vx_vx")
+	})
+	return cn
+}
+
 // vxlans lists the VXLAN links of the node.
 func vxlans(t *testing.T) string {
 	t.Helper()
@@ -80,16 +100,8 @@ func (n *node) awaitCleanedUp(status metav1.ConditionStatus, part string) {
 func TestHostLinksOfAnUninstallation(t *testing.T) {
 	env := apitest.Start(t)
 	n := newNode(t, env)
-	if err := ip("address", "add", "198.51.100.1/24", "dev", "ens4"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = ip("address", "delete", "198.51.100.1/24", "dev", "ens4") })
 	ds := n.daemonSet()
-	cn := &v1.ClusterNetwork{ObjectMeta: metav1.ObjectMeta{Name: apitest.Name("net")}}
-	cn.Spec = v1.NetworkSpec{NetworkID: "vx", NetworkType: "macvlan", Options: v1.NetworkOptions{Device: "ens4", VXLAN: 700, CIDR: "10.0.0.0/24"}}
-	if err := env.Client.Create(t.Context(), cn); err != nil {
-		t.Fatal(err)
-	}
+	cn := n.vxlanNetwork(700)
 	p := n.pod(env.Namespace(t), fmt.Sprintf(`[{"clusterNetwork": %q, "ip": "dynamic"}]`, cn.Name))
 	stop := n.start()
 	n.awaitReady()
@@ -139,5 +151,41 @@ func TestHostLinksOfAnUninstallation(t *testing.T) {
 	}
 	if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(cn), cn); err != nil || cn.DeletionTimestamp != nil {
 		t.Errorf("the network: %v, want it to stay", err)
+	}
+}
+
+// Somebody else deletes the DaemonSet, which is how it is uninstalled without the operator, or it is gone when the daemon
+// looks. The daemon removes the CNI configuration, and neither links nor reports: nobody has asked for it.
+func TestHostLinksOfADeletionBySomebodyElse(t *testing.T) {
+	env := apitest.Start(t)
+	for name, daemonSet := range map[string]func(*node){
+		"InDeletion": func(n *node) {
+			if err := env.Client.Delete(n.t.Context(), n.daemonSet()); err != nil {
+				n.t.Fatal(err)
+			}
+		},
+		"Gone": func(*node) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, env)
+			n.vxlanNetwork(701)
+			stop := n.start()
+			n.awaitReady()
+			eventually(t, "the link", func(context.Context) error {
+				if links := vxlans(t); links == "" {
+					return errors.New("there is none")
+				}
+				return nil
+			})
+			daemonSet(n)
+			stop()
+			n.awaitCleanedUp("", "")
+			if vxlans(t) == "" {
+				t.Error("the link is gone")
+			}
+			if _, err := os.Stat(n.path("conf/00-patchbay.conflist")); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("the configuration: got %v, want it to be removed", err)
+			}
+		})
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -74,6 +75,7 @@ type daemon struct {
 	allocator         *allocatorManager
 	publisher         *danmep.Publisher
 	danmEpWatcher     *danmep.Watcher
+	danmEpReporter    *danmep.Reporter
 	networkConditions *networkcache.Conditions
 	finalizers        *networkcache.Finalizers
 	recoveries        recoveryTrigger
@@ -211,6 +213,12 @@ func (d *daemon) connectCluster(ctx context.Context) (err error) {
 	}
 	if d.events, err = pods.NewEventRecorder(ctx, d.conn); err != nil {
 		return err
+	}
+	d.danmEpReporter = &danmep.Reporter{
+		Records: d.journal.List, Failure: d.publisher.Failure,
+		Report: func(ctx context.Context, c *metav1.Condition) error {
+			return d.nodes.ReportCondition(ctx, v1.ConditionDanmEpsMissing, c)
+		},
 	}
 	d.nodes, err = nodestate.WatchNodeNetworks(ctx, d.conn, func() { d.watcher.Trigger() })
 	return err
@@ -352,7 +360,7 @@ func (d *daemon) run(ctx context.Context) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	for _, part := range []func(context.Context) error{
 		d.resumeSandboxes, d.conn.Cache.Start, d.networks.Run, d.attachments.Run, d.nodeState.Run,
-		d.runNetwatcher, d.publisher.Run, d.danmEpWatcher.Run, d.runDanmEpGC, d.runSandboxGC,
+		d.runNetwatcher, d.publisher.Run, d.danmEpWatcher.Run, d.danmEpReporter.Run, d.runDanmEpGC, d.runSandboxGC,
 		d.finalizers.Run, d.networkConditions.Run, d.server.Run, d.serveHealth, d.serveMetrics, d.runAllocator, d.openForPods,
 	} {
 		group.Go(func() error { return part(groupCtx) })

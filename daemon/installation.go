@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -121,17 +122,19 @@ func (i *installation) hasSandboxes() (bool, error) {
 	return false, err
 }
 
-// countSandboxes returns how many attached sandboxes have networks. The others have a CNI configuration of the node.
-func (i *installation) countSandboxes() (int, error) {
+// attachedPods returns the Pods of the attached sandboxes that have networks. The others have a CNI configuration of the
+// node.
+func (i *installation) attachedPods() ([]string, error) {
 	records, err := i.journal.List()
 	if err != nil {
-		return 0, fmt.Errorf("count sandboxes: %w", err)
+		return nil, fmt.Errorf("list attached Pods: %w", err)
 	}
-	count := 0
+	var pods []string
 	for _, rec := range records {
 		if rec.State != attach.Released && !rec.OnNodeConfiguration() {
-			count++
+			pods = append(pods, rec.PodNamespace+"/"+rec.PodName)
 		}
 	}
-	return count, nil
+	slices.Sort(pods)
+	return pods, nil
 }

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/patchbay-cni/patchbay/api/operator/v1alpha1"
+	"github.com/patchbay-cni/patchbay/internal/manager"
 	"github.com/patchbay-cni/patchbay/operator/internal/render"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 	"github.com/patchbay-cni/patchbay/test/source"
@@ -171,7 +172,7 @@ func startReplica(t *testing.T, c *cluster, elect bool) {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- runManager(ctx, m) }()
+	go func() { done <- manager.Run(ctx, m) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

@@ -5,7 +5,6 @@ package operator
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,16 +13,13 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
+	crmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	danmv1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/api/operator/v1alpha1"
 	"github.com/patchbay-cni/patchbay/internal/app"
+	"github.com/patchbay-cni/patchbay/internal/manager"
 	"github.com/patchbay-cni/patchbay/internal/securemetrics"
 	"github.com/patchbay-cni/patchbay/operator/internal/controllers"
 )
@@ -31,11 +27,8 @@ import (
 // leaseName is the Lease for leader election.
 const leaseName = "patchbay-operator"
 
-// gracefulShutdownTimeout bounds the shutdown of all parts. The Pod's grace period is longer.
-const gracefulShutdownTimeout = 15 * time.Second
-
 // newManager wires the operator. Nothing runs yet.
-func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Manager, error) {
+func newManager(ctx context.Context, cfg *rest.Config, o *options) (crmanager.Manager, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS = -1 // one object after the other: the API server has priority and fairness
 	kinds, err := app.NewKindChecker(cfg, v1alpha1.SchemeGroupVersion(), "deployments/operator/crds", "Installation")
@@ -48,7 +41,7 @@ func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Mana
 		return nil, err
 	}
 	opts.Cache.DefaultWatchErrorHandler = kinds.HandleWatchError
-	m, err := manager.New(cfg, opts)
+	m, err := crmanager.New(cfg, opts)
 	if err != nil {
 		return nil, fmt.Errorf("make manager: %w", err)
 	}
@@ -65,51 +58,22 @@ func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Mana
 	if err != nil {
 		return nil, err
 	}
-	drain := app.HealthShutdownTimeout
-	for _, part := range []manager.Runnable{
-		// A manager.Server starts before the caches are filled, so that /readyz can name them.
-		&manager.Server{Name: "health", Server: health.Server, Listener: health.Listener, ShutdownTimeout: &drain},
-		scrapes,
-	} {
-		if err := m.Add(part); err != nil {
-			return nil, fmt.Errorf("add health checks and metrics: %w", err)
-		}
+	if err := manager.AddServers(m, health, scrapes); err != nil {
+		return nil, err
 	}
 	return m, nil
 }
 
 // managerOptions configures leader election, caches and the client.
-func managerOptions(ctx context.Context, o *options) (manager.Options, error) {
+func managerOptions(ctx context.Context, o *options) (crmanager.Options, error) {
 	scheme, err := newScheme()
 	if err != nil {
-		return manager.Options{}, err
+		return crmanager.Options{}, err
 	}
-	drain, skip := gracefulShutdownTimeout, true
-	byObject, err := controllers.CacheByObject()
-	if err != nil {
-		return manager.Options{}, err
-	}
-	return manager.Options{
-		Scheme:      scheme,
-		Logger:      logr.FromContextOrDiscard(ctx),
-		BaseContext: func() context.Context { return ctx },
-		NewCache:    app.NewCache(ctx),
-		// A read that uses the cache by accident fails.
-		Cache: cache.Options{ReaderFailOnMissingInformer: true, ByObject: byObject},
-		// The client reads from the API server; the controller reads from the cache explicitly.
-		NewClient: func(cfg *rest.Config, opts client.Options) (client.Client, error) {
-			opts.Cache = nil
-			return client.New(cfg, opts)
-		},
-		Metrics:                       metricsserver.Options{BindAddress: "0"}, // securemetrics serves them
-		LeaderElection:                o.leaderElect,
-		LeaderElectionID:              leaseName,
-		LeaderElectionNamespace:       o.namespace,
-		LeaderElectionReleaseOnCancel: true, // safe, as the process ends when the manager has stopped
-		GracefulShutdownTimeout:       &drain,
-		// Tests run several managers in one process.
-		Controller: config.Controller{SkipNameValidation: &skip},
-	}, nil
+	opts := manager.Options(ctx, manager.Election{Enabled: o.leaderElect, Lease: leaseName, Namespace: o.namespace})
+	opts.Scheme = scheme
+	opts.Cache.ByObject, err = controllers.CacheByObject()
+	return opts, err
 }
 
 // newScheme returns the kinds that the operator reads or writes as typed objects.

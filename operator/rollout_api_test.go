@@ -190,6 +190,9 @@ func TestMissingAccountStopsAtOneNode(t *testing.T) {
 	if !strings.Contains(got.Message, "0 of 3 nodes updated; Kubernetes creates no Pod on 1 nodes: see the Events of DaemonSet patchbayd") {
 		t.Errorf("message %q", got.Message)
 	}
+	if got := c.await(t, v1alpha1.ConditionValid, v1alpha1.ReasonValid); !strings.Contains(got.Message, "without which no Pod starts: missing of patchbayd") {
+		t.Errorf("message %q, want it to name the account", got.Message)
+	}
 	binding := &rbacv1.ClusterRoleBinding{}
 	if err := c.admin.Get(t.Context(), client.ObjectKey{Name: "patchbayd"}, binding); err != nil {
 		t.Fatal(err)

@@ -120,14 +120,23 @@ func (f *fleet) install(t *testing.T) *v1alpha1.Installation {
 	}
 	for name, node := range map[string]string{"patchbayd-1": "n1", "patchbayd-2": "n2", "patchbay-controller-1": "n1"} {
 		program := name[:strings.LastIndex(name, "-")]
-		f.createPod(t, render.Namespace, name, node, map[string]string{"app.kubernetes.io/name": program})
+		f.createPod(t, render.Namespace, name, node, map[string]string{"app.kubernetes.io/name": program}, ownerOf(program)...)
 	}
 	return i
 }
 
-func (f *fleet) createPod(t *testing.T, namespace, name, node string, labels map[string]string) *corev1.Pod {
+// ownerOf returns the owner of a program's Pod: its DaemonSet.
+func ownerOf(program string) []metav1.OwnerReference {
+	if program != "patchbayd" {
+		return nil
+	}
+	isController := true
+	return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: program, UID: "1", Controller: &isController}}
+}
+
+func (f *fleet) createPod(t *testing.T, namespace, name, node string, labels map[string]string, owners ...metav1.OwnerReference) *corev1.Pod {
 	t.Helper()
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels, OwnerReferences: owners}}
 	pod.Spec = corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "a", Image: "b"}}}
 	eventually(t, "the Pod "+name, func(ctx context.Context) error { return f.admin.Create(ctx, pod) })
 	t.Cleanup(func() { _ = f.admin.Delete(context.Background(), pod, client.GracePeriodSeconds(0)) })
@@ -451,12 +460,39 @@ func (f *fleet) annotate(t *testing.T, i *v1alpha1.Installation, annotations map
 	}
 }
 
-// Without a report, the uninstallation waits until a user has cleaned up the node.
+// reportWithoutDanmEp sets or removes the condition of a node with Pods that have no DanmEp, with the rights of its daemon.
+func (f *fleet) reportWithoutDanmEp(t *testing.T, node, message string) {
+	t.Helper()
+	daemon := f.As(t, apitest.NodeDaemon(node))
+	eventually(t, "the report of "+node, func(ctx context.Context) error {
+		o := &danmv1.NodeNetwork{}
+		if err := f.admin.Get(ctx, client.ObjectKey{Name: node}, o); err != nil {
+			return err
+		}
+		o.Status.Conditions = nil
+		if message != "" {
+			o.Status.Conditions = []metav1.Condition{{
+				Type: danmv1.ConditionDanmEpsMissing, Status: metav1.ConditionTrue, Reason: danmv1.ReasonDanmEpNotCreated, Message: message, LastTransitionTime: metav1.Now(),
+			}}
+		}
+		return daemon.Status().Update(ctx, o)
+	})
+}
+
+// The uninstallation waits for a Pod of which only its node knows. Without a report, it waits until a user has cleaned up
+// the node.
 func TestUninstallWaitsForReports(t *testing.T) {
 	f := newFleet(t)
 	i := f.install(t)
-	f.mute = []string{"n2"}
+	f.reportWithoutDanmEp(t, "n1", "1 Pods are attached and have no DanmEp: shop/db")
 	reasons, last := f.uninstall(t, i, nil)
+	requireSteps(t, reasons, v1alpha1.ReasonPodsAttached)
+	if !strings.Contains(last.Message, "on 1 nodes: n1: 1 Pods are attached and have no DanmEp: shop/db. Delete them") {
+		t.Errorf("got %q, want it to name the Pod", last.Message)
+	}
+	f.reportWithoutDanmEp(t, "n1", "")
+	f.mute = []string{"n2"}
+	reasons, last = f.uninstall(t, i, nil)
 	requireSteps(t, reasons, v1alpha1.ReasonRemovingNode, v1alpha1.ReasonNodesNotCleanedUp)
 	if !strings.Contains(last.Message, "1 of 2 nodes have not reported that they are cleaned up: n2.") {
 		t.Errorf("got %q, want it to name the node", last.Message)

@@ -140,7 +140,7 @@ func (w *workloads) daemonSet(ctx context.Context) error {
 func (w *workloads) createPod(ctx context.Context, ds *appsv1.DaemonSet, node string) error {
 	t := ds.Spec.Template.DeepCopy()
 	pod := &corev1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec}
-	pod.Namespace, pod.GenerateName = render.Namespace, "patchbayd-"
+	pod.Namespace, pod.GenerateName, pod.OwnerReferences = render.Namespace, "patchbayd-", ownerOf(ds.Name)
 	pod.Spec.NodeName = node
 	if err := w.c.Create(ctx, pod); err != nil {
 		return err

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/text"
 )
 
 // pageSize is how many objects the API server sends at once.
@@ -33,6 +34,7 @@ type Attachment struct {
 	Pod, Node, Network string
 	// PodExists is whether the Pod still exists.
 	PodExists bool
+	podUID    types.UID
 	// InDeletion and HasFinalizer tell the state of the DanmEp.
 	InDeletion, HasFinalizer bool
 }
@@ -40,38 +42,68 @@ type Attachment struct {
 // List returns all attachments, sorted by Pod. It returns none if the definition of DanmEps does not exist.
 func List(ctx context.Context, c client.Reader) ([]Attachment, error) {
 	var all []Attachment
-	uids := map[types.NamespacedName]string{}
-	err := eachPage(ctx, c, &v1.DanmEpList{}, func(list *v1.DanmEpList) {
+	err := EachPage(ctx, c, pageSize, func() *v1.DanmEpList { return &v1.DanmEpList{} }, func(list *v1.DanmEpList) {
 		for i := range list.Items {
 			ep := &list.Items[i]
 			all = append(all, Attachment{
-				DanmEp: client.ObjectKeyFromObject(ep), UID: ep.UID, Pod: ep.Namespace + "/" + ep.Spec.Pod, Node: ep.Spec.Host,
+				DanmEp: client.ObjectKeyFromObject(ep), UID: ep.UID, Pod: ep.Namespace + "/" + ep.Spec.Pod, podUID: types.UID(ep.Spec.PodUID), Node: ep.Spec.Host,
 				Network:      networkName(ep),
 				InDeletion:   ep.DeletionTimestamp != nil,
 				HasFinalizer: slices.Contains(ep.Finalizers, v1.NodeFinalizer),
 			})
-			uids[client.ObjectKeyFromObject(ep)] = ep.Spec.PodUID
 		}
 	})
 	if isMissing, err := IsMissingKind(ctx, c, "danmeps", err); isMissing || err != nil {
 		return nil, err
 	}
-	if len(all) == 0 {
-		return nil, nil
-	}
-	pods, err := podUIDs(ctx, c)
-	if err != nil {
+	if err := findPods(ctx, c, all); err != nil {
 		return nil, err
-	}
-	for i := range all {
-		uid, exists := pods[all[i].Pod]
-		recorded := uids[all[i].DanmEp]
-		all[i].PodExists = exists && (recorded == "" || recorded == string(uid))
 	}
 	slices.SortFunc(all, func(a, b Attachment) int {
 		return cmp.Or(strings.Compare(a.Pod, b.Pod), strings.Compare(a.DanmEp.Name, b.DanmEp.Name))
 	})
 	return all, nil
+}
+
+// findPods sets PodExists. DANM's DanmEps have no UID of a Pod.
+func findPods(ctx context.Context, c client.Reader, all []Attachment) error {
+	if len(all) == 0 {
+		return nil
+	}
+	attached := map[string][]*Attachment{}
+	for i := range all {
+		attached[all[i].Pod] = append(attached[all[i].Pod], &all[i])
+	}
+	newList := func() *metav1.PartialObjectMetadataList {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+		return list
+	}
+	err := EachPage(ctx, c, pageSize, newList, func(list *metav1.PartialObjectMetadataList) {
+		for i := range list.Items {
+			pod := &list.Items[i]
+			for _, a := range attached[pod.Namespace+"/"+pod.Name] {
+				a.PodExists = a.podUID == "" || a.podUID == pod.UID
+			}
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("list Pods: %w", err)
+	}
+	return nil
+}
+
+// maxReport bounds what a message has of a node's report.
+const maxReport = 600
+
+// WithoutDanmEp returns what a node reports of Pods that are attached and have no DanmEp, and an empty text if there are
+// none. List does not know them.
+func WithoutDanmEp(n *v1.NodeNetwork) string {
+	c := meta.FindStatusCondition(n.Status.Conditions, v1.ConditionDanmEpsMissing)
+	if c == nil || c.Status != metav1.ConditionTrue {
+		return ""
+	}
+	return text.Truncate(cmp.Or(c.Message, c.Reason), maxReport)
 }
 
 // IsMissingKind reports whether a list of objects of danm.io has failed because their definition does not exist or is
@@ -107,26 +139,11 @@ func networkName(ep *v1.DanmEp) string {
 	return ep.Spec.APIType + "/" + ep.Namespace + "/" + ep.Spec.NetworkName
 }
 
-// podUIDs returns the UIDs of all Pods.
-func podUIDs(ctx context.Context, c client.Reader) (map[string]types.UID, error) {
-	uids := map[string]types.UID{}
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-	err := eachPage(ctx, c, list, func(list *metav1.PartialObjectMetadataList) {
-		for i := range list.Items {
-			uids[list.Items[i].Namespace+"/"+list.Items[i].Name] = list.Items[i].UID
-		}
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list Pods: %w", err)
-	}
-	return uids, nil
-}
-
-// eachPage reads a list page by page.
-func eachPage[L client.ObjectList](ctx context.Context, c client.Reader, list L, handle func(L)) error {
+// EachPage reads a list page by page, so that one page at a time is in memory.
+func EachPage[L client.ObjectList](ctx context.Context, c client.Reader, size int64, newList func() L, handle func(L), options ...client.ListOption) error {
 	for token := ""; ; {
-		if err := c.List(ctx, list, client.Limit(pageSize), client.Continue(token)); err != nil {
+		list := newList()
+		if err := c.List(ctx, list, append([]client.ListOption{client.Limit(size), client.Continue(token)}, options...)...); err != nil {
 			return err
 		}
 		handle(list)

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -79,23 +80,21 @@ func (u *uninstallation) run(ctx context.Context, c client.Client) error {
 	if err := u.read(ctx, c); err != nil {
 		return err
 	}
-	attached, err := attachments.List(ctx, c)
+	users, err := readUsers(ctx, c)
 	if err != nil {
 		return err
 	}
-	attached = slices.DeleteFunc(attached, func(a attachments.Attachment) bool { return !a.PodExists })
 	u.force = u.force || u.installation.Annotations[v1alpha1.ForceUninstallAnnotation] == "true"
 	u.definitions = u.definitions || u.installation.Annotations[v1alpha1.RemoveDefinitionsAnnotation] == "true"
 	inDeletion := u.installation.DeletionTimestamp != nil
 	if !inDeletion || !u.yes {
-		if err := u.printEffects(ctx, c, attached); err != nil {
+		if err := u.printEffects(users); err != nil {
 			return err
 		}
 	}
 	switch {
-	case len(attached) > 0 && !u.force && !inDeletion:
-		return fmt.Errorf("nothing was changed: %d Pods are attached to networks: %s. Delete them first. With --force they keep their interfaces",
-			attachments.CountPods(attached), attachments.Describe(attached))
+	case users.exist() && !u.force && !inDeletion:
+		return fmt.Errorf("nothing was changed: %s. Delete them first. With --force they keep their interfaces", strings.Join(users.describe(), "; "))
 	case !u.yes && inDeletion:
 		_, err := fmt.Fprintf(u.out, "The Installation is being deleted already. To see the progress: %s\n", u.command)
 		return err
@@ -134,34 +133,79 @@ func (u *uninstallation) read(ctx context.Context, c client.Client) error {
 		list.Items[0].Namespace)
 }
 
-// printEffects prints what the uninstallation does.
-func (u *uninstallation) printEffects(ctx context.Context, c client.Client, attached []attachments.Attachment) error {
-	nodes := &v1.NodeNetworkList{}
-	if _, err := attachments.IsMissingKind(ctx, c, "nodenetworks", c.List(ctx, nodes)); err != nil {
-		return err
+// users are what an uninstallation concerns.
+type users struct {
+	// attached are the Pods with a DanmEp, and withoutDanmEp are the nodes that report Pods without one.
+	attached      []attachments.Attachment
+	withoutDanmEp []string
+	// nodes is the number of nodes. onlyPatchbay are those without another CNI configuration that works.
+	nodes        int
+	onlyPatchbay []string
+}
+
+// readUsers reads Pods and nodes.
+func readUsers(ctx context.Context, c client.Client) (*users, error) {
+	u := &users{}
+	all, err := attachments.List(ctx, c)
+	if err != nil {
+		return nil, err
 	}
-	var without []string
-	for i := range nodes.Items {
-		if n := nodes.Items[i].Status.NodeConfiguration; n == nil || n.File == "" || n.Error != "" {
-			without = append(without, nodes.Items[i].Name)
+	u.attached = slices.DeleteFunc(all, func(a attachments.Attachment) bool { return !a.PodExists })
+	const pageSize = 100
+	err = attachments.EachPage(ctx, c, pageSize, func() *v1.NodeNetworkList { return &v1.NodeNetworkList{} }, func(list *v1.NodeNetworkList) {
+		for i := range list.Items {
+			node := &list.Items[i]
+			u.nodes++
+			if n := node.Status.NodeConfiguration; n == nil || n.File == "" || n.Error != "" {
+				u.onlyPatchbay = append(u.onlyPatchbay, node.Name)
+			}
+			if report := attachments.WithoutDanmEp(node); report != "" {
+				u.withoutDanmEp = append(u.withoutDanmEp, node.Name+": "+report)
+			}
 		}
+	})
+	if _, err := attachments.IsMissingKind(ctx, c, "nodenetworks", err); err != nil {
+		return nil, err
 	}
+	return u, nil
+}
+
+// exist reports whether Pods are attached.
+func (u *users) exist() bool { return len(u.attached)+len(u.withoutDanmEp) > 0 }
+
+// describe names the Pods that are attached.
+func (u *users) describe() []string {
+	var all []string
+	if len(u.attached) > 0 {
+		all = append(all, fmt.Sprintf("%d Pods are attached to networks: %s", attachments.CountPods(u.attached), attachments.Describe(u.attached)))
+	}
+	if len(u.withoutDanmEp) > 0 {
+		all = append(all, fmt.Sprintf("%d nodes have attached Pods without a DanmEp: %s", len(u.withoutDanmEp), attachments.Names(u.withoutDanmEp)))
+	}
+	return all
+}
+
+// printEffects prints what the uninstallation does.
+func (u *uninstallation) printEffects(of *users) error {
 	out := bufio.NewWriter(u.out)
 	for _, name := range []string{v1alpha1.ForceUninstallAnnotation, v1alpha1.RemoveDefinitionsAnnotation} {
 		if u.installation.Annotations[name] == "true" {
 			fmt.Fprintf(out, "The Installation has the annotation %s, which counts as the flag does\n", name)
 		}
 	}
-	fmt.Fprintf(out, "%d nodes: CNI configuration, host links and pre-allocated addresses are removed\n", len(nodes.Items))
-	if len(without) > 0 {
-		fmt.Fprintf(out, "  without another CNI configuration that works: new Pods do not start on %s\n", attachments.Names(without))
+	fmt.Fprintf(out, "%d nodes: CNI configuration, host links and pre-allocated addresses are removed\n", of.nodes)
+	if len(of.onlyPatchbay) > 0 {
+		fmt.Fprintf(out, "  without another CNI configuration that works: new Pods do not start on %s\n", attachments.Names(of.onlyPatchbay))
 	}
-	if len(attached) > 0 {
-		fmt.Fprintf(out, "%d Pods are attached: %s\n", attachments.CountPods(attached), attachments.Describe(attached))
+	for _, pods := range of.describe() {
+		fmt.Fprintln(out, pods)
 	}
 	fmt.Fprintln(out, "Programs, rights, policies and webhooks are removed")
 	if u.definitions {
 		fmt.Fprintln(out, "CustomResourceDefinitions are deleted, and with them ALL networks, TenantConfigs and DanmEps")
+		if u.force && of.exist() {
+			fmt.Fprintln(out, "  not before these Pods are deleted: networks that are made again would give their addresses to others. Until then, the uninstallation waits")
+		}
 	} else {
 		fmt.Fprintln(out, "CustomResourceDefinitions and networks stay")
 	}

@@ -166,6 +166,22 @@ func (u *uninstallTest) attach(t *testing.T) *corev1.Pod {
 	return pod
 }
 
+// reportWithoutDanmEp creates the NodeNetwork of a node with a Pod that has no DanmEp.
+func (u *uninstallTest) reportWithoutDanmEp(t *testing.T) *danmv1.NodeNetwork {
+	t.Helper()
+	n := &danmv1.NodeNetwork{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+	if err := u.admin.Create(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	n.Status.Conditions = []metav1.Condition{{
+		Type: danmv1.ConditionDanmEpsMissing, Status: metav1.ConditionTrue, Reason: danmv1.ReasonDanmEpNotCreated, Message: "1 Pods: default/db", LastTransitionTime: metav1.Now(),
+	}}
+	if err := u.admin.Status().Update(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
 // requireOutput requires an output with all parts, and an error with a part, or none.
 func requireOutput(t *testing.T, what, out string, err error, wantError string, parts ...string) {
 	t.Helper()
@@ -189,15 +205,21 @@ func TestUninstall(t *testing.T) {
 	u.install(t)
 	out, err = u.run(ctx, "--definitions")
 	requireOutput(t, "without --yes", out, err, "", "ALL networks", "Nothing was changed. To uninstall: kubectl patchbay uninstall --definitions=true", "--yes\n")
+	reported := u.reportWithoutDanmEp(t)
+	out, err = u.run(ctx, "--yes")
+	requireOutput(t, "attached without a DanmEp", out, err, "nothing was changed: 1 nodes have attached Pods without a DanmEp: n1: 1 Pods: default/db")
+	if err := u.admin.Delete(ctx, reported); err != nil {
+		t.Fatal(err)
+	}
 	pod := u.attach(t)
 	out, err = u.run(ctx, "--yes")
 	requireOutput(t, "attached", out, err, "nothing was changed: 1 Pods are attached to networks: default/web on node n1 (DanmNet/default/internal)")
 	if i := u.get(t); i.DeletionTimestamp != nil || len(i.Annotations) > 0 {
-		t.Errorf("after two refusals the Installation has deletion %v and annotations %v, want none", i.DeletionTimestamp, i.Annotations)
+		t.Errorf("after three refusals the Installation has deletion %v and annotations %v, want none", i.DeletionTimestamp, i.Annotations)
 	}
 
 	out, err = u.run(ctx, "--yes", "--force", "--timeout=1s")
-	requireOutput(t, "no operator", out, err, "the operator has reported no step within 1s", "1 Pods are attached: default/web")
+	requireOutput(t, "no operator", out, err, "the operator has reported no step within 1s", "1 Pods are attached to networks: default/web")
 	if i := u.get(t); i.DeletionTimestamp == nil || i.Annotations[v1alpha1.ForceUninstallAnnotation] != "true" || i.Annotations[v1alpha1.RemoveDefinitionsAnnotation] != "" {
 		t.Errorf("with --force, the Installation has deletion %v and annotations %v", i.DeletionTimestamp, i.Annotations)
 	}

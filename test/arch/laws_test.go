@@ -58,6 +58,10 @@ func laws() []law {
 			reason: "how programs start and end is a leaf",
 		},
 		{
+			packages: "internal/manager", forbidden: []string{module}, allowed: []string{module + "/internal/app"},
+			reason: "how programs of controllers start and end is a leaf",
+		},
+		{
 			packages: "internal/text", forbidden: append([]string{module}, pure...),
 			transitive: true,
 			reason:     "how a text is shortened is a leaf: the allocator imports it",
@@ -278,7 +282,7 @@ func laws() []law {
 			packages: "operator", forbidden: []string{module},
 			allowed: []string{
 				module + "/api/operator", module + "/api/danm", module + "/internal/attachments", module + "/deployments", module + "/operator",
-				module + "/internal/app", module + "/internal/logging", module + "/internal/securemetrics", module + "/internal/text", module + "/internal/version",
+				module + "/internal/app", module + "/internal/logging", module + "/internal/manager", module + "/internal/securemetrics", module + "/internal/text", module + "/internal/version",
 			},
 			reason: "the operator installs programs: of them it knows the manifests, and what an uninstallation reads of networks",
 		},

@@ -27,3 +27,10 @@ const (
 	// attach. The message names the older network and the remedy.
 	ConditionConflict = "Conflict"
 )
+
+// Conditions of NodeNetworks, beside Ready.
+const (
+	// ConditionDanmEpsMissing is only ever True: Pods on the node are attached, and their DanmEps could not be created.
+	// The message names them. Services do not reach them, and an uninstallation waits for them.
+	ConditionDanmEpsMissing = "DanmEpsMissing"
+)

@@ -60,6 +60,7 @@ const (
 	ReasonVTEPsOutOfRange          = "OutOfRange"
 	ReasonDanmEpMoved              = "DanmEpMoved"
 	ReasonDanmEpOrphaned           = "DanmEpOrphaned"
+	ReasonDanmEpNotCreated         = "DanmEpNotCreated"
 	ReasonNetworkNotAllowed        = "NetworkNotAllowed"
 	ReasonAddressWithheld          = "AddressWithheld"
 	ReasonEndpointsNotWritten      = "EndpointsNotWritten"
@@ -454,6 +455,12 @@ func danmEpReasons() []ReasonInfo {
 			When:   "A DanmEp without Pod blocks the deletion of its namespace.",
 			Remedy: "Start the daemon of the Node, or delete the Node.",
 			Test:   "controller/internal/addresses.TestDanmEpsThatStay",
+		},
+		{
+			Reason: ReasonDanmEpNotCreated, On: "DanmEpsMissing of NodeNetworks",
+			When:   "Pods have been attached for more than 30 s, and the API server rejects their DanmEps, such as for a quota, or does not answer. The message names the Pods and the error. Services do not reach them, and an uninstallation waits for them.",
+			Remedy: "Remove the cause: the node creates the DanmEps within a minute. Or delete the Pods.",
+			Test:   "daemon/internal/danmep.TestReporter",
 		},
 	}
 }

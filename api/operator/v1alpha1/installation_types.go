@@ -10,8 +10,8 @@ import (
 // InstallationName is the name of the only Installation.
 const InstallationName = "patchbay"
 
-// Installation is Patchbay as it runs in this cluster. There is one, with the name patchbay. Whoever may
-// write it is root on all nodes, because it has the templates of Pods that are.
+// Installation is Patchbay as it runs in this cluster. There is one, with the name patchbay. A user
+// who may write it can run any program as root on all nodes, because it has the templates of the Pods that do.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster

@@ -143,7 +143,7 @@ func uninstallReasons() []ReasonInfo {
 	return append([]ReasonInfo{
 		{
 			Reason: ReasonPodsAttached, On: "Uninstalled and Ready of Installations with status False, Event on the Installation",
-			When:   "The Installation is being deleted while Pods are attached to networks. Nothing is removed, unless the message says that it had begun.",
+			When:   "The Installation is being deleted while Pods are attached to networks, also Pods that have no DanmEp (DanmEpsMissing of NodeNetworks). Nothing is removed, unless the message says that it had begun.",
 			Remedy: "Delete the Pods that the message names, or force it: kubectl patchbay uninstall --force.",
 			Test:   "operator/internal/uninstall.TestNext",
 		},
@@ -209,8 +209,8 @@ func laterUninstallReasons() []ReasonInfo {
 		},
 		{
 			Reason: ReasonCleanedUpUnderPods, On: "CleanedUp of NodeNetworks",
-			When:   "As CleanedUp, and sandboxes with networks were left on the node. They keep their interfaces. The message has their number.",
-			Remedy: "Delete the node's Pods with networks, which the uninstallation may not have named.",
+			When:   "As CleanedUp, and sandboxes with networks were left on the node. They keep their interfaces. The message names the first five of their Pods.",
+			Remedy: "Delete these Pods. The uninstallation has not named those that were attached in the 30 s before it and have no DanmEp.",
 			Test:   "daemon.TestCleanedUp",
 		},
 		{

@@ -35,10 +35,12 @@ type Publisher struct {
 	danmEps  danmEpClient
 	queue    workqueue.TypedRateLimitingInterface[attach.RecordKey]
 
-	mu sync.Mutex // guards unfinished
+	mu sync.Mutex // guards unfinished and failures
 	// unfinished has the records in the queue, in work or waiting for a retry, and how often
 	// each was queued.
 	unfinished map[attach.RecordKey]int
+	// failures has the errors of the records that wait for a retry.
+	failures map[attach.RecordKey]error
 	// recheckDue has the keys of the records whose DanmEps may be gone.
 	recheckDue sync.Map
 }
@@ -99,6 +101,7 @@ func NewPublisher(c PublisherConfig) *Publisher {
 		danmEps:    danmEpClient{client: c.Client, node: c.Node},
 		queue:      kubeclient.NewQueue[attach.RecordKey](),
 		unfinished: map[attach.RecordKey]int{},
+		failures:   map[attach.RecordKey]error{},
 	}
 }
 
@@ -132,6 +135,13 @@ func (p *Publisher) Pending() int {
 	return len(p.unfinished)
 }
 
+// Failure returns the error of the last attempt at a record, or nil if it had none.
+func (p *Publisher) Failure(key attach.RecordKey) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failures[key]
+}
+
 // publishWorkers is how many records are in work at a time. Workers mostly wait for the API
 // server, and one write frees the addresses of several releases.
 const publishWorkers = 16
@@ -147,11 +157,14 @@ func (p *Publisher) sync(ctx context.Context, key attach.RecordKey) error {
 	p.mu.Lock()
 	queued := p.unfinished[key]
 	p.mu.Unlock()
-	if err := p.syncRecord(ctx, key); err != nil {
-		return err
-	}
+	err := p.syncRecord(ctx, key)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if err != nil {
+		p.failures[key] = err
+		return err
+	}
+	delete(p.failures, key)
 	if p.unfinished[key] == queued { // otherwise it was queued again meanwhile
 		delete(p.unfinished, key)
 	}

@@ -19,6 +19,7 @@ type statusClient struct {
 	client.Client
 
 	status v1.NodeNetworkStatus
+	writes int
 }
 
 // statusWriter writes the status of a statusClient.
@@ -43,6 +44,7 @@ func (c *statusClient) Status() client.SubResourceWriter { return &statusWriter{
 func (w *statusWriter) Update(_ context.Context, o client.Object, _ ...client.SubResourceUpdateOption) error {
 	if n, ok := o.(*v1.NodeNetwork); ok {
 		w.to.status = n.Status
+		w.to.writes++
 	}
 	return nil
 }
@@ -74,5 +76,32 @@ func TestReportCleanUp(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})
+	}
+}
+
+// A condition that is so already is not written again: all nodes receive each write.
+func TestReportCondition(t *testing.T) {
+	t.Parallel()
+	c := &statusClient{status: v1.NodeNetworkStatus{Links: []v1.HostLink{{Name: "a.5"}}}}
+	n := &NodeNetworks{conn: &kubeclient.Connection{Direct: c, Node: "n1"}}
+	missing := &metav1.Condition{Type: v1.ConditionDanmEpsMissing, Status: metav1.ConditionTrue, Reason: v1.ReasonDanmEpNotCreated, LastTransitionTime: metav1.Now()}
+	for _, step := range []struct {
+		reason     string
+		condition  *metav1.Condition
+		conditions int
+		writes     int
+	}{
+		{"There is none yet.", nil, 0, 0},
+		{"Pods have no DanmEp.", missing, 1, 1},
+		{"They still have none.", missing, 1, 1},
+		{"Their DanmEps exist.", nil, 0, 2},
+		{"They still do.", nil, 0, 2},
+	} {
+		if err := n.ReportCondition(t.Context(), v1.ConditionDanmEpsMissing, step.condition); err != nil {
+			t.Fatal(err)
+		}
+		if len(c.status.Conditions) != step.conditions || len(c.status.Links) != 1 || c.writes != step.writes {
+			t.Errorf("%s Got %d conditions, %d links and %d writes, want %d, 1 and %d", step.reason, len(c.status.Conditions), len(c.status.Links), c.writes, step.conditions, step.writes)
+		}
 	}
 }

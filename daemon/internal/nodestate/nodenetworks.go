@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -139,7 +140,18 @@ func (n *NodeNetworks) ReportCleanUp(ctx context.Context, links []v1.HostLink, c
 	})
 }
 
-// update changes the status of this node's NodeNetwork.
+// ReportCondition writes a condition, or removes it if c is nil.
+func (n *NodeNetworks) ReportCondition(ctx context.Context, kind string, c *metav1.Condition) error {
+	return n.update(ctx, func(s *v1.NodeNetworkStatus) {
+		if c == nil {
+			meta.RemoveStatusCondition(&s.Conditions, kind)
+			return
+		}
+		meta.SetStatusCondition(&s.Conditions, *c)
+	})
+}
+
+// update changes the status of this node's NodeNetwork. It writes nothing that is so already.
 func (n *NodeNetworks) update(ctx context.Context, change func(*v1.NodeNetworkStatus)) error {
 	ctx, cancel := context.WithTimeout(ctx, kubeclient.RequestTimeout)
 	defer cancel()
@@ -151,7 +163,10 @@ func (n *NodeNetworks) update(ctx context.Context, change func(*v1.NodeNetworkSt
 	if err != nil {
 		return fmt.Errorf("read NodeNetwork %s: %w", n.conn.Node, err)
 	}
-	change(&obj.Status)
+	before := obj.Status.DeepCopy()
+	if change(&obj.Status); equality.Semantic.DeepEqual(before, &obj.Status) {
+		return nil
+	}
 	if err := n.conn.Direct.Status().Update(ctx, obj); err != nil {
 		return fmt.Errorf("write status of NodeNetwork %s: %w", n.conn.Node, err)
 	}

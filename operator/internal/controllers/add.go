@@ -18,9 +18,11 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -35,6 +37,13 @@ import (
 
 // agentSecretsNamespace is the other namespace in which the agent has rights.
 const agentSecretsNamespace = "patchbay-agent-secrets"
+
+// Times between attempts after an error. The default of controller-runtime doubles up to 17 minutes: after an API server
+// was away for some minutes, the operator would stand still for as long again.
+const (
+	firstRetry   = 100 * time.Millisecond
+	longestRetry = 15 * time.Second
+)
 
 // Add adds the controller of Installations to a manager whose cache has CacheByObject.
 func Add(ctx context.Context, m manager.Manager) error {
@@ -51,6 +60,7 @@ func Add(ctx context.Context, m manager.Manager) error {
 	})
 	// A write of the status is no reason to look again.
 	b := builder.ControllerManagedBy(m).Named("installation").
+		WithOptions(controller.Options{RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, longestRetry)}).
 		For(&v1alpha1.Installation{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Pod{}, all).Watches(&appsv1.DaemonSet{}, all).Watches(&appsv1.Deployment{}, all)
 	for _, kind := range apply.WatchedKinds() {

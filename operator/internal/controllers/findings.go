@@ -24,6 +24,8 @@ type findings struct {
 	invalid error
 	// applyErr is why not everything was applied.
 	applyErr error
+	// missingAccounts are ServiceAccounts of templates that do not exist.
+	missingAccounts []string
 	// outdated are the nodes with Pods of an older node daemon for which the controller waits.
 	outdated []string
 	// unsettled are the nodes with Pods of the node daemon for which its new template waits.
@@ -35,6 +37,9 @@ type findings struct {
 // recheck returns when the next pass is due without any event.
 func (f *findings) recheck() time.Duration {
 	next := checkInterval
+	if len(f.missingAccounts) > 0 { // those of users are not watched
+		next = anotherInterval
+	}
 	if len(f.unsettled) > 0 {
 		next = settleInterval
 	}
@@ -100,6 +105,10 @@ const maxMessage = 4096
 
 // valid returns the condition of the spec.
 func (f *findings) valid() (status metav1.ConditionStatus, reason, message string) {
+	if f.invalid == nil && len(f.missingAccounts) > 0 {
+		return metav1.ConditionTrue, v1alpha1.ReasonValid, fmt.Sprintf("The spec can work when these ServiceAccounts exist in the namespace %s, without which no Pod starts: %s",
+			render.Namespace, strings.Join(f.missingAccounts, ", "))
+	}
 	if f.invalid == nil {
 		return metav1.ConditionTrue, v1alpha1.ReasonValid, "The spec can work"
 	}

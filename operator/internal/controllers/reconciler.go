@@ -66,6 +66,8 @@ type Reconciler struct {
 	missingSince time.Time
 	// heldSince is since when the node daemon's template is held back.
 	heldSince time.Time
+	// deniedSince is since when the removal of finalizers is denied.
+	deniedSince time.Time
 }
 
 // EventRecorder records an Event on an object.
@@ -105,7 +107,7 @@ func (r *Reconciler) install(ctx context.Context, i *v1alpha1.Installation, foun
 	if plan == nil {
 		return nil
 	}
-	if err := r.checkAlone(ctx, plan); err != nil {
+	if err := cmp.Or(r.checkAlone(ctx, plan), r.checkAccounts(ctx, plan, found)); err != nil {
 		found.applyErr = err
 		return err
 	}
@@ -268,6 +270,27 @@ func (r *Reconciler) checkAlone(ctx context.Context, plan *render.Plan) error {
 				return fmt.Errorf("%w: ClusterRoleBinding %s must be for namespace %s: got %s. Uninstall Patchbay there first, or delete the Installation",
 					errAnother, o.GetName(), render.Namespace, s.Namespace)
 			}
+		}
+	}
+	return nil
+}
+
+// checkAccounts finds the ServiceAccounts that the user has to create. Without one, Kubernetes makes no Pod, and the
+// DaemonSet's Events are the only place that says so.
+func (r *Reconciler) checkAccounts(ctx context.Context, plan *render.Plan, found *findings) error {
+	isOwn := func(p *render.Part) bool { return p.Account == p.Name }
+	parts := slices.DeleteFunc(plan.Parts(), isOwn)
+	if len(parts) == 0 {
+		return nil
+	}
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ServiceAccountList"))
+	if err := r.Live.List(ctx, list, client.InNamespace(render.Namespace)); err != nil {
+		return fmt.Errorf("list ServiceAccounts: %w", err)
+	}
+	for _, part := range parts {
+		if !slices.ContainsFunc(list.Items, func(o metav1.PartialObjectMetadata) bool { return o.Name == part.Account }) {
+			found.missingAccounts = append(found.missingAccounts, fmt.Sprintf("%s of %s", part.Account, part.Name))
 		}
 	}
 	return nil

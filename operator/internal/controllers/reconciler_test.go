@@ -205,3 +205,56 @@ func TestHasImage(t *testing.T) {
 		})
 	}
 }
+
+// accountsClient has the ServiceAccounts of a namespace.
+type accountsClient struct {
+	client.Reader
+
+	names []string
+	lists int
+}
+
+// List implements client.Reader.
+func (c *accountsClient) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
+	c.lists++
+	list, ok := into.(*metav1.PartialObjectMetadataList)
+	if !ok {
+		return fmt.Errorf("unexpected list %T", into)
+	}
+	for _, name := range c.names {
+		list.Items = append(list.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	return nil
+}
+
+// A ServiceAccount that a template names and nobody has created is named before the roll-out begins.
+func TestMissingAccounts(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason  string
+		account string
+		exist   []string
+		message string
+		lists   int
+	}{
+		"Own":     {"The operator makes its own, and reads nothing.", "patchbayd", nil, "The spec can work", 0},
+		"Exists":  {"The user has created it.", "mine", []string{"patchbay-agent", "mine"}, "The spec can work", 1},
+		"Missing": {"No Pod would start.", "mine", []string{"yours"}, "The spec can work when these ServiceAccounts exist in the namespace patchbay-system, without which no Pod starts: mine of patchbayd", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, found := &accountsClient{names: tc.exist}, &findings{}
+			plan := &render.Plan{Node: &render.Part{Name: "patchbayd", Account: tc.account}, Controller: &render.Part{Name: "patchbay-controller", Account: "patchbay-controller"}}
+			if err := (&Reconciler{Live: c}).checkAccounts(t.Context(), plan, found); err != nil {
+				t.Fatal(err)
+			}
+			status, reason, message := found.valid()
+			if status != metav1.ConditionTrue || reason != v1alpha1.ReasonValid || message != tc.message || c.lists != tc.lists {
+				t.Errorf("%s Got %s %s %q after %d lists, want %q after %d", tc.reason, status, reason, message, c.lists, tc.message, tc.lists)
+			}
+			if isSoon := found.recheck() == anotherInterval; isSoon != (tc.message != "The spec can work") {
+				t.Errorf("the next pass is in %s: an account that a user creates is not watched", found.recheck())
+			}
+		})
+	}
+}

@@ -30,6 +30,12 @@ const (
 	nextStepDelay = 200 * time.Millisecond
 	// waitInterval is how often a step that waits is checked again. Not all of what it waits for is watched.
 	waitInterval = 3 * time.Second
+	// waitFactor is how many times the duration of a pass is the least time between two.
+	waitFactor = 10
+	// deniedTime is how long the API server may act on policies that are deleted, and deniedDelay is the time between two
+	// attempts.
+	deniedTime  = 30 * time.Second
+	deniedDelay = time.Second
 	// reportTime is how long the last step can be read in the status before the Installation is gone.
 	reportTime = 2 * time.Second
 )
@@ -40,9 +46,15 @@ func (r *Reconciler) uninstall(ctx context.Context, i *v1alpha1.Installation) (r
 	if !controllerutil.ContainsFinalizer(i, v1alpha1.UninstallFinalizer) {
 		return reconcile.Result{}, nil
 	}
+	began := r.Now()
 	step, err := r.Uninstaller.Next(ctx, i.DeepCopy())
+	pass := r.Now().Sub(began)
 	if err == nil && step.Action == uninstall.Finish && isReported(i, &step) {
 		err = r.Uninstaller.Finish(ctx, i.DeepCopy(), &step)
+	}
+	isDenied := r.isDeniedYet(&step, err)
+	if isDenied {
+		err = nil
 	}
 	if !apierrors.IsConflict(err) { // the cache has an earlier Installation, or somebody has written an object meanwhile
 		err = cmp.Or(r.writeUninstallStatus(ctx, i, &step, err), err)
@@ -52,12 +64,29 @@ func (r *Reconciler) uninstall(ctx context.Context, i *v1alpha1.Installation) (r
 		return reconcile.Result{RequeueAfter: conflictDelay}, nil
 	case err != nil:
 		return reconcile.Result{}, err
+	case isDenied:
+		return reconcile.Result{RequeueAfter: deniedDelay}, nil
 	case step.Action == uninstall.Wait:
-		return reconcile.Result{RequeueAfter: waitInterval}, nil
+		// In a large cluster, a pass takes longer.
+		return reconcile.Result{RequeueAfter: max(waitInterval, waitFactor*pass)}, nil
 	case step.Action == uninstall.Finish:
 		return reconcile.Result{RequeueAfter: reportTime}, nil
 	}
 	return reconcile.Result{RequeueAfter: nextStepDelay}, nil
+}
+
+// isDeniedYet reports whether a step was denied by policies that were just deleted: the API server acts on them for some
+// seconds, and nothing has failed.
+func (r *Reconciler) isDeniedYet(step *uninstall.Step, err error) bool {
+	isDenied := step.Action == uninstall.RemoveFinalizers && (apierrors.IsForbidden(err) || apierrors.IsInvalid(err))
+	switch {
+	case !isDenied:
+		r.deniedSince = time.Time{}
+		return false
+	case r.deniedSince.IsZero():
+		r.deniedSince = r.Now()
+	}
+	return r.Now().Sub(r.deniedSince) < deniedTime
 }
 
 // isReported reports whether the status has the last step: whoever waits for the end has seen what it was.

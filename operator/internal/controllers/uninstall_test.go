@@ -4,10 +4,14 @@ package controllers
 
 import (
 	"errors"
+	"fmt"
 	"testing"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/patchbay-cni/patchbay/api/operator/v1alpha1"
 	"github.com/patchbay-cni/patchbay/operator/internal/uninstall"
@@ -68,6 +72,44 @@ func TestIsReported(t *testing.T) {
 			}
 			if got := isReported(i, step); got != tc.want {
 				t.Errorf("%s: got %v, want %v", tc.why, got, tc.want)
+			}
+		})
+	}
+}
+
+// The API server acts on policies for some seconds after their deletion: the removal of finalizers is denied, and nothing
+// has failed. A policy of somebody else denies it for longer.
+func TestIsDeniedYet(t *testing.T) {
+	t.Parallel()
+	denied := apierrors.NewForbidden(schema.GroupResource{Resource: "danmeps"}, "web", errors.New("ValidatingAdmissionPolicy 'patchbay-node-danmeps' denied request"))
+	finalizers := uninstall.Step{Action: uninstall.RemoveFinalizers}
+	for name, tc := range map[string]struct {
+		why   string
+		step  uninstall.Step
+		err   error
+		since time.Duration
+		want  bool
+	}{
+		"First":    {"The policies are just deleted.", finalizers, fmt.Errorf("remove the finalizer: %w", denied), 0, true},
+		"Seconds":  {"The API server still has them.", finalizers, denied, deniedTime / 2, true},
+		"Invalid":  {"A policy may deny with this reason.", finalizers, apierrors.NewInvalid(schema.GroupKind{Kind: "DanmEp"}, "web", nil), 0, true},
+		"Long":     {"A user has to know.", finalizers, denied, deniedTime, false},
+		"Other":    {"The operator has not the right.", uninstall.Step{Action: uninstall.Delete}, denied, 0, false},
+		"Timeout":  {"The API server has not answered.", finalizers, errors.New("timeout"), 0, false},
+		"No error": {"The finalizers are removed.", finalizers, nil, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			now := time.Now()
+			r := &Reconciler{Now: func() time.Time { return now }}
+			if tc.since > 0 {
+				r.deniedSince = now.Add(-tc.since)
+			}
+			if got := r.isDeniedYet(&tc.step, tc.err); got != tc.want {
+				t.Errorf("%s Got %t", tc.why, got)
+			}
+			if !tc.want && tc.since == 0 && !r.deniedSince.IsZero() {
+				t.Error("A later denial would count from now on")
 			}
 		})
 	}

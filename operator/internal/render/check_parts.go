@@ -13,6 +13,9 @@ import (
 // nodeNameVariable is the name of a Pod's node in a flag.
 const nodeNameVariable = "$(NODE_NAME)"
 
+// minGracePeriod is how many seconds the node daemon may take to stop, with the clean-up of the node.
+const minGracePeriod = 30
+
 // checkNode returns why the node daemon cannot work.
 func checkNode(c *checker) {
 	spec := c.path.Child("spec")
@@ -21,6 +24,9 @@ func checkNode(c *checker) {
 	}
 	if !c.pod.Spec.HostPID {
 		c.rejectf(spec.Child("hostPID"), "must be true: CNI plugins that the daemon runs name their namespace by process ID")
+	}
+	if s := c.pod.Spec.TerminationGracePeriodSeconds; s != nil && *s < minGracePeriod {
+		c.rejectf(spec.Child("terminationGracePeriodSeconds"), "must be at least %d, because the daemon cleans up the node when it is uninstalled: got %d", minGracePeriod, *s)
 	}
 	c.checkScheduling(spec)
 	if name := c.flag("node-name", nodeNameVariable); name != nodeNameVariable && len(c.main().Command) == 0 {

@@ -99,6 +99,8 @@ parts:
 		"Privileged": {"a privileged container has all capabilities", "parts: {node: {template: {spec: {containers: [{name: patchbayd, securityContext: {privileged: true, allowPrivilegeEscalation: true, capabilities: {$patch: replace}}}]}}}}"},
 		"Command":    {"a wrapper adds what it likes", `parts: {node: {template: {spec: {containers: [{name: patchbayd, command: [/wrap], args: []}]}}}}`},
 		"PodNetwork": {"the controller may run on a Pod network", `parts: {controller: {updateStrategy: {maxSurge: 1}, template: {spec: {hostNetwork: false, containers: [{name: patchbay-controller, args: ["--health-address=:9641", "--metrics-address=:9645", "--webhook-address=:9642"]}]}}}}`},
+		"Grace":      {"a longer time to stop, and the controller needs none", "parts: {node: {template: {spec: {terminationGracePeriodSeconds: 60}}}, controller: {template: {spec: {terminationGracePeriodSeconds: 1}}}}"},
+		"NoGrace":    {"Kubernetes has the same default", "parts: {node: {template: {spec: {terminationGracePeriodSeconds: null}}}}"},
 		"Null":       {"an empty template is none", "parts: {node: {template: null}}"},
 	}
 	for name, tc := range cases {

@@ -8,6 +8,29 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/attachments"
 )
 
+// fact is what is read at once. A stage names those that it needs, because a cluster may have many objects.
+type fact int
+
+// The facts.
+const (
+	// installed are Another, NamespaceEnding and DaemonSet.
+	installed fact = iota
+	// attached is Attached.
+	attached
+	// daemons are the Nodes with a daemon, and ProgramPods.
+	daemons
+	// reported are Nodes and Reports. They need daemons.
+	reported
+	// stopped is Stopped. It needs attached and reported.
+	stopped
+	// applied is Programs.
+	applied
+	// protected is Protected.
+	protected
+	// defined is Definitions.
+	defined
+)
+
 // Facts are what the next Step is computed from.
 type Facts struct {
 	// Force uninstalls under attached Pods, and without nodes that do not report.
@@ -28,6 +51,9 @@ type Facts struct {
 	DaemonSet *DaemonSet
 	// Nodes are those that have a daemon or its report, sorted by name.
 	Nodes []Node
+	// Foreign are Pods with the label of the daemon that its DaemonSet does not own, such as a copy for a search for
+	// errors. Nobody deletes them.
+	Foreign []string
 
 	// Stopped are the hosts of Attached on which no container without a Pod runs: they have reported that they are
 	// cleaned up, or have no Node object.
@@ -66,6 +92,8 @@ type Node struct {
 	// were left then. Message is its report.
 	CleanedUp, UnderPods bool
 	Message              string
+	// WithoutDanmEp is what the daemon reports of Pods that are attached and have no DanmEp, empty for none.
+	WithoutDanmEp string
 }
 
 // Group are objects that are removed together.

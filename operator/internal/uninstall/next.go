@@ -43,23 +43,58 @@ type Step struct {
 	DanmEps, Orphans []attachments.Attachment
 }
 
-// stage returns the step of a stage that is not done, or nil.
-type stage func(f *Facts) *Step
+// stage is a part of the uninstallation.
+type stage struct {
+	// needs are the facts that it depends on, beside those of earlier stages.
+	needs []fact
+	// next returns its step, or nil if it is done.
+	next func(f *Facts) *Step
+}
+
+// stages returns the stages in their order.
+func stages() []stage {
+	return []stage{
+		{nil, requestCleanUp},
+		{[]fact{daemons}, stopDaemons},
+		{[]fact{reported}, reports},
+		{[]fact{attached}, lateAttachedPods},
+		{[]fact{applied}, programs},
+		{[]fact{stopped, protected}, finalizers},
+		{nil, namespace},
+		{[]fact{defined}, definitions},
+	}
+}
 
 // Next returns the next step. It depends on nothing but the facts.
 func Next(f *Facts) Step {
-	step := finish(f)
-	for _, s := range []stage{attachedPods, requestCleanUp, stopDaemons, reports, lateAttachedPods, programs, finalizers, namespace, definitions} {
-		if f.Another != "" {
-			break
+	step, _ := next(f, func(...fact) error { return nil })
+	return step
+}
+
+// next returns the next step. It calls read for the facts before it uses them.
+func next(f *Facts, read func(...fact) error) (Step, error) {
+	if err := read(installed); err != nil {
+		return Step{}, err
+	}
+	all := stages()
+	switch {
+	case f.Another != "":
+		all = nil
+	case isChecked(f):
+		all = append([]stage{{[]fact{attached}, attachedPods}, {[]fact{daemons, reported}, podsWithoutDanmEp}}, all...)
+	}
+	step := (*Step)(nil)
+	for i := 0; i < len(all) && step == nil; i++ {
+		if err := read(all[i].needs...); err != nil {
+			return Step{}, err
 		}
-		if next := s(f); next != nil {
-			step = *next
-			break
-		}
+		step = all[i].next(f)
+	}
+	if step == nil {
+		step = finish(f)
 	}
 	step.Message += f.notes(step.Reason)
-	return step
+	return *step, nil
 }
 
 // notes are what every message has: annotations that do not count, what nodes have kept, and from then on the nodes
@@ -73,6 +108,9 @@ func (f *Facts) notes(reason string) string {
 	}
 	if kept := f.kept(); f.Another == "" && len(kept) > 0 {
 		notes = append(notes, "Left on nodes that have reported: "+attachments.Names(kept))
+	}
+	if f.Another == "" && len(f.Foreign) > 0 {
+		notes = append(notes, "Pods that the DaemonSet patchbayd does not own are not waited for. Delete them if they run the daemon: "+attachments.Names(f.Foreign))
 	}
 	if len(notes) == 0 {
 		return ""
@@ -91,11 +129,13 @@ func (f *Facts) kept() []string {
 	return kept
 }
 
+// isChecked reports whether nothing is removed under attached Pods: the daemons run, and nobody has forced it.
+func isChecked(f *Facts) bool {
+	return f.DaemonSet != nil && f.DaemonSet.DeletionTimestamp == nil && !f.Force
+}
+
 // attachedPods refuses the uninstallation before anything is removed.
 func attachedPods(f *Facts) *Step {
-	if f.DaemonSet == nil || f.DaemonSet.DeletionTimestamp != nil || f.Force {
-		return nil
-	}
 	if attached := f.pods(true); len(attached) > 0 {
 		return &Step{Action: Wait, Reason: v1alpha1.ReasonPodsAttached, Message: fmt.Sprintf(
 			"Nothing is removed while %d Pods are attached to networks: %s. Delete them, or uninstall with --force: then they keep their interfaces",
@@ -107,6 +147,22 @@ func attachedPods(f *Facts) *Step {
 	}
 	return &Step{Action: Wait, Reason: v1alpha1.ReasonDetachingPods, Message: fmt.Sprintf(
 		"Waiting for nodes to detach %d Pods that are gone: %s", attachments.CountPods(gone), attachments.Describe(gone))}
+}
+
+// podsWithoutDanmEp refuses the uninstallation because of Pods of which only their nodes know.
+func podsWithoutDanmEp(f *Facts) *Step {
+	var nodes []string
+	for i := range f.Nodes {
+		if n := &f.Nodes[i]; n.WithoutDanmEp != "" {
+			nodes = append(nodes, n.describe()+": "+n.WithoutDanmEp)
+		}
+	}
+	if len(nodes) == 0 {
+		return nil
+	}
+	return &Step{Action: Wait, Reason: v1alpha1.ReasonPodsAttached, Message: fmt.Sprintf(
+		"Nothing is removed while Pods are attached without a DanmEp on %d nodes: %s. Delete them, or uninstall with --force: then they keep their interfaces",
+		len(nodes), attachments.Names(nodes))}
 }
 
 // requestCleanUp makes the daemons clean up: it annotates the DaemonSet, and then deletes it. In the foreground, so
@@ -138,7 +194,7 @@ func stopDaemons(f *Facts) *Step {
 	}
 	if len(waiting) > 0 {
 		return &Step{Action: Wait, Reason: v1alpha1.ReasonRemovingNode, Message: fmt.Sprintf(
-			"Waiting for the node daemon to clean up on %d of %d nodes: %s", len(waiting), len(f.Nodes), attachments.Names(waiting))}
+			"Waiting for the node daemon to clean up on %d nodes: %s", len(waiting), attachments.Names(waiting))}
 	}
 	if f.DaemonSet == nil || f.DaemonSet.DeletionTimestamp == nil {
 		return nil
@@ -282,9 +338,9 @@ func definitions(f *Facts) *Step {
 }
 
 // finish ends the uninstallation.
-func finish(f *Facts) Step {
+func finish(f *Facts) *Step {
 	if f.Another != "" {
-		return Step{Action: Finish, Reason: v1alpha1.ReasonAnotherInstallation, Message: "Nothing is removed, because another installation runs: " + f.Another}
+		return &Step{Action: Finish, Reason: v1alpha1.ReasonAnotherInstallation, Message: "Nothing is removed, because another installation runs: " + f.Another}
 	}
 	message := "Patchbay is removed. CustomResourceDefinitions and networks stay"
 	if f.RemoveDefinitions {
@@ -297,7 +353,7 @@ func finish(f *Facts) Step {
 		message += fmt.Sprintf(". The DanmEps of %d Pods that are gone keep their addresses, because no node has reported that their containers have ended: %s",
 			attachments.CountPods(gone), attachments.Describe(gone))
 	}
-	step := Step{Action: Finish, Reason: v1alpha1.ReasonUninstalled, Message: message}
+	step := &Step{Action: Finish, Reason: v1alpha1.ReasonUninstalled, Message: message}
 	// A daemon that still runs would stop to send to the nodes of reports that are gone.
 	if !slices.ContainsFunc(f.Nodes, func(n Node) bool { return n.Running }) {
 		step.Objects = f.Reports

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
@@ -26,31 +27,63 @@ import (
 )
 
 const (
-	// pageSize is how many objects the API server sends at once.
-	pageSize = 500
+	// pageSize is how many objects the API server sends at once. A Node or NodeNetwork may have more than 20 KiB.
+	pageSize = 100
 	// overdueAfter is how long after its grace period a Pod counts as one that does not end.
 	overdueAfter = time.Minute
 )
 
-// reader reads the Facts from the API server: a cache might not have what was just applied.
+// reader reads Facts from the API server: a cache might not have what was just applied.
 type reader struct {
 	client.Reader
 
-	now time.Time
+	installation *v1alpha1.Installation
+	now          time.Time
+	facts        *Facts
+
+	// done are the facts that were read.
+	done map[fact]bool
+	// nodes are those that exist, by name.
+	nodes map[string]nodeObject
 }
 
-// facts reads what the next step depends on.
-func (r *reader) facts(ctx context.Context, i *v1alpha1.Installation) (*Facts, error) {
-	f := &Facts{}
-	f.readAnnotations(i)
-	for _, read := range []func(context.Context, *v1alpha1.Installation, *Facts) error{
-		r.another, r.attached, r.namespace, r.programs, r.nodes, r.protected, r.definitions,
-	} {
-		if err := read(ctx, i, f); err != nil {
-			return nil, err
+// nodeObject is what counts of a Node.
+type nodeObject struct {
+	uid   types.UID
+	ready bool
+}
+
+// newReader returns a reader that has read nothing yet.
+func newReader(from client.Reader, i *v1alpha1.Installation, now time.Time) *reader {
+	r := &reader{Reader: from, installation: i, now: now, facts: &Facts{}, done: map[fact]bool{}, nodes: map[string]nodeObject{}}
+	r.facts.readAnnotations(i)
+	return r
+}
+
+// read reads facts that were not read yet.
+func (r *reader) read(ctx context.Context, needed ...fact) error {
+	for _, n := range needed {
+		if r.done[n] {
+			continue
 		}
+		read := map[fact][]func(context.Context) error{
+			installed: {r.another, r.namespace, r.daemonSet},
+			attached:  {r.attached},
+			daemons:   {r.nodeObjects, r.pods},
+			reported:  {r.reports},
+			stopped:   {r.stopped},
+			applied:   {r.programs},
+			protected: {r.protected},
+			defined:   {r.definitions},
+		}
+		for _, of := range read[n] {
+			if err := of(ctx); err != nil {
+				return err
+			}
+		}
+		r.done[n] = true
 	}
-	return f, nil
+	return nil
 }
 
 // readAnnotations reads how the Installation is to be uninstalled.
@@ -70,32 +103,32 @@ func (f *Facts) readAnnotations(i *v1alpha1.Installation) {
 
 // another finds a node daemon that this Installation has not applied: the binding of its rights, whose name is the
 // same for all, is for another namespace, or the DaemonSet has no label.
-func (r *reader) another(ctx context.Context, _ *v1alpha1.Installation, f *Facts) error {
+func (r *reader) another(ctx context.Context) error {
 	binding := &rbacv1.ClusterRoleBinding{}
 	if err := r.Get(ctx, client.ObjectKey{Name: daemonName}, binding); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read ClusterRoleBinding %s: %w", daemonName, err)
 	}
 	for _, s := range binding.Subjects {
 		if s.Kind == rbacv1.ServiceAccountKind && s.Namespace != render.Namespace {
-			f.Another = "ClusterRoleBinding " + daemonName + " is for namespace " + s.Namespace
+			r.facts.Another = "ClusterRoleBinding " + daemonName + " is for namespace " + s.Namespace
 		}
 	}
 	return nil
 }
 
-func (r *reader) attached(ctx context.Context, _ *v1alpha1.Installation, f *Facts) (err error) {
-	f.Attached, err = attachments.List(ctx, r)
+func (r *reader) attached(ctx context.Context) (err error) {
+	r.facts.Attached, err = attachments.List(ctx, r)
 	return err
 }
 
 // namespace finds out whether the namespace of the programs is being deleted: the operator may have lost its rights
 // there.
-func (r *reader) namespace(ctx context.Context, _ *v1alpha1.Installation, f *Facts) error {
+func (r *reader) namespace(ctx context.Context) error {
 	list := listOf(schema.GroupVersionKind{Version: "v1", Kind: "Namespace"})
 	if err := r.List(ctx, list, client.MatchingFields{metav1.ObjectNameField: render.Namespace}); err != nil {
 		return fmt.Errorf("read namespace %s: %w", render.Namespace, err)
 	}
-	f.NamespaceEnding = len(list.Items) > 0 && list.Items[0].DeletionTimestamp != nil
+	r.facts.NamespaceEnding = len(list.Items) > 0 && list.Items[0].DeletionTimestamp != nil
 	return nil
 }
 
@@ -103,10 +136,7 @@ func (r *reader) namespace(ctx context.Context, _ *v1alpha1.Installation, f *Fac
 const daemonName = "patchbayd"
 
 // programs reads what was applied, except definitions and namespaces.
-func (r *reader) programs(ctx context.Context, i *v1alpha1.Installation, f *Facts) error {
-	if err := r.daemonSet(ctx, i, f); err != nil {
-		return err
-	}
+func (r *reader) programs(ctx context.Context) error {
 	const rbac, admission = "rbac.authorization.k8s.io", "admissionregistration.k8s.io"
 	kinds := func(group string, names ...string) []schema.GroupVersionKind {
 		var all []schema.GroupVersionKind
@@ -128,16 +158,17 @@ func (r *reader) programs(ctx context.Context, i *v1alpha1.Installation, f *Fact
 		{Group{Name: "rights"}, slices.Concat(kinds(rbac, "ClusterRole", "Role"), kinds("", "ServiceAccount"))},
 		{Group{Name: "policies"}, kinds(admission, "ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy")},
 	} {
-		if err := r.group(ctx, &g.Group, f.NamespaceEnding, g.kinds...); err != nil {
+		if err := r.group(ctx, &g.Group, r.facts.NamespaceEnding, g.kinds...); err != nil {
 			return err
 		}
-		f.Programs = append(f.Programs, g.Group)
+		r.facts.Programs = append(r.facts.Programs, g.Group)
 	}
 	return nil
 }
 
 // daemonSet reads the DaemonSet of the node daemon.
-func (r *reader) daemonSet(ctx context.Context, i *v1alpha1.Installation, f *Facts) error {
+func (r *reader) daemonSet(ctx context.Context) error {
+	f := r.facts
 	list := listOf(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "DaemonSet"})
 	if err := r.List(ctx, list, client.InNamespace(render.Namespace)); err != nil {
 		if f.NamespaceEnding && apierrors.IsForbidden(err) {
@@ -152,7 +183,7 @@ func (r *reader) daemonSet(ctx context.Context, i *v1alpha1.Installation, f *Fac
 			f.Another = "the operator has not applied the DaemonSet " + daemonName
 		default:
 			o.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "DaemonSet"})
-			f.DaemonSet = &DaemonSet{PartialObjectMetadata: *o, Requested: o.Annotations[v1alpha1.CleanUpAnnotation] == string(i.UID)}
+			f.DaemonSet = &DaemonSet{PartialObjectMetadata: *o, Requested: o.Annotations[v1alpha1.CleanUpAnnotation] == string(r.installation.UID)}
 		}
 	}
 	return nil
@@ -200,65 +231,108 @@ func listOf(kind schema.GroupVersionKind) *metav1.PartialObjectMetadataList {
 	return list
 }
 
-// nodes reads the Nodes, their daemons and their reports. A Node object that is deleted is not waited for.
-func (r *reader) nodes(ctx context.Context, i *v1alpha1.Installation, f *Facts) error {
-	daemons, err := r.pods(ctx, f)
+// nodeObjects reads the Nodes. One that is deleted is not waited for.
+func (r *reader) nodeObjects(ctx context.Context) error {
+	err := attachments.EachPage(ctx, r, pageSize, func() *corev1.NodeList { return &corev1.NodeList{} }, func(list *corev1.NodeList) {
+		for i := range list.Items {
+			n := nodeObject{uid: list.Items[i].UID}
+			for _, c := range list.Items[i].Status.Conditions {
+				n.ready = n.ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+			}
+			r.nodes[list.Items[i].Name] = n
+		}
+	})
 	if err != nil {
-		return err
+		return fmt.Errorf("list Nodes: %w", err)
 	}
-	reports, err := r.reports(ctx)
-	if err != nil || len(daemons)+len(reports)+len(f.Attached) == 0 {
-		return err
-	}
-	f.Reports = outdated(reports, i)
-	f.Stopped = map[string]bool{}
-	for k := range f.Attached {
-		f.Stopped[f.Attached[k].Node] = true
-	}
-	list := &corev1.NodeList{}
-	for token := ""; ; {
-		if err := r.List(ctx, list, client.Limit(pageSize), client.Continue(token)); err != nil {
-			return fmt.Errorf("list Nodes: %w", err)
-		}
-		for k := range list.Items {
-			n := newNode(&list.Items[k], daemons, reports, i)
-			if n == nil {
-				delete(f.Stopped, list.Items[k].Name)
-				continue
-			}
-			n.Overdue = n.Running && isOverdue(daemons[n.Name], r.now)
-			f.Nodes = append(f.Nodes, *n)
-			if n.Running || !n.CleanedUp || n.UnderPods {
-				delete(f.Stopped, n.Name)
-			}
-		}
-		if token = list.Continue; token == "" {
-			break
-		}
-	}
-	slices.SortFunc(f.Nodes, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
 	return nil
 }
 
-// outdated returns the NodeNetworks of nodes that are cleaned up. They are removed at the end: to a later
-// uninstallation, they would be nodes that do not report, and to the daemons of a later installation, VTEPs.
-func outdated(reports map[string]*v1.NodeNetwork, i *v1alpha1.Installation) []metav1.PartialObjectMetadata {
-	var all []metav1.PartialObjectMetadata
-	for _, name := range slices.Sorted(maps.Keys(reports)) {
-		n := &Node{}
-		n.read(reports[name], i)
-		if !n.CleanedUp || reports[name].DeletionTimestamp != nil {
-			continue
+// pods reads the nodes with a daemon, and the Pods of the other programs. The Pods of a Deployment that take too long
+// are not waited for: they lose their rights.
+func (r *reader) pods(ctx context.Context) error {
+	f := r.facts
+	running := map[string]*Node{}
+	err := attachments.EachPage(ctx, r, pageSize, func() *corev1.PodList { return &corev1.PodList{} }, func(list *corev1.PodList) {
+		for i := range list.Items {
+			pod := &list.Items[i]
+			owner := metav1.GetControllerOf(pod)
+			node, exists := r.nodes[pod.Spec.NodeName]
+			switch name := pod.Labels["app.kubernetes.io/name"]; {
+			case name == daemonName && (owner == nil || owner.Kind != "DaemonSet" || owner.Name != daemonName):
+				f.Foreign = append(f.Foreign, pod.Name+" on node "+pod.Spec.NodeName)
+			case name == daemonName && exists:
+				running[pod.Spec.NodeName] = &Node{Name: pod.Spec.NodeName, Ready: node.ready, Running: true, Overdue: isOverdue(pod, r.now)}
+			case name != "patchbay-controller" && name != "patchbay-agent":
+			case !isOverdue(pod, r.now) && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed:
+				f.ProgramPods = append(f.ProgramPods, pod.Name)
+			}
 		}
-		o := metav1.PartialObjectMetadata{ObjectMeta: reports[name].ObjectMeta}
-		o.SetGroupVersionKind(v1.SchemeGroupVersion().WithKind("NodeNetwork"))
-		all = append(all, o)
+	}, client.InNamespace(render.Namespace))
+	if err != nil && (!f.NamespaceEnding || !apierrors.IsForbidden(err)) {
+		return fmt.Errorf("list Pods of the programs: %w", err)
 	}
-	return all
+	for _, name := range slices.Sorted(maps.Keys(running)) {
+		f.Nodes = append(f.Nodes, *running[name])
+	}
+	return nil
 }
 
-// read reads a report. The report to another Installation does not count.
+// isOverdue reports whether a Pod takes too long to end.
+func isOverdue(pod *corev1.Pod, now time.Time) bool {
+	return pod.DeletionTimestamp != nil && now.After(pod.DeletionTimestamp.Add(overdueAfter))
+}
+
+// reports reads the NodeNetworks, and adds the nodes that have no daemon but a report.
+func (r *reader) reports(ctx context.Context) error {
+	f := r.facts
+	known := map[string]*Node{}
+	for i := range f.Nodes {
+		known[f.Nodes[i].Name] = &f.Nodes[i]
+	}
+	err := attachments.EachPage(ctx, r, pageSize, func() *v1.NodeNetworkList { return &v1.NodeNetworkList{} }, func(list *v1.NodeNetworkList) {
+		for i := range list.Items {
+			r.report(&list.Items[i], known)
+		}
+	})
+	if isMissing, err := attachments.IsMissingKind(ctx, r, "nodenetworks", err); isMissing || err != nil {
+		return err
+	}
+	f.Nodes = nil
+	for _, name := range slices.Sorted(maps.Keys(known)) {
+		f.Nodes = append(f.Nodes, *known[name])
+	}
+	slices.SortFunc(f.Reports, func(a, b metav1.PartialObjectMetadata) int { return strings.Compare(a.Name, b.Name) })
+	return nil
+}
+
+// report adds a NodeNetwork to the facts. Of one that an earlier Node of the name owns, only an error counts: what it
+// names is still on the machine.
+func (r *reader) report(report *v1.NodeNetwork, known map[string]*Node) {
+	n := Node{Name: report.Name}
+	n.read(report, r.installation)
+	if n.CleanedUp && report.DeletionTimestamp == nil {
+		// They are removed at the end: to a later uninstallation, they would be nodes that do not report, and to the daemons
+		// of a later installation, VTEPs.
+		o := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: report.Name, UID: report.UID}}
+		o.SetGroupVersionKind(v1.SchemeGroupVersion().WithKind("NodeNetwork"))
+		r.facts.Reports = append(r.facts.Reports, o)
+	}
+	node, exists := r.nodes[report.Name]
+	isOwned := len(report.OwnerReferences) == 0 || slices.ContainsFunc(report.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == node.uid })
+	if hasFailed := n.Message != "" && !n.CleanedUp; !exists || !isOwned && !hasFailed {
+		return
+	}
+	n.Ready = node.ready
+	if running := known[report.Name]; running != nil {
+		n.Running, n.Overdue = true, running.Overdue
+	}
+	known[report.Name] = &n
+}
+
+// read reads the conditions of a report. A clean-up for another Installation does not count.
 func (n *Node) read(report *v1.NodeNetwork, i *v1alpha1.Installation) {
+	n.WithoutDanmEp = attachments.WithoutDanmEp(report)
 	c := meta.FindStatusCondition(report.Status.Conditions, v1alpha1.ConditionCleanedUp)
 	if c == nil {
 		return
@@ -267,107 +341,54 @@ func (n *Node) read(report *v1.NodeNetwork, i *v1alpha1.Installation) {
 	if !ok {
 		return
 	}
-	n.Message, n.CleanedUp = message, c.Status == metav1.ConditionTrue
+	n.Message, n.CleanedUp, n.WithoutDanmEp = message, c.Status == metav1.ConditionTrue, ""
 	n.UnderPods = n.CleanedUp && c.Reason == v1alpha1.ReasonCleanedUpUnderPods
 }
 
-// newNode returns a node that has a daemon, or a report of its own: one of an earlier Node object does not count.
-func newNode(o *corev1.Node, daemons map[string]*corev1.Pod, reports map[string]*v1.NodeNetwork, i *v1alpha1.Installation) *Node {
-	n := &Node{Name: o.Name, Running: daemons[o.Name] != nil}
-	for _, c := range o.Status.Conditions {
-		n.Ready = n.Ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+// stopped finds the hosts of attachments on which no container can run without a Pod.
+func (r *reader) stopped(context.Context) error {
+	f := r.facts
+	f.Stopped = map[string]bool{}
+	for i := range f.Attached {
+		_, exists := r.nodes[f.Attached[i].Node]
+		f.Stopped[f.Attached[i].Node] = !exists
 	}
-	report := reports[o.Name]
-	if report != nil && len(report.OwnerReferences) > 0 && !slices.ContainsFunc(report.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == o.UID }) {
-		report = nil
-	}
-	if report == nil {
-		if !n.Running {
-			return nil
-		}
-		return n
-	}
-	n.read(report, i)
-	return n
-}
-
-// isOverdue reports whether a Pod takes too long to end.
-func isOverdue(pod *corev1.Pod, now time.Time) bool {
-	return pod.DeletionTimestamp != nil && now.After(pod.DeletionTimestamp.Add(overdueAfter))
-}
-
-// pods returns the node daemons by node, and records the Pods of the other programs. The Pods of a Deployment that
-// take too long are not waited for: they lose their rights.
-func (r *reader) pods(ctx context.Context, f *Facts) (map[string]*corev1.Pod, error) {
-	list := &corev1.PodList{}
-	if err := r.List(ctx, list, client.InNamespace(render.Namespace)); err != nil {
-		if f.NamespaceEnding && apierrors.IsForbidden(err) {
-			return nil, nil
-		}
-		return nil, fmt.Errorf("list Pods of the programs: %w", err)
-	}
-	daemons := map[string]*corev1.Pod{}
-	for i := range list.Items {
-		pod := &list.Items[i]
-		switch pod.Labels["app.kubernetes.io/name"] {
-		case daemonName:
-			daemons[pod.Spec.NodeName] = pod
-		case "patchbay-controller", "patchbay-agent":
-			if !isOverdue(pod, r.now) && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
-				f.ProgramPods = append(f.ProgramPods, pod.Name)
-			}
+	for i := range f.Nodes {
+		n := &f.Nodes[i]
+		if _, isHost := f.Stopped[n.Name]; isHost && !n.Running && n.CleanedUp && !n.UnderPods {
+			f.Stopped[n.Name] = true
 		}
 	}
-	delete(daemons, "") // not scheduled
-	return daemons, nil
-}
-
-// reports returns the NodeNetworks by name.
-func (r *reader) reports(ctx context.Context) (map[string]*v1.NodeNetwork, error) {
-	reports := map[string]*v1.NodeNetwork{}
-	for token := ""; ; {
-		list := &v1.NodeNetworkList{}
-		err := r.List(ctx, list, client.Limit(pageSize), client.Continue(token))
-		if isMissing, err := attachments.IsMissingKind(ctx, r, "nodenetworks", err); isMissing || err != nil {
-			return nil, err
-		}
-		for i := range list.Items {
-			reports[list.Items[i].Name] = &list.Items[i]
-		}
-		if token = list.Continue; token == "" {
-			return reports, nil
-		}
-	}
+	return nil
 }
 
 // protected reads the networks with Patchbay's finalizer.
-func (r *reader) protected(ctx context.Context, _ *v1alpha1.Installation, f *Facts) error {
+func (r *reader) protected(ctx context.Context) error {
 	for kind, plural := range map[string]string{v1.KindClusterNetwork: "clusternetworks", v1.KindTenantNetwork: "tenantnetworks", v1.KindDanmNet: "danmnets"} {
-		list := listOf(v1.SchemeGroupVersion().WithKind(kind))
-		isMissing, err := attachments.IsMissingKind(ctx, r, plural, r.List(ctx, list))
-		if err != nil {
-			return err
-		}
-		if isMissing {
-			continue
-		}
-		for i := range list.Items {
-			if o := list.Items[i]; slices.Contains(o.Finalizers, v1.InUseFinalizer) {
-				o.SetGroupVersionKind(v1.SchemeGroupVersion().WithKind(kind))
-				f.Protected = append(f.Protected, o)
+		kind := v1.SchemeGroupVersion().WithKind(kind)
+		err := attachments.EachPage(ctx, r, pageSize, func() *metav1.PartialObjectMetadataList { return listOf(kind) }, func(list *metav1.PartialObjectMetadataList) {
+			for i := range list.Items {
+				if o := list.Items[i]; slices.Contains(o.Finalizers, v1.InUseFinalizer) {
+					o.SetGroupVersionKind(kind)
+					o.ManagedFields = nil
+					r.facts.Protected = append(r.facts.Protected, o)
+				}
 			}
+		})
+		if _, err := attachments.IsMissingKind(ctx, r, plural, err); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
 // definitions reads the CustomResourceDefinitions that were applied, if they are to be deleted.
-func (r *reader) definitions(ctx context.Context, _ *v1alpha1.Installation, f *Facts) error {
-	if !f.RemoveDefinitions {
+func (r *reader) definitions(ctx context.Context) error {
+	if !r.facts.RemoveDefinitions {
 		return nil
 	}
 	g := Group{}
 	err := r.group(ctx, &g, false, schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
-	f.Definitions = slices.Concat(g.Objects, g.Ending)
+	r.facts.Definitions = slices.Concat(g.Objects, g.Ending)
 	return err
 }

@@ -43,12 +43,11 @@ func (u *Uninstaller) Protect(ctx context.Context, i *v1alpha1.Installation) err
 
 // Next does the next step and returns it.
 func (u *Uninstaller) Next(ctx context.Context, i *v1alpha1.Installation) (Step, error) {
-	r := &reader{Reader: u.Client, now: u.Now()}
-	facts, err := r.facts(ctx, i)
+	r := newReader(u.Client, i, u.Now())
+	step, err := next(r.facts, func(needed ...fact) error { return r.read(ctx, needed...) })
 	if err != nil {
 		return Step{}, err
 	}
-	step := Next(facts)
 	return step, u.do(ctx, i, &step)
 }
 

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package danmep
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
+	"github.com/patchbay-cni/patchbay/internal/network"
+)
+
+// unpublished returns the record of a Pod whose interface has no DanmEp yet.
+func unpublished(pod string, state attach.State) *attach.Record {
+	return &attach.Record{
+		ContainerID: pod, IfName: "eth0", PodNamespace: "shop", PodName: pod, State: state,
+		Interfaces: []attach.Interface{{Name: "eth0", EndpointName: pod, Network: network.Network{Ref: network.Ref{Kind: v1.KindClusterNetwork, Name: "a"}}}},
+	}
+}
+
+func TestRecordLacksDanmEp(t *testing.T) {
+	t.Parallel()
+	published := unpublished("web", attach.Attached)
+	published.Interfaces[0].EndpointUID = "1"
+	half := unpublished("web", attach.Attached)
+	half.Interfaces = append(half.Interfaces, published.Interfaces...)
+	onNode := unpublished("web", attach.Attached)
+	onNode.Interfaces[0].Network = network.Network{Ref: network.Ref{Kind: network.KindNodeConfiguration}}
+	for name, tc := range map[string]struct {
+		reason string
+		rec    *attach.Record
+		want   bool
+	}{
+		"Attached":      {"Nobody else knows of the interface.", unpublished("web", attach.Attached), true},
+		"Detaching":     {"The interface may still exist.", unpublished("web", attach.Detaching), true},
+		"OneOfTwo":      {"One interface is enough.", half, true},
+		"Published":     {"Its DanmEp exists.", published, false},
+		"Attaching":     {"The Pod has not started.", unpublished("web", attach.Attaching), false},
+		"Released":      {"The interface is gone.", unpublished("web", attach.Released), false},
+		"Configuration": {"A CNI configuration of the node has no DanmEp.", onNode, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := recordLacksDanmEp(tc.rec); got != tc.want {
+				t.Errorf("%s got %t", tc.reason, got)
+			}
+		})
+	}
+}
+
+// reports counts the writes of a Reporter, and has the message that it wrote last.
+type reports struct {
+	count   int
+	message string
+	err     error
+}
+
+func (r *reports) write(_ context.Context, c *metav1.Condition) error {
+	r.count++
+	r.message = ""
+	if c != nil {
+		r.message = c.Reason + ": " + c.Message
+	}
+	return r.err
+}
+
+// Only a sandbox that stays without a DanmEp causes a write, and its DanmEp removes the condition.
+func TestReporter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var records []*attach.Record
+		written := &reports{}
+		r := &Reporter{
+			Records: func() ([]*attach.Record, error) { return records, nil },
+			Failure: func(key attach.RecordKey) error {
+				if key.ContainerID == "web" {
+					return errors.New("create DanmEp shop/web: exceeded quota")
+				}
+				return nil
+			},
+			Report: written.write,
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _ = r.Run(ctx) }()
+		defer synctest.Wait()
+		defer cancel()
+		wait := func(d time.Duration, why, message string, count int) {
+			t.Helper()
+			time.Sleep(d)
+			synctest.Wait()
+			if written.message != message || count >= 0 && written.count != count {
+				t.Errorf("%s: got %d reports, the last one %q, want %d and %q", why, written.count, written.message, count, message)
+			}
+		}
+		wait(reportDelay/2, "a condition of an earlier daemon stays until this one knows better", "", 0)
+		wait(reportDelay, "then it is removed", "", 1)
+		wait(time.Hour, "a node without such Pods sends nothing", "", 1)
+		for range 20 {
+			records = []*attach.Record{unpublished(time.Now().String(), attach.Attached)}
+			wait(reportDelay/2, "Pods that come and go cause no write", "", 1)
+		}
+		records = []*attach.Record{unpublished("web", attach.Attached), unpublished("db", attach.Attached), unpublished("db", attach.Attached)}
+		records[2].IfName = "eth1"
+		wait(2*reportDelay, "Pods without a DanmEp are named", v1.ReasonDanmEpNotCreated+": 2 Pods are attached and have no DanmEp: shop/db, shop/web (create DanmEp shop/web: exceeded quota)", -1)
+		written.err = errors.New("connection refused")
+		records = nil
+		wait(reportDelay, "an error", "", -1)
+		written.err = nil
+		wait(reportInterval, "the report is repeated after an error", "", -1)
+		before := written.count
+		wait(time.Hour, "a node whose Pods have their DanmEps sends nothing", "", before)
+	})
+}
+
+// A message names five Pods.
+func TestReporterNamesTheFirst(t *testing.T) {
+	t.Parallel()
+	pods := map[string]string{}
+	for _, name := range []string{"g", "f", "e", "d", "c", "b", "a"} {
+		pods[name] = name + " (full)"
+	}
+	if got, want := firstOf(pods), "a (full), b (full), c (full), d (full), e (full) and 2 more"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

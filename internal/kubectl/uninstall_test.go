@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectl
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/api/operator/v1alpha1"
+	"github.com/patchbay-cni/patchbay/internal/attachments"
+)
+
+// installationClient has one Installation. Its errors are those of the requests.
+type installationClient struct {
+	client.Client
+
+	annotations  map[string]string
+	deleted, get error
+	gets         int
+}
+
+// Get implements client.Client.
+func (c *installationClient) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	c.gets++
+	return c.get
+}
+
+// Patch implements client.Client.
+func (c *installationClient) Patch(_ context.Context, o client.Object, p client.Patch, _ ...client.PatchOption) error {
+	data, err := p.Data(o)
+	if err != nil {
+		return err
+	}
+	patch := struct {
+		Metadata struct {
+			Annotations map[string]*string `json:"annotations"`
+		} `json:"metadata"`
+	}{}
+	if err := json.Unmarshal(data, &patch); err != nil {
+		return err
+	}
+	for name, value := range patch.Metadata.Annotations {
+		if value == nil {
+			delete(c.annotations, name)
+		} else {
+			c.annotations[name] = *value
+		}
+	}
+	return nil
+}
+
+// Delete implements client.Client.
+func (c *installationClient) Delete(context.Context, client.Object, ...client.DeleteOption) error {
+	return c.deleted
+}
+
+// If the Installation cannot be deleted, its annotations are as before: a later deletion by anybody would be forced.
+func TestOrderUndoesAnnotations(t *testing.T) {
+	t.Parallel()
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "installations"}, "patchbay", errors.New("no right"))
+	for name, tc := range map[string]struct {
+		reason        string
+		before, after map[string]string
+		deleted       error
+	}{
+		"Deleted":   {"The operator reads them.", map[string]string{"a": "b"}, map[string]string{"a": "b", v1alpha1.ForceUninstallAnnotation: "true", v1alpha1.RemoveDefinitionsAnnotation: "true"}, nil},
+		"Forbidden": {"Nobody has asked for force when somebody deletes it later.", map[string]string{"a": "b"}, map[string]string{"a": "b"}, forbidden},
+		"Earlier":   {"A value that somebody has set stays.", map[string]string{v1alpha1.ForceUninstallAnnotation: "false", v1alpha1.RemoveDefinitionsAnnotation: "true"}, map[string]string{v1alpha1.ForceUninstallAnnotation: "false", v1alpha1.RemoveDefinitionsAnnotation: "true"}, forbidden},
+		"Gone":      {"Somebody else has deleted it.", map[string]string{}, map[string]string{v1alpha1.ForceUninstallAnnotation: "true", v1alpha1.RemoveDefinitionsAnnotation: "true"}, apierrors.NewNotFound(schema.GroupResource{}, "patchbay")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := &installationClient{annotations: maps.Clone(tc.before), deleted: tc.deleted}
+			u := &uninstallation{out: io.Discard, force: true, definitions: true}
+			u.installation = &v1alpha1.Installation{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.InstallationName, Annotations: maps.Clone(tc.before)}}
+			err := u.order(t.Context(), c)
+			if wantError := apierrors.IsForbidden(tc.deleted); (err != nil) != wantError || !maps.Equal(c.annotations, tc.after) {
+				t.Errorf("%s Got %v, annotations %v, want %v", tc.reason, err, c.annotations, tc.after)
+			}
+		})
+	}
+}
+
+// Without the right to read, the command does not wait, and does not blame the operator.
+func TestFollowStopsWithoutRights(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason    string
+		err       error
+		isAtOnce  bool
+		wantError string
+	}{
+		"Forbidden":    {"The right does not come back.", apierrors.NewForbidden(schema.GroupResource{Resource: "installations"}, "patchbay", errors.New("no right")), true, "the operator continues to uninstall"},
+		"Unauthorized": {"The token has ended.", apierrors.NewUnauthorized("expired"), true, "the operator continues to uninstall"},
+		"Away":         {"The API server may come back.", errors.New("connection refused"), false, "has reported no step"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := &installationClient{get: tc.err}
+			u := &uninstallation{out: io.Discard, timeout: 3 * progressInterval, installation: &v1alpha1.Installation{}}
+			err := u.follow(t.Context(), c)
+			if err == nil || !strings.Contains(err.Error(), tc.wantError) || (c.gets == 1) != tc.isAtOnce {
+				t.Errorf("%s Got %v after %d reads, want %q", tc.reason, err, c.gets, tc.wantError)
+			}
+		})
+	}
+}
+
+// The command says what it does before it does it.
+func TestPrintEffects(t *testing.T) {
+	t.Parallel()
+	web := []attachments.Attachment{{Pod: "shop/web", Node: "n1", Network: "ClusterNetwork/a", PodExists: true}}
+	const wait = "not before these Pods are deleted"
+	for name, tc := range map[string]struct {
+		reason             string
+		users              users
+		force, definitions bool
+		want, wantNot      string
+	}{
+		"Definitions":       {"They go at once.", users{}, false, true, "CustomResourceDefinitions are deleted", wait},
+		"UnderPods":         {"The command would wait without a word.", users{attached: web}, true, true, "ALL networks, TenantConfigs and DanmEps\n  " + wait, "networks stay"},
+		"UnderUnknownPods":  {"So do Pods without a DanmEp.", users{withoutDanmEp: []string{"n1: 1 Pods"}}, true, true, wait, "networks stay"},
+		"KeepUnderPods":     {"Networks stay.", users{attached: web}, true, false, "1 Pods are attached to networks: shop/web on node n1 (ClusterNetwork/a)\n", wait},
+		"WithoutDanmEp":     {"Only the node knows of the Pod.", users{withoutDanmEp: []string{"n1: 1 Pods are attached and have no DanmEp: shop/db"}}, false, false, "1 nodes have attached Pods without a DanmEp: n1: 1 Pods are attached and have no DanmEp: shop/db\n", wait},
+		"NoOtherConfig":     {"New Pods do not start there.", users{nodes: 2, onlyPatchbay: []string{"n2"}}, false, false, "2 nodes: CNI configuration, host links and pre-allocated addresses are removed\n  without another CNI configuration that works: new Pods do not start on n2\n", wait},
+		"AnnotationAsAFlag": {"Somebody has set it before.", users{}, true, false, "The Installation has the annotation " + v1alpha1.ForceUninstallAnnotation, wait},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out bytes.Buffer
+			u := &uninstallation{out: &out, force: tc.force, definitions: tc.definitions, installation: &v1alpha1.Installation{}}
+			if name == "AnnotationAsAFlag" {
+				u.installation.Annotations = map[string]string{v1alpha1.ForceUninstallAnnotation: "true"}
+			}
+			if err := u.printEffects(&tc.users); err != nil {
+				t.Fatal(err)
+			}
+			if got := out.String(); !strings.Contains(got, tc.want) || strings.Contains(got, tc.wantNot) {
+				t.Errorf("%s Got\n%s\nwant %q in it, and not %q", tc.reason, got, tc.want, tc.wantNot)
+			}
+		})
+	}
+}
