@@ -31,8 +31,8 @@ type cluster struct {
 	isEnding   bool
 }
 
-// unknownPath is the answer of a proxy, or of an API server that does not serve a kind.
-var unknownPath = apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{}, "", "404 page not found", 0, true)
+// errUnknownPath is the answer of a proxy, or of an API server that does not serve a kind.
+var errUnknownPath = apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{}, "", "404 page not found", 0, true)
 
 // Get implements client.Reader.
 func (c *cluster) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
@@ -61,7 +61,7 @@ func (c *cluster) List(_ context.Context, into client.ObjectList, options ...cli
 	switch list := into.(type) {
 	case *v1.DanmEpList:
 		if c.missing {
-			return unknownPath
+			return errUnknownPath
 		}
 		list.Items = c.danmEps[min(at, len(c.danmEps)):min(at+1, len(c.danmEps))]
 		list.Continue = next(len(c.danmEps))
@@ -120,7 +120,7 @@ func TestListDoesNotTrustAProxy(t *testing.T) {
 		definition error
 	}{
 		"Exists":    {"The definition exists, so that its objects may.", nil},
-		"Proxy":     {"A proxy does not know the definition's path either.", unknownPath},
+		"Proxy":     {"A proxy does not know the definition's path either.", errUnknownPath},
 		"Forbidden": {"The user may not read the definition.", apierrors.NewForbidden(schema.GroupResource{}, "", nil)},
 	} {
 		t.Run(name, func(t *testing.T) {
