@@ -152,3 +152,30 @@ func TestDescribe(t *testing.T) {
 		t.Errorf("got %q, want %q", got, most)
 	}
 }
+
+// The report of a node is part of a message for people: it is bounded, and has one line.
+func TestWithoutDanmEp(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason    string
+		condition metav1.Condition
+		want      string
+	}{
+		"Missing":   {"Pods have no DanmEp.", metav1.Condition{Type: v1.ConditionDanmEpsMissing, Status: metav1.ConditionTrue, Message: "1 Pods:\nshop/db"}, "1 Pods: shop/db"},
+		"NoMessage": {"An empty text would be none.", metav1.Condition{Type: v1.ConditionDanmEpsMissing, Status: metav1.ConditionTrue, Reason: v1.ReasonDanmEpNotCreated}, v1.ReasonDanmEpNotCreated},
+		"False":     {"All Pods have one.", metav1.Condition{Type: v1.ConditionDanmEpsMissing, Status: metav1.ConditionFalse, Message: "none"}, ""},
+		"Other":     {"Links are not up.", metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Message: "up"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := &v1.NodeNetwork{Status: v1.NodeNetworkStatus{Conditions: []metav1.Condition{tc.condition}}}
+			if got := attachments.WithoutDanmEp(n); got != tc.want {
+				t.Errorf("%s Got %q, want %q", tc.reason, got, tc.want)
+			}
+		})
+	}
+	long := metav1.Condition{Type: v1.ConditionDanmEpsMissing, Status: metav1.ConditionTrue, Message: strings.Repeat("a", 30000)}
+	if got := attachments.WithoutDanmEp(&v1.NodeNetwork{Status: v1.NodeNetworkStatus{Conditions: []metav1.Condition{long}}}); len(got) > 1000 {
+		t.Errorf("got %d bytes, want a bounded text", len(got))
+	}
+}
