@@ -103,7 +103,7 @@ func WithoutDanmEp(n *v1.NodeNetwork) string {
 	if c == nil || c.Status != metav1.ConditionTrue {
 		return ""
 	}
-	return text.Truncate(cmp.Or(c.Message, c.Reason), maxReport)
+	return text.Truncate(text.OneLine(cmp.Or(c.Message, c.Reason)), maxReport)
 }
 
 // IsMissingKind reports whether a list of objects of danm.io has failed because their definition does not exist or is

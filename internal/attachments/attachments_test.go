@@ -31,8 +31,8 @@ type cluster struct {
 	isEnding   bool
 }
 
-// unknownPath is the answer of a proxy, or of an API server that does not serve a kind.
-var unknownPath = apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{}, "", "404 page not found", 0, true)
+// errUnknownPath is the answer of a proxy, or of an API server that does not serve a kind.
+var errUnknownPath = apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{}, "", "404 page not found", 0, true)
 
 // Get implements client.Reader.
 func (c *cluster) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
@@ -61,7 +61,7 @@ func (c *cluster) List(_ context.Context, into client.ObjectList, options ...cli
 	switch list := into.(type) {
 	case *v1.DanmEpList:
 		if c.missing {
-			return unknownPath
+			return errUnknownPath
 		}
 		list.Items = c.danmEps[min(at, len(c.danmEps)):min(at+1, len(c.danmEps))]
 		list.Continue = next(len(c.danmEps))
@@ -120,7 +120,7 @@ func TestListDoesNotTrustAProxy(t *testing.T) {
 		definition error
 	}{
 		"Exists":    {"The definition exists, so that its objects may.", nil},
-		"Proxy":     {"A proxy does not know the definition's path either.", unknownPath},
+		"Proxy":     {"A proxy does not know the definition's path either.", errUnknownPath},
 		"Forbidden": {"The user may not read the definition.", apierrors.NewForbidden(schema.GroupResource{}, "", nil)},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -150,5 +150,32 @@ func TestDescribe(t *testing.T) {
 	const most = first + ", shop/c on node n1 (DanmNet/shop/x), shop/d on node n1 (DanmNet/shop/x), shop/e on node n1 (DanmNet/shop/x) and 2 more"
 	if got := attachments.Describe(all); got != most {
 		t.Errorf("got %q, want %q", got, most)
+	}
+}
+
+// The report of a node is part of a message for people: it is bounded, and has one line.
+func TestWithoutDanmEp(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason    string
+		condition metav1.Condition
+		want      string
+	}{
+		"Missing":   {"Pods have no DanmEp.", metav1.Condition{Type: v1.ConditionDanmEpsMissing, Status: metav1.ConditionTrue, Message: "1 Pods:\nshop/db"}, "1 Pods: shop/db"},
+		"NoMessage": {"An empty text would be none.", metav1.Condition{Type: v1.ConditionDanmEpsMissing, Status: metav1.ConditionTrue, Reason: v1.ReasonDanmEpNotCreated}, v1.ReasonDanmEpNotCreated},
+		"False":     {"All Pods have one.", metav1.Condition{Type: v1.ConditionDanmEpsMissing, Status: metav1.ConditionFalse, Message: "none"}, ""},
+		"Other":     {"Links are not up.", metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Message: "up"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := &v1.NodeNetwork{Status: v1.NodeNetworkStatus{Conditions: []metav1.Condition{tc.condition}}}
+			if got := attachments.WithoutDanmEp(n); got != tc.want {
+				t.Errorf("%s Got %q, want %q", tc.reason, got, tc.want)
+			}
+		})
+	}
+	long := metav1.Condition{Type: v1.ConditionDanmEpsMissing, Status: metav1.ConditionTrue, Message: strings.Repeat("a", 30000)}
+	if got := attachments.WithoutDanmEp(&v1.NodeNetwork{Status: v1.NodeNetworkStatus{Conditions: []metav1.Condition{long}}}); len(got) > 1000 {
+		t.Errorf("got %d bytes, want a bounded text", len(got))
 	}
 }

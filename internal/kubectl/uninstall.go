@@ -267,10 +267,10 @@ func (u *uninstallation) follow(ctx context.Context, c client.Client) error {
 			return true, nil
 		case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 			return false, fmt.Errorf("read Installation %s: %w: the operator continues to uninstall", u.installation.Name, err)
-		case err != nil:
-			return false, nil // the API server may be away for a moment; the timeout bounds it
+		case err == nil:
+			return false, u.print(i)
 		}
-		return false, u.print(i)
+		return false, nil // the API server may be away for a moment; the timeout bounds it
 	})
 	switch {
 	case err == nil:

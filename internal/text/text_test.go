@@ -26,3 +26,21 @@ func TestTruncate(t *testing.T) {
 		})
 	}
 }
+
+// A node that was taken over must not write to the terminal of an administrator.
+func TestOneLine(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct{ reason, in, want string }{
+		"Printed":  {"It stays.", "create DanmEp é: “no”", "create DanmEp é: “no”"},
+		"Lines":    {"A message has one line.", "a\nb\tc", "a b c"},
+		"Terminal": {"An escape sequence is text.", "\x1b[2Ja", " [2Ja"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := text.OneLine(tc.in); got != tc.want {
+				t.Errorf("%s got %q, want %q", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
