@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/patchbay-cni/patchbay/test/bench/measure"
+)
+
+// errBusy means that the programs do not stop writing.
+var errBusy = errors.New("the programs still write")
+
+// measure starts the programs several times, leaves them alone, and prints what they need.
+func (c *cluster) measure(ctx context.Context, out io.Writer) error {
+	table := measure.Table{
+		Title: fmt.Sprintf("%d nodes, %d ClusterNetworks, %d Pods with one interface on each node; %d starts, nothing was written for %v before",
+			c.nodes, c.networks, c.pods, c.runs, c.settle),
+		Columns: []string{"MiB at rest", "MiB at its peak", fmt.Sprintf("requests in %v", c.idle), "of them for the Lease"}, Alone: true,
+	}
+	for _, p := range c.programs() {
+		table.Rows = append(table.Rows, measure.Row{Name: p.name, Columns: make([]measure.Series, len(table.Columns))})
+	}
+	var details strings.Builder
+	for run := range c.runs {
+		requests, from, before, err := c.watch(ctx)
+		if err != nil {
+			return err
+		}
+		for i, p := range c.programs() {
+			now, peak, err := p.memory()
+			if err != nil {
+				return err
+			}
+			made := countRequests(requests, p.user(), from, before)
+			all, leases := made.sum()
+			for column, value := range []float64{now, peak, float64(all), float64(leases)} {
+				table.Rows[i].Columns[column] = append(table.Rows[i].Columns[column], value)
+			}
+			fmt.Fprintf(&details, "start %d, %s requested: %s\n", run+1, p.name, made)
+		}
+		if err := c.stop(ctx); err != nil {
+			return err
+		}
+	}
+	if err := table.Write(out); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(out, details.String()); err != nil {
+		return err
+	}
+	return c.writeSizes(ctx, out)
+}
+
+// watch starts the programs, waits until they are at rest, and returns their requests with the time in which they
+// count.
+func (c *cluster) watch(ctx context.Context) (requests []request, from, before time.Time, err error) {
+	if err := c.start(ctx); err != nil {
+		return nil, from, before, err
+	}
+	var wrote request
+	last := time.Now()
+	err = await(ctx, "the programs to be at rest", func(context.Context) error {
+		all, err := c.audit.read()
+		for _, r := range all {
+			if r.isWrite() && !r.isLease() && r.Received.After(last) {
+				last, wrote = r.Received, r
+			}
+		}
+		if err == nil && time.Since(last) < c.settle {
+			err = fmt.Errorf("%w: %s by %s", errBusy, wrote.what(), wrote.User.Username)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, from, before, err
+	}
+	from = time.Now()
+	select {
+	case <-ctx.Done():
+		return nil, from, before, ctx.Err()
+	case <-time.After(c.idle):
+	}
+	before = time.Now()
+	requests, err = c.audit.read()
+	return requests, from, before, err
+}
+
+// writeSizes prints the sizes of objects in etcd.
+func (c *cluster) writeSizes(ctx context.Context, out io.Writer) error {
+	resources := []string{"clusternetworks", "danmeps", "nodenetworks"}
+	sizes := map[string][]int{}
+	written := map[string]int{} // by the daemon
+	err := c.env.ControlPlane.WalkStored(ctx, func(key string, value []byte) {
+		for _, resource := range resources {
+			name, ok := strings.CutPrefix(key, "/danm.io/"+resource+"/")
+			if !ok {
+				continue
+			}
+			sizes[resource] = append(sizes[resource], len(value))
+			if name == firstNode || strings.HasPrefix(name, podNamespace+"/attached") {
+				written[resource] = len(value)
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for _, resource := range resources {
+		all := slices.Sorted(slices.Values(sizes[resource]))
+		if len(all) == 0 {
+			return fmt.Errorf("%w: %s", errNoObjects, resource)
+		}
+		total := 0
+		for _, n := range all {
+			total += n
+		}
+		fmt.Fprintf(out, "%d %s in etcd: %d bytes in the median, %d at most, %.1f MiB together", len(all), resource, all[len(all)/2], all[len(all)-1], float64(total)/(1<<20))
+		if n := written[resource]; n > 0 {
+			fmt.Fprintf(out, "; the one that the daemon has written: %d bytes", n)
+		}
+		if _, err := fmt.Fprintln(out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var errNoObjects = errors.New("etcd has no objects of the resource")
