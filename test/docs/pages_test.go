@@ -136,6 +136,8 @@ kubectl delete namespace patchbay-system`,
 			"# installation.yaml of a cluster": `cp installation.yaml defaults.yaml
 kubectl create serviceaccount --namespace patchbay-system patchbay-controller-east
 kubectl label nodes --all node-role.kubernetes.io/control-plane=`,
+			"kubectl delete --ignore-not-found -k": `test -z "$(kubectl get daemonsets,deployments,installations -A -l app.kubernetes.io/part-of=patchbay -o name | grep -v patchbay-operator)"
+kubectl get clusternetworks`,
 			"kubectl delete namespace patchbay-operator": `kubectl apply --server-side -k deployments/operator
 kubectl -n patchbay-operator rollout status deployment/patchbay-operator --timeout=5m
 kubectl apply -f defaults.yaml
@@ -156,7 +158,7 @@ var excuses = map[string]map[string]string{
 		"make demo": "both commands build everything, and `make test` runs this test. TestLab starts a lab, and TestRun in test/lab/demo shows Pods of a simulated one; no test runs all of `make demo`",
 	},
 	"docs/install.md": {
-		"make images": "`make test-docs` builds the images before it starts this test",
+		"make build images": "`make test-docs` builds both before it starts this test",
 	},
 	"docs/helm.md": {
 		"# values for k3s":        "values of the chart; TestEveryValueHasAnEffect in test/charts renders each of them",

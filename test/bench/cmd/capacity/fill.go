@@ -64,8 +64,12 @@ func (c *cluster) fill(ctx context.Context) error {
 		return fmt.Errorf("list networks: %w", err)
 	}
 	return each(ctx, c.nodes, func(ctx context.Context, i int) error {
+		host := &corev1.Node{}
+		if err := c.env.Client.Get(ctx, client.ObjectKey{Name: nodeName(i)}, host); err != nil {
+			return fmt.Errorf("read node: %w", err)
+		}
 		if i > 0 {
-			if err := c.copyReport(ctx, report, i); err != nil {
+			if err := c.copyReport(ctx, report, i, host); err != nil {
 				return err
 			}
 		}
@@ -79,7 +83,8 @@ func (c *cluster) fill(ctx context.Context) error {
 			if c.networks > 1 {
 				network = 1 + at%(c.networks-1)
 			}
-			if err := c.copyEndpoint(ctx, endpoint, i, &nets.Items[network], fmt.Sprintf("pod-%d", at), podAddress(network, at/max(1, c.networks-1))); err != nil {
+			address := podAddress(network, at/max(1, c.networks-1))
+			if err := c.copyEndpoint(ctx, endpoint, i, host, &nets.Items[network], fmt.Sprintf("pod-%d", at), address); err != nil {
 				return err
 			}
 		}
@@ -218,8 +223,10 @@ func (c *cluster) createPod(ctx context.Context, node int, network, name string)
 }
 
 // copyReport creates the NodeNetwork of another node with the links of the first one.
-func (c *cluster) copyReport(ctx context.Context, first *v1.NodeNetwork, node int) error {
-	n := &v1.NodeNetwork{ObjectMeta: metav1.ObjectMeta{Name: nodeName(node), Labels: first.Labels, Annotations: first.Annotations, Finalizers: first.Finalizers}}
+func (c *cluster) copyReport(ctx context.Context, first *v1.NodeNetwork, node int, host *corev1.Node) error {
+	n := &v1.NodeNetwork{ObjectMeta: *first.ObjectMeta.DeepCopy()}
+	n.Name, n.UID, n.ResourceVersion, n.ManagedFields = host.Name, "", "", nil
+	n.OwnerReferences[0].Name, n.OwnerReferences[0].UID = host.Name, host.UID
 	text, err := json.Marshal(first.Status)
 	if err == nil {
 		text = bytes.ReplaceAll(text, []byte(`"`+hostAddress), []byte(`"`+nodeAddress(node))) // also before a prefix length
@@ -238,7 +245,7 @@ func (c *cluster) copyReport(ctx context.Context, first *v1.NodeNetwork, node in
 }
 
 // copyEndpoint creates a Pod, and a DanmEp as the daemon of its node writes it.
-func (c *cluster) copyEndpoint(ctx context.Context, first *v1.DanmEp, node int, network *v1.ClusterNetwork, name, address string) error {
+func (c *cluster) copyEndpoint(ctx context.Context, first *v1.DanmEp, node int, host *corev1.Node, network *v1.ClusterNetwork, name, address string) error {
 	pod, err := c.createPod(ctx, node, network.Name, name)
 	if err != nil {
 		return err
@@ -249,10 +256,6 @@ func (c *cluster) copyEndpoint(ctx context.Context, first *v1.DanmEp, node int, 
 			Labels: first.Labels, Annotations: first.Annotations, Finalizers: first.Finalizers,
 		},
 		Spec: *first.Spec.DeepCopy(),
-	}
-	host := &corev1.Node{}
-	if err := c.env.Client.Get(ctx, client.ObjectKey{Name: nodeName(node)}, host); err != nil {
-		return fmt.Errorf("read node: %w", err)
 	}
 	e.Spec.NetworkName, e.Spec.NetworkUID = network.Name, string(network.UID)
 	e.Spec.Host, e.Spec.HostUID, e.Spec.Pod, e.Spec.PodUID = host.Name, string(host.UID), pod.Name, string(pod.UID)

@@ -15,11 +15,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// install installs Patchbay by an Installation with the defaults, and returns when it is ready and all programs have
-// stopped.
+// install installs Patchbay by an Installation with the defaults, and returns when it is ready and the programs have
+// stopped. The controller is not ready before there are webhooks, so it starts later.
 func (c *cluster) install(ctx context.Context) error {
-	if err := c.start(ctx); err != nil {
-		return err
+	for _, p := range []*program{c.daemon, c.operator} {
+		if err := p.start(ctx, c.dir); err != nil {
+			return err
+		}
 	}
 	i := &unstructured.Unstructured{}
 	i.SetGroupVersionKind(installationKind)
