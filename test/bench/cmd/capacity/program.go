@@ -41,8 +41,9 @@ type program struct {
 	// flags are added to those of the manifest.
 	flags []string
 
-	kubeconfig string
-	id         process.ID
+	kubeconfig          string
+	id                  process.ID
+	readiness, liveness *corev1.Probe
 }
 
 // user is the program's name for the API server.
@@ -150,6 +151,7 @@ func (p *program) start(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
+	p.readiness, p.liveness = c.ReadinessProbe, c.LivenessProbe
 	err = await(ctx, p.name+" to be ready", p.checkReady)
 	if err != nil {
 		text, _ := os.ReadFile(log)
@@ -167,7 +169,12 @@ func (p *program) checkReady(ctx context.Context) error {
 	if !p.id.Alive() {
 		return errEnded
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s:%d/readyz", hostAddress, p.port), nil)
+	return p.get(ctx, "/readyz")
+}
+
+// get requests a path of the program's health checks.
+func (p *program) get(ctx context.Context, path string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s:%d%s", hostAddress, p.port, path), nil)
 	if err != nil {
 		return err
 	}
@@ -180,6 +187,29 @@ func (p *program) checkReady(ctx context.Context) error {
 	}
 	return nil
 }
+
+// probe asks for the program's health as often as a kubelet does, until ctx ends: some answers need a request to the
+// API server.
+func (p *program) probe(ctx context.Context) error {
+	ready, live := time.NewTicker(period(p.readiness)), time.NewTicker(period(p.liveness))
+	defer ready.Stop()
+	defer live.Stop()
+	for {
+		path := p.readiness.HTTPGet.Path
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ready.C:
+		case <-live.C:
+			path = p.liveness.HTTPGet.Path
+		}
+		if err := p.get(ctx, path); err != nil && ctx.Err() == nil {
+			return fmt.Errorf("probe %s: %w", p.name, err)
+		}
+	}
+}
+
+func period(p *corev1.Probe) time.Duration { return time.Duration(p.PeriodSeconds) * time.Second }
 
 // stop ends the program as a kubelet does.
 func (p *program) stop(ctx context.Context) error {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/patchbay-cni/patchbay/test/bench/measure"
 )
 
@@ -82,14 +84,23 @@ func (c *cluster) watch(ctx context.Context) (requests []request, from, before t
 		return nil, from, before, err
 	}
 	from = time.Now()
-	select {
-	case <-ctx.Done():
-		return nil, from, before, ctx.Err()
-	case <-time.After(c.idle):
+	if err := c.probe(ctx); err != nil {
+		return nil, from, before, err
 	}
 	before = time.Now()
 	requests, err = c.audit.read()
 	return requests, from, before, err
+}
+
+// probe probes all programs for the time in which requests count.
+func (c *cluster) probe(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, c.idle)
+	defer cancel()
+	all, limited := errgroup.WithContext(limited)
+	for _, p := range c.programs() {
+		all.Go(func() error { return p.probe(limited) })
+	}
+	return errors.Join(all.Wait(), ctx.Err())
 }
 
 // writeSizes prints the sizes of objects in etcd.
