@@ -38,9 +38,8 @@ const patchbaySystem = "patchbay-system"
 type cluster struct {
 	options
 
-	dir                          string
+	dir, auditFile               string
 	env                          *apitest.Env
-	audit                        *auditLog
 	daemon, controller, operator *program
 	// sandbox is a process in the network namespace of the attached Pod.
 	sandbox *exec.Cmd
@@ -77,8 +76,8 @@ func newCluster(ctx context.Context, o options) (_ *cluster, err error) {
 	); err != nil {
 		return nil, fmt.Errorf("write files: %w", err)
 	}
-	c.audit = &auditLog{file: in("audit.log")}
-	if c.env, err = apitest.LaunchWithFlags(ctx, "--audit-policy-file="+in("audit.yaml"), "--audit-log-path="+c.audit.file); err != nil {
+	c.auditFile = in("audit.log")
+	if c.env, err = apitest.LaunchWithFlags(ctx, "--audit-policy-file="+in("audit.yaml"), "--audit-log-path="+c.auditFile); err != nil {
 		return nil, err
 	}
 	return c, c.installOperator(ctx)

@@ -102,5 +102,5 @@ func measureCluster(ctx context.Context, o options, out io.Writer) (err error) {
 	if err := c.install(ctx); err != nil {
 		return err
 	}
-	return c.measure(ctx, out)
+	return (&meter{cluster: c, audit: &auditLog{file: c.auditFile}}).measure(ctx, out)
 }

@@ -19,23 +19,30 @@ import (
 // errBusy means that the programs do not stop writing.
 var errBusy = errors.New("the programs still write")
 
+// meter measures the programs of a cluster that is filled.
+type meter struct {
+	*cluster
+
+	audit *auditLog
+}
+
 // measure starts the programs several times, leaves them alone, and prints what they need.
-func (c *cluster) measure(ctx context.Context, out io.Writer) error {
+func (m *meter) measure(ctx context.Context, out io.Writer) error {
 	table := measure.Table{
 		Title: fmt.Sprintf("%d nodes, %d ClusterNetworks, %d Pods with one interface on each node; %d starts, nothing was written for %v before",
-			c.nodes, c.networks, c.pods, c.runs, c.settle),
-		Columns: []string{"MiB at rest", "MiB at its peak", fmt.Sprintf("requests in %v", c.idle), "of them for the Lease"}, Alone: true,
+			m.nodes, m.networks, m.pods, m.runs, m.settle),
+		Columns: []string{"MiB at rest", "MiB at its peak", fmt.Sprintf("requests in %v", m.idle), "of them for the Lease"}, Alone: true,
 	}
-	for _, p := range c.programs() {
+	for _, p := range m.programs() {
 		table.Rows = append(table.Rows, measure.Row{Name: p.name, Columns: make([]measure.Series, len(table.Columns))})
 	}
 	var details strings.Builder
-	for run := range c.runs {
-		requests, from, before, err := c.watch(ctx)
+	for run := range m.runs {
+		requests, from, before, err := m.watch(ctx)
 		if err != nil {
 			return err
 		}
-		for i, p := range c.programs() {
+		for i, p := range m.programs() {
 			now, peak, err := p.memory()
 			if err != nil {
 				return err
@@ -47,7 +54,7 @@ func (c *cluster) measure(ctx context.Context, out io.Writer) error {
 			}
 			fmt.Fprintf(&details, "start %d, %s requested: %s\n", run+1, p.name, made)
 		}
-		if err := c.stop(ctx); err != nil {
+		if err := m.stop(ctx); err != nil {
 			return err
 		}
 	}
@@ -57,25 +64,25 @@ func (c *cluster) measure(ctx context.Context, out io.Writer) error {
 	if _, err := io.WriteString(out, details.String()); err != nil {
 		return err
 	}
-	return c.writeSizes(ctx, out)
+	return m.writeSizes(ctx, out)
 }
 
 // watch starts the programs, waits until they are at rest, and returns their requests with the time in which they
 // count.
-func (c *cluster) watch(ctx context.Context) (requests []request, from, before time.Time, err error) {
-	if err := c.start(ctx); err != nil {
+func (m *meter) watch(ctx context.Context) (requests []request, from, before time.Time, err error) {
+	if err := m.start(ctx); err != nil {
 		return nil, from, before, err
 	}
 	var wrote request
 	last := time.Now()
 	err = await(ctx, "the programs to be at rest", func(context.Context) error {
-		all, err := c.audit.read()
+		all, err := m.audit.read()
 		for _, r := range all {
 			if r.isWrite() && !r.isLease() && r.Received.After(last) {
 				last, wrote = r.Received, r
 			}
 		}
-		if err == nil && time.Since(last) < c.settle {
+		if err == nil && time.Since(last) < m.settle {
 			err = fmt.Errorf("%w: %s by %s", errBusy, wrote.what(), wrote.User.Username)
 		}
 		return err
@@ -84,31 +91,31 @@ func (c *cluster) watch(ctx context.Context) (requests []request, from, before t
 		return nil, from, before, err
 	}
 	from = time.Now()
-	if err := c.probe(ctx); err != nil {
+	if err := m.probe(ctx); err != nil {
 		return nil, from, before, err
 	}
 	before = time.Now()
-	requests, err = c.audit.read()
+	requests, err = m.audit.read()
 	return requests, from, before, err
 }
 
 // probe probes all programs for the time in which requests count.
-func (c *cluster) probe(ctx context.Context) error {
-	limited, cancel := context.WithTimeout(ctx, c.idle)
+func (m *meter) probe(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, m.idle)
 	defer cancel()
 	all, limited := errgroup.WithContext(limited)
-	for _, p := range c.programs() {
+	for _, p := range m.programs() {
 		all.Go(func() error { return p.probe(limited) })
 	}
 	return errors.Join(all.Wait(), ctx.Err())
 }
 
 // writeSizes prints the sizes of objects in etcd.
-func (c *cluster) writeSizes(ctx context.Context, out io.Writer) error {
+func (m *meter) writeSizes(ctx context.Context, out io.Writer) error {
 	resources := []string{"clusternetworks", "danmeps", "nodenetworks"}
 	sizes := map[string][]int{}
 	written := map[string]int{} // by the daemon
-	err := c.env.ControlPlane.WalkStored(ctx, func(key string, value []byte) {
+	err := m.env.ControlPlane.WalkStored(ctx, func(key string, value []byte) {
 		for _, resource := range resources {
 			name, ok := strings.CutPrefix(key, "/danm.io/"+resource+"/")
 			if !ok {
