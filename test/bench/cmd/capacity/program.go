@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -174,7 +175,8 @@ func (p *program) checkReady(ctx context.Context) error {
 
 // get requests a path of the program's health checks.
 func (p *program) get(ctx context.Context, path string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s:%d%s", hostAddress, p.port, path), nil)
+	address := net.JoinHostPort(hostAddress, strconv.Itoa(p.port))
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
 	if err != nil {
 		return err
 	}
