@@ -204,7 +204,7 @@ test-install: gotestsum packages linux kubernetes coredns helm build images ## i
 	FORMAT=testname scripts/gotest install -vet=off -count=1 -tags install -timeout 150m ./test/install
 
 .PHONY: test-docs
-test-docs: gotestsum packages linux kubernetes coredns build images ## run the commands of README.md and docs in a lab of their own
+test-docs: gotestsum packages linux kubernetes coredns helm build images ## run the commands of README.md and docs in a lab of their own
 	FORMAT=testname scripts/gotest docs -vet=off -count=1 -tags docs -timeout 60m ./test/docs
 
 .PHONY: test-placement

@@ -26,7 +26,10 @@ type part struct {
 	// steps run before the block whose first line is the key: what a reader does meanwhile, or does in
 	// another place.
 	steps map[string]string
-	// values replace texts in commands, in pairs: NAME and the like, and what a lab does not have.
+	// files names the files into which a reader saves the block whose first line begins with the key. A
+	// later command applies it.
+	files map[string]string
+	// values replace texts in commands and saved files, in pairs: NAME and the like, and what a lab does not have.
 	values []string
 	// varying are further patterns of output that differs from run to run.
 	varying []string
@@ -34,6 +37,10 @@ type part struct {
 
 const (
 	startDemo = `kubectl apply -k examples/demo && kubectl rollout status deploy/hello --timeout=240s`
+	// awaitRollout waits for the programs.
+	awaitRollout = `
+kubectl -n patchbay-system rollout status daemonset/patchbayd --timeout=240s
+kubectl -n patchbay-system rollout status deployment/patchbay-controller --timeout=240s`
 	// endTenants waits for the namespace: its networks go after its Pods.
 	endTenants = `kubectl delete --ignore-not-found namespace red --timeout=240s
 kubectl delete --ignore-not-found tenantconfig/self-service clusterrolebinding/netadmins`
@@ -70,7 +77,6 @@ var parts = []part{
 		page:   "docs/install-platforms.md",
 		values: []string{"https://github.com/patchbay-cni/patchbay//", "../", "?ref=v0.1.0", ""},
 	},
-	{page: "docs/helm.md"},
 	{page: "docs/operations.md"},
 	{
 		page:  "docs/api.md",
@@ -103,13 +109,47 @@ var parts = []part{
 		cleanup: `kubectl delete clusterrolebinding/patchbay-metrics-reader namespace/monitoring`,
 		values:  []string{"NODE", "10.89.0.11"},
 	},
-	{page: "docs/operator.md"},
 	{page: "docs/crd-compiler.md", cleanup: `kubectl delete crd daskclusters.example.com`},
 	{page: "docs/lab.md"},
 	{page: "docs/release.md"},
-	{page: "docs/install.md", from: "Upgrade", setup: `kubectl delete deploy/hello --cascade=foreground
+	{page: "docs/install.md", from: "Upgrade", setup: `kubectl delete --ignore-not-found deploy/hello --cascade=foreground
 kubectl wait --for=delete danmeps --all --all-namespaces --timeout=240s
 cp examples/demo/networks.yaml .`, values: []string{"https://github.com/patchbay-cni/patchbay//", "", "?ref=v0.1.0", ""}},
+	{
+		page: "docs/helm.md",
+		steps: map[string]string{
+			// The kustomization is that of install.md.
+			"kubectl apply --server-side": `helm uninstall patchbay patchbay-crds --namespace patchbay-system --wait
+kubectl apply -k .` + awaitRollout,
+		},
+		values: []string{
+			"patchbay-crds-0.1.0.tgz", "charts/patchbay-crds", "patchbay-0.1.0.tgz", "charts/patchbay",
+			"patchbay-crds-0.2.0.tgz", "charts/patchbay-crds", "patchbay-0.2.0.tgz", "charts/patchbay",
+		},
+		cleanup: `kubectl delete -k deployments/crds
+kubectl delete namespace patchbay-system`,
+	},
+	{
+		page:  "docs/operator.md",
+		files: map[string]string{"# installation.yaml with all": "installation.yaml", "# installation.yaml of a cluster": "installation.yaml"},
+		steps: map[string]string{
+			"# installation.yaml of a cluster": `cp installation.yaml defaults.yaml
+kubectl create serviceaccount --namespace patchbay-system patchbay-controller-east
+kubectl label nodes --all node-role.kubernetes.io/control-plane=`,
+			"kubectl delete --ignore-not-found -k": `test -z "$(kubectl get daemonsets,deployments,installations -A -l app.kubernetes.io/part-of=patchbay -o name | grep -v patchbay-operator)"
+kubectl get clusternetworks`,
+			"kubectl delete namespace patchbay-operator": `kubectl apply --server-side -k deployments/operator
+kubectl -n patchbay-operator rollout status deployment/patchbay-operator --timeout=5m
+kubectl apply -f defaults.yaml
+kubectl wait installation/patchbay --for=condition=Ready --timeout=5m`,
+		},
+		values: []string{
+			"https://github.com/patchbay-cni/patchbay//", "", "?ref=v0.1.0", "",
+			"registry.example/patchbay", "patchbay.local", "registry.example/shipper:1", "patchbay.local/busybox:lab",
+			"imagePullPolicy: Always", "imagePullPolicy: IfNotPresent", // the lab has no registry
+		},
+		cleanup: `test "$(kubectl get pods -n patchbay-system -l app.kubernetes.io/name=patchbayd -o name | wc -l)" = 2` + awaitRollout,
+	},
 }
 
 // excuses are the blocks that are not run, by page and the beginning of the first line, each with its reason.
@@ -118,15 +158,11 @@ var excuses = map[string]map[string]string{
 		"make demo": "both commands build everything, and `make test` runs this test. TestLab starts a lab, and TestRun in test/lab/demo shows Pods of a simulated one; no test runs all of `make demo`",
 	},
 	"docs/install.md": {
-		"make images": "`make test-docs` builds the images before it starts this test",
+		"make build images": "`make test-docs` builds both before it starts this test",
 	},
 	"docs/helm.md": {
-		"kubectl create namespace patchbay-system": "the lab of this test is installed with kubectl; TestReleases in test/charts makes the namespace and installs both charts on an API server",
-		"# values for k3s":                         "values of the chart; TestEveryValueHasAnEffect in test/charts renders each of them",
-		"# values with a sidecar":                  "values of the chart; TestTemplatesMergeAsInKubernetes in test/charts renders such templates",
-		"helm upgrade patchbay-crds":               "there is no release yet; TestReleases in test/charts upgrades the release, and compares policies and webhooks",
-		"kubectl apply --server-side":              "TestReleases in test/charts takes over what kubectl has installed, with this command and without",
-		"helm uninstall patchbay --namespace":      "TestReleases in test/charts uninstalls both charts",
+		"# values for k3s":        "values of the chart; TestEveryValueHasAnEffect in test/charts renders each of them",
+		"# values with a sidecar": "values of the chart; TestTemplatesMergeAsInKubernetes in test/charts renders such templates",
 	},
 	"docs/install-platforms.md": {
 		"kubectl patchbay preflight --cni-bin-dir": "the lab has no k3s; TestReadRuntime and TestCheckFacts check the folders, and the block in docs/install.md runs the command",
@@ -138,14 +174,9 @@ var excuses = map[string]map[string]string{
 		"ready on 0 of 3 nodes": "a message of a condition; TestReadyOfMissingPlugin in controller/internal/networks compares it, and TestChecker in daemon/internal/backend/delegate the node's text",
 	},
 	"docs/operator.md": {
-		"kubectl apply --server-side -k":      "this lab has Patchbay by the page install.md; TestInstall in operator applies the same kustomization, and an Installation, to a real API server",
-		"# installation.yaml with all":        "TestPage in operator renders all Installations of the page",
-		"# installation.yaml with Calico":     "TestPage in operator renders all Installations of the page",
-		"# installation.yaml of a cluster":    "TestPage in operator renders all Installations of the page",
-		"kubectl get installation patchbay":   "there is no Installation in this lab; TestInstall in operator reads its conditions",
-		"1 of 42 nodes updated":               "the message of a condition; TestDaemonSetProgress in operator/internal/rollout compares it",
-		"kubectl -n patchbay-system create":   "the lab has no hub; TestInstall in operator enables the agent",
-		"kubectl delete namespace patchbay-o": "there is no operator in this lab; newCluster in operator shows that it can be installed again over what is left",
+		"1 of 42 nodes updated":             "the message of a condition; TestDaemonSetProgress in operator/internal/rollout compares it",
+		"# installation.yaml with Calico":   "the lab has no Calico; TestPage in operator renders all Installations of the page",
+		"kubectl -n patchbay-system create": "the lab has no hub; TestInstall in operator enables the agent",
 	},
 	"docs/sriov.md": {
 		"# /etc/systemd/network": "a file of systemd for a node with an SR-IOV card, which User-Mode Linux does not have; no test applies it, and TestFunctions in test/lab/qemu finds functions that the guest has created through sriov_numvfs",
@@ -224,6 +255,7 @@ func TestEachBlockIsRunOrExcused(t *testing.T) {
 			run[p.page] = append(run[p.page], b.Line)
 		}
 		checkUsed(t, p.page, "step", p.steps, p.blocks(t))
+		checkUsed(t, p.page, "file", p.files, p.blocks(t))
 	}
 	for path, folder := range otherPages {
 		page := readPage(t, path)

@@ -71,7 +71,7 @@ func newReader(t *testing.T) *reader {
 	} else {
 		r.lab = lab.Start(t, lab.Config{Nodes: 2})
 	}
-	for _, name := range []string{"examples", "deployments", "bin/kubectl-patchbay", "bin/images"} {
+	for _, name := range []string{"examples", "deployments", "charts", "bin/kubectl-patchbay", "bin/images"} {
 		target, err := source.Path(name)
 		if err == nil {
 			err = errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(r.dir, name)), 0o755), os.Symlink(target, filepath.Join(r.dir, name)))
@@ -83,6 +83,10 @@ func newReader(t *testing.T) *reader {
 	program, err := source.Path("bin", "lab")
 	kubernetes, err2 := source.Path("bin", "kubernetes")
 	if err := errors.Join(err, err2, os.Mkdir(filepath.Join(r.dir, "local"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	helm, err := source.Path("bin", "helm")
+	if err := errors.Join(err, os.Symlink(helm, filepath.Join(r.dir, "local", "helm"))); err != nil {
 		t.Fatal(err)
 	}
 	if kept {
@@ -108,6 +112,8 @@ func (r *reader) follow(t *testing.T, p *part) {
 		r.prepare(t, p, byFirstLine(p.steps, &b))
 		switch {
 		case byFirstLine(excuses[p.page], &b) != "":
+		case byFirstLine(p.files, &b) != "":
+			r.save(t, p, &b)
 		case b.Language == "yaml":
 			r.validate(t, p, &b)
 		case isShell(&b):
@@ -170,6 +176,15 @@ func (r *reader) do(t *testing.T, p *part, c Command) {
 		}
 		t.Error(message + diff)
 		return
+	}
+}
+
+// save writes a block into the file that the page names.
+func (r *reader) save(t *testing.T, p *part, b *Block) {
+	t.Helper()
+	text := strings.NewReplacer(p.values...).Replace(strings.Join(b.Lines, "\n")) + "\n"
+	if err := os.WriteFile(filepath.Join(r.dir, byFirstLine(p.files, b)), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 
