@@ -203,7 +203,7 @@ test-sriov-lab: gotestsum packages linux sriov kubernetes build images bin/devic
 test-cluster: gotestsum packages linux kubernetes containerd-2 coredns build images ## run tests in the lab: real kubelets on three nodes
 	FORMAT=testname scripts/gotest cluster -vet=off -p 1 -parallel 6 -count=1 -tags cluster -timeout 120m $$(scripts/packages-with-tag cluster)
 
-# It takes a lab of its own for 15 minutes, and is not among the targets of scripts/test-all yet.
+# It takes a lab of its own for 30 minutes, and is not among the targets of scripts/test-all yet.
 .PHONY: test-install
 test-install: gotestsum packages linux kubernetes coredns helm previous build images ## install, change and remove Patchbay in each way in the lab (not part of make test yet)
 	FORMAT=testname scripts/gotest install -vet=off -count=1 -tags install -timeout 150m ./test/install
