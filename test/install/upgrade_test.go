@@ -128,7 +128,7 @@ func upgradeByOperator(b *bed) {
 			b.setSpec(fmt.Sprintf(" {version: %q}", previous.version))
 			b.applyRelease(previous, "operator", "")
 			b.awaitInstalled(previous)
-			b.setSpec(" {}")
+			b.run("patch", "installation", v1alpha1.InstallationName, "--type=json", "-p", `[{"op":"remove","path":"/spec/version"}]`)
 			b.awaitReady()
 		}, deployed{previous, twice(previous), twice(previous)}},
 		{"UpgradedAgain", newOperator, deployed{current, twice(current), twice(current)}},
