@@ -107,6 +107,10 @@ containerd-2: ## build containerd 2, which nodes of the lab can run, into bin/co
 helm: ## build Helm for the tests of the charts into bin/helm
 	@scripts/build-helm
 
+.PHONY: previous
+previous: ## build the previous version for the test of upgrades into bin/previous
+	@scripts/build-previous
+
 .PHONY: kubernetes-oldest
 kubernetes-oldest: ## build the API server of the oldest supported Kubernetes
 	@scripts/build-kubernetes bin/kubernetes/oldest oldest
@@ -200,7 +204,7 @@ test-cluster: gotestsum packages linux kubernetes containerd-2 coredns build ima
 	FORMAT=testname scripts/gotest cluster -vet=off -p 1 -parallel 6 -count=1 -tags cluster -timeout 120m $$(scripts/packages-with-tag cluster)
 
 .PHONY: test-install
-test-install: gotestsum packages linux kubernetes coredns helm build images ## install, change and remove Patchbay in each way, in a lab of its own
+test-install: gotestsum packages linux kubernetes coredns helm previous build images ## install, change and remove Patchbay in each way, in a lab of its own
 	FORMAT=testname scripts/gotest install -vet=off -count=1 -tags install -timeout 150m ./test/install
 
 .PHONY: test-docs

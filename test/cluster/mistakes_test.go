@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/test/allocations"
 )
 
 // mistake is a Pod that cannot have its networks.
@@ -187,19 +188,19 @@ func (m mistake) missingWord(message string, fill func(string) string) string {
 // leftovers says what is left of a Pod that is deleted: its DanmEps, or addresses of
 // the network beyond those of the one Pod that ran before it.
 func (c *cluster) leftovers(ctx context.Context, network string, before bool, p client.Object) string {
-	l, err := c.readAllocations(ctx, network)
+	l, err := allocations.Read(ctx, c, network)
 	if err != nil {
 		return err.Error()
 	}
-	if wrong := l.inconsistency(); wrong != "" {
+	if wrong := l.Inconsistency(); wrong != "" {
 		return wrong
 	}
 	want := 0
 	if before {
 		want = 1
 	}
-	if both := l.publishedAndHeld(); len(l.endpoints) != want || len(both) > 0 {
-		return fmt.Sprintf("%d addresses have a DanmEp, and %v are held, too; want %d and none", len(l.endpoints), both, want)
+	if both := l.PublishedAndHeld(); len(l.Endpoints) != want || len(both) > 0 {
+		return fmt.Sprintf("%d addresses have a DanmEp, and %v are held, too; want %d and none", len(l.Endpoints), both, want)
 	}
 	var eps v1.DanmEpList
 	if err := c.List(ctx, &eps, client.InNamespace(p.GetNamespace())); err != nil {

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/test/allocations"
 )
 
 // minNodeGrace is the shortest time that patchbay-controller takes for --deleted-node-grace-period.
@@ -49,11 +50,11 @@ func TestNodeRemovedForGood(t *testing.T) {
 
 	c.removeNode(t, lost)
 	c.await(t.Context(), t, "what the node's Pods had is freed", func(ctx context.Context) string {
-		l, err := c.readAllocations(ctx, "removed")
+		l, err := allocations.Read(ctx, c, "removed")
 		if err != nil {
 			return err.Error()
 		}
-		if held := l.byNode[lost]; len(held) > 0 {
+		if held := l.ByNode[lost]; len(held) > 0 {
 			return fmt.Sprintf("its entry has %v", held)
 		}
 		return c.checkAllocationsOn(ctx, stay, "removed", cidr, len(stay))

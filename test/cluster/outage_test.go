@@ -15,6 +15,7 @@ import (
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/cni/wire"
+	"github.com/patchbay-cni/patchbay/test/allocations"
 )
 
 const (
@@ -141,7 +142,7 @@ func (c *cluster) awaitReplaced(t *testing.T, before map[string]sandbox, cidr ne
 			}
 		}
 		if len(now) < len(before) {
-			return fmt.Sprintf("the nodes' kernels have %v, for %d Pods", sorted(now), len(before))
+			return fmt.Sprintf("the nodes' kernels have %v, for %d Pods", allocations.Sorted(now), len(before))
 		}
 		return ""
 	})

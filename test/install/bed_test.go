@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/patchbay-cni/patchbay/test/lab"
 	"github.com/patchbay-cni/patchbay/test/source"
 )
@@ -28,8 +30,11 @@ const (
 type bed struct {
 	*testing.T
 
-	lab   *lab.Lab
-	nodes []string
+	lab    *lab.Lab
+	client client.Client
+	nodes  []string
+	// began is when the stage has begun.
+	began time.Time
 	// before is the state of each node without Patchbay.
 	before map[string]string
 }
@@ -48,6 +53,9 @@ func start(t *testing.T) *bed {
 		b.lab = lab.Start(t, lab.Config{Nodes: nodes})
 	}
 	var err error
+	if b.client, err = newClient(b.lab); err != nil {
+		t.Fatal(err)
+	}
 	if b.nodes, err = b.lab.Nodes(); err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +74,7 @@ func start(t *testing.T) *bed {
 func (b *bed) with(t *testing.T) *bed {
 	t.Helper()
 	next := *b
-	next.T = t
+	next.T, next.began = t, time.Now()
 	t.Cleanup(next.report)
 	return &next
 }

@@ -8,6 +8,9 @@ import (
 	"os"
 	"testing"
 
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/patchbay-cni/patchbay/test/lab"
 )
 
@@ -15,6 +18,7 @@ import (
 const nodes = 2
 
 func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
 	_, stop := lab.EndOnInterrupt()
 	code := m.Run()
 	stop()
@@ -34,6 +38,8 @@ func TestInstall(t *testing.T) {
 		{"BadImage", badImage},
 		{"Uninstall", uninstall},
 		{"Chart", chart},
+		{"Upgrade", upgrade},
+		{"UpgradeByOperator", upgradeByOperator},
 	} {
 		ok := t.Run(stage.name, func(t *testing.T) {
 			b := b.with(t)

@@ -25,6 +25,8 @@ type pod struct {
 	interfaces string
 	// command of its container; by default it sleeps.
 	command []string
+	// usr mounts the machine's /usr.
+	usr bool
 }
 
 // manifest returns the Pod as YAML.
@@ -37,10 +39,18 @@ func (p pod) manifest() string {
 	if p.command != nil {
 		command = p.command
 	}
+	quoted := make([]string, 0, len(command))
+	for _, argument := range command {
+		quoted = append(quoted, strconv.Quote(argument))
+	}
+	volumes, mounts := "[]", "[]"
+	if p.usr {
+		volumes, mounts = "[{name: usr, hostPath: {path: /usr}}]", "[{name: usr, mountPath: /usr, readOnly: true}]"
+	}
 	return fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: %q, annotations: %s}, spec: {
-  nodeName: %q, terminationGracePeriodSeconds: 0, restartPolicy: Never, containers: [
-    {name: main, image: %q, imagePullPolicy: Never, command: ["%s"]}]}}`,
-		p.name, annotations, p.node, image.Busybox, strings.Join(command, `", "`))
+  nodeName: %q, terminationGracePeriodSeconds: 0, restartPolicy: Never, volumes: %s, containers: [
+    {name: main, image: %q, imagePullPolicy: Never, command: [%s], volumeMounts: %s}]}}`,
+		p.name, annotations, p.node, volumes, image.Busybox, strings.Join(quoted, ", "), mounts)
 }
 
 // startPod creates a Pod, and waits until it is ready.
@@ -192,12 +202,19 @@ type attached struct {
 	interfaces map[string]string
 }
 
+// linkLibraries lets a container with the machine's /usr run the machine's programs. Busybox's ping is not good enough:
+// in User-Mode Linux, it misses one of some thousand replies, which the Pod's interface has received.
+const linkLibraries = "ln -s usr/lib usr/lib64 /; "
+
 // attach creates the networks, and starts the Pods.
 func (b *bed) attach() *attached {
 	b.Helper()
 	b.apply(networks)
 	b.startPod(pod{name: "listener", node: b.nodes[1], interfaces: toListener})
-	b.startPod(pod{name: "talker", node: b.nodes[0], interfaces: toStorage, command: []string{"ping", "-i", "0.2", listenerAddress}})
+	b.startPod(pod{
+		name: "talker", node: b.nodes[0], interfaces: toStorage, usr: true,
+		command: []string{"sh", "-c", linkLibraries + "exec /usr/bin/ping -i 0.2 " + listenerAddress},
+	})
 	a := &attached{interfaces: map[string]string{}}
 	for _, name := range []string{"listener", "talker"} {
 		a.interfaces[name] = b.interfaces(name)
@@ -233,7 +250,7 @@ func (b *bed) replies(ctx context.Context, name string) ([]int, error) {
 	}
 	var all []int
 	for field := range strings.FieldsSeq(out) {
-		if number, ok := strings.CutPrefix(field, "seq="); ok {
+		if number, ok := strings.CutPrefix(field, "icmp_seq="); ok {
 			n, err := strconv.Atoi(number)
 			if err != nil {
 				return nil, fmt.Errorf("read the log of Pod %s: %w", name, err)

@@ -195,8 +195,19 @@ func (l *Lab) imagesSum() (string, error) {
 	return hex.EncodeToString(h.Sum(nil)[:8]), nil
 }
 
+// Import gives all nodes that are on images of other builds than those of bin/images, and returns when the nodes have
+// them. A node that boots later has only those of bin/images.
+func (l *Lab) Import(ctx context.Context, archives ...string) error {
+	return l.importOnNodes(ctx, func(node.Config) []string { return archives })
+}
+
 // importAll gives all nodes that are on the images that they lack.
 func (l *Lab) importAll(ctx context.Context) error {
+	return l.importOnNodes(ctx, func(c node.Config) []string { return c.Images })
+}
+
+// importOnNodes gives each node that is on its archives.
+func (l *Lab) importOnNodes(ctx context.Context, archives func(node.Config) []string) error {
 	nodes, err := l.Nodes()
 	if err != nil {
 		return err
@@ -208,7 +219,7 @@ func (l *Lab) importAll(ctx context.Context) error {
 			if err != nil || !node.IsOn(c.Dir) {
 				return err
 			}
-			return c.Import(importing, c.Images...)
+			return c.Import(importing, archives(c)...)
 		})
 	}
 	return group.Wait()
