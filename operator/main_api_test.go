@@ -200,10 +200,10 @@ func testLogger(t *testing.T) logr.Logger {
 	}, funcr.Options{})
 }
 
-// eventually polls until try succeeds, for two minutes at most.
+// eventually polls until try succeeds, for five minutes at most.
 func eventually(t *testing.T, what string, try func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	for began := time.Now(); ; {
 		err := try(ctx)
@@ -212,7 +212,7 @@ func eventually(t *testing.T, what string, try func(context.Context) error) {
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("waited two minutes for %s: %v", what, err)
+			t.Fatalf("waited five minutes for %s: %v", what, err)
 		case <-time.After(apitest.Pause(began)):
 		}
 	}

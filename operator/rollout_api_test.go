@@ -36,8 +36,9 @@ func (c *cluster) images(ctx context.Context) (map[string]int, error) {
 	return counts, nil
 }
 
-// A bad image stops at one of six nodes, although three may be without a daemon, and the condition names node, Pod
-// and cause. When the change is undone, the stuck Pod is replaced.
+// A bad image stops at one of six nodes, although three may be without a daemon and an earlier roll-out is under way:
+// Kubernetes would replace all daemons that this one has just started. The condition names node, Pod and cause. When
+// the change is undone, the stuck Pod is replaced.
 func TestBadImageStopsAtOneNode(t *testing.T) {
 	c := newCluster(t)
 	startWorkloads(t, c, 6)
@@ -45,6 +46,15 @@ func TestBadImageStopsAtOneNode(t *testing.T) {
 	const spec = "parts: {node: {updateStrategy: {maxUnavailable: 3}, template: {spec: {containers: [{name: patchbayd, image: \"%s\"}]}}}}"
 	c.write(t, fmt.Sprintf(spec, "registry.example/patchbayd:1"))
 	c.await(t, v1alpha1.ConditionReady, v1alpha1.ReasonReady)
+	const rolling = "registry.example/patchbayd:2"
+	c.write(t, fmt.Sprintf(spec, rolling))
+	eventually(t, "several nodes with the next image", func(ctx context.Context) error {
+		images, err := c.images(ctx)
+		if err == nil && images[rolling] < 3 {
+			err = fmt.Errorf("images %v", images)
+		}
+		return err
+	})
 
 	c.write(t, fmt.Sprintf(spec, "registry.example/bad:2"))
 	got := c.await(t, v1alpha1.ConditionNode, v1alpha1.ReasonRolloutStopped)
@@ -56,7 +66,7 @@ func TestBadImageStopsAtOneNode(t *testing.T) {
 	if got := c.await(t, v1alpha1.ConditionReady, v1alpha1.ReasonRolloutStopped); !strings.HasPrefix(got.Message, "Node: ") {
 		t.Errorf("Ready: message %q, want the node daemon's", got.Message)
 	}
-	if images, err := c.images(t.Context()); err != nil || images["registry.example/bad:2"] != 1 || images["registry.example/patchbayd:1"] != 5 {
+	if images, err := c.images(t.Context()); err != nil || images["registry.example/bad:2"] != 1 {
 		t.Errorf("images %v, %v, want one Pod with the bad one", images, err)
 	}
 	eventually(t, "the Event", func(ctx context.Context) error {
@@ -75,8 +85,8 @@ func TestBadImageStopsAtOneNode(t *testing.T) {
 	if err := c.admin.Get(t.Context(), client.ObjectKey{Name: v1alpha1.InstallationName}, i); err != nil {
 		t.Fatal(err)
 	}
-	if n := i.Status.Parts.Node; n == nil || n.Total != 6 || n.Updated != 1 || len(n.Versions) != 2 || n.Versions[0].Pods != 5 {
-		t.Errorf("status %+v, want 1 of 6 updated and two versions", n)
+	if n := i.Status.Parts.Node; n == nil || n.Total != 6 || n.Updated != 1 || len(n.Versions) < 2 {
+		t.Errorf("status %+v, want 1 of 6 updated, and several versions", n)
 	}
 
 	c.write(t, fmt.Sprintf(spec, "registry.example/patchbayd:1"))

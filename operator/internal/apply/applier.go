@@ -111,6 +111,20 @@ func (a *Applier) Apply(ctx context.Context, o render.Object) error {
 	return nil
 }
 
+// LimitToOne lets one node at most be without a ready Pod of a DaemonSet, and changes nothing else of it. The next
+// Apply takes the field over.
+func (a *Applier) LimitToOne(ctx context.Context, o render.Object) error {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(o.GroupVersionKind())
+	u.SetNamespace(o.GetNamespace())
+	u.SetName(o.GetName())
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec": {"updateStrategy": {"rollingUpdate": {"maxUnavailable": 1}}}}`))
+	if err := a.writer.Patch(ctx, u, patch, client.FieldOwner(render.Manager)); err != nil {
+		return fmt.Errorf("limit the roll-out of %s: %w", describe(o), err)
+	}
+	return nil
+}
+
 // Check returns an error if the API server rejects a field of an object, before anything else is changed. It asks only
 // if the object is new or has changed. An object that the operator takes over later may conflict with what an installer
 // has set, so it is not checked.

@@ -54,17 +54,6 @@ func (f *findings) recheck() time.Duration {
 // settleInterval is how often the operator looks whether Pods are available, which no event tells.
 const settleInterval = 2 * time.Second
 
-// until returns the first phase that waits. An upgrade of the controller waits for nodes with an older daemon.
-func (f *findings) until() render.Phase {
-	switch {
-	case len(f.unsettled) > 0:
-		return render.Node
-	case len(f.outdated) > 0:
-		return render.Controller
-	}
-	return render.Phases
-}
-
 // status returns the status of the Installation after this pass.
 func (f *findings) status(i *v1alpha1.Installation, now metav1.Time) *v1alpha1.InstallationStatus {
 	next := i.Status.DeepCopy()

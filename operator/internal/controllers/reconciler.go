@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -138,29 +139,45 @@ func (r *Reconciler) install(ctx context.Context, i *v1alpha1.Installation, foun
 		return err
 	}
 	found.unsettled = r.unsettled(node, templates[plan.Node.Name])
-	if found.applyErr = r.apply(ctx, plan, found.until()); found.applyErr != nil {
+	if found.applyErr = r.apply(ctx, plan, found); found.applyErr != nil {
 		return found.applyErr
 	}
 	return r.observe(ctx, plan, pods, found)
 }
 
 // unsettled returns the nodes for which a new template of the node daemon waits, so that it begins with one node.
-// It waits no longer than a Pod may take to become available.
 func (r *Reconciler) unsettled(node *rollout.Input, present *corev1.PodTemplateSpec) []string {
 	if node.Part.OnDelete || present == nil || present.Annotations[render.TemplateAnnotation] == node.Part.Template {
+		r.heldSince = time.Time{}
 		return nil
 	}
 	nodes := rollout.Unsettled(node)
 	if len(nodes) < 2 {
-		return nil
+		return nil // it may be a moment between two Pods, so the time goes on
 	}
 	if r.heldSince.IsZero() {
 		r.heldSince = node.Now
 	}
-	if node.Now.Sub(r.heldSince) >= node.Part.Deadline+node.Part.MinReady {
+	if node.Now.Sub(r.heldSince) >= maxHold {
 		return nil
 	}
 	return nodes
+}
+
+// maxHold is how long a new template may wait. The roll-out of the present one is limited to one node meanwhile.
+const maxHold = 2 * time.Minute
+
+// hold limits the roll-out of the present template while a new one waits: Kubernetes must not go on with many nodes.
+func (r *Reconciler) hold(ctx context.Context, o render.Object) error {
+	ds := &appsv1.DaemonSet{}
+	if exists, err := r.get(ctx, o, ds); err != nil || !exists {
+		return err
+	}
+	s := ds.Spec.UpdateStrategy
+	if s.Type != appsv1.RollingUpdateDaemonSetStrategyType || s.RollingUpdate != nil && s.RollingUpdate.MaxUnavailable != nil && *s.RollingUpdate.MaxUnavailable == intstr.FromInt32(1) {
+		return nil
+	}
+	return r.Applier.LimitToOne(ctx, o)
 }
 
 // templates returns the present templates of the parts, by name. One whose workload does not exist is not there.
@@ -333,9 +350,9 @@ func ending(ds *appsv1.DaemonSet, pods []*corev1.Pod) error {
 		errEnding, ds.Namespace, ds.Name, strings.Join(ds.Finalizers, ", "), cmp.Or(attachments.Names(names), "none"))
 }
 
-// apply applies the objects of the phases before one, and if all are applied, removes those of an earlier plan. It begins
-// with templates that the API server rejects.
-func (r *Reconciler) apply(ctx context.Context, plan *render.Plan, until render.Phase) error {
+// apply applies the objects. While an upgrade of the controller waits for nodes with an older daemon, it applies nothing
+// from the controller on, and removes nothing. It begins with templates that the API server rejects.
+func (r *Reconciler) apply(ctx context.Context, plan *render.Plan, found *findings) error {
 	for _, o := range plan.Objects {
 		if o.GetKind() == "DaemonSet" || o.GetKind() == "Deployment" {
 			if err := r.Applier.Check(ctx, o); err != nil {
@@ -344,8 +361,14 @@ func (r *Reconciler) apply(ctx context.Context, plan *render.Plan, until render.
 		}
 	}
 	for _, o := range plan.Objects {
-		if o.Phase >= until {
+		if len(found.outdated) > 0 && o.Phase >= render.Controller {
 			return nil
+		}
+		if len(found.unsettled) > 0 && o.Phase == render.Node {
+			if err := r.hold(ctx, o); err != nil {
+				return err
+			}
+			continue
 		}
 		if err := r.Applier.Apply(ctx, o); err != nil {
 			return err

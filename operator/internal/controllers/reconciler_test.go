@@ -144,13 +144,17 @@ func TestAccounts(t *testing.T) {
 func TestUnsettled(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
+	ready := func(p *corev1.Pod) *corev1.Pod {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now)}}
+		return p
+	}
 	started := func(name string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(now)}, Spec: corev1.PodSpec{NodeName: name}, Status: corev1.PodStatus{StartTime: &metav1.Time{Time: now}}}
 	}
 	template := func(hash string) *corev1.PodTemplateSpec {
 		return &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{render.TemplateAnnotation: hash}}}
 	}
-	two := []*corev1.Pod{started("a"), started("b")}
+	two := []*corev1.Pod{ready(started("a")), started("b")}
 	cases := map[string]struct {
 		reason    string
 		present   *corev1.PodTemplateSpec
@@ -165,8 +169,8 @@ func TestUnsettled(t *testing.T) {
 		"First":     {"there is no DaemonSet", nil, false, time.Time{}, two, 0},
 		"Kubectl":   {"the operator takes it over", template(""), false, time.Time{}, two, 2},
 		"OnDelete":  {"the user chooses the nodes", template("old"), true, time.Time{}, two, 0},
-		"Waiting":   {"they may still become ready", template("old"), false, now.Add(-89 * time.Second), two, 2},
-		"Exhausted": {"daemons that come and go must not stop a correction", template("old"), false, now.Add(-90 * time.Second), two, 0},
+		"Waiting":   {"they may still become ready", template("old"), false, now.Add(-119 * time.Second), two, 2},
+		"Exhausted": {"daemons that come and go must not stop a correction", template("old"), false, now.Add(-2 * time.Minute), two, 0},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

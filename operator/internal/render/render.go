@@ -53,8 +53,6 @@ const (
 	Webhooks
 	// Budgets select the Pods of the programs.
 	Budgets
-	// Phases is their number.
-	Phases
 )
 
 // Plan is what an Installation describes.

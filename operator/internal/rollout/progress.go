@@ -201,17 +201,27 @@ func Limit(in *Input) intstr.IntOrString {
 
 // Unsettled returns the names of the nodes whose Pods the DaemonSet's controller would replace all at once if it got
 // another template now, whatever the limit: those that are not available yet, or end. A Pod that fails does not count,
-// because it is replaced at once on purpose, nor does one whose kubelet does not act.
+// because it is replaced at once on purpose, nor does one whose kubelet does not act. If no Pod is ready, no node has
+// a daemon to lose.
 func Unsettled(in *Input) []string {
+	if !slices.ContainsFunc(in.Pods, isReady) {
+		return nil
+	}
 	var nodes []string
 	for _, pod := range in.Pods {
 		fails := pod.DeletionTimestamp == nil && (in.cause(pod) != "" || in.restart(pod) != "")
-		if !isOver(pod) && !in.isAbsent(pod) && !fails && !in.isProven(pod) {
+		if !isOver(pod) && !in.isAbsent(pod) && !fails && !in.isSettled(pod) {
 			nodes = append(nodes, cmp.Or(pod.Spec.NodeName, pod.Name))
 		}
 	}
 	slices.Sort(nodes)
-	return nodes
+	return slices.Compact(nodes) // a node may have one that ends beside the next
+}
+
+// isSettled reports whether a Pod is available to Kubernetes, whose clock may be behind.
+func (in *Input) isSettled(pod *corev1.Pod) bool {
+	const margin = 5 * time.Second
+	return isReady(pod) && in.Now.Sub(changedSince(pod)) >= in.Part.MinReady+margin
 }
 
 // isProven reports whether a Pod has been ready for long enough to show that its template works.

@@ -194,10 +194,11 @@ func TestUnsettled(t *testing.T) {
 		pods   []*corev1.Pod
 		want   []string
 	}{
-		"Available":     {"the limit holds for them", []*corev1.Pod{pod("a", "old"), pod("b", "old", readySince(30*time.Second))}, nil},
-		"ReadyJustNow":  {"Kubernetes counts them as not available, and replaces all of them", []*corev1.Pod{pod("b", "old", readySince(29*time.Second)), pod("a", "old", readySince(time.Second)), pod("c", "old")}, []string{"a", "b"}},
-		"Starting":      {"they may be ready in a moment", []*corev1.Pod{pod("a", "old", notReady(time.Second)), pod("b", "old", unnoticed, created)}, []string{"a", "b"}},
-		"Ending":        {"the next Pod on the node has the new template", []*corev1.Pod{pod("a", "old", ending), pod("b", "old", ending)}, []string{"a", "b"}},
+		"Available":     {"the limit holds for them", []*corev1.Pod{pod("a", "old"), pod("b", "old", readySince(35*time.Second))}, nil},
+		"ReadyJustNow":  {"Kubernetes counts them as not available, and replaces all of them", []*corev1.Pod{pod("b", "old", readySince(34*time.Second)), pod("a", "old", readySince(time.Second)), pod("c", "old")}, []string{"a", "b"}},
+		"Starting":      {"they may be ready in a moment", []*corev1.Pod{pod("a", "old", notReady(time.Second)), pod("b", "old", unnoticed, created), pod("c", "old")}, []string{"a", "b"}},
+		"NoneIsReady":   {"a correction of the first installation must not wait", []*corev1.Pod{pod("a", "old", notReady(time.Second)), pod("b", "old", unnoticed, created)}, nil},
+		"Ending":        {"the next Pod on the node has the new template", []*corev1.Pod{pod("a", "old", ending), pod("b", "old", ending), pod("b", "new", readySince(time.Second)), pod("c", "old")}, []string{"a", "b"}},
 		"Failing":       {"the new template is to repair them", []*corev1.Pod{pod("a", "old", waiting("ImagePullBackOff")), pod("b", "old", readySince(time.Second), restarted(time.Second, 2, "Error"))}, nil},
 		"PastDeadline":  {"they do not become ready", []*corev1.Pod{pod("a", "old", notReady(time.Hour)), pod("b", "old", notReady(time.Hour))}, nil},
 		"MachineOff":    {"nothing is known of them", []*corev1.Pod{pod("a", "old", unnoticed), pod("b", "old", unreachable(time.Hour))}, nil},
