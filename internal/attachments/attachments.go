@@ -106,6 +106,14 @@ func WithoutDanmEp(n *v1.NodeNetwork) string {
 	return text.Truncate(text.OneLine(cmp.Or(c.Message, c.Reason)), maxReport)
 }
 
+// OfSilentNodes says what to do about reports of Pods without a DanmEp that no daemon takes back.
+const OfSilentNodes = "If a node does not report any more, delete its Node or its NodeNetwork"
+
+// IsReportOf reports whether a NodeNetwork is that of a Node, and not of an earlier Node of its name.
+func IsReportOf(n *v1.NodeNetwork, node types.UID) bool {
+	return len(n.OwnerReferences) == 0 || slices.ContainsFunc(n.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == node })
+}
+
 // IsMissingKind reports whether a list of objects of danm.io has failed because their definition does not exist or is
 // being deleted. A proxy, or an API server that starts, also answers that it does not have the kind: that must not look
 // like a cluster without objects, so it is an error, as any other is.

@@ -169,8 +169,8 @@ func podsWithoutDanmEp(f *Facts) *Step {
 		otherwise = fmt.Sprintf("remove the annotation %s: networks that are made again would give their addresses to others", v1alpha1.RemoveDefinitionsAnnotation)
 	}
 	return &Step{Action: Wait, Reason: v1alpha1.ReasonPodsAttached, Message: fmt.Sprintf(
-		"Nothing is removed while Pods are attached without a DanmEp on %d nodes: %s. Delete them, or %s",
-		len(nodes), attachments.Names(nodes), otherwise)}
+		"Nothing is removed while Pods are attached without a DanmEp on %d nodes: %s. Delete them, or %s. %s",
+		len(nodes), attachments.Names(nodes), otherwise, attachments.OfSilentNodes)}
 }
 
 // requestCleanUp makes the daemons clean up: it annotates the DaemonSet, and then deletes it. In the foreground, so

@@ -320,7 +320,7 @@ func (r *reader) report(report *v1.NodeNetwork, known map[string]*Node) {
 		r.facts.Reports = append(r.facts.Reports, o)
 	}
 	node, exists := r.nodes[report.Name]
-	isOwned := len(report.OwnerReferences) == 0 || slices.ContainsFunc(report.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == node.uid })
+	isOwned := attachments.IsReportOf(report, node.uid)
 	if hasFailed := n.Message != "" && !n.CleanedUp; !exists || !isOwned && !hasFailed {
 		return
 	}
