@@ -68,8 +68,9 @@ func (r *Reporter) Run(ctx context.Context) error {
 // check reports what has no DanmEp for long. While there is nothing, it sends no request.
 func (r *Reporter) check(ctx context.Context) error {
 	c := r.condition(time.Now())
-	// The condition of an earlier daemon stays until this one knows better.
-	if c == nil && (r.isCleared || time.Since(r.began) < reportDelay) {
+	// The condition of an earlier daemon stays until this one knows better. The first check is later than began, so a Pod
+	// of that condition may be reported one interval later.
+	if c == nil && (r.isCleared || time.Since(r.began) < reportDelay+reportInterval) {
 		return nil
 	}
 	if err := r.Report(ctx, c); err != nil {

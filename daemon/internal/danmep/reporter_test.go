@@ -120,6 +120,39 @@ func TestReporter(t *testing.T) {
 	})
 }
 
+// After a restart with a Pod without a DanmEp, the condition of the earlier daemon does not vanish: an uninstallation
+// would go on under the Pod. The first check is a moment later than the start.
+func TestReporterAfterRestart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		written := &reports{}
+		r := &Reporter{
+			Records: func() ([]*attach.Record, error) {
+				return []*attach.Record{unpublished("web", attach.Attached)}, nil
+			},
+			Failure: func(attach.RecordKey) error { return nil },
+			Report:  written.write,
+			began:   time.Now(),
+		}
+		const skew = time.Millisecond
+		check := func(after time.Duration) {
+			time.Sleep(after)
+			if err := r.check(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		check(skew)
+		check(reportDelay - skew)
+		if written.count != 0 {
+			t.Errorf("the condition was removed, or written as %q, before the Pod was without a DanmEp for long", written.message)
+		}
+		check(reportInterval)
+		if !strings.Contains(written.message, "shop/web") || written.count != 1 {
+			t.Errorf("got %d reports, the last one %q, want one with the Pod", written.count, written.message)
+		}
+	})
+}
+
 // Errors that alternate while nothing changes do not cause a write every time: the writes of all nodes go to all nodes.
 func TestReporterKeepsItsText(t *testing.T) {
 	t.Parallel()
