@@ -103,8 +103,11 @@ func WithoutDanmEp(n *v1.NodeNetwork) string {
 	if c == nil || c.Status != metav1.ConditionTrue {
 		return ""
 	}
-	return text.Truncate(text.OneLine(cmp.Or(c.Message, c.Reason)), maxReport)
+	return Shorten(cmp.Or(c.Message, c.Reason))
 }
+
+// Shorten returns what a node has written as a part of a message: one line, and not so long that it pushes out the rest.
+func Shorten(report string) string { return text.Truncate(text.OneLine(report), maxReport) }
 
 // OfSilentNodes says what to do about reports of Pods without a DanmEp that no daemon takes back.
 const OfSilentNodes = "If a node does not report any more, delete its Node or its NodeNetwork"

@@ -22,7 +22,6 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/api/operator/v1alpha1"
 	"github.com/patchbay-cni/patchbay/internal/attachments"
-	"github.com/patchbay-cni/patchbay/internal/text"
 	"github.com/patchbay-cni/patchbay/operator/internal/apply"
 	"github.com/patchbay-cni/patchbay/operator/internal/render"
 )
@@ -342,7 +341,7 @@ func (n *Node) read(report *v1.NodeNetwork, i *v1alpha1.Installation) {
 	if !ok {
 		return
 	}
-	n.Message, n.CleanedUp, n.WithoutDanmEp = text.OneLine(message), c.Status == metav1.ConditionTrue, ""
+	n.Message, n.CleanedUp, n.WithoutDanmEp = attachments.Shorten(message), c.Status == metav1.ConditionTrue, ""
 	n.UnderPods = n.CleanedUp && c.Reason == v1alpha1.ReasonCleanedUpUnderPods
 }
 
