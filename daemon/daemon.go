@@ -471,6 +471,7 @@ func (d *daemon) openForPods(ctx context.Context) error {
 		return err
 	}
 	d.readiness.ready.Store(true)
+	d.watcher.Trigger() // the NodeNetwork may still report that the CNI configuration is missing
 	d.log.Info("Ready", "networks", len(d.networks.List()))
 	return nil
 }

@@ -103,7 +103,18 @@ func WithoutDanmEp(n *v1.NodeNetwork) string {
 	if c == nil || c.Status != metav1.ConditionTrue {
 		return ""
 	}
-	return text.Truncate(text.OneLine(cmp.Or(c.Message, c.Reason)), maxReport)
+	return Shorten(cmp.Or(c.Message, c.Reason))
+}
+
+// Shorten returns what a node has written as a part of a message: one line, and not so long that it pushes out the rest.
+func Shorten(report string) string { return text.Truncate(text.OneLine(report), maxReport) }
+
+// OfSilentNodes says what to do about reports of Pods without a DanmEp that no daemon takes back.
+const OfSilentNodes = "If a node does not report any more, delete its Node or its NodeNetwork"
+
+// IsReportOf reports whether a NodeNetwork is that of a Node, and not of an earlier Node of its name.
+func IsReportOf(n *v1.NodeNetwork, node types.UID) bool {
+	return len(n.OwnerReferences) == 0 || slices.ContainsFunc(n.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == node })
 }
 
 // IsMissingKind reports whether a list of objects of danm.io has failed because their definition does not exist or is

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -80,7 +81,7 @@ func (u *uninstallation) run(ctx context.Context, c client.Client) error {
 	if err := u.read(ctx, c); err != nil {
 		return err
 	}
-	users, err := readUsers(ctx, c)
+	users, err := readUsers(ctx, c, u.installation.UID)
 	if err != nil {
 		return err
 	}
@@ -94,7 +95,7 @@ func (u *uninstallation) run(ctx context.Context, c client.Client) error {
 	}
 	switch {
 	case users.exist() && !u.force && !inDeletion:
-		return fmt.Errorf("nothing was changed: %s. Delete them first. With --force they keep their interfaces", strings.Join(users.describe(), "; "))
+		return fmt.Errorf("nothing was changed: %s. Delete them first. With --force they keep their interfaces%s", strings.Join(users.describe(), "; "), users.remedy())
 	case !u.yes && inDeletion:
 		_, err := fmt.Fprintf(u.out, "The Installation is being deleted already. To see the progress: %s\n", u.command)
 		return err
@@ -144,13 +145,17 @@ type users struct {
 }
 
 // readUsers reads Pods and nodes.
-func readUsers(ctx context.Context, c client.Client) (*users, error) {
+func readUsers(ctx context.Context, c client.Client, installation types.UID) (*users, error) {
 	u := &users{}
 	all, err := attachments.List(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	u.attached = slices.DeleteFunc(all, func(a attachments.Attachment) bool { return !a.PodExists })
+	nodes, err := readNodes(ctx, c)
+	if err != nil {
+		return nil, err
+	}
 	const pageSize = 100
 	err = attachments.EachPage(ctx, c, pageSize, func() *v1.NodeNetworkList { return &v1.NodeNetworkList{} }, func(list *v1.NodeNetworkList) {
 		for i := range list.Items {
@@ -159,7 +164,7 @@ func readUsers(ctx context.Context, c client.Client) (*users, error) {
 			if n := node.Status.NodeConfiguration; n == nil || n.File == "" || n.Error != "" {
 				u.onlyPatchbay = append(u.onlyPatchbay, node.Name)
 			}
-			if report := attachments.WithoutDanmEp(node); report != "" {
+			if report := attachments.WithoutDanmEp(node); report != "" && counts(node, nodes, installation) {
 				u.withoutDanmEp = append(u.withoutDanmEp, node.Name+": "+report)
 			}
 		}
@@ -168,6 +173,40 @@ func readUsers(ctx context.Context, c client.Client) (*users, error) {
 		return nil, err
 	}
 	return u, nil
+}
+
+// readNodes returns the UIDs of the Nodes by name.
+func readNodes(ctx context.Context, c client.Client) (map[string]types.UID, error) {
+	nodes := map[string]types.UID{}
+	newList := func() *metav1.PartialObjectMetadataList {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
+		return list
+	}
+	const pageSize = 500
+	err := attachments.EachPage(ctx, c, pageSize, newList, func(list *metav1.PartialObjectMetadataList) {
+		for i := range list.Items {
+			nodes[list.Items[i].Name] = list.Items[i].UID
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list Nodes: %w", err)
+	}
+	return nodes, nil
+}
+
+// counts reports whether the operator waits for what a node reports: its Node exists, and its daemon has not cleaned up.
+func counts(report *v1.NodeNetwork, nodes map[string]types.UID, installation types.UID) bool {
+	node, exists := nodes[report.Name]
+	if !exists || !attachments.IsReportOf(report, node) {
+		return false
+	}
+	c := meta.FindStatusCondition(report.Status.Conditions, v1alpha1.ConditionCleanedUp)
+	if c == nil {
+		return true
+	}
+	_, isOurs := v1alpha1.CutCleanUpMessage(installation, c.Message)
+	return !isOurs
 }
 
 // exist reports whether Pods are attached.
@@ -183,6 +222,14 @@ func (u *users) describe() []string {
 		all = append(all, fmt.Sprintf("%d nodes have attached Pods without a DanmEp: %s", len(u.withoutDanmEp), attachments.Names(u.withoutDanmEp)))
 	}
 	return all
+}
+
+// remedy says what to do about nodes that do not report any more.
+func (u *users) remedy() string {
+	if len(u.withoutDanmEp) == 0 {
+		return ""
+	}
+	return ". " + attachments.OfSilentNodes
 }
 
 // printEffects prints what the uninstallation does.

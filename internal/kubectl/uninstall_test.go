@@ -15,8 +15,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/api/operator/v1alpha1"
 	"github.com/patchbay-cni/patchbay/internal/attachments"
 )
@@ -114,6 +116,50 @@ func TestFollowStopsWithoutRights(t *testing.T) {
 				t.Errorf("%s Got %v after %d reads, want %q", tc.reason, err, c.gets, tc.wantError)
 			}
 		})
+	}
+}
+
+// The command refuses only where the operator would wait.
+func TestCounts(t *testing.T) {
+	t.Parallel()
+	cleanedUp := func(of types.UID) []metav1.Condition {
+		return []metav1.Condition{{Type: v1alpha1.ConditionCleanedUp, Status: metav1.ConditionTrue, Message: v1alpha1.CleanUpMessage(of, "done")}}
+	}
+	for name, tc := range map[string]struct {
+		reason     string
+		node       string
+		owner      types.UID
+		conditions []metav1.Condition
+		want       bool
+	}{
+		"Runs":        {"Only the node knows of the Pods.", "n1", "1", nil, true},
+		"NoOwner":     {"The daemon has not seen its Node yet.", "n1", "", nil, true},
+		"NodeDeleted": {"The machine is off for good.", "n2", "2", nil, false},
+		"EarlierNode": {"The machine has another Node now.", "n1", "0", nil, false},
+		"CleanedUp":   {"The clean-up names what is left.", "n1", "1", cleanedUp("i"), false},
+		"Another":     {"The clean-up was for an earlier Installation.", "n1", "1", cleanedUp("j"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			report := &v1.NodeNetwork{ObjectMeta: metav1.ObjectMeta{Name: tc.node}, Status: v1.NodeNetworkStatus{Conditions: tc.conditions}}
+			if tc.owner != "" {
+				report.OwnerReferences = []metav1.OwnerReference{{Kind: "Node", Name: tc.node, UID: tc.owner}}
+			}
+			if got := counts(report, map[string]types.UID{"n1": "1"}, "i"); got != tc.want {
+				t.Errorf("%s Got %t", tc.reason, got)
+			}
+		})
+	}
+}
+
+// A node that is off takes its report back never: the command says what to do.
+func TestRemedy(t *testing.T) {
+	t.Parallel()
+	if got := (&users{attached: []attachments.Attachment{{Pod: "shop/web", PodExists: true}}}).remedy(); got != "" {
+		t.Errorf("A Pod with a DanmEp is known without its node: got %q", got)
+	}
+	if got := (&users{withoutDanmEp: []string{"n1: 1 Pods"}}).remedy(); !strings.Contains(got, "delete its Node or its NodeNetwork") {
+		t.Errorf("got %q, want it to say what to do about a node that is off", got)
 	}
 }
 

@@ -5,6 +5,7 @@ package danmep
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -23,6 +24,8 @@ const (
 	// reportDelay is how long a sandbox has no DanmEp before it is reported: the Publisher creates most of them within a
 	// second, and the writes of all nodes go to all nodes.
 	reportDelay = 30 * time.Second
+	// textInterval is how long a report of the same Pods stays as it is. Errors may have other words at each attempt.
+	textInterval = time.Minute
 )
 
 // Reporter reports the Pods that are attached and have no DanmEp, in this node's NodeNetwork. Nobody else knows of them:
@@ -38,6 +41,9 @@ type Reporter struct {
 	began time.Time
 	// since is since when the records have no DanmEp.
 	since map[attach.RecordKey]time.Time
+	// last is the condition of the last check, and lastPods are all Pods that it is about.
+	last     *metav1.Condition
+	lastPods []string
 	// isCleared is whether the NodeNetwork has no condition, also none of an earlier daemon.
 	isCleared bool
 }
@@ -62,8 +68,9 @@ func (r *Reporter) Run(ctx context.Context) error {
 // check reports what has no DanmEp for long. While there is nothing, it sends no request.
 func (r *Reporter) check(ctx context.Context) error {
 	c := r.condition(time.Now())
-	// The condition of an earlier daemon stays until this one knows better.
-	if c == nil && (r.isCleared || time.Since(r.began) < reportDelay) {
+	// The condition of an earlier daemon stays until this one knows better. The first check is later than began, so a Pod
+	// of that condition may be reported one interval later.
+	if c == nil && (r.isCleared || time.Since(r.began) < reportDelay+reportInterval) {
 		return nil
 	}
 	if err := r.Report(ctx, c); err != nil {
@@ -96,13 +103,18 @@ func (r *Reporter) condition(now time.Time) *metav1.Condition {
 		}
 	}
 	r.since = since
-	if len(pods) == 0 {
-		return nil
+	names := slices.Sorted(maps.Keys(pods))
+	switch isNew := !slices.Equal(names, r.lastPods); {
+	case len(pods) == 0:
+		r.last = nil
+	case isNew || now.Sub(r.last.LastTransitionTime.Time) >= textInterval:
+		r.last = &metav1.Condition{
+			Type: v1.ConditionDanmEpsMissing, Status: metav1.ConditionTrue, Reason: v1.ReasonDanmEpNotCreated,
+			Message: fmt.Sprintf("%d Pods are attached and have no DanmEp: %s", len(pods), firstOf(pods)), LastTransitionTime: metav1.NewTime(now),
+		}
 	}
-	return &metav1.Condition{
-		Type: v1.ConditionDanmEpsMissing, Status: metav1.ConditionTrue, Reason: v1.ReasonDanmEpNotCreated,
-		Message: fmt.Sprintf("%d Pods are attached and have no DanmEp: %s", len(pods), firstOf(pods)), LastTransitionTime: metav1.NewTime(now),
-	}
+	r.lastPods = names
+	return r.last
 }
 
 const (
@@ -113,11 +125,7 @@ const (
 
 // firstOf joins the first texts in the order of the keys.
 func firstOf(pods map[string]string) string {
-	names := make([]string, 0, len(pods))
-	for name := range pods {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(pods))
 	first := names[:min(len(names), maxReported)]
 	for i, name := range first {
 		first[i] = pods[name]

@@ -5,6 +5,8 @@ package danmep
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -116,6 +118,78 @@ func TestReporter(t *testing.T) {
 		before := written.count
 		wait(time.Hour, "a node whose Pods have their DanmEps sends nothing", "", before)
 	})
+}
+
+// After a restart with a Pod without a DanmEp, the condition of the earlier daemon does not vanish: an uninstallation
+// would go on under the Pod. The first check is a moment later than the start.
+func TestReporterAfterRestart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		written := &reports{}
+		r := &Reporter{
+			Records: func() ([]*attach.Record, error) {
+				return []*attach.Record{unpublished("web", attach.Attached)}, nil
+			},
+			Failure: func(attach.RecordKey) error { return nil },
+			Report:  written.write,
+			began:   time.Now(),
+		}
+		const skew = time.Millisecond
+		check := func(after time.Duration) {
+			time.Sleep(after)
+			if err := r.check(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		check(skew)
+		check(reportDelay - skew)
+		if written.count != 0 {
+			t.Errorf("the condition was removed, or written as %q, before the Pod was without a DanmEp for long", written.message)
+		}
+		check(reportInterval)
+		if !strings.Contains(written.message, "shop/web") || written.count != 1 {
+			t.Errorf("got %d reports, the last one %q, want one with the Pod", written.count, written.message)
+		}
+	})
+}
+
+// Errors that alternate while nothing changes do not cause a write every time: the writes of all nodes go to all nodes.
+func TestReporterKeepsItsText(t *testing.T) {
+	t.Parallel()
+	records := []*attach.Record{unpublished("web", attach.Attached)}
+	attempts := 0
+	r := &Reporter{
+		Records: func() ([]*attach.Record, error) { return records, nil },
+		Failure: func(attach.RecordKey) error { attempts++; return fmt.Errorf("exceeded quota, used: %d", attempts) },
+	}
+	now := time.Now()
+	r.condition(now)
+	after := func(d time.Duration) string {
+		now = now.Add(d)
+		if c := r.condition(now); c != nil {
+			return c.Message
+		}
+		return ""
+	}
+	first := after(reportDelay)
+	if again := after(reportInterval); first == "" || again != first {
+		t.Errorf("with the same Pods, got %q after %q", again, first)
+	}
+	if later := after(textInterval); later == first {
+		t.Errorf("after a minute, the report still has an earlier error: %q", later)
+	}
+	records = append(records, unpublished("db", attach.Attached))
+	after(reportInterval)
+	if more := after(reportDelay - reportInterval); more == "" || strings.Contains(more, "shop/db") {
+		t.Errorf("got %q, and shop/db is not without a DanmEp for long", more)
+	}
+	if more := after(reportInterval); !strings.Contains(more, "2 Pods") || !strings.Contains(more, "shop/db") {
+		t.Errorf("got %q, want the other Pod in it at once", more)
+	}
+	records = nil
+	if none := after(reportInterval); none != "" {
+		t.Errorf("got %q, want nothing", none)
+	}
 }
 
 // A message names five Pods.

@@ -58,10 +58,9 @@ func Add(ctx context.Context, m manager.Manager) error {
 	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: v1alpha1.InstallationName}}}
 	})
-	// A write of the status is no reason to look again.
 	b := builder.ControllerManagedBy(m).Named("installation").
 		WithOptions(controller.Options{RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, longestRetry)}).
-		For(&v1alpha1.Installation{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&v1alpha1.Installation{}, builder.WithPredicates(changes())).
 		Watches(&corev1.Pod{}, all).Watches(&appsv1.DaemonSet{}, all).Watches(&appsv1.Deployment{}, all)
 	for _, kind := range apply.WatchedKinds() {
 		o := &metav1.PartialObjectMetadata{}
@@ -72,6 +71,12 @@ func Add(ctx context.Context, m manager.Manager) error {
 		return fmt.Errorf("make controller: %w", err)
 	}
 	return nil
+}
+
+// changes are the events of the Installation that are a reason to look again: annotations tell how it is uninstalled. A
+// write of the status is none.
+func changes() predicate.Predicate {
+	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 }
 
 // CacheByObject limits the cache to the objects that the operator has applied, and to the namespaces of

@@ -30,8 +30,10 @@ const (
 	nextStepDelay = 200 * time.Millisecond
 	// waitInterval is how often a step that waits is checked again. Not all of what it waits for is watched.
 	waitInterval = 3 * time.Second
-	// waitFactor is how many times the duration of a pass is the least time between two.
-	waitFactor = 10
+	// waitFactor is how many times the duration of a pass is the least time between two, and longestWait bounds that time:
+	// one pass may be slow because the API server starts.
+	waitFactor  = 10
+	longestWait = 30 * time.Second
 	// deniedTime is how long the API server may act on policies that are deleted, and deniedDelay is the time between two
 	// attempts.
 	deniedTime  = 30 * time.Second
@@ -67,12 +69,16 @@ func (r *Reconciler) uninstall(ctx context.Context, i *v1alpha1.Installation) (r
 	case isDenied:
 		return reconcile.Result{RequeueAfter: deniedDelay}, nil
 	case step.Action == uninstall.Wait:
-		// In a large cluster, a pass takes longer.
-		return reconcile.Result{RequeueAfter: max(waitInterval, waitFactor*pass)}, nil
+		return reconcile.Result{RequeueAfter: waitAfter(pass)}, nil
 	case step.Action == uninstall.Finish:
 		return reconcile.Result{RequeueAfter: reportTime}, nil
 	}
 	return reconcile.Result{RequeueAfter: nextStepDelay}, nil
+}
+
+// waitAfter returns the time from a pass that waits to the next one. In a large cluster, a pass takes longer.
+func waitAfter(pass time.Duration) time.Duration {
+	return min(max(waitInterval, waitFactor*pass), longestWait)
 }
 
 // isDeniedYet reports whether a step was denied by policies that were just deleted: the API server acts on them for some

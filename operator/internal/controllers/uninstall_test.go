@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/patchbay-cni/patchbay/api/operator/v1alpha1"
 	"github.com/patchbay-cni/patchbay/operator/internal/uninstall"
@@ -72,6 +73,52 @@ func TestIsReported(t *testing.T) {
 			}
 			if got := isReported(i, step); got != tc.want {
 				t.Errorf("%s: got %v, want %v", tc.why, got, tc.want)
+			}
+		})
+	}
+}
+
+// A slow pass must not stop the uninstallation for minutes: not all of what it waits for is watched.
+func TestWaitAfter(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		why        string
+		pass, want time.Duration
+	}{
+		"Small": {"The API server has little to do.", 10 * time.Millisecond, waitInterval},
+		"Large": {"A pass must not follow on the other.", 2 * time.Second, 20 * time.Second},
+		"Slow":  {"The user has deleted the Pods meanwhile.", time.Minute, longestWait},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := waitAfter(tc.pass); got != tc.want {
+				t.Errorf("%s Got %s, want %s", tc.why, got, tc.want)
+			}
+		})
+	}
+}
+
+// The annotations that force an uninstallation count at once, and the operator's own writes of the status do not.
+func TestChanges(t *testing.T) {
+	t.Parallel()
+	before := &v1alpha1.Installation{ObjectMeta: metav1.ObjectMeta{Generation: 1}}
+	for name, tc := range map[string]struct {
+		why    string
+		change func(*v1alpha1.Installation)
+		want   bool
+	}{
+		"Spec": {"It is to be applied.", func(i *v1alpha1.Installation) { i.Generation++ }, true},
+		"Annotation": {"The uninstallation is forced.", func(i *v1alpha1.Installation) {
+			i.Annotations = map[string]string{v1alpha1.ForceUninstallAnnotation: "true"}
+		}, true},
+		"Status": {"The operator has written it.", func(i *v1alpha1.Installation) { i.ResourceVersion, i.Status.Version = "2", "v1" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			after := before.DeepCopy()
+			tc.change(after)
+			if got := changes().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != tc.want {
+				t.Errorf("%s Got %t", tc.why, got)
 			}
 		})
 	}

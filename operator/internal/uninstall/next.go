@@ -82,6 +82,9 @@ func next(f *Facts, read func(...fact) error) (Step, error) {
 		all = nil
 	case isChecked(f):
 		all = append([]stage{{[]fact{attached}, attachedPods}, {[]fact{daemons, reported}, podsWithoutDanmEp}}, all...)
+	case f.RemoveDefinitions && f.daemonsRun():
+		// Once the daemons are gone, nobody reports whether these Pods are.
+		all = append([]stage{{[]fact{daemons, reported}, podsWithoutDanmEp}}, all...)
 	}
 	step := (*Step)(nil)
 	for i := 0; i < len(all) && step == nil; i++ {
@@ -130,9 +133,10 @@ func (f *Facts) kept() []string {
 }
 
 // isChecked reports whether nothing is removed under attached Pods: the daemons run, and nobody has forced it.
-func isChecked(f *Facts) bool {
-	return f.DaemonSet != nil && f.DaemonSet.DeletionTimestamp == nil && !f.Force
-}
+func isChecked(f *Facts) bool { return f.daemonsRun() && !f.Force }
+
+// daemonsRun reports whether the daemons run, and report.
+func (f *Facts) daemonsRun() bool { return f.DaemonSet != nil && f.DaemonSet.DeletionTimestamp == nil }
 
 // attachedPods refuses the uninstallation before anything is removed.
 func attachedPods(f *Facts) *Step {
@@ -160,9 +164,13 @@ func podsWithoutDanmEp(f *Facts) *Step {
 	if len(nodes) == 0 {
 		return nil
 	}
+	otherwise := "uninstall with --force: then they keep their interfaces"
+	if f.Force {
+		otherwise = fmt.Sprintf("remove the annotation %s: networks that are made again would give their addresses to others", v1alpha1.RemoveDefinitionsAnnotation)
+	}
 	return &Step{Action: Wait, Reason: v1alpha1.ReasonPodsAttached, Message: fmt.Sprintf(
-		"Nothing is removed while Pods are attached without a DanmEp on %d nodes: %s. Delete them, or uninstall with --force: then they keep their interfaces",
-		len(nodes), attachments.Names(nodes))}
+		"Nothing is removed while Pods are attached without a DanmEp on %d nodes: %s. Delete them, or %s. %s",
+		len(nodes), attachments.Names(nodes), otherwise, attachments.OfSilentNodes)}
 }
 
 // requestCleanUp makes the daemons clean up: it annotates the DaemonSet, and then deletes it. In the foreground, so
@@ -327,6 +335,11 @@ func definitions(f *Facts) *Step {
 			"The definitions stay while %d Pods keep their interfaces: %s. Networks that are made again would give their addresses to others. Delete them, or remove the annotation %s",
 			attachments.CountPods(attached), attachments.Describe(attached), v1alpha1.RemoveDefinitionsAnnotation)}
 	}
+	if nodes := f.underPods(); len(nodes) > 0 {
+		return &Step{Action: Wait, Reason: v1alpha1.ReasonPodsAttached, Message: fmt.Sprintf(
+			"The definitions stay, because Pods had interfaces on %d nodes when the node daemon ended: %s. Networks that are made again would give their addresses to others. Delete these Pods, and then the NodeNetworks of the nodes, or remove the annotation %s",
+			len(nodes), attachments.Names(nodes), v1alpha1.RemoveDefinitionsAnnotation)}
+	}
 	step := &Step{Action: Wait, Reason: v1alpha1.ReasonRemovingDefinitions, Message: "Removing the definitions " + names(f.Definitions)}
 	for i := range f.Definitions {
 		if f.Definitions[i].DeletionTimestamp == nil {
@@ -335,6 +348,17 @@ func definitions(f *Facts) *Step {
 		}
 	}
 	return step
+}
+
+// underPods returns the nodes whose daemons have ended under Pods, and what they reported. They cannot report again.
+func (f *Facts) underPods() []string {
+	var nodes []string
+	for i := range f.Nodes {
+		if n := &f.Nodes[i]; n.UnderPods {
+			nodes = append(nodes, n.describe()+": "+n.Message)
+		}
+	}
+	return nodes
 }
 
 // finish ends the uninstallation.

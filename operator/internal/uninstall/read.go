@@ -22,7 +22,6 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/api/operator/v1alpha1"
 	"github.com/patchbay-cni/patchbay/internal/attachments"
-	"github.com/patchbay-cni/patchbay/internal/text"
 	"github.com/patchbay-cni/patchbay/operator/internal/apply"
 	"github.com/patchbay-cni/patchbay/operator/internal/render"
 )
@@ -320,7 +319,7 @@ func (r *reader) report(report *v1.NodeNetwork, known map[string]*Node) {
 		r.facts.Reports = append(r.facts.Reports, o)
 	}
 	node, exists := r.nodes[report.Name]
-	isOwned := len(report.OwnerReferences) == 0 || slices.ContainsFunc(report.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == node.uid })
+	isOwned := attachments.IsReportOf(report, node.uid)
 	if hasFailed := n.Message != "" && !n.CleanedUp; !exists || !isOwned && !hasFailed {
 		return
 	}
@@ -342,7 +341,7 @@ func (n *Node) read(report *v1.NodeNetwork, i *v1alpha1.Installation) {
 	if !ok {
 		return
 	}
-	n.Message, n.CleanedUp, n.WithoutDanmEp = text.OneLine(message), c.Status == metav1.ConditionTrue, ""
+	n.Message, n.CleanedUp, n.WithoutDanmEp = attachments.Shorten(message), c.Status == metav1.ConditionTrue, ""
 	n.UnderPods = n.CleanedUp && c.Reason == v1alpha1.ReasonCleanedUpUnderPods
 }
 

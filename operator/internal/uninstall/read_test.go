@@ -182,6 +182,20 @@ func TestNextReadsNodes(t *testing.T) {
 	}
 }
 
+// A stolen node must not push the other nodes, and what to do, out of the message.
+func TestNextBoundsReports(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("a", 32<<10)
+	s := &server{nodes: []corev1.Node{node("n0", "0"), node("n1", "1")}, reports: 2}
+	s.report = func(i int) v1.NodeNetwork {
+		return []v1.NodeNetwork{report("n0", "0", cleanedUp(metav1.ConditionFalse, long)), report("n1", "1", cleanedUp(metav1.ConditionFalse, "read-only"))}[i]
+	}
+	got := s.next(t)
+	if got.Reason != v1alpha1.ReasonNodesNotCleanedUp || len(got.Message) > 1000 || !strings.Contains(got.Message, "n1: read-only. Remove CNI configuration") {
+		t.Errorf("got %s with %d bytes, want a short message with n1: %.2000s", got.Reason, len(got.Message), got.Message)
+	}
+}
+
 // While daemons end, which takes long in a large cluster, neither reports nor DanmEps are read.
 func TestNextReadsWhatItNeeds(t *testing.T) {
 	t.Parallel()
