@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,12 +59,37 @@ func TestRecordLacksDanmEp(t *testing.T) {
 
 // reports counts the writes of a Reporter, and has the message that it wrote last.
 type reports struct {
+	mu      sync.Mutex
 	count   int
 	message string
 	err     error
+	// records are those of the journal.
+	records []*attach.Record
+}
+
+func (r *reports) read() ([]*attach.Record, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.records, nil
+}
+
+// change changes what the Reporter finds.
+func (r *reports) change(err error, records ...*attach.Record) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.err, r.records = err, records
+}
+
+// written returns the number of writes, and the last message.
+func (r *reports) written() (int, string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.count, r.message
 }
 
 func (r *reports) write(_ context.Context, c *metav1.Condition) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.count++
 	r.message = ""
 	if c != nil {
@@ -76,17 +102,16 @@ func (r *reports) write(_ context.Context, c *metav1.Condition) error {
 func TestReporter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var records []*attach.Record
-		written := &reports{}
+		journal := &reports{}
 		r := &Reporter{
-			Records: func() ([]*attach.Record, error) { return records, nil },
+			Records: journal.read,
 			Failure: func(key attach.RecordKey) error {
 				if key.ContainerID == "web" {
 					return errors.New("create DanmEp shop/web: exceeded quota")
 				}
 				return nil
 			},
-			Report: written.write,
+			Report: journal.write,
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { _ = r.Run(ctx) }()
@@ -96,26 +121,26 @@ func TestReporter(t *testing.T) {
 			t.Helper()
 			time.Sleep(d)
 			synctest.Wait()
-			if written.message != message || count >= 0 && written.count != count {
-				t.Errorf("%s: got %d reports, the last one %q, want %d and %q", why, written.count, written.message, count, message)
+			if got, last := journal.written(); last != message || count >= 0 && got != count {
+				t.Errorf("%s: got %d reports, the last one %q, want %d and %q", why, got, last, count, message)
 			}
 		}
 		wait(reportDelay/2, "a condition of an earlier daemon stays until this one knows better", "", 0)
 		wait(reportDelay, "then it is removed", "", 1)
 		wait(time.Hour, "a node without such Pods sends nothing", "", 1)
 		for range 20 {
-			records = []*attach.Record{unpublished(time.Now().String(), attach.Attached)}
+			journal.change(nil, unpublished(time.Now().String(), attach.Attached))
 			wait(reportDelay/2, "Pods that come and go cause no write", "", 1)
 		}
-		records = []*attach.Record{unpublished("web", attach.Attached), unpublished("db", attach.Attached), unpublished("db", attach.Attached)}
-		records[2].IfName = "eth1"
+		second := unpublished("db", attach.Attached)
+		second.IfName = "eth1"
+		journal.change(nil, unpublished("web", attach.Attached), unpublished("db", attach.Attached), second)
 		wait(2*reportDelay, "Pods without a DanmEp are named", v1.ReasonDanmEpNotCreated+": 2 Pods are attached and have no DanmEp: shop/db, shop/web (create DanmEp shop/web: exceeded quota)", -1)
-		written.err = errors.New("connection refused")
-		records = nil
+		journal.change(errors.New("connection refused"))
 		wait(reportDelay, "an error", "", -1)
-		written.err = nil
+		journal.change(nil)
 		wait(reportInterval, "the report is repeated after an error", "", -1)
-		before := written.count
+		before, _ := journal.written()
 		wait(time.Hour, "a node whose Pods have their DanmEps sends nothing", "", before)
 	})
 }
