@@ -204,8 +204,13 @@ test-cluster: gotestsum packages linux kubernetes containerd-2 coredns build ima
 	FORMAT=testname scripts/gotest cluster -vet=off -p 1 -parallel 6 -count=1 -tags cluster -timeout 120m $$(scripts/packages-with-tag cluster)
 
 .PHONY: test-install
-test-install: gotestsum packages linux kubernetes coredns helm previous build images ## install, change and remove Patchbay in each way, in a lab of its own
-	FORMAT=testname scripts/gotest install -vet=off -count=1 -tags install -timeout 150m ./test/install
+test-install: gotestsum packages linux kubernetes coredns helm build images ## install, change and remove Patchbay in each way, in a lab of its own
+	FORMAT=testname scripts/gotest install -vet=off -count=1 -tags install -run TestInstall -timeout 60m ./test/install
+
+# It takes 20 minutes, and the history of the repository.
+.PHONY: test-upgrade
+test-upgrade: gotestsum packages linux kubernetes coredns previous build images ## upgrade from the previous version and go back, in a lab of its own (not part of make test)
+	FORMAT=testname scripts/gotest upgrade -vet=off -count=1 -tags install -run TestUpgrade -timeout 120m ./test/install
 
 .PHONY: test-docs
 test-docs: gotestsum packages linux kubernetes coredns helm build images ## run the commands of README.md and docs in a lab of their own

@@ -2,6 +2,6 @@
 
 // Package install tests, in a lab, each way to install Patchbay: by kustomize, by the operator and by the Helm charts.
 // Each stage installs it next to another CNI plugin and without a network named default, removes it while Pods are
-// watched, and leaves nodes and cluster as they were. The last stages upgrade from the version in previous.txt, and go back,
-// while Pods come and go. `make test-install` runs it.
+// watched, and leaves nodes and cluster as they were (`make test-install`). TestUpgrade upgrades from the version in
+// previous.txt, and goes back, while Pods start and end (`make test-upgrade`).
 package install
