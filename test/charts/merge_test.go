@@ -113,9 +113,10 @@ func TestAllFieldsMergeAsInKubernetes(t *testing.T) {
 				patch := mapOf(t, example(template, ""))
 				spec := mapOf(t, patch["spec"])
 				firstOf(t, spec, "containers")["name"] = name
-				if part == "node" { // it runs on all nodes with Linux
+				if part == "node" { // it runs on all nodes with Linux, and cleans them up when it ends
 					delete(spec, "nodeName")
 					delete(spec, "os")
+					spec["terminationGracePeriodSeconds"] = 31
 				}
 				// Sidecars and containers share the ports of the node.
 				firstOf(t, firstOf(t, spec, "initContainers"), "ports")["containerPort"] = 8
