@@ -26,8 +26,8 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(text, -1)
-	if len(blocks) != 3 {
-		t.Fatalf("got %d blocks, want 3", len(blocks))
+	if len(blocks) != 4 {
+		t.Fatalf("got %d blocks, want 4", len(blocks))
 	}
 	for _, b := range blocks {
 		i := &v1alpha1.Installation{}

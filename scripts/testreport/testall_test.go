@@ -110,7 +110,7 @@ esac
 	}
 	got := regexp.MustCompile(`(?m)test-[a-z-]+$`).FindAllString(string(began), -1)
 	slices.Sort(got)
-	want := []string{"test-api", "test-cluster", "test-docs", "test-fallback", "test-gates", "test-kernel", "test-placement", "test-rules", "test-sriov-guest", "test-sriov-lab", "test-unit"}
+	want := []string{"test-api", "test-cluster", "test-docs", "test-fallback", "test-gates", "test-install", "test-kernel", "test-placement", "test-rules", "test-sriov-guest", "test-sriov-lab", "test-unit"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("targets that make was called for (-want +got):\n%s", diff)
 	}
