@@ -60,7 +60,7 @@ func (i *installation) cleanUp(ctx context.Context, outcome install.Outcome, fai
 	return failed
 }
 
-// reportCleanUp reports to the operator. It tries again after an error: without a report, somebody has to look at the
+// reportCleanUp reports to the operator. It tries again after an error: without a report, an administrator has to look at the
 // node.
 func (i *installation) reportCleanUp(ctx context.Context, links []v1.HostLink, c metav1.Condition) error {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)

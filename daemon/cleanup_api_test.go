@@ -154,9 +154,10 @@ func TestHostLinksOfAnUninstallation(t *testing.T) {
 	}
 }
 
-// Somebody else deletes the DaemonSet, which is how it is uninstalled without the operator, or it is gone when the daemon
-// looks. The daemon removes the CNI configuration, and neither links nor reports: nobody has asked for it.
-func TestHostLinksOfADeletionBySomebodyElse(t *testing.T) {
+// An administrator deletes the DaemonSet, which is how Patchbay is uninstalled without the operator, or the DaemonSet is
+// gone when the daemon reads it. The daemon removes the CNI configuration. It keeps the links and writes no report,
+// because the operator has not requested a clean-up.
+func TestHostLinksOfADeletionWithoutTheOperator(t *testing.T) {
 	env := apitest.Start(t)
 	for name, daemonSet := range map[string]func(*node){
 		"InDeletion": func(n *node) {

@@ -34,7 +34,7 @@ func TestCleanedUp(t *testing.T) {
 		"Removed":      {"Nothing is left.", nil, install.Removed, nil, nil, nil, metav1.ConditionTrue, v1alpha1.ReasonCleanedUp, "CNI configuration removed"},
 		"Attached":     {"Pods keep their interfaces.", []v1.HostLink{link, nic}, install.PluginKept, []string{"shop/db", "shop/web"}, nil, nil, metav1.ConditionTrue, v1alpha1.ReasonCleanedUpUnderPods, "CNI configuration removed; plugin kept for the Pods that are attached; 2 sandboxes keep their interfaces: shop/db, shop/web; link a.5 kept for the Pods on it"},
 		"NodeConfig":   {"Patchbay gave these Pods no interface.", nil, install.PluginKept, nil, nil, nil, metav1.ConditionTrue, v1alpha1.ReasonCleanedUp, "CNI configuration removed; plugin kept for the Pods that are attached"},
-		"NotInstalled": {"Somebody else manages the files.", nil, install.Kept, nil, nil, nil, metav1.ConditionTrue, v1alpha1.ReasonCleanedUp, "CNI configuration not removed, because the daemon has not installed it (--install=false)"},
+		"NotInstalled": {"An administrator manages the files.", nil, install.Kept, nil, nil, nil, metav1.ConditionTrue, v1alpha1.ReasonCleanedUp, "CNI configuration not removed, because the daemon has not installed it (--install=false)"},
 		"Addresses":    {"The next daemon of the node takes them over.", nil, install.Removed, nil, nil, errors.New("timeout"), metav1.ConditionTrue, v1alpha1.ReasonCleanedUp, "CNI configuration removed; pre-allocated addresses not returned: timeout"},
 		"Failed":       {"New Pods would still come to the plugin.", nil, install.Kept, nil, errors.Join(errors.New("read-only"), errors.New("busy")), nil, metav1.ConditionFalse, v1alpha1.ReasonCleanUpFailed, "read-only; busy"},
 	} {
@@ -84,7 +84,7 @@ type noPods struct{}
 // Links implements netwatcher.PodLinks.
 func (noPods) Links() (map[network.Link]bool, error) { return nil, nil }
 
-// A link that stays because Pods use it is no failure. One that stays because nobody knows is.
+// A link that stays because Pods use it is no failure. A link that stays because the daemon could not read its use is one.
 func TestRemoveLinksInUse(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -93,7 +93,7 @@ func TestRemoveLinksInUse(t *testing.T) {
 		want   string
 	}{
 		"InUse":   {"A Pod uses the link.", nil, ""},
-		"Unknown": {"The link may be unused, and somebody has to look.", errors.New("timeout"), "read which host links are in use, so that none was removed: timeout"},
+		"Unknown": {"The link may be unused, and an administrator has to look.", errors.New("timeout"), "read which host links are in use, so that none was removed: timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -45,7 +45,7 @@ type fleet struct {
 func newFleet(t *testing.T) *fleet {
 	t.Helper()
 	f := &fleet{cluster: newCluster(t)}
-	f.Kubectl(t, "delete", "validatingwebhookconfigurations,mutatingwebhookconfigurations", "--all") // nobody answers those of earlier tests
+	f.Kubectl(t, "delete", "validatingwebhookconfigurations,mutatingwebhookconfigurations", "--all") // no program answers those of earlier tests
 	f.namespace = f.Namespace(t)
 	for _, name := range []string{"n1", "n2"} {
 		f.createNode(t, name)
@@ -59,7 +59,7 @@ func newFleet(t *testing.T) *fleet {
 	return f
 }
 
-// remove deletes an object whose finalizers nobody removes.
+// remove deletes an object whose finalizers no program removes.
 func (f *fleet) remove(o client.Object) {
 	ctx := context.Background()
 	_ = f.admin.Delete(ctx, o)
@@ -112,7 +112,7 @@ func (f *fleet) install(t *testing.T) *v1alpha1.Installation {
 	a := apply.New(f.admin, f.admin)
 	for _, o := range plan.Objects {
 		if o.Phase == render.Webhooks {
-			continue // nobody answers them
+			continue // no program answers them
 		}
 		if err := a.Apply(t.Context(), o); err != nil {
 			t.Fatal(err)
@@ -281,7 +281,7 @@ func (k *interrupter) client(t *testing.T, f *fleet) client.Client {
 	})
 }
 
-// uninstall deletes the Installation and does steps until a step waits that nobody else ends, or all is done. It
+// uninstall deletes the Installation and does steps until a step waits that only a user can end, or all is done. It
 // returns the reasons of the steps in their order, and the last one.
 func (f *fleet) uninstall(t *testing.T, i *v1alpha1.Installation, k *interrupter) (reasons []string, last uninstall.Step) {
 	t.Helper()
@@ -305,7 +305,7 @@ func (f *fleet) uninstall(t *testing.T, i *v1alpha1.Installation, k *interrupter
 			err = u.Finish(ctx, i.DeepCopy(), &step)
 		}
 		if ctx.Err() != nil {
-			t.Fatalf("the uninstallation neither ends nor waits for somebody: %v after the steps %v", err, reasons)
+			t.Fatalf("the uninstallation neither ends nor waits for a user: %v after the steps %v", err, reasons)
 		}
 		f.advance(t)
 		if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package attachments finds the Pods that are attached to networks, for whoever uninstalls Patchbay.
+// Package attachments finds the Pods that are attached to networks, for the operator and kubectl patchbay, which uninstall Patchbay.
 package attachments
 
 import (
@@ -109,7 +109,7 @@ func WithoutDanmEp(n *v1.NodeNetwork) string {
 // Shorten returns what a node has written as a part of a message: one line, and not so long that it pushes out the rest.
 func Shorten(report string) string { return text.Truncate(text.OneLine(report), maxReport) }
 
-// OfSilentNodes says what to do about reports of Pods without a DanmEp that no daemon takes back.
+// OfSilentNodes says what to do about a report of Pods without a DanmEp if the daemon that wrote it does not run any more.
 const OfSilentNodes = "If a node does not report any more, delete its Node or its NodeNetwork"
 
 // IsReportOf reports whether a NodeNetwork is that of a Node, and not of an earlier Node of its name.

@@ -101,6 +101,9 @@ func (c *preflightCheck) parseFlags() error {
 			return fmt.Errorf("flag --%s: must be an absolute path: got %q", name, dir)
 		}
 	}
+	if strings.Contains(c.want.DefaultDelegate, "/") {
+		return fmt.Errorf("flag --default-delegate: must be the name of a file in the folder of --cni-conf-dir, without a folder: got %q", c.want.DefaultDelegate)
+	}
 	c.pods.defaultDelegate = c.want.DefaultDelegate
 	if c.pods.timeout <= 0 {
 		return fmt.Errorf("flag --timeout: must be positive: got %s", c.pods.timeout)

@@ -47,6 +47,7 @@ func TestPreflightFlags(t *testing.T) {
 		reason, flag, want string
 	}{
 		"feature": {"an unknown feature would not be checked", "--features=vlan,qinq", `flag --features: must be of ipvlan, macvlan, vlan, vxlan and source-guard: got "qinq"`},
+		"path":    {"the daemon takes no path either", "--default-delegate=/etc/cni/net.d/a.conf", `flag --default-delegate: must be the name of a file in the folder of --cni-conf-dir, without a folder: got "/etc/cni/net.d/a.conf"`},
 		"output":  {"there are two formats", "--output=yaml", `flag --output: must be table or json: got "yaml"`},
 		"image":   {"a Pod needs an image", "--image=", "flag --image: must be the node daemon's image"},
 		"folder":  {"a relative path has no meaning on a node", "--cni-conf-dir=net.d", `flag --cni-conf-dir: must be an absolute path: got "net.d"`},

@@ -334,7 +334,7 @@ func (u *uninstallation) follow(ctx context.Context, c client.Client) error {
 	return err
 }
 
-// end prints how the uninstallation has ended. An Installation may also be gone because somebody has removed its
+// end prints how the uninstallation has ended. An Installation may also be gone because a user has removed its
 // finalizer, or because it never had one: then the DaemonSet is still there.
 func (u *uninstallation) end(ctx context.Context, c client.Client) error {
 	switch u.reason {

@@ -237,7 +237,7 @@ func TestUninstall(t *testing.T) {
 	}{
 		{"the operator removes its finalizer", v1alpha1.ReasonUninstalled, "removed", true, "", "Patchbay is uninstalled"},
 		{"another installation runs", v1alpha1.ReasonAnotherInstallation, "Nothing is removed", true, "not uninstalled: AnotherInstallation: Nothing is removed", ""},
-		{"somebody removes the finalizer", v1alpha1.ReasonRemovingNode, "stopping", true, "DaemonSet default/patchbayd is still there", ""},
+		{"a user removes the finalizer", v1alpha1.ReasonRemovingNode, "stopping", true, "DaemonSet default/patchbayd is still there", ""},
 		{"the last step was not seen", v1alpha1.ReasonRemovingPrograms, "policies", false, "", "Patchbay is uninstalled"},
 	} {
 		if tc.daemonSet {

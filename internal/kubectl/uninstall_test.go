@@ -67,7 +67,7 @@ func (c *installationClient) Delete(context.Context, client.Object, ...client.De
 	return c.deleted
 }
 
-// If the Installation cannot be deleted, its annotations are as before: a later deletion by anybody would be forced.
+// If the Installation cannot be deleted, its annotations are as before: a later deletion, by any user, would be forced.
 func TestOrderUndoesAnnotations(t *testing.T) {
 	t.Parallel()
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "installations"}, "patchbay", errors.New("no right"))
@@ -77,9 +77,9 @@ func TestOrderUndoesAnnotations(t *testing.T) {
 		deleted       error
 	}{
 		"Deleted":   {"The operator reads them.", map[string]string{"a": "b"}, map[string]string{"a": "b", v1alpha1.ForceUninstallAnnotation: "true", v1alpha1.RemoveDefinitionsAnnotation: "true"}, nil},
-		"Forbidden": {"Nobody has asked for force when somebody deletes it later.", map[string]string{"a": "b"}, map[string]string{"a": "b"}, forbidden},
-		"Earlier":   {"A value that somebody has set stays.", map[string]string{v1alpha1.ForceUninstallAnnotation: "false", v1alpha1.RemoveDefinitionsAnnotation: "true"}, map[string]string{v1alpha1.ForceUninstallAnnotation: "false", v1alpha1.RemoveDefinitionsAnnotation: "true"}, forbidden},
-		"Gone":      {"Somebody else has deleted it.", map[string]string{}, map[string]string{v1alpha1.ForceUninstallAnnotation: "true", v1alpha1.RemoveDefinitionsAnnotation: "true"}, apierrors.NewNotFound(schema.GroupResource{}, "patchbay")},
+		"Forbidden": {"A later deletion was not meant to be forced.", map[string]string{"a": "b"}, map[string]string{"a": "b"}, forbidden},
+		"Earlier":   {"A value that a user has set stays.", map[string]string{v1alpha1.ForceUninstallAnnotation: "false", v1alpha1.RemoveDefinitionsAnnotation: "true"}, map[string]string{v1alpha1.ForceUninstallAnnotation: "false", v1alpha1.RemoveDefinitionsAnnotation: "true"}, forbidden},
+		"Gone":      {"Another user has deleted it.", map[string]string{}, map[string]string{v1alpha1.ForceUninstallAnnotation: "true", v1alpha1.RemoveDefinitionsAnnotation: "true"}, apierrors.NewNotFound(schema.GroupResource{}, "patchbay")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -180,7 +180,7 @@ func TestPrintEffects(t *testing.T) {
 		"KeepUnderPods":     {"Networks stay.", users{attached: web}, true, false, "1 Pods are attached to networks: shop/web on node n1 (ClusterNetwork/a)\n", wait},
 		"WithoutDanmEp":     {"Only the node knows of the Pod.", users{withoutDanmEp: []string{"n1: 1 Pods are attached and have no DanmEp: shop/db"}}, false, false, "1 nodes have attached Pods without a DanmEp: n1: 1 Pods are attached and have no DanmEp: shop/db\n", wait},
 		"NoOtherConfig":     {"New Pods do not start there.", users{nodes: 2, onlyPatchbay: []string{"n2"}}, false, false, "2 nodes: CNI configuration, host links and pre-allocated addresses are removed\n  without another CNI configuration that works: new Pods do not start on n2\n", wait},
-		"AnnotationAsAFlag": {"Somebody has set it before.", users{}, true, false, "The Installation has the annotation " + v1alpha1.ForceUninstallAnnotation, wait},
+		"AnnotationAsAFlag": {"A user has set it before.", users{}, true, false, "The Installation has the annotation " + v1alpha1.ForceUninstallAnnotation, wait},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -73,7 +73,7 @@ func (b *bed) previous() release {
 	}
 }
 
-// onDelete keeps the daemons of all nodes until somebody deletes their Pods.
+// onDelete keeps the daemons of all nodes until the test deletes their Pods.
 const onDelete = `
 patches:
   - target: {kind: DaemonSet}

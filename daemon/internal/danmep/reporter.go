@@ -28,7 +28,7 @@ const (
 	textInterval = time.Minute
 )
 
-// Reporter reports the Pods that are attached and have no DanmEp, in this node's NodeNetwork. Nobody else knows of them:
+// Reporter reports the Pods that are attached and have no DanmEp, in this node's NodeNetwork. No other object names them:
 // an uninstallation would go on under them, and Services do not reach them.
 type Reporter struct {
 	// Records returns the readable records of the journal, and an error if others are corrupt.

@@ -40,7 +40,7 @@ func TestRecordLacksDanmEp(t *testing.T) {
 		rec    *attach.Record
 		want   bool
 	}{
-		"Attached":      {"Nobody else knows of the interface.", unpublished("web", attach.Attached), true},
+		"Attached":      {"No object of the cluster has the interface.", unpublished("web", attach.Attached), true},
 		"Detaching":     {"The interface may still exist.", unpublished("web", attach.Detaching), true},
 		"OneOfTwo":      {"One interface is enough.", half, true},
 		"Published":     {"Its DanmEp exists.", published, false},

@@ -231,7 +231,7 @@ func (c *accountsClient) List(_ context.Context, into client.ObjectList, _ ...cl
 	return nil
 }
 
-// A ServiceAccount that a template names and nobody has created is named before the roll-out begins.
+// A ServiceAccount that a template names and that does not exist is named before the roll-out begins.
 func TestMissingAccounts(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

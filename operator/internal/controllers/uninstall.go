@@ -58,7 +58,7 @@ func (r *Reconciler) uninstall(ctx context.Context, i *v1alpha1.Installation) (r
 	if isDenied {
 		err = nil
 	}
-	if !apierrors.IsConflict(err) { // the cache has an earlier Installation, or somebody has written an object meanwhile
+	if !apierrors.IsConflict(err) { // the cache has an earlier Installation, or another client has written an object meanwhile
 		err = cmp.Or(r.writeUninstallStatus(ctx, i, &step, err), err)
 	}
 	switch {
@@ -95,7 +95,7 @@ func (r *Reconciler) isDeniedYet(step *uninstall.Step, err error) bool {
 	return r.Now().Sub(r.deniedSince) < deniedTime
 }
 
-// isReported reports whether the status has the last step: whoever waits for the end has seen what it was.
+// isReported reports whether the status has the last step, so that a client that waits for the end has seen it.
 func isReported(i *v1alpha1.Installation, step *uninstall.Step) bool {
 	c := meta.FindStatusCondition(i.Status.Conditions, v1alpha1.ConditionUninstalled)
 	return c != nil && c.Reason == step.Reason

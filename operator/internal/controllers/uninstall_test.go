@@ -125,7 +125,7 @@ func TestChanges(t *testing.T) {
 }
 
 // The API server acts on policies for some seconds after their deletion: the removal of finalizers is denied, and nothing
-// has failed. A policy of somebody else denies it for longer.
+// has failed. A policy of the cluster's own denies it for longer.
 func TestIsDeniedYet(t *testing.T) {
 	t.Parallel()
 	denied := apierrors.NewForbidden(schema.GroupResource{Resource: "danmeps"}, "web", errors.New("ValidatingAdmissionPolicy 'patchbay-node-danmeps' denied request"))

@@ -41,7 +41,7 @@ type Facts struct {
 	Ignored []string
 	// Another is why another installation of Patchbay runs, empty for none.
 	Another string
-	// NamespaceEnding means that the namespace of the programs is being deleted by somebody else.
+	// NamespaceEnding means that the namespace of the programs is being deleted, which the operator never does.
 	NamespaceEnding bool
 
 	// Attached are all DanmEps, also those whose Pod is gone.
@@ -52,7 +52,7 @@ type Facts struct {
 	// Nodes are those that have a daemon or its report, sorted by name.
 	Nodes []Node
 	// Foreign are Pods with the label of the daemon that its DaemonSet does not own, such as a copy for a search for
-	// errors. Nobody deletes them.
+	// errors. The operator does not delete them.
 	Foreign []string
 
 	// Stopped are the hosts of Attached on which no container without a Pod runs: they have reported that they are

@@ -19,7 +19,7 @@ type Action string
 
 // The actions.
 const (
-	// Wait does nothing: somebody else has to act first.
+	// Wait does nothing: a user, Kubernetes or a node has to act first.
 	Wait Action = "wait"
 	// RequestCleanUp annotates the DaemonSet.
 	RequestCleanUp Action = "request clean-up"
@@ -83,7 +83,7 @@ func next(f *Facts, read func(...fact) error) (Step, error) {
 	case isChecked(f):
 		all = append([]stage{{[]fact{attached}, attachedPods}, {[]fact{daemons, reported}, podsWithoutDanmEp}}, all...)
 	case f.RemoveDefinitions && f.daemonsRun():
-		// Once the daemons are gone, nobody reports whether these Pods are.
+		// Once the daemons are gone, no program reports whether these Pods are.
 		all = append([]stage{{[]fact{daemons, reported}, podsWithoutDanmEp}}, all...)
 	}
 	step := (*Step)(nil)
@@ -132,7 +132,7 @@ func (f *Facts) kept() []string {
 	return kept
 }
 
-// isChecked reports whether nothing is removed under attached Pods: the daemons run, and nobody has forced it.
+// isChecked reports whether nothing is removed under attached Pods: the daemons run, and the uninstallation is not forced.
 func isChecked(f *Facts) bool { return f.daemonsRun() && !f.Force }
 
 // daemonsRun reports whether the daemons run, and report.
@@ -317,7 +317,7 @@ func finalizers(f *Facts) *Step {
 	return step
 }
 
-// namespace waits for the namespace of the programs if somebody has deleted it. That may need the finalizers' removal.
+// namespace waits for the namespace of the programs if a user has deleted it. That may need the finalizers' removal.
 func namespace(f *Facts) *Step {
 	if !f.NamespaceEnding {
 		return nil

@@ -150,7 +150,7 @@ func (r *reader) programs(ctx context.Context) error {
 
 		kinds []schema.GroupVersionKind
 	}{
-		// Without the controller, nobody answers the webhooks.
+		// Without the controller, no program answers the webhooks.
 		{Group{Name: "webhooks"}, kinds(admission, "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")},
 		{Group{Name: "controller and agent", StopsPrograms: true}, slices.Concat(kinds("apps", "Deployment"), kinds("policy", "PodDisruptionBudget"), kinds("", "Service"))},
 		// A program on a node that is cut off must lose its rights before the policies that confine it.

@@ -168,7 +168,7 @@ func TestNextReadsNodes(t *testing.T) {
 		"EarlierFailed":  {"The machine is the same: what its daemon could not remove is still there.", server{}, report("n1", "0", cleanedUp(metav1.ConditionFalse, "remove file: read-only")), v1alpha1.ReasonNodesNotCleanedUp, "n1: remove file: read-only"},
 		"Terminal":       {"A stolen node must not write to the terminal of an administrator.", server{}, report("n1", "1", cleanedUp(metav1.ConditionFalse, "a\x1b[2Jb")), v1alpha1.ReasonNodesNotCleanedUp, "n1: a [2Jb"},
 		"NodeDeleted":    {"A Node that is deleted is not waited for.", server{}, report("n9", "9", metav1.Condition{Type: "Ready"}), v1alpha1.ReasonUninstalled, "networks stay"},
-		"WithoutDanmEp":  {"Nobody but the node knows of the Pod.", server{daemonSets: []metav1.PartialObjectMetadata{runningDaemonSet()}, pods: daemon(owner)}, report("n1", "1", missing), v1alpha1.ReasonPodsAttached, "n1: 1 Pods are attached and have no DanmEp: shop/db"},
+		"WithoutDanmEp":  {"Only the node knows of the Pod.", server{daemonSets: []metav1.PartialObjectMetadata{runningDaemonSet()}, pods: daemon(owner)}, report("n1", "1", missing), v1alpha1.ReasonPodsAttached, "n1: 1 Pods are attached and have no DanmEp: shop/db"},
 		"AnotherReports": {"The report of an earlier uninstallation does not count.", server{}, report("n1", "1", metav1.Condition{Type: v1alpha1.ConditionCleanedUp, Status: metav1.ConditionTrue, Message: v1alpha1.CleanUpMessage("j", "")}), v1alpha1.ReasonNodesNotCleanedUp, "n1"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -78,7 +78,7 @@ func (u *Uninstaller) Finish(ctx context.Context, i *v1alpha1.Installation, step
 	return nil
 }
 
-// patch writes the metadata of an object that has changed. It fails if somebody else has written it meanwhile.
+// patch writes the metadata of an object that has changed. It fails if another client has written it meanwhile.
 func (u *Uninstaller) patch(ctx context.Context, o, before client.Object) error {
 	return u.Client.Patch(ctx, o, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(render.Manager))
 }
@@ -88,8 +88,8 @@ func (u *Uninstaller) requestCleanUp(ctx context.Context, i *v1alpha1.Installati
 	return u.annotate(ctx, string(i.UID))
 }
 
-// WithdrawCleanUp removes the request of an uninstallation that somebody has given up: a later deletion of the DaemonSet
-// by anybody would count as one.
+// WithdrawCleanUp removes the request of an uninstallation that a user has given up: a later deletion of the DaemonSet,
+// by any client, would count as one.
 func (u *Uninstaller) WithdrawCleanUp(ctx context.Context) error { return u.annotate(ctx, nil) }
 
 // annotate sets CleanUpAnnotation of the DaemonSet, or removes it.

@@ -70,7 +70,7 @@ func newCluster(ctx context.Context, o options) (_ *cluster, err error) {
 	if err := errors.Join(
 		os.WriteFile(in("audit.yaml"), fmt.Appendf(nil, auditPolicy, users), 0o600),
 		os.Mkdir(in("cni-bin"), 0o700), os.Mkdir(in("cni-conf"), 0o700),
-		// Another plugin, which nobody calls, for Pods without an annotation.
+		// Another plugin, which is never called, for Pods without an annotation.
 		os.Symlink("/bin/true", in("cni-bin/bridge")),
 		os.WriteFile(in("cni-conf/10-bridge.conflist"), []byte(`{"cniVersion":"1.0.0","name":"bridge","plugins":[{"type":"bridge"}]}`), 0o600),
 	); err != nil {

@@ -6,8 +6,8 @@
 //
 // etcd, API server and programs are real. The programs have the flags, the variables and the ServiceAccounts of
 // their manifests, with tokens of these accounts. One node has a daemon, with VXLAN links in a network namespace of
-// its own, and one attached Pod. The other nodes and Pods are copies of what this daemon has written: nobody works
-// on them. It needs root.
+// its own, and one attached Pod. The other nodes and Pods are copies of what this daemon has written: no program
+// runs there. It needs root.
 package main
 
 import (
