@@ -172,8 +172,12 @@ func TestHostLinksOfADeletionWithoutTheOperator(t *testing.T) {
 			n.vxlanNetwork(701)
 			stop := n.start()
 			n.awaitReady()
-			eventually(t, "the link", func(context.Context) error {
-				if links := vxlans(t); links == "" {
+			eventually(t, "the link in the NodeNetwork", func(ctx context.Context) error {
+				nn := &v1.NodeNetwork{}
+				if err := env.Client.Get(ctx, client.ObjectKey{Name: n.name}, nn); err != nil {
+					return err
+				}
+				if len(nn.Status.Links) == 0 {
 					return errors.New("there is none")
 				}
 				return nil

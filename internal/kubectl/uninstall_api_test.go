@@ -166,9 +166,12 @@ func (u *uninstallTest) attach(t *testing.T) *corev1.Pod {
 	return pod
 }
 
-// reportWithoutDanmEp creates the NodeNetwork of a node with a Pod that has no DanmEp.
+// reportWithoutDanmEp creates a Node, and its NodeNetwork with a Pod that has no DanmEp.
 func (u *uninstallTest) reportWithoutDanmEp(t *testing.T) *danmv1.NodeNetwork {
 	t.Helper()
+	if err := u.admin.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}); err != nil {
+		t.Fatal(err)
+	}
 	n := &danmv1.NodeNetwork{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
 	if err := u.admin.Create(t.Context(), n); err != nil {
 		t.Fatal(err)
@@ -206,13 +209,13 @@ func TestUninstall(t *testing.T) {
 	out, err = u.run(ctx, "--definitions")
 	requireOutput(t, "without --yes", out, err, "", "ALL networks", "Nothing was changed. To uninstall: kubectl patchbay uninstall --definitions=true", "--yes\n")
 	reported := u.reportWithoutDanmEp(t)
-	out, err = u.run(ctx, "--yes")
+	out, err = u.run(ctx, "--yes", "--wait=false")
 	requireOutput(t, "attached without a DanmEp", out, err, "nothing was changed: 1 nodes have attached Pods without a DanmEp: n1: 1 Pods: default/db")
 	if err := u.admin.Delete(ctx, reported); err != nil {
 		t.Fatal(err)
 	}
 	pod := u.attach(t)
-	out, err = u.run(ctx, "--yes")
+	out, err = u.run(ctx, "--yes", "--wait=false")
 	requireOutput(t, "attached", out, err, "nothing was changed: 1 Pods are attached to networks: default/web on node n1 (DanmNet/default/internal)")
 	if i := u.get(t); i.DeletionTimestamp != nil || len(i.Annotations) > 0 {
 		t.Errorf("after three refusals the Installation has deletion %v and annotations %v, want none", i.DeletionTimestamp, i.Annotations)
