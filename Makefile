@@ -159,7 +159,7 @@ demo-down: bin/lab ## end the demo and remove everything
 	bin/lab down --name $(NAME)
 
 .PHONY: test
-test: ## run all tests, two targets at a time (LANES=1: one)
+test: ## run all tests, three targets at a time (LANES=1: one)
 	@scripts/test-all
 
 .PHONY: test-gates

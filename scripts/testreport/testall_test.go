@@ -83,9 +83,9 @@ exec sleep 600
 	}
 }
 
-// The lane that is done first takes over what the other has not begun: while one lane is in
-// test-placement, the other does test-rules, which comes after it. No target runs twice, and those
-// after a target that fails run too.
+// A lane that is done takes over what the others have not begun: while one lane is in test-placement,
+// another does test-rules, which comes after it. No target runs twice, and those after a target that
+// fails run too.
 func TestFreeLaneTakesOver(t *testing.T) {
 	t.Parallel()
 	script := testAll(t, `#!/bin/sh
