@@ -116,6 +116,15 @@ func TestCheckVersion(t *testing.T) {
 		"Candidate":   {"a candidate is older than its release", "v0.2.0", "", "v0.2.0-rc.1", true},
 		"Chosen":      {"the user wants to go back", "v0.10.0", "v0.9.0", "v0.9.0", false},
 		"Development": {"builds without a version have no order", "v0.2.0", "", "devel", false},
+		"AfterTag":    {"twelve commits are newer than their tag", "v0.1.0", "", "v0.1.0-12-g1a2b3c4", false},
+		"MoreCommits": {"the number of commits is not a text", "v0.1.0-9-gfedcba9", "", "v0.1.0-12-g1a2b3c4", false},
+		"LessCommits": {"another branch may have fewer commits since the tag", "v0.1.0-12-g1a2b3c4", "", "v0.1.0-9-gfedcba9", false},
+		"Dirty":       {"changes come after the tag, too", "v0.1.0", "", "v0.1.0-dirty", false},
+		"DirtyAfter":  {"changes come after the commits", "v0.1.0-12-g1a2b3c4", "", "v0.1.0-12-g1a2b3c4-dirty", false},
+		"EarlierTag":  {"a build after an earlier tag is older", "v0.2.0", "", "v0.1.0-12-g1a2b3c4", true},
+		"LaterTag":    {"the build after an earlier tag is installed", "v0.1.0-12-g1a2b3c4", "", "v0.2.0", false},
+		"AfterRC":     {"commits after a candidate come before the release", "v0.2.0", "", "v0.2.0-rc.1-3-g1a2b3c4", true},
+		"RCAfter":     {"a later candidate is newer than commits after an earlier one", "v0.2.0-rc.2", "", "v0.2.0-rc.1-3-g1a2b3c4", true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -252,20 +253,27 @@ func (e *rollbackError) Error() string {
 // checkVersion fails if a newer version is installed, and the user has not chosen the operator's. So an earlier
 // operator that still runs does not undo the work of its successor.
 func checkVersion(i *v1alpha1.Installation, own string) error {
-	installed, installedErr := utilversion.ParseSemantic(i.Status.Version)
-	current, ownErr := utilversion.ParseSemantic(own)
-	// Builds without a version have no order.
+	installed, installedErr := utilversion.ParseSemantic(tagOf(i.Status.Version))
+	current, ownErr := utilversion.ParseSemantic(tagOf(own))
+	// Builds without a version have no order, nor have those of one tag.
 	if installedErr == nil && ownErr == nil && i.Spec.Version == "" && current.LessThan(installed) {
 		return &rollbackError{installed: i.Status.Version, own: own}
 	}
 	return nil
 }
 
+// tagOf returns the tag of a version that `git describe --dirty` has made for a build after the tag, such as v0.1.0 of
+// v0.1.0-12-g1a2b3c4. As a semantic version, such a build counts as one before its tag.
+func tagOf(version string) string { return sinceTag.ReplaceAllString(version, "") }
+
+// sinceTag is the number of commits since the tag with the commit, and that there were changes beside them.
+var sinceTag = regexp.MustCompile(`(-[0-9]+-g[0-9a-f]+)?(-dirty)?$`)
+
 // errAnother means that Patchbay is installed in another namespace.
 var errAnother = errors.New("another installation")
 
-// checkAlone fails if Patchbay is installed in another namespace: the binding of the node daemon's rights, whose name
-// is the same for all, shows it.
+// checkAlone fails if Patchbay is installed in another namespace: the ServiceAccounts in the binding of the node daemon's
+// rights, whose name is the same for all, show it. Users and groups that somebody has added have no namespace.
 func (r *Reconciler) checkAlone(ctx context.Context, plan *render.Plan) error {
 	for _, o := range plan.Objects {
 		if o.GetKind() != "ClusterRoleBinding" || o.GetName() != plan.Node.Name || r.Applier.Has(o) {
@@ -283,7 +291,7 @@ func (r *Reconciler) checkAlone(ctx context.Context, plan *render.Plan) error {
 			return nil // somebody has changed it since, which is drift
 		}
 		for _, s := range binding.Subjects {
-			if s.Namespace != render.Namespace {
+			if s.Kind == rbacv1.ServiceAccountKind && s.Namespace != render.Namespace {
 				return fmt.Errorf("%w: ClusterRoleBinding %s must be for namespace %s: got %s. Uninstall Patchbay there first, or delete the Installation",
 					errAnother, o.GetName(), render.Namespace, s.Namespace)
 			}

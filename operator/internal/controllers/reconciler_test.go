@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/patchbay-cni/patchbay/api/operator/v1alpha1"
+	"github.com/patchbay-cni/patchbay/operator/internal/apply"
 	"github.com/patchbay-cni/patchbay/operator/internal/render"
 	"github.com/patchbay-cni/patchbay/operator/internal/rollout"
 )
@@ -258,6 +261,54 @@ func TestMissingAccounts(t *testing.T) {
 			}
 			if isSoon := found.recheck() == anotherInterval; isSoon != (tc.message != "The spec can work") {
 				t.Errorf("the next pass is in %s: an account that a user creates is not watched", found.recheck())
+			}
+		})
+	}
+}
+
+// bindingClient has the binding of the node daemon's rights.
+type bindingClient struct {
+	client.Reader
+
+	subjects []rbacv1.Subject
+}
+
+// Get implements client.Reader.
+func (c *bindingClient) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	binding, ok := into.(*rbacv1.ClusterRoleBinding)
+	if !ok {
+		return fmt.Errorf("unexpected object %T", into)
+	}
+	binding.Subjects = c.subjects
+	return nil
+}
+
+// Only a ServiceAccount belongs to an installation. Users and groups have no namespace.
+func TestCheckAlone(t *testing.T) {
+	t.Parallel()
+	plan, err := render.New(&v1alpha1.Installation{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	account := func(namespace string) rbacv1.Subject {
+		return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Name: "patchbayd", Namespace: namespace}
+	}
+	for name, tc := range map[string]struct {
+		reason   string
+		subjects []rbacv1.Subject
+		want     string
+	}{
+		"Own":     {"kubectl has installed it in the same namespace.", []rbacv1.Subject{account(render.Namespace)}, ""},
+		"Group":   {"An administrator has added a group.", []rbacv1.Subject{account(render.Namespace), {Kind: rbacv1.GroupKind, Name: "auditors"}}, ""},
+		"User":    {"An administrator has added a user.", []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "ann"}, account(render.Namespace)}, ""},
+		"Another": {"Both would use the same files of nodes.", []rbacv1.Subject{{Kind: rbacv1.GroupKind, Name: "auditors"}, account("network")}, "must be for namespace patchbay-system: got network. Uninstall Patchbay there first"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := &Reconciler{Live: &bindingClient{subjects: tc.subjects}, Applier: apply.New(nil, nil)}
+			err := r.checkAlone(t.Context(), plan)
+			if (err == nil) != (tc.want == "") || err != nil && (!errors.Is(err, errAnother) || !strings.Contains(err.Error(), tc.want)) {
+				t.Errorf("%s Got %v, want %q", tc.reason, err, tc.want)
 			}
 		})
 	}
