@@ -5,6 +5,7 @@
 package operator
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/operator/v1alpha1"
@@ -145,4 +147,45 @@ func TestRejectedTemplateChangesNothing(t *testing.T) {
 	if diff := cmp.Diff(before, c.applied(t)); diff != "" {
 		t.Errorf("objects are changed (-before +after):\n%s", diff)
 	}
+}
+
+// A definition that somebody has deleted goes away with all networks, whatever is applied. The Installation names it until
+// it is gone, and the operator then applies it again. All other objects are applied meanwhile: a definition is gone only
+// after the node daemons have removed their finalizers.
+func TestTerminatingDefinition(t *testing.T) {
+	c := newCluster(t)
+	ctx, finalizer := t.Context(), "example.com/slow"
+	const name = "networkviews.danm.io"
+	definition := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"}}
+	definition.Name = name
+	patch := func(ctx context.Context, finalizers string) error {
+		return c.admin.Patch(ctx, definition, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":`+finalizers+`}}`)))
+	}
+	if err := patch(ctx, `["`+finalizer+`"]`); err != nil {
+		t.Fatal(err)
+	}
+	old := definition.UID
+	t.Cleanup(func() { _ = patch(context.WithoutCancel(ctx), "null") })
+	if err := c.admin.Delete(ctx, definition); err != nil {
+		t.Fatal(err)
+	}
+	startWorkloads(t, c, 1)
+	startOperator(t, c)
+	c.write(t, "{}")
+	got := c.await(t, v1alpha1.ConditionApplied, v1alpha1.ReasonTerminating)
+	if got.Status != metav1.ConditionFalse || !strings.Contains(got.Message, name) || !strings.Contains(got.Message, finalizer) {
+		t.Errorf("Applied: got %+v, want False with the names of definition and finalizer", got)
+	}
+	c.await(t, v1alpha1.ConditionNode, v1alpha1.ReasonReady)
+	if got := c.await(t, v1alpha1.ConditionReady, v1alpha1.ReasonTerminating); got.Status != metav1.ConditionFalse {
+		t.Errorf("Ready: got %+v", got)
+	}
+	if err := patch(ctx, "null"); err != nil {
+		t.Fatal(err)
+	}
+	c.await(t, v1alpha1.ConditionApplied, v1alpha1.ReasonApplied)
+	if err := c.admin.Get(ctx, client.ObjectKeyFromObject(definition), definition); err != nil || definition.UID == old || definition.DeletionTimestamp != nil {
+		t.Errorf("definition %s: got UID %s of %s, %v, want another one", name, definition.UID, old, err)
+	}
+	c.await(t, v1alpha1.ConditionReady, v1alpha1.ReasonReady)
 }

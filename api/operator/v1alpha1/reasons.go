@@ -11,6 +11,7 @@ const (
 
 	ReasonApplied             = "Applied"
 	ReasonApplyFailed         = "ApplyFailed"
+	ReasonTerminating         = "Terminating"
 	ReasonAnotherInstallation = "AnotherInstallation"
 	ReasonWaitingForNode      = "WaitingForNode"
 
@@ -86,6 +87,12 @@ func specReasons() []ReasonInfo {
 			When:   "The API server did not accept an object, or did not answer. The objects that come after it in the order of installation were not changed. The operator tries again.",
 			Remedy: "Read the message: it names the object. If a field of a template is the cause, correct it. If the operator has not the right, apply deployments/operator of its version, also after the namespace patchbay-system was deleted.",
 			Test:   "operator/internal/controllers.TestAppliedCondition",
+		},
+		{
+			Reason: ReasonTerminating, On: "Applied of Installations with status False, Event on the Installation",
+			When:   "Objects that the operator applies are being deleted, such as a CustomResourceDefinition with all its networks. The message names each of them with its finalizers. All other objects are applied. The operator applies these again when they are gone.",
+			Remedy: "Back up the networks of a definition that should not be deleted: its deletion cannot be stopped. If it does not end, look at what the finalizers wait for, such as Pods on a network, or another program.",
+			Test:   "operator.TestTerminatingDefinition",
 		},
 		{
 			Reason: ReasonAnotherInstallation, On: "Applied and Uninstalled of Installations with status False, Event on the Installation",

@@ -5,11 +5,13 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"slices"
+	"strings"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -72,8 +74,31 @@ func (a *Applier) Has(o client.Object) bool {
 // Generation returns the generation of an object after it was applied, or 0.
 func (a *Applier) Generation(o client.Object) int64 { return a.applied[KeyOf(o)].generation }
 
+// TerminatingError means that an object is as desired, and is being deleted.
+type TerminatingError struct{ message string }
+
+// Error implements error.
+func (e *TerminatingError) Error() string { return e.message }
+
+// terminating returns a TerminatingError if an object is being deleted. Its text changes only with the finalizers.
+func terminating(o client.Object) error {
+	if o.GetDeletionTimestamp() == nil {
+		return nil
+	}
+	finalizers := slices.Sorted(slices.Values(o.GetFinalizers()))
+	message := fmt.Sprintf("%s must be gone before it is applied again: it is being deleted, and its finalizers are %s", describe(o), cmp.Or(strings.Join(finalizers, ", "), "none"))
+	if slices.Contains(finalizers, definitionFinalizer) {
+		message += fmt.Sprintf(". kubectl get %s --all-namespaces lists the objects that are deleted with it", o.GetName())
+	}
+	return &TerminatingError{message: message}
+}
+
+// definitionFinalizer stays on a CustomResourceDefinition in deletion until none of its objects is left.
+const definitionFinalizer = "customresourcecleanup.apiextensions.k8s.io"
+
 // Apply applies an object unless it is known to be as desired. It takes over fields that other managers own,
-// such as kubectl or helm. What they own beside these stays, except in policies and webhooks.
+// such as kubectl or helm. What they own beside these stays, except in policies and webhooks. The error is a
+// TerminatingError if the object is being deleted: it has to be applied again when it is gone.
 func (a *Applier) Apply(ctx context.Context, o render.Object) error {
 	key := KeyOf(o)
 	desired := a.applied[key].desired
@@ -83,15 +108,15 @@ func (a *Applier) Apply(ctx context.Context, o render.Object) error {
 			return err
 		}
 	}
-	isSame, err := a.isUnchanged(ctx, o, a.applied[key], desired)
+	live, err := a.unchanged(ctx, o, a.applied[key], desired)
 	if err != nil {
 		return err
 	}
-	if isSame {
+	if live != nil {
 		r := a.applied[key]
 		r.source = o.Unstructured
 		a.applied[key] = r
-		return nil
+		return terminating(live)
 	}
 	if _, ok := a.applied[key]; !ok {
 		if err := a.takeOver(ctx, o); err != nil {
@@ -108,7 +133,7 @@ func (a *Applier) Apply(ctx context.Context, o render.Object) error {
 		return fmt.Errorf("apply %s: %w", describe(o), err)
 	}
 	a.applied[key] = record{source: o.Unstructured, desired: desired, uid: sent.GetUID(), resourceVersion: sent.GetResourceVersion(), generation: sent.GetGeneration()}
-	return nil
+	return terminating(sent)
 }
 
 // LimitToOne lets one node at most be without a ready Pod of a DaemonSet, and changes nothing else of it. The next
@@ -149,27 +174,29 @@ func (a *Applier) Check(ctx context.Context, o render.Object) error {
 	return nil // what else can fail may be there when it is the object's turn, such as its namespace
 }
 
-// isUnchanged reports whether the cache has the object as it was after it was applied. A cache that is behind
-// leads to a request that changes nothing.
-func (a *Applier) isUnchanged(ctx context.Context, o render.Object, r record, desired uint64) (bool, error) {
+// unchanged returns the object of the cache if it is as it was after it was applied. A cache that is behind leads to a
+// request that changes nothing.
+func (a *Applier) unchanged(ctx context.Context, o render.Object, r record, desired uint64) (*metav1.PartialObjectMetadata, error) {
 	if r.uid == "" || r.desired != desired {
-		return false, nil
+		return nil, nil
 	}
 	live := metadataOf(o.GroupVersionKind())
 	if err := a.cache.Get(ctx, client.ObjectKeyFromObject(o), live); err != nil {
 		if apierrors.IsNotFound(err) {
-			return false, nil
+			return nil, nil
 		}
-		return false, fmt.Errorf("read %s: %w", describe(o), err)
+		return nil, fmt.Errorf("read %s: %w", describe(o), err)
 	}
-	if live.UID != r.uid || live.DeletionTimestamp != nil {
-		return false, nil
-	}
-	if live.ResourceVersion == r.resourceVersion {
-		return true, nil
-	}
+	switch {
+	case live.UID != r.uid:
+		return nil, nil
+	case live.ResourceVersion == r.resourceVersion:
+		return live, nil
 	// A new status changes the resourceVersion, and not the generation.
-	return hasStatus(o.GetKind()) && live.Generation == r.generation && contains(live.Labels, o.GetLabels()) && contains(live.Annotations, o.GetAnnotations()), nil
+	case hasStatus(o.GetKind()) && live.Generation == r.generation && contains(live.Labels, o.GetLabels()) && contains(live.Annotations, o.GetAnnotations()):
+		return live, nil
+	}
+	return nil, nil
 }
 
 // hasStatus tells the kinds with a generation whose status changes often.

@@ -24,6 +24,8 @@ type findings struct {
 	invalid error
 	// applyErr is why not everything was applied.
 	applyErr error
+	// terminating are the objects that are being deleted although they were applied, each with what it waits for.
+	terminating []string
 	// missingAccounts are ServiceAccounts of templates that do not exist.
 	missingAccounts []string
 	// outdated are the nodes with Pods of an older node daemon for which the controller waits.
@@ -37,7 +39,7 @@ type findings struct {
 // recheck returns when the next pass is due without any event.
 func (f *findings) recheck() time.Duration {
 	next := checkInterval
-	if len(f.missingAccounts) > 0 { // those of users are not watched
+	if len(f.missingAccounts) > 0 || len(f.terminating) > 0 { // accounts of users are not watched
 		next = anotherInterval
 	}
 	if len(f.unsettled) > 0 {
@@ -126,6 +128,8 @@ func (f *findings) applied() (status metav1.ConditionStatus, reason, message str
 		return metav1.ConditionFalse, v1alpha1.ReasonRemovingNode, f.applyErr.Error()
 	case f.applyErr != nil:
 		return metav1.ConditionFalse, v1alpha1.ReasonApplyFailed, f.applyErr.Error()
+	case len(f.terminating) > 0:
+		return metav1.ConditionFalse, v1alpha1.ReasonTerminating, strings.Join(f.terminating, "; ")
 	case len(f.unsettled) > 0:
 		return metav1.ConditionFalse, v1alpha1.ReasonProgressing, fmt.Sprintf("The node daemon has just started on %d nodes: %s. Its new template is applied "+
 			"when it has been ready there for long enough, so that the roll-out begins with one node", len(f.unsettled), shortList(f.unsettled))

@@ -160,6 +160,13 @@ func TestAppliedCondition(t *testing.T) {
 			{v1alpha1.ConditionApplied, v1alpha1.ReasonWaitingForNode, "replaced on the nodes a, b, c, d"}, {v1alpha1.ConditionController, v1alpha1.ReasonWaitingForNode, "4 Pods"},
 			{v1alpha1.ConditionReady, v1alpha1.ReasonRolloutStopped, "Node: 1 of 2"},
 		}},
+		"Terminating": {"networks are lost, which says more than a roll-out", findings{terminating: []string{"definition a", "definition b"}, outdated: []string{"a"}, node: progress(v1alpha1.ReasonReady), controller: progress(v1alpha1.ReasonReady)}, []want{
+			{v1alpha1.ConditionApplied, v1alpha1.ReasonTerminating, "definition a; definition b"}, {v1alpha1.ConditionReady, v1alpha1.ReasonTerminating, "Applied: definition a"},
+			{v1alpha1.ConditionNode, v1alpha1.ReasonReady, ""},
+		}},
+		"TerminatingFailed": {"what failed may end the deletion", findings{terminating: []string{"definition a"}, applyErr: errors.New("denied")}, []want{
+			{v1alpha1.ConditionApplied, v1alpha1.ReasonApplyFailed, "denied"},
+		}},
 		"Unsettled": {"the nodes say what it waits for", findings{unsettled: []string{"a", "b"}, outdated: []string{"a"}, node: progress(v1alpha1.ReasonReady), controller: progress(v1alpha1.ReasonReady)}, []want{
 			{v1alpha1.ConditionApplied, v1alpha1.ReasonProgressing, "2 nodes: a, b."}, {v1alpha1.ConditionReady, v1alpha1.ReasonProgressing, "Applied: "},
 		}},

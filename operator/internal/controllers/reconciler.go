@@ -36,7 +36,7 @@ import (
 // checkInterval is how often everything is compared again, although watches report each change.
 const checkInterval = 10 * time.Minute
 
-// anotherInterval is how often the operator looks whether another installation is gone.
+// anotherInterval is how often the operator looks whether another installation, or an object that is being deleted, is gone.
 const anotherInterval = 15 * time.Second
 
 // conflictDelay is how long the cache may take to get the Installation as it was written last.
@@ -359,7 +359,8 @@ func ending(ds *appsv1.DaemonSet, pods []*corev1.Pod) error {
 }
 
 // apply applies the objects. While an upgrade of the controller waits for nodes with an older daemon, it applies nothing
-// from the controller on, and removes nothing. It begins with templates that the API server rejects.
+// from the controller on, and removes nothing. It begins with templates that the API server rejects. An object that is
+// being deleted is a finding, and no error.
 func (r *Reconciler) apply(ctx context.Context, plan *render.Plan, found *findings) error {
 	for _, o := range plan.Objects {
 		if o.GetKind() == "DaemonSet" || o.GetKind() == "Deployment" {
@@ -378,7 +379,11 @@ func (r *Reconciler) apply(ctx context.Context, plan *render.Plan, found *findin
 			}
 			continue
 		}
-		if err := r.Applier.Apply(ctx, o); err != nil {
+		err := r.Applier.Apply(ctx, o)
+		if terminating, ok := errors.AsType[*apply.TerminatingError](err); ok {
+			// The deletion of a definition ends only if the node daemons run: they remove the finalizers of its objects.
+			found.terminating = append(found.terminating, terminating.Error())
+		} else if err != nil {
 			return err
 		}
 	}
