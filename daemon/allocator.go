@@ -159,8 +159,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// defaultReleaseTimeout bounds releaseWarmPool. Together with the time for requests in progress,
-// it must stay below the Pod's termination grace period of 30 s.
+// defaultReleaseTimeout bounds releaseWarmPool.
 const defaultReleaseTimeout = 4 * time.Second
 
 // releaseWarmPool frees the addresses of the warm pool after the last request, so that other

@@ -21,8 +21,7 @@ import (
 )
 
 const (
-	// cleanUpTimeout bounds the removal of links and filters, and reportTimeout the report. With what comes before
-	// them, they must stay below the Pod's termination grace period of 30 s.
+	// cleanUpTimeout bounds the removal of links and filters, and reportTimeout the report.
 	cleanUpTimeout = 8 * time.Second
 	reportTimeout  = 5 * time.Second
 	// reportInterval is the time between two attempts to report.

@@ -365,10 +365,40 @@ func (d *daemon) run(ctx context.Context) error {
 	} {
 		group.Go(func() error { return part(groupCtx) })
 	}
-	err := ignoreCancellation(ctx, group.Wait())
+	return d.stop(ctx, groupCtx, group.Wait)
+}
+
+// stop waits until the parts have ended, releases the warm pool, and uninstalls Patchbay if the DaemonSet was deleted. All of
+// it takes less than the Pod's termination grace period (TestStopFitsGracePeriod), because a daemon that is killed leaves
+// the node as it is.
+func (d *daemon) stop(ctx, partsCtx context.Context, wait func() error) error {
+	err := ignoreCancellation(ctx, waitForParts(partsCtx, wait))
 	released := d.allocator.releaseWarmPool(ctx)
 	d.log.Info("Stopped")
 	return errors.Join(err, d.installation.uninstall(ctx, released))
+}
+
+// partsTimeout is how long the parts have to end. The server cancels requests after its shutdown grace period, which is
+// shorter, so that they can be rolled back.
+const partsTimeout = 30 * time.Second
+
+// waitForParts returns the error of wait, and stops waiting partsTimeout after ctx has ended: a roll-back, in which another
+// CNI plugin may hang, takes longer. The next daemon finishes it from the journal, as after a crash. Until then it claims
+// no address, because the context of its request has ended.
+func waitForParts(ctx context.Context, wait func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- wait() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(partsTimeout):
+		return fmt.Errorf("stop: parts of the daemon still run after %s, and the next daemon finishes their work. They were stopped for: %s", partsTimeout, context.Cause(ctx).Error())
+	}
 }
 
 // resumeSandboxes resumes the sandboxes of the journal. No other part waits for it: after a

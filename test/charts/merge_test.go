@@ -28,7 +28,7 @@ func TestTemplatesMergeAsInKubernetes(t *testing.T) {
 metadata: {annotations: {prometheus.io/scrape: "true"}, labels: {team: net}}
 spec: {nodeSelector: {pool: edge}, securityContext: {fsGroup: 4, sysctls: [{name: a, value: b}]}}`,
 		},
-		"Scalars": {reason: "Numbers, texts and switches are replaced.", template: `{spec: {terminationGracePeriodSeconds: 45, priorityClassName: mine, shareProcessNamespace: false}}`},
+		"Scalars": {reason: "Numbers, texts and switches are replaced.", template: `{spec: {terminationGracePeriodSeconds: 75, priorityClassName: mine, shareProcessNamespace: false}}`},
 		"Sidecar": {reason: "A container with a new name is added.", template: `{spec: {containers: [{name: logs, image: logs.example/agent:1, args: [a, b]}]}}`},
 		"SidecarBeside": {
 			reason:   "The order of the patch counts for what it names.",
@@ -116,7 +116,7 @@ func TestAllFieldsMergeAsInKubernetes(t *testing.T) {
 				if part == "node" { // it runs on all nodes with Linux, and cleans them up when it ends
 					delete(spec, "nodeName")
 					delete(spec, "os")
-					spec["terminationGracePeriodSeconds"] = 31
+					spec["terminationGracePeriodSeconds"] = 61
 				}
 				// Sidecars and containers share the ports of the node.
 				firstOf(t, firstOf(t, spec, "initContainers"), "ports")["containerPort"] = 8

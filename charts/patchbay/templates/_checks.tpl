@@ -183,10 +183,9 @@ problems to the list "problems" of its argument.
 {{- include "patchbay.reject" (list . (printf "%s.spec.hostPID" .path) "must be true: CNI plugins that the daemon runs name their namespace by process ID") -}}
 {{- end -}}
 {{- $grace := .spec.terminationGracePeriodSeconds -}}
-{{- if not (kindIs "invalid" $grace) -}}
-{{- if lt (int $grace) 30 -}}
-{{- include "patchbay.reject" (list . (printf "%s.spec.terminationGracePeriodSeconds" .path) (printf "must be at least 30, because the daemon cleans up the node when it is uninstalled: got %d" (int $grace))) -}}
-{{- end -}}
+{{- if kindIs "invalid" $grace -}}{{- $grace = 30 -}}{{- end -}}{{- /* the API server's default */ -}}
+{{- if lt (int $grace) 60 -}}
+{{- include "patchbay.reject" (list . (printf "%s.spec.terminationGracePeriodSeconds" .path) (printf "must be at least 60, because the daemon cleans up the node when it is uninstalled: got %d" (int $grace))) -}}
 {{- end -}}
 {{- $variable := "$(NODE_NAME)" -}}
 {{- $name := include "patchbay.flag" (list . "node-name" $variable) -}}

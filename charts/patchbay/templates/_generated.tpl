@@ -117,7 +117,7 @@ spec:
         kubernetes.io/os: linux
       priorityClassName: system-node-critical
       serviceAccountName: patchbayd
-      terminationGracePeriodSeconds: 30
+      terminationGracePeriodSeconds: 60
       tolerations:
       - operator: Exists
       volumes:

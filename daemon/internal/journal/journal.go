@@ -22,8 +22,8 @@ import (
 // DefaultPath is the path of the daemon's journal on the host.
 const DefaultPath = "/var/lib/patchbay/journal.db"
 
-// DefaultWait is how long Open waits for the lock. During a rollout, the old Pod first completes
-// its requests, within its grace period of 30 s.
+// DefaultWait is how long Open waits for the lock, which the old Pod has until it has completed its requests. If that takes
+// longer, this daemon exits, and kubelet starts it again. It is below what the startup probe allows.
 const DefaultWait = 30 * time.Second
 
 // ErrLocked means that another daemon has the journal open.

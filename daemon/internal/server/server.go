@@ -59,8 +59,8 @@ type Limits struct {
 	IOTimeout time.Duration
 	// RequestTimeout bounds one request. It is below the plugin's timeout.
 	RequestTimeout time.Duration
-	// ShutdownGracePeriod bounds the requests in progress after Run's context has ended. It is below
-	// the Pod's termination grace period.
+	// ShutdownGracePeriod is when the requests in progress are canceled after Run's context has ended. What they roll back
+	// may take longer.
 	ShutdownGracePeriod time.Duration
 	// ReplayInterval is the time between two replays of pending DELs.
 	ReplayInterval time.Duration

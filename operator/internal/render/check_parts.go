@@ -13,8 +13,13 @@ import (
 // nodeNameVariable is the name of a Pod's node in a flag.
 const nodeNameVariable = "$(NODE_NAME)"
 
-// minGracePeriod is how many seconds the node daemon may take to stop, with the clean-up of the node.
-const minGracePeriod = 30
+const (
+	// minGracePeriod is how many seconds the node daemon may take to stop, with the clean-up of the node. The default
+	// template has it.
+	minGracePeriod = 60
+	// defaultGracePeriod is what the API server sets if a template has no grace period.
+	defaultGracePeriod = 30
+)
 
 // checkNode returns why the node daemon cannot work.
 func checkNode(c *checker) {
@@ -25,8 +30,12 @@ func checkNode(c *checker) {
 	if !c.pod.Spec.HostPID {
 		c.rejectf(spec.Child("hostPID"), "must be true: CNI plugins that the daemon runs name their namespace by process ID")
 	}
-	if s := c.pod.Spec.TerminationGracePeriodSeconds; s != nil && *s < minGracePeriod {
-		c.rejectf(spec.Child("terminationGracePeriodSeconds"), "must be at least %d, because the daemon cleans up the node when it is uninstalled: got %d", minGracePeriod, *s)
+	seconds := int64(defaultGracePeriod)
+	if s := c.pod.Spec.TerminationGracePeriodSeconds; s != nil {
+		seconds = *s
+	}
+	if seconds < minGracePeriod {
+		c.rejectf(spec.Child("terminationGracePeriodSeconds"), "must be at least %d, because the daemon cleans up the node when it is uninstalled: got %d", minGracePeriod, seconds)
 	}
 	c.checkScheduling(spec)
 	if name := c.flag("node-name", nodeNameVariable); name != nodeNameVariable && len(c.main().Command) == 0 {

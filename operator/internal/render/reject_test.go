@@ -5,6 +5,8 @@ package render
 import (
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // Templates that cannot work, and what the error must say.
@@ -99,8 +101,7 @@ parts:
 		"Privileged": {"a privileged container has all capabilities", "parts: {node: {template: {spec: {containers: [{name: patchbayd, securityContext: {privileged: true, allowPrivilegeEscalation: true, capabilities: {$patch: replace}}}]}}}}"},
 		"Command":    {"a wrapper adds what it likes", `parts: {node: {template: {spec: {containers: [{name: patchbayd, command: [/wrap], args: []}]}}}}`},
 		"PodNetwork": {"the controller may run on a Pod network", `parts: {controller: {updateStrategy: {maxSurge: 1}, template: {spec: {hostNetwork: false, containers: [{name: patchbay-controller, args: ["--health-address=:9641", "--metrics-address=:9645", "--webhook-address=:9642"]}]}}}}`},
-		"Grace":      {"a longer time to stop, and the controller needs none", "parts: {node: {template: {spec: {terminationGracePeriodSeconds: 60}}}, controller: {template: {spec: {terminationGracePeriodSeconds: 1}}}}"},
-		"NoGrace":    {"Kubernetes has the same default", "parts: {node: {template: {spec: {terminationGracePeriodSeconds: null}}}}"},
+		"Grace":      {"a longer time to stop, and the controller needs none", "parts: {node: {template: {spec: {terminationGracePeriodSeconds: 61}}}, controller: {template: {spec: {terminationGracePeriodSeconds: 1}}}}"},
 		"Null":       {"an empty template is none", "parts: {node: {template: null}}"},
 	}
 	for name, tc := range cases {
@@ -110,5 +111,15 @@ parts:
 				t.Errorf("%s: %v", tc.reason, err)
 			}
 		})
+	}
+}
+
+// The default template has the shortest grace period that is accepted. TestStopFitsGracePeriod of the daemon compares it
+// with what the daemon may take.
+func TestGracePeriodOfTheDefault(t *testing.T) {
+	t.Parallel()
+	got, found, err := unstructured.NestedInt64(renderedTemplate(t, "{}"), "spec", "terminationGracePeriodSeconds")
+	if err != nil || !found || got != minGracePeriod {
+		t.Errorf("terminationGracePeriodSeconds: got %d, %v, want %d as templates must have", got, err, minGracePeriod)
 	}
 }
