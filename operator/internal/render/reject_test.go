@@ -19,6 +19,7 @@ func TestRejected(t *testing.T) {
 		"HostNetwork":    {"the daemon makes links of the node", node("{spec: {hostNetwork: false}}"), nodeSpec + "hostNetwork: must be true"},
 		"HostPID":        {"delegates name namespaces by process", node("{spec: {hostPID: false}}"), nodeSpec + "hostPID: must be true"},
 		"Replaced":       {"a directive removes what the default has", node("{spec: {$patch: replace, containers: [{name: patchbayd, image: x}]}}"), nodeSpec + "hostNetwork: must be true"},
+		"NoGrace":        {"the API server sets 30 seconds", node("{spec: {terminationGracePeriodSeconds: null}}"), nodeSpec + "terminationGracePeriodSeconds: must be at least 60, because the daemon cleans up the node when it is uninstalled: got 30"},
 		"Renamed":        {"the program is found by its container", node("{spec: {containers: [{name: patchbayd, $patch: delete}, {name: daemon, image: x}]}}"), "must have the container patchbayd"},
 		"Selector":       {"the workload would not find its Pods", node("{metadata: {labels: {app.kubernetes.io/name: mine}}}"), `must be patchbayd, because the workload selects its Pods by it: got "mine"`},
 		"Capability":     {"delegates and links need them", node("{spec: {containers: [{name: patchbayd, securityContext: {capabilities: {add: [NET_ADMIN]}}}]}}"), "securityContext.capabilities.add: must have SYS_ADMIN"},
