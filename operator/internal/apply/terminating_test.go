@@ -98,8 +98,9 @@ func TestTerminating(t *testing.T) {
 			"A finalizer is left.", func() { server.live.Finalizers, server.live.ResourceVersion = []string{"example.com/b"}, "9" },
 			"its finalizers are example.com/b", 1,
 		},
-		{"It is gone, and applied again.", func() { server.live = nil }, "", 2},
-		{"It stays.", func() {}, "", 2},
+		{"An operator that has started again knows nothing of it.", func() { a = New(server, server) }, "its finalizers are example.com/b", 2},
+		{"It is gone, and applied again.", func() { server.live = nil }, "", 3},
+		{"It stays.", func() {}, "", 3},
 	}
 	for _, s := range steps {
 		s.change()
