@@ -76,6 +76,10 @@ func TestRightsFitTheObjects(t *testing.T) {
 			}
 		case "ClusterRole", "Role":
 			verbs = append(verbs, "escalate", "bind")
+		case "CustomResourceDefinition":
+			if plural, group, _ := strings.Cut(o.GetName(), "."); !lists(clusterRules, plural, group) {
+				t.Errorf("the operator may not list %s, whose finalizers an uninstallation names", o.GetName())
+			}
 		}
 		for _, verb := range verbs {
 			if !allows(rules, verb, o) {
@@ -98,6 +102,13 @@ func allows(rules []rbacv1.PolicyRule, verb string, o render.Object) bool {
 	return slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool {
 		return slices.Contains(r.APIGroups, plural.Group) && slices.Contains(r.Resources, plural.Resource) &&
 			slices.Contains(r.Verbs, verb) && slices.Contains(r.ResourceNames, o.GetName())
+	})
+}
+
+// lists reports whether rules allow to list all objects of a resource.
+func lists(rules []rbacv1.PolicyRule, plural, group string) bool {
+	return slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool {
+		return slices.Contains(r.APIGroups, group) && slices.Contains(r.Resources, plural) && slices.Contains(r.Verbs, "list") && len(r.ResourceNames) == 0
 	})
 }
 

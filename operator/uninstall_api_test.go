@@ -15,8 +15,10 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -39,6 +41,8 @@ type fleet struct {
 	network   *danmv1.ClusterNetwork
 	// silent are nodes that are cut off: their Pods do not end. mute are those whose daemon ends without a report.
 	silent, mute []string
+	// later is how much later the operator's clock is.
+	later time.Duration
 }
 
 // newFleet applies all objects of an Installation over a cluster with two nodes, and one network that is in use.
@@ -125,13 +129,14 @@ func (f *fleet) install(t *testing.T) *v1alpha1.Installation {
 	return i
 }
 
-// ownerOf returns the owner of a program's Pod: its DaemonSet.
+// ownerOf returns the owner of a program's Pod: its DaemonSet, or a ReplicaSet of its Deployment.
 func ownerOf(program string) []metav1.OwnerReference {
-	if program != "patchbayd" {
-		return nil
+	kind := "ReplicaSet"
+	if program == "patchbayd" {
+		kind = "DaemonSet"
 	}
 	isController := true
-	return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: program, UID: "1", Controller: &isController}}
+	return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: program, UID: "1", Controller: &isController}}
 }
 
 func (f *fleet) createPod(t *testing.T, namespace, name, node string, labels map[string]string, owners ...metav1.OwnerReference) *corev1.Pod {
@@ -192,6 +197,8 @@ func (f *fleet) advance(t *testing.T) {
 			continue
 		case isDaemon:
 			f.report(t, pod.Spec.NodeName, types.UID(ds.Annotations[v1alpha1.CleanUpAnnotation]))
+		case pod.Labels["app.kubernetes.io/name"] != "patchbay-controller":
+			continue
 		default:
 			d := &appsv1.Deployment{}
 			if err := f.admin.Get(ctx, client.ObjectKey{Namespace: render.Namespace, Name: "patchbay-controller"}, d); !apierrors.IsNotFound(err) {
@@ -291,6 +298,7 @@ func (f *fleet) uninstall(t *testing.T, i *v1alpha1.Installation, k *interrupter
 	c := k.client(t, f)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
+	deniedSince := time.Now()
 	for waits := 0; waits < 3; {
 		err := f.admin.Get(ctx, client.ObjectKeyFromObject(i), i)
 		if apierrors.IsNotFound(err) {
@@ -299,7 +307,7 @@ func (f *fleet) uninstall(t *testing.T, i *v1alpha1.Installation, k *interrupter
 		if err != nil {
 			t.Fatal(err)
 		}
-		u := &uninstall.Uninstaller{Client: c, Now: time.Now} // as after a start
+		u := &uninstall.Uninstaller{Client: c, Now: func() time.Time { return time.Now().Add(f.later) }} // as after a start
 		step, err := u.Next(ctx, i.DeepCopy())
 		if err == nil && step.Action == uninstall.Finish {
 			err = u.Finish(ctx, i.DeepCopy(), &step)
@@ -308,9 +316,10 @@ func (f *fleet) uninstall(t *testing.T, i *v1alpha1.Installation, k *interrupter
 			t.Fatalf("the uninstallation neither ends nor waits for a user: %v after the steps %v", err, reasons)
 		}
 		f.advance(t)
-		if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
+		if (apierrors.IsForbidden(err) || apierrors.IsInvalid(err)) && time.Since(deniedSince) < 2*time.Minute {
 			continue // the API server acts on rights a moment after they are applied, and on policies after their deletion
 		}
+		deniedSince = time.Now()
 		if err != nil && !errors.Is(err, errKilled) {
 			t.Fatalf("step after the steps %v: %v", reasons, err)
 		}
@@ -479,6 +488,94 @@ func (f *fleet) reportWithoutDanmEp(t *testing.T, node, message string) {
 	})
 }
 
+// forge creates an object with the label and the fields of the operator.
+func (f *fleet) forge(t *testing.T, o client.Object) {
+	t.Helper()
+	o.SetLabels(map[string]string{render.InstallationLabel: v1alpha1.InstallationName})
+	o.SetManagedFields([]metav1.ManagedFieldsEntry{{
+		Manager: render.Manager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: "rbac.authorization.k8s.io/v1", FieldsType: "FieldsV1",
+		FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:x":{}}}}`),
+	}})
+	if err := f.admin.Create(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.remove(o) })
+	if !apply.IsApplied(o) {
+		t.Fatalf("the API server does not keep managedFields %v", o.GetManagedFields())
+	}
+}
+
+// What the operator has not applied neither stops the uninstallation, nor is it removed: an agent of `kubectl patchbay cluster
+// join`, a Pod with the label of a program, and objects with the label and the fields of the operator.
+func TestForgedObjectsStopNoUninstallation(t *testing.T) {
+	f := newFleet(t)
+	i := f.install(t)
+	role := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"}
+	left := []client.Object{
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "x"}, RoleRef: role},
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "patchbay-agent", Finalizers: []string{"x.example/y"}}, RoleRef: role},
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "patchbay-agent"}},
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "a-forged"}},
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "b-forged", Finalizers: []string{"x.example/y"}}},
+	}
+	for _, o := range left {
+		f.forge(t, o)
+	}
+	if err := f.admin.Delete(t.Context(), left[4]); err != nil { // its finalizer keeps it
+		t.Fatal(err)
+	}
+	agent := f.joinAgent(t)
+	node := &corev1.Node{}
+	if err := f.admin.Get(t.Context(), client.ObjectKey{Name: "n1"}, node); err != nil {
+		t.Fatal(err)
+	}
+	isController := true
+	mirror := f.createPod(t, render.Namespace, "mirror", "n1", map[string]string{"app.kubernetes.io/name": agent.Name},
+		metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID, Controller: &isController})
+	joined := f.createPod(t, render.Namespace, "joined", "n1", map[string]string{"app.kubernetes.io/name": agent.Name}, ownerOf(agent.Name)...)
+	f.later = 2 * time.Minute // the agent has joined long ago
+
+	reasons, last := f.uninstall(t, i, nil)
+	if !slices.Contains(reasons, v1alpha1.ReasonUninstalled) {
+		t.Fatalf("steps: got %v, want %s: %s", reasons, v1alpha1.ReasonUninstalled, last.Message)
+	}
+	for _, want := range []string{"patchbay-system/mirror on node n1", "stay: patchbay-system/patchbay-agent.", "ClusterRole a-forged, ClusterRole b-forged has x.example/y"} {
+		if !strings.Contains(last.Message, want) {
+			t.Errorf("got %q, want %q in it", last.Message, want)
+		}
+	}
+	if strings.Contains(last.Message, f.namespace) {
+		t.Errorf("got %q, want nothing of a user's namespace", last.Message)
+	}
+	for _, o := range append(left[:4:4], agent, mirror, joined) {
+		uid := o.GetUID()
+		if err := f.admin.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil || o.GetUID() != uid || o.GetDeletionTimestamp() != nil {
+			t.Errorf("%T %s: got %v, deleted at %v, want it to stay as it is", o, o.GetName(), err, o.GetDeletionTimestamp())
+		}
+	}
+	for _, o := range left {
+		f.remove(o)
+	}
+	f.requireRemoved(t)
+}
+
+// joinAgent applies the Deployment of an agent as `kubectl patchbay cluster join` does.
+func (f *fleet) joinAgent(t *testing.T) *appsv1.Deployment {
+	t.Helper()
+	const manifest = `{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"namespace": "patchbay-system", "name": "patchbay-agent"}, "spec": {
+		"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "a", "image": "b"}]}}}}`
+	u := &unstructured.Unstructured{}
+	if err := u.UnmarshalJSON([]byte(manifest)); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.admin.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("kubectl-patchbay")); err != nil {
+		t.Fatal(err)
+	}
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID()}}
+	t.Cleanup(func() { f.remove(d) })
+	return d
+}
+
 // The uninstallation waits for a Pod of which only its node knows. Without a report, it waits until a user has cleaned up
 // the node.
 func TestUninstallWaitsForReports(t *testing.T) {
@@ -502,17 +599,29 @@ func TestUninstallWaitsForReports(t *testing.T) {
 	f.requireRemoved(t)
 }
 
-// On request, the definitions go with all objects. They are applied again for the next test.
+// On request, the definitions go with all objects. An object that stays is named. They are applied again for the next test.
 func TestUninstallDefinitions(t *testing.T) {
 	f := newFleet(t)
 	i := f.install(t)
 	f.annotate(t, i, map[string]string{v1alpha1.RemoveDefinitionsAnnotation: "true"})
+	kept := &danmv1.TenantNetwork{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "kept", Finalizers: []string{"example.com/never"}}}
+	kept.Spec = danmv1.NetworkSpec{NetworkID: "k", Options: danmv1.NetworkOptions{CIDR: "10.1.0.0/24"}}
+	eventually(t, "the network", func(ctx context.Context) error { return f.admin.Create(ctx, kept) })
+	t.Cleanup(func() { f.remove(kept) })
 	k := &interrupter{tries: map[string]int{}}
 	defer f.InstallDefinitions(t)
 	var reasons []string
+	var blocked bool
 	for end := time.Now().Add(2 * time.Minute); !slices.Contains(reasons, v1alpha1.ReasonUninstalled); {
 		steps, last := f.uninstall(t, i, k) // the API server deletes the objects of a definition meanwhile
 		reasons = append(reasons, steps...)
+		if !blocked && last.Reason == v1alpha1.ReasonRemovingDefinitions && last.Action == uninstall.Wait {
+			blocked = true
+			if want := "TenantNetwork " + f.namespace + "/kept has example.com/never"; !strings.Contains(last.Message, want) {
+				t.Errorf("got %q, want %q in it", last.Message, want)
+			}
+			f.remove(kept)
+		}
 		if time.Now().After(end) {
 			t.Fatalf("the uninstallation does not end: %+v", last)
 		}
@@ -529,8 +638,8 @@ func TestUninstallDefinitions(t *testing.T) {
 		return nil
 	})
 	f.requireRemoved(t)
-	if want := v1alpha1.ReasonRemovingDefinitions; !slices.Contains(reasons, want) {
-		t.Errorf("steps: got %v, want %s", reasons, want)
+	if !blocked {
+		t.Errorf("steps: got %v, want %s until the finalizer is removed", reasons, v1alpha1.ReasonRemovingDefinitions)
 	}
 }
 

@@ -35,9 +35,6 @@ import (
 	"github.com/patchbay-cni/patchbay/operator/internal/uninstall"
 )
 
-// agentSecretsNamespace is the other namespace in which the agent has rights.
-const agentSecretsNamespace = "patchbay-agent-secrets"
-
 // Times between attempts after an error. The default of controller-runtime doubles up to 17 minutes: after an API server
 // was away for some minutes, the operator would stand still for as long again.
 const (
@@ -97,7 +94,7 @@ func CacheByObject() (map[client.Object]cache.ByObject, error) {
 		case "ServiceAccount", "Service", "DaemonSet", "Deployment", "PodDisruptionBudget":
 			options.Namespaces = own
 		case "Role", "RoleBinding":
-			options.Namespaces = map[string]cache.Config{render.Namespace: {}, agentSecretsNamespace: {}}
+			options.Namespaces = map[string]cache.Config{render.Namespace: {}, render.AgentSecretsNamespace: {}}
 		}
 		all[o] = options
 	}

@@ -19,6 +19,9 @@ import (
 // Namespace has the programs of Patchbay.
 const Namespace = "patchbay-system"
 
+// AgentSecretsNamespace is the other namespace in which the agent has rights.
+const AgentSecretsNamespace = "patchbay-agent-secrets"
+
 // Labels and annotations of the objects.
 const (
 	// InstallationLabel is on all objects that the operator applies; its value is the Installation's name. An

@@ -17,17 +17,17 @@ const (
 	installed fact = iota
 	// attached is Attached.
 	attached
-	// daemons are the Nodes with a daemon, and ProgramPods.
+	// daemons are the Nodes with a daemon, ProgramPods, Foreign and Others.
 	daemons
 	// reported are Nodes and Reports. They need daemons.
 	reported
 	// stopped is Stopped. It needs attached and reported.
 	stopped
-	// applied is Programs.
+	// applied is Programs, and Denied of them.
 	applied
 	// protected is Protected.
 	protected
-	// defined is Definitions.
+	// defined are Definitions and Blocking, and Denied of them.
 	defined
 )
 
@@ -51,9 +51,12 @@ type Facts struct {
 	DaemonSet *DaemonSet
 	// Nodes are those that have a daemon or its report, sorted by name.
 	Nodes []Node
-	// Foreign are Pods with the label of the daemon that its DaemonSet does not own, such as a copy for a search for
-	// errors. The operator does not delete them.
+	// Foreign are Pods with the label of a program that no DaemonSet or ReplicaSet of it owns, such as a copy for a search
+	// for errors, or a mirror Pod. The operator does not delete them.
 	Foreign []string
+	// Others are Deployments with the name of a program that the operator has not applied, such as the agent of
+	// `kubectl patchbay cluster join`. They stay.
+	Others []string
 
 	// Stopped are the hosts of Attached on which no container without a Pod runs: they have reported that they are
 	// cleaned up, or have no Node object.
@@ -61,16 +64,20 @@ type Facts struct {
 
 	// Programs are what was applied, without DaemonSet, definitions and namespaces, in the order of removal.
 	Programs []Group
-	// ProgramPods are Pods of controller and agent that still run.
+	// ProgramPods are Pods of controller and agent that still run, without those of Others.
 	ProgramPods []string
+	// Denied are objects that look as if the operator had applied them, and that it does not apply and may not delete.
+	Denied []string
 
 	// Reports are the NodeNetworks of nodes that are cleaned up, without those that are being deleted.
 	Reports []metav1.PartialObjectMetadata
 
 	// Protected are the networks with the finalizer danm.io/in-use.
 	Protected []metav1.PartialObjectMetadata
-	// Definitions that were applied.
+	// Definitions that were applied, and are to be deleted. Blocking are the objects of them that finalizers of other
+	// programs keep.
 	Definitions []metav1.PartialObjectMetadata
+	Blocking    []string
 }
 
 // DaemonSet is the state of the node daemon's DaemonSet.
@@ -94,17 +101,6 @@ type Node struct {
 	Message              string
 	// WithoutDanmEp is what the daemon reports of Pods that are attached and have no DanmEp, empty for none.
 	WithoutDanmEp string
-}
-
-// Group are objects that are removed together.
-type Group struct {
-	// Name says what they are.
-	Name string
-	// Objects that are not being deleted, and how many are.
-	Objects []metav1.PartialObjectMetadata
-	Ending  []metav1.PartialObjectMetadata
-	// StopsPrograms means that the programs' Pods end before the next group.
-	StopsPrograms bool
 }
 
 // pods returns the attachments of Pods that exist, or of those that do not.

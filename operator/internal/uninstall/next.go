@@ -86,6 +86,9 @@ func next(f *Facts, read func(...fact) error) (Step, error) {
 		// Once the daemons are gone, no program reports whether these Pods are.
 		all = append([]stage{{[]fact{daemons, reported}, podsWithoutDanmEp}}, all...)
 	}
+	if f.Another == "" && f.RemoveDefinitions && f.daemonsRun() {
+		all = append([]stage{{[]fact{daemons, defined}, blockedDefinitions}}, all...)
+	}
 	step := (*Step)(nil)
 	for i := 0; i < len(all) && step == nil; i++ {
 		if err := read(all[i].needs...); err != nil {
@@ -112,13 +115,33 @@ func (f *Facts) notes(reason string) string {
 	if kept := f.kept(); f.Another == "" && len(kept) > 0 {
 		notes = append(notes, "Left on nodes that have reported: "+attachments.Names(kept))
 	}
-	if f.Another == "" && len(f.Foreign) > 0 {
-		notes = append(notes, "Pods that the DaemonSet patchbayd does not own are not waited for. Delete them if they run the daemon: "+attachments.Names(f.Foreign))
+	if f.Another == "" {
+		notes = append(notes, f.foreignNotes()...)
 	}
 	if len(notes) == 0 {
 		return ""
 	}
 	return ". " + strings.Join(notes, ". ")
+}
+
+// foreignNotes name what the operator has not applied, and leaves alone.
+func (f *Facts) foreignNotes() []string {
+	var notes []string
+	if len(f.Foreign) > 0 {
+		notes = append(notes, "Pods that neither the DaemonSet patchbayd nor a ReplicaSet owns are not waited for. Delete them if they run a program of Patchbay: "+attachments.Names(f.Foreign))
+	}
+	if len(f.Others) > 0 {
+		notes = append(notes, "Deployments that the operator has not applied stay: "+attachments.Names(f.Others)+
+			". To remove an agent of kubectl patchbay cluster join, run kubectl patchbay cluster leave")
+	}
+	if len(f.Denied) > 0 {
+		notes = append(notes, "Objects that this version of the operator does not apply, and may not delete, stay. Delete them if another version has applied them: "+attachments.Names(f.Denied))
+	}
+	if len(f.Blocking) > 0 {
+		notes = append(notes, "Finalizers of other programs keep objects of the definitions: "+attachments.Names(f.Blocking)+
+			". If such a program does not run any more, remove its finalizer with kubectl edit")
+	}
+	return notes
 }
 
 // kept returns what nodes that are cleaned up have not removed.
@@ -150,7 +173,8 @@ func attachedPods(f *Facts) *Step {
 		return nil
 	}
 	return &Step{Action: Wait, Reason: v1alpha1.ReasonDetachingPods, Message: fmt.Sprintf(
-		"Waiting for nodes to detach %d Pods that are gone: %s", attachments.CountPods(gone), attachments.Describe(gone))}
+		"Waiting for nodes to detach %d Pods that are gone: %s. If a node does not run any more, delete its Node, or uninstall with --force",
+		attachments.CountPods(gone), attachments.Describe(gone))}
 }
 
 // podsWithoutDanmEp refuses the uninstallation because of Pods of which only their nodes know.
@@ -269,30 +293,11 @@ func programs(f *Facts) *Step {
 			return step
 		}
 		if g.StopsPrograms && len(f.ProgramPods) > 0 {
-			return &Step{Action: Wait, Reason: v1alpha1.ReasonRemovingPrograms, Message: "Waiting for Pods to end: " + attachments.Names(f.ProgramPods)}
+			return &Step{Action: Wait, Reason: v1alpha1.ReasonRemovingPrograms, Message: "Waiting for Pods to end: " + attachments.Names(f.ProgramPods) +
+				". If a Pod stays, its ReplicaSet has lost its Deployment: delete the ReplicaSet"}
 		}
 	}
 	return nil
-}
-
-// remove deletes the objects of a group, and waits until they are gone.
-func (g *Group) remove() *Step {
-	switch {
-	case len(g.Objects) > 0:
-		return &Step{Action: Delete, Reason: v1alpha1.ReasonRemovingPrograms, Message: "Removing " + g.Name, Objects: g.Objects}
-	case len(g.Ending) > 0:
-		return &Step{Action: Wait, Reason: v1alpha1.ReasonRemovingPrograms, Message: "Waiting for the deletion of " + g.Name + ": " + names(g.Ending)}
-	}
-	return nil
-}
-
-// names returns the kinds and names of objects.
-func names(objects []metav1.PartialObjectMetadata) string {
-	var all []string
-	for i := range objects {
-		all = append(all, objects[i].Kind+" "+objects[i].Name)
-	}
-	return attachments.Names(all)
 }
 
 // finalizers removes those of Patchbay, so that networks, DanmEps and namespaces can be deleted without it. A DanmEp
@@ -323,42 +328,6 @@ func namespace(f *Facts) *Step {
 		return nil
 	}
 	return &Step{Action: Wait, Reason: v1alpha1.ReasonRemovingPrograms, Message: "Waiting for the deletion of the namespace patchbay-system"}
-}
-
-// definitions deletes the CustomResourceDefinitions, if the Installation requests it.
-func definitions(f *Facts) *Step {
-	if !f.RemoveDefinitions || len(f.Definitions) == 0 {
-		return nil
-	}
-	if attached := f.pods(true); len(attached) > 0 {
-		return &Step{Action: Wait, Reason: v1alpha1.ReasonPodsAttached, Message: fmt.Sprintf(
-			"The definitions stay while %d Pods keep their interfaces: %s. Networks that are made again would give their addresses to others. Delete them, or remove the annotation %s",
-			attachments.CountPods(attached), attachments.Describe(attached), v1alpha1.RemoveDefinitionsAnnotation)}
-	}
-	if nodes := f.underPods(); len(nodes) > 0 {
-		return &Step{Action: Wait, Reason: v1alpha1.ReasonPodsAttached, Message: fmt.Sprintf(
-			"The definitions stay, because Pods had interfaces on %d nodes when the node daemon ended: %s. Networks that are made again would give their addresses to others. Delete these Pods, and then the NodeNetworks of the nodes, or remove the annotation %s",
-			len(nodes), attachments.Names(nodes), v1alpha1.RemoveDefinitionsAnnotation)}
-	}
-	step := &Step{Action: Wait, Reason: v1alpha1.ReasonRemovingDefinitions, Message: "Removing the definitions " + names(f.Definitions)}
-	for i := range f.Definitions {
-		if f.Definitions[i].DeletionTimestamp == nil {
-			step.Action = Delete
-			step.Objects = append(step.Objects, f.Definitions[i])
-		}
-	}
-	return step
-}
-
-// underPods returns the nodes whose daemons have ended under Pods, and what they reported. They cannot report again.
-func (f *Facts) underPods() []string {
-	var nodes []string
-	for i := range f.Nodes {
-		if n := &f.Nodes[i]; n.UnderPods {
-			nodes = append(nodes, n.describe()+": "+n.Message)
-		}
-	}
-	return nodes
 }
 
 // finish ends the uninstallation.

@@ -26,16 +26,12 @@ import (
 	"github.com/patchbay-cni/patchbay/operator/internal/render"
 )
 
-const (
-	// pageSize is how many objects the API server sends at once. A Node or NodeNetwork may have more than 20 KiB.
-	pageSize = 100
-	// overdueAfter is how long after its grace period a Pod counts as one that does not end.
-	overdueAfter = time.Minute
-)
+// pageSize is how many objects the API server sends at once. A Node or NodeNetwork may have more than 20 KiB.
+const pageSize = 100
 
 // reader reads Facts from the API server: a cache might not have what was just applied.
 type reader struct {
-	client.Reader
+	client.Client
 
 	installation *v1alpha1.Installation
 	now          time.Time
@@ -45,6 +41,9 @@ type reader struct {
 	done map[fact]bool
 	// nodes are those that exist, by name.
 	nodes map[string]nodeObject
+	// workloads reads the Pods of controller and agent, and applied what was applied.
+	workloads *workloads
+	applied   *appliedObjects
 }
 
 // nodeObject is what counts of a Node.
@@ -54,8 +53,9 @@ type nodeObject struct {
 }
 
 // newReader returns a reader that has read nothing yet.
-func newReader(from client.Reader, i *v1alpha1.Installation, now time.Time) *reader {
-	r := &reader{Reader: from, installation: i, now: now, facts: &Facts{}, done: map[fact]bool{}, nodes: map[string]nodeObject{}}
+func newReader(from client.Client, i *v1alpha1.Installation, now time.Time) *reader {
+	r := &reader{Client: from, installation: i, now: now, facts: &Facts{}, done: map[fact]bool{}, nodes: map[string]nodeObject{}}
+	r.workloads = &workloads{Reader: from, now: now, facts: r.facts, others: map[string]time.Time{}}
 	r.facts.readAnnotations(i)
 	return r
 }
@@ -69,7 +69,7 @@ func (r *reader) read(ctx context.Context, needed ...fact) error {
 		read := map[fact][]func(context.Context) error{
 			installed: {r.another, r.namespace, r.daemonSet},
 			attached:  {r.attached},
-			daemons:   {r.nodeObjects, r.pods},
+			daemons:   {r.nodeObjects, r.workloads.deployments, r.pods},
 			reported:  {r.reports},
 			stopped:   {r.stopped},
 			applied:   {r.programs},
@@ -137,33 +137,22 @@ const daemonName = "patchbayd"
 
 // programs reads what was applied, except definitions and namespaces.
 func (r *reader) programs(ctx context.Context) error {
-	const rbac, admission = "rbac.authorization.k8s.io", "admissionregistration.k8s.io"
-	kinds := func(group string, names ...string) []schema.GroupVersionKind {
-		var all []schema.GroupVersionKind
-		for _, name := range names {
-			all = append(all, schema.GroupVersionKind{Group: group, Version: "v1", Kind: name})
-		}
-		return all
-	}
-	for _, g := range []struct {
-		Group
+	return r.readApplied(func(a *appliedObjects) (err error) {
+		r.facts.Programs, err = a.programs(ctx)
+		return err
+	})
+}
 
-		kinds []schema.GroupVersionKind
-	}{
-		// Without the controller, no program answers the webhooks.
-		{Group{Name: "webhooks"}, kinds(admission, "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")},
-		{Group{Name: "controller and agent", StopsPrograms: true}, slices.Concat(kinds("apps", "Deployment"), kinds("policy", "PodDisruptionBudget"), kinds("", "Service"))},
-		// A program on a node that is cut off must lose its rights before the policies that confine it.
-		{Group{Name: "bindings of rights"}, kinds(rbac, "ClusterRoleBinding", "RoleBinding")},
-		{Group{Name: "rights"}, slices.Concat(kinds(rbac, "ClusterRole", "Role"), kinds("", "ServiceAccount"))},
-		{Group{Name: "policies"}, kinds(admission, "ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy")},
-	} {
-		if err := r.group(ctx, &g.Group, r.facts.NamespaceEnding, g.kinds...); err != nil {
+// readApplied reads some of what was applied.
+func (r *reader) readApplied(read func(*appliedObjects) error) (err error) {
+	if r.applied == nil {
+		if r.applied, err = newAppliedObjects(r.Client, r.facts.NamespaceEnding); err != nil {
 			return err
 		}
-		r.facts.Programs = append(r.facts.Programs, g.Group)
 	}
-	return nil
+	err = read(r.applied)
+	r.facts.Denied = r.applied.denied
+	return err
 }
 
 // daemonSet reads the DaemonSet of the node daemon.
@@ -189,48 +178,6 @@ func (r *reader) daemonSet(ctx context.Context) error {
 	return nil
 }
 
-// group reads the objects of some kinds that were applied. While the namespace is being deleted, the operator may have
-// no rights there: its objects go with it.
-func (r *reader) group(ctx context.Context, g *Group, ending bool, kinds ...schema.GroupVersionKind) error {
-	for _, kind := range kinds {
-		options := []client.ListOption{client.HasLabels{render.InstallationLabel}}
-		if isListedInNamespace(kind.Kind) {
-			if ending {
-				continue
-			}
-			options = append(options, client.InNamespace(render.Namespace))
-		}
-		list := listOf(kind)
-		if err := r.List(ctx, list, options...); err != nil {
-			return fmt.Errorf("list %s: %w", kind.Kind, err)
-		}
-		for i := range list.Items {
-			o := list.Items[i]
-			o.SetGroupVersionKind(kind)
-			switch {
-			case ending && o.Namespace == render.Namespace:
-			case !apply.IsApplied(&o): // a copy that a user has made has the label only
-			case o.DeletionTimestamp != nil:
-				g.Ending = append(g.Ending, o)
-			default:
-				g.Objects = append(g.Objects, o)
-			}
-		}
-	}
-	return nil
-}
-
-// isListedInNamespace reports whether the operator may list a kind in the programs' namespace only.
-func isListedInNamespace(kind string) bool {
-	return slices.Contains([]string{"Deployment", "PodDisruptionBudget", "Service", "ServiceAccount"}, kind)
-}
-
-func listOf(kind schema.GroupVersionKind) *metav1.PartialObjectMetadataList {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	return list
-}
-
 // nodeObjects reads the Nodes. One that is deleted is not waited for.
 func (r *reader) nodeObjects(ctx context.Context) error {
 	err := attachments.EachPage(ctx, r, pageSize, func() *corev1.NodeList { return &corev1.NodeList{} }, func(list *corev1.NodeList) {
@@ -248,8 +195,7 @@ func (r *reader) nodeObjects(ctx context.Context) error {
 	return nil
 }
 
-// pods reads the nodes with a daemon, and the Pods of the other programs. The Pods of a Deployment that take too long
-// are not waited for: they lose their rights.
+// pods reads the nodes with a daemon, and the Pods of the other programs.
 func (r *reader) pods(ctx context.Context) error {
 	f := r.facts
 	running := map[string]*Node{}
@@ -259,13 +205,12 @@ func (r *reader) pods(ctx context.Context) error {
 			owner := metav1.GetControllerOf(pod)
 			node, exists := r.nodes[pod.Spec.NodeName]
 			switch name := pod.Labels["app.kubernetes.io/name"]; {
+			case name == controllerName || name == agentName:
+				r.workloads.pod(pod, name)
 			case name == daemonName && (owner == nil || owner.Kind != "DaemonSet" || owner.Name != daemonName):
-				f.Foreign = append(f.Foreign, pod.Name+" on node "+pod.Spec.NodeName)
+				f.Foreign = append(f.Foreign, podOnNode(pod))
 			case name == daemonName && exists:
 				running[pod.Spec.NodeName] = &Node{Name: pod.Spec.NodeName, Ready: node.ready, Running: true, Overdue: isOverdue(pod, r.now)}
-			case name != "patchbay-controller" && name != "patchbay-agent":
-			case !isOverdue(pod, r.now) && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed:
-				f.ProgramPods = append(f.ProgramPods, pod.Name)
 			}
 		}
 	}, client.InNamespace(render.Namespace))
@@ -276,11 +221,6 @@ func (r *reader) pods(ctx context.Context) error {
 		f.Nodes = append(f.Nodes, *running[name])
 	}
 	return nil
-}
-
-// isOverdue reports whether a Pod takes too long to end.
-func isOverdue(pod *corev1.Pod, now time.Time) bool {
-	return pod.DeletionTimestamp != nil && now.After(pod.DeletionTimestamp.Add(overdueAfter))
 }
 
 // reports reads the NodeNetworks, and adds the nodes that have no daemon but a report.
@@ -382,13 +322,18 @@ func (r *reader) protected(ctx context.Context) error {
 	return nil
 }
 
-// definitions reads the CustomResourceDefinitions that were applied, if they are to be deleted.
+// definitions reads the CustomResourceDefinitions that were applied, if they are to be deleted, and what keeps their objects.
 func (r *reader) definitions(ctx context.Context) error {
-	if !r.facts.RemoveDefinitions {
+	f := r.facts
+	if !f.RemoveDefinitions {
 		return nil
 	}
-	g := Group{}
-	err := r.group(ctx, &g, false, schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
-	r.facts.Definitions = slices.Concat(g.Objects, g.Ending)
-	return err
+	return r.readApplied(func(a *appliedObjects) (err error) {
+		if f.Definitions, err = a.definitions(ctx); err != nil {
+			return err
+		}
+		f.Definitions = slices.DeleteFunc(f.Definitions, r.workloads.needs)
+		f.Blocking, err = a.blocking(ctx, f.Definitions)
+		return err
+	})
 }

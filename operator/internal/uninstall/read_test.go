@@ -29,8 +29,11 @@ type server struct {
 	client.Client
 
 	daemonSets []metav1.PartialObjectMetadata
-	nodes      []corev1.Node
-	pods       []corev1.Pod
+	// objects are those of other kinds that are read as metadata. denied are the names that the operator may not delete.
+	objects []metav1.PartialObjectMetadata
+	denied  []string
+	nodes   []corev1.Node
+	pods    []corev1.Pod
 	// report makes the NodeNetwork of a number, and reports is how many there are.
 	report  func(int) v1.NodeNetwork
 	reports int
@@ -44,6 +47,18 @@ type server struct {
 // Get implements client.Reader.
 func (s *server) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
 	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+}
+
+// Delete implements client.Writer. It refuses each deletion that is no dry run, because no test of this file wants one.
+func (s *server) Delete(_ context.Context, o client.Object, options ...client.DeleteOption) error {
+	all := (&client.DeleteOptions{}).ApplyOptions(options)
+	if slices.Contains(s.denied, o.GetName()) {
+		return apierrors.NewForbidden(schema.GroupResource{}, o.GetName(), nil)
+	}
+	if !slices.Contains(all.DryRun, metav1.DryRunAll) {
+		return fmt.Errorf("unexpected deletion of %s", o.GetName())
+	}
+	return nil
 }
 
 // List implements client.Reader.
@@ -84,6 +99,11 @@ func (s *server) List(_ context.Context, into client.ObjectList, options ...clie
 		if kind == "DaemonSet" {
 			list.Items = s.daemonSets
 		}
+		for _, found := range s.objects {
+			if found.Kind == kind && (o.Namespace == "" || o.Namespace == found.Namespace) {
+				list.Items = append(list.Items, found)
+			}
+		}
 	}
 	if !slices.Contains(s.read, kind) {
 		s.read = append(s.read, kind)
@@ -109,10 +129,15 @@ func installation() *v1alpha1.Installation {
 
 // runningDaemonSet returns the DaemonSet that the operator has applied.
 func runningDaemonSet() metav1.PartialObjectMetadata {
-	ds := object("DaemonSet", "patchbayd", false)
-	ds.Labels = map[string]string{render.InstallationLabel: v1alpha1.InstallationName}
-	ds.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: render.Manager, Operation: metav1.ManagedFieldsOperationApply}}
-	return ds
+	return appliedObject("DaemonSet", "", "patchbayd")
+}
+
+// appliedObject returns an object with the label and the fields of the operator.
+func appliedObject(kind, namespace, name string) metav1.PartialObjectMetadata {
+	o := object(kind, name, false)
+	o.Namespace, o.Labels = namespace, map[string]string{render.InstallationLabel: v1alpha1.InstallationName}
+	o.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: render.Manager, Operation: metav1.ManagedFieldsOperationApply}}
+	return o
 }
 
 // next returns the step over a server.
@@ -149,7 +174,7 @@ func TestNextReadsNodes(t *testing.T) {
 	isController := true
 	owner := metav1.OwnerReference{Kind: "DaemonSet", Name: "patchbayd", UID: "d", Controller: &isController}
 	daemon := func(owners ...metav1.OwnerReference) []corev1.Pod {
-		pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "patchbayd-x", Labels: map[string]string{"app.kubernetes.io/name": "patchbayd"}, OwnerReferences: owners}}
+		pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: render.Namespace, Name: "patchbayd-x", Labels: map[string]string{"app.kubernetes.io/name": "patchbayd"}, OwnerReferences: owners}}
 		pod.Spec.NodeName = "n1"
 		return []corev1.Pod{pod}
 	}
@@ -161,7 +186,7 @@ func TestNextReadsNodes(t *testing.T) {
 		reason, message string
 	}{
 		"Runs":           {"Its daemon has not finished.", server{pods: daemon(owner)}, report("n1", "1", cleanedUp(metav1.ConditionTrue, "")), v1alpha1.ReasonRemovingNode, "on 1 nodes: n1"},
-		"Copy":           {"kubectl debug copies the labels, and not the owner.", server{pods: daemon()}, report("n1", "1", cleanedUp(metav1.ConditionTrue, v1alpha1.CleanUpComplete)), v1alpha1.ReasonUninstalled, "does not own are not waited for. Delete them if they run the daemon: patchbayd-x on node n1"},
+		"Copy":           {"kubectl debug copies the labels, and not the owner.", server{pods: daemon()}, report("n1", "1", cleanedUp(metav1.ConditionTrue, v1alpha1.CleanUpComplete)), v1alpha1.ReasonUninstalled, "are not waited for. Delete them if they run a program of Patchbay: patchbay-system/patchbayd-x on node n1"},
 		"Orphan":         {"A daemon whose DaemonSet was deleted alone has not cleaned up.", server{pods: daemon()}, report("n1", "1", metav1.Condition{Type: "Ready"}), v1alpha1.ReasonNodesNotCleanedUp, "cleaned up: n1."},
 		"CleanedUp":      {"Nothing is left.", server{}, report("n1", "1", cleanedUp(metav1.ConditionTrue, v1alpha1.CleanUpComplete)), v1alpha1.ReasonUninstalled, "networks stay"},
 		"EarlierNode":    {"The machine has another Node now.", server{}, report("n1", "0", metav1.Condition{Type: "Ready"}), v1alpha1.ReasonUninstalled, "networks stay"},
@@ -209,7 +234,7 @@ func TestNextReadsWhatItNeeds(t *testing.T) {
 	if got := s.next(t); got.Reason != v1alpha1.ReasonRemovingNode {
 		t.Errorf("got %s, want %s", got.Reason, v1alpha1.ReasonRemovingNode)
 	}
-	if want := []string{"Namespace", "DaemonSet", "Node", "Pod"}; !slices.Equal(s.read, want) {
+	if want := []string{"Namespace", "DaemonSet", "Node", "Deployment", "Pod"}; !slices.Equal(s.read, want) {
 		t.Errorf("read %v, want %v", s.read, want)
 	}
 }

@@ -120,7 +120,7 @@ func (u *Uninstaller) deleteAll(ctx context.Context, step *Step) error {
 			continue
 		}
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete %s %s: %w", o.Kind, o.Name, err)
+			return fmt.Errorf("delete %s: %w", describe(o), err)
 		}
 	}
 	return nil
@@ -178,7 +178,7 @@ func (u *Uninstaller) removeFinalizer(ctx context.Context, o *metav1.PartialObje
 		return nil
 	}
 	if err := u.patch(ctx, o, before); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("remove the finalizer %s of %s %s: %w", finalizer, o.Kind, o.Name, err)
+		return fmt.Errorf("remove the finalizer %s of %s: %w", finalizer, describe(o), err)
 	}
 	return nil
 }
