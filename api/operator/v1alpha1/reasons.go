@@ -180,8 +180,8 @@ func laterUninstallReasons() []ReasonInfo {
 	return []ReasonInfo{
 		{
 			Reason: ReasonRemovingPrograms, On: "Uninstalled and Ready of Installations with status False",
-			When:   "Webhooks, controller, agent, rights and policies are removed, in this order.",
-			Remedy: "Nothing.",
+			When:   "Webhooks, controller, agent, rights and policies are removed, in this order. Rights are removed when the Pods of the programs that the operator has installed have ended.",
+			Remedy: "Nothing. If it does not end, the message names the Pods with their ReplicaSet, or the objects with their finalizers: delete the ReplicaSet if it has lost its Deployment, and remove the finalizer of a program that does not run any more.",
 			Test:   "operator/internal/uninstall.TestNext",
 		},
 		{
@@ -193,7 +193,7 @@ func laterUninstallReasons() []ReasonInfo {
 		{
 			Reason: ReasonRemovingDefinitions, On: "Uninstalled and Ready of Installations with status False",
 			When:   "The CustomResourceDefinitions are being deleted, with all their objects, as the annotation operator.patchbay.io/remove-definitions requests.",
-			Remedy: "Nothing. If it does not end, an object has a finalizer of another program: remove that.",
+			Remedy: "Nothing. If it does not end, the message names the objects that have a finalizer of another program: remove it if that program does not run any more.",
 			Test:   "operator/internal/uninstall.TestNext",
 		},
 		{
