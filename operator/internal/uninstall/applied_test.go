@@ -165,6 +165,26 @@ func TestNextReadsDefinitions(t *testing.T) {
 	}
 }
 
+// A tenant must not push the step, and what to do, out of the message.
+func TestNextBoundsBlockingObjects(t *testing.T) {
+	t.Parallel()
+	definition := appliedObject("CustomResourceDefinition", "", "tenantnetworks.danm.io")
+	now := metav1.Now()
+	definition.DeletionTimestamp = &now
+	s := &server{objects: []metav1.PartialObjectMetadata{definition}}
+	for range 6 {
+		n := object("TenantNetwork", strings.Repeat("a", 253), false)
+		n.Namespace, n.Finalizers = "shop", []string{strings.Repeat("b", 253) + "/c", "d"}
+		s.objects = append(s.objects, n)
+	}
+	i := installation()
+	i.Annotations = map[string]string{v1alpha1.RemoveDefinitionsAnnotation: "true"}
+	got, err := (&uninstall.Uninstaller{Client: s, Now: time.Now}).Next(t.Context(), i)
+	if err != nil || len(got.Message) > 1500 || !strings.Contains(got.Message, " and 1 more. If such a program") {
+		t.Errorf("got %v, %d bytes, want a short message with what to do: %s", err, len(got.Message), got.Message)
+	}
+}
+
 // patches is a server that accepts patches and ignores them.
 type patches struct{ *server }
 

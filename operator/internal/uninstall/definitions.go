@@ -16,6 +16,7 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/api/operator/v1alpha1"
 	"github.com/patchbay-cni/patchbay/internal/attachments"
+	"github.com/patchbay-cni/patchbay/internal/text"
 	"github.com/patchbay-cni/patchbay/operator/internal/apply"
 )
 
@@ -34,7 +35,7 @@ func definitions(f *Facts) *Step {
 			"The definitions stay while %d Pods keep their interfaces: %s. Networks that are made again would give their addresses to others. Delete them, or remove the annotation %s",
 			attachments.CountPods(attached), attachments.Describe(attached), v1alpha1.RemoveDefinitionsAnnotation)}
 	}
-	if nodes := f.underPods(); len(nodes) > 0 {
+	if nodes := underPods(f.Nodes); len(nodes) > 0 {
 		return &Step{Action: Wait, Reason: v1alpha1.ReasonPodsAttached, Message: fmt.Sprintf(
 			"The definitions stay, because Pods had interfaces on %d nodes when the node daemon ended: %s. Networks that are made again would give their addresses to others. Delete these Pods, and then the NodeNetworks of the nodes, or remove the annotation %s",
 			len(nodes), attachments.Names(nodes), v1alpha1.RemoveDefinitionsAnnotation)}
@@ -50,15 +51,18 @@ func definitions(f *Facts) *Step {
 }
 
 // underPods returns the nodes whose daemons have ended under Pods, and what they reported. They cannot report again.
-func (f *Facts) underPods() []string {
-	var nodes []string
-	for i := range f.Nodes {
-		if n := &f.Nodes[i]; n.UnderPods {
-			nodes = append(nodes, n.describe()+": "+n.Message)
+func underPods(nodes []Node) []string {
+	var found []string
+	for i := range nodes {
+		if n := &nodes[i]; n.UnderPods {
+			found = append(found, n.describe()+": "+n.Message)
 		}
 	}
-	return nodes
+	return found
 }
+
+// maxBlocking bounds what a message has of an object: a tenant chooses its name and its finalizers.
+const maxBlocking = 200
 
 // blocking returns the objects of definitions that finalizers of other programs keep, and these finalizers.
 func (a *appliedObjects) blocking(ctx context.Context, definitions []metav1.PartialObjectMetadata) ([]string, error) {
@@ -74,7 +78,7 @@ func (a *appliedObjects) blocking(ctx context.Context, definitions []metav1.Part
 				o := &list.Items[k]
 				o.SetGroupVersionKind(kind)
 				if others := slices.DeleteFunc(slices.Clone(o.Finalizers), isRemovedBeforeDefinitions); len(others) > 0 {
-					found = append(found, attachments.Shorten(nameOf(o)+" has "+attachments.Names(others)))
+					found = append(found, text.Truncate(nameOf(o)+" has "+attachments.Names(others), maxBlocking))
 				}
 			}
 		})
