@@ -30,7 +30,8 @@ type Attachment struct {
 	// DanmEp is the record, and UID is its UID.
 	DanmEp types.NamespacedName
 	UID    types.UID
-	// Pod and Node have the interface, Network is what it is attached to.
+	// Pod and Node have the interface, Network is what it is attached to. A node may have written any text there, so they
+	// are without characters that control a terminal. No name of an object has such characters.
 	Pod, Node, Network string
 	// PodExists is whether the Pod still exists.
 	PodExists bool
@@ -46,8 +47,10 @@ func List(ctx context.Context, c client.Reader) ([]Attachment, error) {
 		for i := range list.Items {
 			ep := &list.Items[i]
 			all = append(all, Attachment{
-				DanmEp: client.ObjectKeyFromObject(ep), UID: ep.UID, Pod: ep.Namespace + "/" + ep.Spec.Pod, podUID: types.UID(ep.Spec.PodUID), Node: ep.Spec.Host,
-				Network:      networkName(ep),
+				DanmEp: client.ObjectKeyFromObject(ep), UID: ep.UID, podUID: types.UID(ep.Spec.PodUID),
+				Pod:          text.OneLine(ep.Namespace + "/" + ep.Spec.Pod),
+				Node:         text.OneLine(ep.Spec.Host),
+				Network:      text.OneLine(networkName(ep)),
 				InDeletion:   ep.DeletionTimestamp != nil,
 				HasFinalizer: slices.Contains(ep.Finalizers, v1.NodeFinalizer),
 			})
@@ -65,7 +68,8 @@ func List(ctx context.Context, c client.Reader) ([]Attachment, error) {
 	return all, nil
 }
 
-// findPods sets PodExists. DANM's DanmEps have no UID of a Pod.
+// findPods sets PodExists. DANM's DanmEps have no UID of a Pod. The API server gives a mirror Pod another UID each time that
+// kubelet makes it again, while the containers of the static Pod keep running.
 func findPods(ctx context.Context, c client.Reader, all []Attachment) error {
 	if len(all) == 0 {
 		return nil
@@ -82,8 +86,9 @@ func findPods(ctx context.Context, c client.Reader, all []Attachment) error {
 	err := EachPage(ctx, c, pageSize, newList, func(list *metav1.PartialObjectMetadataList) {
 		for i := range list.Items {
 			pod := &list.Items[i]
+			_, isMirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
 			for _, a := range attached[pod.Namespace+"/"+pod.Name] {
-				a.PodExists = a.podUID == "" || a.podUID == pod.UID
+				a.PodExists = a.podUID == "" || a.podUID == pod.UID || isMirror
 			}
 		}
 	})

@@ -8,7 +8,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"unicode"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -76,6 +78,13 @@ func pod(name string, uid types.UID) metav1.PartialObjectMetadata {
 	return metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: uid}}
 }
 
+// mirrorPod is what the API server has of a static Pod.
+func mirrorPod(name string, uid types.UID) metav1.PartialObjectMetadata {
+	mirror := pod(name, uid)
+	mirror.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "hash"}
+	return mirror
+}
+
 func danmEp(pod, uid string) v1.DanmEp {
 	ep := v1.DanmEp{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: pod + ".eth0", Finalizers: []string{v1.NodeFinalizer}}}
 	ep.Spec = v1.DanmEpSpec{Pod: pod, PodUID: uid, Host: "n1", APIType: v1.KindClusterNetwork, NetworkName: "default"}
@@ -92,6 +101,9 @@ func TestList(t *testing.T) {
 		"Exists":    {"Its Pod runs.", cluster{danmEps: []v1.DanmEp{danmEp("web", "1")}, pods: []metav1.PartialObjectMetadata{pod("db", "9"), pod("web", "1")}}, map[string]bool{"shop/web": true}},
 		"Gone":      {"Its node has not detached it.", cluster{danmEps: []v1.DanmEp{danmEp("web", "1")}}, map[string]bool{"shop/web": false}},
 		"Recreated": {"The new Pod of the name is another one.", cluster{danmEps: []v1.DanmEp{danmEp("web", "1")}, pods: []metav1.PartialObjectMetadata{pod("web", "2")}}, map[string]bool{"shop/web": false}},
+		"Mirror":    {"A static Pod has a mirror Pod.", cluster{danmEps: []v1.DanmEp{danmEp("web", "1")}, pods: []metav1.PartialObjectMetadata{mirrorPod("web", "1")}}, map[string]bool{"shop/web": true}},
+		"MirrorNew": {"Kubelet has made the mirror Pod again, and the static Pod runs as before.", cluster{danmEps: []v1.DanmEp{danmEp("web", "1")}, pods: []metav1.PartialObjectMetadata{mirrorPod("web", "2")}}, map[string]bool{"shop/web": true}},
+		"NoMirror":  {"The static Pod's file was removed, and its node has not detached it.", cluster{danmEps: []v1.DanmEp{danmEp("web", "1")}, pods: []metav1.PartialObjectMetadata{mirrorPod("db", "2")}}, map[string]bool{"shop/web": false}},
 		"DANM":      {"DANM's DanmEps have no UID of a Pod.", cluster{danmEps: []v1.DanmEp{danmEp("web", "")}, pods: []metav1.PartialObjectMetadata{pod("web", "2")}}, map[string]bool{"shop/web": true}},
 		"Pages":     {"A large cluster has several pages.", cluster{danmEps: []v1.DanmEp{danmEp("web", "1"), danmEp("db", "9")}, pods: []metav1.PartialObjectMetadata{pod("web", "1")}}, map[string]bool{"shop/db": false, "shop/web": true}},
 		"NoKind":    {"The definition is deleted, and with it all attachments.", cluster{missing: true, definition: apierrors.NewNotFound(schema.GroupResource{Resource: "customresourcedefinitions"}, "danmeps.danm.io")}, nil},
@@ -150,6 +162,38 @@ func TestDescribe(t *testing.T) {
 	const most = first + ", shop/c on node n1 (DanmNet/shop/x), shop/d on node n1 (DanmNet/shop/x), shop/e on node n1 (DanmNet/shop/x) and 2 more"
 	if got := attachments.Describe(all); got != most {
 		t.Errorf("got %q, want %q", got, most)
+	}
+}
+
+// The token of a stolen node writes DanmEps with any text, and an administrator lists them in a terminal.
+func TestListReachesATerminalAsOneLine(t *testing.T) {
+	t.Parallel()
+	const escape = "\x1b[2J\x1b]0;title\a\r\n\u0085\u009b1m\u202e"
+	for name, tc := range map[string]struct {
+		reason string
+		change func(*v1.DanmEpSpec)
+	}{
+		"Pod":         {"The name of a Pod, which need not exist.", func(s *v1.DanmEpSpec) { s.Pod += escape }},
+		"Node":        {"An older API server has no policy for the host.", func(s *v1.DanmEpSpec) { s.Host += escape }},
+		"NetworkName": {"The name of a network.", func(s *v1.DanmEpSpec) { s.NetworkName += escape }},
+		"APIType":     {"The kind of a network.", func(s *v1.DanmEpSpec) { s.APIType += escape }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ep := danmEp("web", "")
+			tc.change(&ep.Spec)
+			all, err := attachments.List(t.Context(), &cluster{danmEps: []v1.DanmEp{ep}, pods: []metav1.PartialObjectMetadata{pod("web", "1")}})
+			if err != nil || len(all) != 1 {
+				t.Fatalf("got %+v, %v, want one attachment", all, err)
+			}
+			got := attachments.Describe(all)
+			if i := strings.IndexFunc(got, func(c rune) bool { return !unicode.IsPrint(c) }); i >= 0 || !strings.Contains(got, "shop/web") {
+				t.Errorf("%s Got %q, want one line without control characters", tc.reason, got)
+			}
+			if want := name != "Pod"; all[0].PodExists != want {
+				t.Errorf("%s Got PodExists %t, want %t", tc.reason, all[0].PodExists, want)
+			}
+		})
 	}
 }
 
