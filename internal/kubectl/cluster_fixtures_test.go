@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// text is a text of an object.
-func text(t *testing.T, o *unstructured.Unstructured, path ...string) string {
+// textOf is a text of an object.
+func textOf(t *testing.T, o *unstructured.Unstructured, path ...string) string {
 	t.Helper()
 	s, _, err := unstructured.NestedString(o.Object, path...)
 	if err != nil {

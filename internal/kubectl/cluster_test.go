@@ -118,7 +118,7 @@ func TestWhatIsInstalled(t *testing.T) {
 	if diff := cmp.Diff(want, kinds); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
-	raw, err := base64.StdEncoding.DecodeString(text(t, objects[len(objects)-2], "data", "kubeconfig"))
+	raw, err := base64.StdEncoding.DecodeString(textOf(t, objects[len(objects)-2], "data", "kubeconfig"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestWhatIsInstalled(t *testing.T) {
 	}
 	agent := &unstructured.Unstructured{}
 	agent.Object, _ = containers[0].(map[string]any)
-	if text(t, agent, "image") != j.image || !strings.Contains(string(mustJSON(t, agent.Object["env"])), `{"name":"CLUSTER","value":"east"}`) {
+	if textOf(t, agent, "image") != j.image || !strings.Contains(string(mustJSON(t, agent.Object["env"])), `{"name":"CLUSTER","value":"east"}`) {
 		t.Errorf("the agent's container is %v", agent.Object)
 	}
 	if args := string(mustJSON(t, agent.Object["args"])); strings.Contains(args, "--token-auth") || strings.Contains(args, "--hub-address") {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -179,5 +180,66 @@ func TestSkipRejectsAReadyNode(t *testing.T) {
 	}
 	if _, err := call(t, env, "ipam", "skip", node.Name, "-n", ns, "--force"); err != nil {
 		t.Errorf("with --force: %v", err)
+	}
+}
+
+// The verb is for netadmins, whose role has the right to read a Node. Without it, the node may be Ready.
+func TestSkipNeedsTheRightToReadNodes(t *testing.T) {
+	t.Parallel()
+	env := apitest.Start(t)
+	netadmin, tenant := apitest.Name("netadmin"), apitest.Name("tenant")
+	ns := env.Namespace(t)
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: netadmin},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "patchbay-netadmin"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: netadmin}},
+	}
+	role := &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "networks"},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{v1.GroupName}, Resources: []string{"tenantnetworks", "danmnets"}, Verbs: []string{"get", "list", "patch"}}},
+	}
+	local := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "networks"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: tenant}},
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: apitest.Name("node")}}
+	for _, o := range []client.Object{binding, role, local, node} {
+		if err := env.Client.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	setReady := func(status corev1.ConditionStatus) {
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}
+		if err := env.Client.Status().Update(t.Context(), node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := danmNet(t, env, ns, true)
+	for _, tc := range []struct {
+		reason, user string
+		ready        corev1.ConditionStatus
+		args         []string
+		want         string // in the error, empty for none
+	}{
+		{"The node's daemon reports.", netadmin, corev1.ConditionTrue, nil, "is Ready"},
+		{"The user does not see that the node's daemon reports.", tenant, corev1.ConditionTrue, nil, "no right to check that (get nodes)"},
+		{"The user does not see that the machine is off.", tenant, corev1.ConditionUnknown, nil, "ask a cluster administrator"},
+		{"The machine is off.", netadmin, corev1.ConditionUnknown, nil, ""},
+		{"An administrator has said that the machine is off.", tenant, corev1.ConditionUnknown, []string{"--force"}, ""},
+	} {
+		setReady(tc.ready)
+		// Each case that is not refused must add the name itself.
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+v1.SkipAnnotation+`":null}}}`))
+		if err := env.Client.Patch(t.Context(), n.DeepCopy(), patch); err != nil {
+			t.Fatal(err)
+		}
+		_, err := call(t, env, append([]string{"ipam", "skip", node.Name, "-n", ns, "--as=" + tc.user}, tc.args...)...)
+		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+			t.Errorf("%s Got error %v, want %q in it", tc.reason, err, tc.want)
+		}
+		if got := annotation(t.Context(), t, env, n, v1.SkipAnnotation); strings.Contains(got, node.Name) != (tc.want == "") {
+			t.Errorf("%s Got the skipped nodes %q", tc.reason, got)
+		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/kube"
 	"github.com/patchbay-cni/patchbay/internal/network"
+	"github.com/patchbay-cni/patchbay/internal/text"
 )
 
 // newRebuild is the verb `ipam rebuild`.
@@ -52,10 +53,10 @@ func newRebuild(f *factory) *cobra.Command {
 }
 
 // parseNetworkRef reads KIND/NAME.
-func parseNetworkRef(text, namespace string) (network.Ref, error) {
-	word, name, ok := strings.Cut(text, "/")
+func parseNetworkRef(argument, namespace string) (network.Ref, error) {
+	word, name, ok := strings.Cut(argument, "/")
 	if !ok || name == "" || strings.Contains(name, "/") {
-		return network.Ref{}, fmt.Errorf("network %q: must be KIND/NAME, such as clusternetwork/storage", text)
+		return network.Ref{}, fmt.Errorf("network %q: must be KIND/NAME, such as clusternetwork/storage", argument)
 	}
 	kind, err := parseKind(word)
 	if err != nil {
@@ -100,11 +101,11 @@ func rebuild(ctx context.Context, c client.Client, ref network.Ref, out io.Write
 	if err := poll(ctx, func() (bool, error) { return rebuildDone(ctx, c, ref, value) }); err != nil {
 		return rebuildError(ctx, c, obj, before, err)
 	}
-	text := "the bitmap was rebuilt; `kubectl describe` shows the Event with the corrections"
-	if e := awaitEvent(ctx, c, obj, before, v1.ReasonBitmapRebuilt); e != "" {
-		text = e
+	result := "the bitmap was rebuilt; `kubectl describe` shows the Event with the corrections"
+	if message := awaitEvent(ctx, c, obj, before, v1.ReasonBitmapRebuilt); message != "" {
+		result = message
 	}
-	_, err = fmt.Fprintf(out, "%s: %s\n", ref, text)
+	_, err = fmt.Fprintf(out, "%s: %s\n", ref, result)
 	return err
 }
 
@@ -126,7 +127,7 @@ func countEvents(ctx context.Context, c client.Client, obj *metav1.PartialObject
 
 // awaitEvent waits for an Event with the reason that is new or has a higher count than before, and
 // returns its message. It returns an empty string if there is none within eventTimeout.
-func awaitEvent(ctx context.Context, c client.Client, obj *metav1.PartialObjectMetadata, before eventCounts, reason string) (text string) {
+func awaitEvent(ctx context.Context, c client.Client, obj *metav1.PartialObjectMetadata, before eventCounts, reason string) (message string) {
 	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
 	defer cancel()
 	_ = poll(ctx, func() (bool, error) {
@@ -134,13 +135,13 @@ func awaitEvent(ctx context.Context, c client.Client, obj *metav1.PartialObjectM
 		for i := range list {
 			e := &list[i]
 			if count, ok := before[e.UID]; e.Reason == reason && (!ok || count != e.Count) {
-				text = e.Message
+				message = text.OneLine(e.Message) // nodes and tenants may write Events
 				return true, nil
 			}
 		}
 		return false, err
 	})
-	return text
+	return message
 }
 
 // eventTimeout bounds the wait for an Event. The controller writes Events asynchronously: they may
@@ -177,8 +178,8 @@ func rebuildError(ctx context.Context, c client.Client, obj *metav1.PartialObjec
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), eventTimeout)
 	defer cancel()
-	if text := awaitEvent(ctx, c, obj, before, v1.ReasonBitmapRebuildFailed); text != "" {
-		return fmt.Errorf("the rebuild failed; patchbay-controller retries it: %s", text)
+	if message := awaitEvent(ctx, c, obj, before, v1.ReasonBitmapRebuildFailed); message != "" {
+		return fmt.Errorf("the rebuild failed; patchbay-controller retries it: %s", message)
 	}
 	return errors.New("patchbay-controller has not answered in time: check that it runs, and that the network is not in recovery " +
 		"(condition Recovering). The request stays, as the annotation " + v1.RebuildAnnotation)

@@ -31,7 +31,8 @@ func newSkip(f *factory) *cobra.Command {
 		Short: "Exclude a powered-off node from network recovery",
 		Long: "Excludes a node from the recovery of all networks, or of the networks in --namespace. Skip a node\n" +
 			"only when its machine is powered off and its Pods have ended: addresses of its Pods that are\n" +
-			"recorded only on the node are assigned to other Pods.",
+			"recorded only on the node are assigned to other Pods. The command refuses a node that is Ready, or that\n" +
+			"it has no right to read (get nodes), unless you add --force.",
 		Example:           "  kubectl patchbay ipam skip node-7",
 		Args:              exactlyOneArgument("the name of one Node, such as node-7"),
 		ValidArgsFunction: firstArgument(f.namesOf(corev1.SchemeGroupVersion.WithKind("Node"))),
@@ -51,17 +52,20 @@ func newSkip(f *factory) *cobra.Command {
 			return skipNode(cmd.Context(), c, f.namespaceFlag(), args[0], f.Out)
 		},
 	}
-	cmd.Flags().BoolVar(&force, "force", false, "also skip a node that is Ready")
+	cmd.Flags().BoolVar(&force, "force", false, "also skip a node that is Ready, or that you have no right to read")
 	return cmd
 }
 
 // checkNodeNotReady returns an error if the node is Ready: its Pods run, and their addresses would be
-// assigned again. It returns nil if the user may not read Nodes.
+// assigned again. So it does if the Node cannot be read, because the node may be Ready.
 func checkNodeNotReady(ctx context.Context, c client.Client, name string) error {
 	node := &corev1.Node{}
 	switch err := c.Get(ctx, client.ObjectKey{Name: name}, node); {
-	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+	case apierrors.IsNotFound(err):
 		return nil
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("node %s: must not be Ready, and you have no right to check that (get nodes): ask a cluster administrator whether its machine "+
+			"is off. If it is, use --force: %w", name, err)
 	case err != nil:
 		return fmt.Errorf("get Node %s: %w", name, err)
 	}

@@ -4,8 +4,16 @@ package kubectl
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/internal/network"
@@ -99,5 +107,71 @@ func TestHelpHasKubectlsFlags(t *testing.T) {
 		if !strings.Contains(out.String(), part) {
 			t.Errorf("help has no %q:\n%s", part, out.String())
 		}
+	}
+}
+
+// recoveryClient has one Node and one Event.
+type recoveryClient struct {
+	client.Client
+
+	ready corev1.ConditionStatus
+	get   error
+	event corev1.Event
+}
+
+// Get implements client.Client.
+func (c *recoveryClient) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	if node, ok := into.(*corev1.Node); ok && c.ready != "" {
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: c.ready}}
+	}
+	return c.get
+}
+
+// List implements client.Client.
+func (c *recoveryClient) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
+	if events, ok := into.(*corev1.EventList); ok {
+		events.Items = []corev1.Event{c.event}
+	}
+	return nil
+}
+
+// A node that may be Ready is not skipped: its Pods' addresses would be given to others.
+func TestCheckNodeNotReady(t *testing.T) {
+	t.Parallel()
+	nodes := schema.GroupResource{Resource: "nodes"}
+	for name, tc := range map[string]struct {
+		reason string
+		c      recoveryClient
+		want   []string // in the error, nil for none
+	}{
+		"Ready":     {"Its daemon reports its addresses.", recoveryClient{ready: corev1.ConditionTrue}, []string{"node node-7 is Ready", "use --force"}},
+		"NotReady":  {"Kubelet has said that it stops.", recoveryClient{ready: corev1.ConditionFalse}, nil},
+		"Unknown":   {"Kubelet does not answer.", recoveryClient{ready: corev1.ConditionUnknown}, nil},
+		"Gone":      {"A Node is deleted after its machine is off.", recoveryClient{get: apierrors.NewNotFound(nodes, "node-7")}, nil},
+		"Forbidden": {"It may be Ready.", recoveryClient{get: apierrors.NewForbidden(nodes, "node-7", errors.New("no right"))}, []string{"node node-7: must not be Ready", "(get nodes)", "ask a cluster administrator whether its machine is off", "use --force"}},
+		"Away":      {"It may be Ready.", recoveryClient{get: errors.New("connection refused")}, []string{"get Node node-7: connection refused"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := checkNodeNotReady(t.Context(), &tc.c, "node-7")
+			if (err != nil) != (tc.want != nil) {
+				t.Fatalf("%s Got %v, want an error with %q", tc.reason, err, tc.want)
+			}
+			for _, part := range tc.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%s Got %v, want %q in it", tc.reason, err, part)
+				}
+			}
+		})
+	}
+}
+
+// Others than the controller may write Events on a network, and the controller's have texts of nodes.
+func TestEventReachesATerminalAsOneLine(t *testing.T) {
+	t.Parallel()
+	c := &recoveryClient{event: corev1.Event{ObjectMeta: metav1.ObjectMeta{UID: "1"}, Reason: v1.ReasonBitmapRebuilt, Message: "7 \x1b[2J\nfreed"}}
+	got := awaitEvent(t.Context(), c, &metav1.PartialObjectMetadata{}, nil, v1.ReasonBitmapRebuilt)
+	if want := "7  [2J freed"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -26,6 +26,7 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/api/operator/v1alpha1"
 	"github.com/patchbay-cni/patchbay/internal/attachments"
+	"github.com/patchbay-cni/patchbay/internal/text"
 )
 
 // newUninstall is the verb `uninstall`.
@@ -352,9 +353,12 @@ func (u *uninstallation) end(ctx context.Context, c client.Client) error {
 		}
 	}
 	_, err := fmt.Fprint(u.out, "Patchbay is uninstalled. What is left: the labels nics.danm.io/* of Nodes, and patchbay-operator.\n"+
-		"To remove the operator: kubectl delete --ignore-not-found -k deployments/operator\n")
+		"To remove the operator, run in the folder of its release: "+removeOperator+"\n")
 	return err
 }
+
+// removeOperator is the command that docs/operator.md has, too.
+const removeOperator = "kubectl delete --ignore-not-found -f manifests/patchbay-operator.yaml"
 
 // print prints the step if it is another one. Its error wraps errRefused if the operator waits for the Pods' deletion.
 func (u *uninstallation) print(i *v1alpha1.Installation) error {
@@ -362,7 +366,8 @@ func (u *uninstallation) print(i *v1alpha1.Installation) error {
 	if c == nil {
 		return nil
 	}
-	if step := c.Reason + ": " + c.Message; step != u.last {
+	message := text.OneLine(c.Message) // it has texts that nodes have written
+	if step := c.Reason + ": " + message; step != u.last {
 		u.last, u.reason = step, c.Reason
 		if _, err := fmt.Fprintln(u.out, step); err != nil {
 			return err
@@ -370,7 +375,7 @@ func (u *uninstallation) print(i *v1alpha1.Installation) error {
 	}
 	// With --force, the annotation may not have been read yet.
 	if c.Reason == v1alpha1.ReasonPodsAttached && !u.force {
-		return fmt.Errorf("%w: %s. The uninstallation continues when they are gone", errRefused, c.Message)
+		return fmt.Errorf("%w: %s. The uninstallation continues when they are gone", errRefused, message)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"os"
 	"strings"
 	"testing"
 
@@ -21,6 +22,7 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/api/operator/v1alpha1"
 	"github.com/patchbay-cni/patchbay/internal/attachments"
+	"github.com/patchbay-cni/patchbay/test/source"
 )
 
 // installationClient has one Installation. Its errors are those of the requests.
@@ -196,5 +198,49 @@ func TestPrintEffects(t *testing.T) {
 				t.Errorf("%s Got\n%s\nwant %q in it, and not %q", tc.reason, got, tc.want, tc.wantNot)
 			}
 		})
+	}
+}
+
+// The operator's messages have texts of nodes. An administrator reads them in a terminal.
+func TestStepReachesATerminalAsOneLine(t *testing.T) {
+	t.Parallel()
+	i := &v1alpha1.Installation{Status: v1alpha1.InstallationStatus{Conditions: []metav1.Condition{{
+		Type: v1alpha1.ConditionUninstalled, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPodsAttached, Message: "shop/web\x1b[2J\nNothing",
+	}}}}
+	var out bytes.Buffer
+	u := &uninstallation{out: &out}
+	err := u.print(i)
+	const message = "shop/web [2J Nothing"
+	if want := "refused: " + message + ". The uninstallation continues when they are gone"; err == nil || err.Error() != want {
+		t.Errorf("got error %q, want %q", err, want)
+	}
+	if want := "PodsAttached: " + message + "\n"; out.String() != want {
+		t.Errorf("got output %q, want %q", out.String(), want)
+	}
+}
+
+// Who installed a release has no work tree. The last advice is the command of the page, which is run in a lab.
+func TestAdviceIsThatOfThePage(t *testing.T) {
+	t.Parallel()
+	path, err := source.Path("docs", "operator.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	u := &uninstallation{out: &out, reason: v1alpha1.ReasonUninstalled}
+	if err := u.end(t.Context(), &installationClient{}); err != nil {
+		t.Fatal(err)
+	}
+	at := strings.Index(out.String(), "kubectl delete")
+	if at < 0 {
+		t.Fatalf("got output %q, want a command in it", out.String())
+	}
+	command := strings.TrimSpace(out.String()[at:])
+	if want := "\n```\n" + command + "\n```\n"; !strings.Contains(string(page), want) {
+		t.Errorf("got the command %q, which is no block of docs/operator.md", command)
 	}
 }
