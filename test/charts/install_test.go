@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/patchbay-cni/patchbay/test/docs"
 	"github.com/patchbay-cni/patchbay/test/lab/controlplane"
 )
 
@@ -148,7 +149,7 @@ func TestReleases(t *testing.T) {
 		run  func(*cluster)
 	}{
 		{"Definitions", definitionsAreInstalled}, {"Namespace", namespaceNeedsLabel}, {"Operator", operatorIsAlone}, {"Install", programsAreInstalled},
-		{"BadValue", badValueChangesNothing}, {"Upgrade", upgradeKeepsProtection}, {"Rollback", rollbackReturns},
+		{"BadValue", badValueChangesNothing}, {"Upgrade", upgradeKeepsProtection}, {"Rollback", rollbackReturns}, {"TwoUpgrades", controllerFollowsDaemons},
 		{"Agent", agentComesAndGoes}, {"Uninstall", uninstallLeavesDefinitions}, {"TakeOver", kubectlIsTakenOver}, {"HandOver", kubectlHandsOver},
 	} {
 		ok := t.Run(step.name, func(t *testing.T) {
@@ -242,6 +243,56 @@ func rollbackReturns(c *cluster) {
 	c.helm("rollback", "patchbay", "1", "--namespace", namespace)
 	c.eventually("patchbay.local/patchbayd:devel", "get", "daemonset", "patchbayd", "--namespace", namespace, "--output=jsonpath={.spec.template.spec.containers[0].image}")
 	c.eventually("2", "get", "deployment", "patchbay-controller", "--namespace", namespace, "--output=jsonpath={.spec.replicas}")
+}
+
+// The page keeps the controller at its version until the daemons are replaced. Helm reuses the value of the first upgrade, so
+// the second one must take it back, for itself and for all later ones.
+func controllerFollowsDaemons(c *cluster) {
+	images := func(node, controller string) {
+		c.Helper()
+		for _, workload := range [][2]string{{"daemonset/patchbayd", "patchbay.local/patchbayd:" + node}, {"deployment/patchbay-controller", "patchbay.local/patchbay-controller:" + controller}} {
+			c.eventually(workload[1], "get", workload[0], "--namespace", namespace, "--output=jsonpath={.spec.template.spec.containers[0].image}")
+		}
+	}
+	upgrades := c.upgradesOf("image.tag=v0.1.0")
+	if len(upgrades) != 2 {
+		c.Fatalf("got %d upgrades in the block, want two: %q", len(upgrades), upgrades)
+	}
+	// The programs of a work tree have no version. The chart of a release has it.
+	c.helm(append(upgrades[0], "--set", "version=v0.2.0")...)
+	images("v0.2.0", "v0.1.0")
+	c.helm(upgrades[1]...)
+	images("v0.2.0", "v0.2.0")
+	c.helm(append(c.upgradesOf("upgrade patchbay-crds")[1], "--set", "version=v0.3.0")...)
+	images("v0.3.0", "v0.3.0")
+	c.helm("upgrade", "patchbay", chart(c.T, "patchbay"), "--namespace", namespace, "--reset-values")
+	images("devel", "devel")
+}
+
+// upgradesOf returns the arguments of the commands of helm in the block of docs/helm.md that has a text, with the charts of
+// this work tree.
+func (c *cluster) upgradesOf(text string) [][]string {
+	c.Helper()
+	page, err := docs.Read("docs/helm.md")
+	if err != nil {
+		c.Fatal(err)
+	}
+	block, err := page.Block(text)
+	if err != nil {
+		c.Fatal(err)
+	}
+	commands, err := block.Commands()
+	if err != nil {
+		c.Fatal(err)
+	}
+	archives := strings.NewReplacer("patchbay-crds-0.2.0.tgz", chart(c.T, "patchbay-crds"), "patchbay-0.2.0.tgz", chart(c.T, "patchbay"))
+	var all [][]string
+	for _, command := range commands {
+		if words := strings.Fields(archives.Replace(command.Text)); words[0] == "helm" {
+			all = append(all, words[1:])
+		}
+	}
+	return all
 }
 
 // The agent is switched on and off. Kubernetes' own controller writes the rights that it collects from other roles, and

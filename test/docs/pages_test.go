@@ -125,18 +125,21 @@ kubectl apply -k .` + awaitRollout,
 		values: []string{
 			"patchbay-crds-0.1.0.tgz", "charts/patchbay-crds", "patchbay-0.1.0.tgz", "charts/patchbay",
 			"patchbay-crds-0.2.0.tgz", "charts/patchbay-crds", "patchbay-0.2.0.tgz", "charts/patchbay",
+			"image.tag=v0.1.0", "image.tag=devel",
 		},
 		cleanup: `kubectl delete -k deployments/crds
 kubectl delete namespace patchbay-system`,
 	},
 	{
-		page:  "docs/operator.md",
+		page: "docs/operator.md",
+		// A release has the file; its images have other names.
+		setup: `mkdir -p manifests && kubectl kustomize deployments/operator >manifests/patchbay-operator.yaml`,
 		files: map[string]string{"# installation.yaml with all": "installation.yaml", "# installation.yaml of a cluster": "installation.yaml"},
 		steps: map[string]string{
 			"# installation.yaml of a cluster": `cp installation.yaml defaults.yaml
 kubectl create serviceaccount --namespace patchbay-system patchbay-controller-east
 kubectl label nodes --all node-role.kubernetes.io/control-plane=`,
-			"kubectl delete --ignore-not-found -k": `test -z "$(kubectl get daemonsets,deployments,installations -A -l app.kubernetes.io/part-of=patchbay -o name | grep -v patchbay-operator)"
+			"kubectl delete --ignore-not-found -f": `test -z "$(kubectl get daemonsets,deployments,installations -A -l app.kubernetes.io/part-of=patchbay -o name | grep -v patchbay-operator)"
 kubectl get clusternetworks`,
 			"kubectl delete namespace patchbay-operator": `kubectl apply --server-side -k deployments/operator
 kubectl -n patchbay-operator rollout status deployment/patchbay-operator --timeout=5m
@@ -145,7 +148,7 @@ kubectl wait installation/patchbay --for=condition=Ready --timeout=5m`,
 		},
 		values: []string{
 			"https://github.com/patchbay-cni/patchbay//", "", "?ref=v0.1.0", "",
-			"registry.example/patchbay", "patchbay.local", "registry.example/shipper:1", "patchbay.local/busybox:lab",
+			"newTag: v0.1.0", "newTag: devel", "registry.example/patchbay", "patchbay.local", "registry.example/shipper:1", "patchbay.local/busybox:lab",
 			"imagePullPolicy: Always", "imagePullPolicy: IfNotPresent", // the lab has no registry
 		},
 		cleanup: `test "$(kubectl get pods -n patchbay-system -l app.kubernetes.io/name=patchbayd -o name | wc -l)" = 2` + awaitRollout,
