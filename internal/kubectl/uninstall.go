@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
@@ -260,32 +262,43 @@ func (u *uninstallation) printEffects(of *users) error {
 	return out.Flush()
 }
 
-// order sets the annotations, and deletes the Installation that was read. If it cannot be deleted, the annotations are as
+// order sets the annotations, and deletes the Installation that was read. If it is not deleted, the annotations are as
 // before: they would count for a later deletion.
 func (u *uninstallation) order(ctx context.Context, c client.Client) error {
-	before := u.installation.Annotations
-	set, undo := map[string]any{}, map[string]any{}
+	before := maps.Clone(u.installation.Annotations)
+	var set []string
 	for name, isSet := range map[string]bool{v1alpha1.ForceUninstallAnnotation: u.force, v1alpha1.RemoveDefinitionsAnnotation: u.definitions} {
-		if value, ok := before[name]; isSet && value != "true" {
-			set[name], undo[name] = "true", nil
-			if ok {
-				undo[name] = value
-			}
+		if isSet && before[name] != "true" {
+			set = append(set, name)
 		}
 	}
-	if err := u.annotate(ctx, c, set); err != nil || u.installation.DeletionTimestamp != nil {
-		return err
+	slices.Sort(set)
+	if err := u.annotate(ctx, c, set); err != nil {
+		_, undone := u.undo(ctx, c, before, set)
+		return errors.Join(err, undone)
 	}
-	if err := c.Delete(ctx, u.installation, client.Preconditions{UID: &u.installation.UID}); client.IgnoreNotFound(err) != nil {
-		return errors.Join(fmt.Errorf("delete Installation %s: %w", u.installation.Name, err), u.annotate(ctx, c, undo))
+	if u.installation.DeletionTimestamp != nil {
+		return nil
 	}
-	return nil
+	err := c.Delete(ctx, u.installation, client.Preconditions{UID: &u.installation.UID})
+	if client.IgnoreNotFound(err) == nil {
+		return nil
+	}
+	inDeletion, undone := u.undo(ctx, c, before, set)
+	if inDeletion {
+		return nil // the reply was lost
+	}
+	return errors.Join(fmt.Errorf("delete Installation %s: %w", u.installation.Name, err), undone)
 }
 
-// annotate sets annotations of the Installation that was read.
-func (u *uninstallation) annotate(ctx context.Context, c client.Client, annotations map[string]any) error {
-	if len(annotations) == 0 {
+// annotate sets annotations of the Installation that was read to "true".
+func (u *uninstallation) annotate(ctx context.Context, c client.Client, names []string) error {
+	if len(names) == 0 {
 		return nil
+	}
+	annotations := map[string]string{}
+	for _, name := range names {
+		annotations[name] = "true"
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": u.installation.UID, "annotations": annotations}})
 	if err == nil {
@@ -295,6 +308,46 @@ func (u *uninstallation) annotate(ctx context.Context, c client.Client, annotati
 		return fmt.Errorf("annotate Installation %s: %w", u.installation.Name, err)
 	}
 	return nil
+}
+
+// undoTimeout bounds how long the command continues after a Ctrl-C.
+const undoTimeout = 5 * time.Second
+
+// undo gives the annotations the values that they had before, also if their request has failed, because its reply may have
+// been lost. It changes nothing if the Installation is being deleted, and reports that: the operator reads them then. It
+// does not end with ctx.
+func (u *uninstallation) undo(ctx context.Context, c client.Client, before map[string]string, names []string) (inDeletion bool, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+	defer cancel()
+	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		i := &v1alpha1.Installation{}
+		err := c.Get(ctx, client.ObjectKeyFromObject(u.installation), i)
+		if apierrors.IsNotFound(err) || err == nil && (i.UID != u.installation.UID || i.DeletionTimestamp != nil) {
+			inDeletion = true
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		undone := i.DeepCopy()
+		for _, name := range names {
+			if value, ok := before[name]; !ok {
+				delete(undone.Annotations, name)
+			} else if i.Annotations[name] == "true" {
+				undone.Annotations[name] = value
+			}
+		}
+		if maps.Equal(undone.Annotations, i.Annotations) {
+			return nil
+		}
+		// The deletion may still arrive: it changes the version.
+		return c.Patch(ctx, undone, client.MergeFromWithOptions(i, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldOwner))
+	})
+	if err != nil && len(names) > 0 {
+		return false, fmt.Errorf("the Installation may still have the annotations of the flags, which count for a later deletion. Remove them: kubectl annotate installation %s %s-: %w",
+			u.installation.Name, strings.Join(names, "- "), err)
+	}
+	return inDeletion, nil
 }
 
 // progressInterval is how often the progress is read.

@@ -4,6 +4,7 @@ package kubectl
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,19 +30,35 @@ import (
 type installationClient struct {
 	client.Client
 
-	annotations  map[string]string
-	deleted, get error
-	gets         int
+	annotations map[string]string
+	inDeletion  bool
+	get         error
+	gets        int
+	// patched is the error of the first Patch, whose change is stored if its reply is lost. delete handles a deletion.
+	patched     error
+	isReplyLost bool
+	delete      func(*installationClient) error
 }
 
 // Get implements client.Client.
-func (c *installationClient) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+func (c *installationClient) Get(ctx context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	c.gets++
-	return c.get
+	into.SetResourceVersion("1")
+	into.SetAnnotations(maps.Clone(c.annotations))
+	if c.inDeletion {
+		now := metav1.Now()
+		into.SetDeletionTimestamp(&now)
+	}
+	return cmp.Or(ctx.Err(), c.get)
 }
 
 // Patch implements client.Client.
-func (c *installationClient) Patch(_ context.Context, o client.Object, p client.Patch, _ ...client.PatchOption) error {
+func (c *installationClient) Patch(ctx context.Context, o client.Object, p client.Patch, _ ...client.PatchOption) error {
+	failed := cmp.Or(ctx.Err(), c.patched)
+	c.patched = nil
+	if failed != nil && !c.isReplyLost {
+		return failed
+	}
 	data, err := p.Data(o)
 	if err != nil {
 		return err
@@ -61,36 +78,63 @@ func (c *installationClient) Patch(_ context.Context, o client.Object, p client.
 			c.annotations[name] = *value
 		}
 	}
-	return nil
+	return failed
 }
 
 // Delete implements client.Client.
 func (c *installationClient) Delete(context.Context, client.Object, ...client.DeleteOption) error {
-	return c.deleted
+	return c.delete(c)
 }
 
-// If the Installation cannot be deleted, its annotations are as before: a later deletion, by any user, would be forced.
+// If the Installation is not deleted, its annotations are as before: a later deletion, by any user, would be forced. If it
+// is, they stay: the operator would wait for Pods.
 func TestOrderUndoesAnnotations(t *testing.T) {
 	t.Parallel()
-	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "installations"}, "patchbay", errors.New("no right"))
+	installations := schema.GroupResource{Resource: "installations"}
+	forbidden := apierrors.NewForbidden(installations, "patchbay", errors.New("no right"))
+	fails := func(err error) func(*installationClient) error {
+		return func(*installationClient) error { return err }
+	}
+	none, both := map[string]string{"a": "b"}, map[string]string{"a": "b", v1alpha1.ForceUninstallAnnotation: "true", v1alpha1.RemoveDefinitionsAnnotation: "true"}
+	earlier := map[string]string{v1alpha1.ForceUninstallAnnotation: "false", v1alpha1.RemoveDefinitionsAnnotation: "true"}
 	for name, tc := range map[string]struct {
 		reason        string
 		before, after map[string]string
-		deleted       error
+		c             installationClient
+		isInterrupted bool // before the deletion
+		err           string
 	}{
-		"Deleted":   {"The operator reads them.", map[string]string{"a": "b"}, map[string]string{"a": "b", v1alpha1.ForceUninstallAnnotation: "true", v1alpha1.RemoveDefinitionsAnnotation: "true"}, nil},
-		"Forbidden": {"A later deletion was not meant to be forced.", map[string]string{"a": "b"}, map[string]string{"a": "b"}, forbidden},
-		"Earlier":   {"A value that a user has set stays.", map[string]string{v1alpha1.ForceUninstallAnnotation: "false", v1alpha1.RemoveDefinitionsAnnotation: "true"}, map[string]string{v1alpha1.ForceUninstallAnnotation: "false", v1alpha1.RemoveDefinitionsAnnotation: "true"}, forbidden},
-		"Gone":      {"Another user has deleted it.", map[string]string{}, map[string]string{v1alpha1.ForceUninstallAnnotation: "true", v1alpha1.RemoveDefinitionsAnnotation: "true"}, apierrors.NewNotFound(schema.GroupResource{}, "patchbay")},
+		"Deleted":     {"The operator reads them.", none, both, installationClient{delete: fails(nil)}, false, ""},
+		"Forbidden":   {"A later deletion was not meant to be forced.", none, none, installationClient{delete: fails(forbidden)}, false, "no right"},
+		"Earlier":     {"A value that a user has set stays.", earlier, earlier, installationClient{delete: fails(forbidden)}, false, "no right"},
+		"Gone":        {"Another user has deleted it.", none, both, installationClient{delete: fails(apierrors.NewNotFound(installations, "patchbay"))}, false, ""},
+		"Interrupted": {"The user has pressed Ctrl-C before the deletion.", none, none, installationClient{delete: fails(context.Canceled)}, true, "context canceled"},
+		"LostReply":   {"The deletion has begun, and cannot be taken back.", none, both, installationClient{delete: func(c *installationClient) error { c.inDeletion = true; return io.ErrUnexpectedEOF }}, false, ""},
+		"LostPatch":   {"The annotations are set, and nothing is deleted.", none, none, installationClient{patched: io.ErrUnexpectedEOF, isReplyLost: true}, false, "annotate Installation patchbay: unexpected EOF"},
+		"NoPatch":     {"Nothing was set.", none, none, installationClient{patched: forbidden}, false, "annotate Installation patchbay"},
+		"OtherChange": {"The operator writes the Installation meanwhile.", none, none, installationClient{delete: func(c *installationClient) error {
+			c.patched = apierrors.NewConflict(installations, "patchbay", errors.New("changed"))
+			return forbidden
+		}}, false, "no right"},
+		"AwayFromThere": {"The user must remove them.", none, both, installationClient{delete: func(c *installationClient) error { c.get = io.ErrUnexpectedEOF; return io.ErrUnexpectedEOF }}, false, "kubectl annotate installation patchbay operator.patchbay.io/force-uninstall- operator.patchbay.io/remove-definitions-"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := &installationClient{annotations: maps.Clone(tc.before), deleted: tc.deleted}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			c := &tc.c
+			c.annotations = maps.Clone(tc.before)
+			if handle := c.delete; tc.isInterrupted {
+				c.delete = func(c *installationClient) error { cancel(); return handle(c) }
+			}
 			u := &uninstallation{out: io.Discard, force: true, definitions: true}
 			u.installation = &v1alpha1.Installation{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.InstallationName, Annotations: maps.Clone(tc.before)}}
-			err := u.order(t.Context(), c)
-			if wantError := apierrors.IsForbidden(tc.deleted); (err != nil) != wantError || !maps.Equal(c.annotations, tc.after) {
-				t.Errorf("%s Got %v, annotations %v, want %v", tc.reason, err, c.annotations, tc.after)
+			err := u.order(ctx, c)
+			if tc.err == "" && err != nil || tc.err != "" && (err == nil || !strings.Contains(err.Error(), tc.err)) {
+				t.Errorf("%s Got error %v, want %q in it", tc.reason, err, tc.err)
+			}
+			if !maps.Equal(c.annotations, tc.after) {
+				t.Errorf("%s Got annotations %v, want %v", tc.reason, c.annotations, tc.after)
 			}
 		})
 	}
