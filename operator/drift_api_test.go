@@ -149,7 +149,7 @@ func TestRejectedTemplateChangesNothing(t *testing.T) {
 	}
 }
 
-// A definition that somebody has deleted goes away with all networks, whatever is applied. The Installation names it until
+// A definition that is being deleted goes away with all networks, whatever is applied. The Installation names it until
 // it is gone, and the operator then applies it again. All other objects are applied meanwhile: a definition is gone only
 // after the node daemons have removed their finalizers.
 func TestTerminatingDefinition(t *testing.T) {

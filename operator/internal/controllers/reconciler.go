@@ -273,7 +273,7 @@ var sinceTag = regexp.MustCompile(`(-[0-9]+-g[0-9a-f]+)?(-dirty)?$`)
 var errAnother = errors.New("another installation")
 
 // checkAlone fails if Patchbay is installed in another namespace: the ServiceAccounts in the binding of the node daemon's
-// rights, whose name is the same for all, show it. Users and groups that somebody has added have no namespace.
+// rights, whose name is the same for all, show it. Users and groups in it have no namespace.
 func (r *Reconciler) checkAlone(ctx context.Context, plan *render.Plan) error {
 	for _, o := range plan.Objects {
 		if o.GetKind() != "ClusterRoleBinding" || o.GetName() != plan.Node.Name || r.Applier.Has(o) {

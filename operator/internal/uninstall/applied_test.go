@@ -44,7 +44,7 @@ func joinedAgent(age time.Duration) []metav1.PartialObjectMetadata {
 	return []metav1.PartialObjectMetadata{d}
 }
 
-// Programs keep their rights while their Pods run. What the operator has not installed is not waited for: nobody would end it.
+// Programs keep their rights while their Pods run. What the operator has not installed is not waited for: no program would end it.
 func TestNextReadsPrograms(t *testing.T) {
 	t.Parallel()
 	const waiting, done = v1alpha1.ReasonRemovingPrograms, v1alpha1.ReasonUninstalled

@@ -28,7 +28,7 @@ const (
 const overdueAfter = time.Minute
 
 // workloads reads the Deployments of controller and agent, and their Pods. The Pods of those that the operator has applied
-// must end before their rights are removed. Others do not end: nobody deletes their Deployments.
+// must end before their rights are removed. Others do not end: their Deployments stay.
 type workloads struct {
 	client.Reader
 
