@@ -114,7 +114,7 @@ func WithoutDanmEp(n *v1.NodeNetwork) string {
 // Shorten returns what a node has written as a part of a message: one line, and not so long that it pushes out the rest.
 func Shorten(report string) string { return text.Truncate(text.OneLine(report), maxReport) }
 
-// OfSilentNodes says what to do about a report of Pods without a DanmEp if the daemon that wrote it does not run any more.
+// OfSilentNodes is the remedy for a report of Pods without a DanmEp whose daemon does not run any more.
 const OfSilentNodes = "If a node does not report any more, delete its Node or its NodeNetwork"
 
 // IsReportOf reports whether a NodeNetwork is that of a Node, and not of an earlier Node of its name.

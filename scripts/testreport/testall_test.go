@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -113,6 +114,20 @@ esac
 	want := []string{"test-api", "test-cluster", "test-docs", "test-fallback", "test-gates", "test-install", "test-kernel", "test-placement", "test-rules", "test-sriov-guest", "test-sriov-lab", "test-unit"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("targets that make was called for (-want +got):\n%s", diff)
+	}
+}
+
+// Another number of lanes is rejected before anything starts: it would run all targets one after the other.
+func TestWrongLanes(t *testing.T) {
+	t.Parallel()
+	script := testAll(t, "#!/bin/sh\ntouch began\n")
+	script.Env = append(script.Env, "LANES=two")
+	out, err := script.CombinedOutput()
+	if want := "LANES=two: must be 3, or 1 to run one target after the other\n"; err == nil || string(out) != want {
+		t.Errorf("got %v and %q, want an error and %q", err, out, want)
+	}
+	if _, err := os.Stat(filepath.Join(script.Dir, "began")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("make was called (%v), want nothing to start", err)
 	}
 }
 

@@ -150,7 +150,7 @@ func uninstallReasons() []ReasonInfo {
 	return append([]ReasonInfo{
 		{
 			Reason: ReasonPodsAttached, On: "Uninstalled and Ready of Installations with status False, Event on the Installation",
-			When:   "The Installation is being deleted while Pods are attached to networks. Some of these Pods may have no DanmEp: their nodes report them in the condition DanmEpsMissing. The operator removes nothing more; the message says what it has removed before.",
+			When:   "The Installation is being deleted while Pods are attached to networks. Some of these Pods may have no DanmEp: their nodes report them in the condition DanmEpsMissing. Until these Pods are gone, the operator removes nothing, or, if the uninstallation is forced, no CustomResourceDefinition.",
 			Remedy: "Delete the Pods that the message names, or force it: kubectl patchbay uninstall --force.",
 			Test:   "operator/internal/uninstall.TestNext",
 		},

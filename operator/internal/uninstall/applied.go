@@ -21,9 +21,9 @@ import (
 
 // Group are objects that are removed together.
 type Group struct {
-	// Name says what they are.
+	// Name is their common name in messages, such as webhooks.
 	Name string
-	// Objects that are not being deleted, and how many are.
+	// Objects are not being deleted, and Ending are.
 	Objects []metav1.PartialObjectMetadata
 	Ending  []metav1.PartialObjectMetadata
 	// StopsPrograms means that the programs' Pods end before the next group.
@@ -45,7 +45,7 @@ func (g *Group) remove() *Step {
 	return nil
 }
 
-// names names the first objects, and how many more there are.
+// names returns the first objects, each as describe does, and the number of the rest.
 func names(objects []metav1.PartialObjectMetadata) string {
 	var all []string
 	for i := range objects {

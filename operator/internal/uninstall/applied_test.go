@@ -144,7 +144,7 @@ func TestNextReadsDefinitions(t *testing.T) {
 		message string
 	}{
 		"Blocked":       {"A user must not search for it in all namespaces.", server{objects: []metav1.PartialObjectMetadata{definition(networks), network("x.example/y", metav1.FinalizerDeleteDependents)}}, v1alpha1.ReasonRemovingDefinitions, "keep objects of the definitions: TenantNetwork shop/x has x.example/y. If"},
-		"BlockedBefore": {"Who uninstalls can still keep the definitions.", server{daemonSets: []metav1.PartialObjectMetadata{runningDaemonSet()}, objects: []metav1.PartialObjectMetadata{definition(networks), network("x.example/y")}}, v1alpha1.ReasonRemovingNode, "TenantNetwork shop/x has x.example/y"},
+		"BlockedBefore": {"The administrator can still keep the definitions.", server{daemonSets: []metav1.PartialObjectMetadata{runningDaemonSet()}, objects: []metav1.PartialObjectMetadata{definition(networks), network("x.example/y")}}, v1alpha1.ReasonRemovingNode, "TenantNetwork shop/x has x.example/y"},
 		"Kubernetes":    {"Kubernetes removes its own finalizers.", server{objects: []metav1.PartialObjectMetadata{definition(networks), network(metav1.FinalizerDeleteDependents)}}, v1alpha1.ReasonRemovingDefinitions, "Removing the definitions CustomResourceDefinition " + networks},
 		"JoinedAgent":   {"Without its records, an agent that stays could not remove what its hub has placed.", server{objects: append(joinedAgent(time.Hour), definition(records))}, v1alpha1.ReasonUninstalled, "cluster leave"},
 		"NoAgent":       {"No program needs the records.", server{objects: []metav1.PartialObjectMetadata{definition(records)}}, v1alpha1.ReasonRemovingDefinitions, records},

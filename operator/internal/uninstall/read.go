@@ -158,15 +158,9 @@ func (r *reader) readApplied(read func(*appliedObjects) error) (err error) {
 // daemonSet reads the DaemonSet of the node daemon.
 func (r *reader) daemonSet(ctx context.Context) error {
 	f := r.facts
-	list := listOf(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "DaemonSet"})
-	if err := r.List(ctx, list, client.InNamespace(render.Namespace)); err != nil {
-		if f.NamespaceEnding && apierrors.IsForbidden(err) {
-			return nil
-		}
-		return fmt.Errorf("list DaemonSets: %w", err)
-	}
-	for k := range list.Items {
-		switch o := &list.Items[k]; {
+	objects, err := listWorkloads(ctx, r, "DaemonSet", f.NamespaceEnding)
+	for k := range objects {
+		switch o := &objects[k]; {
 		case o.Name != daemonName:
 		case !apply.IsApplied(o):
 			f.Another = "the operator has not applied the DaemonSet " + daemonName
@@ -175,7 +169,7 @@ func (r *reader) daemonSet(ctx context.Context) error {
 			f.DaemonSet = &DaemonSet{PartialObjectMetadata: *o, Requested: o.Annotations[v1alpha1.CleanUpAnnotation] == string(r.installation.UID)}
 		}
 	}
-	return nil
+	return err
 }
 
 // nodeObjects reads the Nodes. One that is deleted is not waited for.

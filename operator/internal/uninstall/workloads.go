@@ -41,20 +41,28 @@ type workloads struct {
 // deployments finds the Deployments of controller and agent that the operator has not applied.
 func (w *workloads) deployments(ctx context.Context) error {
 	f := w.facts
-	list := listOf(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"})
-	if err := w.List(ctx, list, client.InNamespace(render.Namespace)); err != nil {
-		if f.NamespaceEnding && apierrors.IsForbidden(err) {
-			return nil
-		}
-		return fmt.Errorf("list Deployments: %w", err)
-	}
-	for k := range list.Items {
-		if o := &list.Items[k]; (o.Name == controllerName || o.Name == agentName) && !apply.IsApplied(o) {
+	objects, err := listWorkloads(ctx, w, "Deployment", f.NamespaceEnding)
+	for k := range objects {
+		if o := &objects[k]; (o.Name == controllerName || o.Name == agentName) && !apply.IsApplied(o) {
 			w.others[o.Name] = o.CreationTimestamp.Time
 			f.Others = append(f.Others, o.Namespace+"/"+o.Name)
 		}
 	}
-	return nil
+	return err
+}
+
+// listWorkloads lists the objects of a kind of apps/v1 in the programs' namespace. While the namespace is being deleted, the
+// operator may have no rights there.
+func listWorkloads(ctx context.Context, c client.Reader, kind string, ending bool) ([]metav1.PartialObjectMetadata, error) {
+	list := listOf(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: kind})
+	err := c.List(ctx, list, client.InNamespace(render.Namespace))
+	switch {
+	case ending && apierrors.IsForbidden(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("list %ss: %w", kind, err)
+	}
+	return list.Items, nil
 }
 
 // pod reads a Pod of controller or agent. One that takes too long to end is not waited for: it loses its rights.
