@@ -88,6 +88,11 @@ type AppliedObject struct {
 	// SourceGeneration is the generation of the source that the agent applied last.
 	// +optional
 	SourceGeneration int64 `json:"sourceGeneration,omitempty"`
+
+	// Creating is true before the agent creates an object that runs once, such as a Job, until UID is recorded.
+	// An agent that restarts in between does not create it again.
+	// +optional
+	Creating bool `json:"creating,omitempty"`
 }
 
 // AppliedWorkList is a list of AppliedWorks.

@@ -135,6 +135,11 @@ type Decision struct {
 	// OnDelete of the policy, so that it still applies when the policy is gone.
 	// +optional
 	OnDelete OnDelete `json:"onDelete,omitempty"`
+
+	// Rollbacks is how often the move to the present targets gave replicas back to a cluster that was to lose
+	// them. Each one doubles move.stable, up to 10 minutes.
+	// +optional
+	Rollbacks int32 `json:"rollbacks,omitempty"`
 }
 
 // TargetState is the state of a cluster in a move.
@@ -166,6 +171,11 @@ type Target struct {
 	// Replicas step by step.
 	// +optional
 	RequestedReplicas *int32 `json:"requestedReplicas,omitempty"`
+
+	// FallbackReplicas are the replicas that the cluster had when it began to lose them. Until it has removed
+	// the object, the hub requests up to this many of it again when replicas fail in the other clusters.
+	// +optional
+	FallbackReplicas *int32 `json:"fallbackReplicas,omitempty"`
 
 	// State of the cluster in a move.
 	State TargetState `json:"state"`

@@ -41,6 +41,9 @@ const (
 	ResumeAnnotation = "placement.patchbay.io/resume"
 	// AppliedWorksAnnotation on a heartbeat is how many AppliedWorks the cluster has.
 	AppliedWorksAnnotation = "placement.patchbay.io/applied-works"
+	// ReportDelayAnnotation on a heartbeat is the age of the oldest change in the cluster that the agent has
+	// not reported yet, such as "0s". It is empty while the agent cannot read the cluster's API server.
+	ReportDelayAnnotation = "placement.patchbay.io/report-delay"
 )
 
 // Labels that Patchbay's programs set.

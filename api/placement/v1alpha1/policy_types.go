@@ -127,6 +127,11 @@ type MovePolicy struct {
 	// +optional
 	Settle *metav1.Duration `json:"settle,omitempty"`
 
+	// Stable is how long the reports of a cluster must say that replicas are available before these replace
+	// others, such as "30s". It is the time between two reports; 0s trusts one report. Default: 10s.
+	// +optional
+	Stable *metav1.Duration `json:"stable,omitempty"`
+
 	// Deadline of a move, such as "10m" or "1h30m". Default: none.
 	// +optional
 	Deadline *metav1.Duration `json:"deadline,omitempty"`

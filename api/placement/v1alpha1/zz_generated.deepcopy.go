@@ -928,6 +928,11 @@ func (in *MovePolicy) DeepCopyInto(out *MovePolicy) {
 		*out = new(v1.Duration)
 		**out = **in
 	}
+	if in.Stable != nil {
+		in, out := &in.Stable, &out.Stable
+		*out = new(v1.Duration)
+		**out = **in
+	}
 	if in.Deadline != nil {
 		in, out := &in.Deadline, &out.Deadline
 		*out = new(v1.Duration)
@@ -1265,6 +1270,11 @@ func (in *Target) DeepCopyInto(out *Target) {
 	}
 	if in.RequestedReplicas != nil {
 		in, out := &in.RequestedReplicas, &out.RequestedReplicas
+		*out = new(int32)
+		**out = **in
+	}
+	if in.FallbackReplicas != nil {
+		in, out := &in.FallbackReplicas, &out.FallbackReplicas
 		*out = new(int32)
 		**out = **in
 	}

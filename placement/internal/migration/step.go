@@ -25,7 +25,7 @@ func Step(in Input) Output {
 type stepState struct {
 	Input
 	transitions  []Transition
-	blocked      string
+	blocked      Blocked
 	requeueAfter time.Duration
 }
 
@@ -91,7 +91,7 @@ func (s *stepState) makeBeforeBreak() {
 // breakBeforeMake scales down and orders removals, and scales up only when these are carried out.
 func (s *stepState) breakBeforeMake() {
 	if cluster := s.unreachablePending(); cluster != "" && s.anyDraining() && !s.isDeadlinePassed() {
-		s.blockf("%s cannot be reached: the object stays in its present clusters", cluster)
+		s.blockf(Unreachable, cluster, "%s cannot be reached: the object stays in its present clusters", cluster)
 		return
 	}
 	busy := ""
@@ -108,7 +108,7 @@ func (s *stepState) breakBeforeMake() {
 	s.removeDrained()
 	if busy != "" {
 		if s.hasUnmetDemand() {
-			s.blockf("%s must stop its replicas first: no replica may run in two clusters at a time", busy)
+			s.blockf(MustStop, busy, "%s must stop its replicas first: no replica may run in two clusters at a time", busy)
 		}
 		return
 	}
@@ -207,7 +207,7 @@ func (s *stepState) shrink() {
 			continue
 		}
 		if !r.Reachable && need > 0 {
-			s.blockf("%s cannot be reached: its %d replicas stay as they are", r.Cluster, m.Requested)
+			s.blockf(Unreachable, r.Cluster, "%s cannot be reached: its %d replicas stay as they are", r.Cluster, m.Requested)
 			continue
 		}
 		counted := s.availableIn(i)
@@ -222,7 +222,7 @@ func (s *stepState) shrink() {
 		spare -= max(0, less-idle)
 		m.Requested -= less
 		if less < over {
-			s.blockf("%d replicas stay in %s until more are available: %d of %d are", over-less, r.Cluster, s.totalAvailable(), need)
+			s.blockf(NotAvailable, r.Cluster, "%d replicas stay in %s until more are available: %d of %d are", over-less, r.Cluster, s.totalAvailable(), need)
 		}
 	}
 }
@@ -283,11 +283,11 @@ func (s *stepState) removeDrained() {
 			continue
 		}
 		if r.NotInInventory {
-			s.blockf("%s is not in the inventory: the object stays there", r.Cluster)
+			s.blockf(NotInInventory, r.Cluster, "%s is not in the inventory: the object stays there", r.Cluster)
 			continue
 		}
 		if !r.Reachable && !s.isDeadlinePassed() { // an order could not be withdrawn before the cluster reads it
-			s.blockf("%s cannot be reached: the object stays there", r.Cluster)
+			s.blockf(Unreachable, r.Cluster, "%s cannot be reached: the object stays there", r.Cluster)
 			continue
 		}
 		if r.State != Draining || m.Requested != r.Requested { // the state must be stored first, so that Since is correct
@@ -298,7 +298,7 @@ func (s *stepState) removeDrained() {
 		}
 		if s.Divided && !s.isDeadlinePassed() && (m.Requested > 0 || r.Requested > 0 || !r.ReportCurrent || r.Total > 0) {
 			if m.Requested == 0 {
-				s.blockf("%d replicas are still in %s", r.Total, r.Cluster)
+				s.blockf(StillRunning, r.Cluster, "%d replicas are still in %s", r.Total, r.Cluster)
 			}
 			continue
 		}
@@ -316,7 +316,7 @@ func (s *stepState) replacementsReady() bool {
 	for i, r := range s.Targets {
 		if r.Wanted && (!r.Ready || !r.ReportCurrent || !r.Reachable || r.State != Active) {
 			if s.anyDraining() {
-				s.blockf("%s is not ready (%s)", r.Cluster, s.transitions[i].State)
+				s.blockf(NotReady, r.Cluster, "%s is not ready (%s)", r.Cluster, s.transitions[i].State)
 			}
 			return false
 		}
@@ -357,9 +357,9 @@ func shortest(a, b time.Duration) time.Duration {
 }
 
 // blockf sets the reason why the move waits, unless there is one.
-func (s *stepState) blockf(format string, args ...any) {
-	if s.blocked == "" {
-		s.blocked = fmt.Sprintf(format, args...)
+func (s *stepState) blockf(reason BlockedReason, cluster, format string, args ...any) {
+	if s.blocked.Reason == "" {
+		s.blocked = Blocked{Reason: reason, Cluster: cluster, Message: fmt.Sprintf(format, args...)}
 	}
 }
 

@@ -197,7 +197,7 @@ func TestBrokenTargetBlocksTheMove(t *testing.T) {
 		c.in.Targets = []Target{c.in.Targets[0], {Cluster: "z", Wanted: true, Desired: total}}
 		c.in.Targets[0].Wanted, c.in.Targets[0].Desired = false, 0
 		out := c.settle(t)
-		if c.clusters["a"].available != total || out.Blocked == "" || out.Done {
+		if c.clusters["a"].available != total || out.Blocked.Reason == "" || out.Done {
 			t.Fatalf("%d of %d left, %+v", c.clusters["a"].available, total, out)
 		}
 	})

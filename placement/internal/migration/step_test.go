@@ -204,8 +204,8 @@ func TestStep(t *testing.T) {
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
 			}
-			if out.Blocked != tc.blocked {
-				t.Errorf("%s: blocked %q, want %q", tc.reason, out.Blocked, tc.blocked)
+			if out.Blocked.Message != tc.blocked {
+				t.Errorf("%s: blocked %q, want %q", tc.reason, out.Blocked.Message, tc.blocked)
 			}
 		})
 	}

@@ -43,8 +43,22 @@ type Target struct {
 	ReportCurrent bool
 	// Ready is true when the object is ready in the cluster.
 	Ready bool
-	// Available and existing replicas, as reported.
-	Available, Total int32
+	// StableReady is true when the object was ready in all reports of the last Input.Stable.
+	StableReady bool
+	// Available is the smallest number of available replicas in all reports of the last Input.Stable.
+	Available int32
+	// AtMost is the largest number of available replicas in these reports; math.MaxInt32 if they do not cover the time.
+	AtMost int32
+	// Total are the existing replicas, as last reported.
+	Total int32
+	// Until is the time up to which the cluster has reported all changes.
+	Until time.Time
+	// Fallback are the replicas to which the cluster may grow again while it loses them; 0 for none.
+	Fallback int32
+	// Lost is true when the cluster is assumed lost: nothing of it counts.
+	Lost bool
+	// Proceed is true when the cluster loses the object although no replacement is available, because a drain's deadline has passed.
+	Proceed bool
 	// Removed is true when the cluster has carried out the order to remove.
 	Removed bool
 	// NotInInventory is true when there is no Cluster object: it may be created again, and the cluster keeps
@@ -87,16 +101,51 @@ type Transition struct {
 	State State
 	// Requested are the replicas to request of the cluster.
 	Requested int32
+	// Fallback are the replicas to which the cluster may grow again while it loses them; 0 for none.
+	Fallback int32
 	// Since is Input.Now if State or Requested changed; else it is unchanged.
 	Since time.Time
+}
+
+// BlockedReason classifies what a move waits for.
+type BlockedReason string
+
+// What a move waits for.
+const (
+	// NotAvailable: too few replicas have been available in the other clusters for long enough.
+	NotAvailable BlockedReason = "NotAvailable"
+	// NotReady: the object has not been ready in a wanted cluster for long enough.
+	NotReady BlockedReason = "NotReady"
+	// NotReported: a cluster has not reported what the hub last requested of it.
+	NotReported BlockedReason = "NotReported"
+	// Unreachable: a cluster does not report.
+	Unreachable BlockedReason = "Unreachable"
+	// NotInInventory: there is no Cluster object.
+	NotInInventory BlockedReason = "NotInInventory"
+	// StillRunning: a cluster that is to lose the object still runs replicas.
+	StillRunning BlockedReason = "StillRunning"
+	// MustStop: a cluster must stop the object before another one starts it.
+	MustStop BlockedReason = "MustStop"
+)
+
+// Blocked is what a move waits for.
+type Blocked struct {
+	// Reason classifies it; empty when the move does not wait.
+	Reason BlockedReason
+	// Cluster that the move waits for.
+	Cluster string
+	// Message names it.
+	Message string
 }
 
 // Output is the result of a step.
 type Output struct {
 	// Transitions has one entry for each target, in the same order.
 	Transitions []Transition
-	// Blocked is what the move waits for; empty when it does not wait.
-	Blocked string
+	// RolledBack are the replicas that were given back to clusters that were to lose them.
+	RolledBack int32
+	// Blocked is what the move waits for.
+	Blocked Blocked
 	// Done is true when all targets are requested as desired.
 	Done bool
 	// RequeueAfter is when to compute the next step without a new report; 0 is never.

@@ -71,7 +71,7 @@ func Migrate(s *scope.Scope, a *v1alpha1.Assignment, d Decision) Migration {
 		}
 	}
 	var retry time.Duration
-	m.MoveBlocked, retry = moveBlockedCondition(out.Blocked, out.Done, lastStep, s.Now)
+	m.MoveBlocked, retry = moveBlockedCondition(out.Blocked.Message, out.Done, lastStep, s.Now)
 	m.RequeueAfter = scope.Sooner(m.RequeueAfter, retry)
 	return m
 }

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stability
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// Observation is one report of a cluster about one object.
+type Observation struct {
+	// At is when the hub received the report. It is in force until the next one.
+	At time.Time
+	// Available is the number of available replicas.
+	Available int32
+	// Ready is true if the object is ready.
+	Ready bool
+}
+
+// History has the observations of one object in one cluster, oldest first.
+type History []Observation
+
+// Sample is what a History says about the time until the cluster's last sign of life.
+type Sample struct {
+	// Available is the smallest number of available replicas in the whole window; 0 if the window is not covered.
+	Available int32
+	// AtMost is the largest number of available replicas in the whole window; math.MaxInt32 if the window is not covered.
+	AtMost int32
+	// Ready is true if the object was ready in the whole window.
+	Ready bool
+	// Until is the end of the window: what the hub knows of the cluster is from this time, or later.
+	Until time.Time
+}
+
+// Add appends an observation, and drops those that no window of this length before it needs.
+func (h History) Add(o Observation, window time.Duration) History {
+	h = append(h, o)
+	return slices.Clip(h[h.start(o.At.Add(-window)):])
+}
+
+// start returns the index of the observation that was in force at a time; 0 if none was.
+func (h History) start(at time.Time) int {
+	for i := len(h) - 1; i > 0; i-- {
+		if !h[i].At.After(at) {
+			return i
+		}
+	}
+	return 0
+}
+
+// Sample returns what all reports in force in the window of this length before until say, and those after it. The
+// cluster must be known to have reported all changes before until.
+func (h History) Sample(until time.Time, stable time.Duration) Sample {
+	s := Sample{AtMost: math.MaxInt32, Until: until}
+	from := until.Add(-stable)
+	first := h.start(from)
+	if len(h) == 0 || h[first].At.After(from) {
+		return s
+	}
+	s.Available, s.AtMost, s.Ready = math.MaxInt32, 0, true
+	for _, o := range h[first:] {
+		s.Available, s.AtMost, s.Ready = min(s.Available, o.Available), max(s.AtMost, o.Available), s.Ready && o.Ready
+	}
+	return s
+}
