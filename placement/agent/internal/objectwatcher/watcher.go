@@ -138,13 +138,32 @@ func (w *Watcher) RequeueUnseen(context.Context) {
 
 // handleWatchError stops a watch whose namespace is gone, and with it the agent's rights there. It checks
 // the namespace without the lock: when a reconciliation uses the watch meanwhile, because the namespace
-// exists again, the watch goes on.
+// exists again, the watch goes on. While the watch fails it calls onChange for its objects at each attempt, because
+// they may have changed.
 func (w *Watcher) handleWatchError(ctx context.Context, key watchKey, r *toolscache.Reflector, err error) {
+	if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) { // else it lists them again
+		w.requeueObjects(key)
+	}
 	uses, forbidden := w.useCount(key), apierrors.IsForbidden(err)
 	bounded, cancel := context.WithTimeout(ctx, namespaceCheckTimeout)
 	defer cancel()
 	if key.namespace == "" || !forbidden || !w.isNamespaceGone(bounded, key.namespace) || !w.stopUnused(key, uses) {
 		toolscache.DefaultWatchErrorHandler(ctx, r, err)
+	}
+}
+
+// requeueObjects calls onChange for all objects of a watch.
+func (w *Watcher) requeueObjects(key watchKey) {
+	w.mu.Lock()
+	watch, ok := w.watches[key]
+	w.mu.Unlock()
+	if !ok {
+		return
+	}
+	for _, found := range watch.objects.List() {
+		if o, ok := found.(metav1.Object); ok {
+			w.onChange(key.GroupResource(), o)
+		}
 	}
 }
 

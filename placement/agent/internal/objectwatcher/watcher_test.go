@@ -85,20 +85,27 @@ func TestWatchInUseGoesOn(t *testing.T) {
 	t.Parallel()
 	gvr := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	key := watchKey{gvr, "team"}
-	used := true
+	used, read := true, 0
+	objects := toolscache.NewStore(toolscache.MetaNamespaceKeyFunc)
+	if err := objects.Add(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "settings"}}); err != nil {
+		t.Fatal(err)
+	}
 	var w *Watcher
-	w = New(nil, nil, func(ctx context.Context, namespace string) bool {
+	w = New(nil, func(schema.GroupResource, metav1.Object) { read++ }, func(ctx context.Context, namespace string) bool {
 		if used {
 			w.EnsureWatch(ctx, gvr, namespace)
 		}
 		return true
 	})
 	stopped := false
-	w.watches[key] = &activeWatch{cancel: func() { stopped = true }}
+	w.watches[key] = &activeWatch{cancel: func() { stopped = true }, objects: objects}
 	forbidden := apierrors.NewForbidden(gvr.GroupResource(), "", nil)
 	w.handleWatchError(t.Context(), key, &toolscache.Reflector{}, forbidden)
 	if _, ok := w.watches[key]; !ok || stopped {
 		t.Error("the watch was stopped")
+	}
+	if read != 1 {
+		t.Errorf("the object was enqueued %d times, want once for each attempt: it may have changed", read)
 	}
 	used = false
 	w.handleWatchError(t.Context(), key, &toolscache.Reflector{}, forbidden)

@@ -75,6 +75,7 @@ type Agent struct {
 	stats      *clusterStats
 	discovery  discovery.DiscoveryInterface
 	informers  []toolscache.SharedIndexInformer
+	dating     *reportDating
 }
 
 // New makes an agent without starting it. Neither API server has to be reachable.
@@ -109,9 +110,14 @@ func (a *Agent) connectLocal(config *rest.Config) error {
 	if err != nil {
 		return err
 	}
+	watches := newWatchHealth(time.Now)
+	config.Wrap(watches.observe)
 	local, err := client.New(config, client.Options{Scheme: scheme, Mapper: mapper})
 	if err != nil {
 		return err
+	}
+	a.dating = &reportDating{
+		local: local, namespace: a.config.Guard.Namespace, watches: watches, unreported: a.hub.unreported, rereadAll: a.rereadAll,
 	}
 	objects, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -235,7 +241,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	})
 	all.Go(func() {
 		if toolscache.WaitForCacheSync(ctx.Done(), a.hub.synced) {
-			a.enqueueAll(ctx) // to mark records without a Work as orphaned
+			a.rereadAll(ctx) // also to mark records without a Work as orphaned
+			a.dating.start()
 		}
 	})
 	all.Go(func() { a.runHeartbeat(ctx) })
@@ -282,7 +289,9 @@ func (a *Agent) runWorker(ctx context.Context) {
 func (a *Agent) processWork(ctx context.Context, name string) {
 	bounded, cancel := context.WithTimeout(ctx, a.config.ReconcileTimeout)
 	defer cancel()
+	a.hub.unreported.begin(name)
 	later, err := a.reconciler.reconcile(bounded, name)
+	a.hub.unreported.end(name, err)
 	if later > 0 {
 		a.queue.AddAfter(name, later)
 	}
@@ -306,6 +315,7 @@ func isPermanent(err error) bool {
 func (a *Agent) enqueueForObject(resource schema.GroupResource, o metav1.Object) {
 	key := records.ObjectKey(resource.Group, resource.Resource, o.GetNamespace(), o.GetName())
 	if name, ok := a.reconciler.records.WorkForObject(key, o.GetUID()); ok {
+		a.hub.unreported.add(name)
 		a.queue.AddAfter(name, batchDelay)
 	}
 }
@@ -314,6 +324,7 @@ func (a *Agent) enqueueForObject(resource schema.GroupResource, o metav1.Object)
 func (a *Agent) enqueueForOwners(o metav1.Object, p *podindex.Index) {
 	for _, uid := range p.OwnerChain(o) {
 		if name, ok := a.reconciler.records.WorkForObject("", uid); ok {
+			a.hub.unreported.add(name)
 			a.queue.AddAfter(name, batchDelay)
 		}
 	}
@@ -336,15 +347,36 @@ func (a *Agent) enqueueAll(ctx context.Context) {
 	}
 }
 
-// runHeartbeat renews the agent's Lease at the hub until the context ends.
+// rereadAll enqueues all Works and records. Until each record is reconciled, its reports may be out of date.
+func (a *Agent) rereadAll(ctx context.Context) {
+	for _, rec := range a.reconciler.records.List() {
+		a.hub.unreported.addMissed(rec.Name)
+	}
+	a.enqueueAll(ctx)
+}
+
+// runHeartbeat renews the agent's Lease at the hub until the context ends. When the hub is reachable again, what
+// could not be reported is reported at once.
 func (a *Agent) runHeartbeat(ctx context.Context) {
-	h := &heartbeat{client: a.hub.client, namespace: a.hub.namespace, identity: a.config.Identity, recordCount: a.reconciler.records.Count}
+	h := &heartbeat{
+		client: a.hub.client, namespace: a.hub.namespace, identity: a.config.Identity, recordCount: a.reconciler.records.Count,
+		reportDelay: a.dating.delay,
+	}
+	failed := false
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		bounded, cancel := context.WithTimeout(ctx, heartbeatInterval)
 		defer cancel()
-		if err := h.renew(bounded); err != nil && ctx.Err() == nil {
+		err := h.renew(bounded)
+		switch {
+		case err != nil && ctx.Err() == nil:
 			log(ctx).V(1).Info("Failed to renew the heartbeat", "cause", err.Error())
+		case err == nil && failed:
+			for _, name := range a.hub.unreported.works() {
+				a.queue.Forget(name)
+				a.queue.Add(name)
+			}
 		}
+		failed = err != nil
 	}, heartbeatInterval)
 }
 

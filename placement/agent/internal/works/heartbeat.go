@@ -27,10 +27,13 @@ type heartbeat struct {
 	client              client.Client
 	namespace, identity string
 	recordCount         func() int // number of AppliedWorks
-	lease               *coordinationv1.Lease
+	// reportDelay returns the age of the oldest change that the agent has not reported; false when it is not known.
+	reportDelay func(context.Context) (time.Duration, bool)
+	lease       *coordinationv1.Lease
 }
 
-// renew renews the Lease, usually with one request.
+// renew renews the Lease, usually with one request. The hub dates what it knows of the cluster by it: everything
+// that changed before renewTime, less the delay, must have been reported.
 func (h *heartbeat) renew(ctx context.Context) error {
 	if h.lease == nil {
 		lease := &coordinationv1.Lease{}
@@ -43,7 +46,7 @@ func (h *heartbeat) renew(ctx context.Context) error {
 		}
 		h.lease = lease
 	}
-	h.setLeaseSpec(h.lease)
+	h.setLeaseSpec(ctx, h.lease)
 	if err := h.client.Update(ctx, h.lease); err != nil {
 		h.lease = nil
 		return fmt.Errorf("renew heartbeat: %w", err)
@@ -53,7 +56,7 @@ func (h *heartbeat) renew(ctx context.Context) error {
 
 func (h *heartbeat) createLease(ctx context.Context) error {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: v1alpha1.HeartbeatLease}}
-	h.setLeaseSpec(lease)
+	h.setLeaseSpec(ctx, lease)
 	if err := h.client.Create(ctx, lease); err != nil {
 		return fmt.Errorf("create heartbeat: %w", err)
 	}
@@ -61,11 +64,16 @@ func (h *heartbeat) createLease(ctx context.Context) error {
 	return nil
 }
 
-func (h *heartbeat) setLeaseSpec(lease *coordinationv1.Lease) {
-	now, seconds := metav1.NowMicro(), int32(leaseSeconds)
+func (h *heartbeat) setLeaseSpec(ctx context.Context, lease *coordinationv1.Lease) {
+	delay := ""
+	now, seconds := metav1.NowMicro(), int32(leaseSeconds) // before the delay is known: a change in between counts as unreported
+	if d, ok := h.reportDelay(ctx); ok {
+		delay = d.Round(time.Millisecond).String()
+	}
 	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity != h.identity {
 		lease.Spec.HolderIdentity, lease.Spec.AcquireTime = &h.identity, &now
 	}
 	lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = &seconds, &now
 	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, v1alpha1.AppliedWorksAnnotation, strconv.Itoa(h.recordCount()))
+	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, v1alpha1.ReportDelayAnnotation, delay)
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,7 +43,17 @@ type hubClient struct {
 	namespace    string
 	registration atomic.Pointer[toolscache.ResourceEventHandlerRegistration]
 
-	lastReports sync.Map // time.Time by Work; one worker has a Work at a time
+	lastReports sync.Map // sentReport by Work; one worker has a Work at a time
+	unreported  *unreportedChanges
+}
+
+// sentReport is the last report of this process on a Work.
+type sentReport struct {
+	at time.Time
+	// resourceVersion of the Work after it.
+	resourceVersion string
+	// uncertain is true until the hub has answered: it may have stored the report, or store it later.
+	uncertain bool
 }
 
 // newHubClient makes a client for the Works of a cluster.
@@ -51,7 +62,7 @@ func newHubClient(config *rest.Config, cluster string) (*hubClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &hubClient{cluster: cluster, namespace: v1alpha1.ClusterNamespacePrefix + cluster}
+	h := &hubClient{cluster: cluster, namespace: v1alpha1.ClusterNamespacePrefix + cluster, unreported: newUnreportedChanges(time.Now)}
 	if h.client, err = client.New(config, client.Options{Scheme: scheme, Mapper: mapper}); err != nil {
 		return nil, fmt.Errorf("make the hub's client: %w", err)
 	}
@@ -128,9 +139,10 @@ func (h *hubClient) fetchSecretData(ctx context.Context, name string) (secretDat
 // reportStatus writes a Work's status, unless the Work has it already. later is when to report again if it
 // is too early for another report.
 func (h *hubClient) reportStatus(ctx context.Context, work *v1alpha1.Work, status v1alpha1.WorkStatus) (later time.Duration, err error) {
+	defer func() { h.unreported.report(work.Name, later == 0 && err == nil) }()
 	keepTransitionTimes(&status, work.Status)
 	shrinkStatus(work, &status)
-	if equalAsJSON(work.Status, status) {
+	if equalAsJSON(work.Status, status) && !h.isBehind(work) {
 		return 0, nil
 	}
 	if wait := h.reserveReport(work.Name); wait > 0 {
@@ -152,10 +164,20 @@ func (h *hubClient) reportStatus(ctx context.Context, work *v1alpha1.Work, statu
 		return 0, nil // deleted meanwhile: its event follows
 	}
 	if err != nil {
-		h.lastReports.Delete(work.Name)
+		h.lastReports.Store(work.Name, sentReport{uncertain: true})
 		return 0, fmt.Errorf("report on Work %s: %w", work.Name, err)
 	}
+	h.lastReports.Store(work.Name, sentReport{at: time.Now(), resourceVersion: target.ResourceVersion})
 	return 0, nil
+}
+
+// isBehind tells whether a cached Work may be older than the last report on it: the hub may have another status.
+func (h *hubClient) isBehind(work *v1alpha1.Work) bool {
+	value, _ := h.lastReports.Load(work.Name)
+	last, _ := value.(sentReport)
+	sent, errSent := strconv.ParseUint(last.resourceVersion, 10, 64)
+	cached, errCached := strconv.ParseUint(work.ResourceVersion, 10, 64)
+	return last.uncertain || errSent == nil && errCached == nil && cached < sent
 }
 
 // reportNotApplied reports why the agent does not carry out a Work, and keeps the rest of its status.
@@ -238,11 +260,11 @@ func shrinkStatus(work *v1alpha1.Work, status *v1alpha1.WorkStatus) {
 // reserveReport returns how long a report must wait; 0 when the caller may send it now.
 func (h *hubClient) reserveReport(name string) time.Duration {
 	if last, ok := h.lastReports.Load(name); ok {
-		if at, ok := last.(time.Time); ok && time.Since(at) < reportInterval {
-			return reportInterval - time.Since(at)
+		if last, ok := last.(sentReport); ok && time.Since(last.at) < reportInterval {
+			return reportInterval - time.Since(last.at)
 		}
 	}
-	h.lastReports.Store(name, time.Now())
+	h.lastReports.Store(name, sentReport{at: time.Now(), uncertain: true})
 	return 0
 }
 
