@@ -18,7 +18,8 @@ type Observation struct {
 	Ready bool
 }
 
-// History has the observations of one object in one cluster, oldest first.
+// History has the observations of one object in one cluster, oldest first. Add returns a new one, so that
+// others can read a History while it grows.
 type History []Observation
 
 // Sample is what a History says about the time until the cluster's last sign of life.
@@ -33,14 +34,30 @@ type Sample struct {
 	Until time.Time
 }
 
-// Add appends an observation, and drops those that no window of this length before it needs.
+// Add returns the history with one more observation, without those that no window needs that begins at most
+// this long before it. A window that ends before the observation must be so much shorter.
+//
+// Observations are added as they are received. One with an earlier time than the last one's gets the last
+// one's, because a clock was set back: its true time is later, and a History never claims to know more than
+// it does. One that repeats the last one is that one, which is still in force.
 func (h History) Add(o Observation, window time.Duration) History {
-	h = append(h, o)
-	return slices.Clip(h[h.start(o.At.Add(-window)):])
+	from := o.At.Add(-window)
+	if len(h) == 0 {
+		return History{o}
+	}
+	last := h[len(h)-1]
+	kept := h[h.inForce(from):]
+	if o.Available == last.Available && o.Ready == last.Ready {
+		return slices.Clone(kept)
+	}
+	if o.At.Before(last.At) {
+		o.At = last.At
+	}
+	return append(slices.Clip(kept), o) // clipped: append copies
 }
 
-// start returns the index of the observation that was in force at a time; 0 if none was.
-func (h History) start(at time.Time) int {
+// inForce returns the index of the observation that was in force at a time; 0 if none was.
+func (h History) inForce(at time.Time) int {
 	for i := len(h) - 1; i > 0; i-- {
 		if !h[i].At.After(at) {
 			return i
@@ -53,13 +70,12 @@ func (h History) start(at time.Time) int {
 // cluster must be known to have reported all changes before until.
 func (h History) Sample(until time.Time, stable time.Duration) Sample {
 	s := Sample{AtMost: math.MaxInt32, Until: until}
-	from := until.Add(-stable)
-	first := h.start(from)
-	if len(h) == 0 || h[first].At.After(from) {
+	from := until.Add(-max(0, stable))
+	if len(h) == 0 || h[0].At.After(from) {
 		return s
 	}
 	s.Available, s.AtMost, s.Ready = math.MaxInt32, 0, true
-	for _, o := range h[first:] {
+	for _, o := range h[h.inForce(from):] {
 		s.Available, s.AtMost, s.Ready = min(s.Available, o.Available), max(s.AtMost, o.Available), s.Ready && o.Ready
 	}
 	return s
