@@ -163,9 +163,10 @@ func bound(n node, of reflect.Type, path string) error {
 		return nil
 	case reflect.TypeFor[metav1.Duration]():
 		n.add("maxLength", longest)
-		n.add("x-kubernetes-validations", []any{map[string]any{
+		rules, _ := n["x-kubernetes-validations"].([]any) // a marker may limit the duration
+		n["x-kubernetes-validations"] = append(rules, map[string]any{
 			"rule": "self.matches('" + durations + "')", "message": `must be a duration such as "90s", "10m" or "1h30m"`,
-		}})
+		})
 		return nil
 	case reflect.TypeFor[resource.Quantity]():
 		n["pattern"] = quantity // the one that is there is wider

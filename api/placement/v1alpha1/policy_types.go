@@ -128,8 +128,9 @@ type MovePolicy struct {
 	Settle *metav1.Duration `json:"settle,omitempty"`
 
 	// Stable is how long the reports of a cluster must say that replicas are available before these replace
-	// others, such as "30s". It is the time between two reports; 0s trusts one report. Default: 10s.
+	// others, such as "30s". It is the time between two reports; 0s trusts one report. At most 10m. Default: 10s.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule=`!self.matches('^[0-9.hmsuµn]+$') || duration(self) <= duration('10m')`,message=`must be at most 10m`
 	Stable *metav1.Duration `json:"stable,omitempty"`
 
 	// Deadline of a move, such as "10m" or "1h30m". Default: none.

@@ -34,6 +34,7 @@ const (
 	ReasonProgressing         = "Progressing"
 	ReasonStalled             = "Stalled"
 	ReasonMoveBlocked         = "MoveBlocked"
+	ReasonRolledBack          = "RolledBack"
 	ReasonInvalidSelector     = "InvalidSelector"
 	ReasonInvalidReplicas     = "InvalidReplicas"
 	ReasonValid               = "Valid"
@@ -224,7 +225,7 @@ func moveReasons() []ReasonInfo {
 	return []ReasonInfo{
 		{
 			Reason: ReasonStalled, On: "MoveBlocked of Assignments with status True",
-			When:   "A move has waited for 30 s for the cause that the message has, such as replicas that are not available in the new cluster.",
+			When:   "A move has waited for the cause that the message has, such as replicas that are not available in the new cluster: for 30 s, or twice move.stable and 10 s if that is longer. Pods that stop get their grace period besides.",
 			Remedy: "Find the cluster that the message names in status.clusters of the Assignment, and correct what its message or its broken Pods report: kubectl get assignment -o yaml.",
 			Test:   "placement/hub/internal/desiredstate.TestBlockedIsReportedLate",
 		},
@@ -233,6 +234,12 @@ func moveReasons() []ReasonInfo {
 			When:   "The condition MoveBlocked of the object's Assignment has become True.",
 			Remedy: "As for Stalled.",
 			Test:   "placement/hub/internal/desiredstate.TestWarnings",
+		},
+		{
+			Reason: ReasonRolledBack, On: "Event on the placed object",
+			When:   "Replicas have failed in a new cluster while an old one was losing its replicas: the hub has given the old cluster as many back as are missing. The move goes on, and reports must last twice as long from then on.",
+			Remedy: "Find out why replicas fail in the clusters that the message names. To stop the move, set the annotation placement.patchbay.io/clusters to the old cluster.",
+			Test:   "placement/hub/internal/controllers.TestMoveRollsBack",
 		},
 	}
 }

@@ -81,6 +81,8 @@ type Input struct {
 	// NoPolicy is true when the policy is gone, and with it the mode of the move. A started move goes on, but
 	// no cluster starts the object while another one still has to lose it.
 	NoPolicy bool
+	// Stable is how long reports must have said what Available, AtMost and StableReady of a target say.
+	Stable time.Duration
 	// Settle is how long a cluster keeps the object with 0 replicas before its removal.
 	Settle time.Duration
 	// DesiredSince is when the desired targets last changed.

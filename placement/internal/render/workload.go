@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/component-helpers/resource"
+	"k8s.io/utils/ptr"
 )
 
 // Replicas returns the number of replicas of an object, and whether its kind has replicas. For a Job they are
@@ -102,6 +104,19 @@ func PodRequests(object *unstructured.Unstructured) corev1.ResourceList {
 	}
 	return resource.PodRequests(pod, resource.PodResourcesOptions{})
 }
+
+// GracePeriod returns how long a Pod of the object may take to stop; 0 for an object without Pods.
+func GracePeriod(object *unstructured.Unstructured) time.Duration {
+	pod, ok := podFromTemplate(object)
+	if !ok {
+		return 0
+	}
+	seconds := ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)
+	return time.Duration(min(max(seconds, 0), maxGracePeriodSeconds)) * time.Second
+}
+
+// maxGracePeriodSeconds bounds what a user may set, so that a duration does not overflow.
+const maxGracePeriodSeconds = 7 * 24 * 60 * 60
 
 // podFromTemplate returns the Pod that an object is, or creates from its template; false for an object without a
 // Pod template.

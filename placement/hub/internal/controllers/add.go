@@ -24,8 +24,10 @@ import (
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/kinds"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/limits"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/metrics"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/reports"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/scope"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/term"
+	"github.com/patchbay-cni/patchbay/placement/internal/stability"
 )
 
 // eventSource is the component of the hub's Events.
@@ -40,7 +42,7 @@ type Config struct {
 	// Metrics has the values of the metrics. Default: metrics that nobody reads.
 	Metrics *metrics.Metrics
 
-	probeDuration, preflightWait time.Duration // for tests
+	probeDuration, preflightWait, stableDefault time.Duration // for tests
 }
 
 func (c Config) withDefaults() Config {
@@ -52,6 +54,7 @@ func (c Config) withDefaults() Config {
 		c.Metrics = metrics.Register(prometheus.NewRegistry())
 	}
 	c.probeDuration, c.preflightWait = cmp.Or(c.probeDuration, probeDuration), cmp.Or(c.preflightWait, preflightWait)
+	c.stableDefault = cmp.Or(c.stableDefault, stability.DefaultWindow)
 	return c
 }
 
@@ -69,12 +72,14 @@ func Add(ctx context.Context, m manager.Manager, cfg Config) error {
 		return err
 	}
 	registry, capacity, drains := &kinds.Registry{}, limits.NewCapacity(), limits.NewDrains()
-	heartbeats := clusters.NewHeartbeats(cached, direct, cfg.Now)
+	heartbeats, tracker := clusters.NewHeartbeats(cached, direct, cfg.Now), reports.NewTracker(cfg.Now)
 	lead := &leadership{
-		cached: cached, direct: direct, now: cfg.Now, signer: &term.Signer{}, capacity: capacity, drains: drains, heartbeats: heartbeats,
+		cached: cached, direct: direct, now: cfg.Now, signer: &term.Signer{}, capacity: capacity, drains: drains, heartbeats: heartbeats, reports: tracker,
 		awaitPreflight: func(ctx context.Context) error { return check.await(ctx, cfg.preflightWait) },
 	}
-	reader, err := scope.NewReader(ctx, cached, direct, registry, heartbeats, cfg.Now)
+	reader, err := scope.NewReader(ctx, cached, direct, registry, heartbeats, scope.ReaderOptions{
+		Reports: tracker, DefaultStable: cfg.stableDefault, Now: cfg.Now,
+	})
 	if err != nil {
 		return err
 	}
@@ -83,6 +88,7 @@ func Add(ctx context.Context, m manager.Manager, cfg Config) error {
 		MaxConcurrentReconciles: cfg.Workers, RateLimiter: newRateLimiter[kinds.Key](),
 		Reconciler: &objectReconciler{
 			cached: cached, kinds: registry, leadership: lead, reader: reader, capacity: capacity, drains: drains, expectations: expectations,
+			reports:     tracker,
 			objects:     &apply.Objects{Direct: direct},
 			assignments: &apply.Assignments{Direct: direct, Events: events, Expectations: expectations},
 			works:       &apply.Works{Direct: direct, Secrets: secrets, Signer: lead.signer, Expectations: expectations, Restored: lead.restored},
@@ -92,7 +98,10 @@ func Add(ctx context.Context, m manager.Manager, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("make the controller of objects: %w", err)
 	}
-	if err := watchDependencies(objects, cached, registry, drains); err != nil {
+	if err := watchDependencies(objects, cached, registry, drains, tracker); err != nil {
+		return err
+	}
+	if err := watchReports(ctx, cached, tracker); err != nil {
 		return err
 	}
 	d, err := discovery.NewDiscoveryClientForConfigAndClient(m.GetConfig(), m.GetHTTPClient())

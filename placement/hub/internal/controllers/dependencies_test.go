@@ -29,6 +29,7 @@ import (
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/clusters"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/kinds"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/limits"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/reports"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/scope"
 )
 
@@ -294,7 +295,7 @@ func newDependencyHub(t *testing.T, objects []client.Object) *dependencyHub {
 	})
 	now, direct := func() time.Time { return time.Unix(1000, 0) }, &storedReader{h}
 	var err error
-	if h.reader, err = scope.NewReader(t.Context(), h, direct, &h.kinds, clusters.NewHeartbeats(h, direct, now), now); err != nil {
+	if h.reader, err = scope.NewReader(t.Context(), h, direct, &h.kinds, clusters.NewHeartbeats(h, direct, now), scope.ReaderOptions{Reports: reports.NewTracker(now), Now: now}); err != nil {
 		t.Fatal(err)
 	}
 	for _, add := range h.indexes {
@@ -313,7 +314,7 @@ func (h *dependencyHub) plan(t *testing.T, key kinds.Key, views uint) (plan, err
 	if err != nil || s == nil {
 		t.Fatalf("Read: got %v and %v, want a Scope", s, err)
 	}
-	r := &objectReconciler{reader: h.reader, capacity: limits.NewCapacity(), drains: limits.NewDrains()}
+	r := &objectReconciler{reader: h.reader, capacity: limits.NewCapacity(), drains: limits.NewDrains(), reports: reports.NewTracker(time.Now)}
 	return r.plan(t.Context(), s)
 }
 

@@ -119,5 +119,5 @@ func newProcess(ctx context.Context, config *rest.Config) (manager.Manager, erro
 	if err != nil {
 		return nil, err
 	}
-	return m, Add(ctx, m, Config{preflightWait: time.Millisecond})
+	return m, Add(ctx, m, Config{preflightWait: time.Millisecond, stableDefault: stableInTests})
 }

@@ -58,6 +58,9 @@ var hubOnce sync.Once
 // hubMetrics are the metrics of that hub.
 var hubMetrics = prometheus.NewRegistry()
 
+// stableInTests is how long reports must last in tests, so that a move takes seconds.
+const stableInTests = 100 * time.Millisecond
+
 // newTestHub returns the hub that all tests of this binary share, and starts it once.
 func newTestHub(t *testing.T) *testHub {
 	t.Helper()
@@ -105,7 +108,7 @@ func startHub(t *testing.T, env *apitest.Env) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Add(ctx, m, Config{Metrics: metrics.Register(hubMetrics)}); err != nil {
+	if err := Add(ctx, m, Config{Metrics: metrics.Register(hubMetrics), stableDefault: stableInTests}); err != nil {
 		t.Fatal(err)
 	}
 	go func() { // until the binary ends
@@ -141,8 +144,13 @@ func (h *testHub) cluster(name string, spec v1alpha1.ClusterSpec) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		var beat time.Time
 		for ctx.Err() == nil {
-			_ = simulateAgent(ctx, h.client, ns)
+			now := time.Now()
+			if err := simulateAgent(ctx, h.client, ns); err == nil && now.Sub(beat) >= stableInTests {
+				beat = now
+				_ = renewLease(ctx, h.client, ns, now, "0s")
+			}
 			select {
 			case <-ctx.Done():
 			case <-time.After(20 * time.Millisecond):
@@ -166,6 +174,14 @@ func (h *testHub) expectReachable(name string) {
 		}
 		return nil
 	})
+}
+
+// renewLease renews the Lease of a simulated agent, with the age of the oldest change that it has not reported then.
+func renewLease(ctx context.Context, c client.Client, ns string, at time.Time, delay string) error {
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}},"spec":{"holderIdentity":"simulated","renewTime":%q}}`,
+		v1alpha1.ReportDelayAnnotation, delay, at.UTC().Format(metav1.RFC3339Micro))
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: v1alpha1.HeartbeatLease}}
+	return c.Patch(ctx, lease, client.RawPatch(types.MergePatchType, []byte(patch)))
 }
 
 // simulateAgent reports all Works of a cluster as carried out.

@@ -16,6 +16,7 @@ import (
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/clusters"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/kinds"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/limits"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/reports"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/scope"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/term"
 )
@@ -30,6 +31,7 @@ type leadership struct {
 	capacity   *limits.Capacity
 	drains     *limits.Drains
 	heartbeats *clusters.Heartbeats
+	reports    *reports.Tracker
 	// awaitPreflight keeps a hub that has placed nothing yet from writing where it must not run.
 	awaitPreflight func(context.Context) error
 
@@ -47,6 +49,7 @@ func (l *leadership) ensure(ctx context.Context) error {
 	if err := l.beginTerm(ctx); err != nil {
 		return err
 	}
+	l.reports.Reset()
 	var list v1alpha1.AssignmentList
 	if err := l.cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list Assignments: %w", err)

@@ -16,6 +16,7 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/clusters"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/limits"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/reports"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/term"
 	"github.com/patchbay-cni/patchbay/placement/internal/policy"
 )
@@ -53,7 +54,7 @@ func TestNewLeaderObservesHeartbeats(t *testing.T) {
 	clock := func() time.Time { return now }
 	heartbeats := clusters.NewHeartbeats(c, c, clock)
 	l := &leadership{
-		cached: c, direct: c, now: clock, signer: &term.Signer{}, capacity: limits.NewCapacity(), drains: limits.NewDrains(), heartbeats: heartbeats,
+		cached: c, direct: c, now: clock, signer: &term.Signer{}, capacity: limits.NewCapacity(), drains: limits.NewDrains(), heartbeats: heartbeats, reports: reports.NewTracker(time.Now),
 	}
 	if err := l.ensure(t.Context()); err != nil {
 		t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/desiredstate"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/kinds"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/limits"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/reports"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/scope"
 )
 
@@ -36,6 +37,7 @@ type objectReconciler struct {
 	capacity     *limits.Capacity
 	drains       *limits.Drains
 	expectations *apply.Expectations
+	reports      *reports.Tracker
 	objects      *apply.Objects
 	assignments  *apply.Assignments
 	works        *apply.Works
@@ -57,8 +59,12 @@ func (r *objectReconciler) Reconcile(ctx context.Context, key kinds.Key) (reconc
 		return reconcile.Result{RequeueAfter: kinds.ListRetry}, nil
 	}
 	s, err := r.reader.Read(ctx, key, k)
-	if err != nil || s == nil {
+	if err != nil {
 		return reconcile.Result{}, err
+	}
+	if s == nil {
+		r.reports.Wait(key, nil)
+		return reconcile.Result{}, nil
 	}
 	satisfied, err := r.expectations.Satisfied(ctx, s)
 	switch {
@@ -112,7 +118,8 @@ func (r *objectReconciler) place(ctx context.Context, s *scope.Scope) (after tim
 		return 0, worksErr
 	}
 
-	stored, after, err = r.report(ctx, s, stored, p.decision, append(p.conditions, rendered), worksWritten)
+	p.conditions = append(p.conditions, rendered)
+	stored, after, err = r.report(ctx, s, stored, p, worksWritten)
 	switch {
 	case err != nil:
 		return 0, err
@@ -127,6 +134,7 @@ type plan struct {
 	decision     desiredstate.Decision
 	next         *v1alpha1.Assignment
 	conditions   []metav1.Condition
+	rolledBack   *desiredstate.Warning
 	requeueAfter time.Duration
 }
 
@@ -157,9 +165,12 @@ func (r *objectReconciler) plan(ctx context.Context, s *scope.Scope) (p plan, er
 	migration := desiredstate.Migrate(s, p.next, p.decision)
 	p.next.Spec.Targets = migration.Targets
 	losing := desiredstate.ClustersLosing(current.Spec.Targets, p.next.Spec.Targets)
-	if err := r.reader.Confirm(ctx, s, resolution, losing); err != nil {
+	counted := desiredstate.ClustersCounted(current.Spec.Targets, p.next.Spec.Targets)
+	if err := r.reader.Confirm(ctx, s, resolution, losing, counted); err != nil {
 		return plan{}, err
 	}
+	p.rolledBack = migration.RolledBack
+	r.reports.Wait(s.Key, migration.AwaitedReports)
 	r.capacity.Set(s.Key, limits.ReservationOf(p.next))
 	p.conditions = []metav1.Condition{desiredstate.PlacedCondition(p.decision), migration.MoveBlocked}
 	p.requeueAfter = scope.Sooner(s.RequeueAfter, scope.Sooner(p.decision.RequeueAfter, migration.RequeueAfter))
@@ -174,19 +185,22 @@ type state struct {
 
 // report writes the status of the Assignment and of the object.
 func (r *objectReconciler) report(
-	ctx context.Context, s *scope.Scope, stored state, d desiredstate.Decision, conditions []metav1.Condition, worksWritten bool,
+	ctx context.Context, s *scope.Scope, stored state, p plan, worksWritten bool,
 ) (_ state, after time.Duration, err error) {
 	if stored.assignment.UID == "" {
 		return stored, 0, nil
 	}
-	status := desiredstate.AggregateStatus(s, stored.assignment, conditions)
+	status := desiredstate.AggregateStatus(s, stored.assignment, p.conditions)
+	if p.rolledBack != nil {
+		status.Warnings = append(status.Warnings, *p.rolledBack)
+	}
 	if stored.assignment, after, err = r.assignments.WriteStatus(ctx, s, stored.assignment, status, worksWritten); err != nil {
 		return state{}, 0, err
 	}
 	if status.Evict {
 		return stored, after, r.objects.Evict(ctx, s, stored.object)
 	}
-	fields, err := status.ObjectStatus(s, stored.object, d)
+	fields, err := status.ObjectStatus(s, stored.object, p.decision)
 	if err != nil || fields == nil {
 		return stored, after, err
 	}

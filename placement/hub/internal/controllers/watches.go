@@ -26,6 +26,7 @@ import (
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/clusters"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/kinds"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/limits"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/reports"
 	"github.com/patchbay-cni/patchbay/placement/internal/render"
 )
 
@@ -38,7 +39,9 @@ type queue = workqueue.TypedRateLimitingInterface[kinds.Key]
 
 // watchDependencies queues objects when something changes that their placement depends on. The
 // kindWatcher queues them when they change themselves.
-func watchDependencies(ctl controller.TypedController[kinds.Key], cached cache.Cache, registry *kinds.Registry, drains *limits.Drains) error {
+func watchDependencies(
+	ctl controller.TypedController[kinds.Key], cached cache.Cache, registry *kinds.Registry, drains *limits.Drains, tracker *reports.Tracker,
+) error {
 	l := &objectLister{cached: cached, kinds: registry}
 	sources := map[string]source.TypedSource[kinds.Key]{
 		"Works": source.TypedKind(cached, &v1alpha1.Work{}, handler.TypedFuncs[*v1alpha1.Work, kinds.Key]{
@@ -74,6 +77,10 @@ func watchDependencies(ctl controller.TypedController[kinds.Key], cached cache.C
 	}
 	sources["drains"] = source.TypedFunc[kinds.Key](func(_ context.Context, q queue) error {
 		drains.SetQueue(q)
+		return nil
+	})
+	sources["reports"] = source.TypedFunc[kinds.Key](func(_ context.Context, q queue) error {
+		tracker.SetQueue(q)
 		return nil
 	})
 	for name, s := range sources {

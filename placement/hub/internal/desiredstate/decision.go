@@ -153,6 +153,7 @@ func NextAssignment(s *scope.Scope, current *v1alpha1.Assignment, decision Decis
 	}
 	if changed || d.LastChangeTime == nil {
 		d.Number++
+		d.Rollbacks = 0
 		d.LastChangeTime = &metav1.MicroTime{Time: s.Now}
 	}
 	return next
@@ -209,6 +210,28 @@ func replicasOf(key kinds.Key, o *unstructured.Unstructured) (int32, bool) {
 		return 1, true
 	}
 	return render.Replicas(o)
+}
+
+// ClustersCounted returns the clusters whose replicas a step relies on: those that keep the object while a cluster gets
+// an order to remove it, or to run fewer replicas.
+func ClustersCounted(before, next []v1alpha1.Target) (names []string) {
+	stored := map[v1alpha1.ClusterName]v1alpha1.Target{}
+	for _, t := range before {
+		stored[t.Cluster] = t
+	}
+	shrinks := false
+	for _, t := range next {
+		was, ok := stored[t.Cluster]
+		removes := t.State == v1alpha1.TargetRemoving && was.State != v1alpha1.TargetRemoving
+		shrinks = shrinks || ok && (removes || deref(t.RequestedReplicas) < deref(was.RequestedReplicas))
+		if t.State == v1alpha1.TargetActive || t.State == v1alpha1.TargetDraining {
+			names = append(names, string(t.Cluster))
+		}
+	}
+	if !shrinks || len(next) < 2 { // alone, a cluster scales down as a Deployment does
+		return nil
+	}
+	return names
 }
 
 func deref(n *int32) int64 { return int64(ptr.Deref(n, 0)) }

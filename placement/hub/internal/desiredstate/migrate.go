@@ -3,8 +3,11 @@
 package desiredstate
 
 import (
+	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +17,8 @@ import (
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/clusters"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/scope"
 	"github.com/patchbay-cni/patchbay/placement/internal/migration"
+	"github.com/patchbay-cni/patchbay/placement/internal/render"
+	"github.com/patchbay-cni/patchbay/placement/internal/stability"
 )
 
 // maxReplicas is the most that package apportion takes.
@@ -25,11 +30,17 @@ type Migration struct {
 	Targets []v1alpha1.Target
 	// MoveBlocked is the condition of that type.
 	MoveBlocked metav1.Condition
+	// RolledBack is the Event about replicas that were given back to clusters; nil when none were.
+	RolledBack *Warning
+	// AwaitedReports are the times up to which clusters must have reported all changes before the next step, if
+	// nothing is reported. Each cluster may allow a step alone.
+	AwaitedReports map[string]time.Time
 	// RequeueAfter is when to take the next step though nothing is reported; 0: when something is.
 	RequeueAfter time.Duration
 }
 
-// Migrate computes the next step of the targets of an Assignment, which records the decision.
+// Migrate computes the next step of the targets of an Assignment, which records the decision. It counts a roll-back
+// in the Assignment.
 func Migrate(s *scope.Scope, a *v1alpha1.Assignment, d Decision) Migration {
 	targets := map[string]v1alpha1.Target{}
 	for _, t := range a.Spec.Targets {
@@ -41,14 +52,19 @@ func Migrate(s *scope.Scope, a *v1alpha1.Assignment, d Decision) Migration {
 		}
 	}
 	in := migrationInput(s, d)
+	in.Stable = stability.Window(in.Stable, a.Spec.Decision.Rollbacks)
 	if changed := a.Spec.Decision.LastChangeTime; changed != nil {
 		in.DesiredSince = changed.Time
 	}
 	for _, name := range slices.Sorted(maps.Keys(targets)) {
-		in.Targets = append(in.Targets, migrationTarget(s, targets[name], d))
+		in.Targets = append(in.Targets, migrationTarget(s, targets[name], d, in.Stable))
 	}
 	out := migration.Step(in)
 	m := Migration{RequeueAfter: out.RequeueAfter}
+	if out.RolledBack > 0 {
+		a.Spec.Decision.Rollbacks++
+		m.RolledBack = rolledBack(in, out)
+	}
 	_, hasReplicas := replicasOf(s.Key, s.Object)
 	lastStep := in.DesiredSince
 	for _, transition := range out.Transitions {
@@ -65,20 +81,70 @@ func Migrate(s *scope.Scope, a *v1alpha1.Assignment, d Decision) Migration {
 		if d.Divided {
 			t.RequestedReplicas = new(transition.Requested)
 		}
+		if transition.Fallback > 0 {
+			t.FallbackReplicas = new(transition.Fallback)
+		}
 		m.Targets = append(m.Targets, t)
 		if transition.Since.After(lastStep) {
 			lastStep = transition.Since
 		}
 	}
+	if !out.Done {
+		m.AwaitedReports = awaitedReports(s, out, in.Stable, lastStep)
+	}
 	var retry time.Duration
-	m.MoveBlocked, retry = moveBlockedCondition(out.Blocked.Message, out.Done, lastStep, s.Now)
+	m.MoveBlocked, retry = moveBlockedCondition(out.Blocked, out.Done, s.Now.Sub(lastStep), blockedAfter(s, out.Blocked.Reason, in.Stable))
 	m.RequeueAfter = scope.Sooner(m.RequeueAfter, retry)
 	return m
 }
 
+// rolledBack returns the Event about replicas that were given back to clusters.
+func rolledBack(in migration.Input, out migration.Output) *Warning {
+	var to, from []string
+	for i, transition := range out.Transitions {
+		before := in.Targets[i]
+		switch more := transition.Requested - before.Requested; {
+		case more > 0 && transition.Requested > before.Desired:
+			to = append(to, fmt.Sprintf("%d to %s", more, before.Cluster))
+		case before.Wanted && before.Requested > 0:
+			from = append(from, before.Cluster)
+		}
+	}
+	return &Warning{Reason: v1alpha1.ReasonRolledBack, Message: fmt.Sprintf(
+		"too few replicas are available in %s: gave back %s. Reports must say for %s from now on that replicas are available",
+		strings.Join(from, ", "), strings.Join(to, ", "), stability.Window(2*in.Stable, 0))}
+}
+
+// awaitedReports returns the times up to which clusters must have reported all changes before their reports say more
+// than now, by the last report or the last step.
+func awaitedReports(s *scope.Scope, out migration.Output, stable time.Duration, lastStep time.Time) map[string]time.Time {
+	awaited := map[string]time.Time{}
+	for _, transition := range out.Transitions {
+		if transition.State != migration.Active && transition.State != migration.Draining {
+			continue
+		}
+		o := s.Observed[transition.Cluster]
+		if len(o.Reports) == 0 {
+			continue // the report itself is awaited
+		}
+		if o.Until.IsZero() {
+			awaited[transition.Cluster] = s.Now
+			continue
+		}
+		for _, at := range []time.Time{
+			lastStep.Add(time.Microsecond), transition.Since.Add(stable), o.Reports[len(o.Reports)-1].At.Add(stable),
+		} {
+			if next, ok := awaited[transition.Cluster]; at.After(o.Until) && (!ok || at.Before(next)) {
+				awaited[transition.Cluster] = at
+			}
+		}
+	}
+	return awaited
+}
+
 // migrationInput returns how the policy moves the object; the targets are not in it yet.
 func migrationInput(s *scope.Scope, d Decision) migration.Input {
-	in := migration.Input{Divided: d.Divided, Now: s.Now}
+	in := migration.Input{Divided: d.Divided, Now: s.Now, Stable: s.DefaultStable}
 	var total int32
 	for _, n := range d.Replicas {
 		total += int32(n)
@@ -91,6 +157,9 @@ func migrationInput(s *scope.Scope, d Decision) migration.Input {
 	move := d.Policy.Spec.Move
 	in.BreakBeforeMake = move.Mode == v1alpha1.BreakBeforeMake
 	in.ProceedAtDeadline = move.OnDeadline == v1alpha1.DeadlineProceed
+	if move.Stable != nil {
+		in.Stable = move.Stable.Duration
+	}
 	if move.Settle != nil {
 		in.Settle = move.Settle.Duration
 	}
@@ -116,14 +185,16 @@ func scaledValue(value *intstr.IntOrString, total, defaultValue int32, roundUp b
 
 // migrationTarget returns what a step depends on of one cluster. The states of package migration and
 // of the API have the same names.
-func migrationTarget(s *scope.Scope, t v1alpha1.Target, d Decision) migration.Target {
+func migrationTarget(s *scope.Scope, t v1alpha1.Target, d Decision, stable time.Duration) migration.Target {
 	name := string(t.Cluster)
 	c := s.Clusters[name]
 	desired, isDesired := d.Replicas[name]
 	m := migration.Target{
 		Cluster: name, Wanted: isDesired, State: migration.State(t.State), Requested: int32(deref(t.RequestedReplicas)),
 		Reachable: c != nil && clusters.IsReachable(c), NotInInventory: c == nil,
+		Fallback: int32(deref(t.FallbackReplicas)), AtMost: math.MaxInt32,
 	}
+	m.Lost = c != nil && d.Policy != nil && isLost(s, d.Policy, c)
 	if d.Divided {
 		m.Desired = int32(desired)
 		if t.RequestedReplicas == nil && t.State == v1alpha1.TargetActive { // it had all replicas so far
@@ -138,12 +209,16 @@ func migrationTarget(s *scope.Scope, t v1alpha1.Target, d Decision) migration.Ta
 		m.Removed = s.GoneWorks[name]
 		return m
 	}
-	r := s.Reports[name]
-	m.Ready, m.Available, m.Total = r.Ready, r.Counts.Available, r.Counts.Total
+	if n, ok := scope.RequestedReplicas(w); ok && d.Divided && t.State == v1alpha1.TargetRemoving {
+		m.Requested = n // it keeps them if the order is withdrawn
+	}
+	r, o := s.Reports[name], s.Observed[name]
+	sample := o.Reports.Sample(o.Until, stable)
+	m.Ready, m.StableReady, m.Available, m.AtMost, m.Until, m.Total = r.Ready, sample.Ready, sample.Available, sample.AtMost, sample.Until, r.Counts.Total
 	// A hub that was killed may have stored how many replicas it requests, and not have sent that.
 	m.ReportCurrent = r.Current && (t.RequestedReplicas == nil || requests(w, *t.RequestedReplicas))
 	if r.Gone { // the agent never makes it again there
-		m.ReportCurrent, m.Available, m.Total = true, 0, 0
+		m.ReportCurrent, m.Available, m.AtMost, m.Total = true, 0, 0, 0
 	}
 	m.Removed = t.State == v1alpha1.TargetRemoving && scope.IsRemoved(w)
 	return m
@@ -155,19 +230,30 @@ func requests(w *v1alpha1.Work, replicas int32) bool {
 	return err == nil && len(w.Spec.Manifests) > 0 && equalJSON(raw, w.Spec.Manifests[0].Object.Raw)
 }
 
-// blockedAfter is how long a move waits before the condition reports it: a healthy move waits for
-// Pods to start.
-const blockedAfter = 30 * time.Second
+// blockedAfter is how long a move waits before the condition reports it: a healthy move waits for Pods to start and
+// to stop, and for reports that last.
+func blockedAfter(s *scope.Scope, reason migration.BlockedReason, stable time.Duration) time.Duration {
+	after := max(minBlockedAfter, 2*stable+heartbeatInterval)
+	if s.Object != nil && (reason == migration.MustStop || reason == migration.StillRunning) {
+		after += render.GracePeriod(s.Object)
+	}
+	return after
+}
+
+const (
+	minBlockedAfter = 30 * time.Second
+	// heartbeatInterval is how often agents date their reports.
+	heartbeatInterval = 10 * time.Second
+)
 
 // moveBlockedCondition reports what a move waits for, if it has made no step for a while. Retry is
 // when to report it, if that is not yet.
-func moveBlockedCondition(blocked string, done bool, lastStep, now time.Time) (c metav1.Condition, retry time.Duration) {
-	left := blockedAfter - now.Sub(lastStep)
+func moveBlockedCondition(blocked migration.Blocked, done bool, waited, after time.Duration) (c metav1.Condition, retry time.Duration) {
 	switch {
-	case blocked != "" && left <= 0:
-		return newCondition(v1alpha1.ConditionMoveBlocked, true, v1alpha1.ReasonStalled, blocked), 0
-	case blocked != "":
-		retry = left
+	case blocked.Reason != "" && waited >= after:
+		return newCondition(v1alpha1.ConditionMoveBlocked, true, v1alpha1.ReasonStalled, blocked.Message), 0
+	case blocked.Reason != "":
+		retry = after - waited
 	}
 	if done {
 		return newCondition(v1alpha1.ConditionMoveBlocked, false, v1alpha1.ReasonAsExpected, ""), retry

@@ -18,6 +18,7 @@ import (
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/clusters"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/kinds"
 	"github.com/patchbay-cni/patchbay/placement/internal/policy"
+	"github.com/patchbay-cni/patchbay/placement/internal/stability"
 )
 
 // Indexes of the cache.
@@ -32,19 +33,35 @@ const inventoryRetry = 5 * time.Second
 // workReadRetry is when to ask again whether a Work is gone, after the API server did not answer.
 const workReadRetry = time.Second
 
+// ReportTracker remembers what clusters have reported of late.
+type ReportTracker interface {
+	// Of returns the reports of a Work, and the time up to which they are complete; zero while that is not known.
+	Of(cluster, work string) (reports stability.History, until time.Time)
+}
+
 // Reader reads Scopes.
 type Reader struct {
 	cached     cache.Cache
 	direct     client.Reader
 	kinds      *kinds.Registry
 	heartbeats *clusters.Heartbeats
-	now        func() time.Time
+	options    ReaderOptions
 	rules      rulesCache
+}
+
+// ReaderOptions are options of a Reader.
+type ReaderOptions struct {
+	// Reports of all clusters.
+	Reports ReportTracker
+	// DefaultStable is how long reports must last where no policy says it.
+	DefaultStable time.Duration
+	// Now is the clock.
+	Now func() time.Time
 }
 
 // NewReader returns a Reader, and adds the indexes that it needs to the cache.
 func NewReader(
-	ctx context.Context, cached cache.Cache, direct client.Reader, registry *kinds.Registry, heartbeats *clusters.Heartbeats, now func() time.Time,
+	ctx context.Context, cached cache.Cache, direct client.Reader, registry *kinds.Registry, heartbeats *clusters.Heartbeats, options ReaderOptions,
 ) (*Reader, error) {
 	if err := cached.IndexField(ctx, &v1alpha1.Assignment{}, dependencyIndex, dependencyIndexKeys); err != nil {
 		return nil, fmt.Errorf("index Assignments: %w", err)
@@ -54,12 +71,12 @@ func NewReader(
 	}); err != nil {
 		return nil, fmt.Errorf("index Works: %w", err)
 	}
-	return &Reader{cached: cached, direct: direct, kinds: registry, heartbeats: heartbeats, now: now}, nil
+	return &Reader{cached: cached, direct: direct, kinds: registry, heartbeats: heartbeats, options: options}, nil
 }
 
 // Read returns the Scope of an object, and nil when placement does not concern it.
 func (r *Reader) Read(ctx context.Context, key kinds.Key, k kinds.Kind) (*Scope, error) {
-	s := &Scope{Key: key, Kind: k, Now: r.now(), Assignment: &v1alpha1.Assignment{}}
+	s := &Scope{Key: key, Kind: k, Now: r.options.Now(), Assignment: &v1alpha1.Assignment{}, DefaultStable: r.options.DefaultStable}
 	metadata := kinds.Metadata(k.GroupVersionKind)
 	err := r.cached.Get(ctx, key.Object(), metadata)
 	if client.IgnoreNotFound(err) != nil {
@@ -101,13 +118,25 @@ func (r *Reader) readWorks(ctx context.Context, s *Scope) error {
 	}
 	s.Works = make(map[string]*v1alpha1.Work, len(list.Items))
 	s.Reports = make(map[string]WorkReport, len(list.Items))
+	s.Observed = make(map[string]Observed, len(list.Items))
 	for i := range list.Items {
 		w := &list.Items[i]
 		if cluster, ok := kinds.ClusterOfNamespace(w.Namespace); ok {
 			s.Works[cluster], s.Reports[cluster] = w, ReportOf(s.Key.GroupKind, w)
+			s.Observed[cluster] = r.observed(cluster, w.Name, s.Reports[cluster], s.Now)
 		}
 	}
 	return nil
+}
+
+// observed returns the reports of a Work of late with the cached one, which may be later.
+func (r *Reader) observed(cluster, work string, report WorkReport, now time.Time) Observed {
+	last, known := report.Observation(now)
+	if !known {
+		return Observed{}
+	}
+	history, until := r.options.Reports.Of(cluster, work)
+	return Observed{Reports: history.Add(last, 2*stability.MaxWindow), Until: until}
 }
 
 // isConcerned reports whether an object without Assignment and Works needs an Assignment.
@@ -208,12 +237,15 @@ func (r *Reader) readGoneWorks(ctx context.Context, s *Scope) {
 	}
 }
 
-// Confirm reads again what the decision to take the object from these clusters depends on: from the
-// API server, or of the dependents so that no change between two reads hides one. It returns ErrStale
-// when that is not what the Scope has.
-func (r *Reader) Confirm(ctx context.Context, s *Scope, decided Resolution, losing []string) error {
-	if !s.Alive() || len(losing) == 0 {
+// Confirm reads again what the decision to take the object, or replicas, from these clusters depends on: from the
+// API server, or of the dependents so that no change between two reads hides one. Counted are the clusters whose
+// replicas the decision relies on. It returns ErrStale when that is not what the Scope has.
+func (r *Reader) Confirm(ctx context.Context, s *Scope, decided Resolution, losing, counted []string) error {
+	if !s.Alive() {
 		return nil // the object's deletion was read from the API server
+	}
+	if err := r.confirmReports(ctx, s, counted); err != nil || len(losing) == 0 {
+		return err
 	}
 	policies, labels, err := r.readPolicies(ctx, r.direct, s)
 	if err != nil {
@@ -240,4 +272,25 @@ func (r *Reader) Confirm(ctx context.Context, s *Scope, decided Resolution, losi
 		}
 	}
 	return r.confirmUnneeded(ctx, s, losing)
+}
+
+// confirmReports reads the Works of these clusters again: the cache may have a heartbeat that dates a report, and not
+// the report.
+func (r *Reader) confirmReports(ctx context.Context, s *Scope, counted []string) error {
+	for _, name := range counted {
+		cached := s.Works[name]
+		if cached == nil {
+			continue
+		}
+		w := &v1alpha1.Work{}
+		err := r.direct.Get(ctx, s.Key.Work(name), w)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("read Work %s: %w", s.Key.Work(name), err)
+		}
+		before, now := s.Reports[name], ReportOf(s.Key.GroupKind, w)
+		if err != nil || w.UID != cached.UID || before.Current && !now.Current || before.Ready && !now.Ready || now.Counts.Available < before.Counts.Available {
+			return fmt.Errorf("plan %s: Work %s: %w", s.Key, s.Key.Work(name), ErrStale)
+		}
+	}
+	return nil
 }

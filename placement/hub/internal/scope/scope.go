@@ -13,6 +13,7 @@ import (
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/kinds"
+	"github.com/patchbay-cni/patchbay/placement/internal/stability"
 )
 
 // ErrStale is returned when the API server has something else than the Scope: the object must be
@@ -42,6 +43,10 @@ type Scope struct {
 	Works map[string]*v1alpha1.Work
 	// Reports of the Works, by cluster.
 	Reports map[string]WorkReport
+	// Observed are the reports of late, by cluster.
+	Observed map[string]Observed
+	// DefaultStable is how long reports must last where no policy says it.
+	DefaultStable time.Duration
 	// GoneWorks are the clusters of which the API server has confirmed that a missing Work is gone.
 	GoneWorks map[string]bool
 	// Clusters are the whole inventory, by name.
@@ -52,6 +57,14 @@ type Scope struct {
 	RequiredIn map[string]bool
 	// RequeueAfter is when to read again what could not be read; 0: all could be.
 	RequeueAfter time.Duration
+}
+
+// Observed are the reports of one cluster about the object.
+type Observed struct {
+	// Reports of late, and the one in Scope.Reports.
+	Reports stability.History
+	// Until is the time up to which they are complete; zero: unknown.
+	Until time.Time
 }
 
 // Alive reports whether the object exists and is not being deleted.

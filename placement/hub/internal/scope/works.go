@@ -4,6 +4,7 @@ package scope
 
 import (
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +16,7 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/placement/internal/aggregate"
 	"github.com/patchbay-cni/patchbay/placement/internal/render"
+	"github.com/patchbay-cni/patchbay/placement/internal/stability"
 )
 
 // WorkReport is what an agent reports in a Work's status.
@@ -23,6 +25,8 @@ type WorkReport struct {
 	Applied bool
 	// Current reports that its controllers have observed it, too.
 	Current bool
+	// Read reports that the agent has read the object's status after an apply, of this revision or an earlier one.
+	Read bool
 	// Ready reports that the object is ready there.
 	Ready bool
 	// Gone reports that the object ran once, and that another client has deleted it in the cluster.
@@ -108,6 +112,7 @@ func ReportOf(gk schema.GroupKind, w *v1alpha1.Work) WorkReport {
 	if c := meta.FindStatusCondition(m.Conditions, v1alpha1.ConditionApplied); w.Spec.Removal == nil && c != nil && c.Status != metav1.ConditionTrue {
 		r.Message, r.RefusalReason, r.Gone = c.Message, refusalReason(c.Reason), c.Reason == v1alpha1.ReasonDeletedInCluster
 	}
+	r.Read = applied != nil && applied.Status == metav1.ConditionTrue && r.Message == "" && r.RefusalReason == "" || r.Gone
 	r.Associated, r.Generation, r.VolumeClaims = m.Associated, m.Generation, m.VolumeClaims
 	r.ObservedGeneration = m.SourceGeneration
 	r.Current = r.Applied
@@ -122,6 +127,17 @@ func ReportOf(gk schema.GroupKind, w *v1alpha1.Work) WorkReport {
 	r.Ready = r.Current && m.Ready
 	r.Counts = aggregate.ReplicaCounts(gk, r.Status)
 	return r
+}
+
+// Observation returns what the report says of the object's availability; false when it says nothing.
+func (r WorkReport) Observation(at time.Time) (stability.Observation, bool) {
+	if !r.Read {
+		return stability.Observation{}, false
+	}
+	if r.Gone {
+		return stability.Observation{At: at}, true
+	}
+	return stability.Observation{At: at, Available: r.Counts.Available, Ready: r.Ready}, true
 }
 
 // refusalReason returns the reason of Applied=False if a user must act, and else "".

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reports
+
+import (
+	"slices"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+)
+
+const (
+	// undatedDelay applies to an agent of an earlier version, which does not date its reports: it repeats a failed
+	// report after at most a minute, and its heartbeat comes every 10 seconds.
+	undatedDelay = 70 * time.Second
+	// minHeartbeats is how many heartbeats of an agent compare its clock with the hub's. One may be late.
+	minHeartbeats = 2
+	// maxHeartbeats is how many of the last ones do. A clock that was set back delays the date of reports until they
+	// have passed.
+	maxHeartbeats = 8
+)
+
+// heartbeats date the reports of one cluster.
+type heartbeats struct {
+	holder  string
+	renewed time.Time // by the agent's clock
+	// offsets are the times of receipt less those of the agent's clock. The smallest one has the shortest delay.
+	offsets []time.Duration
+	// until is the time up to which all changes have been reported, by the hub's clock; zero: unknown.
+	until time.Time
+	// dated is false while the agent says that it cannot know of all changes.
+	dated bool
+}
+
+// observe reads a heartbeat that was received now, and reports whether until is later than before. The first one of
+// an agent may be old.
+func (h *heartbeats) observe(l *coordinationv1.Lease, now time.Time) (advanced bool) {
+	holder := ptr.Deref(l.Spec.HolderIdentity, "")
+	known := !h.renewed.IsZero() && h.holder == holder
+	if l.Spec.RenewTime == nil || known && !l.Spec.RenewTime.After(h.renewed) {
+		return false // repeated, or from a restored backup
+	}
+	if h.holder, h.renewed = holder, l.Spec.RenewTime.Time; !known {
+		h.offsets = nil
+		return false
+	}
+	if len(h.offsets) == maxHeartbeats {
+		h.offsets = h.offsets[1:]
+	}
+	h.offsets = append(slices.Clip(h.offsets), now.Sub(h.renewed))
+	var delay time.Duration
+	delay, h.dated = delayOf(l)
+	if len(h.offsets) < minHeartbeats || !h.dated {
+		return false
+	}
+	sent := h.renewed.Add(slices.Min(h.offsets))
+	until := sent.Add(-delay)
+	if !until.After(h.until) {
+		return false
+	}
+	h.until = until
+	return true
+}
+
+// delayOf returns the age of the oldest change that the agent had not reported; false when it did not know.
+func delayOf(l *coordinationv1.Lease) (time.Duration, bool) {
+	text, ok := l.Annotations[v1alpha1.ReportDelayAnnotation]
+	if !ok {
+		return undatedDelay, true
+	}
+	delay, err := time.ParseDuration(text)
+	return delay, err == nil && delay >= 0
+}
