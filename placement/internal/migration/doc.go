@@ -7,22 +7,41 @@
 // Step computes the next requests from what is desired, requested and reported. It has no state: the caller
 // stores the output and passes it in again. Therefore a lost write or a killed caller does not matter.
 //
-// Make before break:
+// # Reports
 //
-//   - It scales up first, within the surge.
+// Step knows a cluster by its reports only. A replica counts as available when all reports of the last Stable
+// say so, the newest one belongs to the present request, and the cluster is reachable. A report is older than
+// the Pods that have become available meanwhile, so the real number is never smaller, unless Pods fail by
+// themselves. A replica counts as unavailable when all reports of the last Stable say so, and it has been
+// requested for as long. What lies between is unknown, and counts as neither.
+//
+// # Make before break
+//
+//   - It gives replicas back to a cluster that has lost them in this move, when too few are left that may be
+//     available: desired − unavailable. The target's Fallback is how many it may have again.
+//   - It scales up, within the surge.
 //   - It scales down only what stays covered: after each step, the sum over clusters of the smaller one of
-//     available and requested replicas is at least desired − unavailable. A report is older than the Pods
-//     that have become available meanwhile, so the real sum is never smaller.
+//     available and requested replicas is at least desired − unavailable. Below that, it removes nothing but
+//     replicas that count as unavailable.
+//   - One step of a move removes at most a quarter of the desired replicas, of those that do not count as
+//     unavailable. The next step counts only on clusters that have reported after it. A plain scale-down has
+//     no such limit, and a single cluster scales down at once, as a Deployment does.
 //   - A cluster that is not wanted gets the order to remove the object when it has had no replicas for
-//     Settle; for objects without replicas, when all other clusters are ready.
+//     Settle, and the others have enough; for objects without replicas, when all other clusters have been
+//     ready for Stable. The order ends the possibility to give replicas back.
 //
-// Break before make orders the removal first, and starts nothing before that is carried out.
+// # Break before make
+//
+// It orders the removal first, and starts nothing before that is carried out.
+//
+// # Orders
 //
 // The order is withdrawn for a cluster that is wanted again before it has carried out the order. A cluster
 // that is not in the inventory gets no order, unless no cluster is wanted.
 //
 // An unreachable cluster may still run the object: its replicas count as requested, not as available. It is
-// not scaled down, because it would do so at an unknown later time.
+// not scaled down, because it would do so at an unknown later time. When it is assumed lost, its replicas
+// count as neither, and are replaced elsewhere. It still gets no order: it is Draining until it returns.
 //
 // The package is pure: no I/O, no clock, no log.
 package migration

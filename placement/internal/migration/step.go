@@ -25,19 +25,28 @@ func Step(in Input) Output {
 type stepState struct {
 	Input
 	transitions  []Transition
+	rolledBack   int32
 	blocked      Blocked
 	requeueAfter time.Duration
+
+	// lastShrink is when a target last lost replicas in this move; zero if none has.
+	lastShrink time.Time
+	// missing is how many of the needed replicas count as unavailable, before replicas are given back.
+	missing int32
 }
 
 // newStepState adapts the stored states to what is wanted and removed now.
 func newStepState(in Input) *stepState {
 	s := &stepState{Input: in, transitions: make([]Transition, len(in.Targets))}
 	for i, r := range in.Targets {
-		m := Transition{Cluster: r.Cluster, State: r.State, Requested: r.Requested, Since: r.Since}
+		m := Transition{Cluster: r.Cluster, State: r.State, Requested: r.Requested, Fallback: r.Fallback, Since: r.Since}
+		if m.Since.After(s.Now) { // another hub's clock was ahead: the time runs again, once
+			m.Since = s.Now
+		}
 		switch {
 		case r.State == Removing && !r.Removed:
 			if m.Requested = 0; r.Wanted { // the order is withdrawn
-				m.State = Active
+				m.State, m.Requested = Active, r.Requested
 			}
 		case r.Removed, r.State == None:
 			m.State, m.Requested = None, 0
@@ -50,6 +59,12 @@ func newStepState(in Input) *stepState {
 			m.State = Draining
 		case r.State == Draining:
 			m.State = Active
+		}
+		if s.BreakBeforeMake || !s.Divided || m.State == None || m.State == Removing || r.Desired >= m.Fallback {
+			m.Fallback = 0
+		}
+		if m.Fallback > m.Requested && m.Since.After(s.lastShrink) {
+			s.lastShrink = m.Since
 		}
 		s.transitions[i] = m
 	}
@@ -78,38 +93,38 @@ func (s *stepState) removeAll() {
 func (s *stepState) makeBeforeBreak() {
 	if !s.Divided {
 		s.activatePending()
-		if s.replacementsReady() {
-			s.removeDrained()
-		}
+		s.removeDrained(s.replacementsReady())
 		return
 	}
+	s.markFallbacks()
+	s.rollBack()
 	s.grow()
 	s.shrink()
-	s.removeDrained()
+	s.removeDrained(true)
 }
 
 // breakBeforeMake scales down and orders removals, and scales up only when these are carried out.
 func (s *stepState) breakBeforeMake() {
-	if cluster := s.unreachablePending(); cluster != "" && s.anyDraining() && !s.isDeadlinePassed() {
-		s.blockf(Unreachable, cluster, "%s cannot be reached: the object stays in its present clusters", cluster)
-		return
-	}
-	busy := ""
+	receiver := s.unreachableReceiver()
+	busy := -1
 	for i, r := range s.Targets {
 		m := &s.transitions[i]
-		if m.State == Active || m.State == Draining {
+		runs := m.State == Active || m.State == Draining
+		if runs && s.takesOrders(i) && (receiver == "" || s.proceeds(i)) {
 			m.Requested = min(m.Requested, r.Desired)
 		}
 		fewer := m.Requested < r.Requested || !r.ReportCurrent || r.Total > m.Requested
-		if m.State == Removing || m.State == Draining || s.Divided && m.State == Active && r.Desired < r.Total && fewer {
-			busy = r.Cluster
+		fewer = s.Divided && m.State == Active && (m.Requested > r.Desired || r.Desired < r.Total && fewer)
+		if m.State == Removing || m.State == Draining || fewer {
+			busy = i
 		}
 	}
-	s.removeDrained()
-	if busy != "" {
-		if s.hasUnmetDemand() {
-			s.blockf(MustStop, busy, "%s must stop its replicas first: no replica may run in two clusters at a time", busy)
-		}
+	if receiver != "" {
+		s.blockf(Unreachable, receiver, "%s cannot be reached: the object stays in its present clusters", receiver)
+	}
+	s.removeDrained(receiver == "")
+	if busy >= 0 {
+		s.blockBusy(busy)
 		return
 	}
 	if s.Divided {
@@ -119,14 +134,30 @@ func (s *stepState) breakBeforeMake() {
 	s.activatePending()
 }
 
-// unreachablePending returns a cluster that is to get the object and is unreachable; "" for none.
-func (s *stepState) unreachablePending() string {
+// unreachableReceiver returns a cluster that is to get the object from another one and is unreachable; "" for none.
+// The object would run in no cluster.
+func (s *stepState) unreachableReceiver() string {
+	leaves := false
+	for i, m := range s.transitions {
+		leaves = leaves || m.State == Draining && !s.proceeds(i)
+	}
 	for i, r := range s.Targets {
-		if r.Wanted && s.transitions[i].State == Pending && (r.NotInInventory || !r.Reachable) {
+		if leaves && r.Wanted && s.transitions[i].State == Pending && (r.NotInInventory || !r.Reachable) {
 			return r.Cluster
 		}
 	}
 	return ""
+}
+
+// blockBusy sets what a move that breaks first waits for: a cluster has to stop replicas.
+func (s *stepState) blockBusy(i int) {
+	switch r := s.Targets[i]; {
+	case !s.hasUnmetDemand():
+	case !r.Reachable:
+		s.blockf(Unreachable, r.Cluster, "%s cannot be reached: it must stop its replicas before another cluster starts them", r.Cluster)
+	default:
+		s.blockf(MustStop, r.Cluster, "%s must stop its replicas first: no replica may run in two clusters at a time", r.Cluster)
+	}
 }
 
 // hasUnmetDemand tells whether a cluster is to get the object or more replicas.
@@ -151,34 +182,6 @@ func (s *stepState) activatePending() {
 	}
 }
 
-// grow requests more replicas where fewer than desired are requested, within the surge.
-func (s *stepState) grow() {
-	room := s.totalDesired() + s.effectiveSurge()
-	for _, m := range s.transitions {
-		room -= m.Requested
-	}
-	for i, r := range s.Targets {
-		m := &s.transitions[i]
-		if !r.Wanted || m.State == Removing || m.State == Pending && s.waitsForPolicy() {
-			continue
-		}
-		more := max(0, min(r.Desired-m.Requested, room))
-		m.Requested += more
-		room -= more
-		if m.State == Pending && (more > 0 || r.Desired == 0) {
-			m.State = Active
-		}
-	}
-}
-
-// effectiveSurge is at least 1 when no replica may be unavailable, because else no move could start.
-func (s *stepState) effectiveSurge() int32 {
-	if s.MaxUnavailable == 0 {
-		return max(1, s.MaxSurge)
-	}
-	return s.MaxSurge
-}
-
 // waitsForPolicy tells whether pending clusters wait for a policy, because without it the object may have to
 // be gone elsewhere first.
 func (s *stepState) waitsForPolicy() bool {
@@ -193,133 +196,79 @@ func (s *stepState) waitsForPolicy() bool {
 	return false
 }
 
-// shrink requests fewer replicas where more than desired are requested, as far as enough stay available.
-func (s *stepState) shrink() {
-	need := max(0, s.totalDesired()-s.MaxUnavailable)
-	if s.isDeadlinePassed() {
-		need = 0
-	}
-	spare := s.totalAvailable() - need
+// removeDrained orders the removal in draining clusters that report, have no replicas and have settled. Unless the
+// replacements are ready, only clusters whose deadline has passed get the order.
+func (s *stepState) removeDrained(ready bool) {
 	for i, r := range s.Targets {
 		m := &s.transitions[i]
-		over := m.Requested - r.Desired
-		if over <= 0 || m.State == Removing {
-			continue
-		}
-		if !r.Reachable && need > 0 {
-			s.blockf(Unreachable, r.Cluster, "%s cannot be reached: its %d replicas stay as they are", r.Cluster, m.Requested)
-			continue
-		}
-		counted := s.availableIn(i)
-		idle := m.Requested - counted // requested and not available: their removal changes nothing
-		if spare < 0 && !s.isScaleDown() {
-			idle = 0
-		}
-		less := min(over, idle+max(0, spare))
-		if s.isOnlyTarget(i) { // one cluster scales down as a Deployment does
-			less = over
-		}
-		spare -= max(0, less-idle)
-		m.Requested -= less
-		if less < over {
-			s.blockf(NotAvailable, r.Cluster, "%d replicas stay in %s until more are available: %d of %d are", over-less, r.Cluster, s.totalAvailable(), need)
-		}
-	}
-}
-
-// isScaleDown tells whether the step only scales down an object that does not move and has no available
-// replicas.
-func (s *stepState) isScaleDown() bool {
-	for i, r := range s.Targets {
-		if !r.Wanted || !r.ReportCurrent || s.transitions[i].Requested < r.Desired {
-			return false
-		}
-	}
-	return s.totalAvailable() == 0
-}
-
-// isOnlyTarget tells whether the object is requested and wanted in this cluster only: then the cluster's own
-// controller keeps the desired replicas available.
-func (s *stepState) isOnlyTarget(i int) bool {
-	for j, m := range s.transitions {
-		if j != i && (m.Requested > 0 || s.Targets[j].Desired > 0) {
-			return false
-		}
-	}
-	return s.Targets[i].Wanted
-}
-
-// availableIn returns how many available replicas of a cluster count: none while its report belongs to an
-// earlier request, because fewer may have been requested since.
-func (s *stepState) availableIn(i int) int32 {
-	r := s.Targets[i]
-	if !r.Reachable || !r.ReportCurrent || s.transitions[i].State == Removing {
-		return 0
-	}
-	return max(0, min(r.Available, r.Requested))
-}
-
-// totalAvailable returns the sum of available replicas that count and stay requested.
-func (s *stepState) totalAvailable() (sum int32) {
-	for i := range s.Targets {
-		sum += min(s.availableIn(i), s.transitions[i].Requested)
-	}
-	return sum
-}
-
-// totalDesired returns the sum of the desired replicas.
-func (s *stepState) totalDesired() (sum int32) {
-	for _, r := range s.Targets {
-		sum += r.Desired
-	}
-	return sum
-}
-
-// removeDrained orders the removal in draining clusters that report, have no replicas and have settled.
-func (s *stepState) removeDrained() {
-	for i, r := range s.Targets {
-		m := &s.transitions[i]
-		if m.State != Draining || r.Wanted {
-			continue
-		}
-		if r.NotInInventory {
+		switch {
+		case m.State != Draining || r.Lost || !ready && !s.proceeds(i):
+		case r.NotInInventory:
 			s.blockf(NotInInventory, r.Cluster, "%s is not in the inventory: the object stays there", r.Cluster)
-			continue
-		}
-		if !r.Reachable && !s.isDeadlinePassed() { // an order could not be withdrawn before the cluster reads it
+		case !s.takesOrders(i): // an order could not be withdrawn before the cluster reads it
 			s.blockf(Unreachable, r.Cluster, "%s cannot be reached: the object stays there", r.Cluster)
-			continue
-		}
-		if r.State != Draining || m.Requested != r.Requested { // the state must be stored first, so that Since is correct
-			if s.Settle > 0 || s.Divided && r.Requested > 0 {
-				s.requeueAfter = shortest(s.requeueAfter, s.Settle)
-				continue
-			}
-		}
-		if s.Divided && !s.isDeadlinePassed() && (m.Requested > 0 || r.Requested > 0 || !r.ReportCurrent || r.Total > 0) {
-			if m.Requested == 0 {
-				s.blockf(StillRunning, r.Cluster, "%d replicas are still in %s", r.Total, r.Cluster)
-			}
-			continue
-		}
-		if s.remaining(m.Since, s.Settle) == 0 {
+		case s.isNewlyDrained(i): // this must be stored first, so that Since is correct
+			s.requeueAfter = shortest(s.requeueAfter, s.Settle)
+		case s.Divided && !s.proceeds(i) && s.stillNeeded(i):
+		case s.remaining(m.Since, s.Settle) == 0:
 			m.State, m.Requested = Removing, 0
 		}
 	}
 }
 
-// replacementsReady tells whether the object is ready in all wanted clusters.
+// isNewlyDrained tells whether this step has drained a cluster that has to settle.
+func (s *stepState) isNewlyDrained(i int) bool {
+	r := s.Targets[i]
+	isNew := r.State != Draining || s.transitions[i].Requested != r.Requested
+	return isNew && (s.Settle > 0 || s.Divided && r.Requested > 0)
+}
+
+// stillNeeded tells whether a draining cluster has replicas, or may get some again, and sets what the move waits for.
+func (s *stepState) stillNeeded(i int) bool {
+	r, m, need := s.Targets[i], s.transitions[i], s.need()
+	switch {
+	case m.Requested > 0 || r.Requested > 0: // it waits for what shrink waits for
+	case !r.ReportCurrent:
+		s.blockf(NotReported, r.Cluster, "%s has not reported that it runs 0 replicas, as requested", r.Cluster)
+	case r.Total > 0:
+		s.blockf(StillRunning, r.Cluster, "%s still runs replicas: %d", r.Cluster, r.Total)
+	case m.Fallback > 0 && s.totalAvailable() < need:
+		reason, cluster := s.whyFewAvailable(i)
+		s.blockf(reason, cluster, "the object stays in %s until enough replicas are available elsewhere: %d are available, and %d are needed%s",
+			r.Cluster, s.totalAvailable(), need, cause(reason, cluster))
+	default:
+		return false
+	}
+	return true
+}
+
+// replacementsReady tells whether the object has been ready in all wanted clusters for long enough.
 func (s *stepState) replacementsReady() bool {
 	if s.isDeadlinePassed() {
 		return true
 	}
 	for i, r := range s.Targets {
-		if r.Wanted && (!r.Ready || !r.ReportCurrent || !r.Reachable || r.State != Active) {
-			if s.anyDraining() {
-				s.blockf(NotReady, r.Cluster, "%s is not ready (%s)", r.Cluster, s.transitions[i].State)
-			}
+		if !r.Wanted || r.Reachable && r.ReportCurrent && r.State == Active && r.Ready && r.StableReady {
+			continue
+		}
+		if !s.anyDraining() {
 			return false
 		}
+		switch state := s.transitions[i].State; {
+		case r.NotInInventory:
+			s.blockf(NotInInventory, r.Cluster, "%s is not in the inventory: it does not get the object", r.Cluster)
+		case !r.Reachable:
+			s.blockf(Unreachable, r.Cluster, "%s cannot be reached: whether the object is ready there is unknown", r.Cluster)
+		case state == Pending:
+			s.blockf(PolicyMissing, r.Cluster, "%s gets the object when a policy selects it again", r.Cluster)
+		case !r.ReportCurrent || r.State != Active:
+			s.blockf(NotReported, r.Cluster, "%s has not reported on the object as it was last sent", r.Cluster)
+		case !r.Ready:
+			s.blockf(NotReady, r.Cluster, "the object is not ready in %s", r.Cluster)
+		default:
+			s.blockf(NotReady, r.Cluster, "the object has not been ready in %s for %s", r.Cluster, s.Stable)
+		}
+		return false
 	}
 	return true
 }
@@ -334,17 +283,28 @@ func (s *stepState) anyDraining() bool {
 	return false
 }
 
+// takesOrders tells whether a cluster may lose replicas or the object: the hub must know what becomes of the order,
+// unless the deadline has passed.
+func (s *stepState) takesOrders(i int) bool {
+	r := s.Targets[i]
+	return !r.Lost && !r.NotInInventory && (r.Reachable || s.proceeds(i))
+}
+
+// proceeds tells whether a cluster loses replicas and the object although no replacement is available.
+func (s *stepState) proceeds(i int) bool {
+	return s.Targets[i].Proceed || s.isDeadlinePassed()
+}
+
 // isDeadlinePassed tells whether the deadline has passed and the move proceeds then.
 func (s *stepState) isDeadlinePassed() bool {
 	return s.ProceedAtDeadline && s.Deadline > 0 && s.remaining(s.DesiredSince, s.Deadline) == 0
 }
 
-// remaining returns how much is left of a duration from since, and requeues the step at its end.
+// remaining returns how much is left of a duration from since, and requeues the step at its end. A time in the
+// future, from a clock that was ahead, does not make it longer.
 func (s *stepState) remaining(since time.Time, of time.Duration) time.Duration {
-	left := max(0, of-s.Now.Sub(since))
-	if left > 0 && (s.requeueAfter == 0 || left < s.requeueAfter) {
-		s.requeueAfter = left
-	}
+	left := min(of, max(0, of-s.Now.Sub(since)))
+	s.requeueAfter = shortest(s.requeueAfter, left)
 	return left
 }
 
@@ -365,17 +325,27 @@ func (s *stepState) blockf(reason BlockedReason, cluster, format string, args ..
 
 // result returns the output, after a comparison with the stored state.
 func (s *stepState) result() Output {
-	out := Output{Transitions: s.transitions, Blocked: s.blocked, RequeueAfter: s.requeueAfter, Done: true}
+	out := Output{Transitions: s.transitions, RolledBack: s.rolledBack, Blocked: s.blocked, RequeueAfter: s.requeueAfter, Done: true}
+	ended := true // but for lost clusters
 	for i := range s.transitions {
 		m, r := &s.transitions[i], s.Targets[i]
 		if !s.Divided {
 			m.Requested = 0
 		}
-		if m.State != r.State || m.Requested != r.Requested {
+		// Of a cluster that has the order to remove, Requested is not what is stored.
+		if m.State != r.State || m.Requested != r.Requested && r.State != Removing {
 			m.Since = s.Now
 		}
 		settled := m.State == None || m.State == Active && m.Requested == desiredReplicas(s.Divided, r)
-		out.Done = out.Done && settled
+		out.Done, ended = out.Done && settled, ended && (settled || r.Lost)
+	}
+	for i := range s.transitions {
+		if m := &s.transitions[i]; ended || m.State == None || m.State == Removing {
+			m.Fallback = 0
+		}
+	}
+	if !out.Done && s.changesWithTime() {
+		out.RequeueAfter = shortest(out.RequeueAfter, recheck)
 	}
 	return out
 }

@@ -88,7 +88,9 @@ func (c *simulation) readReports() {
 		r.Reachable, r.ReportCurrent = true, s.exists && s.reportedRevision == s.revision
 		r.Available, r.Total = s.reportedAvailable, s.reportedTotal
 		r.Removed = r.State == Removing && !s.exists
+		r.AtMost, r.Until = r.Available, c.in.Now
 		r.Ready = r.ReportCurrent && r.Available == r.Requested
+		r.StableReady = r.Ready
 	}
 }
 
@@ -144,11 +146,13 @@ func (c *simulation) advance(t *rapid.T, all bool) {
 // settle runs steps until nothing changes.
 func (c *simulation) settle(t *rapid.T) Output {
 	var out Output
+	unchanged, before := 0, ""
 	for i := 0; ; i++ {
 		c.advance(t, true)
-		before := fmt.Sprint(c.in.Targets)
 		out = c.step(t)
-		if fmt.Sprint(c.in.Targets) == before {
+		if after := fmt.Sprint(out.Transitions); after != before {
+			unchanged, before = 0, after
+		} else if unchanged++; unchanged > 2 {
 			return out
 		}
 		if i > 200 {

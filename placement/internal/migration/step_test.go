@@ -3,6 +3,7 @@
 package migration
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -11,17 +12,41 @@ import (
 
 var t0 = time.Unix(1000, 0)
 
-// target returns a target with all requested replicas available.
+// target returns a target with all requested replicas available for long enough.
 func target(cluster string, state State, desired, requested int32) Target {
 	return Target{
 		Cluster: cluster, Wanted: desired > 0, Desired: desired, State: state, Requested: requested, Since: t0,
-		Reachable: true, ReportCurrent: state == Active || state == Draining, Ready: true, Available: requested, Total: requested,
+		Reachable: true, ReportCurrent: state == Active || state == Draining, Ready: true, StableReady: true,
+		Available: requested, AtMost: requested, Total: requested, Until: t0.Add(30 * time.Second),
 	}
 }
 
-func with(t Target, change func(*Target)) Target {
-	change(&t)
+func with(t Target, changes ...func(*Target)) Target {
+	for _, change := range changes {
+		change(&t)
+	}
 	return t
+}
+
+func wanted(r *Target)      { r.Wanted = true }
+func unreachable(r *Target) { r.Reachable = false }
+func removed(r *Target)     { r.Removed = true }
+
+// lost is assumed lost: nothing of it counts.
+func lost(r *Target) { r.Reachable, r.Lost = false, true }
+
+// silent has not reported since its replicas were last requested.
+func silent(r *Target) { r.ReportCurrent = false }
+
+// crashing has no available replica, and has had none for long enough.
+func crashing(r *Target) { r.Ready, r.StableReady, r.Available, r.AtMost = false, false, 0, 0 }
+
+// unknown has not reported for long enough, as after a change of the leader.
+func unknown(r *Target) { r.StableReady, r.Available, r.AtMost = false, 0, math.MaxInt32 }
+
+// fallback has lost some of so many replicas in this move.
+func fallback(n int32) func(*Target) {
+	return func(r *Target) { r.Fallback = n }
 }
 
 func TestStep(t *testing.T) {
@@ -44,21 +69,21 @@ func TestStep(t *testing.T) {
 		"move begins": {
 			in:      Input{Divided: true, MaxSurge: 3, Targets: []Target{target("east", Active, 0, 3), target("west", None, 3, 0)}},
 			want:    []move{{Draining, 3}, {Active, 3}},
-			blocked: "3 replicas stay in east until more are available: 3 of 3 are",
+			blocked: "3 replicas stay in east until others replace them: 3 are available, and 3 are needed",
 			reason:  "west scales up before east scales down",
 		},
 		"small surge": {
 			in:      Input{Divided: true, MaxSurge: 1, Targets: []Target{target("east", Active, 0, 3), target("west", None, 3, 0)}},
 			want:    []move{{Draining, 3}, {Active, 1}},
-			blocked: "3 replicas stay in east until more are available: 3 of 3 are",
+			blocked: "3 replicas stay in east until others replace them: 3 are available, and 3 are needed",
 			reason:  "at most the desired replicas plus the surge are requested",
 		},
 		"some are available": {
 			in: Input{Divided: true, MaxSurge: 3, Targets: []Target{
-				target("east", Draining, 0, 3), with(target("west", Active, 3, 3), func(r *Target) { r.Available = 2 }),
+				target("east", Draining, 0, 3), with(target("west", Active, 3, 3), func(r *Target) { r.Available = 1 }),
 			}},
-			want:    []move{{Draining, 1}, {Active, 3}},
-			blocked: "1 replicas stay in east until more are available: 3 of 3 are",
+			want:    []move{{Draining, 2}, {Active, 3}},
+			blocked: "2 replicas stay in east until others replace them: 3 are available, and 3 are needed",
 			reason:  "east scales down by the surplus of available replicas",
 		},
 		"one may be unavailable": {
@@ -66,7 +91,7 @@ func TestStep(t *testing.T) {
 				target("east", Draining, 0, 3), target("west", None, 3, 0),
 			}},
 			want:    []move{{Draining, 2}, {Pending, 0}},
-			blocked: "2 replicas stay in east until more are available: 2 of 2 are",
+			blocked: "2 replicas stay in east until others replace them: 2 are available, and 2 are needed",
 			reason:  "without a surge, the first step removes what may be unavailable",
 		},
 		"empty": {
@@ -83,7 +108,7 @@ func TestStep(t *testing.T) {
 		},
 		"order carried out": {
 			in: Input{Divided: true, MaxSurge: 3, Targets: []Target{
-				with(target("east", Removing, 0, 0), func(r *Target) { r.Removed = true }), target("west", Active, 3, 3),
+				with(target("east", Removing, 0, 0), removed), target("west", Active, 3, 3),
 			}},
 			want:   []move{{None, 0}, {Active, 3}},
 			reason: "the target is dropped when the cluster has removed the object",
@@ -94,15 +119,15 @@ func TestStep(t *testing.T) {
 			reason: "an order that is not carried out is withdrawn",
 		},
 		"whole, wanted again while removed": {
-			in:      Input{Targets: []Target{with(target("east", Removing, 0, 0), func(r *Target) { r.Wanted = true }), target("west", Active, 0, 0)}},
+			in:      Input{Targets: []Target{with(target("east", Removing, 0, 0), wanted), target("west", Active, 0, 0)}},
 			want:    []move{{Active, 0}, {Draining, 0}},
-			blocked: "east is not ready (Active)",
+			blocked: "east has not reported on the object as it was last sent",
 			reason:  "the other cluster stays until the object is ready again",
 		},
 		"not in the inventory": {
 			in: Input{Targets: []Target{
 				with(target("east", Draining, 0, 0), func(r *Target) { r.NotInInventory, r.Reachable = true, false }),
-				with(target("west", Active, 0, 0), func(r *Target) { r.Wanted = true }),
+				with(target("west", Active, 0, 0), wanted),
 			}},
 			want:    []move{{Draining, 0}, {Active, 0}},
 			blocked: "east is not in the inventory: the object stays there",
@@ -110,7 +135,7 @@ func TestStep(t *testing.T) {
 		},
 		"unreachable": {
 			in: Input{Divided: true, MaxSurge: 3, Targets: []Target{
-				with(target("east", Draining, 0, 3), func(r *Target) { r.Reachable = false }), target("west", Active, 3, 3),
+				with(target("east", Draining, 0, 3), unreachable), target("west", Active, 3, 3),
 			}},
 			want:    []move{{Draining, 3}, {Active, 3}},
 			blocked: "east cannot be reached: its 3 replicas stay as they are",
@@ -118,8 +143,8 @@ func TestStep(t *testing.T) {
 		},
 		"unreachable, without replicas": {
 			in: Input{Targets: []Target{
-				with(target("east", Draining, 0, 0), func(r *Target) { r.Reachable = false }),
-				with(target("west", Active, 0, 0), func(r *Target) { r.Wanted = true }),
+				with(target("east", Draining, 0, 0), unreachable),
+				with(target("west", Active, 0, 0), wanted),
 			}},
 			want:    []move{{Draining, 0}, {Active, 0}},
 			blocked: "east cannot be reached: the object stays there",
@@ -138,7 +163,7 @@ func TestStep(t *testing.T) {
 				target("east", Draining, 0, 2), with(target("west", Pending, 2, 0), func(r *Target) { r.Available, r.Total = 0, 0 }),
 			}},
 			want:    []move{{Draining, 2}, {Pending, 0}},
-			blocked: "2 replicas stay in east until more are available: 2 of 2 are",
+			blocked: "2 replicas stay in east until others replace them: 2 are available, and 2 are needed; west gets replicas when a policy selects the object again",
 			reason:  "replicas do not start before the removal either",
 		},
 		"break first, unreachable": {
@@ -176,7 +201,7 @@ func TestStep(t *testing.T) {
 		},
 		"break first, broken": {
 			in: Input{Divided: true, BreakBeforeMake: true, Targets: []Target{
-				with(target("east", Removing, 0, 0), func(r *Target) { r.Removed = true }), target("west", Pending, 2, 0),
+				with(target("east", Removing, 0, 0), removed), target("west", Pending, 2, 0),
 			}},
 			want:   []move{{None, 0}, {Active, 2}},
 			reason: "west gets all replicas after the removal",
@@ -184,11 +209,11 @@ func TestStep(t *testing.T) {
 		"whole": {
 			in:      Input{Targets: []Target{target("east", Active, 0, 0), {Cluster: "west", Wanted: true, Reachable: true}}},
 			want:    []move{{Draining, 0}, {Active, 0}},
-			blocked: "west is not ready (Active)",
+			blocked: "west has not reported on the object as it was last sent",
 			reason:  "a ConfigMap stays in east until west has it",
 		},
 		"whole, replaced": {
-			in:     Input{Targets: []Target{target("east", Draining, 0, 0), with(target("west", Active, 0, 0), func(r *Target) { r.Wanted = true })}},
+			in:     Input{Targets: []Target{target("east", Draining, 0, 0), with(target("west", Active, 0, 0), wanted)}},
 			want:   []move{{Removing, 0}, {Active, 0}},
 			reason: "the removal is ordered when the replacement is ready",
 		},

@@ -34,7 +34,8 @@ type Target struct {
 	State State
 	// Since is when State or Requested last changed.
 	Since time.Time
-	// Requested are the replicas that are requested of the cluster now.
+	// Requested are the replicas that are requested of the cluster now. For Removing: those that the cluster
+	// keeps when the order is withdrawn.
 	Requested int32
 
 	// Reachable is true when the cluster reports.
@@ -45,9 +46,11 @@ type Target struct {
 	Ready bool
 	// StableReady is true when the object was ready in all reports of the last Input.Stable.
 	StableReady bool
-	// Available is the smallest number of available replicas in all reports of the last Input.Stable.
+	// Available is the smallest number of available replicas in all reports of the last Input.Stable; 0 if
+	// they do not cover the time.
 	Available int32
-	// AtMost is the largest number of available replicas in these reports; math.MaxInt32 if they do not cover the time.
+	// AtMost is the largest number of available replicas in these reports; math.MaxInt32 if they do not cover
+	// the time.
 	AtMost int32
 	// Total are the existing replicas, as last reported.
 	Total int32
@@ -55,9 +58,10 @@ type Target struct {
 	Until time.Time
 	// Fallback are the replicas to which the cluster may grow again while it loses them; 0 for none.
 	Fallback int32
-	// Lost is true when the cluster is assumed lost: nothing of it counts.
+	// Lost is true when the cluster is unreachable and assumed lost: nothing of it counts, and it gets no order.
 	Lost bool
-	// Proceed is true when the cluster loses the object although no replacement is available, because a drain's deadline has passed.
+	// Proceed is true when the cluster loses the object although no replacement is available, because a
+	// drain's deadline has passed.
 	Proceed bool
 	// Removed is true when the cluster has carried out the order to remove.
 	Removed bool
@@ -74,7 +78,8 @@ type Input struct {
 	Divided bool
 	// MaxSurge is how many more replicas than desired may be requested.
 	MaxSurge int32
-	// MaxUnavailable is how many of the desired replicas may be unavailable.
+	// MaxUnavailable is how many of the desired replicas may be unavailable. A step of a move removes as many
+	// at once, too, if that is more than a quarter of the desired ones.
 	MaxUnavailable int32
 	// BreakBeforeMake removes the object before it starts elsewhere.
 	BreakBeforeMake bool
@@ -105,7 +110,7 @@ type Transition struct {
 	Requested int32
 	// Fallback are the replicas to which the cluster may grow again while it loses them; 0 for none.
 	Fallback int32
-	// Since is Input.Now if State or Requested changed; else it is unchanged.
+	// Since is Input.Now if State or Requested changed, or if it is after Input.Now; else it is unchanged.
 	Since time.Time
 }
 
@@ -118,7 +123,7 @@ const (
 	NotAvailable BlockedReason = "NotAvailable"
 	// NotReady: the object has not been ready in a wanted cluster for long enough.
 	NotReady BlockedReason = "NotReady"
-	// NotReported: a cluster has not reported what the hub last requested of it.
+	// NotReported: a cluster has not reported what the hub last requested of it, or not since the last step.
 	NotReported BlockedReason = "NotReported"
 	// Unreachable: a cluster does not report.
 	Unreachable BlockedReason = "Unreachable"
@@ -128,6 +133,8 @@ const (
 	StillRunning BlockedReason = "StillRunning"
 	// MustStop: a cluster must stop the object before another one starts it.
 	MustStop BlockedReason = "MustStop"
+	// PolicyMissing: no cluster starts the object in this move until a policy selects it again.
+	PolicyMissing BlockedReason = "PolicyMissing"
 )
 
 // Blocked is what a move waits for.
