@@ -16,6 +16,9 @@ const (
 	// undatedDelay applies to an agent of an earlier version, which does not date its reports: it repeats a failed
 	// report after at most a minute, and its heartbeat comes every 10 seconds.
 	undatedDelay = 70 * time.Second
+	// maxHeartbeatAge is how old the date of a cluster's reports may be, apart from that: three heartbeats. Later the reports
+	// say what was, not what is.
+	maxHeartbeatAge = 30 * time.Second
 	// minHeartbeats is how many heartbeats of an agent compare its clock with the hub's. One may be late.
 	minHeartbeats = 2
 	// maxHeartbeats is how many of the last ones do. A clock that was set back delays the date of reports until they
@@ -33,6 +36,8 @@ type heartbeats struct {
 	until time.Time
 	// dated is false while the agent says that it cannot know of all changes.
 	dated bool
+	// maxAge is how old until may be.
+	maxAge time.Duration
 }
 
 // observe reads a heartbeat that was received now, and reports whether until is later than before. The first one of
@@ -52,7 +57,7 @@ func (h *heartbeats) observe(l *coordinationv1.Lease, now time.Time) (advanced b
 	}
 	h.offsets = append(slices.Clip(h.offsets), now.Sub(h.renewed))
 	var delay time.Duration
-	delay, h.dated = delayOf(l)
+	delay, h.maxAge, h.dated = delayOf(l)
 	if len(h.offsets) < minHeartbeats || !h.dated {
 		return false
 	}
@@ -65,12 +70,22 @@ func (h *heartbeats) observe(l *coordinationv1.Lease, now time.Time) (advanced b
 	return true
 }
 
-// delayOf returns the age of the oldest change that the agent had not reported; false when it did not know.
-func delayOf(l *coordinationv1.Lease) (time.Duration, bool) {
-	text, ok := l.Annotations[v1alpha1.ReportDelayAnnotation]
-	if !ok {
-		return undatedDelay, true
+// completeUntil returns the time up to which all changes have been reported; zero while that is not known, or too long
+// ago.
+func (h *heartbeats) completeUntil(now time.Time) time.Time {
+	if !h.dated || now.Sub(h.until) > h.maxAge {
+		return time.Time{}
+	}
+	return h.until
+}
+
+// delayOf returns the age of the oldest change that the agent had not reported, and how old the date that follows from
+// it may be; false when the agent did not know.
+func delayOf(l *coordinationv1.Lease) (delay, maxAge time.Duration, ok bool) {
+	text, dates := l.Annotations[v1alpha1.ReportDelayAnnotation]
+	if !dates {
+		return undatedDelay, undatedDelay + maxHeartbeatAge, true
 	}
 	delay, err := time.ParseDuration(text)
-	return delay, err == nil && delay >= 0
+	return delay, maxHeartbeatAge, err == nil && delay >= 0
 }

@@ -14,11 +14,8 @@ import (
 	"github.com/patchbay-cni/patchbay/placement/internal/stability"
 )
 
-// maxAge is how old the last date of a cluster's reports may be. Later the reports may say what was, not what is.
-const maxAge = undatedDelay + 20*time.Second
-
 // historyWindow is for how long before now reports are remembered.
-const historyWindow = stability.MaxWindow + maxAge
+const historyWindow = stability.MaxWindow + undatedDelay + maxHeartbeatAge
 
 // Queue is the work queue of the objects.
 type Queue interface {
@@ -182,10 +179,7 @@ func (t *Tracker) Of(name, work string) (h stability.History, until time.Time) {
 	if c == nil {
 		return nil, time.Time{}
 	}
-	if c.heartbeats.dated && t.now().Sub(c.heartbeats.until) <= maxAge {
-		until = c.heartbeats.until
-	}
-	return c.histories[work], until
+	return c.histories[work], c.heartbeats.completeUntil(t.now())
 }
 
 // Wait queues an object when the reports of one of these clusters are complete up to a time. It replaces what the
