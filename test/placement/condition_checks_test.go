@@ -73,6 +73,7 @@ var conditionChecks = map[string]conditionCheck{
 // uncheckedConditions says of the other conditions why nobody can judge them so.
 var uncheckedConditions = map[string]string{
 	"Event, MoveBlocked":               "it is the reason of an Event, and the condition MoveBlocked is judged",
+	"Event, RolledBack":                "it is the reason of an Event; the tests of moves judge the replicas that it counts",
 	"Approved=True, ClusterAccepted":   "it is a condition of a certificate request, which is in no snapshot",
 	"Accepted=False, NamespaceTaken":   "who has made a namespace is in no object",
 	"Reachable=False, NamespaceTaken":  "who has made a namespace is in no object",

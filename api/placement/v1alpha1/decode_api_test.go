@@ -68,7 +68,7 @@ const (
     tolerations: [{key: a, value: b, effect: NoExecute}]
     spread: zone
   replicas: {mode: Divide, weights: {east: 1}, min: {east: 1}, max: {east: 1}, by: Static}
-  move: {mode: MakeBeforeBreak, surge: 1, unavailable: 25%, settle: 90s, deadline: 1h30m, onDeadline: Hold}
+  move: {mode: MakeBeforeBreak, surge: 1, unavailable: 25%, settle: 90s, stable: 30s, deadline: 1h30m, onDeadline: Hold}
   offline: {assumeLostAfter: 10m}
   status: {mode: Auto, associated: Counts}
   apply: ` + apply + `
@@ -129,6 +129,7 @@ status:
 spec:
   object: ` + reference + `
   decision:
+    rollbacks: 1
     source: annotation
     digest: d
     number: 1
@@ -138,7 +139,7 @@ spec:
     annotatedPolicyUID: u
     annotationDigest: d
     onDelete: Delete
-  targets: [{cluster: east, replicas: 1, requestedReplicas: 1, state: Active, lastTransitionTime: "2026-01-02T15:04:05.123456Z"}]
+  targets: [{cluster: east, replicas: 1, requestedReplicas: 1, fallbackReplicas: 2, state: Active, lastTransitionTime: "2026-01-02T15:04:05.123456Z"}]
   dependencies: [{group: apps, kind: Deployment, name: a}]
 status:
   conditions: [` + condition + `]
