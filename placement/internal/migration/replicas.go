@@ -4,6 +4,7 @@ package migration
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -19,15 +20,10 @@ func (s *stepState) markFallbacks() {
 	}
 	for i, r := range s.Targets {
 		m := &s.transitions[i]
-		if (m.State == Active || m.State == Draining) && m.Requested > r.Desired && (gains || s.moves(i)) {
+		if (m.State == Active || m.State == Draining) && m.Requested > r.Desired && (gains || m.Fallback > 0 || !r.Wanted) {
 			m.Fallback = max(m.Fallback, m.Requested-s.unavailable(i))
 		}
 	}
-}
-
-// moves tells whether a cluster loses replicas to others; else the object scales down.
-func (s *stepState) moves(i int) bool {
-	return !s.Targets[i].Wanted || s.transitions[i].Fallback > 0
 }
 
 // rollBack requests replicas again of clusters that have lost them, when too few are left that may be available.
@@ -84,13 +80,15 @@ func (s *stepState) effectiveSurge() int32 {
 
 // shrink requests fewer replicas where more than desired are requested, as far as enough stay available.
 func (s *stepState) shrink() {
-	for i, r := range s.Targets {
-		if m := &s.transitions[i]; s.takesOrders(i) && (s.proceeds(i) || s.isOnlyTarget(i)) {
-			m.Requested = min(m.Requested, r.Desired)
+	for _, atOnce := range []func(int) bool{s.isOnlyTarget, s.proceeds} {
+		for i, r := range s.Targets {
+			if m := &s.transitions[i]; s.takesOrders(i) && atOnce(i) {
+				m.Requested = min(m.Requested, r.Desired)
+			}
 		}
 	}
 	spare := s.totalAvailable() - s.need()
-	budget := max(1, s.totalDesired()/4, s.MaxUnavailable)
+	limit := s.stepLimit()
 	for i, r := range s.Targets {
 		m := &s.transitions[i]
 		over := m.Requested - r.Desired
@@ -105,13 +103,26 @@ func (s *stepState) shrink() {
 			s.blockf(reason, cluster, "%d replicas stay in %s until others replace them: %d are available, and %d are needed%s",
 				over-less, r.Cluster, min(s.totalAvailable(), s.need()), s.need(), cause(reason, cluster))
 		}
-		if s.moves(i) {
-			less = min(less, idle+budget)
-			budget -= max(0, less-idle)
+		if unproven := less - idle; unproven > 0 {
+			unproven = min(unproven, limit)
+			limit -= unproven
+			less = idle + unproven
 		}
 		spare -= max(0, less-uncounted)
 		m.Requested -= less
 	}
+}
+
+// stepLimit returns how many replicas a step may remove of those that do not count as unavailable: a quarter in a
+// move, and all in a scale-down.
+func (s *stepState) stepLimit() int32 {
+	for i, r := range s.Targets {
+		m := s.transitions[i]
+		if m.Fallback > 0 || m.State == Draining && m.Requested > 0 && !r.Lost {
+			return max(1, s.totalDesired()/4, s.MaxUnavailable)
+		}
+	}
+	return math.MaxInt32
 }
 
 // canShrink tells whether a cluster may get the order to run fewer replicas. When none is needed, an unreachable one may.
@@ -122,11 +133,8 @@ func (s *stepState) canShrink(i int) bool {
 		return false
 	case s.takesOrders(i) || s.need() == 0 && !r.NotInInventory:
 		return true
-	case r.NotInInventory:
-		s.blockf(NotInInventory, r.Cluster, "%s is not in the inventory: its %d replicas stay as they are", r.Cluster, s.transitions[i].Requested)
-	default:
-		s.blockf(Unreachable, r.Cluster, "%s cannot be reached: its %d replicas stay as they are", r.Cluster, s.transitions[i].Requested)
 	}
+	s.blockUnreachable(i, fmt.Sprintf("its %d replicas stay as they are", s.transitions[i].Requested))
 	return false
 }
 
@@ -226,13 +234,19 @@ func (s *stepState) totalDesired() (sum int32) {
 // whyFewAvailable returns a cluster whose replicas do not count as available, and why. It is called for a cluster
 // that waits for them, and returns that one if there is none.
 func (s *stepState) whyFewAvailable(waits int) (BlockedReason, string) {
-	for _, lacks := range []func(i int) bool{
-		func(i int) bool { return s.Targets[i].Wanted && s.availableIn(i) < s.transitions[i].Requested },
-		func(i int) bool { return !s.Targets[i].Wanted && s.availableIn(i) < s.transitions[i].Requested },
-		func(i int) bool { return s.transitions[i].Requested < s.Targets[i].Desired },
+	lacks := func(i int, of int32) bool { return s.availableIn(i) < of }
+	grows := func(i int) bool { return s.transitions[i].Requested < s.Targets[i].Desired }
+	for _, is := range []func(i int) bool{
+		func(i int) bool {
+			return lacks(i, min(s.Targets[i].Requested, s.transitions[i].Requested, s.Targets[i].Desired))
+		},
+		func(i int) bool { return grows(i) && s.whyNotAvailable(i) != NotAvailable },
+		func(i int) bool { return lacks(i, min(s.transitions[i].Requested, s.Targets[i].Desired)) },
+		func(i int) bool { return lacks(i, s.transitions[i].Requested) }, // it is to lose them
+		grows, // there is no room for it
 	} {
 		for i, r := range s.Targets {
-			if lacks(i) && !r.Lost {
+			if is(i) && (r.Wanted || !r.Lost) {
 				return s.whyNotAvailable(i), r.Cluster
 			}
 		}

@@ -220,7 +220,7 @@ func TestReplicas(t *testing.T) {
 		"replacement is lost": {
 			targets: []Target{with(target("east", Draining, 0, 3), fallback(8)), with(target("west", Active, 8, 8), lost)},
 			want:    []request{{Draining, 8, 8}, {Active, 8, 0}}, rolledBack: 5,
-			blocked: NotAvailable, cluster: "east",
+			blocked: Unreachable, cluster: "west",
 			reason: "nothing of a lost cluster counts",
 		},
 		"fallback is unreachable": {
@@ -232,7 +232,7 @@ func TestReplicas(t *testing.T) {
 		"new division fails": {
 			targets: []Target{with(target("east", Active, 2, 4), fallback(8)), with(target("west", Active, 6, 6), crashing)},
 			want:    []request{{Active, 8, 8}, {Active, 6, 0}}, rolledBack: 4,
-			blocked: NotAvailable, cluster: "east",
+			blocked: NotAvailable, cluster: "west",
 			reason: "a cluster that keeps some of its replicas gets the others back, too",
 		},
 		"fails after the deadline": {

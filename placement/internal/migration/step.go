@@ -105,24 +105,24 @@ func (s *stepState) makeBeforeBreak() {
 
 // breakBeforeMake scales down and orders removals, and scales up only when these are carried out.
 func (s *stepState) breakBeforeMake() {
-	receiver := s.unreachableReceiver()
+	receiver := s.unreachableReceiver() // without it, the object would run in no cluster
 	busy := -1
 	for i, r := range s.Targets {
 		m := &s.transitions[i]
 		runs := m.State == Active || m.State == Draining
-		if runs && s.takesOrders(i) && (receiver == "" || s.proceeds(i)) {
+		if runs && s.takesOrders(i) && (receiver < 0 || s.proceeds(i)) {
 			m.Requested = min(m.Requested, r.Desired)
 		}
-		fewer := m.Requested < r.Requested || !r.ReportCurrent || r.Total > m.Requested
-		fewer = s.Divided && m.State == Active && (m.Requested > r.Desired || r.Desired < r.Total && fewer)
-		if m.State == Removing || m.State == Draining || fewer {
+		// A cluster that has not reported may run more than it has reported.
+		more := m.Requested > r.Desired || m.Requested < r.Requested || !r.ReportCurrent || r.Total > m.Requested
+		if m.State == Removing || m.State == Draining || s.Divided && m.State == Active && more {
 			busy = i
 		}
 	}
-	if receiver != "" {
-		s.blockf(Unreachable, receiver, "%s cannot be reached: the object stays in its present clusters", receiver)
+	if receiver >= 0 {
+		s.blockUnreachable(receiver, "the object stays in its present clusters")
 	}
-	s.removeDrained(receiver == "")
+	s.removeDrained(receiver < 0)
 	if busy >= 0 {
 		s.blockBusy(busy)
 		return
@@ -134,27 +134,28 @@ func (s *stepState) breakBeforeMake() {
 	s.activatePending()
 }
 
-// unreachableReceiver returns a cluster that is to get the object from another one and is unreachable; "" for none.
-// The object would run in no cluster.
-func (s *stepState) unreachableReceiver() string {
+// unreachableReceiver returns a cluster that is to get the object from another one and is unreachable; -1 for none.
+func (s *stepState) unreachableReceiver() int {
 	leaves := false
 	for i, m := range s.transitions {
 		leaves = leaves || m.State == Draining && !s.proceeds(i)
 	}
 	for i, r := range s.Targets {
 		if leaves && r.Wanted && s.transitions[i].State == Pending && (r.NotInInventory || !r.Reachable) {
-			return r.Cluster
+			return i
 		}
 	}
-	return ""
+	return -1
 }
 
 // blockBusy sets what a move that breaks first waits for: a cluster has to stop replicas.
 func (s *stepState) blockBusy(i int) {
 	switch r := s.Targets[i]; {
 	case !s.hasUnmetDemand():
-	case !r.Reachable:
-		s.blockf(Unreachable, r.Cluster, "%s cannot be reached: it must stop its replicas before another cluster starts them", r.Cluster)
+	case r.NotInInventory || !r.Reachable:
+		s.blockUnreachable(i, "it must stop its replicas before another cluster starts them")
+	case s.transitions[i].State == Active && !r.ReportCurrent:
+		s.blockf(NotReported, r.Cluster, "%s has not reported that it runs no more than the requested replicas: none may run in two clusters at a time", r.Cluster)
 	default:
 		s.blockf(MustStop, r.Cluster, "%s must stop its replicas first: no replica may run in two clusters at a time", r.Cluster)
 	}
@@ -203,10 +204,8 @@ func (s *stepState) removeDrained(ready bool) {
 		m := &s.transitions[i]
 		switch {
 		case m.State != Draining || r.Lost || !ready && !s.proceeds(i):
-		case r.NotInInventory:
-			s.blockf(NotInInventory, r.Cluster, "%s is not in the inventory: the object stays there", r.Cluster)
 		case !s.takesOrders(i): // an order could not be withdrawn before the cluster reads it
-			s.blockf(Unreachable, r.Cluster, "%s cannot be reached: the object stays there", r.Cluster)
+			s.blockUnreachable(i, "the object stays there")
 		case s.isNewlyDrained(i): // this must be stored first, so that Since is correct
 			s.requeueAfter = shortest(s.requeueAfter, s.Settle)
 		case s.Divided && !s.proceeds(i) && s.stillNeeded(i):
@@ -248,20 +247,19 @@ func (s *stepState) replacementsReady() bool {
 		return true
 	}
 	for i, r := range s.Targets {
-		if !r.Wanted || r.Reachable && r.ReportCurrent && r.State == Active && r.Ready && r.StableReady {
+		reported := r.ReportCurrent && (r.State == Active || r.State == Draining)
+		if !r.Wanted || r.Reachable && reported && r.Ready && r.StableReady {
 			continue
 		}
 		if !s.anyDraining() {
 			return false
 		}
 		switch state := s.transitions[i].State; {
-		case r.NotInInventory:
-			s.blockf(NotInInventory, r.Cluster, "%s is not in the inventory: it does not get the object", r.Cluster)
-		case !r.Reachable:
-			s.blockf(Unreachable, r.Cluster, "%s cannot be reached: whether the object is ready there is unknown", r.Cluster)
+		case r.NotInInventory || !r.Reachable:
+			s.blockUnreachable(i, "whether the object is ready there is unknown")
 		case state == Pending:
 			s.blockf(PolicyMissing, r.Cluster, "%s gets the object when a policy selects it again", r.Cluster)
-		case !r.ReportCurrent || r.State != Active:
+		case !reported:
 			s.blockf(NotReported, r.Cluster, "%s has not reported on the object as it was last sent", r.Cluster)
 		case !r.Ready:
 			s.blockf(NotReady, r.Cluster, "the object is not ready in %s", r.Cluster)
@@ -321,6 +319,16 @@ func (s *stepState) blockf(reason BlockedReason, cluster, format string, args ..
 	if s.blocked.Reason == "" {
 		s.blocked = Blocked{Reason: reason, Cluster: cluster, Message: fmt.Sprintf(format, args...)}
 	}
+}
+
+// blockUnreachable sets that the move waits for a cluster that does not report.
+func (s *stepState) blockUnreachable(i int, consequence string) {
+	r := s.Targets[i]
+	if r.NotInInventory {
+		s.blockf(NotInInventory, r.Cluster, "%s is not in the inventory: %s", r.Cluster, consequence)
+		return
+	}
+	s.blockf(Unreachable, r.Cluster, "%s cannot be reached: %s", r.Cluster, consequence)
 }
 
 // result returns the output, after a comparison with the stored state.

@@ -10,239 +10,247 @@ import (
 	"pgregory.net/rapid"
 )
 
-// simulation simulates clusters with delays: requested replicas become available later, and reports are older
-// than the state of the cluster.
-type simulation struct {
-	in       Input
-	clusters map[string]*simulatedCluster
-}
+var allClusters = []string{"a", "b", "c", "d"}
 
-type simulatedCluster struct {
-	exists                           bool
-	requested, available             int32 // now
-	reportedAvailable, reportedTotal int32
-	revision, reportedRevision       int // of the request
-	broken                           bool
-}
-
-func newSimulation(t *rapid.T) *simulation {
-	c := &simulation{clusters: map[string]*simulatedCluster{}}
-	c.in.Now = time.Unix(1000, 0)
-	c.in.MaxSurge = rapid.Int32Range(0, 8).Draw(t, "surge")
-	c.in.MaxUnavailable = rapid.Int32Range(0, 2).Draw(t, "unavailable")
-	c.in.Divided = true
-	return c
-}
-
-func (c *simulation) desired() (n int32) {
-	for _, r := range c.in.Targets {
-		n += r.Desired
+// drawWorld returns a world with a random policy.
+func drawWorld(t *rapid.T, divided bool) *world {
+	in := Input{Divided: divided}
+	in.MaxSurge = rapid.Int32Range(0, 12).Draw(t, "surge")
+	in.MaxUnavailable = rapid.SampledFrom([]int32{0, 0, 1, 2, 5}).Draw(t, "unavailable")
+	in.Stable = time.Duration(rapid.SampledFrom([]int{0, 10, 10, 30}).Draw(t, "stable")) * time.Second
+	in.Settle = time.Duration(rapid.SampledFrom([]int{0, 0, 15}).Draw(t, "settle")) * time.Second
+	if rapid.IntRange(0, 5).Draw(t, "has a deadline") == 0 {
+		in.ProceedAtDeadline, in.Deadline = true, 90*time.Second
 	}
-	return n
+	w := newWorld(rapid.Uint64().Draw(t, "seed"), in, allClusters...)
+	w.podsDie = rapid.Bool().Draw(t, "Pods die")
+	w.slowest = time.Duration(rapid.SampledFrom([]int{2, 5, 40}).Draw(t, "start")) * time.Second
+	w.assumesLost = rapid.Bool().Draw(t, "assumes lost")
+	w.proceeds = rapid.IntRange(0, 3).Draw(t, "drains proceed") == 0
+	return w
 }
 
-func (c *simulation) available() (n int32) {
-	for _, s := range c.clusters {
-		n += s.available
-	}
-	return n
-}
-
-// setDesired divides a total between random clusters.
-func (c *simulation) setDesired(t *rapid.T, total int32) {
-	rows := map[string]Target{}
-	for _, r := range c.in.Targets {
-		r.Wanted, r.Desired = false, 0
-		rows[r.Cluster] = r
-	}
-	n := rapid.Int32Range(1, 3).Draw(t, "clusters")
-	for i := range n {
-		name := string(rune('a' + rapid.IntRange(0, 3).Draw(t, "cluster")))
-		share := total / n
-		if i == n-1 {
-			share = total
-		}
-		total -= share
-		r := rows[name]
-		r.Cluster, r.Wanted, r.Desired = name, true, r.Desired+share
-		rows[name] = r
-	}
-	c.in.Targets = nil
-	for i := range 4 {
-		if r, ok := rows[string(rune('a'+i))]; ok {
-			c.in.Targets = append(c.in.Targets, r)
+// wantSome divides a total between one to three random clusters that are not lost.
+func (w *world) wantSome(total int32) {
+	var usable []string
+	for _, c := range w.sorted() {
+		if !w.isLost(c) {
+			usable = append(usable, c.name)
 		}
 	}
-	c.in.DesiredSince = c.in.Now
+	if len(usable) == 0 {
+		return
+	}
+	w.random.Shuffle(len(usable), func(i, j int) { usable[i], usable[j] = usable[j], usable[i] })
+	usable = usable[:min(len(usable), 1+w.random.IntN(3))]
+	replicas := map[string]int32{}
+	for _, name := range usable {
+		replicas[name] = 0
+	}
+	for range total {
+		replicas[usable[w.random.IntN(len(usable))]]++
+	}
+	w.want(replicas)
 }
 
-// readReports sets the targets to the clusters' reports.
-func (c *simulation) readReports() {
-	for i := range c.in.Targets {
-		r := &c.in.Targets[i]
-		s := c.clusters[r.Cluster]
-		if s == nil {
-			s = &simulatedCluster{}
-			c.clusters[r.Cluster] = s
+// disturb lets things happen that no hub expects; divide changes what is desired.
+func (w *world) disturb(divide func()) {
+	for _, c := range w.sorted() {
+		switch lost := w.isLost(c); {
+		case w.chance(0.01):
+			w.cut(c, !c.linked)
+		case w.chance(0.003):
+			c.inInventory, w.event = !c.inInventory, true
+		case w.chance(0.005):
+			c.broken = w.podsDie && !c.broken
+		case w.proceeds && w.chance(0.01):
+			c.proceed, w.event = true, true
+		case lost && w.isWanted(c.name): // the policy takes another one
+			divide()
 		}
-		r.Reachable, r.ReportCurrent = true, s.exists && s.reportedRevision == s.revision
-		r.Available, r.Total = s.reportedAvailable, s.reportedTotal
-		r.Removed = r.State == Removing && !s.exists
-		r.AtMost, r.Until = r.Available, c.in.Now
-		r.Ready = r.ReportCurrent && r.Available == r.Requested
-		r.StableReady = r.Ready
+	}
+	if w.chance(0.01) {
+		w.changeLeader()
+	}
+	if w.chance(0.01) {
+		divide()
+	}
+	if w.chance(0.005) {
+		w.in.NoPolicy, w.event = !w.in.NoPolicy, true
 	}
 }
 
-// step computes a step and applies it to the clusters.
-func (c *simulation) step(t *rapid.T) Output {
-	c.readReports()
-	before := c.available()
-	out := Step(c.in)
-	c.apply(out)
-	if after, need := c.available(), c.desired()-c.in.MaxUnavailable; after < before && after < need {
-		t.Fatalf("available %d -> %d of %d needed\n%+v\n%+v", before, after, need, c.in, out)
+func (w *world) isWanted(cluster string) bool {
+	for _, t := range w.in.Targets {
+		if t.Cluster == cluster {
+			return t.Wanted
+		}
 	}
-	return out
+	return false
 }
 
-// apply applies the requests to the clusters.
-func (c *simulation) apply(out Output) {
-	var rows []Target
-	for i, m := range out.Transitions {
-		r := c.in.Targets[i]
-		s := c.clusters[r.Cluster]
-		switch m.State {
-		case Removing, None:
-			s.requested, s.available, s.exists = 0, 0, false
-		case Active, Draining:
-			if m.Requested != s.requested || !s.exists {
-				s.revision++
+// heal makes the world healthy, and lets it be.
+func (w *world) heal() {
+	w.healthy, w.in.NoPolicy, w.event = true, false, true
+	for _, c := range w.sorted() {
+		c.linked, c.inInventory, c.broken = true, true, false
+		for i, start := range c.pods {
+			if start.Sub(w.now) > w.slowest {
+				c.pods[i] = w.now.Add(w.slowest)
 			}
-			s.exists, s.requested = true, m.Requested
-			s.available = min(s.available, m.Requested)
-		}
-		r.State, r.Requested, r.Since = m.State, m.Requested, m.Since
-		if m.State != None {
-			rows = append(rows, r)
-		}
-	}
-	c.in.Targets = rows
-}
-
-// advance lets Pods start and reports arrive in some or all clusters.
-func (c *simulation) advance(t *rapid.T, all bool) {
-	for name, s := range c.clusters {
-		if !s.broken && (all || rapid.Bool().Draw(t, "starts in "+name)) {
-			s.available = s.requested
-		}
-		if all || rapid.Bool().Draw(t, "reports of "+name) {
-			s.reportedRevision, s.reportedAvailable, s.reportedTotal = s.revision, s.available, s.requested
-		}
-	}
-	c.in.Now = c.in.Now.Add(time.Second)
-}
-
-// settle runs steps until nothing changes.
-func (c *simulation) settle(t *rapid.T) Output {
-	var out Output
-	unchanged, before := 0, ""
-	for i := 0; ; i++ {
-		c.advance(t, true)
-		out = c.step(t)
-		if after := fmt.Sprint(out.Transitions); after != before {
-			unchanged, before = 0, after
-		} else if unchanged++; unchanged > 2 {
-			return out
-		}
-		if i > 200 {
-			t.Fatalf("never settles: %+v", c.in.Targets)
 		}
 	}
 }
 
-// (I1) No step lowers the available replicas below desired − unavailable, whatever the delays, and healthy
-// clusters always reach the desired state.
-func TestAvailableReplicasAreKept(t *testing.T) {
+// (L6) settle lets a healthy world reach what is desired, within the time that its steps need.
+func (w *world) settle(t *rapid.T) {
+	w.heal()
+	limit := w.now.Add(w.stepsLeft() * (w.in.Stable + 2*heartbeatInterval + w.in.Settle + w.slowest))
+	for begin := w.now; !w.isSettled(); w.tick() {
+		if w.now.After(limit) {
+			t.Fatalf("L6: not settled in %s: blocked %+v\n%s", limit.Sub(begin), w.last.Blocked, w)
+		}
+		w.fail(t)
+	}
+	for range 120 { // it stays so
+		before := fmt.Sprint(w.in.Targets)
+		w.tick()
+		if after := fmt.Sprint(w.in.Targets); after != before {
+			t.Fatalf("changes after the end\n%s\n%s", before, after)
+		}
+	}
+}
+
+// stepsLeft returns how many steps reach what is desired, with a few for what was not healthy before.
+func (w *world) stepsLeft() time.Duration {
+	desired, requested, step := desiredOf(w.in), int32(0), int32(1)
+	for _, r := range w.in.Targets {
+		requested += r.Requested
+	}
+	if w.in.Divided {
+		step = max(1, min(max(desired/4, w.in.MaxUnavailable), w.in.MaxSurge+w.in.MaxUnavailable))
+	}
+	return time.Duration(max(desired, requested)/step + 4)
+}
+
+func (w *world) isSettled() bool {
+	if w.event {
+		return false
+	}
+	for _, r := range w.in.Targets {
+		if !r.Wanted || r.State != Active || w.in.Divided && r.Requested != r.Desired || r.Fallback != 0 {
+			return false
+		}
+	}
+	return w.last.Done
+}
+
+func (w *world) String() string {
+	s := fmt.Sprintf("now %s, offset %s, %+v\n", w.now.Format(time.TimeOnly), w.offset, w.last)
+	for _, r := range w.input().Targets {
+		c := w.clusters[r.Cluster]
+		s += fmt.Sprintf("%+v\n\tWork %+v, applied %+v, state %+v\n\tlinked %t, unreported %v, sent %+v\n", r, c.work, c.applied, c.state, c.linked, c.unreported, c.reports)
+	}
+	return s
+}
+
+func (w *world) fail(t *rapid.T) {
+	if w.failed != "" && !w.podsDie && !w.in.BreakBeforeMake {
+		t.Fatalf("I1 in the clusters: %s\n%s", w.failed, w)
+	}
+}
+
+// Whatever fails, each step keeps to the laws by what is reported; without Pods that die by themselves, no order
+// lowers the available replicas below what is needed; and a healthy world reaches what is desired.
+func TestMoves(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		c := newSimulation(t)
-		total := rapid.Int32Range(1, 12).Draw(t, "replicas")
-		c.setDesired(t, total)
-		c.settle(t)
-		for range rapid.IntRange(1, 3).Draw(t, "changes") {
-			c.setDesired(t, total) // a move without scaling
-			for range rapid.IntRange(0, 6).Draw(t, "steps") {
-				c.advance(t, false)
-				c.step(t)
+		w := drawWorld(t, true)
+		w.check = func(in Input, out Output) {
+			if v := violation(in, out); v != "" {
+				t.Fatalf("%s\nin  %+v\nout %+v", v, in, out)
+			}
+			if v := falseReason(in, out); v != "" {
+				t.Fatalf("%s\nin  %+v\nout %+v", v, in, out)
 			}
 		}
-		if out := c.settle(t); !out.Done {
-			t.Fatalf("settled without Done: %+v", out)
+		total := rapid.Int32Range(1, 16).Draw(t, "replicas")
+		w.wantSome(total)
+		for range rapid.IntRange(0, 400).Draw(t, "seconds") {
+			w.disturb(func() {
+				if w.chance(0.3) {
+					total = 1 + w.random.Int32N(16)
+				}
+				w.wantSome(total)
+			})
+			w.tick()
+			w.fail(t)
 		}
-		for _, r := range c.in.Targets {
-			if !r.Wanted || r.State != Active || r.Requested != r.Desired {
-				t.Fatalf("not the desired state: %+v", c.in.Targets)
-			}
-		}
+		w.settle(t)
 	})
 }
 
-// Replicas without a replacement stay, and the move is blocked.
-func TestBrokenTargetBlocksTheMove(t *testing.T) {
+// An object without replicas leaves a cluster only when it has been ready in the others for long enough.
+func TestWholeMoves(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		c := newSimulation(t)
-		c.in.MaxUnavailable = 0
-		total := rapid.Int32Range(1, 12).Draw(t, "replicas")
-		c.in.Targets = []Target{{Cluster: "a", Wanted: true, Desired: total}}
-		c.settle(t)
-		c.clusters["z"] = &simulatedCluster{broken: true}
-		c.in.Targets = []Target{c.in.Targets[0], {Cluster: "z", Wanted: true, Desired: total}}
-		c.in.Targets[0].Wanted, c.in.Targets[0].Desired = false, 0
-		out := c.settle(t)
-		if c.clusters["a"].available != total || out.Blocked.Reason == "" || out.Done {
-			t.Fatalf("%d of %d left, %+v", c.clusters["a"].available, total, out)
+		w := drawWorld(t, false)
+		w.check = func(in Input, out Output) {
+			if v := removalViolation(in, out) + falseReason(in, out); v != "" {
+				t.Fatalf("%s\nin  %+v\nout %+v", v, in, out)
+			}
 		}
+		w.wantSome(0)
+		for range rapid.IntRange(0, 400).Draw(t, "seconds") {
+			w.disturb(func() { w.wantSome(0) })
+			w.tick()
+			w.fail(t)
+		}
+		w.settle(t)
 	})
 }
 
-// An object that must not run twice never does, whatever the delays.
+// An object that must not run twice never does, whatever fails, and a healthy world reaches what is desired.
 func TestBreakFirstNeverRunsTwice(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		c := newSimulation(t)
-		c.in.BreakBeforeMake = true
-		c.in.Divided = rapid.Bool().Draw(t, "divided")
-		c.in.Targets = []Target{{Cluster: "a", Wanted: true, Desired: 1}}
-		for range rapid.IntRange(1, 4).Draw(t, "moves") {
-			to := string(rune('a' + rapid.IntRange(0, 2).Draw(t, "to")))
-			found := false
-			for i := range c.in.Targets {
-				r := &c.in.Targets[i]
-				r.Wanted, r.Desired = r.Cluster == to, 0
-				if r.Wanted {
-					r.Desired, found = 1, true
-				}
+		w := drawWorld(t, rapid.Bool().Draw(t, "divided"))
+		w.in.BreakBeforeMake = true
+		w.check = func(in Input, out Output) {
+			if v := falseReason(in, out); v != "" {
+				t.Fatalf("%s\nin  %+v\nout %+v", v, in, out)
 			}
-			if !found {
-				c.in.Targets = append(c.in.Targets, Target{Cluster: to, Wanted: true, Desired: 1})
-			}
-			for range rapid.IntRange(0, 8).Draw(t, "steps") {
-				c.advance(t, false)
-				c.readReports()
-				out := Step(c.in)
-				c.apply(out)
-				running := 0
-				for _, s := range c.clusters {
-					if s.exists && (s.requested > 0 || s.available > 0 || !c.in.Divided) {
-						running++
-					}
-				}
-				if running > 1 {
-					t.Fatalf("runs %d times: %+v", running, out)
+			for i, r := range in.Targets {
+				if m := out.Transitions[i]; m.Requested < r.Requested && r.State != Removing && (r.Lost || !r.Reachable && !proceedsIn(in, i)) {
+					t.Fatalf("an unreachable cluster gets fewer replicas: %+v -> %+v", r, m)
 				}
 			}
 		}
+		total := int32(1)
+		if w.in.Divided {
+			total = rapid.Int32Range(1, 8).Draw(t, "replicas")
+		}
+		w.wantOneOr(total)
+		for range rapid.IntRange(0, 400).Draw(t, "seconds") {
+			w.disturb(func() { w.wantOneOr(total) })
+			w.tick()
+			running := 0
+			for _, c := range w.sorted() {
+				running += len(c.pods) + len(c.terminating)
+			}
+			if running > int(total) {
+				t.Fatalf("%d of %d run\n%s", running, total, w)
+			}
+		}
+		w.settle(t)
 	})
+}
+
+// wantOneOr wants an object that is not divided in one cluster, and divides the replicas of others.
+func (w *world) wantOneOr(total int32) {
+	if w.in.Divided {
+		w.wantSome(total)
+		return
+	}
+	w.want(map[string]int32{allClusters[w.random.IntN(len(allClusters))]: 0})
 }
