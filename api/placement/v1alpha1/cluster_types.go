@@ -141,6 +141,13 @@ type Drain struct {
 	// Deadline after which the condition Drained names the objects that could not move.
 	// +optional
 	Deadline *metav1.Time `json:"deadline,omitempty"`
+
+	// OnDeadline is what happens at the deadline. Hold only names what is left. Proceed also lets moves out of
+	// this cluster remove replicas whose replacement is not available. Objects that no other cluster has room
+	// for, that have volume claims, or that run once stay.
+	// +optional
+	// +kubebuilder:default=Hold
+	OnDeadline OnDeadline `json:"onDeadline,omitempty"`
 }
 
 // Limits are upper bounds. A resource without a bound is unlimited.
@@ -192,6 +199,10 @@ type ClusterStatus struct {
 	// +optional
 	Assigned *Assigned `json:"assigned,omitempty"`
 
+	// Drain is the progress of the drain; absent while the cluster is not drained.
+	// +optional
+	Drain *DrainStatus `json:"drain,omitempty"`
+
 	// Versions of the programs in the cluster.
 	// +optional
 	Versions *Versions `json:"versions,omitempty"`
@@ -212,6 +223,56 @@ type Assigned struct {
 	// Requests of the Pods of those replicas.
 	// +optional
 	Requests corev1.ResourceList `json:"requests,omitempty"`
+}
+
+// DrainStatus is the progress of a drain. Left is the sum of Moving, Waiting, Blocked and Staying.
+type DrainStatus struct {
+	// StartTime is when the hub began the drain.
+	StartTime metav1.Time `json:"startTime"`
+
+	// Total is the largest number of objects that were left at a time.
+	Total int32 `json:"total"`
+
+	// Left is the number of objects that the cluster still has.
+	Left int32 `json:"left"`
+
+	// Moving objects leave the cluster now.
+	Moving int32 `json:"moving"`
+
+	// Waiting objects leave when others have left: see spec.drain.maxConcurrentMoves.
+	Waiting int32 `json:"waiting"`
+
+	// Blocked objects cannot leave until a user changes something.
+	Blocked int32 `json:"blocked"`
+
+	// Staying objects do not leave: their policy allows no other cluster, they have a volume claim, or they run
+	// once and have started.
+	Staying int32 `json:"staying"`
+
+	// Blockers are the first 10 blocked objects by name.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	Blockers []DrainBlocker `json:"blockers,omitempty"`
+
+	// Stays are the first 10 staying objects by name.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	Stays []DrainBlocker `json:"stays,omitempty"`
+}
+
+// DrainBlocker is an object that a drain does not move.
+type DrainBlocker struct {
+	// Object is its kind, namespace and name, such as "Deployment shop/web".
+	Object string `json:"object"`
+
+	// Reason why the object is still in the cluster, such as Unschedulable.
+	Reason string `json:"reason"`
+
+	// Message describes the reason, in at most 256 bytes.
+	// +optional
+	Message string `json:"message,omitempty"`
 }
 
 // Versions of the programs in a cluster.

@@ -24,6 +24,9 @@ const (
 	// ClustersAnnotation names the clusters where the object runs, such as "east", "east,west" or
 	// "east=3,west=1"; an empty value removes the object from all clusters. It takes precedence over policies.
 	ClustersAnnotation = "placement.patchbay.io/clusters"
+	// DrainPriorityAnnotation on an object is an integer. Objects with a greater one leave a draining cluster
+	// first. Without it, the priority is that of the object's Pods.
+	DrainPriorityAnnotation = "placement.patchbay.io/drain-priority"
 	// SourceUIDAnnotation on an object in a cluster is the UID of its source object at the hub.
 	SourceUIDAnnotation = "placement.patchbay.io/source-uid"
 	// ClusterUIDAnnotation on a Cluster's namespace at the hub is the Cluster's UID: the hub created the

@@ -47,6 +47,8 @@ const (
 	ReasonAppliedWorksUnknown = "AppliedWorksUnknown"
 	ReasonDraining            = "Draining"
 	ReasonDrained             = "Drained"
+	ReasonPinned              = "Pinned"
+	ReasonRequired            = "Required"
 	ReasonHubMismatch         = "HubMismatch"
 	ReasonOrphaned            = "Orphaned"
 )
@@ -357,7 +359,7 @@ func drainReasons() []ReasonInfo {
 		},
 		{
 			Reason: ReasonDrainBlocked, On: "Drained of Clusters with status False, Event on Clusters",
-			When:   "Objects cannot leave the cluster, or have not left by spec.drain.deadline, or the cluster has AppliedWorks without a Work at the hub. The message names objects, with the reason of their Assignments.",
+			When:   "Objects cannot leave the cluster, or have not left by spec.drain.deadline, or the cluster has AppliedWorks without a Work at the hub. The message names objects, each with its reason; status.drain has the messages.",
 			Remedy: "Do what this page has for the reason of each object. For AppliedWorks, do what it has for Orphaned.",
 			Test:   "placement/hub/internal/clusters.TestDrainedCondition",
 		},
@@ -369,9 +371,21 @@ func drainReasons() []ReasonInfo {
 		},
 		{
 			Reason: ReasonDrained, On: "Drained of Clusters",
-			When:   "The agent of the cluster has no AppliedWork left.",
+			When:   "The agent of the cluster has no AppliedWork left, but those of DaemonSets that may be in no other cluster, and of what these need.",
 			Remedy: "Nothing.",
 			Test:   "placement/hub/internal/clusters.TestDrainedCondition",
+		},
+		{
+			Reason: ReasonPinned, On: "status.drain of Clusters",
+			When:   "The annotation or the policy of the object allows no cluster but the one that is being drained.",
+			Remedy: "Name another cluster in the annotation or the policy, or delete the object.",
+			Test:   "placement/hub/internal/clusters.TestDrainProgress",
+		},
+		{
+			Reason: ReasonRequired, On: "status.drain of Clusters",
+			When:   "An object that does not leave the cluster needs this one.",
+			Remedy: "Do what this page has for the reason of the object that the message names.",
+			Test:   "placement/hub/internal/clusters.TestDrainProgress",
 		},
 	}
 }

@@ -118,6 +118,16 @@ func GracePeriod(object *unstructured.Unstructured) time.Duration {
 // maxGracePeriodSeconds bounds what a user may set, so that a duration does not overflow.
 const maxGracePeriodSeconds = 7 * 24 * 60 * 60
 
+// PodPriority returns the priority of an object's Pods, nil where the object does not have it, and the PriorityClass
+// that its Pod template names.
+func PodPriority(object *unstructured.Unstructured) (priority *int32, class string) {
+	pod, ok := podFromTemplate(object)
+	if !ok {
+		return nil, ""
+	}
+	return pod.Spec.Priority, pod.Spec.PriorityClassName
+}
+
 // podFromTemplate returns the Pod that an object is, or creates from its template; false for an object without a
 // Pod template.
 func podFromTemplate(object *unstructured.Unstructured) (*corev1.Pod, bool) {

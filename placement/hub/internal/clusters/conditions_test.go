@@ -71,6 +71,18 @@ func TestReachableCondition(t *testing.T) {
 	}
 }
 
+// items returns an object in each of these phases.
+func items(phases ...drainPhase) (found []drainItem) {
+	for _, phase := range phases {
+		i := drainItem{phase: phase, DrainBlocker: v1alpha1.DrainBlocker{Object: "Deployment shop/web"}}
+		if phase >= phaseHarmless {
+			i.Reason = v1alpha1.ReasonUnschedulable
+		}
+		found = append(found, i)
+	}
+	return found
+}
+
 // The condition Drained names what blocks a drain. It is True only if the agent reports that nothing is left.
 func TestDrainedCondition(t *testing.T) {
 	t.Parallel()
@@ -84,15 +96,15 @@ func TestDrainedCondition(t *testing.T) {
 		message  string
 	}{
 		"leaving": {
-			"Objects are on their way.", drainProgress{remaining: []string{"Deployment shop/web"}, works: 2}, false,
+			"Objects are on their way.", drainProgress{items: items(phaseMoving), works: 2}, false,
 			metav1.ConditionFalse, v1alpha1.ReasonDraining, "2 objects have not left yet",
 		},
 		"blocked": {
-			"An object has no other place.", drainProgress{remaining: []string{"Deployment shop/web"}, blocked: []string{"Deployment shop/web (Unschedulable)"}}, false,
+			"An object has no other place.", drainProgress{items: items(phaseBlocked)}, false,
 			metav1.ConditionFalse, v1alpha1.ReasonDrainBlocked, "1 of 1 objects cannot leave: Deployment shop/web (Unschedulable)",
 		},
 		"late": {
-			"The admin wants to know at the deadline.", drainProgress{remaining: []string{"Deployment shop/web"}}, true,
+			"The admin wants to know at the deadline.", drainProgress{items: items(phaseWaiting)}, true,
 			metav1.ConditionFalse, v1alpha1.ReasonDrainBlocked, "1 objects have not left by spec.drain.deadline: Deployment shop/web",
 		},
 		"orphans": {
@@ -102,6 +114,19 @@ func TestDrainedCondition(t *testing.T) {
 		"unknown": {
 			"The agent is silent.", drainProgress{unknown: "the cluster does not report what it still has"}, false,
 			metav1.ConditionUnknown, v1alpha1.ReasonAppliedWorksUnknown, "the cluster does not report what it still has",
+		},
+		"staying": {
+			"What must not leave would be lost with the cluster.", drainProgress{items: items(phaseStaying, phaseMoving)}, false,
+			metav1.ConditionFalse, v1alpha1.ReasonDrainBlocked, "1 of 2 objects cannot leave: Deployment shop/web (Unschedulable)",
+		},
+		"harmless": {
+			"A DaemonSet that may be in no other cluster is of no use without this one.",
+			drainProgress{items: items(phaseHarmless), works: 1, appliedWorks: 1}, true,
+			metav1.ConditionTrue, v1alpha1.ReasonDrained, "1 objects are for this cluster only: Deployment shop/web (Unschedulable)",
+		},
+		"harmless and orphans": {
+			"Another object's record is left.", drainProgress{items: items(phaseHarmless), works: 1, appliedWorks: 2}, false,
+			metav1.ConditionFalse, v1alpha1.ReasonDrainBlocked, "1 AppliedWorks in the cluster have no Work at the hub",
 		},
 		"done": {"The cluster is empty.", drainProgress{}, true, metav1.ConditionTrue, v1alpha1.ReasonDrained, ""},
 	} {

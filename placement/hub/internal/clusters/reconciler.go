@@ -21,9 +21,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -51,7 +53,7 @@ type Reconciler struct {
 	Heartbeats *Heartbeats
 	// Capacity has what is assigned to each cluster.
 	Capacity *limits.Capacity
-	// Drains tells which objects wait for their turn to leave.
+	// Drains decides which objects leave draining clusters.
 	Drains *limits.Drains
 	// Lead prepares this process to lead, before its first decision.
 	Lead func(context.Context) error
@@ -75,12 +77,39 @@ func (r *Reconciler) SetupWithManager(m manager.Manager, options controller.Opti
 		WithOptions(options).
 		For(&v1alpha1.Cluster{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&coordinationv1.Lease{}, byNamespace).
+		Watches(&v1alpha1.Assignment{}, r.drainProgressed()).
 		Watches(&rbacv1.Role{}, byNamespace).
 		Watches(&rbacv1.RoleBinding{}, byNamespace).
 		Watches(&rbacv1.ClusterRole{}, byUserName).
 		Watches(&rbacv1.ClusterRoleBinding{}, byUserName).
 		WatchesMetadata(&corev1.Namespace{}, byNamespaceName).
 		Complete(r)
+}
+
+// progressDelay gathers changes of many Assignments before the progress of a drain is counted again.
+const progressDelay = time.Second
+
+// drainProgressed queues the draining clusters of an Assignment that changes.
+func (r *Reconciler) drainProgressed() handler.EventHandler {
+	add := func(o client.Object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		a, ok := o.(*v1alpha1.Assignment)
+		if !ok {
+			return
+		}
+		for _, t := range a.Spec.Targets {
+			if r.Drains.IsActive(string(t.Cluster)) {
+				q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: string(t.Cluster)}}, progressDelay)
+			}
+		}
+	}
+	return handler.Funcs{
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			add(e.ObjectOld, q)
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			add(e.Object, q)
+		},
+	}
 }
 
 func requestFor(cluster string, ok bool) []reconcile.Request {
@@ -100,6 +129,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	switch {
 	case apierrors.IsNotFound(err):
 		r.Heartbeats.Forget(req.Name)
+		r.Drains.End(req.Name)
 		return reconcile.Result{}, r.access.revoke(ctx, req.Name)
 	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("read Cluster %s: %w", req.Name, err)
@@ -117,14 +147,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	now := r.Now()
 	remaining := heartbeat.remaining(now)
 	conditions := []metav1.Condition{acceptedCondition(cluster, heartbeat), reachableCondition(cluster, heartbeat, now)}
+	var progress *v1alpha1.DrainStatus
 	if limits.IsDraining(cluster) {
-		drained, err := r.drainedCondition(ctx, cluster, lease, remaining > 0)
-		if err != nil {
+		var drained metav1.Condition
+		if drained, progress, err = r.drain(ctx, cluster, lease, remaining > 0); err != nil {
 			return reconcile.Result{}, err
 		}
 		conditions = append(conditions, drained)
+	} else {
+		r.Drains.End(cluster.Name)
 	}
-	if err := errors.Join(accessErr, r.writeStatus(ctx, cluster, conditions)); err != nil {
+	if err := errors.Join(accessErr, r.writeStatus(ctx, cluster, conditions, progress)); err != nil {
 		return reconcile.Result{}, err
 	}
 	if remaining == 0 || remaining > StatusInterval {
@@ -134,17 +167,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 }
 
 // writeStatus applies the hub's part of a Cluster's status, if it differs from the stored one.
-func (r *Reconciler) writeStatus(ctx context.Context, stored *v1alpha1.Cluster, conditions []metav1.Condition) error {
+func (r *Reconciler) writeStatus(
+	ctx context.Context, stored *v1alpha1.Cluster, conditions []metav1.Condition, drain *v1alpha1.DrainStatus,
+) error {
 	for i := range conditions {
 		conditions[i].LastTransitionTime = metav1.NewTime(r.Now())
 		if old := meta.FindStatusCondition(stored.Status.Conditions, conditions[i].Type); old != nil && old.Status == conditions[i].Status {
 			conditions[i].LastTransitionTime = old.LastTransitionTime
 		}
 	}
-	status := &v1alpha1.ClusterStatus{Conditions: conditions, Assigned: assigned(r.Capacity.Usage(stored.Name))}
+	status := &v1alpha1.ClusterStatus{Conditions: conditions, Assigned: assigned(r.Capacity.Usage(stored.Name)), Drain: drain}
 	drainEnded := meta.FindStatusCondition(stored.Status.Conditions, v1alpha1.ConditionDrained) != nil &&
 		meta.FindStatusCondition(conditions, v1alpha1.ConditionDrained) == nil
-	changed := drainEnded || !equality.Semantic.DeepEqual(stored.Status.Assigned, status.Assigned)
+	changed := drainEnded || !equality.Semantic.DeepEqual(stored.Status.Drain, drain) || !equality.Semantic.DeepEqual(stored.Status.Assigned, status.Assigned)
 	for _, c := range conditions {
 		old := meta.FindStatusCondition(stored.Status.Conditions, c.Type)
 		changed = changed || old == nil || *old != c

@@ -74,7 +74,7 @@ func Add(ctx context.Context, m manager.Manager, cfg Config) error {
 	registry, capacity, drains := &kinds.Registry{}, limits.NewCapacity(), limits.NewDrains()
 	heartbeats, tracker := clusters.NewHeartbeats(cached, direct, cfg.Now), reports.NewTracker(cfg.Now)
 	lead := &leadership{
-		cached: cached, direct: direct, now: cfg.Now, signer: &term.Signer{}, capacity: capacity, drains: drains, heartbeats: heartbeats, reports: tracker,
+		cached: cached, direct: direct, now: cfg.Now, signer: &term.Signer{}, capacity: capacity, heartbeats: heartbeats, reports: tracker,
 		awaitPreflight: func(ctx context.Context) error { return check.await(ctx, cfg.preflightWait) },
 	}
 	reader, err := scope.NewReader(ctx, cached, direct, registry, heartbeats, scope.ReaderOptions{
@@ -93,6 +93,8 @@ func Add(ctx context.Context, m manager.Manager, cfg Config) error {
 			assignments: &apply.Assignments{Direct: direct, Events: events, Expectations: expectations},
 			works:       &apply.Works{Direct: direct, Secrets: secrets, Signer: lead.signer, Expectations: expectations, Restored: lead.restored},
 			secrets:     secrets,
+			events:      events,
+			now:         cfg.Now,
 		},
 	})
 	if err != nil {

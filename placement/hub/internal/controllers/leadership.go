@@ -29,7 +29,6 @@ type leadership struct {
 	now        func() time.Time
 	signer     *term.Signer
 	capacity   *limits.Capacity
-	drains     *limits.Drains
 	heartbeats *clusters.Heartbeats
 	reports    *reports.Tracker
 	// awaitPreflight keeps a hub that has placed nothing yet from writing where it must not run.
@@ -62,7 +61,6 @@ func (l *leadership) ensure(ctx context.Context) error {
 	for i := range list.Items {
 		a := &list.Items[i]
 		l.capacity.Set(kinds.KeyOf(a.Spec.Object), limits.ReservationOf(a))
-		l.drains.Resume(a)
 	}
 	if err := l.heartbeats.ObserveAll(ctx); err != nil {
 		return err

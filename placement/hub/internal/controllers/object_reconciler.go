@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -42,6 +43,8 @@ type objectReconciler struct {
 	assignments  *apply.Assignments
 	works        *apply.Works
 	secrets      *apply.Secrets
+	events       record.EventRecorder
+	now          func() time.Time
 }
 
 // Reconcile places one object.
@@ -59,10 +62,12 @@ func (r *objectReconciler) Reconcile(ctx context.Context, key kinds.Key) (reconc
 		return reconcile.Result{RequeueAfter: kinds.ListRetry}, nil
 	}
 	s, err := r.reader.Read(ctx, key, k)
-	if err != nil {
+	switch {
+	case err != nil:
 		return reconcile.Result{}, err
-	}
-	if s == nil {
+	case s == nil: // also after a plan that reserved room, and failed before its first write
+		r.capacity.Set(key, limits.Reservation{})
+		r.drains.Update(key, nil, r.now())
 		r.reports.Wait(key, nil)
 		return reconcile.Result{}, nil
 	}
@@ -104,7 +109,7 @@ func (r *objectReconciler) place(ctx context.Context, s *scope.Scope) (after tim
 	if stored.assignment, err = r.assignments.Write(ctx, s, p.next, reportsWithoutTargets(s.Object, p.decision)); err != nil {
 		return 0, err
 	}
-	r.drains.Update(s.Key, p.next.Spec.Targets, func(cluster string) bool { return limits.IsDraining(s.Clusters[cluster]) })
+	r.drains.Update(s.Key, p.next.Spec.Targets, s.Now)
 
 	changes := desiredstate.RenderWorks(s, stored.assignment, p.decision)
 	worksWritten, worksErr := r.works.Apply(ctx, s, stored.assignment, changes)
@@ -155,6 +160,9 @@ func (r *objectReconciler) plan(ctx context.Context, s *scope.Scope) (p plan, er
 	if p.decision, err = desiredstate.Assign(s, resolution, current, unknown, r.capacity, r.drains); err != nil {
 		return plan{}, err
 	}
+	if mistake := p.decision.DrainPriorityMistake; mistake != nil {
+		r.events.Event(s.Object, corev1.EventTypeWarning, mistake.Reason, mistake.Error())
+	}
 	p.next = desiredstate.NextAssignment(s, current, p.decision)
 	lost := s.Assignment.UID == "" && len(current.Spec.Targets) > 0
 	if p.decision.Mistake == nil || lost { // a user's mistake keeps the dependencies that are recorded
@@ -171,7 +179,7 @@ func (r *objectReconciler) plan(ctx context.Context, s *scope.Scope) (p plan, er
 	}
 	p.rolledBack = migration.RolledBack
 	r.reports.Wait(s.Key, migration.AwaitedReports)
-	r.capacity.Set(s.Key, limits.ReservationOf(p.next))
+	r.capacity.Set(s.Key, desiredstate.ReservationOf(s, p.next))
 	p.conditions = []metav1.Condition{desiredstate.PlacedCondition(p.decision), migration.MoveBlocked}
 	p.requeueAfter = scope.Sooner(s.RequeueAfter, scope.Sooner(p.decision.RequeueAfter, migration.RequeueAfter))
 	return p, nil

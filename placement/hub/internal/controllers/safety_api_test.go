@@ -651,7 +651,7 @@ func TestDrain(t *testing.T) {
 		t.Helper()
 		h.expectDrained("drain-east", status, reason, text)
 	}
-	expectDrained(metav1.ConditionFalse, v1alpha1.ReasonDrainBlocked, "1 of 1 objects cannot leave: Deployment drain/pinned (Unschedulable)")
+	expectDrained(metav1.ConditionFalse, v1alpha1.ReasonDrainBlocked, "1 of 1 objects cannot leave: Deployment drain/pinned (Pinned)")
 	h.annotate(pinned, "drain-west")
 	h.expectWorks(deploymentKey(ns, "pinned"), map[string]int32{"drain-west": 1})
 	expectDrained(metav1.ConditionUnknown, "AppliedWorksUnknown", "the cluster's agent does not report how many AppliedWorks it has")

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,10 +19,6 @@ import (
 	"github.com/patchbay-cni/patchbay/placement/internal/policy"
 	"github.com/patchbay-cni/patchbay/placement/internal/render"
 )
-
-// drainWait is when an object that waits to leave a draining cluster is decided again, at the
-// latest.
-const drainWait = 15 * time.Second
 
 // DependsOnDependents reports whether the decision about an object without a policy takes it from
 // clusters because no dependent needs it there. All dependents must be known then.
@@ -84,9 +79,7 @@ func Assign(
 		d = kept
 	}
 	if d.Mistake != nil || d.Policy == nil { // the object waits for a user, not for a drain
-		for _, t := range current.Spec.Targets {
-			drains.StopWaiting(string(t.Cluster), s.Key)
-		}
+		staysInAll(s, current, drains, d)
 	}
 	return d, nil
 }
@@ -98,13 +91,7 @@ func assignByPolicy(
 	d := requiredDecision(s.RequiredIn)
 	d.Policy = r.Policy
 	in := planInput(s, r.Policy, current)
-	for i := range in.Clusters {
-		c := s.Clusters[in.Clusters[i].Name]
-		if _, assigned := in.Assigned[c.Name]; assigned && limits.IsDraining(c) && drains.MustWait(c, s.Key) {
-			in.Clusters[i].DrainLimitReached = true
-			d.RequeueAfter = drainWait
-		}
-	}
+	d.DrainPriorityMistake = waitForDrains(s, &in, drains)
 	if err := reserve(s, &d, in, current, capacity); err != nil {
 		d.AnnotationPolicyLost = losesAnnotationPolicy(s, r.Policy, current)
 		return d, err
@@ -112,14 +99,13 @@ func assignByPolicy(
 	before := storedDecision(s, current)
 	d.AnnotationPolicyLost = losesAnnotationPolicy(s, r.Policy, current)
 	if keepsPlace(before, d, fallsBack(r, current)) {
-		kept := keepPlaced(s, before, r.Policy, d.AnnotationPolicyLost)
-		kept.RequeueAfter = d.RequeueAfter
-		return kept, nil
+		staysInAll(s, current, drains, d)
+		return keepPlaced(s, before, r.Policy, d.AnnotationPolicyLost), nil
 	}
 	if mistake := tooManyTargets(current, d); mistake != nil { // before the drains begin
 		return d, mistake
 	}
-	return d, startDrains(s, in, d, drains)
+	return d, startDrains(s, in, d, current, drains)
 }
 
 // keepsPlace reports whether an object that has lost its policy stays where it is, instead of
@@ -163,10 +149,35 @@ func reserve(s *scope.Scope, d *Decision, in policy.PlanInput, current *v1alpha1
 		}
 		for _, t := range current.Spec.Targets { // replicas that leave use their capacity until they have left
 			name := string(t.Cluster)
-			reservation.Replicas[name] = max(reservation.Replicas[name], deref(t.RequestedReplicas))
+			reservation.Replicas[name] = max(reservation.Replicas[name], occupiedReplicas(s, t))
 		}
 		return reservation, nil
 	})
+}
+
+// ReservationOf returns what the object uses of each cluster by its next targets. An object that is not divided uses
+// what it had in a cluster that it leaves until it has left.
+func ReservationOf(s *scope.Scope, next *v1alpha1.Assignment) limits.Reservation {
+	r := limits.ReservationOf(next)
+	for _, t := range next.Spec.Targets {
+		r.Replicas[string(t.Cluster)] = max(r.Replicas[string(t.Cluster)], occupiedReplicas(s, t))
+	}
+	return r
+}
+
+// occupiedReplicas returns how many replicas a target has that leaves. Where the replicas are not divided only the
+// Work tells that.
+func occupiedReplicas(s *scope.Scope, t v1alpha1.Target) int64 {
+	w := s.Works[string(t.Cluster)]
+	if t.RequestedReplicas != nil || w == nil || scope.IsRemoved(w) ||
+		t.State != v1alpha1.TargetDraining && t.State != v1alpha1.TargetRemoving {
+		return deref(t.RequestedReplicas)
+	}
+	if s.Key.IsPod() {
+		return 1
+	}
+	n, _ := scope.RequestedReplicas(w)
+	return int64(n)
 }
 
 // planInput returns what the plan depends on beside the policy.
@@ -286,27 +297,6 @@ func losesAnnotationPolicy(s *scope.Scope, p *policy.EffectivePolicy, a *v1alpha
 // ClusterPlacement does: a user may be about to create the Placement again.
 func fallsBack(r scope.Resolution, a *v1alpha1.Assignment) bool {
 	return !r.Unselected && strings.HasPrefix(a.Spec.Decision.Source, "Placement ") && strings.HasPrefix(r.Policy.Source, "ClusterPlacement ")
-}
-
-// startDrains takes a drain slot of each cluster that the object leaves.
-func startDrains(s *scope.Scope, in policy.PlanInput, d Decision, drains *limits.Drains) error {
-	limited := map[string]bool{}
-	for _, c := range in.Clusters {
-		limited[c.Name] = c.DrainLimitReached
-	}
-	for _, name := range slices.Sorted(maps.Keys(in.Assigned)) {
-		c := s.Clusters[name]
-		switch {
-		case !limits.IsDraining(c):
-		case d.includes(name) && d.Replicas[name] >= in.Assigned[name]:
-			if !limited[name] {
-				drains.StopWaiting(name, s.Key)
-			}
-		case !drains.Start(c, s.Key):
-			return limits.ErrDrainLimit
-		}
-	}
-	return nil
 }
 
 // assignWithoutPolicy decides about an object that no policy and no annotation selects. Losing them

@@ -44,6 +44,9 @@ type Decision struct {
 	// AnnotationPolicyLost reports that the object is annotated, and that the policy which said the
 	// rest no longer selects it.
 	AnnotationPolicyLost bool
+	// DrainPriorityMistake is a mistake in the object's annotation of its drain priority, which counts as 0 then. It
+	// is set once in each drain.
+	DrainPriorityMistake *policy.Error
 	// RequeueAfter is when to decide again; 0: when something changes.
 	RequeueAfter time.Duration
 }

@@ -44,14 +44,22 @@ type Reservation struct {
 }
 
 // ReservationOf returns the reservation of a stored Assignment. While replicas move away from a
-// cluster they count there until they are gone.
+// cluster they count there until they are gone. An object that is not divided, and moves, counts in both clusters.
 func ReservationOf(a *v1alpha1.Assignment) Reservation {
 	r := Reservation{Replicas: map[string]int64{}}
+	whole := int32(0)
+	for _, t := range a.Spec.Targets {
+		whole = max(whole, ptr.Deref(t.Replicas, 0))
+	}
 	for _, t := range a.Spec.Targets {
 		if t.Replicas != nil {
 			r.PerReplica = PerReplica(a.Spec.Decision.Requests)
 		}
-		r.Replicas[string(t.Cluster)] = int64(max(ptr.Deref(t.Replicas, 0), ptr.Deref(t.RequestedReplicas, 0)))
+		n := max(ptr.Deref(t.Replicas, 0), ptr.Deref(t.RequestedReplicas, 0))
+		if t.Replicas != nil && t.RequestedReplicas == nil && t.State != v1alpha1.TargetActive {
+			n = whole
+		}
+		r.Replicas[string(t.Cluster)] = int64(n)
 	}
 	return r
 }

@@ -188,6 +188,9 @@ func (r *Reader) readSurroundings(ctx context.Context, s *Scope) error {
 			return err
 		}
 	}
+	if err := r.readPodPriority(ctx, s); err != nil {
+		return err
+	}
 	if s.Rules, err = r.rules.read(ctx, r.cached, s.Key.Namespace); err != nil {
 		return err
 	}

@@ -55,6 +55,8 @@ type Scope struct {
 	TakenNamespaces map[string]bool
 	// RequiredIn are the clusters where another placed object needs this one.
 	RequiredIn map[string]bool
+	// PodPriority is the priority of the object's Pods. It is read only while a cluster of the object is drained.
+	PodPriority int32
 	// RequeueAfter is when to read again what could not be read; 0: all could be.
 	RequeueAfter time.Duration
 }
