@@ -57,8 +57,9 @@ func newHub(f *factory) *cobra.Command {
 
 // newCluster is the command `cluster`.
 func newCluster(f *factory) *cobra.Command {
-	return newGroup("cluster", "Join clusters to a hub, and list them",
-		"join, leave, accept or list", newJoin(f), newLeave(f), newAccept(f), newClusterList(f))
+	return newGroup("cluster", "Join clusters to a hub, list and drain them",
+		"join, leave, accept, list, drain, cordon or uncordon",
+		newJoin(f), newLeave(f), newAccept(f), newClusterList(f), newDrain(f), newCordon(f), newUncordon(f))
 }
 
 // newCRD is the command `crd`.
