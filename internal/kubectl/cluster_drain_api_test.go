@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -51,11 +52,22 @@ func TestDrainVerbs(t *testing.T) {
 	if _, err := do("cluster", "drain", "drained", "--wait=false"); err == nil || !strings.Contains(err.Error(), "forbidden") {
 		t.Fatalf("drain without rights: %v", err)
 	}
-	apitest.Bind(t, env.Client, "patchbay-infrastructure", "ops")
-	if out, err := do("cluster", "cordon", "drained"); err != nil || out != "drained is cordoned\n" || !spec().Unschedulable {
+	if err := env.Client.Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "drain-verbs-ops"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "patchbay-infrastructure"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "ops"}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	out, err := do("cluster", "cordon", "drained")
+	for deadline := time.Now().Add(time.Minute); err != nil && strings.Contains(err.Error(), "forbidden") && time.Now().Before(deadline); {
+		time.Sleep(50 * time.Millisecond) // the API server has not seen the binding yet
+		out, err = do("cluster", "cordon", "drained")
+	}
+	if err != nil || out != "drained is cordoned\n" || !spec().Unschedulable {
 		t.Fatalf("cordon: %q, %v, %+v", out, err, spec())
 	}
-	out, err := do("cluster", "drain", "drained", "--wait=false", "--max-moves=3", "--deadline=30m", "--on-deadline=Proceed")
+	out, err = do("cluster", "drain", "drained", "--wait=false", "--max-moves=3", "--deadline=30m", "--on-deadline=Proceed")
 	if err != nil || out != "drained is being drained\n" {
 		t.Fatalf("drain: %q, %v", out, err)
 	}
