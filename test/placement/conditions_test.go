@@ -44,13 +44,18 @@ func heartbeatExpired(f *snapshot, s *reportedCondition) string {
 }
 
 func drained(f *snapshot, s *reportedCondition) string {
-	n := f.countRemaining(s.cluster.Name)
-	return reasonUnless(n == 0, "%d Assignments, Works and records of it are left", n)
+	n := f.countRemaining(s.cluster.Name) - 3*f.countHarmless(s.cluster.Name)
+	return reasonUnless(n <= 0, "%d Assignments, Works and records of it are left", n)
 }
 
 func draining(f *snapshot, s *reportedCondition) string {
 	drains := s.cluster.Spec.Drain != nil && s.cluster.Spec.Drain.Mode == v1alpha1.DrainMove
-	return reasonUnless(drains && f.countRemaining(s.cluster.Name) > 0, "it is not to be drained, or nothing of it is left")
+	if !drains || f.countRemaining(s.cluster.Name) == 0 {
+		return "it is not to be drained, or nothing of it is left"
+	}
+	targets, progress := int32(len(f.assignmentsIn(s.cluster.Name))), s.cluster.Status.Drain
+	return reasonUnless(progress == nil || progress.Left == targets && progress.Left == progress.Moving+progress.Waiting+progress.Blocked+progress.Staying,
+		"%d Assignments have it as target, and the progress is %+v", targets, progress)
 }
 
 func noReport(f *snapshot, s *reportedCondition) string {

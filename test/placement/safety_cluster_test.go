@@ -240,7 +240,7 @@ func testDrainedCluster(t *testing.T) {
 	u.kubectl("wait --for=condition=Available deployment --all --timeout=200s")
 	start := time.Now()
 	t.Cleanup(func() { w.patchCluster(t, "south", `{"spec":{"drain":null}}`) })
-	u.runAll(w.Hub.ControlPlane.AdminKubeconfig(), u.fromPage("condition=Drained",
+	u.runAll(w.Hub.ControlPlane.AdminKubeconfig(), u.fromPage("kubectl wait --for=condition=Drained",
 		"cluster east", "cluster south", "cluster/east", "cluster/south", `"maxConcurrentMoves":5`, `"maxConcurrentMoves":1`))
 	if left := u.run(w.Clusters["south"].ControlPlane.AdminKubeconfig(), "kubectl get deployments,statefulsets,daemonsets,services,widgets -o name -n "+u.ns); strings.Contains(left, "/") {
 		t.Errorf("drained: south still has %s", left)
@@ -252,10 +252,10 @@ func testDrainedCluster(t *testing.T) {
 	w.checkBlocked(t, u.ns, []time.Time{start})
 }
 
-// maxLeaving counts, from the writes of Assignments, how many objects leave a cluster at a time.
+// maxLeaving counts, from the writes of Assignments, how many objects leave a cluster at a time, without dependencies.
 func maxLeaving(all []write, cluster string) (most int) {
 	inOrder(all)
-	leaving := map[string]bool{}
+	leaving, dependencies := map[string]bool{}, map[string]bool{}
 	for _, one := range all {
 		if one.Resource != "assignments" || one.Subresource != "" {
 			continue
@@ -264,6 +264,12 @@ func maxLeaving(all []write, cluster string) (most int) {
 		a := &v1alpha1.Assignment{}
 		if runtime.DefaultUnstructuredConverter.FromUnstructured(one.Object.Object, a) != nil {
 			continue // it was deleted
+		}
+		for _, d := range a.Spec.Dependencies {
+			dependencies[v1alpha1.WorkName(d.Group, d.Kind, a.Namespace, d.Name)] = true
+		}
+		if dependencies[one.Name] {
+			continue
 		}
 		for _, t := range a.Spec.Targets {
 			if string(t.Cluster) == cluster && t.State != v1alpha1.TargetActive && t.State != v1alpha1.TargetPending {

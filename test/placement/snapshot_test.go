@@ -225,6 +225,35 @@ func (f *snapshot) countRemaining(cluster string) (n int) {
 	return n + recorded
 }
 
+// assignmentsIn are the Assignments with a cluster as target.
+func (f *snapshot) assignmentsIn(cluster string) (found []*v1alpha1.Assignment) {
+	for i := range f.assignments {
+		if hasTarget(&f.assignments[i], cluster) {
+			found = append(found, &f.assignments[i])
+		}
+	}
+	return found
+}
+
+// countHarmless counts the DaemonSets of a cluster that may be in no other one, and the objects that only they need.
+func (f *snapshot) countHarmless(cluster string) (n int) {
+	needed, all := map[v1alpha1.DependencyReference]bool{}, f.assignmentsIn(cluster)
+	for _, a := range all {
+		for _, d := range a.Spec.Dependencies {
+			needed[d] = needed[d] || a.Spec.Object.Kind == "DaemonSet"
+		}
+	}
+	for _, a := range all {
+		r := a.Spec.Object
+		o := f.sourceObject(a)
+		pinned := o != nil && r.Kind == "DaemonSet" && len(f.chosenClusters(o)) == 1
+		if pinned || needed[v1alpha1.DependencyReference{Group: r.Group, Kind: r.Kind, Name: r.Name}] {
+			n++
+		}
+	}
+	return n
+}
+
 func (f *snapshot) remainingRecords(cluster string) string {
 	lease := f.leases[cluster]
 	return lease.Annotations[v1alpha1.AppliedWorksAnnotation]

@@ -91,7 +91,7 @@ func assignByPolicy(
 	d := requiredDecision(s.RequiredIn)
 	d.Policy = r.Policy
 	in := planInput(s, r.Policy, current)
-	d.DrainPriorityMistake = waitForDrains(s, &in, drains)
+	d.DrainPriorityMistake, d.RequeueAfter = waitForDrains(s, &in, drains), drainDeadline(s, current)
 	if err := reserve(s, &d, in, current, capacity); err != nil {
 		d.AnnotationPolicyLost = losesAnnotationPolicy(s, r.Policy, current)
 		return d, err

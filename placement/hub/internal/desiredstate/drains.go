@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/limits"
@@ -28,6 +29,25 @@ func waitForDrains(s *scope.Scope, in *policy.PlanInput, drains *limits.Drains) 
 		}
 	}
 	return mistake
+}
+
+// drainProceeds reports whether moves out of a cluster remove replicas whose replacement is not available, because the
+// deadline of its drain has passed. Left is when that will be; 0: never, or it is.
+func drainProceeds(c *v1alpha1.Cluster, now time.Time) (proceeds bool, left time.Duration) {
+	if !limits.IsDraining(c) || c.Spec.Drain.OnDeadline != v1alpha1.DeadlineProceed || c.Spec.Drain.Deadline == nil {
+		return false, 0
+	}
+	left = max(0, c.Spec.Drain.Deadline.Sub(now))
+	return left == 0, left
+}
+
+// drainDeadline returns when the first drain of the object's clusters begins to proceed; 0: none will.
+func drainDeadline(s *scope.Scope, current *v1alpha1.Assignment) (first time.Duration) {
+	for _, t := range current.Spec.Targets {
+		_, left := drainProceeds(s.Clusters[string(t.Cluster)], s.Now)
+		first = scope.Sooner(first, left)
+	}
+	return first
 }
 
 // drainPriority returns the priority of the object in a drain: that of its annotation, else that of its Pods.
