@@ -362,3 +362,37 @@ func TestDrainSurvivesLeader(t *testing.T) {
 		t.Errorf("%d objects left at a time, want 2", most)
 	}
 }
+
+// At the deadline of a drain that proceeds, objects leave though nothing replaces them, except those without another
+// cluster. A drain that holds removes nothing.
+func TestDrainProceeds(t *testing.T) {
+	h := newTestHub(t)
+	ns := h.namespace("proceeds")
+	for _, name := range []string{"proceeds-east", "holds-east"} {
+		h.cluster(name, v1alpha1.ClusterSpec{})
+	}
+	h.idleCluster("proceeds-west", v1alpha1.ClusterSpec{Unschedulable: true}) // nothing becomes ready there
+	web, pinned, held := bare(ns, "web", "proceeds-east,proceeds-west", 2), bare(ns, "pinned", "proceeds-east", 1), bare(ns, "held", "holds-east,proceeds-west", 2)
+	for d, cluster := range map[*appsv1.Deployment]string{web: "proceeds-east", pinned: "proceeds-east", held: "holds-east"} {
+		h.create(d)
+		h.expectWorks(deploymentKey(ns, d.Name), map[string]int32{cluster: *d.Spec.Replicas})
+	}
+	check := h.unremoved(ns)
+	h.patch(&v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "proceeds-west"}}, `{"spec":{"unschedulable":null}}`)
+	drain := func(cluster string, deadline time.Time, on v1alpha1.OnDeadline) {
+		t.Helper()
+		h.patch(&v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}},
+			fmt.Sprintf(`{"spec":{"drain":{"mode":"Move","deadline":%q,"onDeadline":%q}}}`, deadline.UTC().Format(time.RFC3339), on))
+	}
+	drain("proceeds-east", time.Now().Add(time.Hour), v1alpha1.DeadlineProceed)
+	drain("holds-east", time.Now(), v1alpha1.DeadlineHold)
+	h.expectWorks(deploymentKey(ns, "web"), map[string]int32{"proceeds-east": 2, "proceeds-west": 2})
+	h.expectWorks(deploymentKey(ns, "held"), map[string]int32{"holds-east": 2, "proceeds-west": 2})
+	h.expectDrained("holds-east", metav1.ConditionFalse, v1alpha1.ReasonDrainBlocked, "1 objects have not left by spec.drain.deadline: Deployment proceeds/held")
+	check()
+	drain("proceeds-east", time.Now().Add(3*time.Second), v1alpha1.DeadlineProceed)
+	h.expectWorks(deploymentKey(ns, "web"), map[string]int32{"proceeds-west": 2})
+	h.expectWorks(deploymentKey(ns, "pinned"), map[string]int32{"proceeds-east": 1})
+	h.expectWorks(deploymentKey(ns, "held"), map[string]int32{"holds-east": 2, "proceeds-west": 2})
+	h.expectDrained("proceeds-east", metav1.ConditionFalse, v1alpha1.ReasonDrainBlocked, "1 of 1 objects cannot leave: Deployment proceeds/pinned (Pinned)")
+}

@@ -195,6 +195,7 @@ func migrationTarget(s *scope.Scope, t v1alpha1.Target, d Decision, stable time.
 		Fallback: int32(deref(t.FallbackReplicas)), AtMost: math.MaxInt32,
 	}
 	m.Lost = c != nil && d.Policy != nil && isLost(s, d.Policy, c)
+	m.Proceed, _ = drainProceeds(c, s.Now)
 	if d.Divided {
 		m.Desired = int32(desired)
 		if t.RequestedReplicas == nil && t.State == v1alpha1.TargetActive { // it had all replicas so far
