@@ -99,8 +99,10 @@ func assignByPolicy(
 	before := storedDecision(s, current)
 	d.AnnotationPolicyLost = losesAnnotationPolicy(s, r.Policy, current)
 	if keepsPlace(before, d, fallsBack(r, current)) {
-		staysInAll(s, current, drains, d)
-		return keepPlaced(s, before, r.Policy, d.AnnotationPolicyLost), nil
+		kept := keepPlaced(s, before, r.Policy, d.AnnotationPolicyLost)
+		kept.RequeueAfter = d.RequeueAfter
+		staysInAll(s, current, drains, kept)
+		return kept, nil
 	}
 	if mistake := tooManyTargets(current, d); mistake != nil { // before the drains begin
 		return d, mistake
