@@ -31,8 +31,8 @@ import (
 	"github.com/patchbay-cni/patchbay/test/placement/bed"
 )
 
-// drain starts the drain of a cluster.
-func (h *testHub) drain(name string, maxMoves int) {
+// startDrain starts the drain of a cluster.
+func (h *testHub) startDrain(name string, maxMoves int) {
 	h.t.Helper()
 	h.patch(&v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name}}, fmt.Sprintf(`{"spec":{"drain":{"mode":"Move","maxConcurrentMoves":%d}}}`, maxMoves))
 }
@@ -140,7 +140,7 @@ func TestDrainOrder(t *testing.T) {
 	}
 	l := h.watchLeaving(ns, "order-east")
 	h.patch(&v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "order-west"}}, `{"spec":{"unschedulable":null}}`)
-	h.drain("order-east", 1)
+	h.startDrain("order-east", 1)
 	for _, d := range []*appsv1.Deployment{class, urgent, small, typo, large, last} {
 		h.expectWorks(deploymentKey(ns, d.Name), map[string]int32{"order-west": *d.Spec.Replicas})
 	}
@@ -239,7 +239,7 @@ func TestDrainFreesSlotsOfBlocked(t *testing.T) {
 	}
 	l := h.watchLeaving(ns, "blocked-east")
 	h.patch(&v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "blocked-west"}}, `{"spec":{"unschedulable":null}}`)
-	h.drain("blocked-east", 1)
+	h.startDrain("blocked-east", 1)
 	h.expectLeaving(l, "Deployment web-0")
 	clock.advance(2 * time.Minute)
 	h.touch(all[0])
@@ -317,7 +317,7 @@ func TestDrainSurvivesLeader(t *testing.T) {
 		h.expectWorks(deploymentKey(ns, d.Name), map[string]int32{"leaders-east": 1, "leaders-west": 1})
 	}
 	l := h.watchLeaving(ns, "leaders-east")
-	h.drain("leaders-east", 2)
+	h.startDrain("leaders-east", 2)
 	h.expectLeaving(l, "Deployment web-0", "Deployment web-1") // east does not remove them
 	before, err := h.drainStatus(t.Context(), "leaders-east")
 	if err != nil {

@@ -95,13 +95,13 @@ func whyStays(s *scope.Scope, in policy.PlanInput, d Decision, cluster string) l
 		return limits.HasVolumes
 	case d.Policy.AllowsOnly(in, cluster):
 		return limits.Pinned
-	case d.Shortfall == "" && policy.RunsOnce(s.Key.GroupKind):
+	case d.ShortfallReason == reasonRunsOnce:
 		return limits.RunsOnce
 	}
 	return limits.NoPlace
 }
 
-// reasonRunsOnce is the reason of a mistake that would run an object a second time.
+// reasonRunsOnce is why an object that has started does not leave.
 const reasonRunsOnce = "RunsOnce"
 
 // staysInAll records that the object stays in all draining clusters until a user changes something.
