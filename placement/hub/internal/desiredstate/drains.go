@@ -93,10 +93,10 @@ func whyStays(s *scope.Scope, in policy.PlanInput, d Decision, cluster string) l
 	switch {
 	case in.VolumeClaims[cluster] != "":
 		return limits.HasVolumes
-	case d.Policy.AllowsOnly(in, cluster):
-		return limits.Pinned
 	case d.ShortfallReason == reasonRunsOnce:
 		return limits.RunsOnce
+	case d.Policy.AllowsOnly(in, cluster):
+		return limits.Pinned
 	}
 	return limits.NoPlace
 }
