@@ -108,7 +108,7 @@ func TestDrainProgress(t *testing.T) {
 			drains.Check(c, tc.objects, now)
 			for _, a := range tc.objects {
 				if stay, ok := tc.stays[a.Spec.Object.Name]; ok {
-					drains.Stays("east", kinds.KeyOf(a.Spec.Object), stay, a.Spec.Targets[0], now)
+					drains.Stays(c, kinds.KeyOf(a.Spec.Object), stay, a.Spec.Targets[0], now)
 				}
 			}
 			elsewhere := drainedObject("", "ConfigMap", "other", active)

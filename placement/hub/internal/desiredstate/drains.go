@@ -80,7 +80,7 @@ func startDrains(s *scope.Scope, in policy.PlanInput, d Decision, current *v1alp
 		case !limits.IsDraining(c), stays && (limited[name] || s.RequiredIn[name]):
 		case stays:
 			t, _ := limits.TargetOf(current.Spec.Targets, name)
-			drains.Stays(name, s.Key, whyStays(s, in, d, name), t, s.Now)
+			drains.Stays(c, s.Key, whyStays(s, in, d, name), t, s.Now)
 		case !drains.Start(c, s.Key, limited[name], s.Now):
 			return limits.ErrDrainLimit
 		}
@@ -114,6 +114,8 @@ func staysInAll(s *scope.Scope, current *v1alpha1.Assignment, drains *limits.Dra
 		why = limits.RunsOnce
 	}
 	for _, t := range current.Spec.Targets {
-		drains.Stays(string(t.Cluster), s.Key, why, t, s.Now)
+		if c := s.Clusters[string(t.Cluster)]; limits.IsDraining(c) {
+			drains.Stays(c, s.Key, why, t, s.Now)
+		}
 	}
 }

@@ -211,13 +211,10 @@ func (d *Drains) Start(c *v1alpha1.Cluster, key kinds.Key, ordered bool, now tim
 
 // Stays records why an object stays in a cluster although the drain lets it leave. While it still loses replicas by
 // its stored target, it has its slot.
-func (d *Drains) Stays(cluster string, key kinds.Key, why Stay, current v1alpha1.Target, now time.Time) {
+func (d *Drains) Stays(c *v1alpha1.Cluster, key kinds.Key, why Stay, current v1alpha1.Target, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	dc := d.clusters[cluster]
-	if dc == nil {
-		return
-	}
+	dc := d.cluster(c)
 	o := dc.object(key)
 	if o.stay, o.TriedAt = why, (time.Time{}); why == NoPlace {
 		o.TriedAt = now

@@ -80,7 +80,7 @@ func TestStayingObjectGivesItsSlotBack(t *testing.T) {
 	if !slices.Equal(*q, queued{"a"}) {
 		t.Fatalf("got %v, want a to begin", *q)
 	}
-	d.Stays("east", keyOf("a"), NoPlace, losing, now)
+	d.Stays(c, keyOf("a"), NoPlace, losing, now)
 	if len(*q) > 1 {
 		t.Fatalf("a still loses replicas, and %v begins", *q)
 	}
@@ -99,6 +99,21 @@ func TestStayingObjectGivesItsSlotBack(t *testing.T) {
 	}
 	if d.End("east"); d.IsActive("east") || d.StayOf("east", keyOf("a")) != NotStaying {
 		t.Error("the drain has ended, and is remembered")
+	}
+}
+
+// An object without a policy has no priority. The others do not wait for it, though the hub decides about it before it
+// has listed the objects of the cluster.
+func TestObjectThatStaysHoldsUpNothing(t *testing.T) {
+	t.Parallel()
+	now, c := time.Unix(10_000, 0), draining(1)
+	d, q := NewDrains(), &queued{}
+	d.SetQueue(q)
+	d.Stays(c, keyOf("a"), AwaitsUser, present, now)
+	d.MayLeave(c, keyOf("b"), 0, now)
+	d.Check(c, []v1alpha1.Assignment{assignment("a", present), assignment("b", present)}, now)
+	if !slices.Equal(*q, queued{"b"}) {
+		t.Errorf("got %v, want b to begin at once", *q)
 	}
 }
 
