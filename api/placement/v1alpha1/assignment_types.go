@@ -136,6 +136,13 @@ type Decision struct {
 	// +optional
 	OnDelete OnDelete `json:"onDelete,omitempty"`
 
+	// StartedIn are the clusters in which an object that runs once, such as a Job, has started or may have. It
+	// does not start in other clusters, nor again in one of these that has removed it.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=1000
+	StartedIn []ClusterName `json:"startedIn,omitempty"`
+
 	// Rollbacks is how often the move to the present targets gave replicas back to a cluster that was to lose
 	// them. Each one doubles move.stable, up to 10 minutes.
 	// +optional

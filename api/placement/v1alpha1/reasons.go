@@ -13,6 +13,7 @@ const (
 	ReasonNoClusterSelected   = "NoClusterSelected"
 	ReasonWaitingForCluster   = "WaitingForCluster"
 	ReasonVolumesRefused      = "VolumesRefused"
+	ReasonRunsOnce            = "RunsOnce"
 	ReasonTooManyTargets      = "TooManyTargets"
 	ReasonAssignmentLost      = "AssignmentLost"
 	ReasonDrainBlocked        = "DrainBlocked"
@@ -173,7 +174,7 @@ func placedReasons() []ReasonInfo {
 		},
 		{
 			Reason: ReasonWaitingForCluster, On: "Placed of Assignments with status False, Event on the placed object",
-			When:   "A selected cluster has never reported, has stopped reporting, is not accepted or is being deleted, and the object or some of its replicas wait for it. The message names it.",
+			When:   "A selected cluster has never reported, has stopped reporting, is not accepted or is being deleted, and the object or some of its replicas wait for it. An object that must run in one cluster at a time also waits for a lost cluster that has it. The message names the cluster.",
 			Remedy: "Find the cluster in kubectl patchbay cluster list, and start its agent or accept it: kubectl patchbay cluster accept NAME. Or select other clusters.",
 			Test:   "placement/internal/policy.TestPlan",
 		},
@@ -182,6 +183,12 @@ func placedReasons() []ReasonInfo {
 			When:   "The object, or replicas of it, would leave a cluster that has data in a PersistentVolumeClaim of the object. Volumes are not moved yet, so it stays there.",
 			Remedy: "Select the cluster that the message names again, in spec.clusters of the policy or in the annotation.",
 			Test:   "placement/internal/policy.TestPlan",
+		},
+		{
+			Reason: ReasonRunsOnce, On: "Placed of Assignments with status False, Event on the placed object",
+			When:   "A Job or a Pod has started in a cluster, or may have, and is requested elsewhere or to leave. It does not run a second time, so it stays where it is, and does not start again where it was removed or deleted. The message names the cluster.",
+			Remedy: "Wait until it has finished. To run it in another cluster, delete it and create it again, or create another one.",
+			Test:   "placement/internal/policy.TestPlanOfStarted",
 		},
 		{
 			Reason: ReasonTooManyTargets, On: "Placed of Assignments with status False, Event on the placed object",

@@ -276,11 +276,11 @@ func (p *EffectivePolicy) setDefaults(kind schema.GroupKind) {
 	if kind == (schema.GroupKind{Kind: "Pod"}) {
 		s.Replicas.Mode = v1alpha1.ReplicasSingle // a Pod runs once, in one cluster
 	}
-	if s.Move.Mode == "" {
+	switch {
+	case RunsOnce(kind), breaksBeforeMake(kind) && (s.Move.Mode == "" || !p.namesKind(kind)):
+		s.Move.Mode = v1alpha1.BreakBeforeMake
+	case s.Move.Mode == "":
 		s.Move.Mode = v1alpha1.MakeBeforeBreak
-		if breaksBeforeMake(kind) {
-			s.Move.Mode = v1alpha1.BreakBeforeMake
-		}
 	}
 	if s.OnDelete == "" {
 		s.OnDelete = v1alpha1.DefaultOnDelete(kind)
@@ -297,6 +297,12 @@ func (p *EffectivePolicy) setDefaults(kind schema.GroupKind) {
 	if s.Move.OnDeadline == "" {
 		s.Move.OnDeadline = v1alpha1.DeadlineHold
 	}
+}
+
+// namesKind tells whether the policy selects objects of a kind by its name. A policy for all kinds says
+// nothing about the needs of one.
+func (p *EffectivePolicy) namesKind(kind schema.GroupKind) bool {
+	return slices.ContainsFunc(p.Spec.Objects, func(s v1alpha1.ObjectSelector) bool { return s.Group == kind.Group && s.Kind == kind.Kind })
 }
 
 // RemovesUnselected tells whether the policy with that UID exists and has onUnselected: Remove. It is

@@ -70,14 +70,18 @@ func defaultReplicaMode(kind schema.GroupKind) v1alpha1.ReplicaMode {
 		schema.GroupKind{Kind: "ReplicationController"}:
 		return v1alpha1.ReplicasDivide
 	case schema.GroupKind{Group: "apps", Kind: "StatefulSet"}, schema.GroupKind{Group: "batch", Kind: "Job"},
-		schema.GroupKind{Kind: "Pod"}, schema.GroupKind{Kind: "PersistentVolumeClaim"}:
+		schema.GroupKind{Group: "batch", Kind: "CronJob"}, schema.GroupKind{Kind: "Pod"}, schema.GroupKind{Kind: "PersistentVolumeClaim"}:
 		return v1alpha1.ReplicasSingle
 	}
 	return v1alpha1.ReplicasDuplicate
 }
 
-// breaksBeforeMake tells whether objects of a kind must not run in two clusters at a time, unless the
-// policy allows it.
+// breaksBeforeMake tells whether objects of a kind must not run in two clusters at a time, unless a policy
+// that names the kind allows it.
 func breaksBeforeMake(kind schema.GroupKind) bool {
-	return kind == schema.GroupKind{Group: "apps", Kind: "StatefulSet"} || RunsOnce(kind)
+	switch kind {
+	case schema.GroupKind{Group: "apps", Kind: "StatefulSet"}, schema.GroupKind{Group: "batch", Kind: "CronJob"}:
+		return true
+	}
+	return RunsOnce(kind)
 }

@@ -21,8 +21,10 @@ type Plan struct {
 	Divided bool
 	// Message names what could not be placed as the policy asks, and why; empty when all is placed.
 	Message string
-	// Reason belongs to Message: Unschedulable or WaitingForCluster.
+	// Reason belongs to Message: Unschedulable, WaitingForCluster or RunsOnce.
 	Reason string
+	// Note says why an object that runs once has no targets, though all is as the policy asks.
+	Note string
 }
 
 // Plan decides where the object runs. Replicas without room elsewhere stay where they are. After an
@@ -35,31 +37,42 @@ func (p *EffectivePolicy) Plan(in PlanInput) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
+	if len(in.Started) > 0 {
+		return p.planStarted(in, selected)
+	}
 	if len(selected) == 0 {
 		return Plan{}, &Error{
 			Reason: v1alpha1.ReasonNoClusterSelected, Object: p.Source, Field: "spec.clusters",
 			Message: "no Cluster that is accepted is selected: the object stays where it is. To remove it, run kubectl patchbay remove",
 		}
 	}
-	usable := sortCandidates(in, selected)
+	usable := p.sortCandidates(in, selected)
 	var result allocation
 	switch {
 	case p.Spec.Replicas.Mode == v1alpha1.ReplicasSingle:
 		result = chooseOne(in, usable)
-	case p.Spec.Replicas.Mode == v1alpha1.ReplicasDivide && in.Replicas != nil:
-		if result, err = p.divideReplicas(in, p.limitToCount(in, usable)); err != nil {
+	case p.divides(in):
+		if result, err = p.divideReplicas(in, p.limitToCount(usable)); err != nil {
 			return Plan{}, err
 		}
 	default:
-		result = p.chooseAll(in, p.limitToCount(in, usable), selected)
+		result = p.chooseAll(in, p.limitToCount(usable), selected)
 	}
 	if len(result.targets) == 0 { // only an order removes it everywhere
 		result.targets = atZero(in.Assigned)
 		result.unplaced = cmp.Or(result.unplaced, "no cluster takes it")
 	}
 	plan := result.plan(unavailableReasons(selected))
+	if plan.Message == "" {
+		plan.Message, plan.Reason = p.lostMessage(selected, plan.Targets)
+	}
 	plan.Targets, err = p.keepVolumes(in, plan, selected)
 	return plan, err
+}
+
+// divides tells whether the clusters share the replicas.
+func (p *EffectivePolicy) divides(in PlanInput) bool {
+	return p.Spec.Replicas.Mode == v1alpha1.ReplicasDivide && in.Replicas != nil
 }
 
 // allocation is the result of one replica mode.
@@ -106,7 +119,8 @@ func atZero(clusters map[string]int64) map[string]int64 {
 type candidate struct {
 	*Cluster
 	eligibility
-	rank int // position in the policy's list of names
+	rank       int // position in the policy's list of names
+	preference int // lower is better
 }
 
 // eligibility is what a cluster may be used for.
@@ -148,7 +162,7 @@ func (p *EffectivePolicy) candidates(in PlanInput) ([]candidate, error) {
 			e = mayStay // its data cannot leave with it
 		}
 		if ok && e != ineligible {
-			found = append(found, candidate{c, e, rank})
+			found = append(found, candidate{Cluster: c, eligibility: e, rank: rank})
 		}
 	}
 	slices.SortStableFunc(found, func(a, b candidate) int {
@@ -163,12 +177,29 @@ func (p *EffectivePolicy) eligibilityOf(c *Cluster, assigned bool) eligibility {
 	switch out := c.Deleting || !c.Spec.Accepted; {
 	case out && !assigned && !p.NamesClusters:
 		return ineligible
-	case c.Lost, c.IsDraining() && !c.DrainLimitReached, p.hasUntoleratedTaint(c, v1alpha1.TaintNoExecute):
+	case c.Lost && p.replacesLost(), c.IsDraining() && !c.DrainLimitReached, p.hasUntoleratedTaint(c, v1alpha1.TaintNoExecute):
 		return mustLeave
 	case out, c.IsDraining(), c.Spec.Unschedulable, p.hasUntoleratedTaint(c, v1alpha1.TaintNoSchedule), c.Reachability != Reachable:
 		return mayStay
 	}
 	return eligible
+}
+
+// replacesLost tells whether another cluster gets what a lost one has. An object that must run in one
+// cluster at a time stays: the lost cluster may still run it.
+func (p *EffectivePolicy) replacesLost() bool {
+	return p.Spec.Replicas.Mode != v1alpha1.ReplicasSingle && p.Spec.Move.Mode != v1alpha1.BreakBeforeMake
+}
+
+// lostMessage returns the message and its reason for targets that stay in a lost cluster; "" for none.
+func (p *EffectivePolicy) lostMessage(selected []candidate, targets map[string]int64) (message, reason string) {
+	for _, c := range selected {
+		if _, chosen := targets[c.Name]; chosen && c.Lost && !p.replacesLost() {
+			return fmt.Sprintf("%s does not report, and may still run the object, which must not run in two clusters at a time: "+
+				"offline.assumeLostAfter does not replace it, and it stays there until %s reports", c.Name, c.Name), v1alpha1.ReasonWaitingForCluster
+		}
+	}
+	return "", ""
 }
 
 // hasUntoleratedTaint tells whether the cluster has a taint of this effect that the policy does not
@@ -216,34 +247,64 @@ func unavailableReasons(selected []candidate) []string {
 
 // sortCandidates puts the clusters that have the object first, and drops those that have nothing and
 // take nothing new.
-func sortCandidates(in PlanInput, selected []candidate) []candidate {
+func (p *EffectivePolicy) sortCandidates(in PlanInput, selected []candidate) []candidate {
 	usable := slices.DeleteFunc(slices.Clone(selected), func(c candidate) bool {
 		_, assigned := in.Assigned[c.Name]
 		return !assigned && c.eligibility != eligible
 	})
-	slices.SortStableFunc(usable, func(a, b candidate) int {
-		return preferenceRank(in, a) - preferenceRank(in, b)
-	})
+	for i := range usable {
+		usable[i].preference = p.preferenceOf(in, usable[i])
+	}
+	slices.SortStableFunc(usable, func(a, b candidate) int { return a.preference - b.preference })
 	return usable
 }
 
-// preferenceRank is lower for a better candidate: the object stays where it is, if it may.
-func preferenceRank(in PlanInput, c candidate) int {
+// preferenceOf is lower for a better candidate: the object stays where it is, if it may. A cluster that
+// has begun to lose it is a worse choice than one that runs it, and a better one than one that does not
+// run it yet.
+func (p *EffectivePolicy) preferenceOf(in PlanInput, c candidate) int {
+	const (
+		runs = iota
+		leaves
+		starts
+		removes
+		hasRoom
+		hasSomeRoom
+		full
+		isEmptied
+	)
 	_, assigned := in.Assigned[c.Name]
 	switch {
 	case c.eligibility == mustLeave:
-		return 3
+		return isEmptied
 	case assigned && in.BeingRemoved[c.Name]:
-		return 1
+		return removes
+	case assigned && in.Leaving[c.Name]:
+		return leaves
+	case assigned && in.Running[c.Name] == 0 && len(in.Leaving) > 0:
+		return starts
 	case assigned:
-		return 0
+		return runs
 	}
-	return 2
+	needed := int64(1)
+	if in.Replicas != nil {
+		needed = *in.Replicas
+	}
+	if count := p.Spec.Clusters.Count; count != nil && p.divides(in) { // an equal part
+		needed = (needed + int64(*count) - 1) / int64(*count)
+	}
+	switch room, _ := in.Capacity(c.Name); {
+	case room == nil || *room >= needed:
+		return hasRoom
+	case *room > 0 && p.divides(in):
+		return hasSomeRoom
+	}
+	return full
 }
 
 // limitToCount returns as many candidates as spec.clusters.count allows, over as many values of the
 // spread label as there are.
-func (p *EffectivePolicy) limitToCount(in PlanInput, usable []candidate) []candidate {
+func (p *EffectivePolicy) limitToCount(usable []candidate) []candidate {
 	count := p.Spec.Clusters.Count
 	if count == nil || len(usable) <= int(*count) {
 		return usable
@@ -253,7 +314,7 @@ func (p *EffectivePolicy) limitToCount(in PlanInput, usable []candidate) []candi
 	for len(chosen) < int(*count) {
 		best := 0
 		for i, c := range rest {
-			if isPreferred(in, c, rest[best], spread, used) {
+			if isPreferred(c, rest[best], spread, used) {
 				best = i
 			}
 		}
@@ -264,11 +325,11 @@ func (p *EffectivePolicy) limitToCount(in PlanInput, usable []candidate) []candi
 	return chosen
 }
 
-// isPreferred tells whether a is the better choice: first by preferenceRank, then by the value of the
-// spread label that is used least. used counts the chosen clusters by that value.
-func isPreferred(in PlanInput, a, b candidate, spread string, used map[string]int) bool {
-	if rankA, rankB := preferenceRank(in, a), preferenceRank(in, b); rankA != rankB {
-		return rankA < rankB
+// isPreferred tells whether a is the better choice: first by preference, then by the value of the spread
+// label that is used least. used counts the chosen clusters by that value.
+func isPreferred(a, b candidate, spread string, used map[string]int) bool {
+	if a.preference != b.preference {
+		return a.preference < b.preference
 	}
 	return spread != "" && used[a.Labels[spread]] < used[b.Labels[spread]]
 }
@@ -351,8 +412,12 @@ func roomText(cluster string, room int64, why string) string {
 func (p *EffectivePolicy) divideReplicas(in PlanInput, usable []candidate) (allocation, error) {
 	result := allocation{targets: map[string]int64{}, divided: true}
 	rows := make([]apportion.Cluster, 0, len(usable))
+	replaced := isReplaced(in)
 	for _, c := range usable {
 		row, full := p.divisionInput(in, c)
+		if replaced && in.Leaving[c.Name] { // it takes nothing back
+			row.Current = 0
+		}
 		rows = append(rows, row)
 		if full != "" {
 			result.fullClusters = append(result.fullClusters, full)
@@ -375,6 +440,17 @@ func (p *EffectivePolicy) divideReplicas(in PlanInput, usable []candidate) (allo
 		result.targets = keepUnplaced(in, result.targets, division.Unplaced)
 	}
 	return result, nil
+}
+
+// isReplaced tells whether the other clusters run all replicas of those that have begun to lose theirs.
+func isReplaced(in PlanInput) bool {
+	left := *in.Replicas
+	for name, n := range in.Running {
+		if !in.Leaving[name] && !in.BeingRemoved[name] {
+			left -= n
+		}
+	}
+	return left <= 0
 }
 
 // divisionInput returns one cluster of the division, and its limit in words if it has one.

@@ -16,6 +16,17 @@ type PlanInput struct {
 	Assigned map[string]int64
 	// BeingRemoved are the clusters of Assigned with an order to remove the object. It can be taken back.
 	BeingRemoved map[string]bool
+	// Leaving are the clusters of Assigned that have begun to lose the object.
+	Leaving map[string]bool
+	// Running has the available replicas of each cluster that runs the present object, of a kind without
+	// replicas 1.
+	Running map[string]int64
+	// Started are the clusters in which an object that runs once has started, or may have.
+	Started map[string]bool
+	// DeletedIn is a cluster of Started in which another client has deleted the object; empty: none.
+	DeletedIn string
+	// Finished is true for an object that runs once and has finished in all clusters of Started.
+	Finished bool
 	// PolicyUnchanged is true when Assigned was planned from the same effective policy.
 	PolicyUnchanged bool
 	// Unconfirmed are the clusters that have not confirmed that they have the present object.
