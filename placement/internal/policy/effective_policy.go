@@ -277,7 +277,7 @@ func (p *EffectivePolicy) setDefaults(kind schema.GroupKind) {
 		s.Replicas.Mode = v1alpha1.ReplicasSingle // a Pod runs once, in one cluster
 	}
 	switch {
-	case RunsOnce(kind), breaksBeforeMake(kind) && (s.Move.Mode == "" || !p.namesKind(kind)):
+	case RunsOnce(kind), BreaksBeforeMake(kind) && (s.Move.Mode == "" || !p.namesKind(kind)):
 		s.Move.Mode = v1alpha1.BreakBeforeMake
 	case s.Move.Mode == "":
 		s.Move.Mode = v1alpha1.MakeBeforeBreak

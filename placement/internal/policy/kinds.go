@@ -76,9 +76,9 @@ func defaultReplicaMode(kind schema.GroupKind) v1alpha1.ReplicaMode {
 	return v1alpha1.ReplicasDuplicate
 }
 
-// breaksBeforeMake tells whether objects of a kind must not run in two clusters at a time, unless a policy
+// BreaksBeforeMake tells whether objects of a kind must not run in two clusters at a time, unless a policy
 // that names the kind allows it.
-func breaksBeforeMake(kind schema.GroupKind) bool {
+func BreaksBeforeMake(kind schema.GroupKind) bool {
 	switch kind {
 	case schema.GroupKind{Group: "apps", Kind: "StatefulSet"}, schema.GroupKind{Group: "batch", Kind: "CronJob"}:
 		return true

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -74,6 +76,19 @@ func Pauses(object *unstructured.Unstructured, n int32) bool { return isJob(obje
 // isJob tells whether an object is a Job.
 func isJob(object *unstructured.Unstructured) bool {
 	return object.GroupVersionKind().GroupKind() == schema.GroupKind{Group: "batch", Kind: "Job"}
+}
+
+// HasFinished tells whether a Job or a Pod has run to its end, well or not.
+func HasFinished(object *unstructured.Unstructured) bool {
+	if !isJob(object) {
+		phase, _, _ := unstructured.NestedString(object.Object, "status", "phase")
+		return object.GroupVersionKind().GroupKind() == schema.GroupKind{Kind: "Pod"} && (phase == string(corev1.PodSucceeded) || phase == string(corev1.PodFailed))
+	}
+	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	return slices.ContainsFunc(conditions, func(c any) bool {
+		condition, _ := c.(map[string]any)
+		return condition["status"] == "True" && (condition["type"] == string(batchv1.JobComplete) || condition["type"] == string(batchv1.JobFailed))
+	})
 }
 
 // specInt32 returns a field of spec with a number from 0 to math.MaxInt32.

@@ -172,6 +172,7 @@ func (r *objectReconciler) plan(ctx context.Context, s *scope.Scope) (p plan, er
 	}
 	migration := desiredstate.Migrate(s, p.next, p.decision)
 	p.next.Spec.Targets = migration.Targets
+	desiredstate.RecordStarted(s, p.next)
 	losing := desiredstate.ClustersLosing(current.Spec.Targets, p.next.Spec.Targets)
 	counted := desiredstate.ClustersCounted(current.Spec.Targets, p.next.Spec.Targets)
 	if err := r.reader.Confirm(ctx, s, resolution, losing, counted); err != nil {
@@ -230,7 +231,9 @@ func (r *objectReconciler) release(ctx context.Context, s *scope.Scope, stored s
 			return err
 		}
 	}
-	if stored.assignment.UID == "" || reportsWithoutTargets(stored.object, d) {
+	alive := stored.object != nil && stored.object.GetDeletionTimestamp() == nil
+	remembers := alive && len(stored.assignment.Spec.Decision.StartedIn) > 0 // that it must not run again
+	if stored.assignment.UID == "" || remembers || reportsWithoutTargets(stored.object, d) {
 		return nil
 	}
 	return r.assignments.Delete(ctx, s, stored.assignment)

@@ -59,6 +59,7 @@ func Assign(
 		d.Replicas = map[string]int64{}
 	case r.Policy == nil:
 		d = assignWithoutPolicy(s, r, current, unknown)
+		keepStarted(s, current, &d)
 	default:
 		d, err = assignByPolicy(s, r, current, capacity, drains)
 	}
@@ -75,6 +76,7 @@ func Assign(
 				kept.Replicas[name] = 0
 			}
 		}
+		keepStarted(s, current, &kept)
 		kept.Policy, kept.Mistake, kept.AnnotationPolicyLost, kept.RequeueAfter = d.Policy, d.Mistake, d.AnnotationPolicyLost, d.RequeueAfter
 		d = kept
 	}
@@ -98,7 +100,7 @@ func assignByPolicy(
 	}
 	before := storedDecision(s, current)
 	d.AnnotationPolicyLost = losesAnnotationPolicy(s, r.Policy, current)
-	if keepsPlace(before, d, fallsBack(r, current)) {
+	if len(in.Started) == 0 && keepsPlace(before, d, fallsBack(r, current)) {
 		kept := keepPlaced(s, before, r.Policy, d.AnnotationPolicyLost)
 		kept.RequeueAfter = d.RequeueAfter
 		staysInAll(s, current, drains, kept)
@@ -140,7 +142,7 @@ func reserve(s *scope.Scope, d *Decision, in policy.PlanInput, current *v1alpha1
 		if err != nil {
 			return limits.Reservation{}, err
 		}
-		d.Divided, d.Shortfall, d.ShortfallReason = plan.Divided, plan.Message, plan.Reason
+		d.Divided, d.Shortfall, d.ShortfallReason, d.Note = plan.Divided, plan.Message, plan.Reason, plan.Note
 		d.Source, d.Digest = d.Policy.Source, d.Policy.Digest()
 		reservation := limits.Reservation{PerReplica: perReplica, Replicas: map[string]int64{}}
 		for name, n := range plan.Targets {
@@ -186,6 +188,7 @@ func occupiedReplicas(s *scope.Scope, t v1alpha1.Target) int64 {
 func planInput(s *scope.Scope, p *policy.EffectivePolicy, current *v1alpha1.Assignment) policy.PlanInput {
 	in := policy.PlanInput{
 		Assigned: map[string]int64{}, Unconfirmed: map[string]bool{}, BeingRemoved: map[string]bool{},
+		Leaving: map[string]bool{}, Running: map[string]int64{},
 		PolicyUnchanged: isPolicyUnchanged(current, p), VolumeClaims: volumeClaims(s, current),
 	}
 	for name := range s.RequiredIn { // there it stays with its dependent
@@ -204,9 +207,9 @@ func planInput(s *scope.Scope, p *policy.EffectivePolicy, current *v1alpha1.Assi
 			}
 		case v1alpha1.TargetActive:
 			in.Unconfirmed[name] = !s.Reports[name].Applied
-			in.Assigned[name] = confirmedReplicas(s, t)
+			in.Assigned[name], in.Running[name] = confirmedReplicas(s, t), runningReplicas(s, p, name)
 		case v1alpha1.TargetDraining:
-			in.Assigned[name] = deref(t.RequestedReplicas)
+			in.Assigned[name], in.Leaving[name] = deref(t.RequestedReplicas), true
 		case v1alpha1.TargetRemoving:
 			if w := s.Works[name]; w != nil && !scope.IsRemoved(w) {
 				n, _ := scope.RequestedReplicas(w)
@@ -220,6 +223,7 @@ func planInput(s *scope.Scope, p *policy.EffectivePolicy, current *v1alpha1.Assi
 			in.BeingRemoved[name] = true
 		}
 	}
+	addStarted(&in, s, p, current)
 	for _, c := range s.Clusters {
 		in.Clusters = append(in.Clusters, policy.Cluster{
 			Name: c.Name, Labels: c.Labels, Spec: &c.Spec, Reachability: clusters.ReachabilityOf(c),

@@ -34,6 +34,8 @@ func PlacedCondition(d Decision) metav1.Condition {
 		return newCondition(v1alpha1.ConditionPlaced, false, d.Mistake.Reason, d.Mistake.Error())
 	case d.Shortfall != "":
 		return newCondition(v1alpha1.ConditionPlaced, false, d.ShortfallReason, d.Shortfall)
+	case len(d.Replicas) == 0 && d.Note != "":
+		return newCondition(v1alpha1.ConditionPlaced, true, v1alpha1.ReasonAsExpected, d.Note)
 	case len(d.Replicas) == 0:
 		return newCondition(v1alpha1.ConditionPlaced, true, v1alpha1.ReasonNoClustersRequested, "no cluster is requested")
 	}

@@ -37,6 +37,8 @@ type Decision struct {
 	Shortfall string
 	// ShortfallReason is the reason of the condition Placed then.
 	ShortfallReason string
+	// Note says why an object that has run once is in no cluster; empty: it is, or is requested in none.
+	Note string
 	// Source names the policy, the annotation or the dependents.
 	Source string
 	// Digest of the policy.

@@ -207,7 +207,7 @@ func migrationTarget(s *scope.Scope, t v1alpha1.Target, d Decision, stable time.
 	}
 	w := s.Works[name]
 	if w == nil {
-		m.Removed = s.GoneWorks[name]
+		m.Removed = s.GoneWorks[name] && !mayRunUnseen(s, name, d)
 		return m
 	}
 	if n, ok := scope.RequestedReplicas(w); ok && d.Divided && t.State == v1alpha1.TargetRemoving {

@@ -15,6 +15,8 @@ import (
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/clusters"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/scope"
 	"github.com/patchbay-cni/patchbay/placement/internal/aggregate"
+	"github.com/patchbay-cni/patchbay/placement/internal/policy"
+	"github.com/patchbay-cni/patchbay/placement/internal/render"
 )
 
 // maxReportsBytes bounds the reports of all clusters, as JSON: the Assignment has targets and
@@ -202,6 +204,9 @@ func (st Status) ObjectStatus(s *scope.Scope, object *unstructured.Unstructured,
 	}
 	if object == nil || !s.Kind.HasStatus || mode == v1alpha1.StatusNone {
 		return nil, nil
+	}
+	if len(st.reports) == 0 && policy.RunsOnce(s.Key.GroupKind) && render.HasFinished(object) {
+		return nil, nil // it has left its cluster, and its result stays
 	}
 	var status map[string]any
 	if len(st.reports) == 1 && mode == v1alpha1.StatusAuto {
