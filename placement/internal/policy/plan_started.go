@@ -35,7 +35,7 @@ func (p *EffectivePolicy) planStarted(in PlanInput, selected []candidate) (Plan,
 	started := strings.Join(slices.Sorted(maps.Keys(in.Started)), ", ")
 	again := "To run it again, delete it and create it again"
 	switch {
-	case in.DeletedIn != "":
+	case in.DeletedIn != "" && !in.Finished:
 		plan.Message = fmt.Sprintf("it has started in %s and was deleted there, and does not run a second time. %s", in.DeletedIn, again)
 	case unwanted != "" && in.Finished:
 		plan.Message = fmt.Sprintf("it has finished in %s and does not run a second time: it stays there. %s", unwanted, again)

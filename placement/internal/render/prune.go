@@ -123,8 +123,11 @@ func requestedNodePorts(object *unstructured.Unstructured) map[string]bool {
 }
 
 // pruneJob removes the selector that the hub's API server generated from the Job's UID, and its labels in the
-// template: the cluster's API server generates its own.
+// template: the cluster's API server generates its own. It also removes the time after which a finished Job is
+// deleted: the hub's controller deletes the Job at the hub, which orders its removal. A cluster that deleted it before
+// its end is reported would leave the hub without a result.
 func pruneJob(object *unstructured.Unstructured) {
+	unstructured.RemoveNestedField(object.Object, "spec", "ttlSecondsAfterFinished")
 	if manual, _, _ := unstructured.NestedBool(object.Object, "spec", "manualSelector"); manual {
 		return
 	}

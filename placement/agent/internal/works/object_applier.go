@@ -39,6 +39,11 @@ type priorState struct {
 	// reported is true when the Work's status has the object: a cluster that leaves its hub and joins again
 	// loses its records.
 	reported bool
+	// creating is true when an earlier agent has recorded that it creates an object that runs once, and not what
+	// came of it.
+	creating bool
+	// recordCreating records that before this agent creates the object.
+	recordCreating func(context.Context) error
 }
 
 // applyResult is the result of an apply.
@@ -87,7 +92,11 @@ func (a *objectApplier) applyAllowed(ctx context.Context, t desiredObject, spec 
 	policy := spec.Apply
 	switch {
 	case live == nil && (k.uid != "" || k.reported) && runsOnce(t):
-		return applyResult{}, &conditionError{reason: v1alpha1.ReasonDeletedInCluster, message: fmt.Sprintf("%s: it was deleted in the cluster without an order of the hub, and must not run a second time", t)}
+		return applyResult{}, &conditionError{reason: v1alpha1.ReasonDeletedInCluster, message: fmt.Sprintf("%s: it was deleted in the cluster, by another client or by an order of the hub "+
+			"that was taken back after the deletion had begun, and does not run a second time", t)}
+	case live == nil && k.creating:
+		return applyResult{}, &conditionError{reason: v1alpha1.ReasonDeletedInCluster, message: fmt.Sprintf("%s: the agent stopped while it created the object, and there is none now: "+
+			"it may have run, and does not run a second time. To run it, delete it at the hub and create it again", t)}
 	case live == nil:
 		if access.missing {
 			if err := a.namespaces.createNamespace(ctx, t.object.GetNamespace(), spec); err != nil {
@@ -96,6 +105,11 @@ func (a *objectApplier) applyAllowed(ctx context.Context, t desiredObject, spec 
 		}
 		if err := a.checkServiceAccounts(ctx, t, spec); err != nil {
 			return applyResult{}, err
+		}
+		if runsOnce(t) {
+			if err := k.recordCreating(ctx); err != nil {
+				return applyResult{}, err
+			}
 		}
 		return a.create(ctx, t, policy)
 	case live.GetDeletionTimestamp() != nil:

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -138,6 +139,9 @@ func (w *workReconciler) applyRecord(ctx context.Context, work *v1alpha1.Work, r
 	spec := &rec.Spec.Work
 	results := w.applyManifests(ctx, work, rec)
 	copyErr := w.secrets.saveCopy(ctx, rec) // retried later: the objects exist
+	if saved := w.records.Get(rec.Name); saved != nil { // it may have been written before a creation
+		rec = saved
+	}
 	next := rec.DeepCopy()
 	var report v1alpha1.WorkStatus
 	next.Status, report = computeStatuses(w.clusterName, work, rec, results, synced)
@@ -192,9 +196,12 @@ func (w *workReconciler) applyManifest(ctx context.Context, work *v1alpha1.Work,
 ) manifestResult {
 	spec := &rec.Spec.Work
 	result := manifestResult{object: t, entry: recordEntry(rec, t), before: lastReport(work, t)}
-	prior := priorState{digest: digest, reported: result.before.UID != ""}
+	prior := priorState{digest: digest, reported: result.before.UID != "", recordCreating: func(ctx context.Context) error {
+		result.startedCreation = true
+		return w.recordCreating(ctx, rec.Name, t)
+	}}
 	if result.entry != nil {
-		prior.uid = result.entry.UID
+		prior.uid, prior.creating = result.entry.UID, result.entry.Creating
 	}
 	err := w.secrets.inject(ctx, rec.Name, t, secret)
 	if err != nil && (keepsClusterManifests(rec) || work != nil && !matchesRecord(work, rec)) {
@@ -205,6 +212,9 @@ func (w *workReconciler) applyManifest(ctx context.Context, work *v1alpha1.Work,
 		applied, err = w.applier.apply(ctx, t, spec, prior)
 	}
 	result.live, result.err = applied.live, err
+	if applied.live == nil && (prior.creating || result.startedCreation) {
+		w.resolveCreation(ctx, &result)
+	}
 	if uid := cmp.Or(prior.uid, result.before.UID); err != nil && applied.live == nil && uid != "" {
 		result.live, result.unread = w.readAfterError(ctx, t, uid)
 	}
@@ -219,6 +229,35 @@ func (w *workReconciler) applyManifest(ctx context.Context, work *v1alpha1.Work,
 	}
 	result.volumeClaims = w.volumeClaims(ctx, result.uid(), result.before)
 	return result
+}
+
+// recordCreating records that the agent is about to create an object that runs once.
+func (w *workReconciler) recordCreating(ctx context.Context, name string, t desiredObject) error {
+	rec := w.records.Get(name)
+	if rec == nil {
+		return fmt.Errorf("record the creation of %s: its AppliedWork %s is gone", t, name)
+	}
+	entry := t.newRecordEntry()
+	entry.Version, entry.Kind, entry.Creating = t.gvr.Version, t.object.GetKind(), true
+	next := rec.DeepCopy()
+	next.Status.Objects = upsertEntry(next.Status.Objects, entry)
+	return w.records.SaveStatus(ctx, next)
+}
+
+// resolveCreation finds out what came of a creation without an answer. An object that this agent failed to create
+// and that does not exist may be created later. What an earlier agent has left open stays open: then a rejection
+// is not reported as final, because the hub would move the object.
+func (w *workReconciler) resolveCreation(ctx context.Context, result *manifestResult) {
+	e, ok := errors.AsType[*conditionError](result.err)
+	if !result.startedCreation {
+		if ok && e.reason != v1alpha1.ReasonDeletedInCluster {
+			result.err = &conditionError{reason: v1alpha1.ReasonProgressing, message: e.message + "; an earlier agent may have created it"}
+		}
+		return
+	}
+	live, err := result.object.readLive(ctx, w.dynamic)
+	// An answer that rejects it is proof enough where the object cannot be read.
+	result.notCreated = err == nil && live == nil || err != nil && ok && e.reason != v1alpha1.ReasonProgressing
 }
 
 // recordEntry returns the entry of an object in a record; nil when there is none.
@@ -250,7 +289,7 @@ func appliedEntry(old *v1alpha1.AppliedObject, t desiredObject, applied applyRes
 	if old != nil {
 		entry = *old
 	}
-	entry.Version, entry.Kind, entry.UID = t.gvr.Version, t.object.GetKind(), applied.live.GetUID()
+	entry.Version, entry.Kind, entry.UID, entry.Creating = t.gvr.Version, t.object.GetKind(), applied.live.GetUID(), false
 	// The generation after the apply that brought this generation of the source: a later apply that only
 	// repairs must not hide a status of it.
 	if applied.applied || entry.AppliedGeneration == 0 {

@@ -83,7 +83,7 @@ func (r *workRemover) removeRecorded(ctx context.Context, work *v1alpha1.Work, r
 	if work == nil {
 		return 0, nil
 	}
-	return r.reportRemoved(ctx, work)
+	return r.reportRemoved(ctx, work, rec)
 }
 
 // removeWithoutRecord carries out an order without a record: the record was lost, or the agent never
@@ -104,14 +104,23 @@ func (r *workRemover) removeWithoutRecord(ctx context.Context, work *v1alpha1.Wo
 	if !progress.done {
 		return r.reportProgress(ctx, work, progress, nil)
 	}
-	return r.reportRemoved(ctx, work)
+	return r.reportRemoved(ctx, work, nil)
 }
 
-// reportRemoved reports that an order is carried out.
-func (r *workRemover) reportRemoved(ctx context.Context, work *v1alpha1.Work) (time.Duration, error) {
-	return r.hub.reportStatus(ctx, work, v1alpha1.WorkStatus{Term: work.Spec.Term, Revision: work.Spec.Revision, Conditions: []metav1.Condition{
+// reportRemoved reports that an order is carried out. The UID of an object that runs once tells the hub that it has
+// run, if the order came before the report on it.
+func (r *workRemover) reportRemoved(ctx context.Context, work *v1alpha1.Work, rec *v1alpha1.AppliedWork) (time.Duration, error) {
+	status := v1alpha1.WorkStatus{Term: work.Spec.Term, Revision: work.Spec.Revision, Conditions: []metav1.Condition{
 		newCondition(v1alpha1.ConditionApplied, false, v1alpha1.ReasonRemoved, "the hub ordered the removal, and it is done"),
-	}})
+	}}
+	if rec != nil {
+		for _, o := range rec.Status.Objects {
+			if o.UID != "" && runsOnce(objectFromRecord(o)) {
+				status.Manifests = append(status.Manifests, v1alpha1.ManifestStatus{Group: o.Group, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID})
+			}
+		}
+	}
+	return r.hub.reportStatus(ctx, work, status)
 }
 
 // reportProgress reports what blocks a removal, and returns when to check it again. It reports what is

@@ -35,6 +35,10 @@ type manifestResult struct {
 	entry *v1alpha1.AppliedObject
 	// before is the last report on the object.
 	before v1alpha1.ManifestStatus
+	// startedCreation is true when the agent has recorded that it creates the object, which runs once.
+	startedCreation bool
+	// notCreated is true when that created nothing.
+	notCreated bool
 	// unread is the UID of an object that could not be read, and is not known to be gone.
 	unread types.UID
 	// digest of the agent's fields, if the object is applied.
@@ -185,8 +189,11 @@ func computeStatuses(cluster string, work *v1alpha1.Work, rec *v1alpha1.AppliedW
 	record, report := *rec.Status.DeepCopy(), v1alpha1.WorkStatus{}
 	for i := range results {
 		report.Manifests = append(report.Manifests, results[i].status())
-		if entry := results[i].entry; entry != nil {
+		switch entry := results[i].entry; {
+		case entry != nil:
 			record.Objects = upsertEntry(record.Objects, *entry)
+		case results[i].notCreated:
+			record.Objects = removeEntry(record.Objects, results[i].object)
 		}
 	}
 	record.Revision = rec.Spec.Work.Revision
@@ -223,6 +230,13 @@ func upsertEntry(entries []v1alpha1.AppliedObject, entry v1alpha1.AppliedObject)
 	}
 	entries[i] = entry
 	return entries
+}
+
+// removeEntry removes the entry of an object.
+func removeEntry(entries []v1alpha1.AppliedObject, t desiredObject) []v1alpha1.AppliedObject {
+	return slices.DeleteFunc(entries, func(o v1alpha1.AppliedObject) bool {
+		return records.ObjectKey(o.Group, o.Resource, o.Namespace, o.Name) == t.key()
+	})
 }
 
 // appliedCondition returns the condition Applied of a Work, with the errors of its manifests.
