@@ -228,7 +228,7 @@ func (s *onceSimulator) act(t *rapid.T, name string) {
 	if _, ok := s.in.Assigned[name]; !ok {
 		return
 	}
-	switch rapid.IntRange(0, 4).Draw(t, "agent") {
+	switch rapid.IntRange(0, 5).Draw(t, "agent") {
 	case 0:
 		if !s.created[name] {
 			s.refuses[name] = true
@@ -258,7 +258,7 @@ func TestStartedRunsInOneCluster(t *testing.T) {
 			},
 			refuses: map[string]bool{}, created: map[string]bool{},
 		}
-		for range rapid.IntRange(1, 30).Draw(t, "steps") {
+		for range rapid.IntRange(10, 30).Draw(t, "steps") {
 			chosen := rapid.SliceOfNDistinct(rapid.SampledFrom(names), 1, 3, rapid.ID).Draw(t, "clusters")
 			p, err := Resolve(job(func(o *Object) {
 				o.Annotations = map[string]string{v1alpha1.ClustersAnnotation: strings.Join(chosen, ",")}
@@ -272,12 +272,12 @@ func TestStartedRunsInOneCluster(t *testing.T) {
 			s.in.Clusters = nil
 			for _, name := range names {
 				c := accepted(name, func(spec *v1alpha1.ClusterSpec) {
-					if rapid.Bool().Draw(t, "drain") {
+					if rapid.IntRange(0, 3).Draw(t, "drain") == 3 {
 						spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainMove}
 					}
-					spec.Unschedulable = rapid.Bool().Draw(t, "cordon")
+					spec.Unschedulable = rapid.IntRange(0, 3).Draw(t, "cordon") == 3
 				})
-				c.Lost = rapid.Bool().Draw(t, "lost")
+				c.Lost = rapid.IntRange(0, 3).Draw(t, "lost") == 3
 				if c.Lost {
 					c.Reachability = NotReporting
 				}
@@ -286,7 +286,9 @@ func TestStartedRunsInOneCluster(t *testing.T) {
 				}
 			}
 			s.step(t)
-			s.act(t, rapid.SampledFrom(names).Draw(t, "acts"))
+			for _, name := range names {
+				s.act(t, name)
+			}
 		}
 	})
 }

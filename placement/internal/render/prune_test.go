@@ -58,6 +58,16 @@ func TestPrune(t *testing.T) {
 			text:   "apiVersion: batch/v1\nkind: Job\n" + meta + "spec: {selector: {matchLabels: {batch.kubernetes.io/controller-uid: u}}, template: {metadata: {labels: {app: web, controller-uid: u, batch.kubernetes.io/job-name: x}}}}",
 			want:   "apiVersion: batch/v1\nkind: Job\nmetadata: {name: x, namespace: shop, labels: {app: web}, annotations: {note: keep}}\nspec: {template: {metadata: {labels: {app: web}}}}",
 		},
+		"JobWithTTL": {
+			reason: "the hub deletes a finished Job, and orders its removal; a CronJob's Jobs are the cluster's",
+			text:   "apiVersion: batch/v1\nkind: Job\nmetadata: {name: x}\nspec: {ttlSecondsAfterFinished: 0, manualSelector: true, template: {}}",
+			want:   "apiVersion: batch/v1\nkind: Job\nmetadata: {name: x}\nspec: {manualSelector: true, template: {}}",
+		},
+		"CronJobWithTTL": {
+			reason: "the Jobs of a CronJob are not at the hub",
+			text:   "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: x}\nspec: {jobTemplate: {spec: {ttlSecondsAfterFinished: 0}}}",
+			want:   "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: x}\nspec: {jobTemplate: {spec: {ttlSecondsAfterFinished: 0}}}",
+		},
 		"JobByHand": {
 			reason: "a manual selector stays",
 			text:   "apiVersion: batch/v1\nkind: Job\nmetadata: {name: x}\nspec: {manualSelector: true, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}}}",

@@ -121,3 +121,27 @@ func TestManifest(t *testing.T) {
 		t.Error("wrote down a function")
 	}
 }
+
+func TestHasFinished(t *testing.T) {
+	t.Parallel()
+	const job, pod = "apiVersion: batch/v1\nkind: Job\n", "apiVersion: v1\nkind: Pod\n"
+	for name, tc := range map[string]struct {
+		reason, text string
+		want         bool
+	}{
+		"Job":        {"It runs.", job + "status: {active: 1}", false},
+		"complete":   {"All Pods have succeeded.", job + "status: {conditions: [{type: Complete, status: 'True'}]}", true},
+		"failed":     {"It is not tried again.", job + "status: {conditions: [{type: Suspended, status: 'False'}, {type: Failed, status: 'True'}]}", true},
+		"completing": {"Its Pods have not ended.", job + "status: {conditions: [{type: SuccessCriteriaMet, status: 'True'}, {type: Complete, status: 'False'}]}", false},
+		"Pod":        {"It runs.", pod + "status: {phase: Running}", false},
+		"succeeded":  {"It has ended.", pod + "status: {phase: Succeeded}", true},
+		"Deployment": {"Another kind does not end.", "apiVersion: apps/v1\nkind: Deployment\nstatus: {phase: Failed}", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := HasFinished(object(t, tc.text)); got != tc.want {
+				t.Errorf("%s\ngot %t", tc.reason, got)
+			}
+		})
+	}
+}
