@@ -37,8 +37,8 @@ const (
 // +kubebuilder:validation:XValidation:rule=`!has(self.by) || self.by != "Available"`,fieldPath=`.by`,reason=FieldValueForbidden,message=`dividing by available room is not served yet: use Static`
 type ReplicaPolicy struct {
 	// Mode is how clusters share the replicas. Default: Divide for Deployments and ReplicaSets, Single for
-	// StatefulSets, Jobs, Pods and PersistentVolumeClaims, Duplicate for other kinds. For kinds without
-	// replicas Divide is the same as Duplicate. For Jobs it divides parallelism and completions.
+	// StatefulSets, Jobs, CronJobs, Pods and PersistentVolumeClaims, Duplicate for other kinds. For kinds without
+	// replicas Divide is the same as Duplicate. For Jobs it divides parallelism and completions, once.
 	// +optional
 	Mode ReplicaMode `json:"mode,omitempty"`
 
@@ -101,8 +101,9 @@ const (
 
 // MovePolicy is how objects move from cluster to cluster.
 type MovePolicy struct {
-	// Mode is the order of a move. Default: MakeBeforeBreak; BreakBeforeMake for StatefulSets, Jobs and
-	// Pods.
+	// Mode is the order of a move. Default: MakeBeforeBreak; BreakBeforeMake for StatefulSets, CronJobs, Jobs and
+	// Pods. MakeBeforeBreak applies to StatefulSets and CronJobs only if Objects names their kind, and never to Jobs
+	// and Pods, which do not move once they have started.
 	// +optional
 	Mode MoveMode `json:"mode,omitempty"`
 
@@ -146,7 +147,9 @@ type MovePolicy struct {
 // OfflinePolicy is when an unreachable cluster counts as lost.
 type OfflinePolicy struct {
 	// AssumeLostAfter is how long a cluster must be unreachable before the hub places its replicas in other
-	// clusters, such as "10m". Default: never, because an unreachable cluster may still run them.
+	// clusters, such as "10m". Default: never, because an unreachable cluster may still run them. It does not
+	// apply to objects that must run in one cluster at a time: with replicas.mode Single or move.mode
+	// BreakBeforeMake.
 	// +optional
 	AssumeLostAfter *metav1.Duration `json:"assumeLostAfter,omitempty"`
 }

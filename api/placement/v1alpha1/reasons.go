@@ -270,7 +270,7 @@ func workReasons() []ReasonInfo {
 		},
 		{
 			Reason: ReasonDeletedInCluster, On: "Applied of Works and AppliedWorks with status False",
-			When:   "A Pod or Job was deleted in the cluster without an order of the hub. The agent does not create it again, because it must not run twice.",
+			When:   "A Pod or Job was deleted in the cluster without an order of the hub, or the order was taken back after the deletion had begun, or the agent stopped while it created the object, and there is none. The agent does not create it again, because it must not run twice.",
 			Remedy: "Nothing for a Pod: the hub deletes its Pod, too, and the Pod's controller creates another one. To run a Job again, delete it at the hub, and create it again.",
 			Test:   "placement/agent/internal/works.TestAgentCreatesNoSecondPod",
 		},

@@ -214,6 +214,14 @@ func equalAsJSON(a, b any) bool {
 // refuseKey is the annotation of an object that the cluster refuses; its value is the message.
 const refuseKey = "refuse"
 
+// finishKey is the annotation of a Job that has finished in its cluster.
+const finishKey = "finished"
+
+// finishedJob is the status of such a Job, as a cluster has it.
+const finishedJob = `{"startTime":"2026-01-01T00:00:00Z","completionTime":"2026-01-01T00:01:00Z","succeeded":1,"conditions":[` +
+	`{"type":"SuccessCriteriaMet","status":"True","reason":"CompletionsReached","lastProbeTime":"2026-01-01T00:01:00Z","lastTransitionTime":"2026-01-01T00:01:00Z"},` +
+	`{"type":"Complete","status":"True","reason":"CompletionsReached","lastProbeTime":"2026-01-01T00:01:00Z","lastTransitionTime":"2026-01-01T00:01:00Z"}]}`
+
 // holdKey is the annotation of an object that the cluster does not remove.
 const holdKey = "hold"
 
@@ -254,6 +262,9 @@ func simulatedStatus(w *v1alpha1.Work) v1alpha1.WorkStatus {
 		if _, found, _ := unstructured.NestedInt64(o.Object, "spec", "replicas"); found { // also of a Job, an agent reports no parallelism
 			m.Replicas = &n
 		}
+	}
+	if _, finished := o.GetAnnotations()[finishKey]; finished {
+		m.Status = &runtime.RawExtension{Raw: []byte(finishedJob)}
 	}
 	s.Manifests = []v1alpha1.ManifestStatus{m}
 	return s

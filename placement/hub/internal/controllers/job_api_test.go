@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -22,19 +21,18 @@ import (
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/scope"
 )
 
-// A Job that leaves a cluster is paused there with the completions of its part. The cluster's API
-// server would reject those of the whole Job, and the Job would run on.
-func TestPausedJobKeepsCompletions(t *testing.T) {
+// A divided Job keeps its first division when a policy names other clusters: completions that have succeeded would run
+// again.
+func TestDividedJobStays(t *testing.T) {
 	h := newTestHub(t)
-	ns := h.namespace("pause")
-	h.cluster("pause-east", v1alpha1.ClusterSpec{})
-	h.cluster("pause-west", v1alpha1.ClusterSpec{})
+	ns := h.namespace("parts")
+	h.cluster("parts-east", v1alpha1.ClusterSpec{})
+	h.cluster("parts-west", v1alpha1.ClusterSpec{})
 	wish := &v1alpha1.Placement{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "jobs"},
 		Spec: v1alpha1.PlacementSpec{
-			Clusters: v1alpha1.ClusterChoice{Names: []v1alpha1.ClusterName{"pause-east", "pause-west"}},
+			Clusters: v1alpha1.ClusterChoice{Names: []v1alpha1.ClusterName{"parts-east", "parts-west"}},
 			Replicas: v1alpha1.ReplicaPolicy{Mode: v1alpha1.ReplicasDivide},
-			Move:     v1alpha1.MovePolicy{Settle: &metav1.Duration{Duration: time.Hour}},
 		},
 	}
 	h.create(wish)
@@ -64,11 +62,13 @@ func TestPausedJobKeepsCompletions(t *testing.T) {
 			return nil
 		})
 	}
-	asks("pause-east", 3, 2)
-	asks("pause-west", 3, 2)
-	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"clusters":{"names":["pause-west"]}}}`))
+	asks("parts-east", 3, 2)
+	asks("parts-west", 3, 2)
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"clusters":{"names":["parts-west"]}}}`))
 	if err := h.client.Patch(t.Context(), wish, patch); err != nil {
 		t.Fatal(err)
 	}
-	asks("pause-east", 3, 0)
+	h.expectReported(key, v1alpha1.ConditionPlaced, v1alpha1.ReasonRunsOnce, "it has started in parts-east and does not run a second time: it stays there")
+	asks("parts-east", 3, 2)
+	asks("parts-west", 3, 2)
 }
