@@ -39,6 +39,7 @@ var conditionChecks = map[string]conditionCheck{
 	"Placed=False, PolicyTie":          withSource(policyTie),
 	"Placed=False, InvalidAnnotation":  withSource(invalidAnnotation),
 	"Placed=False, VolumesRefused":     withSource(volumesRefused),
+	"Placed=False, RunsOnce":           withSource(runsOnce),
 	"Placed=False, TooManyTargets":     tooManyTargets,
 	"Placed=False, AssignmentLost":     withSource(assignmentLost),
 	"Placed=False, Unschedulable":      withSource(unschedulable),

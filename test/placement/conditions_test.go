@@ -118,7 +118,38 @@ func placedAsAsked(f *snapshot, s *reportedCondition, o *unstructured.Unstructur
 	if n := desiredReplicas(o); divided && sum != n {
 		return fmt.Sprintf("its targets have %d replicas, and %d are desired", sum, n)
 	}
+	if strings.Contains(s.Message, "it has finished in ") && len(wantedTargets(a)) == 0 {
+		return reasonUnless(hasFinished(o), "it has not finished: %v", o.Object["status"])
+	}
 	return reasonUnless(len(wantedTargets(a)) > 0, "no cluster is to have it")
+}
+
+// hasFinished tells whether a Job or a Pod has run to its end.
+func hasFinished(o *unstructured.Unstructured) bool {
+	phase, _, _ := unstructured.NestedString(o.Object, "status", "phase")
+	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+	return phase == "Succeeded" || phase == "Failed" || slices.ContainsFunc(conditions, func(c any) bool {
+		fields, _ := c.(map[string]any)
+		return fields["status"] == "True" && (fields["type"] == "Complete" || fields["type"] == "Failed")
+	})
+}
+
+// runsOnce: what has started in a cluster that the message names is asked for elsewhere, or is no longer there.
+func runsOnce(f *snapshot, s *reportedCondition, o *unstructured.Unstructured) string {
+	a, source := s.assignment, s.assignment.Spec.Object
+	if o.GetKind() != "Job" && o.GetKind() != "Pod" {
+		return "it is a " + o.GetKind()
+	}
+	for _, name := range a.Spec.Decision.StartedIn {
+		key := source.Group + "/" + source.Resource + " " + source.Namespace + "/" + source.Name
+		chosen := slices.IndexFunc(f.chosenClusters(o), func(c v1alpha1.Cluster) bool { return c.Name == string(name) })
+		leaves := chosen < 0 || f.objects[objectLocation{string(name), key}] == nil || !f.isAlive(string(name)) ||
+			inventoryEntry{Cluster: f.chosenClusters(o)[chosen]}.drains(nil)
+		if leaves && strings.Contains(s.Message, string(name)) {
+			return ""
+		}
+	}
+	return fmt.Sprintf("nothing asks for it elsewhere than in %v: %q", a.Spec.Decision.StartedIn, s.Message)
 }
 
 // desiredReplicas is how many replicas an object asks for.

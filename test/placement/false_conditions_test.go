@@ -158,6 +158,13 @@ func exampleChanges(t *testing.T) map[string]func(*snapshot) {
 			f.hubObject().SetKind("Secret")
 			f.hubObject().Object["type"] = "kubernetes.io/service-account-token"
 		},
+		"a Job": func(f *snapshot) {
+			f.hubObject().SetKind("Job")
+			f.assignments[0].Spec.Decision.StartedIn = []v1alpha1.ClusterName{"east"}
+		},
+		"finished": func(f *snapshot) {
+			f.hubObject().Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Complete", "status": "True"}}}
+		},
 		"customized": func(f *snapshot) {
 			f.customizations = []v1alpha1.Customization{{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "zones"}}}
 		},
@@ -230,6 +237,11 @@ func TestCheckerFindsFalseConditions(t *testing.T) {
 		{"And it does not choose itself.", "Placed=False, PolicyTie", "", "policy twice", "policy twice, for west"},
 		{"One has a weight.", "Placed=False, InvalidAnnotation", "", "for whom", "for both"},
 		{"A claim is there.", "Placed=False, VolumesRefused", "PersistentVolumeClaim data has data in east, and", "has a claim", ""},
+		{"It has finished, and left.", "Placed=True, AsExpected", "it has finished in east", "a Job, finished, no target", "a Job, no target"},
+		{"It has run there, and is asked for elsewhere.", "Placed=False, RunsOnce", "it has started in east", "a Job, for west", "a Job"},
+		{"It was deleted there.", "Placed=False, RunsOnce", "it has started in east", "a Job, missing", "a Job"},
+		{"It has to leave.", "Placed=False, RunsOnce", "it has started in east", "a Job, drained", "a Job"},
+		{"It may run again.", "Placed=False, RunsOnce", "it has started in east", "a Job, for west", "for west"},
 		{"There are so many.", "Placed=False, TooManyTargets", "", "many clusters", ""},
 		{"Who takes it along has none.", "Placed=False, AssignmentLost", "the Assignment of Deployment.apps ns/leader is missing", "", "leader"},
 		{"Something bounds it.", "Placed=False, Unschedulable", "", "limited", ""},

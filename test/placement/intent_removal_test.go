@@ -194,7 +194,7 @@ func defaultMode(o v1alpha1.ObjectReference) v1alpha1.ReplicaMode {
 	switch o.Resource {
 	case "deployments", "replicasets", "replicationcontrollers":
 		return v1alpha1.ReplicasDivide
-	case "statefulsets", "jobs", "pods", "persistentvolumeclaims":
+	case "statefulsets", "jobs", "cronjobs", "pods", "persistentvolumeclaims":
 		return v1alpha1.ReplicasSingle
 	}
 	return v1alpha1.ReplicasDuplicate

@@ -26,10 +26,10 @@ import (
 	"github.com/patchbay-cni/patchbay/test/placement/bed"
 )
 
-// violations judges all writes, and says what is against I1 to I4 and I6 to I8.
+// violations judges all writes, and says what is against I1 to I4, I6 to I8 and I10.
 func (x *invariantChecker) violations() []string {
 	inOrder(x.writes)
-	return slices.Concat(x.removalViolations(), x.availabilityViolations(), x.fieldViolations(), x.inventoryViolations(), x.sizeViolations(), x.secretViolations())
+	return slices.Concat(x.secondRuns(), x.removalViolations(), x.availabilityViolations(), x.fieldViolations(), x.inventoryViolations(), x.sizeViolations(), x.secretViolations())
 }
 
 // replicaCount is how one Deployment stands in one cluster.
@@ -206,6 +206,25 @@ func (x *invariantChecker) removalViolations() []string {
 		}
 	}
 	return l.violations
+}
+
+// secondRuns is I10: a Job or a bare Pod of the hub, by its UID there, is created in one cluster, once. A policy that
+// wants it whole in each cluster is not in the tests.
+func (x *invariantChecker) secondRuns() (broken []string) {
+	first := map[string]write{}
+	for _, one := range x.writes {
+		isJob := one.Group == "batch" && one.Resource == "jobs"
+		source := one.Object.GetAnnotations()[v1alpha1.SourceUIDAnnotation]
+		if !one.isApplied() || !one.Created || source == "" || !isJob && (one.Group != "" || one.Resource != "pods") {
+			continue
+		}
+		if before, ok := first[source]; ok {
+			broken = append(broken, fmt.Sprintf("I10: %s in %s, and it was created in %s before", one, one.cluster, before.cluster))
+			continue
+		}
+		first[source] = one
+	}
+	return broken
 }
 
 // sizeViolations is I7: no object of our kinds is too large.

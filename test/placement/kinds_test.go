@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
 // kcp policy: the annotation places, moves and takes back objects of any kind.
@@ -25,6 +27,7 @@ func TestKCPPolicyAnyKind(t *testing.T) {
 	cases := map[string]struct {
 		reason, apiVersion, kind, body string
 		stays                          bool // it does not move
+		once                           bool // nor does it come back
 		orphaned                       bool // its removal keeps it in its cluster
 	}{
 		"ConfigMap": {reason: "No spec, no status.", apiVersion: "v1", kind: "ConfigMap", body: `data: {a: b}`},
@@ -37,7 +40,7 @@ func TestKCPPolicyAnyKind(t *testing.T) {
 		"Widget": {reason: "A kind that came after the hub and the agents.", apiVersion: "test.example.com/v1", kind: "Widget", body: `spec: {size: 1}`},
 		"Job": {
 			reason:     "It runs once, and is not run again where it moves to.",
-			apiVersion: "batch/v1", kind: "Job", stays: true,
+			apiVersion: "batch/v1", kind: "Job", stays: true, once: true,
 			body: `spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: "registry.example/app:1"}]}}}`,
 		},
 		"StatefulSet": {reason: "It is in one cluster at a time.", apiVersion: "apps/v1", kind: "StatefulSet", body: "spec:\n  replicas: 2\n  serviceName: x" + pods},
@@ -66,6 +69,15 @@ func TestKCPPolicyAnyKind(t *testing.T) {
 			if !tc.stays {
 				w.annotate(t, sameKey(o), "west")
 				w.awaitClustersWith(t, o, "west")
+			}
+			if tc.once {
+				w.annotate(t, sameKey(o), "west")
+				w.awaitPlacedReason(t, o, v1alpha1.ReasonRunsOnce)
+				w.awaitClustersWith(t, o, "east")
+				w.annotate(t, sameKey(o), "")
+				w.awaitClustersWith(t, o, "")
+				w.annotate(t, sameKey(o), "west")
+				w.awaitPlacedReason(t, o, v1alpha1.ReasonRunsOnce)
 			}
 			w.annotate(t, sameKey(o), "")
 			if tc.orphaned {

@@ -467,6 +467,33 @@ func TestCheckerFindsViolations(t *testing.T) {
 	}
 }
 
+// The watcher finds a second run of what runs once, in the same cluster or in another one.
+func TestCheckerFindsSecondRuns(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason, group, resource string
+		clusters                []string
+		sources                 []string
+		want                    int
+	}{
+		"moved":      {"A Job runs in another cluster.", "batch", "jobs", []string{"east", "west"}, []string{"s", "s"}, 1},
+		"again":      {"A Pod runs again.", "", "pods", []string{"east", "east"}, []string{"s", "s"}, 1},
+		"another":    {"It is another Job of that name.", "batch", "jobs", []string{"east", "west"}, []string{"s", "t"}, 0},
+		"Deployment": {"It may run anywhere.", "apps", "deployments", []string{"east", "west"}, []string{"s", "s"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := &scenario{t: t}
+			for i, cluster := range tc.clusters {
+				h.add(cluster, bed.AgentUser, "patch", tc.group, tc.resource, `{metadata: {annotations: {placement.patchbay.io/source-uid: `+tc.sources[i]+`}}}`).Created = true
+			}
+			if got := (&invariantChecker{writes: h.all}).secondRuns(); len(got) != tc.want {
+				t.Errorf("%s\ngot %q, want %d", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
 // What controllers write while a watcher reads what is live is where it begins anew.
 func TestCheckerStartsFromNewest(t *testing.T) {
 	t.Parallel()

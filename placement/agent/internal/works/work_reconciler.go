@@ -138,7 +138,7 @@ func (w *workReconciler) resume(ctx context.Context, take string, work *v1alpha1
 func (w *workReconciler) applyRecord(ctx context.Context, work *v1alpha1.Work, rec *v1alpha1.AppliedWork, synced bool) (time.Duration, error) {
 	spec := &rec.Spec.Work
 	results := w.applyManifests(ctx, work, rec)
-	copyErr := w.secrets.saveCopy(ctx, rec) // retried later: the objects exist
+	copyErr := w.secrets.saveCopy(ctx, rec)             // retried later: the objects exist
 	if saved := w.records.Get(rec.Name); saved != nil { // it may have been written before a creation
 		rec = saved
 	}

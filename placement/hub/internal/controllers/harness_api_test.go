@@ -241,7 +241,12 @@ func simulatedStatus(w *v1alpha1.Work) v1alpha1.WorkStatus {
 		return s
 	}
 	if text := o.GetAnnotations()[refuseKey]; text != "" {
-		meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: "Applied", Status: metav1.ConditionFalse, Reason: "Invalid", Message: text})
+		c := metav1.Condition{Type: "Applied", Status: metav1.ConditionFalse, Reason: "Invalid", Message: text}
+		meta.SetStatusCondition(&s.Conditions, c)
+		s.Manifests = []v1alpha1.ManifestStatus{{
+			Group: w.Spec.Source.Group, Kind: w.Spec.Source.Kind, Namespace: w.Spec.Source.Namespace, Name: w.Spec.Source.Name,
+			Conditions: []metav1.Condition{*meta.FindStatusCondition(s.Conditions, c.Type)},
+		}}
 		return s
 	}
 	meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: "Applied", Status: metav1.ConditionTrue, Reason: "Applied"})

@@ -17,6 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	toolswatch "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
@@ -71,15 +74,23 @@ func (h *testHub) drain(name string, on bool) {
 // worksEver returns a function that returns the clusters which have had a Work of an object since.
 func (h *testHub) worksEver(key kinds.Key) func() map[string]bool {
 	h.t.Helper()
-	watch, err := h.client.Watch(h.t.Context(), &v1alpha1.WorkList{})
+	var list v1alpha1.WorkList
+	if err := h.client.List(h.t.Context(), &list); err != nil {
+		h.t.Fatal(err)
+	}
+	watcher, err := toolswatch.NewRetryWatcherWithContext(h.t.Context(), list.ResourceVersion, &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return h.client.Watch(ctx, &v1alpha1.WorkList{}, &client.ListOptions{Raw: &o})
+		},
+	})
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.t.Cleanup(watch.Stop)
+	h.t.Cleanup(watcher.Stop)
 	var mu sync.Mutex
 	found := map[string]bool{}
 	go func() {
-		for event := range watch.ResultChan() {
+		for event := range watcher.ResultChan() {
 			if w, ok := event.Object.(*v1alpha1.Work); ok && kinds.KeyOf(w.Spec.Source) == key {
 				cluster, _ := kinds.ClusterOfNamespace(w.Namespace)
 				mu.Lock()

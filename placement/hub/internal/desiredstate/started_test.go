@@ -101,7 +101,9 @@ func TestStartedIn(t *testing.T) {
 		"refused, removed":    {reason: "The answer to the order names no object.", state: v1alpha1.TargetRemoving, work: both(removal(""), isRemoved)},
 		"created, removed": {
 			reason: "The agent has created it before it read the order.", state: v1alpha1.TargetRemoving,
-			work: both(removal(""), isRemoved, func(w *v1alpha1.Work) { w.Status.Manifests = []v1alpha1.ManifestStatus{{Kind: "Job", Name: "sums", UID: "u"}} }), want: "east",
+			work: both(removal(""), isRemoved, func(w *v1alpha1.Work) {
+				w.Status.Manifests = []v1alpha1.ManifestStatus{{Kind: "Job", Name: "sums", UID: "u"}}
+			}), want: "east",
 		},
 		"ran, removed": {reason: "The order has its UID.", state: v1alpha1.TargetRemoving, work: both(removal("u"), isRemoved), want: "east"},
 		"records lost": {
