@@ -143,6 +143,9 @@ func pruneJob(object *unstructured.Unstructured) {
 				}
 				return false
 			})
+			if len(labels) == 0 { // the API server drops an empty map from a Work, which would differ each time
+				delete(meta, "labels")
+			}
 		}
 	}
 }

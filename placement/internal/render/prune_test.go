@@ -58,6 +58,11 @@ func TestPrune(t *testing.T) {
 			text:   "apiVersion: batch/v1\nkind: Job\n" + meta + "spec: {selector: {matchLabels: {batch.kubernetes.io/controller-uid: u}}, template: {metadata: {labels: {app: web, controller-uid: u, batch.kubernetes.io/job-name: x}}}}",
 			want:   "apiVersion: batch/v1\nkind: Job\nmetadata: {name: x, namespace: shop, labels: {app: web}, annotations: {note: keep}}\nspec: {template: {metadata: {labels: {app: web}}}}",
 		},
+		"JobWithoutLabels": {
+			reason: "the API server of the hub has added all labels, and drops an empty map from a Work",
+			text:   "apiVersion: batch/v1\nkind: Job\nmetadata: {name: x, labels: {controller-uid: u}}\nspec: {template: {metadata: {labels: {controller-uid: u}}}}",
+			want:   "apiVersion: batch/v1\nkind: Job\nmetadata: {name: x}\nspec: {template: {metadata: {}}}",
+		},
 		"JobWithTTL": {
 			reason: "the hub deletes a finished Job, and orders its removal; a CronJob's Jobs are the cluster's",
 			text:   "apiVersion: batch/v1\nkind: Job\nmetadata: {name: x}\nspec: {ttlSecondsAfterFinished: 0, manualSelector: true, template: {}}",

@@ -91,27 +91,8 @@ func (a *objectApplier) applyAllowed(ctx context.Context, t desiredObject, spec 
 	}
 	policy := spec.Apply
 	switch {
-	case live == nil && (k.uid != "" || k.reported) && runsOnce(t):
-		return applyResult{}, &conditionError{reason: v1alpha1.ReasonDeletedInCluster, message: fmt.Sprintf("%s: it was deleted in the cluster, by another client or by an order of the hub "+
-			"that was taken back after the deletion had begun, and does not run a second time", t)}
-	case live == nil && k.creating:
-		return applyResult{}, &conditionError{reason: v1alpha1.ReasonDeletedInCluster, message: fmt.Sprintf("%s: the agent stopped while it created the object, and there is none now: "+
-			"it may have run, and does not run a second time. To run it, delete it at the hub and create it again", t)}
 	case live == nil:
-		if access.missing {
-			if err := a.namespaces.createNamespace(ctx, t.object.GetNamespace(), spec); err != nil {
-				return applyResult{}, asConditionError(t, err)
-			}
-		}
-		if err := a.checkServiceAccounts(ctx, t, spec); err != nil {
-			return applyResult{}, err
-		}
-		if runsOnce(t) {
-			if err := k.recordCreating(ctx); err != nil {
-				return applyResult{}, err
-			}
-		}
-		return a.create(ctx, t, policy)
+		return a.createMissing(ctx, t, spec, k, access)
 	case live.GetDeletionTimestamp() != nil:
 		return applyResult{live: live}, &conditionError{reason: v1alpha1.ReasonProgressing, message: fmt.Sprintf("%s: it is being deleted", t)}
 	}
@@ -125,6 +106,33 @@ func (a *objectApplier) applyAllowed(ctx context.Context, t desiredObject, spec 
 		return applyResult{live: live}, err
 	}
 	return a.update(ctx, t, live, policy)
+}
+
+// createMissing creates an object that does not exist, unless it runs once and may have run.
+func (a *objectApplier) createMissing(ctx context.Context, t desiredObject, spec *v1alpha1.WorkSpec, k priorState, access access) (applyResult, error) {
+	once := runsOnce(t)
+	switch {
+	case once && (k.uid != "" || k.reported):
+		return applyResult{}, &conditionError{reason: v1alpha1.ReasonDeletedInCluster, message: fmt.Sprintf("%s: it was deleted in the cluster, by another client or by an order of the hub "+
+			"that was taken back after the deletion had begun, and does not run a second time", t)}
+	case once && k.creating:
+		return applyResult{}, &conditionError{reason: v1alpha1.ReasonDeletedInCluster, message: fmt.Sprintf("%s: the agent stopped while it created the object, and there is none now: "+
+			"it may have run, and does not run a second time. To run it, delete it at the hub and create it again", t)}
+	}
+	if access.missing {
+		if err := a.namespaces.createNamespace(ctx, t.object.GetNamespace(), spec); err != nil {
+			return applyResult{}, asConditionError(t, err)
+		}
+	}
+	if err := a.checkServiceAccounts(ctx, t, spec); err != nil {
+		return applyResult{}, err
+	}
+	if once {
+		if err := k.recordCreating(ctx); err != nil {
+			return applyResult{}, err
+		}
+	}
+	return a.create(ctx, t, spec.Apply)
 }
 
 // runsOnce tells whether the agent must not create an object a second time: its owner at the hub

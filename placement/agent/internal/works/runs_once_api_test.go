@@ -105,24 +105,35 @@ func TestCrashBeforeRecordRunsOnce(t *testing.T) {
 	}
 }
 
-// A Job whose creation fails is created when that succeeds: an error of a webhook does not count as a run.
+// A Job whose creation fails is created when that succeeds: neither an error of a webhook nor an API server that is away
+// counts as a run.
 func TestFailedCreationIsRepeated(t *testing.T) {
 	t.Parallel()
-	b := prepare(t)
-	local, failures := rest.CopyConfig(b.local()), atomic.Int32{}
-	local.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(r *http.Request) (*http.Response, error) {
-			if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/jobs/once") && failures.Add(1) <= 2 {
-				return nil, errCut
+	for name, isAway := range map[string]bool{"rejected": false, "away": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := prepare(t)
+			local, creations, reads := rest.CopyConfig(b.local()), atomic.Int32{}, atomic.Int32{}
+			local.Wrap(func(next http.RoundTripper) http.RoundTripper {
+				return roundTripper(func(r *http.Request) (*http.Response, error) {
+					isJob := strings.HasSuffix(r.URL.Path, "/jobs/once")
+					switch {
+					case isJob && r.Method == http.MethodPatch && creations.Add(1) <= 2:
+						return nil, errCut
+					case isJob && r.Method == http.MethodGet && isAway && creations.Load() > reads.Load() && reads.Load() < 2:
+						reads.Add(1) // the read after each of these
+						return nil, errCut
+					}
+					return next.RoundTrip(r)
+				})
+			})
+			b.runBetween(t, b.env.Config, local)
+			w := b.work(t, "jobs", nil, manifest(t, "jobs", onceJob))
+			b.awaitWork(t, w, "the Job is created", applied(1))
+			if creations.Load() < 3 || isAway && reads.Load() < 2 {
+				t.Errorf("got %d creations and %d failed reads, want 2 creations that fail", creations.Load(), reads.Load())
 			}
-			return next.RoundTrip(r)
 		})
-	})
-	b.runBetween(t, b.env.Config, local)
-	w := b.work(t, "jobs", nil, manifest(t, "jobs", onceJob))
-	b.awaitWork(t, w, "the Job is created", applied(1))
-	if failures.Load() < 3 {
-		t.Errorf("creations: got %d, want 2 that fail", failures.Load())
 	}
 }
 

@@ -43,8 +43,13 @@ type workReconciler struct {
 	// enqueueAll enqueues all Works.
 	enqueueAll func(context.Context)
 
-	digests sync.Map // appliedDigests by Work
+	digests   sync.Map // appliedDigests by Work
+	creations sync.Map // creationResults by Work
 }
+
+// creationResults are the UIDs of the objects that this agent has created, by records.ObjectKey, as far as they run
+// once; "" for one whose creation failed. The record may lack what came of it.
+type creationResults map[string]types.UID
 
 // appliedDigests are the digests of the fields that the agent applied, by records.ObjectKey, for one position
 // of a Work.
@@ -99,6 +104,7 @@ func (w *workReconciler) updateHalted(ctx context.Context, name string) {
 // forget drops the cached state of a Work.
 func (w *workReconciler) forget(name string) {
 	w.digests.Delete(name)
+	w.creations.Delete(name)
 	w.secrets.forget(name)
 }
 
@@ -200,8 +206,11 @@ func (w *workReconciler) applyManifest(ctx context.Context, work *v1alpha1.Work,
 		result.startedCreation = true
 		return w.recordCreating(ctx, rec.Name, t)
 	}}
+	results, _ := w.creations.Load(rec.Name)
+	own, _ := results.(creationResults)
+	created, attempted := own[t.key()]
 	if result.entry != nil {
-		prior.uid, prior.creating = result.entry.UID, result.entry.Creating
+		prior.uid, prior.creating = cmp.Or(result.entry.UID, created), result.entry.Creating && !attempted
 	}
 	err := w.secrets.inject(ctx, rec.Name, t, secret)
 	if err != nil && (keepsClusterManifests(rec) || work != nil && !matchesRecord(work, rec)) {
@@ -212,6 +221,9 @@ func (w *workReconciler) applyManifest(ctx context.Context, work *v1alpha1.Work,
 		applied, err = w.applier.apply(ctx, t, spec, prior)
 	}
 	result.live, result.err = applied.live, err
+	if result.startedCreation {
+		w.creations.Store(rec.Name, own.with(t.key(), applied.live))
+	}
 	if applied.live == nil && (prior.creating || result.startedCreation) {
 		w.resolveCreation(ctx, &result)
 	}
@@ -229,6 +241,18 @@ func (w *workReconciler) applyManifest(ctx context.Context, work *v1alpha1.Work,
 	}
 	result.volumeClaims = w.volumeClaims(ctx, result.uid(), result.before)
 	return result
+}
+
+// with returns the results with one more, of an object that does not exist if live is nil.
+func (r creationResults) with(key string, live *unstructured.Unstructured) creationResults {
+	next := maps.Clone(r)
+	if next == nil {
+		next = creationResults{}
+	}
+	if next[key] = ""; live != nil {
+		next[key] = live.GetUID()
+	}
+	return next
 }
 
 // recordCreating records that the agent is about to create an object that runs once.

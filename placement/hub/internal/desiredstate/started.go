@@ -24,6 +24,9 @@ const unknownCluster = "a cluster that the hub has no record of"
 // RecordStarted records in an Assignment the clusters in which an object that runs once starts by its targets.
 // The record is stored with the targets, before the Works are.
 func RecordStarted(s *scope.Scope, a *v1alpha1.Assignment) {
+	if s.Object == nil { // it is gone, and its record goes with the last cluster
+		return
+	}
 	started := startedIn(s, a)
 	delete(started, unknownCluster)
 	a.Spec.Decision.StartedIn = nil
