@@ -27,6 +27,11 @@ type removal struct {
 	clusterDeleted    bool // without a Cluster that is deleted, which is no order to remove anything there
 }
 
+// runsOnce tells whether the object, once it has finished, may leave a cluster for none.
+func (l removal) runsOnce() bool {
+	return l.object.Group == "batch" && l.object.Resource == "jobs" || l.object.Group == "" && l.object.Resource == "pods"
+}
+
 // missingIntent says what is missing for a leave to be what a person has asked for; "" when nothing is.
 // What was said lately counts, too.
 func (a *userIntent) missingIntent(l removal) string {
@@ -51,7 +56,7 @@ func (a *userIntent) missingIntent(l removal) string {
 				return "the object has no annotation"
 			case strings.TrimSpace(*o.clusters) == "":
 				return ""
-			case l.everywhere:
+			case l.everywhere && !l.runsOnce():
 				return fmt.Sprintf("the annotation is %q, and not empty", *o.clusters)
 			}
 			return a.stillChosen(l, fmt.Sprintf("the annotation %q", *o.clusters), parseAnnotation(*o.clusters), o.replicas, false)
@@ -65,7 +70,7 @@ func (a *userIntent) missingIntent(l removal) string {
 		switch {
 		case p.deleted:
 			return l.current.Source + " is deleted"
-		case l.everywhere:
+		case l.everywhere && !l.runsOnce():
 			return l.current.Source + " exists, and does not say onUnselected: Remove"
 		}
 		return firstReason(objects, "", func(o objectIntent) string { return a.stillChosen(l, l.current.Source, p.spec, o.replicas, edited) })

@@ -43,7 +43,7 @@ func (p *EffectivePolicy) planStarted(in PlanInput, selected []candidate) (Plan,
 		plan.Message = fmt.Sprintf("it has started in %s and does not run a second time: it stays there. "+
 			"Wait until it has finished, or delete it and create it again", unwanted)
 	case len(plan.Targets) == 0 && in.Finished:
-		plan.Note = fmt.Sprintf("it has finished in %s, which no longer has it, and does not run a second time", started)
+		plan.Note = fmt.Sprintf("it has finished in %s and does not run a second time: no cluster is to have it", started)
 	case len(plan.Targets) == 0:
 		plan.Message = fmt.Sprintf("it has started in %s, which no longer has it, and does not run a second time. %s", started, again)
 	default:

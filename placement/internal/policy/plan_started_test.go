@@ -86,7 +86,7 @@ func TestPlanOfStarted(t *testing.T) {
 		"finished": {reason: "It stays for its logs.", annotation: "east,west", assigned: m{"east": 1}, finished: true, want: m{"east": 0}},
 		"finished, drained": {
 			reason: "A drain takes it from its cluster, and to no other one.", annotation: "east,west", assigned: m{"east": 1}, finished: true, east: drain,
-			want: m{}, note: "it has finished in east, which no longer has it",
+			want: m{}, note: "it has finished in east and does not run a second time: no cluster is to have it",
 		},
 		"finished, at limit": {
 			reason: "It waits for a slot.", annotation: "east,west", assigned: m{"east": 1}, finished: true, east: drain, atLimit: true, want: m{"east": 0},

@@ -218,7 +218,7 @@ func TestFinishedJobLeavesAndStaysAway(t *testing.T) {
 	h.eventually("the Job to be complete at the hub", isComplete)
 	h.drain("finished-east", true)
 	h.expectWorks(key, map[string]int32{})
-	const note = "it has finished in finished-east, which no longer has it, and does not run a second time"
+	const note = "it has finished in finished-east and does not run a second time: no cluster is to have it"
 	h.expectPlaced(key, note)
 	h.drain("finished-east", false)
 	h.create(newJob(ns, "next")) // of which the hub decides with the same inventory
