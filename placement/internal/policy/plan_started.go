@@ -78,7 +78,7 @@ func (p *EffectivePolicy) keptStarted(in PlanInput, selected []candidate) (kept 
 			continue
 		case i >= 0 && in.Finished && selected[i].eligibility == mustLeave:
 			continue
-		case leaves && !(in.Finished && i >= 0): // a finished one leaves when the drain has a slot for it
+		case leaves && (!in.Finished || i < 0): // a finished one leaves when the drain has a slot for it
 			names = append(names, name)
 		}
 		kept[name] = in.Assigned[name]
