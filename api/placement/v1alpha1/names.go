@@ -27,6 +27,14 @@ const (
 	// DrainPriorityAnnotation on an object is an integer. Objects with a greater one leave a draining cluster
 	// first. Without it, the priority is that of the object's Pods.
 	DrainPriorityAnnotation = "placement.patchbay.io/drain-priority"
+	// ConflictAnnotation with the value Adopt has the same effect for this object as apply.conflict of a policy, and
+	// takes precedence over it: the hub adopts an object that exists in a cluster, if the cluster's admin allows
+	// that. kubectl patchbay import sets it, and removes it after the adoption.
+	ConflictAnnotation = "placement.patchbay.io/conflict"
+	// OnDeleteAnnotation with the value Orphan or Delete has the same effect for this object as onDelete of a
+	// policy, and takes precedence over it. kubectl patchbay export sets it. When it is removed, its value stays
+	// in force until a policy selects the object.
+	OnDeleteAnnotation = "placement.patchbay.io/on-delete"
 	// SourceUIDAnnotation on an object in a cluster is the UID of its source object at the hub.
 	SourceUIDAnnotation = "placement.patchbay.io/source-uid"
 	// ClusterUIDAnnotation on a Cluster's namespace at the hub is the Cluster's UID: the hub created the

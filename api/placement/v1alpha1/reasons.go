@@ -126,8 +126,8 @@ func policyReasons() []ReasonInfo {
 		},
 		{
 			Reason: ReasonInvalidAnnotation, On: "Placed of Assignments with status False, Event on the placed object",
-			When:   "The value of the annotation placement.patchbay.io/clusters breaks a rule. The object stays where it is.",
-			Remedy: `Name clusters, such as "east,west", or give each of them a number, such as "east=3,west=1".`,
+			When:   "The value of the annotation placement.patchbay.io/clusters, conflict or on-delete breaks a rule. The object stays where it is.",
+			Remedy: `Name clusters, such as "east,west", or give each of them a number, such as "east=3,west=1". conflict must be Adopt, on-delete Orphan or Delete.`,
 			Test:   "placement/hub/internal/controllers.TestMistakesLeaveTheLastGoodState",
 		},
 		{

@@ -67,6 +67,9 @@ func (p *EffectivePolicy) IncludesDependencies() bool { return p.Spec.Follow == 
 // Resolve returns the effective policy of an object; nil when neither annotation nor policy selects it.
 // Its errors are of the type *Error.
 func Resolve(o Object, local []v1alpha1.Placement, global []v1alpha1.ClusterPlacement) (*EffectivePolicy, error) {
+	if err := checkObjectAnnotations(o.Annotations); err != nil {
+		return nil, err
+	}
 	text, annotated := o.Annotations[v1alpha1.ClustersAnnotation]
 	p, err := matchPolicy(o, local, global)
 	if e, ok := errors.AsType[*Error](err); ok && annotated && e.Reason == v1alpha1.ReasonPolicyTie {
@@ -86,8 +89,30 @@ func Resolve(o Object, local []v1alpha1.Placement, global []v1alpha1.ClusterPlac
 	if p == nil {
 		return nil, nil
 	}
+	if o.Annotations[v1alpha1.ConflictAnnotation] != "" {
+		p.Spec.Apply.Conflict = v1alpha1.ConflictAdopt
+	}
 	p.setDefaults(o.Kind)
 	return p, nil
+}
+
+// checkObjectAnnotations returns an error if an annotation that stands for a field of a policy has a value
+// that is not allowed.
+func checkObjectAnnotations(annotations map[string]string) error {
+	if value, ok := annotations[v1alpha1.ConflictAnnotation]; ok && value != string(v1alpha1.ConflictAdopt) {
+		return &Error{
+			Reason: v1alpha1.ReasonInvalidAnnotation, Field: "metadata.annotations[" + v1alpha1.ConflictAnnotation + "]",
+			Message: fmt.Sprintf("must be %s, or absent: got %q", v1alpha1.ConflictAdopt, value),
+		}
+	}
+	value, ok := annotations[v1alpha1.OnDeleteAnnotation]
+	if ok && value != string(v1alpha1.OnDeleteOrphan) && value != string(v1alpha1.OnDeleteDelete) {
+		return &Error{
+			Reason: v1alpha1.ReasonInvalidAnnotation, Field: "metadata.annotations[" + v1alpha1.OnDeleteAnnotation + "]",
+			Message: fmt.Sprintf("must be %s or %s: got %q", v1alpha1.OnDeleteOrphan, v1alpha1.OnDeleteDelete, value),
+		}
+	}
+	return nil
 }
 
 // matchPolicy returns the policy of the highest rank that selects the object; nil when none does.

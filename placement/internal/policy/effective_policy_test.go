@@ -194,3 +194,46 @@ func TestPlaceable(t *testing.T) {
 		}
 	}
 }
+
+// Annotations of an object stand for two fields of its policy, and take precedence over them.
+func TestObjectAnnotations(t *testing.T) {
+	t.Parallel()
+	all := v1alpha1.PlacementSpec{Apply: v1alpha1.ApplyPolicy{Conflict: v1alpha1.ConflictRefuse, Yield: []v1alpha1.FieldPath{"spec.replicas"}}}
+	for name, tc := range map[string]struct {
+		reason, annotation, value string
+		local                     []v1alpha1.Placement
+		conflict                  v1alpha1.ConflictMode
+		wrong                     string
+	}{
+		"none":          {reason: "The agent adopts nothing by default.", local: []v1alpha1.Placement{local("all", all)}, conflict: v1alpha1.ConflictRefuse},
+		"adopt":         {reason: "The object has precedence over the policy.", annotation: v1alpha1.ConflictAnnotation, value: "Adopt", local: []v1alpha1.Placement{local("all", all)}, conflict: v1alpha1.ConflictAdopt},
+		"force":         {reason: "One object must not take fields of others by force.", annotation: v1alpha1.ConflictAnnotation, value: "Force", wrong: "metadata.annotations[placement.patchbay.io/conflict]: must be Adopt"},
+		"empty":         {reason: "An empty value is a mistake, too.", annotation: v1alpha1.ConflictAnnotation, wrong: "metadata.annotations[placement.patchbay.io/conflict]: must be Adopt"},
+		"orphan":        {reason: "The hub reads onDelete from the object.", annotation: v1alpha1.OnDeleteAnnotation, value: "Orphan", local: []v1alpha1.Placement{local("all", all)}, conflict: v1alpha1.ConflictRefuse},
+		"wrong orphan":  {reason: "A typing error must not delete the object in its clusters.", annotation: v1alpha1.OnDeleteAnnotation, value: "orphan", wrong: "metadata.annotations[placement.patchbay.io/on-delete]: must be Orphan or Delete"},
+		"adopt no plan": {reason: "The annotation alone places nothing.", annotation: v1alpha1.ConflictAnnotation, value: "Adopt"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := object(func(o *Object) {
+				if tc.annotation != "" {
+					o.Annotations = map[string]string{tc.annotation: tc.value}
+				}
+			})
+			p, err := Resolve(o, tc.local, nil)
+			if tc.wrong != "" {
+				e, ok := errors.AsType[*Error](err)
+				if !ok || e.Reason != v1alpha1.ReasonInvalidAnnotation || !strings.HasPrefix(e.Error(), tc.wrong) {
+					t.Errorf("%s: got %v, want %q", tc.reason, err, tc.wrong)
+				}
+				return
+			}
+			if err != nil || (p == nil) != (tc.conflict == "") {
+				t.Fatalf("%s: got %+v, %v", tc.reason, p, err)
+			}
+			if p != nil && (p.Spec.Apply.Conflict != tc.conflict || len(p.Spec.Apply.Yield) != 1) {
+				t.Errorf("%s: got %+v, want %s and the rest of the policy", tc.reason, p.Spec.Apply, tc.conflict)
+			}
+		})
+	}
+}

@@ -55,7 +55,7 @@ func pruneAnnotations(meta map[string]any) {
 		case "kubectl.kubernetes.io/last-applied-configuration", "deployment.kubernetes.io/revision",
 			"pv.kubernetes.io/bind-completed", "pv.kubernetes.io/bound-by-controller",
 			"volume.kubernetes.io/selected-node", "volume.kubernetes.io/storage-provisioner",
-			v1alpha1.ClustersAnnotation, v1alpha1.SourceUIDAnnotation, v1alpha1.HubUIDAnnotation:
+			v1alpha1.ClustersAnnotation, v1alpha1.ConflictAnnotation, v1alpha1.OnDeleteAnnotation, v1alpha1.SourceUIDAnnotation, v1alpha1.HubUIDAnnotation:
 			return true
 		}
 		return false

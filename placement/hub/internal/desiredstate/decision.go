@@ -153,6 +153,9 @@ func NextAssignment(s *scope.Scope, current *v1alpha1.Assignment, decision Decis
 	if p := decision.Policy; p != nil {
 		recordPolicy(d, s, p, decision.AnnotationPolicyLost)
 	}
+	if value := s.Annotations()[v1alpha1.OnDeleteAnnotation]; value != "" { // a value that is not allowed is a mistake
+		d.OnDelete = v1alpha1.OnDelete(value)
+	}
 	if d.OnDelete == "" {
 		d.OnDelete = v1alpha1.DefaultOnDelete(s.Key.GroupKind)
 	}
