@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectl
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+)
+
+// exporter carries out an export. It deletes no object at the hub before all Works say that the clusters keep it.
+type exporter struct {
+	hub     client.Client
+	timeout time.Duration
+	out     io.Writer
+}
+
+// Run exports the objects of a plan.
+func (e *exporter) Run(ctx context.Context, plan *exportPlan) error {
+	ctx, cancel := context.WithTimeout(ctx, e.timeout)
+	defer cancel()
+	for _, o := range plan.pinned {
+		if err := e.annotate(ctx, o, v1alpha1.ClustersAnnotation, strings.Join(o.clusters(), ",")); err != nil {
+			return err
+		}
+	}
+	for _, o := range plan.objects {
+		if err := e.annotate(ctx, o, v1alpha1.OnDeleteAnnotation, string(v1alpha1.OnDeleteOrphan)); err != nil {
+			return err
+		}
+	}
+	if err := e.waitForAll(ctx, append(plan.objects, plan.pinned...), e.notReady, "nothing was deleted; repeat the command"); err != nil {
+		return err
+	}
+	for _, o := range plan.objects {
+		if err := e.delete(ctx, o); err != nil {
+			return err
+		}
+	}
+	return e.waitForAll(ctx, plan.objects, e.notReleased, "it is deleted at the hub, and the clusters keep it; the hub continues")
+}
+
+// atHub returns an object of the hub.
+func (o *exportedObject) atHub() *metav1.PartialObjectMetadata {
+	ref := o.assignment.Spec.Object
+	at := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name}}
+	at.SetGroupVersionKind(schema.GroupVersionKind{Group: ref.Group, Version: ref.Version, Kind: ref.Kind})
+	return at
+}
+
+// annotate sets an annotation of the object, unless it was created again. A pinned object keeps its own clusters.
+func (e *exporter) annotate(ctx context.Context, o *exportedObject, key, value string) error {
+	at := o.atHub()
+	if err := e.hub.Get(ctx, client.ObjectKeyFromObject(at), at); err != nil {
+		return fmt.Errorf("read %s: %w", o.name(), err)
+	}
+	if _, ok := at.Annotations[key]; ok && key == v1alpha1.ClustersAnnotation {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": o.assignment.Spec.Object.UID, "annotations": map[string]string{key: value}}})
+	if err != nil {
+		return err
+	}
+	if err := e.hub.Patch(ctx, at, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner)); err != nil {
+		return fmt.Errorf("annotate %s with %s=%s: %w", o.name(), key, value, err)
+	}
+	return nil
+}
+
+// delete deletes the object at the hub. Objects that it owns there stay: they are placed for themselves.
+func (e *exporter) delete(ctx context.Context, o *exportedObject) error {
+	uid := o.assignment.Spec.Object.UID
+	err := e.hub.Delete(ctx, o.atHub(), client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationOrphan))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete %s at the hub: %w", o.name(), err)
+	}
+	return nil
+}
+
+// waitForAll waits until nothing is missing of any object. After the end of ctx it names what is missing.
+func (e *exporter) waitForAll(ctx context.Context, objects []*exportedObject, missing func(context.Context, *exportedObject) (string, error), consequence string) error {
+	for _, o := range objects {
+		last := "the hub has not answered"
+		err := wait.PollUntilContextCancel(ctx, adoptionPollInterval, true, func(ctx context.Context) (bool, error) {
+			now, err := missing(ctx, o)
+			if err == nil {
+				last = now
+			}
+			return now == "", err
+		})
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("%s: not within %s: %s (%s)", o.name(), e.timeout, last, consequence)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// notReady returns what is missing before the object may be deleted at the hub; "" for nothing: its Assignment and
+// all of its Works say that clusters keep it. A pinned object must be placed by its annotation.
+func (e *exporter) notReady(ctx context.Context, o *exportedObject) (string, error) {
+	a := &v1alpha1.Assignment{}
+	if err := e.hub.Get(ctx, client.ObjectKeyFromObject(o.assignment), a); err != nil {
+		return "", fmt.Errorf("read Assignment %s/%s: %w", o.assignment.Namespace, o.assignment.Name, err)
+	}
+	at := o.atHub()
+	if err := e.hub.Get(ctx, client.ObjectKeyFromObject(at), at); err != nil {
+		return "", fmt.Errorf("read %s: %w", o.name(), err)
+	}
+	if _, exported := at.Annotations[v1alpha1.OnDeleteAnnotation]; !exported {
+		if a.Spec.Decision.Source != v1alpha1.SourceAnnotation {
+			return "the hub has not placed it by its annotation yet", nil
+		}
+		return "", nil
+	}
+	if a.Spec.Decision.OnDelete != v1alpha1.OnDeleteOrphan {
+		return "the hub has not read the annotation " + v1alpha1.OnDeleteAnnotation + " yet: check that patchbay-hub runs in this version", nil
+	}
+	for _, t := range a.Spec.Targets {
+		w := &v1alpha1.Work{}
+		err := e.hub.Get(ctx, client.ObjectKey{Namespace: v1alpha1.ClusterNamespacePrefix + string(t.Cluster), Name: a.Name}, w)
+		if apierrors.IsForbidden(err) {
+			continue // the Assignment decides; the Work has it, too, in case the Assignment is lost
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return "", fmt.Errorf("read the Work in %s: %w", t.Cluster, err)
+		}
+		if err == nil && (w.Spec.OnDelete != v1alpha1.OnDeleteOrphan || w.Spec.Removal != nil && w.Spec.Removal.Policy != v1alpha1.OnDeleteOrphan) {
+			return fmt.Sprintf("the Work in %s does not say yet that the cluster keeps it", t.Cluster), nil
+		}
+	}
+	return "", nil
+}
+
+// notReleased returns which clusters have not let go of the object; "" when the hub has forgotten it.
+func (e *exporter) notReleased(ctx context.Context, o *exportedObject) (string, error) {
+	at := o.atHub()
+	err := e.hub.Get(ctx, client.ObjectKeyFromObject(at), at)
+	if apierrors.IsNotFound(err) || err == nil && at.UID != o.assignment.Spec.Object.UID {
+		_, err := fmt.Fprintf(e.out, "%s is exported: it continues in %s\n", o.name(), strings.Join(o.clusters(), ", "))
+		return "", err
+	}
+	if err != nil {
+		return "", fmt.Errorf("read %s: %w", o.name(), err)
+	}
+	a := &v1alpha1.Assignment{}
+	if err := e.hub.Get(ctx, client.ObjectKeyFromObject(o.assignment), a); client.IgnoreNotFound(err) != nil {
+		return "", fmt.Errorf("read Assignment %s/%s: %w", o.assignment.Namespace, o.assignment.Name, err)
+	}
+	var left []string
+	for _, t := range a.Spec.Targets {
+		left = append(left, string(t.Cluster))
+	}
+	return "it is not let go in " + strings.Join(left, ", "), nil
+}
+
+// writeManifests writes what clusters have of objects, one file each. Secrets are left out.
+func writeManifests(ctx context.Context, hub client.Client, dir string, objects []*exportedObject) error {
+	for _, o := range objects {
+		ref := o.assignment.Spec.Object
+		if ref.Group == "" && ref.Kind == "Secret" {
+			continue
+		}
+		for _, cluster := range o.clusters() {
+			w := &v1alpha1.Work{}
+			key := client.ObjectKey{Namespace: v1alpha1.ClusterNamespacePrefix + cluster, Name: o.assignment.Name}
+			if err := hub.Get(ctx, key, w); apierrors.IsNotFound(err) {
+				continue // the cluster has nothing yet
+			} else if err != nil {
+				return fmt.Errorf("read Work %s: %w", key, err)
+			}
+			for _, m := range w.Spec.Manifests {
+				raw, err := yaml.JSONToYAML(m.Object.Raw)
+				if err != nil {
+					return fmt.Errorf("write the manifest of %s: %w", o.name(), err)
+				}
+				file := filepath.Join(dir, cluster, ref.Namespace, strings.ToLower(schema.GroupKind{Group: ref.Group, Kind: ref.Kind}.String())+"-"+ref.Name+".yaml")
+				if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, raw, 0o600)); err != nil {
+					return fmt.Errorf("write the manifest of %s: %w", o.name(), err)
+				}
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectl
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/internal/invite"
+)
+
+// importOptions are the arguments and the flags of `import`.
+type importOptions struct {
+	cluster, context, kubeconfig string
+	yes, allowRestart            bool
+	timeout                      time.Duration
+	command                      string // the same call with --yes
+	objects                      []objectArgument
+}
+
+// newImport is the verb `import`.
+func newImport(f *factory) *cobra.Command {
+	i := &importOptions{}
+	cmd := &cobra.Command{
+		Use:   "import NAMESPACE[/KIND[/NAME]]... --in CLUSTER",
+		Short: "Take objects that run in a cluster under the hub, without a restart",
+		Long: "Creates objects of a cluster at the hub, and lets the cluster's agent adopt them. They keep their UIDs, and\n" +
+			"Pods do not restart. Without --yes the command changes nothing: it prints each object, and what the adoption\n" +
+			"would change in the cluster. Objects with an owner, and those that each cluster has of its own, stay there.\n" +
+			"The kubeconfig has a context for the cluster, in which you may label namespaces and objects. You can repeat the\n" +
+			"command; it then continues.",
+		Example: "  kubectl patchbay import --in=east shop                        # a whole namespace\n" +
+			"  kubectl patchbay import --in=east shop/deployment/web shop/configmaps --yes",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var err error
+			if i.objects, err = parseObjectArguments(cmd, args); err != nil {
+				return err
+			}
+			if err := i.validate(); err != nil {
+				return err
+			}
+			i.command = commandWithYes(cmd, args, "in", "in-context", "in-kubeconfig", "allow-restart", "timeout")
+			return i.run(cmd.Context(), f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&i.cluster, "in", "", "the Cluster that runs the objects")
+	flags.StringVar(&i.context, "in-context", "", "the kubeconfig's context of the cluster; default: the name of the Cluster, or the current context of --in-kubeconfig")
+	flags.StringVar(&i.kubeconfig, "in-kubeconfig", "", "the kubeconfig file with the cluster's context; default: the hub's file")
+	flags.BoolVar(&i.allowRestart, "allow-restart", false, "also import objects whose Pods the adoption restarts")
+	flags.BoolVar(&i.yes, "yes", false, "import; without this flag the command prints what it would do")
+	flags.DurationVar(&i.timeout, "timeout", 5*time.Minute, "the time to wait for the adoption")
+	registerFlagCompletion(cmd, "in", flagValue(f.clusterNames))
+	registerFlagCompletion(cmd, "in-context", f.completeContexts)
+	return cmd
+}
+
+// validate returns all errors of the flags.
+func (i *importOptions) validate() error {
+	var errs []error
+	if err := invite.ValidateClusterName(i.cluster); err != nil {
+		errs = append(errs, fmt.Errorf("flag --in: %w", err))
+	}
+	if i.timeout <= 0 {
+		errs = append(errs, fmt.Errorf("flag --timeout: must be more than 0, such as 5m: got %v", i.timeout))
+	}
+	return errors.Join(errs...)
+}
+
+// run prints the plan, and with --yes imports the objects.
+func (i *importOptions) run(ctx context.Context, f *factory) error {
+	hub, err := f.unthrottledPlacementClient()
+	if err != nil {
+		return err
+	}
+	hubKinds, err := f.config.ToRESTMapper()
+	if err != nil {
+		return fmt.Errorf("create discovery client: %w", err)
+	}
+	inContext := i.context
+	if i.kubeconfig == "" {
+		inContext = cmp.Or(i.context, i.cluster)
+	}
+	there := f.forCluster(i.kubeconfig, inContext)
+	cluster, err := there.unthrottledPlacementClient()
+	if err != nil {
+		return fmt.Errorf("cluster %s (--in-context, --in-kubeconfig): %w", i.cluster, err)
+	}
+	if err := checkCluster(ctx, hub, cluster, i.cluster); err != nil {
+		return err
+	}
+	selected, err := there.selectObjects(ctx, cluster, i.objects)
+	if err != nil {
+		return err
+	}
+	planner := &importPlanner{hub: hub, cluster: cluster, hubKinds: hubKinds, name: i.cluster, allowRestart: i.allowRestart}
+	plan, err := planner.Plan(ctx, selected)
+	if err != nil {
+		return err
+	}
+	if err := plan.print(f.Out); err != nil {
+		return err
+	}
+	return i.carryOut(ctx, f, plan, &adopter{hub: hub, cluster: cluster, name: i.cluster, timeout: i.timeout, out: f.Out})
+}
+
+// carryOut imports what the plan has, if that is wanted and nothing is refused.
+func (i *importOptions) carryOut(ctx context.Context, f *factory, plan *importPlan, a *adopter) error {
+	switch {
+	case plan.isRefused():
+		return errSomeRefused
+	case len(plan.objects) == 0:
+		return fmt.Errorf("nothing was changed: %s has no object to import among those", i.cluster)
+	case !i.yes:
+		_, err := fmt.Fprintf(f.Out, "Nothing was changed. To import: %s\n", i.command)
+		return err
+	}
+	return a.Run(ctx, plan)
+}
+
+// checkCluster checks that the hub has the Cluster and reaches it, and that the context leads to that cluster and
+// not to another one: the hub would create the objects anew in its own.
+func checkCluster(ctx context.Context, hub, cluster client.Client, name string) error {
+	c := &v1alpha1.Cluster{}
+	if err := hub.Get(ctx, client.ObjectKey{Name: name}, c); err != nil {
+		return fmt.Errorf("read Cluster %s of the hub: %w", name, err)
+	}
+	if !isReachable(c) {
+		return fmt.Errorf("the Cluster %s is not reachable: its agent must run and be accepted: see kubectl patchbay cluster list", name)
+	}
+	if err := checkAgentOf(ctx, cluster, name); err != nil {
+		return err
+	}
+	return checkSameHub(ctx, hub, cluster, name)
+}

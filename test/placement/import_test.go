@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build placement
+
+package placement
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/test/apitest"
+)
+
+// imported is what a team runs in a cluster without a hub.
+const imported = `
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+data: {color: red}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: password}
+stringData: {password: imported-not-printed}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: web}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, labels: {app.kubernetes.io/managed-by: Helm}}
+spec:
+  type: NodePort
+  selector: {app: web}
+  ports: [{port: 80}]
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db}
+spec:
+  serviceName: db
+  selector: {matchLabels: {app: db}}
+  template:
+    metadata: {labels: {app: db}}
+    spec:
+      containers: [{name: c, image: "registry.example/db:1", envFrom: [{secretRef: {name: password}}]}]
+---
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: nightly}
+spec:
+  schedule: "0 3 * * *"
+  jobTemplate:
+    spec:
+      template:
+        spec:
+          restartPolicy: Never
+          containers: [{name: c, image: "registry.example/job:1"}]
+`
+
+// Take over and leave: what a cluster runs comes under the hub and leaves it again, with the same objects and the
+// same Pods. In between the hub's users change it.
+func TestImportWithoutRestart(t *testing.T) {
+	t.Parallel()
+	w, east := shared, shared.Clusters["east"]
+	ns := apitest.Name("test")
+	if err := east.Client.Create(t.Context(), object("v1", "Namespace", "", ns)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := east.Client.Delete(context.Background(), object("v1", "Namespace", "", ns)); err != nil {
+			t.Error(err)
+		}
+	})
+	checkInvariants(t, w, ns)
+	s := &terminal{t: t, dir: t.TempDir()}
+	hub, there := w.Hub.ControlPlane.AdminKubeconfig(), east.ControlPlane.AdminKubeconfig()
+	web := strings.Replace(plainDeployment("web", 2), "      containers:", "      serviceAccountName: web\n      containers:", 1)
+	s.run(there, "kubectl apply -n "+ns+" -f - <<'END'"+web+imported+"END")
+	objects := []client.Object{
+		object("apps/v1", "Deployment", ns, "web"), object("apps/v1", "StatefulSet", ns, "db"), object("batch/v1", "CronJob", ns, "nightly"),
+		object("v1", "ConfigMap", ns, "settings"), object("v1", "Secret", ns, "password"), object("v1", "Service", ns, "web"), object("v1", "ServiceAccount", ns, "web"),
+	}
+	eventually(t, "three Pods run in east", func() error {
+		return errorUnless(len(w.podsInEast(t, ns)) == 3, "%v", w.podsInEast(t, ns))
+	})
+	s.run(there, "kubectl rollout status -n "+ns+" deployment/web statefulset/db --timeout=220s")
+	uids, pods, before := w.uids(t, objects), w.podsInEast(t, ns), w.userFields(t, objects)
+
+	command := "kubectl patchbay import --in=east --in-kubeconfig=" + there + " " + ns
+	planned := s.run(hub, command)
+	for _, want := range []string{
+		"Namespace " + ns + ": is created at the hub", "gets the label placement.patchbay.io/access=create",
+		"Deployment " + ns + "/web: is created at the hub for east, and adopted there; nothing changes in east\n",
+		"stays in east: ConfigMap " + ns + "/kube-root-ca.crt: each cluster has its own", "owns it\n", "Nothing was changed. To import: " + strings.Split(command, " --in")[0],
+	} {
+		if !strings.Contains(planned, want) {
+			t.Errorf("plan: got\n%s\nwant %q", planned, want)
+		}
+	}
+	if err := w.Hub.Client.Get(t.Context(), client.ObjectKey{Name: ns}, &corev1.Namespace{}); client.IgnoreNotFound(err) != nil || err == nil {
+		t.Errorf("plan: the namespace at the hub: got %v, want none", err)
+	}
+	printed := s.run(hub, command+" --yes")
+	for _, o := range objects {
+		if want := fmt.Sprintf("%s %s/%s is imported\n", o.GetObjectKind().GroupVersionKind().Kind, ns, o.GetName()); !strings.Contains(printed, want) {
+			t.Errorf("import: got\n%s\nwant %q", printed, want)
+		}
+	}
+	if strings.Contains(planned+printed, "imported-not-printed") || strings.Contains(planned+printed, "aW1wb3J0ZWQtbm90LXByaW50ZWQ") {
+		t.Error("the value of a Secret is printed")
+	}
+	w.checkSame(t, ns, objects, uids, pods, before)
+	w.awaitHubAvailable(t, ns, "web", 2)
+	if again := s.run(hub, command+" --yes"); strings.Count(again, "is imported already\n") != len(objects) {
+		t.Errorf("import again: got\n%s\nwant that nothing is left to do", again)
+	}
+
+	w.scale(t, ns, 3) // a hub whose agent shared the fields with kubectl would meet a conflict
+	w.awaitReplicas(t, ns, map[string]int32{"east": 3})
+	w.awaitHubAvailable(t, ns, "web", 3)
+	s.run(hub, "kubectl patch configmap settings -n "+ns+` -p '{"data":{"color":"blue"}}'`)
+	eventually(t, "the change of the ConfigMap is in east", func() error {
+		o := &corev1.ConfigMap{}
+		err := east.Client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "settings"}, o)
+		return errorUnless(err == nil && o.Data["color"] == "blue", "%v, %v", o.Data, err)
+	})
+
+	pods, before = w.podsInEast(t, ns), w.userFields(t, objects)
+	dir := t.TempDir()
+	printed = s.run(hub, "kubectl patchbay export --in=east --output-dir="+dir+" "+ns+" --yes")
+	for _, o := range objects {
+		if want := fmt.Sprintf("%s %s/%s is exported: it continues in east\n", o.GetObjectKind().GroupVersionKind().Kind, ns, o.GetName()); !strings.Contains(printed, want) {
+			t.Errorf("export: got\n%s\nwant %q", printed, want)
+		}
+		if err := w.checkGoneFromHub(t, o); err != nil {
+			t.Errorf("export: %s: %v", printedName(o), err)
+		}
+	}
+	w.checkSame(t, ns, objects, uids, pods, before)
+	for _, o := range objects {
+		live := object(o.GetObjectKind().GroupVersionKind().GroupVersion().String(), o.GetObjectKind().GroupVersionKind().Kind, ns, o.GetName())
+		if err := east.Client.Get(t.Context(), client.ObjectKeyFromObject(o), live); err != nil {
+			t.Fatal(err)
+		}
+		checkLetGo(t, live)
+		if _, ok := live.GetLabels()[v1alpha1.AccessLabel]; ok {
+			t.Errorf("%s: still has the label %s", printedName(o), v1alpha1.AccessLabel)
+		}
+	}
+	if manifest := readFile(t, filepath.Join(dir, "east", ns, "deployment.apps-web.yaml")); !strings.Contains(manifest, "replicas: 3") {
+		t.Errorf("manifest: got\n%s", manifest)
+	}
+	if files, err := os.ReadDir(filepath.Join(dir, "east", ns)); err != nil || len(files) != len(objects)-1 {
+		t.Errorf("manifests: got %v, %v, want all but the Secret", files, err)
+	}
+	s.run(there, "kubectl apply -n "+ns+" -f - <<'END'"+web+imported+"END") // the team goes on as before
+	w.awaitReplicas(t, ns, map[string]int32{"east": 2})
+}
+
+// checkSame checks that east has the same objects and Pods as before.
+func (w *world) checkSame(t *testing.T, ns string, objects []client.Object, uids any, pods map[string]string, before map[string]any) {
+	t.Helper()
+	if diff := cmp.Diff(uids, any(w.uids(t, objects))); diff != "" {
+		t.Errorf("UIDs: -before +after\n%s", diff)
+	}
+	if diff := cmp.Diff(pods, w.podsInEast(t, ns)); diff != "" {
+		t.Errorf("Pods: -before +after\n%s", diff)
+	}
+	if diff := cmp.Diff(before, w.userFields(t, objects)); diff != "" {
+		t.Errorf("fields: -before +after\n%s", diff)
+	}
+}
+
+// userFields are all fields of objects in east except metadata and status, and their generation.
+func (w *world) userFields(t *testing.T, objects []client.Object) map[string]any {
+	t.Helper()
+	found := map[string]any{}
+	for _, o := range objects {
+		gvk := o.GetObjectKind().GroupVersionKind()
+		live := object(gvk.GroupVersion().String(), gvk.Kind, o.GetNamespace(), o.GetName())
+		if err := w.Clusters["east"].Client.Get(t.Context(), client.ObjectKeyFromObject(o), live); err != nil {
+			t.Fatal(err)
+		}
+		fields := map[string]any{"generation": live.GetGeneration()}
+		for key, value := range live.Object {
+			if key != "metadata" && key != "status" {
+				fields[key] = value
+			}
+		}
+		found[printedName(o)] = fields
+	}
+	return found
+}
