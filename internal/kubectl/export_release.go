@@ -15,6 +15,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -86,7 +87,11 @@ func (e *exporter) annotate(ctx context.Context, o *exportedObject, key, value s
 // delete deletes the object at the hub. Objects that it owns there stay: they are placed for themselves.
 func (e *exporter) delete(ctx context.Context, o *exportedObject) error {
 	uid := o.assignment.Spec.Object.UID
-	err := e.hub.Delete(ctx, o.atHub(), client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationOrphan))
+	at := &unstructured.Unstructured{} // the client deletes a PartialObjectMetadata only if its scheme has the kind
+	at.SetGroupVersionKind(o.atHub().GroupVersionKind())
+	at.SetNamespace(o.assignment.Spec.Object.Namespace)
+	at.SetName(o.assignment.Spec.Object.Name)
+	err := e.hub.Delete(ctx, at, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationOrphan))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete %s at the hub: %w", o.name(), err)
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
@@ -138,19 +140,42 @@ func (a *adopter) finish(ctx context.Context, o *importedObject) error {
 	if err := a.annotateAdoption(ctx, o, nil); err != nil {
 		return fmt.Errorf("%s is adopted; remove its annotation %s by a repetition of the command: %w", o.name(), v1alpha1.ConflictAnnotation, err)
 	}
-	note := ""
-	if !row.Ready {
-		note = fmt.Sprintf("; it is not ready in %s", a.name)
-	}
-	_, err = fmt.Fprintf(a.out, "%s is imported%s\n", o.name(), note)
-	return err
+	return a.report(ctx, o, row)
 }
 
-// waitUntilAdopted waits until the hub reports that the cluster has applied the object.
+// report prints that the object is imported, and what has changed in the cluster against the plan: by a
+// Customization, or by another client.
+func (a *adopter) report(ctx context.Context, o *importedObject, row v1alpha1.ClusterReport) error {
+	live, err := a.readLive(ctx, o)
+	if err != nil {
+		return err
+	}
+	note := ""
+	if !row.Ready {
+		note = fmt.Sprintf("; it is not ready in %s, as before", a.name)
+	}
+	if _, err := fmt.Fprintf(a.out, "%s is imported%s\n", o.name(), note); err != nil {
+		return err
+	}
+	for _, c := range handover.UserChanges(o.live, live) {
+		if slices.Contains(o.changes, c) {
+			continue
+		}
+		if _, err := fmt.Fprintf(a.out, "    it has changed since the plan: %s\n", c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// waitUntilAdopted waits until the hub reports that the cluster has applied the object, and that it is ready if it
+// was ready before: its controller may have to observe a new generation.
 func (a *adopter) waitUntilAdopted(ctx context.Context, o *importedObject) (v1alpha1.ClusterReport, error) {
 	var row v1alpha1.ClusterReport
+	was, err := status.Compute(o.live)
+	wasReady := err == nil && was.Status == status.CurrentStatus
 	last := "the hub has not placed it: check that patchbay-hub runs"
-	err := wait.PollUntilContextCancel(ctx, adoptionPollInterval, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextCancel(ctx, adoptionPollInterval, true, func(ctx context.Context) (bool, error) {
 		live, err := a.readLive(ctx, o)
 		if err != nil {
 			return false, err
@@ -158,10 +183,10 @@ func (a *adopter) waitUntilAdopted(ctx context.Context, o *importedObject) (v1al
 		if row, last, err = a.reportOf(ctx, o, last); err != nil {
 			return false, err
 		}
-		return row.Applied && row.Message == "" && handover.SourceUID(live) != "", nil
+		return row.Applied && (row.Ready || !wasReady) && handover.SourceUID(live) != "", nil
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("%s is not adopted within %s: %s", o.name(), a.timeout, last)
+		err = fmt.Errorf("%s is not adopted, or not ready, within %s: %s", o.name(), a.timeout, last)
 	}
 	return row, err
 }
@@ -214,12 +239,6 @@ func (a *adopter) settleOwnership(ctx context.Context, o *importedObject) error 
 		live, err := a.readLive(ctx, o)
 		if err != nil {
 			return err
-		}
-		if generation := o.live.GetGeneration(); len(o.changes) == 0 && handover.SourceUID(o.live) == "" && live.GetGeneration() != generation {
-			_, err := fmt.Fprintf(a.out, "%s: its spec has changed since the plan: generation %d became %d\n", o.name(), generation, live.GetGeneration())
-			if err != nil {
-				return err
-			}
 		}
 		fields, changed, err := handover.OwnFields(live)
 		if err != nil {

@@ -294,7 +294,9 @@ func (p *importPlanner) planAdoption(ctx context.Context, ns *importNamespace, o
 		return fmt.Errorf("apply %s in %s (a dry run): %w", o.name(), p.name, err)
 	}
 	o.changes = handover.Adoption(o.live, after)
-	restarts := func(c handover.Change) bool { return handover.RestartsPods(o.live.GroupVersionKind().GroupKind(), c.Field) }
+	restarts := func(c handover.Change) bool {
+		return handover.RestartsPods(o.live.GroupVersionKind().GroupKind(), c.Field)
+	}
 	if slices.ContainsFunc(o.changes, restarts) && !p.allowRestart {
 		o.refused = "the adoption would change its Pod template and so restart its Pods (--allow-restart accepts that)"
 	}

@@ -67,6 +67,20 @@ func Differences(live, atHub *unstructured.Unstructured) []Change {
 	return compare(secretsOf(live), Comparable(live), Comparable(atHub))
 }
 
+// UserChanges returns what has changed in a live object since it was read before, except the status and what
+// controllers write in the metadata. Values of Secrets are not in it.
+func UserChanges(before, now *unstructured.Unstructured) []Change {
+	b, n := withoutMarks(before), withoutMarks(now)
+	for _, o := range []*unstructured.Unstructured{b, n} {
+		unstructured.RemoveNestedField(o.Object, "status")
+		metadata, _ := o.Object["metadata"].(map[string]any)
+		for _, field := range []string{"annotations", "finalizers", "ownerReferences", "deletionTimestamp", "deletionGracePeriodSeconds"} {
+			delete(metadata, field)
+		}
+	}
+	return compare(secretsOf(before), b.Object, n.Object)
+}
+
 // secretsOf returns the fields of an object whose values must not be printed.
 func secretsOf(o *unstructured.Unstructured) []string {
 	if o.GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "Secret"}) {

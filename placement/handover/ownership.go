@@ -16,7 +16,8 @@ import (
 // OwnFields returns the managed fields of an adopted object, in which the agent alone owns what it applies: the
 // tools that wrote the object before have it no longer. Otherwise the next change at the hub would be a conflict
 // with them. Fields that the agent does not apply, and those that a controller writes by a subresource (such as
-// an autoscaler by scale), keep their owners. It returns false if nothing changes.
+// an autoscaler by scale), keep their owners. The label that allowed the adoption has no owner: the caller removes
+// it. It returns false if nothing changes.
 func OwnFields(live *unstructured.Unstructured) ([]metav1.ManagedFieldsEntry, bool, error) {
 	var agents *fieldpath.Set
 	entries := live.GetManagedFields()
@@ -26,7 +27,7 @@ func OwnFields(live *unstructured.Unstructured) ([]metav1.ManagedFieldsEntry, bo
 			if err != nil {
 				return nil, false, err
 			}
-			agents = set
+			agents = set.Union(fieldpath.NewSet(fieldpath.MakePathOrDie("metadata", "labels", v1alpha1.AccessLabel))) // the adoption is over
 		}
 	}
 	if agents == nil {
@@ -49,7 +50,8 @@ func OwnFields(live *unstructured.Unstructured) ([]metav1.ManagedFieldsEntry, bo
 			continue
 		}
 		changed = true
-		if left.Leaves().Empty() {
+		// A map of which no field is left, such as data, is no field that the manager set.
+		if left = left.Leaves().Intersection(set.Leaves()); left.Empty() {
 			continue
 		}
 		raw, err := left.ToJSON()
