@@ -29,7 +29,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kubectl-patchbay",
-		Short: "Check clusters, uninstall, repair networks, join clusters to a hub, manage placed objects and compile CRDs",
+		Short: "Check clusters, uninstall, repair networks, join clusters to a hub, import, manage and export placed objects, and compile CRDs",
 		// Users run the plugin by this name, so usage and help have it.
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl patchbay"},
 		Version:       version.String(),

@@ -256,6 +256,11 @@ func laws() []law {
 			reason:  "placement decides in pure functions: an outage, a restart or a race is an input like any other",
 		},
 		{
+			packages: "placement/handover", forbidden: concat([]string{module}, clients, []string{"net/http", "os"}),
+			allowed: []string{module + "/api", module + "/placement/internal", module + "/placement/handover"},
+			reason:  "what an import changes, and may not change, is a function of the objects of both API servers, so that any object can be tried",
+		},
+		{
 			packages: "placement/hub/internal/desiredstate", forbidden: []string{module + "/placement/hub/internal/apply"},
 			reason: "the desired state of an object is computed from its Scope, without any client, clock or log",
 		},

@@ -98,12 +98,12 @@ func TestImportWithoutRestart(t *testing.T) {
 	s.run(there, "kubectl rollout status -n "+ns+" deployment/web statefulset/db --timeout=220s")
 	uids, pods, before := w.uids(t, objects), w.podsInEast(t, ns), w.userFields(t, objects)
 
-	command := "kubectl patchbay import --in=east --in-kubeconfig=" + there + " " + ns
-	planned := s.run(hub, command)
+	page := s.fromPage("kubectl patchbay import", "--in=east shop", "--in=east --in-kubeconfig="+there+" "+ns)
+	planned, command := s.run(hub, page[0]), page[1]
 	for _, want := range []string{
 		"Namespace " + ns + ": is created at the hub", "gets the label placement.patchbay.io/access=create",
 		"Deployment " + ns + "/web: is created at the hub for east, and adopted there; nothing changes in east\n",
-		"stays in east: ConfigMap " + ns + "/kube-root-ca.crt: each cluster has its own", "owns it\n", "Nothing was changed. To import: " + strings.Split(command, " --in")[0],
+		"stays in east: ConfigMap " + ns + "/kube-root-ca.crt: each cluster has its own", "owns it\n", "Nothing was changed. To import: kubectl patchbay import " + ns + " --in=east",
 	} {
 		if !strings.Contains(planned, want) {
 			t.Errorf("plan: got\n%s\nwant %q", planned, want)
@@ -112,7 +112,11 @@ func TestImportWithoutRestart(t *testing.T) {
 	if err := w.Hub.Client.Get(t.Context(), client.ObjectKey{Name: ns}, &corev1.Namespace{}); client.IgnoreNotFound(err) != nil || err == nil {
 		t.Errorf("plan: the namespace at the hub: got %v, want none", err)
 	}
-	printed := s.run(hub, command+" --yes")
+	if out, err := s.tryRun(hub, command+" --timeout=1ms"); err == nil || !strings.Contains(out, "nothing was removed. Correct what is named, and repeat the command") {
+		t.Errorf("import that stops in the middle: got %v\n%s", err, out)
+	}
+	w.checkSame(t, ns, objects, uids, pods, before)
+	printed := s.run(hub, command) // continues
 	for _, o := range objects {
 		if want := fmt.Sprintf("%s %s/%s is imported\n", o.GetObjectKind().GroupVersionKind().Kind, ns, o.GetName()); !strings.Contains(printed, want) {
 			t.Errorf("import: got\n%s\nwant %q", printed, want)
@@ -123,7 +127,7 @@ func TestImportWithoutRestart(t *testing.T) {
 	}
 	w.checkSame(t, ns, objects, uids, pods, before)
 	w.awaitHubAvailable(t, ns, "web", 2)
-	if again := s.run(hub, command+" --yes"); strings.Count(again, "is imported already\n") != len(objects) {
+	if again := s.run(hub, command); strings.Count(again, "is imported already\n") != len(objects) {
 		t.Errorf("import again: got\n%s\nwant that nothing is left to do", again)
 	}
 
@@ -139,7 +143,11 @@ func TestImportWithoutRestart(t *testing.T) {
 
 	pods, before = w.podsInEast(t, ns), w.userFields(t, objects)
 	dir := t.TempDir()
-	printed = s.run(hub, "kubectl patchbay export --in=east --output-dir="+dir+" "+ns+" --yes")
+	page = s.fromPage("kubectl patchbay export", "export shop", "export "+ns+" --in=east", "=manifests", "="+dir)
+	if planned := s.run(hub, page[0]); !strings.Contains(planned, "Deployment "+ns+"/web: continues in east, and is deleted at the hub\n") {
+		t.Errorf("plan of the export: got\n%s", planned)
+	}
+	printed = s.run(hub, page[1])
 	for _, o := range objects {
 		if want := fmt.Sprintf("%s %s/%s is exported: it continues in east\n", o.GetObjectKind().GroupVersionKind().Kind, ns, o.GetName()); !strings.Contains(printed, want) {
 			t.Errorf("export: got\n%s\nwant %q", printed, want)
