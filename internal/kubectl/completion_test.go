@@ -43,6 +43,8 @@ func TestCompletionWithoutACluster(t *testing.T) {
 		"Minors":   {reason: "the last of several versions is completed", args: []string{"crd", "compile", "--kubernetes", "1.31,1.36"}, want: "1.31,1.36\n:6\n"},
 		"Rules":    {reason: "the rules are known", args: []string{"crd", "compile", "--recursive-types", ""}, want: "refuse\ncut\n:4\n"},
 		"Away":     {reason: "a shell cannot show errors", args: []string{"cluster", "accept", "--server=http://127.0.0.1:1", ""}, want: ":1\n"},
+		"Importer": {reason: "a context of the kubeconfig leads to the cluster", args: []string{"import", "--in-context", "w"}, want: "west\n:4\n"},
+		"Exported": {reason: "a shell cannot show errors", args: []string{"export", "--server=http://127.0.0.1:1", "shop/"}, want: ":1\n"},
 		"Second":   {reason: "the verb takes one argument", args: []string{"cluster", "accept", "east", ""}, want: ":4\n"},
 	}
 	for name, tc := range cases {

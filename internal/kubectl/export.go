@@ -48,6 +48,7 @@ func newExport(f *factory) *cobra.Command {
 	flags.StringVar(&e.dir, "output-dir", "", "the folder to write manifests to, as CLUSTER/NAMESPACE/KIND-NAME.yaml; Secrets are left out")
 	flags.BoolVar(&e.yes, "yes", false, "export; without this flag the command prints what it would do")
 	flags.DurationVar(&e.timeout, "timeout", 5*time.Minute, "the time to wait until the clusters have let go of the objects")
+	cmd.ValidArgsFunction = flagValue(f.exportArguments)
 	registerFlagCompletion(cmd, "in", flagValue(f.clusterNames))
 	return cmd
 }

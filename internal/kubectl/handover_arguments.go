@@ -173,3 +173,31 @@ func readObjects(ctx context.Context, c client.Reader, gvk schema.GroupVersionKi
 
 // errSomeRefused is the error of a plan that has objects which cannot be taken over or let go.
 var errSomeRefused = errors.New("nothing was changed: see the objects above that are refused, and leave them out or correct what is named")
+
+// completeNamespaceArguments completes arguments of `import` with the namespaces of the cluster.
+func (i *importOptions) completeNamespaceArguments(f *factory) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		inContext := i.context
+		if i.kubeconfig == "" {
+			inContext = cmp.Or(i.context, i.cluster)
+		}
+		return f.forCluster(i.kubeconfig, inContext).completeNamespaces(cmd, args, toComplete)
+	}
+}
+
+// exportArguments lists the namespaces of the hub, or after a slash the placed objects of one, as NAMESPACE/KIND/NAME.
+func (f *factory) exportArguments(ctx context.Context, toComplete string) ([]string, error) {
+	c, _, err := f.placementClient()
+	if err != nil {
+		return nil, err
+	}
+	namespace, _, ok := strings.Cut(toComplete, "/")
+	if !ok {
+		return listNames(ctx, c, corev1.SchemeGroupVersion.WithKind("Namespace"), "")
+	}
+	names, err := listPlaced(ctx, c, namespace)
+	for i := range names {
+		names[i] = namespace + "/" + names[i]
+	}
+	return names, err
+}

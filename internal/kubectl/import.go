@@ -57,6 +57,7 @@ func newImport(f *factory) *cobra.Command {
 	flags.BoolVar(&i.allowRestart, "allow-restart", false, "also import objects whose Pods the adoption restarts")
 	flags.BoolVar(&i.yes, "yes", false, "import; without this flag the command prints what it would do")
 	flags.DurationVar(&i.timeout, "timeout", 5*time.Minute, "the time to wait for the adoption")
+	cmd.ValidArgsFunction = i.completeNamespaceArguments(f)
 	registerFlagCompletion(cmd, "in", flagValue(f.clusterNames))
 	registerFlagCompletion(cmd, "in-context", f.completeContexts)
 	return cmd

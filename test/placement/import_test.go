@@ -212,3 +212,55 @@ func (w *world) userFields(t *testing.T, objects []client.Object) map[string]any
 	}
 	return found
 }
+
+// What follows an exported workload only is exported with it, although no policy selects it. What another workload
+// needs stays under the hub, where it is.
+func TestExportWithDependencies(t *testing.T) {
+	t.Parallel()
+	w := shared
+	ns := w.namespace(t)
+	checkInvariants(t, w, ns)
+	uses := func(name, more string) string {
+		return strings.Replace(deployment(name, 1, "east", ""), `app:1"}]`, `app:1", envFrom: [{configMapRef: {name: shared}}`+more+`]}]`, 1)
+	}
+	w.apply(t, w.Hub.Client, ns, uses("api", "")+"---"+uses("web", ", {configMapRef: {name: own}}")+`
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: own}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: shared}
+`)
+	web, own, common := object("apps/v1", "Deployment", ns, "web"), object("v1", "ConfigMap", ns, "own"), object("v1", "ConfigMap", ns, "shared")
+	for _, o := range []client.Object{web, own, common} {
+		w.awaitClustersWith(t, o, "east")
+	}
+	w.awaitHubAvailable(t, ns, "web", 1)
+	w.awaitHubAvailable(t, ns, "api", 1)
+	uids, pods := w.uids(t, []client.Object{web, own}), w.podsInEast(t, ns)
+	s := &terminal{t: t, dir: t.TempDir()}
+	printed := s.run(w.Hub.ControlPlane.AdminKubeconfig(), "kubectl patchbay export "+ns+"/deployment/web --yes")
+	for _, want := range []string{
+		"ConfigMap " + ns + "/own: continues in east, and is deleted at the hub (only Deployment " + ns + "/web needs it)\n",
+		"ConfigMap " + ns + "/shared: stays at the hub for east, because Deployment " + ns + "/api needs it\n", "ConfigMap " + ns + "/own is exported",
+	} {
+		if !strings.Contains(printed, want) {
+			t.Errorf("export: got\n%s\nwant %q", printed, want)
+		}
+	}
+	if diff := cmp.Diff(uids, w.uids(t, []client.Object{web, own})); diff != "" {
+		t.Errorf("UIDs: -before +after\n%s", diff)
+	}
+	if diff := cmp.Diff(pods, w.podsInEast(t, ns)); diff != "" {
+		t.Errorf("Pods: -before +after\n%s", diff)
+	}
+	w.clustersWith(t, web)
+	checkLetGo(t, web)
+	w.clustersWith(t, own)
+	checkLetGo(t, own)
+	if w.clustersWith(t, common); common.GetLabels()[v1alpha1.ManagedLabel] != "true" {
+		t.Errorf("shared: got labels %v, want it managed", common.GetLabels())
+	}
+}
