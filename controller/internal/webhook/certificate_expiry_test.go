@@ -8,7 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/patchbay-cni/patchbay/controller/internal/webhook/cert"
+	"github.com/patchbay-cni/patchbay/internal/servingcert"
 )
 
 // A replica that has no certificate yet must not look like one whose certificate has expired in 1970.
@@ -18,7 +18,7 @@ func TestCertificateExpiryIsUnknownAtFirst(t *testing.T) {
 	if value := m.certificateExpiry(); !math.IsNaN(value) {
 		t.Errorf("without admission: got %v, want NaN", value)
 	}
-	m.rotator.Store(cert.NewRotator(cert.Config{}))
+	m.rotator.Store(servingcert.NewRotator(servingcert.Config{}))
 	if value := m.certificateExpiry(); !math.IsNaN(value) {
 		t.Errorf("without a certificate: got %v, want NaN", value)
 	}

@@ -219,7 +219,7 @@ func (l *requestLog) add(r *http.Request) apitest.Fault {
 func isBackground(r *http.Request, caller string) bool {
 	return r.Method != http.MethodGet && strings.Contains(caller, "client-go/tools/record.") ||
 		slices.ContainsFunc([]string{
-			"cert.(*Rotator).Start", "webhook.(*networkInformer).Start", "webhook.(*reservationGC).Start", "webhook.(*conflictReporter).Start",
+			"servingcert.(*Rotator).Start", "webhook.(*networkInformer).Start", "webhook.(*reservationGC).Start", "webhook.(*conflictReporter).Start",
 		}, func(task string) bool { return strings.Contains(caller, task) })
 }
 

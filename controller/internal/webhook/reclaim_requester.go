@@ -36,7 +36,7 @@ const (
 // minute. The status has no webhook and no generation, so the write disturbs no one else.
 //
 // It writes with the controller's rights, so it uses nothing of the request but which network it is
-// about. A forged request (see cert.Rotator.RequireToken) can cause nothing else.
+// about. A forged request (see servingcert.Rotator.RequireToken) can cause nothing else.
 type reclaimRequester struct {
 	client client.Client
 	log    logr.Logger

@@ -28,8 +28,8 @@ import (
 
 	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/controller/internal/reserve"
-	"github.com/patchbay-cni/patchbay/controller/internal/webhook/cert"
 	"github.com/patchbay-cni/patchbay/internal/network"
+	"github.com/patchbay-cni/patchbay/internal/servingcert"
 )
 
 // Names in deployments/webhooks.
@@ -121,7 +121,7 @@ func Register(ctx context.Context, mgr manager.Manager, o Options) (ready func()
 
 // Metrics are the values of this replica.
 type Metrics struct {
-	rotator atomic.Pointer[cert.Rotator]
+	rotator atomic.Pointer[servingcert.Rotator]
 }
 
 // RegisterMetrics registers all metrics of the package.
@@ -203,9 +203,9 @@ func newMapper() meta.RESTMapper {
 	return m
 }
 
-func newCertRotator(c client.Client, o Options, log logr.Logger) *cert.Rotator {
+func newCertRotator(c client.Client, o Options, log logr.Logger) *servingcert.Rotator {
 	host := ServiceName + "." + o.Namespace + ".svc"
-	return cert.NewRotator(cert.Config{
+	return servingcert.NewRotator(servingcert.Config{
 		Client: c, Namespace: o.Namespace, Secret: SecretName, Hosts: append([]string{host}, o.ExtraHosts...),
 		Mutating: []string{ConfigurationName}, Validating: []string{ConfigurationName}, Log: log, Now: o.Clock,
 	})
@@ -222,7 +222,7 @@ func logIgnoredTenantConfig(log logr.Logger) func(string, error) {
 // path.
 type handlersByName map[string]admission.Handler
 
-func newServer(o Options, rotator *cert.Rotator, all handlersByName) crwebhook.Server {
+func newServer(o Options, rotator *servingcert.Rotator, all handlersByName) crwebhook.Server {
 	s := crwebhook.NewServer(crwebhook.Options{
 		Host: o.Host, Port: o.Port, WebhookMux: http.NewServeMux(),
 		TLSOpts: []func(*tls.Config){func(c *tls.Config) {
@@ -263,7 +263,7 @@ func requestTimeout(r *http.Request) time.Duration {
 var errCANotInjected = errors.New("the webhook configurations do not have the certificate authority yet: check that they and the RBAC rules are installed")
 
 // checkReady returns why this replica cannot answer.
-func checkReady(rotator *cert.Rotator, index *networkIndex, server crwebhook.Server) error {
+func checkReady(rotator *servingcert.Rotator, index *networkIndex, server crwebhook.Server) error {
 	if !rotator.CAInjected() {
 		return errCANotInjected
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cert
+package servingcert
 
 import (
 	"crypto/ecdsa"
@@ -37,7 +37,7 @@ func (p keyPair) renewalDue(now time.Time) bool {
 // newAuthority returns a new self-signed authority.
 func newAuthority(now time.Time) (keyPair, error) {
 	template := &x509.Certificate{
-		Subject:               pkix.Name{CommonName: "patchbay-webhook-ca", Organization: []string{"patchbay"}},
+		Subject:               pkix.Name{CommonName: "patchbay-serving-ca", Organization: []string{"patchbay"}},
 		NotBefore:             now.Add(-clockSkew),
 		NotAfter:              now.Add(authorityLifetime),
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,

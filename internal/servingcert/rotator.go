@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cert
+package servingcert
 
 import (
 	"context"
@@ -37,11 +37,17 @@ type Config struct {
 	Hosts []string
 	// Mutating and Validating are the names of the webhook configurations.
 	Mutating, Validating []string
+	// Publish writes the bundle of authorities where an API server finds it, if that is not a webhook
+	// configuration. It is called at each sync, also when nothing has changed. May be nil.
+	Publish func(ctx context.Context, caBundle []byte) error
 	// Log gets errors.
 	Log logr.Logger
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
 }
+
+// hasWebhooks tells whether the server has webhooks, whose paths contain tokens.
+func (c Config) hasWebhooks() bool { return len(c.Mutating)+len(c.Validating) > 0 }
 
 // Rotator creates, injects and renews the credentials. Every replica runs one.
 type Rotator struct {
@@ -68,7 +74,7 @@ func (r *Rotator) Start(ctx context.Context) error {
 	for {
 		wait := syncInterval
 		if err := r.Sync(ctx); err != nil && ctx.Err() == nil {
-			r.cfg.Log.Error(err, "Failed to sync the webhook's certificates")
+			r.cfg.Log.Error(err, "Failed to sync the serving certificates")
 			wait = syncRetryInterval
 		}
 		select {
@@ -104,8 +110,9 @@ func (r *Rotator) syncSecret(ctx context.Context) (credentials, error) {
 	}
 	present, err := parseSecretData(secret.Data)
 	if err != nil && !missing {
-		r.cfg.Log.Error(err, "Failed to read the webhook's certificates, creating new ones", "secret", key)
+		r.cfg.Log.Error(err, "Failed to read the serving certificates, creating new ones", "secret", key)
 	}
+	present.noTokens = !r.cfg.hasWebhooks()
 	next, changed, err := present.renew(r.cfg.Hosts, r.cfg.Now())
 	if err != nil {
 		return credentials{}, err
@@ -145,6 +152,12 @@ func (r *Rotator) writeSecret(ctx context.Context, secret *corev1.Secret, create
 // error that is logged again and again, because it may be installed later.
 func (r *Rotator) injectAll(ctx context.Context, now credentials) error {
 	var failed []error
+	if r.cfg.Publish != nil {
+		failed = append(failed, r.cfg.Publish(ctx, now.caBundle()))
+	}
+	if !r.cfg.hasWebhooks() {
+		return errors.Join(failed...)
+	}
 	token := now.publishedToken(r.cfg.Now())
 	for _, name := range r.cfg.Mutating {
 		var c admissionv1.MutatingWebhookConfiguration
@@ -199,7 +212,7 @@ func (r *Rotator) NotAfter() time.Time {
 func (r *Rotator) CAInjected() bool { return r.caInjected.Load() }
 
 // ErrNotReady is returned until there is a certificate.
-var ErrNotReady = errors.New("the webhook's certificate is not created yet")
+var ErrNotReady = errors.New("the serving certificate is not created yet")
 
 // GetCertificate is a tls.Config's GetCertificate.
 func (r *Rotator) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cert
+package servingcert
 
 import (
 	"bytes"
@@ -33,15 +33,19 @@ type credentials struct {
 	// tokens are accepted as the last part of the webhooks' paths, newest first: see
 	// Rotator.RequireToken.
 	tokens []token
+	// noTokens is true for a server without webhooks, which makes no tokens.
+	noTokens bool
 }
 
 // renew returns the credentials as they should be now, and whether they differ. At any time, what
 // was served before stays trusted until it expires.
 func (c credentials) renew(hosts []string, now time.Time) (credentials, bool, error) {
-	next := credentials{serving: c.serving, authorities: slices.Clone(c.authorities)}
+	next := credentials{serving: c.serving, authorities: slices.Clone(c.authorities), noTokens: c.noTokens}
 	next.authorities = slices.DeleteFunc(next.authorities, func(a keyPair) bool { return !now.Before(a.cert.NotAfter) })
 	var changed bool
-	next.tokens, changed = renewTokens(c.tokens, now)
+	if !c.noTokens {
+		next.tokens, changed = renewTokens(c.tokens, now)
+	}
 	changed = changed || len(next.authorities) != len(c.authorities)
 	if len(next.authorities) == 0 || next.authorities[0].renewalDue(now) {
 		ca, err := newAuthority(now)
@@ -151,7 +155,10 @@ const (
 
 // secretData returns the Secret's data.
 func (c credentials) secretData() (map[string][]byte, error) {
-	data := map[string][]byte{caCertKey: c.caBundle(), tokenKey: encodeTokens(c.tokens)}
+	data := map[string][]byte{caCertKey: c.caBundle()}
+	if !c.noTokens {
+		data[tokenKey] = encodeTokens(c.tokens)
+	}
 	for _, a := range c.authorities {
 		key, err := encodeKey(a.key)
 		if err != nil {
