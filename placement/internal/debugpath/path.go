@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package debugpath parses the paths of requests that people send to a cluster through the hub, and decides which of
+// them may pass. Hub and agent both use it: each of them alone stops a request that may not pass.
+package debugpath
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Request is what an API server understands of a method and a path.
+type Request struct {
+	// Method is the HTTP method.
+	Method string
+	// Group is the API group; "" for the core group and for discovery.
+	Group string
+	// Namespace of the object; "" for discovery and for cluster-scoped objects.
+	Namespace string
+	// Resource, Name and Subresource name the object. Resource is "" for discovery.
+	Resource, Name, Subresource string
+	// discovery is true for documents that describe the API server.
+	discovery bool
+}
+
+// maxLength is the longest path that passes.
+const maxLength = 2048
+
+// Parse parses a path as it is sent, before any decoding. It rejects each path that two programs could understand
+// differently: escapes, empty segments, "." and "..". Names of Kubernetes objects need no escapes.
+func Parse(method, escapedPath string) (Request, error) {
+	if err := checkForm(escapedPath); err != nil {
+		return Request{}, err
+	}
+	r := Request{Method: method}
+	parts := strings.Split(strings.Trim(escapedPath, "/"), "/")
+	switch {
+	case parts[0] == "api" && len(parts) > 2:
+		return r.parseResource(parts[2:])
+	case parts[0] == "apis" && len(parts) > 3:
+		r.Group = parts[1]
+		return r.parseResource(parts[3:])
+	case parts[0] == "api", parts[0] == "apis", parts[0] == "openapi", parts[0] == "version" && len(parts) == 1:
+		r.discovery = true
+		return r, nil
+	}
+	return Request{}, fmt.Errorf("path %q must begin with /api, /apis, /openapi or /version", escapedPath)
+}
+
+// checkForm returns an error for a path that is not in its only form.
+func checkForm(path string) error {
+	if len(path) > maxLength {
+		return fmt.Errorf("path must have at most %d characters", maxLength)
+	}
+	if !strings.HasPrefix(path, "/") {
+		return errors.New("path must begin with /")
+	}
+	for _, c := range []byte(path) {
+		if c <= ' ' || c >= 0x7f || strings.IndexByte(`%\;?#`, c) >= 0 {
+			return fmt.Errorf(`path %q must have no escapes, spaces, control characters and none of \ ; ? #`, path)
+		}
+	}
+	for _, segment := range strings.Split(strings.TrimSuffix(path[1:], "/"), "/") {
+		if segment == "." || segment == ".." || segment == "" && path != "/" {
+			return fmt.Errorf(`path %q must have no empty segments, "." and ".."`, path)
+		}
+	}
+	return nil
+}
+
+// parseResource parses what follows the version, as API servers do.
+func (r Request) parseResource(parts []string) (Request, error) {
+	if parts[0] == "watch" || parts[0] == "proxy" {
+		return Request{}, fmt.Errorf("path must not use the obsolete prefix %s: use the parameter watch=true, or the subresource proxy", parts[0])
+	}
+	if parts[0] == "namespaces" && len(parts) > 2 && parts[2] != "status" && parts[2] != "finalize" {
+		r.Namespace, parts = parts[1], parts[2:]
+	}
+	r.Resource = parts[0]
+	if len(parts) > 1 {
+		r.Name = parts[1]
+	}
+	if len(parts) > 2 {
+		r.Subresource = parts[2]
+	}
+	return r, nil
+}
+
+// NeedsCreate tells whether the request acts on a Pod, so that its user needs the verb create at the hub. An exec over
+// a WebSocket is a GET.
+func (r Request) NeedsCreate() bool {
+	switch r.Subresource {
+	case "exec", "attach", "portforward", "proxy", "ephemeralcontainers":
+		return true
+	}
+	return false
+}
+
+// Check returns why the request may not pass; nil when it may. within is the only namespace that it may name; ""
+// allows all for which hasPlaced is true: those in which the agent has placed objects.
+func (r Request) Check(within string, hasPlaced func(namespace string) bool) error {
+	switch {
+	case r.discovery:
+		return r.checkDiscovery()
+	case r.Resource == "secrets" || r.Resource == "serviceaccounts" && r.Subresource == "token":
+		return errors.New("secrets and tokens must not pass through the hub: read them in the cluster")
+	case r.isSelfReview():
+		return nil
+	case r.namespace() == "":
+		return r.checkClusterScoped(within)
+	case within != "" && r.namespace() != within:
+		return fmt.Errorf("namespace must be %s, for which this path is: got %s", within, r.namespace())
+	case !hasPlaced(r.namespace()):
+		return fmt.Errorf("namespace %s must have objects that the hub has placed", r.namespace())
+	case !r.isRead() && !r.isDebug():
+		return fmt.Errorf("%s of %s must not pass through the hub, which allows reading, exec, attach, port-forward and ephemeral containers: change the object at the hub", r.Method, r.Resource)
+	}
+	return nil
+}
+
+// namespace returns the namespace of the object, or the Namespace that the request reads.
+func (r Request) namespace() string {
+	if r.Namespace == "" && r.Group == "" && r.Resource == "namespaces" {
+		return r.Name
+	}
+	return r.Namespace
+}
+
+func (r Request) checkDiscovery() error {
+	if !r.isRead() {
+		return fmt.Errorf("%s of a document that describes the API must be GET", r.Method)
+	}
+	return nil
+}
+
+// checkClusterScoped allows the cluster-scoped objects that tools like kubectl top and k9s read. An API server treats
+// the list of a namespaced kind in all namespaces the same way, so that all others are rejected.
+func (r Request) checkClusterScoped(within string) error {
+	allowed := false
+	switch r.Group + "/" + r.Resource {
+	case "/nodes", "metrics.k8s.io/nodes", "storage.k8s.io/storageclasses", "danm.io/clusternetworks":
+		allowed = r.isRead() && r.Subresource == ""
+	}
+	switch {
+	case within != "":
+		return fmt.Errorf("%s must be in namespace %s, for which this path is", r.Resource, within)
+	case !allowed:
+		return fmt.Errorf("%s must be in a namespace: give one with --namespace. Of cluster-scoped objects only nodes, storageclasses and clusternetworks can be read", r.Resource)
+	}
+	return nil
+}
+
+// isSelfReview tells whether the request asks what its user may do.
+func (r Request) isSelfReview() bool {
+	return r.Group == "authorization.k8s.io" && r.Method == "POST" && r.Namespace == "" && r.Name == "" &&
+		(r.Resource == "selfsubjectaccessreviews" || r.Resource == "selfsubjectrulesreviews")
+}
+
+func (r Request) isRead() bool { return r.Method == "GET" || r.Method == "HEAD" }
+
+// isDebug tells whether the request acts on a Pod without changing what is placed.
+func (r Request) isDebug() bool {
+	if r.Group != "" || r.Resource != "pods" || r.Name == "" {
+		return false
+	}
+	switch r.Subresource {
+	case "exec", "attach", "portforward":
+		return r.Method == "POST"
+	case "ephemeralcontainers":
+		return r.Method == "PATCH" || r.Method == "PUT"
+	}
+	return false
+}

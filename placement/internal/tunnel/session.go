@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tunnel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"sync"
+	"time"
+)
+
+// ErrTooManyStreams is why a request is not sent.
+var ErrTooManyStreams = fmt.Errorf("%d requests to this cluster are open, and no more are allowed: close some, or try again later", MaxStreams)
+
+// ErrClosed is why a request over a closed connection fails.
+var ErrClosed = errors.New("the agent's connection is closed")
+
+// Session is the hub's end of a connection.
+type Session struct {
+	conn  *notifyingConn
+	http2 *http.ClientConn
+	slots chan struct{}
+}
+
+// NewSession begins to use a connection after the answer 101. It closes the connection if it fails.
+func NewSession(ctx context.Context, conn net.Conn) (*Session, error) {
+	watched := &notifyingConn{Conn: conn, closed: make(chan struct{})}
+	protocols := &http.Protocols{}
+	protocols.SetUnencryptedHTTP2(true) // the connection to the API server has TLS
+	t := &http.Transport{
+		Protocols:   protocols,
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return watched, nil },
+		HTTP2: &http.HTTP2Config{
+			SendPingTimeout: PingAfter, PingTimeout: PingTimeout, WriteByteTimeout: PingAfter + PingTimeout,
+			MaxReceiveBufferPerConnection: connectionWindow, MaxReceiveBufferPerStream: streamWindow,
+		},
+		DisableCompression: true,
+	}
+	client, err := t.NewClientConn(ctx, "http", "agent:80")
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("begin HTTP/2 with the agent: %w", err), conn.Close())
+	}
+	return &Session{conn: watched, http2: client, slots: make(chan struct{}, MaxStreams)}, nil
+}
+
+// Closed is closed when the connection has ended.
+func (s *Session) Closed() <-chan struct{} { return s.conn.closed }
+
+// Close ends the connection and all its streams.
+func (s *Session) Close() error { return s.conn.Close() }
+
+// RoundTrip implements http.RoundTripper. The URL's scheme and host are ignored.
+func (s *Session) RoundTrip(r *http.Request) (*http.Response, error) {
+	select {
+	case <-s.conn.closed:
+		return nil, ErrClosed
+	default:
+	}
+	return s.http2.RoundTrip(r)
+}
+
+// Forward sends a client's request to the agent at a path with headers, and copies the answer, also of an upgraded
+// connection. It returns an error before it has answered.
+func (s *Session) Forward(w http.ResponseWriter, r *http.Request, path string, header http.Header) error {
+	select {
+	case s.slots <- struct{}{}:
+		defer func() { <-s.slots }()
+	default:
+		return ErrTooManyStreams
+	}
+	out := r.Clone(r.Context())
+	out.URL.Scheme, out.URL.Host, out.Host, out.RequestURI = "http", "agent", "agent", ""
+	out.URL.Path, out.URL.RawPath = path, ""
+	out.Header = header
+	if protocol := UpgradeOf(r.Header); protocol != "" {
+		return s.forwardUpgrade(w, r, out, protocol)
+	}
+	var failed error
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.Out.URL, p.Out.Host, p.Out.Header = out.URL, out.Host, out.Header
+		},
+		Transport: s, FlushInterval: -1, ModifyResponse: dropInternalHeaders,
+		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) { failed = err },
+		ErrorLog:     SilentLog(),
+	}
+	proxy.ServeHTTP(w, r)
+	return failed
+}
+
+// dropInternalHeaders removes what only the two ends of the tunnel mean.
+func dropInternalHeaders(response *http.Response) error {
+	response.Header.Del(UpgradedHeader)
+	return nil
+}
+
+// forwardUpgrade forwards an upgraded connection as one stream.
+func (s *Session) forwardUpgrade(w http.ResponseWriter, r, out *http.Request, protocol string) error {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	fromClient, toAgent := io.Pipe()
+	defer toAgent.Close()
+	out = out.WithContext(ctx)
+	out.Header.Set(UpgradeHeader, protocol)
+	out.Body, out.ContentLength, out.GetBody = fromClient, -1, nil
+	response, err := s.RoundTrip(out)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	upgraded := response.Header.Get(UpgradedHeader)
+	if upgraded == "" { // the cluster's API server has refused it
+		copyHeader(w.Header(), response.Header)
+		w.WriteHeader(response.StatusCode)
+		_, _ = io.Copy(w, response.Body)
+		return nil
+	}
+	conn, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return fmt.Errorf("take over the client's connection: %w", err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Time{})
+	response.Header.Del(UpgradedHeader)
+	response.Header.Set("Connection", "Upgrade")
+	response.Header.Set("Upgrade", upgraded)
+	answer := &http.Response{StatusCode: http.StatusSwitchingProtocols, ProtoMajor: 1, ProtoMinor: 1, Header: response.Header}
+	if answer.Write(conn) == nil {
+		pipe(conn, response.Body, toAgent, buffered.Reader)
+	}
+	return nil
+}
+
+// pipe copies both directions until one ends.
+func pipe(toClient io.Writer, fromAgent io.Reader, toAgent io.Writer, fromClient io.Reader) {
+	done := make(chan struct{}, 2)
+	go func() { _, _ = io.Copy(toClient, fromAgent); done <- struct{}{} }()
+	go func() { _, _ = io.Copy(toAgent, fromClient); done <- struct{}{} }()
+	<-done
+}
+
+// notifyingConn tells when it is closed: HTTP/2 closes a connection on which no pings are answered.
+type notifyingConn struct {
+	net.Conn
+
+	once   sync.Once
+	closed chan struct{}
+}
+
+// Close implements net.Conn.
+func (c *notifyingConn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
