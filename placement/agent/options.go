@@ -27,6 +27,7 @@ type options struct {
 	podSecurity                      v1alpha1.PodSecurityLevel
 	join, debug, version             bool
 	tokenAuth, leaderElect           bool
+	debugAccess                      bool
 }
 
 // parseOptions reads the flags. It prints the help that --help asks for to stderr.
@@ -57,6 +58,8 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	})
 	f.StringVar((*string)(&o.podSecurity), "pod-security", string(v1alpha1.PodSecurityBaseline),
 		"lowest Pod Security `level` (baseline or restricted) that namespaces created by the agent enforce; the hub may ask for a stricter one")
+	f.BoolVar(&o.debugAccess, "debug-access", false, "let people at the hub read, and exec into, what the hub has placed here, as far as this cluster's RBAC "+
+		"allows it to the users patchbay:NAME; needs the ClusterRole patchbay-agent-debug")
 	f.StringVar(&o.healthAddress, "health-address", "127.0.0.1:9642", "`address` that serves /healthz and /readyz")
 	f.BoolVar(&o.leaderElect, "leader-elect", true, "act only while this replica holds the Lease patchbay-agent; set false only for a single replica")
 	f.BoolVar(&o.debug, "debug", false, "log debug messages too")

@@ -18,6 +18,7 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/app"
 	"github.com/patchbay-cni/patchbay/internal/logging"
 	"github.com/patchbay-cni/patchbay/internal/version"
+	"github.com/patchbay-cni/patchbay/placement/agent/internal/debugproxy"
 	"github.com/patchbay-cni/patchbay/placement/agent/internal/join"
 	"github.com/patchbay-cni/patchbay/placement/agent/internal/works"
 )
@@ -53,7 +54,7 @@ func Run(ctx context.Context, args []string, _, stderr io.Writer) error {
 func runAgent(ctx context.Context, o *options, local *rest.Config) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	hub, err := hubConfig(ctx, o, local)
+	hub, upgrade, err := hubConfigs(ctx, o, local)
 	if ctx.Err() != nil {
 		return nil // stopped on request: an interrupted request is no error
 	}
@@ -76,6 +77,13 @@ func runAgent(ctx context.Context, o *options, local *rest.Config) error {
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
+	if o.debugAccess {
+		d, err := debugproxy.New(debugproxy.Config{Cluster: o.cluster, Hub: upgrade, Local: local, CheckNamespace: a.CheckDebugNamespace})
+		if err != nil {
+			return err
+		}
+		g.Go(func() error { return d.Run(ctx) })
+	}
 	g.Go(func() error { return health.Start(ctx) })
 	g.Go(func() error { return a.Run(ctx) })
 	return g.Wait()
@@ -120,40 +128,40 @@ func readyCheck(ready func() bool) func(context.Context) error {
 // errHubNotReached is why an agent is not ready.
 var errHubNotReached = errors.New("the agent has not reached the hub since its start; it still repairs the objects of this cluster")
 
-// hubConfig returns the client configuration for the hub, with a certificate or a token that renews itself,
-// or with the credential of the kubeconfig.
-func hubConfig(ctx context.Context, o *options, local *rest.Config) (*rest.Config, error) {
-	hub, err := app.RESTConfig(o.hubKubeconfig)
+// hubConfigs returns the client configurations for the hub, with a certificate or a token that renews itself,
+// or with the credential of the kubeconfig. The second one is for requests that upgrade their connection.
+func hubConfigs(ctx context.Context, o *options, local *rest.Config) (hub, upgrade *rest.Config, err error) {
+	hub, err = app.RESTConfig(o.hubKubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("flag --hub-kubeconfig: %w", err)
+		return nil, nil, fmt.Errorf("flag --hub-kubeconfig: %w", err)
 	}
 	hub.UserAgent = userAgent()
 	if err := join.AddAddresses(hub, o.hubAddresses); err != nil {
-		return nil, fmt.Errorf("flag --hub-address: %w", err)
+		return nil, nil, fmt.Errorf("flag --hub-address: %w", err)
 	}
 	if !o.join {
-		return hub, nil
+		return hub, join.UpgradeConfig(hub), nil
 	}
 	core, err := corev1client.NewForConfig(local)
 	if err != nil {
-		return nil, fmt.Errorf("make this cluster's client: %w", err)
+		return nil, nil, fmt.Errorf("make this cluster's client: %w", err)
 	}
 	c := join.Config{Cluster: o.cluster, Hub: hub, Secrets: core.Secrets(o.namespace), Secret: o.certificateSecret}
 	if o.tokenAuth {
 		c.Secret = tokenSecretName
 		tokens, err := join.NewTokenCredentials(ctx, c)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		go tokens.Run(ctx)
-		return tokens.RESTConfig(), nil
+		return tokens.RESTConfig(), tokens.UpgradeConfig(), nil
 	}
 	credentials, err := join.NewCertificateCredentials(ctx, c)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	credentials.Start()
-	return credentials.RESTConfig(), nil
+	return credentials.RESTConfig(), credentials.UpgradeConfig(), nil
 }
 
 // tokenSecretName is the name of the Secret that stores the token (with --token-auth).

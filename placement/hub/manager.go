@@ -18,6 +18,7 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/relist"
 	"github.com/patchbay-cni/patchbay/internal/securemetrics"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/controllers"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/debugapi"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/metrics"
 )
 
@@ -48,6 +49,9 @@ func newManager(ctx context.Context, cfg *rest.Config, o *options, kinds *app.Ki
 	if err := controllers.Add(ctx, m, controllers.Config{Workers: o.workers, Metrics: metrics.Register(registry)}); err != nil {
 		return nil, fmt.Errorf("set up the hub: %w", err)
 	}
+	if err := addDebugAPI(m, o); err != nil {
+		return nil, err
+	}
 	health, err := app.ListenHealth(o.healthAddress, app.AllReady(kinds.CheckKnown, func(ctx context.Context) error {
 		return app.CheckSynced(ctx, m.GetCache().WaitForCacheSync)
 	}))
@@ -66,6 +70,21 @@ func newManager(ctx context.Context, cfg *rest.Config, o *options, kinds *app.Ki
 		return nil, fmt.Errorf("add health checks and metrics: %w", err)
 	}
 	return m, nil
+}
+
+// addDebugAPI adds the debug API, or what removes an earlier registration.
+func addDebugAPI(m manager.Manager, o *options) error {
+	if o.debugAddress == "" {
+		if err := m.Add(debugapi.Unregister{Direct: m.GetClient()}); err != nil {
+			return fmt.Errorf("add the removal of the debug API: %w", err)
+		}
+		return nil
+	}
+	c, err := o.debugConfig()
+	if err != nil {
+		return err
+	}
+	return debugapi.Add(m, c)
 }
 
 // RegisterMetrics registers the metrics that a hub serves beside those of controller-runtime. The page

@@ -110,6 +110,8 @@ func (t *upOptions) installAndRun(ctx context.Context, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
+	// The API server is on this machine, and gets the chosen port by the registration.
+	t.debugAddress, t.debugHost = "127.0.0.1:0", "127.0.0.1"
 	return runHub(ctx, cfg, &t.options)
 }
 

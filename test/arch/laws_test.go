@@ -269,8 +269,9 @@ func laws() []law {
 			allowed: []string{
 				module + "/api", module + "/placement/agent", module + "/internal/relist",
 				module + "/internal/app", module + "/internal/logging", module + "/internal/version",
+				module + "/placement/internal/debugpath", module + "/placement/internal/tunnel",
 			},
-			reason: "the agent applies Works: of the hub it knows the kinds and nothing else",
+			reason: "the agent applies Works: of the hub it knows the kinds, and how the hub's debug requests arrive",
 		},
 		{
 			packages: "placement/hub", forbidden: []string{

@@ -115,6 +115,20 @@ const (
 	BootstrapGroupPrefix = "system:bootstrappers:patchbay:"
 )
 
+// The aggregated API by which people at the hub reach the API servers of clusters. Its resource is clusters, with the
+// subresources attach for agents and proxy for people.
+const (
+	// DebugGroup is its group. GroupName has definitions only.
+	DebugGroup = "debug." + GroupName
+	// DebugVersion is its version.
+	DebugVersion = "v1alpha1"
+	// DebugUserPrefix and a user's name at the hub are the name as which the agent sends the user's requests to its
+	// cluster.
+	DebugUserPrefix = "patchbay:"
+	// DebugUsersGroup is the group of all these users in a cluster.
+	DebugUsersGroup = "patchbay:users"
+)
+
 // FieldManagers of server-side apply.
 const (
 	// HubFieldManager is the field manager of patchbay-hub.

@@ -97,9 +97,9 @@ func (r Request) NeedsCreate() bool {
 	return false
 }
 
-// Check returns why the request may not pass; nil when it may. within is the only namespace that it may name; ""
-// allows all for which hasPlaced is true: those in which the agent has placed objects.
-func (r Request) Check(within string, hasPlaced func(namespace string) bool) error {
+// Check returns why the request may not pass; nil when it may. within is the only namespace that it may name; "" for
+// all. checkNamespace returns why the cluster does not let hub users reach a namespace; nil when it does.
+func (r Request) Check(within string, checkNamespace func(namespace string) error) error {
 	switch {
 	case r.discovery:
 		return r.checkDiscovery()
@@ -111,12 +111,10 @@ func (r Request) Check(within string, hasPlaced func(namespace string) bool) err
 		return r.checkClusterScoped(within)
 	case within != "" && r.namespace() != within:
 		return fmt.Errorf("namespace must be %s, for which this path is: got %s", within, r.namespace())
-	case !hasPlaced(r.namespace()):
-		return fmt.Errorf("namespace %s must have objects that the hub has placed", r.namespace())
 	case !r.isRead() && !r.isDebug():
 		return fmt.Errorf("%s of %s must not pass through the hub, which allows reading, exec, attach, port-forward and ephemeral containers: change the object at the hub", r.Method, r.Resource)
 	}
-	return nil
+	return checkNamespace(r.namespace())
 }
 
 // namespace returns the namespace of the object, or the Namespace that the request reads.

@@ -31,9 +31,10 @@ const certificatePollInterval = 200 * time.Millisecond
 
 // CertificateCredentials are an agent's client certificate, which renews itself. They implement credential.
 type CertificateCredentials struct {
-	manager    certificate.Manager
-	dialer     *connrotation.Dialer
-	restConfig *rest.Config
+	manager       certificate.Manager
+	dialer        *connrotation.Dialer
+	restConfig    *rest.Config
+	upgradeConfig *rest.Config
 
 	mu       sync.Mutex
 	lastUsed *tls.Certificate
@@ -81,11 +82,16 @@ func (c *CertificateCredentials) buildRESTConfig(hub *rest.Config) error {
 		return &tls.Certificate{}, nil
 	}
 	c.restConfig = w.restConfig(&credentialTransport{credential: c, next: w.roundTripper(c.dialer.DialContext)})
+	c.upgradeConfig = w.upgradeConfig(c)
 	return nil
 }
 
 // RESTConfig returns the client configuration for the hub. Its requests wait for the first certificate.
 func (c *CertificateCredentials) RESTConfig() *rest.Config { return c.restConfig }
+
+// UpgradeConfig returns the client configuration for requests that upgrade their connection. A renewal of the
+// certificate leaves upgraded connections open.
+func (c *CertificateCredentials) UpgradeConfig() *rest.Config { return c.upgradeConfig }
 
 // Start requests and renews certificates until the context of NewCertificateCredentials ends.
 func (c *CertificateCredentials) Start() { c.manager.Start() }

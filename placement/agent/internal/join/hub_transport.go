@@ -73,6 +73,34 @@ func (w *hubTransport) roundTripper(dial func(context.Context, string, string) (
 	return t
 }
 
+// upgradeConfig returns a client configuration for requests that upgrade their connection, which HTTP/2 cannot. Each
+// request has a connection of its own.
+func (w *hubTransport) upgradeConfig(c credential) *rest.Config {
+	config := w.tls.Clone()
+	config.NextProtos = []string{"http/1.1"}
+	proxy := w.base.Proxy
+	if proxy == nil {
+		proxy = http.ProxyFromEnvironment
+	}
+	var t http.RoundTripper = &http.Transport{
+		Proxy: proxy, TLSClientConfig: config, TLSHandshakeTimeout: dialTimeout, DialContext: dialWithKeepAlive,
+		DisableKeepAlives: true,
+	}
+	if w.wrap != nil {
+		t = w.wrap(t)
+	}
+	return w.restConfig(&credentialTransport{credential: c, next: t})
+}
+
+// UpgradeConfig returns the client configuration of an agent that does not join, for requests that upgrade their
+// connection.
+func UpgradeConfig(hub *rest.Config) *rest.Config {
+	hub = rest.CopyConfig(hub)
+	hub.NextProtos = []string{"http/1.1"}
+	hub.Dial = dialWithKeepAlive
+	return hub
+}
+
 // restConfig returns a client configuration over a transport.
 func (w *hubTransport) restConfig(t http.RoundTripper) *rest.Config {
 	return &rest.Config{Host: w.base.Host, APIPath: w.base.APIPath, UserAgent: w.base.UserAgent, QPS: -1, Transport: t}

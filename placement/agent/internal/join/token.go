@@ -44,6 +44,7 @@ type TokenCredentials struct {
 	store           tokenStore
 	anonymousConfig *rest.Config // no credential
 	restConfig      *rest.Config
+	upgradeConfig   *rest.Config
 	renewNow        chan struct{} // after the hub has rejected the token
 
 	mu        sync.Mutex
@@ -64,6 +65,7 @@ func NewTokenCredentials(ctx context.Context, c Config) (*TokenCredentials, erro
 		anonymousConfig: w.restConfig(transport), renewNow: make(chan struct{}, 1), available: make(chan struct{}),
 	}
 	t.restConfig = w.restConfig(&credentialTransport{credential: t, next: transport})
+	t.upgradeConfig = w.upgradeConfig(t)
 	stored, err := t.store.readToken(ctx)
 	if err != nil {
 		return nil, err
@@ -80,6 +82,9 @@ func NewTokenCredentials(ctx context.Context, c Config) (*TokenCredentials, erro
 
 // RESTConfig returns the client configuration for the hub. Its requests wait for the first token.
 func (t *TokenCredentials) RESTConfig() *rest.Config { return t.restConfig }
+
+// UpgradeConfig returns the client configuration for requests that upgrade their connection.
+func (t *TokenCredentials) UpgradeConfig() *rest.Config { return t.upgradeConfig }
 
 // Run gets the first token and renews it until the context ends.
 func (t *TokenCredentials) Run(ctx context.Context) {

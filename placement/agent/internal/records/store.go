@@ -83,6 +83,18 @@ func (r *Store) WorkForObject(key string, uid types.UID) (string, bool) {
 	return name, ok
 }
 
+// InNamespace returns a record with an object in a namespace; nil when there is none.
+func (r *Store) InNamespace(namespace string) *v1alpha1.AppliedWork {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, rec := range r.byName {
+		if slices.ContainsFunc(rec.Status.Objects, func(o v1alpha1.AppliedObject) bool { return o.Namespace == namespace }) {
+			return rec
+		}
+	}
+	return nil
+}
+
 // TooLargeError is why a Work is not recorded.
 type TooLargeError struct {
 	// Work is its name.

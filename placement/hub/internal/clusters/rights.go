@@ -88,12 +88,13 @@ func tokenRule() rbacv1.PolicyRule {
 }
 
 // clusterRules are the agent's rights outside its namespace: it reports its Cluster's status, reads
-// the hub's UID, and renews its certificate.
+// the hub's UID, renews its certificate, and opens the connection for debug requests.
 func clusterRules(cluster string) []rbacv1.PolicyRule {
 	own := []string{cluster}
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"clusters"}, ResourceNames: own, Verbs: []string{"get", "list", "watch"}},
 		{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"clusters/status"}, ResourceNames: own, Verbs: []string{"get", "update", "patch"}},
+		{APIGroups: []string{v1alpha1.DebugGroup}, Resources: []string{"clusters/attach"}, ResourceNames: own, Verbs: []string{"create"}},
 		{APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{metav1.NamespaceSystem}, Verbs: []string{"get"}},
 		{APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"certificatesigningrequests"}, Verbs: []string{"create", "get", "list", "watch"}},
 	}

@@ -29,9 +29,9 @@ type certificateAuthority struct {
 	key  crypto.Signer
 }
 
-// loadOrCreateCA reads the CA of a folder, or creates it.
-func loadOrCreateCA(dir string) (*certificateAuthority, error) {
-	certFile, keyFile := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "ca.key")
+// loadOrCreateCA reads a CA of a folder, or creates it.
+func loadOrCreateCA(dir, name, commonName string) (*certificateAuthority, error) {
+	certFile, keyFile := filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
 	key, err := loadOrCreateKey(keyFile)
 	if err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func loadOrCreateCA(dir string) (*certificateAuthority, error) {
 	if list, err := cert.CertsFromFile(certFile); err == nil && len(list) == 1 {
 		return &certificateAuthority{list[0], key}, nil
 	}
-	c, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "patchbay-hub"}, key)
+	c, err := cert.NewSelfSignedCACert(cert.Config{CommonName: commonName}, key)
 	if err != nil {
 		return nil, fmt.Errorf("create CA: %w", err)
 	}

@@ -92,7 +92,7 @@ func (c Config) serverURL() string {
 
 // writeCredentials creates certificates and kubeconfig.
 func (c Config) writeCredentials() error {
-	a, err := loadOrCreateCA(c.DataDir)
+	a, err := loadOrCreateCA(c.DataDir, "ca", "patchbay-hub")
 	if err != nil {
 		return err
 	}
@@ -112,8 +112,20 @@ func (c Config) writeCredentials() error {
 			return err
 		}
 	}
+	// A client with a certificate of the front proxy's CA can name any user to an aggregated API, so that no other
+	// certificate is of this CA.
+	front, err := loadOrCreateCA(c.DataDir, "front-proxy-ca", "patchbay-hub-front-proxy")
+	if err != nil {
+		return err
+	}
+	if err := front.issueCertificate(c.dataPath("front-proxy"), pkix.Name{CommonName: frontProxyName}, x509.ExtKeyUsageClientAuth, nil, nil); err != nil {
+		return err
+	}
 	return c.writeKubeconfig()
 }
+
+// frontProxyName is the common name as which the API server authenticates itself at an aggregated API.
+const frontProxyName = "front-proxy-client"
 
 // serviceAccountPrefix is the prefix of the user names of the hub's ServiceAccounts.
 const serviceAccountPrefix = "system:serviceaccount:" + v1alpha1.SystemNamespace

@@ -122,7 +122,7 @@ func TestBrokenAuthority(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "ca.key"), []byte("invalid"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := loadOrCreateCA(dir); err == nil || !strings.Contains(err.Error(), filepath.Join(dir, "ca.key")) {
+	if _, err := loadOrCreateCA(dir, "ca", "patchbay-hub"); err == nil || !strings.Contains(err.Error(), filepath.Join(dir, "ca.key")) {
 		t.Errorf("got %v, want an error with the file", err)
 	}
 }

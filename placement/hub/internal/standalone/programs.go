@@ -50,6 +50,10 @@ func apiServerProgram(c Config) program {
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 		"--service-account-key-file=accounts.key", "--service-account-signing-key-file=accounts.key",
 		"--service-cluster-ip-range=10.96.0.0/16", "--allow-privileged=true",
+		"--requestheader-client-ca-file=front-proxy-ca.crt", "--requestheader-allowed-names=" + frontProxyName,
+		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file=front-proxy.crt", "--proxy-client-key-file=front-proxy.key",
 		// Pods are for clusters, which have ServiceAccounts and nodes of their own.
 		"--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,DefaultTolerationSeconds",
 	}}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package debugapi
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/internal/tunnel"
+)
+
+// handler serves the API.
+type handler struct {
+	replica    string // identity of this process
+	frontProxy *frontProxy
+	access     *access
+	sessions   sessions
+}
+
+// acceptedInterval is how often an open connection's Cluster is checked: when it is not accepted any more, or another
+// one, the connection ends.
+const acceptedInterval = 2 * time.Second
+
+// retryAfter is the number of seconds after which a client should try again. The next connection may be to another
+// replica.
+const retryAfter = 2
+
+// ServeHTTP implements http.Handler.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	u, err := h.frontProxy.authenticate(r)
+	if err != nil {
+		tunnel.WriteStatus(w, apierrors.NewUnauthorized(err.Error()))
+		return
+	}
+	path, _, _ := strings.Cut(r.RequestURI, "?")
+	switch path {
+	case "/apis/" + v1alpha1.DebugGroup:
+		writeJSON(w, group())
+		return
+	case root:
+		writeJSON(w, resources())
+		return
+	}
+	t, ok := parseTarget(path)
+	if !ok {
+		tunnel.WriteStatus(w, apierrors.NewGenericServerResponse(http.StatusNotFound, r.Method, resource("clusters"), "", "path must be "+root+"/clusters/NAME/proxy/…", 0, false))
+		return
+	}
+	began, answer := time.Now(), &tunnel.Recorder{ResponseWriter: w}
+	defer func() {
+		logr.FromContextOrDiscard(r.Context()).Info("Answered a debug request", "user", u.name, "cluster", t.cluster, "subresource", t.subresource,
+			"namespace", t.namespace, "method", r.Method, "path", t.path, "code", answer.Code, "duration", time.Since(began).String())
+	}()
+	serve := h.proxy
+	if t.subresource == "attach" {
+		serve = h.attach
+	}
+	if err := serve(answer, r, u, t); err != nil && answer.Code == 0 {
+		tunnel.WriteStatus(answer, statusOf(err))
+	}
+}
+
+// statusOf returns the answer for an error.
+func statusOf(err error) *apierrors.StatusError {
+	if s, ok := errors.AsType[*apierrors.StatusError](err); ok {
+		return s
+	}
+	if errors.Is(err, tunnel.ErrTooManyStreams) {
+		return apierrors.NewTooManyRequests(err.Error(), 1)
+	}
+	unavailable := apierrors.NewServiceUnavailable(err.Error())
+	if errors.Is(err, errNotAttached) {
+		unavailable.ErrStatus.Details = apierrors.NewTooManyRequests("", retryAfter).ErrStatus.Details
+	}
+	return unavailable
+}
+
+// errNotAttached is why a cluster cannot be reached.
+var errNotAttached = errors.New("its agent is not connected to this replica of patchbay-hub: the agent must run with --debug-access " +
+	"and reach the hub; it connects to a new replica within a minute")
+
+// proxy sends a user's request to the cluster.
+func (h *handler) proxy(w http.ResponseWriter, r *http.Request, u user, t target) error {
+	if err := h.access.checkProxy(r.Context(), u, t, r.Method, tunnel.UpgradeOf(r.Header) != ""); err != nil {
+		return err
+	}
+	c, err := h.access.cluster(r.Context(), t.cluster)
+	if err != nil {
+		return err
+	}
+	session, ok := h.sessions.get(t.cluster, c.UID)
+	if !ok {
+		return fmt.Errorf("Cluster %s: %w", t.cluster, errNotAttached)
+	}
+	header := tunnel.RequestHeader(r.Header)
+	header.Set(tunnel.UserHeader, u.name)
+	if t.namespace != "" {
+		header.Set(tunnel.NamespaceHeader, t.namespace)
+	}
+	return session.Forward(w, r, t.path, header)
+}
+
+// attach keeps an agent's connection until it ends.
+func (h *handler) attach(w http.ResponseWriter, r *http.Request, u user, t target) error {
+	if r.Method != http.MethodPost || tunnel.UpgradeOf(r.Header) != tunnel.Protocol {
+		return apierrors.NewBadRequest("the request must be a POST with the headers Connection: Upgrade and Upgrade: " + tunnel.Protocol)
+	}
+	if err := h.access.checkAttach(r.Context(), u, t); err != nil {
+		return err
+	}
+	c, err := h.access.cluster(r.Context(), t.cluster)
+	if err != nil {
+		return err
+	}
+	w.Header().Set(tunnel.ReplicaHeader, h.replica)
+	known := strings.Split(r.Header.Get(tunnel.AttachedHeader), ",")
+	if _, open := h.sessions.get(t.cluster, c.UID); open && slices.Contains(known, h.replica) {
+		w.WriteHeader(http.StatusOK)
+		return nil
+	}
+	conn, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return fmt.Errorf("take over the agent's connection: %w", err)
+	}
+	session, err := h.begin(r.Context(), conn, buffered)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	h.keep(r.Context(), t.cluster, attached{session, c.UID})
+	return nil
+}
+
+// begin answers 101, and reverses the roles.
+func (h *handler) begin(ctx context.Context, conn net.Conn, buffered *bufio.ReadWriter) (*tunnel.Session, error) {
+	_ = conn.SetDeadline(time.Time{})
+	_, err := fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n%s: %s\r\n\r\n",
+		tunnel.Protocol, tunnel.ReplicaHeader, h.replica)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("answer the agent: %w", err), conn.Close())
+	}
+	return tunnel.NewSession(ctx, &bufferedConn{conn, buffered.Reader})
+}
+
+// bufferedConn reads first what the server has read ahead.
+type bufferedConn struct {
+	net.Conn
+
+	reader *bufio.Reader
+}
+
+// Read implements net.Conn.
+func (c *bufferedConn) Read(p []byte) (int, error) { return c.reader.Read(p) }
+
+// keep stores a connection until it is closed, its Cluster is not accepted any more, or ctx ends.
+func (h *handler) keep(ctx context.Context, cluster string, a attached) {
+	h.sessions.add(cluster, a)
+	defer h.sessions.remove(cluster, a)
+	tick := time.NewTicker(acceptedInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-a.Closed():
+			return
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if !h.stillAccepted(ctx, cluster, a.uid) {
+				return
+			}
+		}
+	}
+}
+
+func (h *handler) stillAccepted(ctx context.Context, cluster string, uid types.UID) bool {
+	c, err := h.access.cluster(ctx, cluster)
+	return err == nil && c.UID == uid
+}
