@@ -12,9 +12,9 @@ func Hub() embed.FS { return hub }
 //go:embed crds/*.yaml hub/*.yaml
 var hub embed.FS
 
-// Agent returns the folder agent and the definition of AppliedWork: what a workload
-// cluster needs.
+// Agent returns the folders agent and agent-debug, and the definition of AppliedWork: what a
+// workload cluster needs.
 func Agent() embed.FS { return agent }
 
-//go:embed crds/placement.patchbay.io_appliedworks.yaml agent/*.yaml
+//go:embed crds/placement.patchbay.io_appliedworks.yaml agent/*.yaml agent-debug/rbac.yaml
 var agent embed.FS

@@ -45,6 +45,7 @@ type joinOptions struct {
 	ca                  string // base64 of PEM
 	proxy, image        string
 	tokenAuth, force    bool
+	debugAccess         bool
 }
 
 // newJoin is the verb `cluster join`.
@@ -80,6 +81,8 @@ func newJoin(f *factory) *cobra.Command {
 	flags.StringVar(&j.ca, "ca", "", "the hub's certificate authority, base64 of PEM; default: the certificate authorities in the agent's image")
 	flags.StringVar(&j.proxy, "proxy", "", "the proxy by which the agent reaches the hub, such as http://user:password@proxy.example:3128")
 	flags.BoolVar(&j.tokenAuth, "token-auth", false, "the agent uses short-lived tokens, not a certificate, because a load balancer in front of the hub terminates TLS")
+	flags.BoolVar(&j.debugAccess, "debug-access", false, "let people at the hub read, and exec into, what the hub has placed here, as far as the cluster's RBAC\n"+
+		"allows it to the users patchbay:NAME; the agent gets the right to impersonate users")
 	flags.StringVar(&j.image, "image", version.Image("patchbay-agent"), "the agent's image")
 	flags.BoolVar(&j.force, "force", false, "replace an installed agent of another cluster name or hub")
 	return cmd
@@ -132,10 +135,29 @@ func (j *joinOptions) install(ctx context.Context, c client.Client) error {
 	if err != nil {
 		return err
 	}
+	if !j.debugAccess {
+		if err := removeDebugAccess(ctx, c); err != nil {
+			return err
+		}
+	}
 	for _, o := range objects {
 		apply := client.ApplyConfigurationFromUnstructured(o)
 		if err := c.Apply(ctx, apply, client.FieldOwner(fieldOwner), client.ForceOwnership); err != nil {
 			return fmt.Errorf("apply %s %s: %w", o.GetKind(), o.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// removeDebugAccess deletes the rights that an earlier join with --debug-access gave the agent.
+func removeDebugAccess(ctx context.Context, c client.Client) error {
+	objects, err := debugManifests()
+	if err != nil {
+		return err
+	}
+	for _, o := range slices.Backward(objects) {
+		if err := c.Delete(ctx, o); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete %s %s: %w", o.GetKind(), o.GetName(), err)
 		}
 	}
 	return nil
@@ -191,7 +213,15 @@ func (j *joinOptions) manifests() ([]*unstructured.Unstructured, error) {
 	if err := j.configureDeployment(last); err != nil {
 		return nil, err
 	}
-	return append(objects[:len(objects)-1], secret, last), nil
+	objects = objects[:len(objects)-1]
+	if j.debugAccess {
+		debug, err := debugManifests()
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, debug...)
+	}
+	return append(objects, secret, last), nil
 }
 
 // hubSecret returns the Secret with the kubeconfig of the hub.
@@ -237,6 +267,9 @@ func (j *joinOptions) configureDeployment(o *unstructured.Unstructured) error {
 	if j.tokenAuth {
 		args = append(args, "--token-auth")
 	}
+	if j.debugAccess {
+		args = append(args, "--debug-access")
+	}
 	agent["args"] = args
 	if err := unstructured.SetNestedSlice(o.Object, containers, "spec", "template", "spec", "containers"); err != nil {
 		return fmt.Errorf("set the agent's container: %w", err)
@@ -267,6 +300,11 @@ func agentManifests() ([]*unstructured.Unstructured, error) {
 		objects = append(objects, found...)
 	}
 	return objects, nil
+}
+
+// debugManifests returns the rights of an agent with --debug-access.
+func debugManifests() ([]*unstructured.Unstructured, error) {
+	return readManifests(placement.Agent(), "agent-debug/rbac.yaml")
 }
 
 // readManifests reads the objects of a file.

@@ -61,6 +61,9 @@ func removeAgent(ctx context.Context, c client.Client) error {
 			return fmt.Errorf("delete %s %s: %w", o.GetKind(), o.GetName(), err)
 		}
 	}
+	if err := removeDebugAccess(ctx, c); err != nil {
+		return err
+	}
 	return deleteBindings(ctx, c)
 }
 

@@ -144,11 +144,11 @@ func TestWhatIsInstalled(t *testing.T) {
 	if err := j.configureDeployment(deployment); err != nil || cmp.Equal(before.Object, deployment.Object) {
 		t.Errorf("another hub does not change the Pod template, so the agent does not restart: %v", err)
 	}
-	j.hub, j.tokenAuth = "https://one:6443,https://two:6443", true
+	j.hub, j.tokenAuth, j.debugAccess = "https://one:6443,https://two:6443", true, true
 	if err := j.configureDeployment(deployment); err != nil {
 		t.Fatal(err)
 	}
-	if text := string(mustJSON(t, deployment.Object)); !strings.Contains(text, `"--hub-address=https://two:6443","--token-auth"`) {
+	if text := string(mustJSON(t, deployment.Object)); !strings.Contains(text, `"--hub-address=https://two:6443","--token-auth","--debug-access"`) {
 		t.Errorf("further address and tokens are not in %s", text)
 	}
 	if err := j.configureDeployment(objects[0]); err == nil {
