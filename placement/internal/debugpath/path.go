@@ -103,7 +103,7 @@ func (r Request) Check(within string, checkNamespace func(namespace string) erro
 	switch {
 	case r.discovery:
 		return r.checkDiscovery()
-	case r.Resource == "secrets" || r.Resource == "serviceaccounts" && r.Subresource == "token":
+	case strings.EqualFold(r.Resource, "secrets") || r.Resource == "serviceaccounts" && r.Subresource == "token":
 		return errors.New("secrets and tokens must not pass through the hub: read them in the cluster")
 	case r.isSelfReview():
 		return nil

@@ -64,7 +64,7 @@ func (w *world) testWalls(t *testing.T) {
 		"Dots":              {"an API server may clean the path", "root", "GET", inAll + "/api/v1/namespaces/web/pods/../secrets", 403, ""},
 		"EncodedDots":       {"the same, encoded", "root", "GET", inAll + "/api/v1/namespaces/web/pods/%2e%2e/secrets", 403, ""},
 		"EncodedSlash":      {"a slash that is decoded later", "root", "GET", inAll + "/api/v1/namespaces/web%2Fsecrets", 403, ""},
-		"Case":              {"kinds are in lower case", "root", "GET", inAll + "/api/v1/namespaces/web/Secrets", 404, ""},
+		"Case":              {"kinds are in lower case", "root", "GET", inAll + "/api/v1/namespaces/web/Secrets", 403, "secrets and tokens"},
 		"Write":             {"what is placed is changed at the hub", "root", "DELETE", inAll + "/api/v1/namespaces/web/configmaps/placed", 403, ""},
 		"Node":              {"exec into nodes is not part of it", "root", "GET", inAll + "/api/v1/nodes/node/proxy/pods", 403, "must be in a namespace"},
 		"Nodes":             {"the cluster's admin may read nodes", "root", "GET", inAll + "/api/v1/nodes", 200, `"name":"node"`},

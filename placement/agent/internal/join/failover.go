@@ -52,8 +52,8 @@ func (h *failoverTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	for tried := 1; ; tried++ {
 		at := h.current.Load()
 		response, err := h.next.RoundTrip(withAddress(r, h.addresses[at], body))
-		if !isUnavailable(response, err) {
-			return response, err
+		if !isUnavailable(response, err) || response != nil && r.Header.Get("Upgrade") != "" {
+			return response, err // the API behind an upgrade may be unavailable while its API server is not
 		}
 		// Of many requests that fail together, only one changes the address.
 		h.current.CompareAndSwap(at, (at+1)%int64(len(h.addresses)))

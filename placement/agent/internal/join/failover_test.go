@@ -114,6 +114,36 @@ func TestGivingUpKeepsTheAddress(t *testing.T) {
 	}
 }
 
+// An aggregated API that is unavailable says nothing about its API server: an upgrade keeps the address.
+func TestUpgradeKeepsTheAddress(t *testing.T) {
+	t.Parallel()
+	one, two := hub(t, http.StatusServiceUnavailable), hub(t, http.StatusOK)
+	config := &rest.Config{Host: one.URL, Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+	}}
+	if err := join.AddAddresses(config, []string{two.URL}); err != nil {
+		t.Fatal(err)
+	}
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, one.URL, strings.NewReader("text"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Upgrade", "any")
+		answer, err := transport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _ = answer.Body.Close(); answer.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("got %s, want the answer of the first address", answer.Status)
+		}
+	}
+}
+
 func TestWrongAddresses(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct{ reason, address string }{

@@ -100,7 +100,7 @@ func TestCertificates(t *testing.T) {
 	if authorities[0] != authorities[1] {
 		t.Error("the CA changed with a restart")
 	}
-	for _, name := range []string{"ca.key", "admin.key", "hub.key", "server.key", "accounts.key", "admin.kubeconfig"} {
+	for _, name := range []string{"ca.key", "admin.key", "hub.key", "server.key", "accounts.key", "admin.kubeconfig", "front-proxy-ca.key", "front-proxy.key"} {
 		if info, err := os.Stat(c.dataPath(name)); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v, want a file that only its owner can read", name, info, err)
 		}
