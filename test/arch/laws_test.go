@@ -251,6 +251,17 @@ func laws() []law {
 			reason:     "division is arithmetic: standard library only, so that it can be proved alone",
 		},
 		{
+			packages: "placement/internal/debugpath", forbidden: append([]string{module, "k8s.io"}, pure...),
+			allowed:    []string{module + "/placement/internal/debugpath"},
+			transitive: true,
+			reason:     "what may pass to a cluster is decided from a path alone, so that it can be fuzzed",
+		},
+		{
+			packages: "placement/internal/tunnel", forbidden: append([]string{module}, clients...),
+			allowed: []string{module + "/placement/internal/tunnel"},
+			reason:  "the tunnel carries requests, and decides nothing",
+		},
+		{
 			packages: "placement/internal", forbidden: []string{module},
 			allowed: []string{module + "/api", module + "/placement/internal"},
 			reason:  "placement decides in pure functions: an outage, a restart or a race is an input like any other",

@@ -279,7 +279,7 @@ func TestReviews(t *testing.T) {
 		"Namespace":   {"rights in the namespace are enough for its path", "webber", "GET", in + pods, "", 503, "--debug-access"},
 		"All":         {"and not for the other one", "webber", "GET", root + "/clusters/east/proxy" + pods, "", 403, "verb get"},
 		"Outside":     {"the path is for one namespace", "webber", "GET", in + "/api/v1/namespaces/shop/pods", "", 403, "must be web"},
-		"Nobody":      {"no rights", "eve", "GET", in + pods, "", 403, "verb get"},
+		"NoRights":    {"no rights", "eve", "GET", in + pods, "", 403, "verb get"},
 		"Read":        {"a reader reads", "reader", "GET", in + pods, "", 503, "--debug-access"},
 		"Exec":        {"a reader does not exec over a WebSocket", "reader", "GET", in + pods + "/a/exec", "websocket", 403, "verb create"},
 		"Forward":     {"a reader does not reach ports", "reader", "GET", in + pods + "/a/proxy/", "", 403, "verb create"},
