@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -36,11 +35,15 @@ func (d *reportDating) start() { d.started.Store(true) }
 // agent cannot know of all changes: the cluster's API server or a watch does not answer, or what happened meanwhile
 // is not reported yet.
 func (d *reportDating) delay(ctx context.Context) (time.Duration, bool) {
-	if !d.localAnswers(ctx) {
+	if err := d.readLocal(ctx); err != nil {
+		if !d.lost {
+			log(ctx).Info("The cluster's API server does not answer: the hub does not count on this cluster", "cause", err.Error())
+		}
 		d.lost = true
 		return 0, false
 	}
 	if d.lost {
+		log(ctx).Info("The cluster's API server answers again")
 		d.lost = false
 		d.rereadAll(ctx)
 	}
@@ -50,11 +53,10 @@ func (d *reportDating) delay(ctx context.Context) (time.Duration, bool) {
 	return d.unreported.age()
 }
 
-// localAnswers tells whether the cluster's API server answers a read from its storage. It needs no right beyond
-// those for placed objects, and no answer but one that shows that the storage was read.
-func (d *reportDating) localAnswers(ctx context.Context) bool {
+// readLocal reads something from the storage of the cluster's API server. It needs no right beyond those for placed
+// objects.
+func (d *reportDating) readLocal(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, localReadTimeout)
 	defer cancel()
-	err := d.local.Get(ctx, client.ObjectKey{Name: d.namespace}, &corev1.Namespace{})
-	return err == nil || apierrors.IsNotFound(err)
+	return client.IgnoreNotFound(d.local.Get(ctx, client.ObjectKey{Name: d.namespace}, &corev1.Namespace{}))
 }

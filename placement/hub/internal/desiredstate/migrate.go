@@ -93,9 +93,23 @@ func Migrate(s *scope.Scope, a *v1alpha1.Assignment, d Decision) Migration {
 		m.AwaitedReports = awaitedReports(s, out, in.Stable, lastStep)
 	}
 	var retry time.Duration
+	out.Blocked.Message += undatedCause(s, out.Blocked)
 	m.MoveBlocked, retry = moveBlockedCondition(out.Blocked, out.Done, s.Now.Sub(lastStep), blockedAfter(s, out.Blocked.Reason, in.Stable))
 	m.RequeueAfter = scope.Sooner(m.RequeueAfter, retry)
 	return m
+}
+
+// undatedCause says that a move waits for a cluster because its reports have no date; "" if they have.
+func undatedCause(s *scope.Scope, blocked migration.Blocked) string {
+	c, o := s.Clusters[blocked.Cluster], s.Observed[blocked.Cluster]
+	if c == nil || !clusters.IsReachable(c) || len(o.Reports) == 0 || !o.Until.IsZero() {
+		return ""
+	}
+	switch blocked.Reason {
+	case migration.NotAvailable, migration.NotReady, migration.NotReported:
+		return fmt.Sprintf("; the agent of %s has not said for a while that its reports are complete: its log says whether it can read the cluster, and reach the hub", blocked.Cluster)
+	}
+	return ""
 }
 
 // rolledBack returns the Event about replicas that were given back to clusters.
