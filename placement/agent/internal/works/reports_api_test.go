@@ -104,7 +104,9 @@ func TestDeadAPIServerDatesReports(t *testing.T) {
 func TestUnreportedChangeDatesReports(t *testing.T) {
 	t.Parallel()
 	b := prepare(t)
-	isReport := func(r *http.Request) bool { return r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/status") && strings.Contains(r.URL.Path, "/works/") }
+	isReport := func(r *http.Request) bool {
+		return r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/status") && strings.Contains(r.URL.Path, "/works/")
+	}
 	hub := newFaultyLink(b.env.Config, isReport)
 	b.runBetween(t, hub.Config, b.local())
 	w := b.work(t, "late", nil, manifest(t, "configmaps", configMap("late", "first")))

@@ -27,9 +27,10 @@ type beat struct {
 // none is the delay of an agent that does not date its reports.
 const none = "none"
 
-func (b beat) lease(cluster string) *coordinationv1.Lease {
+// lease returns the heartbeat of east.
+func (b beat) lease() *coordinationv1.Lease {
 	l := &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.ClusterNamespacePrefix + cluster, Name: v1alpha1.HeartbeatLease},
+		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.ClusterNamespacePrefix + "east", Name: v1alpha1.HeartbeatLease},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &b.holder, RenewTime: &metav1.MicroTime{Time: start.Add(seconds(b.renewed))}},
 	}
 	if b.delay != none {
@@ -93,7 +94,7 @@ func TestHeartbeatsDateReports(t *testing.T) {
 			var h heartbeats
 			for _, b := range tc.beats {
 				before := h.until
-				if advanced := h.observe(b.lease("east"), start.Add(seconds(b.received))); advanced != h.until.After(before) {
+				if advanced := h.observe(b.lease(), start.Add(seconds(b.received))); advanced != h.until.After(before) {
 					t.Errorf("heartbeat of %d: advanced %t, until is %s after %s", b.renewed, advanced, h.until, before)
 				}
 			}
@@ -119,7 +120,7 @@ func TestHeartbeatsForgetClocks(t *testing.T) {
 		if i >= 10 {
 			renewed -= 5
 		}
-		h.observe(beat{renewed: renewed, delay: "0s"}.lease("east"), start.Add(seconds(at)))
+		h.observe(beat{renewed: renewed, delay: "0s"}.lease(), start.Add(seconds(at)))
 		if len(h.offsets) > maxHeartbeats {
 			t.Fatalf("%d offsets, want at most %d", len(h.offsets), maxHeartbeats)
 		}

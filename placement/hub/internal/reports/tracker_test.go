@@ -39,7 +39,7 @@ func (t *trackerAt) report(second int, work string, available int32) {
 // beat observes a heartbeat of east that mentions no change.
 func (t *trackerAt) beat(second int) {
 	t.now = start.Add(seconds(second))
-	t.ObserveLease(beat{renewed: second, delay: "0s"}.lease("east"))
+	t.ObserveLease(beat{renewed: second, delay: "0s"}.lease())
 }
 
 func workWith(name string, available int32, applied metav1.ConditionStatus) *v1alpha1.Work {
@@ -146,7 +146,7 @@ func TestTrackerCountsWhatLasts(t *testing.T) {
 				tr.beat(0)
 				tr.beat(10)
 				tr.beat(20)
-				tr.ForgetLease(beat{}.lease("east"))
+				tr.ForgetLease(beat{}.lease())
 			}, 0,
 		},
 		"other object": {"each object has its own reports", func(tr *trackerAt) { tr.report(0, "api", 5); tr.beat(0); tr.beat(10); tr.beat(20) }, 0},
@@ -182,7 +182,7 @@ func TestTrackerForgets(t *testing.T) {
 	tr.Wait(keyOf("web"), map[string]time.Time{"east": tr.now.Add(time.Hour), "gone": tr.now.Add(time.Hour)})
 	tr.Wait(keyOf("web"), nil)
 	tr.ForgetWork(workWith("web", 5, metav1.ConditionTrue))
-	tr.ForgetLease(beat{}.lease("east"))
+	tr.ForgetLease(beat{}.lease())
 	if len(tr.clusters)+len(tr.waiting) != 0 {
 		t.Errorf("got %v and %v after the end of all, want none", tr.clusters, tr.waiting)
 	}
@@ -244,7 +244,7 @@ func TestTrackerIsConcurrent(t *testing.T) {
 				case 0, 1:
 					tr.ObserveWork(workWith(work, int32(i%6), metav1.ConditionTrue))
 				case 2, 3:
-					tr.ObserveLease(beat{renewed: i, delay: "0s"}.lease("east"))
+					tr.ObserveLease(beat{renewed: i, delay: "0s"}.lease())
 				case 4:
 					tr.ForgetWork(workWith(work, 0, metav1.ConditionTrue))
 				case 5:
