@@ -254,3 +254,125 @@ func (w *world) wantOneOr(total int32) {
 	}
 	w.want(map[string]int32{allClusters[w.random.IntN(len(allClusters))]: 0})
 }
+
+// A receiver that fails takes nothing from the source for good: what the source has lost comes back, the move says what
+// it waits for, and it goes on when that is mended.
+func TestFailedReceiverBlocksTheMove(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		total := rapid.Int32Range(1, 16).Draw(t, "replicas")
+		w := newWorld(rapid.Uint64().Draw(t, "seed"), Input{
+			Divided: true, MaxSurge: rapid.Int32Range(1, 16).Draw(t, "surge"), Stable: 10 * time.Second,
+		}, "a", "z")
+		givenBack := int32(0)
+		w.check = func(in Input, out Output) {
+			if v := violation(in, out) + falseReason(in, out); v != "" {
+				t.Fatalf("%s\nin  %+v\nout %+v", v, in, out)
+			}
+			givenBack += out.RolledBack
+		}
+		w.want(map[string]int32{"a": total})
+		w.settle(t)
+
+		z := w.clusters["z"]
+		w.want(map[string]int32{"z": total})
+		for range rapid.IntRange(0, 120).Draw(t, "seconds until z fails") {
+			w.tick()
+		}
+		if z.work.requested == total && w.clusters["a"].work.requested == 0 || !w.clusters["a"].work.exists {
+			return // z has replaced a
+		}
+		z.broken = true
+		for i := range z.pods {
+			z.pods[i] = w.now.Add(1000 * time.Hour)
+		}
+		for range 120 {
+			w.tick()
+		}
+		a := w.clusters["a"]
+		if a.available(w.now) < total || w.last.Blocked.Reason != NotAvailable || w.last.Blocked.Cluster != "z" || w.last.Done {
+			t.Fatalf("a does not have its %d replicas again, or z is not blamed\n%s", total, w)
+		}
+		if givenBack > total {
+			t.Fatalf("%d of %d replicas are given back", givenBack, total)
+		}
+		w.failed = "" // what a lost after z's Pods had failed, before the hub heard of that
+		w.settle(t)
+	})
+}
+
+// (L7) A move goes on within the time that reports need, when what it waits for is mended.
+func TestMendedReasonLetsTheMoveGoOn(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason BlockedReason
+		breaks func(c *simulatedCluster)
+		mends  func(c *simulatedCluster)
+	}{
+		"not available": {
+			reason: NotAvailable, breaks: func(c *simulatedCluster) { c.broken, c.pods = true, nil },
+			mends: func(c *simulatedCluster) { c.broken, c.pods = false, nil },
+		},
+		"not reported": {
+			reason: NotReported, breaks: func(c *simulatedCluster) { c.nextBeat = c.nextBeat.Add(30 * time.Second) },
+			mends: func(*simulatedCluster) {},
+		},
+		"unreachable": {
+			reason: Unreachable, breaks: func(c *simulatedCluster) { c.linked = false },
+			mends: func(c *simulatedCluster) { c.linked = true },
+		},
+		"not in the inventory": {
+			reason: NotInInventory, breaks: func(c *simulatedCluster) { c.inInventory = false },
+			mends: func(c *simulatedCluster) { c.inInventory = true },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(1, Input{Divided: true, MaxSurge: 8, Stable: 10 * time.Second}, "a", "z")
+			w.healthy = true
+			w.want(map[string]int32{"a": 8})
+			w.tickUntil(t, "a has the object", w.isSettled)
+			z := w.clusters["z"]
+			w.want(map[string]int32{"z": 8})
+			w.tickUntil(t, "z starts", func() bool { return z.applied.exists })
+			tc.breaks(z)
+			w.tickUntil(t, "the move waits for z", func() bool {
+				return w.last.Blocked.Reason == tc.reason && w.last.Blocked.Cluster == "z"
+			})
+			before := requests(w.last)
+			for range 60 {
+				if tc.reason == NotReported { // it ends by itself
+					break
+				}
+				w.tick()
+				w.event = true
+			}
+			if after := requests(w.last); fmt.Sprint(after) != fmt.Sprint(before) {
+				t.Fatalf("goes on before the reason ends: %v -> %v\n%s", before, after, w)
+			}
+			tc.mends(z)
+			end := w.now.Add(w.in.Stable + 2*heartbeatInterval + w.slowest)
+			if tc.reason == NotReported {
+				end = end.Add(30 * time.Second)
+			}
+			w.tickUntil(t, "the move goes on", func() bool {
+				return w.now.After(end) || fmt.Sprint(requests(w.last)) != fmt.Sprint(before)
+			})
+			if w.now.After(end) {
+				t.Fatalf("does not go on\n%s", w)
+			}
+		})
+	}
+}
+
+func (w *world) tickUntil(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for range 600 {
+		if is() {
+			return
+		}
+		w.event = w.event || w.now.Second()%5 == 0
+		w.tick()
+	}
+	t.Fatalf("not within 600 s: %s\n%s", what, w)
+}

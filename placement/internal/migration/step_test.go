@@ -35,6 +35,9 @@ func removed(r *Target)     { r.Removed = true }
 // lost is assumed lost: nothing of it counts.
 func lost(r *Target) { r.Reachable, r.Lost = false, true }
 
+// proceed is drained, and the drain's deadline has passed.
+func proceed(r *Target) { r.Proceed = true }
+
 // silent has not reported since its replicas were last requested.
 func silent(r *Target) { r.ReportCurrent = false }
 
@@ -217,6 +220,106 @@ func TestStep(t *testing.T) {
 			want:   []move{{Removing, 0}, {Active, 0}},
 			reason: "the removal is ordered when the replacement is ready",
 		},
+		"still running": {
+			in:      Input{Divided: true, Targets: []Target{with(target("east", Draining, 0, 0), func(r *Target) { r.Total = 2 }), target("west", Active, 3, 3)}},
+			want:    []move{{Draining, 0}, {Active, 3}},
+			blocked: "east still runs replicas: 2",
+			reason:  "the order to remove would end Pods that are still ending",
+		},
+		"replicas unknown": {
+			in:      Input{Divided: true, Targets: []Target{with(target("east", Draining, 0, 0), silent), target("west", Active, 3, 3)}},
+			want:    []move{{Draining, 0}, {Active, 3}},
+			blocked: "east has not reported that it runs 0 replicas, as requested",
+			reason:  "a report of an earlier request says nothing of this one",
+		},
+		"whole, ready for a moment": {
+			in: Input{Stable: 10 * time.Second, Targets: []Target{
+				target("east", Draining, 0, 0), with(target("west", Active, 0, 0), wanted, func(r *Target) { r.StableReady = false }),
+			}},
+			want:    []move{{Draining, 0}, {Active, 0}},
+			blocked: "the object has not been ready in west for 10s",
+			reason:  "one report may be wrong a second later",
+		},
+		"whole, not ready": {
+			in:      Input{Targets: []Target{target("east", Draining, 0, 0), with(target("west", Active, 0, 0), wanted, crashing)}},
+			want:    []move{{Draining, 0}, {Active, 0}},
+			blocked: "the object is not ready in west",
+			reason:  "the message names what is missing",
+		},
+		"whole, not reported": {
+			in:      Input{Targets: []Target{target("east", Draining, 0, 0), with(target("west", Active, 0, 0), wanted, silent)}},
+			want:    []move{{Draining, 0}, {Active, 0}},
+			blocked: "west has not reported on the object as it was last sent",
+			reason:  "the message names what is missing",
+		},
+		"whole, not reachable": {
+			in:      Input{Targets: []Target{target("east", Draining, 0, 0), with(target("west", Active, 0, 0), wanted, unreachable)}},
+			want:    []move{{Draining, 0}, {Active, 0}},
+			blocked: "west cannot be reached: whether the object is ready there is unknown",
+			reason:  "the message names what is missing",
+		},
+		"whole, no policy": {
+			in:      Input{NoPolicy: true, Targets: []Target{target("east", Draining, 0, 0), with(target("west", Pending, 0, 0), wanted)}},
+			want:    []move{{Draining, 0}, {Pending, 0}},
+			blocked: "west gets the object when a policy selects it again",
+			reason:  "the message names what is missing",
+		},
+		"whole, wanted again": {
+			in:     Input{Targets: []Target{with(target("east", Draining, 0, 0), wanted), target("west", Active, 0, 0)}, Settle: time.Minute},
+			want:   []move{{Active, 0}, {Draining, 0}},
+			reason: "east has had the object all the time: the move back waits for nothing but Settle",
+		},
+		"whole, lost": {
+			in:     Input{Targets: []Target{with(target("east", Active, 0, 0), lost), with(target("west", Active, 0, 0), wanted)}},
+			want:   []move{{Draining, 0}, {Active, 0}},
+			reason: "a lost cluster gets no order, and blocks nothing",
+		},
+		"whole, a drain proceeds": {
+			in: Input{Targets: []Target{
+				target("a", Draining, 0, 0), with(target("b", Draining, 0, 0), proceed), with(target("west", Active, 0, 0), wanted, crashing),
+			}},
+			want:    []move{{Draining, 0}, {Removing, 0}, {Active, 0}},
+			blocked: "the object is not ready in west",
+			reason:  "only the cluster whose drain has passed its deadline loses the object",
+		},
+		"break first, source is unreachable": {
+			in: Input{Divided: true, BreakBeforeMake: true, Targets: []Target{
+				with(target("east", Active, 0, 2), unreachable), target("west", None, 2, 0),
+			}},
+			want:    []move{{Draining, 2}, {Pending, 0}},
+			blocked: "east cannot be reached: the object stays there",
+			reason:  "east would scale down at an unknown later time",
+		},
+		"break first, source is lost": {
+			in:      Input{BreakBeforeMake: true, Targets: []Target{with(target("east", Draining, 0, 0), lost), with(target("west", Pending, 0, 0), wanted)}},
+			want:    []move{{Draining, 0}, {Pending, 0}},
+			blocked: "east cannot be reached: it must stop its replicas before another cluster starts them",
+			reason:  "a lost cluster may still run the object",
+		},
+		"break first, a drain proceeds": {
+			in: Input{BreakBeforeMake: true, Targets: []Target{
+				target("a", Draining, 0, 0), with(target("b", Draining, 0, 0), proceed), with(target("west", Pending, 0, 0), wanted, unreachable),
+			}},
+			want:    []move{{Draining, 0}, {Removing, 0}, {Pending, 0}},
+			blocked: "west cannot be reached: the object stays in its present clusters",
+			reason:  "the other one keeps the object until west can have it",
+		},
+		"break first, not reported": {
+			in: Input{Divided: true, BreakBeforeMake: true, Targets: []Target{
+				with(target("east", Active, 1, 1), silent, func(r *Target) { r.Total = 0 }), with(target("west", Active, 2, 1), silent),
+			}},
+			want:    []move{{Active, 1}, {Active, 1}},
+			blocked: "west has not reported that it runs no more than the requested replicas: none may run in two clusters at a time",
+			reason:  "a cluster may run what it was asked for before, and has not reported",
+		},
+		"order, not in the inventory": {
+			in: Input{Divided: true, ProceedAtDeadline: true, Deadline: time.Second, DesiredSince: t0, Now: t0.Add(time.Hour), Targets: []Target{
+				with(target("east", Active, 0, 3), func(r *Target) { r.NotInInventory, r.Reachable = true, false }), target("west", Active, 3, 3),
+			}},
+			want:    []move{{Draining, 3}, {Active, 3}},
+			blocked: "east is not in the inventory: its 3 replicas stay as they are",
+			reason:  "also after the deadline",
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -231,6 +334,73 @@ func TestStep(t *testing.T) {
 			}
 			if out.Blocked.Message != tc.blocked {
 				t.Errorf("%s: blocked %q, want %q", tc.reason, out.Blocked.Message, tc.blocked)
+			}
+		})
+	}
+}
+
+func TestTimes(t *testing.T) {
+	t.Parallel()
+	now := t0.Add(time.Minute)
+	ahead := now.Add(time.Minute)
+	cases := map[string]struct {
+		in      Input
+		since   time.Time // of the first target
+		state   State
+		requeue time.Duration
+		reason  string
+	}{
+		"settling": {
+			in:    Input{Settle: 90 * time.Second, Targets: []Target{target("east", Draining, 0, 0), target("west", Active, 3, 3)}},
+			since: t0, state: Draining, requeue: 30 * time.Second,
+			reason: "a minute has passed",
+		},
+		"settling, another clock was ahead": {
+			in: Input{Settle: 90 * time.Second, Targets: []Target{
+				with(target("east", Draining, 0, 0), func(r *Target) { r.Since = ahead }), target("west", Active, 3, 3),
+			}},
+			since: now, state: Draining, requeue: 90 * time.Second,
+			reason: "it settles once more, and not until the other clock's time",
+		},
+		"deadline, another clock was ahead": {
+			in: Input{ProceedAtDeadline: true, Deadline: 10 * time.Second, DesiredSince: ahead, Targets: []Target{
+				target("east", Draining, 0, 3), with(target("west", Active, 3, 3), crashing),
+			}},
+			since: t0, state: Draining, requeue: 10 * time.Second,
+			reason: "the step comes back after the deadline",
+		},
+		"removing": {
+			in:    Input{Targets: []Target{target("east", Removing, 0, 3), target("west", Active, 3, 3)}},
+			since: t0, state: Removing,
+			reason: "what the Work still requests is not what is stored: nothing changes",
+		},
+		"the last shrink, another clock was ahead": {
+			in: Input{Targets: []Target{
+				with(target("east", Draining, 0, 2), fallback(3), func(r *Target) { r.Since = ahead }), target("west", Active, 3, 3),
+			}},
+			since: now, state: Draining, requeue: recheck,
+			reason: "west's next heartbeat is after this step",
+		},
+		"not available for long enough": {
+			in:    Input{Targets: []Target{target("east", Draining, 0, 3), with(target("west", Active, 3, 3), only(0, 3))}},
+			since: t0, state: Draining, requeue: recheck,
+			reason: "a heartbeat alone makes it long enough",
+		},
+		"not available": {
+			in:    Input{Targets: []Target{target("east", Draining, 0, 3), with(target("west", Active, 3, 3), crashing)}},
+			since: t0, state: Draining,
+			reason: "nothing changes without a report",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tc.in.Divided, tc.in.Now = true, now
+			out := Step(tc.in)
+			m := out.Transitions[0]
+			if !m.Since.Equal(tc.since) || m.State != tc.state || out.RequeueAfter != tc.requeue {
+				t.Errorf("%s: got %s since %s, again after %s; want %s since %s, again after %s",
+					tc.reason, m.State, m.Since, out.RequeueAfter, tc.state, tc.since, tc.requeue)
 			}
 		})
 	}
