@@ -176,7 +176,7 @@ func (s *stepState) need() int32 {
 // request, because fewer may have been requested since, and none before it has reported after the last shrink.
 func (s *stepState) availableIn(i int) int32 {
 	r := s.Targets[i]
-	if !r.Reachable || !r.ReportCurrent || r.Lost || r.State == Removing || !s.reportedSinceShrink(i) {
+	if !r.Reachable || !r.ReportCurrent || r.State == Removing || !s.reportedSinceShrink(i) {
 		return 0
 	}
 	return max(0, min(r.Available, r.Requested))

@@ -265,12 +265,21 @@ func TestReplicas(t *testing.T) {
 		},
 		"drain proceeds": {
 			targets: []Target{
-				target("a", Draining, 0, 4), with(target("b", Draining, 0, 4), func(r *Target) { r.Proceed = true }),
+				target("a", Draining, 0, 4), with(target("b", Draining, 0, 4), proceed),
 				with(target("west", Active, 8, 8), crashing),
 			},
 			want:    []request{{Draining, 4, 4}, {Draining, 0, 4}, {Active, 8, 0}},
 			blocked: NotAvailable, cluster: "west",
 			reason: "only the cluster whose drain has passed its deadline loses its replicas",
+		},
+		"drain proceeds, replacement fails": {
+			targets: []Target{
+				with(target("a", Draining, 0, 1), fallback(4), proceed), with(target("b", Draining, 0, 1), fallback(4)),
+				with(target("west", Active, 4, 4), crashing),
+			},
+			want: []request{{Draining, 0, 4}, {Draining, 3, 4}, {Active, 4, 0}}, rolledBack: 2,
+			blocked: NotAvailable, cluster: "west",
+			reason: "a cluster whose drain proceeds gets nothing back, another one does",
 		},
 		"withdrawn": {
 			targets: []Target{with(target("east", Removing, 5, 10)), target("west", None, 5, 0)}, surge: 5,
