@@ -26,7 +26,8 @@
 //	Secret beside a Work    hub: the data of a placed Secret, before the Work that names its version
 //	Work.status             agent
 //	AppliedWork             agent; before it creates the first object
-//	Lease cluster-x/agent   agent, every 10 s (leaseDurationSeconds 40, holderIdentity is the Pod)
+//	Lease cluster-x/agent   agent, every 10 s (leaseDurationSeconds 40, holderIdentity is the Pod);
+//	                        its annotations date the reports in the Works' status
 //	status of the object    hub, from the Works
 //
 // All programs compare before they write. The Lease is the only write of a settled system.
