@@ -179,6 +179,12 @@ func TestReplicas(t *testing.T) {
 			blocked: NotAvailable, cluster: "west",
 			reason: "of 8 needed, 3 run in west and 3 in east",
 		},
+		"replacement fails while it grows": {
+			targets: []Target{with(target("east", Draining, 0, 1), fallback(4)), with(target("west", Active, 4, 2), crashing)}, surge: 1,
+			want: []request{{Draining, 4, 4}, {Active, 2, 0}}, rolledBack: 3,
+			blocked: NotAvailable, cluster: "west",
+			reason: "what is given back leaves no room for more in west",
+		},
 		"replacement may run": {
 			targets: []Target{with(target("east", Draining, 0, 3), fallback(8)), with(target("west", Active, 8, 8), unknown)},
 			want:    []request{{Draining, 3, 8}, {Active, 8, 0}},
@@ -271,6 +277,12 @@ func TestReplicas(t *testing.T) {
 			want:    []request{{Draining, 4, 4}, {Draining, 0, 4}, {Active, 8, 0}},
 			blocked: NotAvailable, cluster: "west",
 			reason: "only the cluster whose drain has passed its deadline loses its replicas",
+		},
+		"drain proceeds, scale-down": {
+			targets: []Target{with(target("a", Draining, 0, 4), proceed), with(target("b", Active, 1, 3), unknown)},
+			want:    []request{{Draining, 0, 4}, {Active, 3, 0}},
+			blocked: NotAvailable, cluster: "b",
+			reason: "b is not the only cluster yet: which of its replicas are available is unknown",
 		},
 		"drain proceeds, replacement fails": {
 			targets: []Target{
