@@ -175,7 +175,7 @@ func removalViolation(in Input, out Output) string {
 
 func allReady(in Input) bool {
 	for _, r := range in.Targets {
-		if r.Wanted && !(r.Reachable && r.ReportCurrent && r.StableReady) {
+		if r.Wanted && (!r.Reachable || !r.ReportCurrent || !r.StableReady) {
 			return false
 		}
 	}

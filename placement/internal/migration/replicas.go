@@ -264,7 +264,7 @@ func (s *stepState) whyNotAvailable(i int) BlockedReason {
 		return Unreachable
 	case s.transitions[i].State == Pending && s.waitsForPolicy():
 		return PolicyMissing
-	case (r.State == Active || r.State == Draining) && !(r.ReportCurrent && s.reportedSinceShrink(i)):
+	case (r.State == Active || r.State == Draining) && (!r.ReportCurrent || !s.reportedSinceShrink(i)):
 		return NotReported
 	}
 	return NotAvailable

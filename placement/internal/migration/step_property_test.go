@@ -105,7 +105,10 @@ func (w *world) heal() {
 // (L6) settle lets a healthy world reach what is desired, within the time that its steps need.
 func (w *world) settle(t *rapid.T) {
 	w.heal()
-	limit := w.now.Add(w.stepsLeft() * (w.in.Stable + 2*heartbeatInterval + w.in.Settle + w.slowest))
+	limit := w.now
+	for range w.stepsLeft() {
+		limit = limit.Add(w.in.Stable + 2*heartbeatInterval + w.in.Settle + w.slowest)
+	}
 	for begin := w.now; !w.isSettled(); w.tick() {
 		if w.now.After(limit) {
 			t.Fatalf("L6: not settled in %s: blocked %+v\n%s", limit.Sub(begin), w.last.Blocked, w)
@@ -122,7 +125,7 @@ func (w *world) settle(t *rapid.T) {
 }
 
 // stepsLeft returns how many steps reach what is desired, with a few for what was not healthy before.
-func (w *world) stepsLeft() time.Duration {
+func (w *world) stepsLeft() int32 {
 	desired, requested, step := desiredOf(w.in), int32(0), int32(1)
 	for _, r := range w.in.Targets {
 		requested += r.Requested
@@ -130,7 +133,7 @@ func (w *world) stepsLeft() time.Duration {
 	if w.in.Divided {
 		step = max(1, min(max(desired/4, w.in.MaxUnavailable), w.in.MaxSurge+w.in.MaxUnavailable))
 	}
-	return time.Duration(max(desired, requested)/step + 4)
+	return max(desired, requested)/step + 4
 }
 
 func (w *world) isSettled() bool {
