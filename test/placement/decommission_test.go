@@ -50,7 +50,7 @@ spec: {containers: [{name: c, image: "registry.example/app:1"}]}`)
 		add(1, "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: "+name+", annotations: {placement.patchbay.io/clusters: "+cluster+`}}
 spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}`)
 	}
-	add(1, "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: large}\nspec:\n  replicas: 1"+podsOf("large", `, resources: {requests: {cpu: "1000"}}`))
+	add(1, "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: large}\nspec:\n  replicas: 1"+podsOf("large", `, resources: {requests: {cpu: "2"}}`))
 	return strings.Join(parts, "\n---\n")
 }
 
@@ -61,7 +61,7 @@ func TestKCP6Decommission(t *testing.T) {
 	u := &user{terminal: &terminal{t: t, dir: t.TempDir()}, w: w, ns: w.namespace(t)}
 	x := checkInvariants(t, w, u.ns)
 	hub := w.Hub.ControlPlane.AdminKubeconfig()
-	w.patchCluster(t, "west", `{"spec":{"limits":{"cpu":"100"}}}`)
+	w.patchCluster(t, "west", `{"spec":{"limits":{"cpu":"1"}}}`)
 	t.Cleanup(func() { w.patchCluster(t, "west", `{"spec":{"limits":null}}`) })
 	objects := drainedObjects()
 	if n := strings.Count(objects, "apiVersion:"); n != 50 {
@@ -115,7 +115,7 @@ func TestKCP6Decommission(t *testing.T) {
 	}
 	u.kubectl("delete persistentvolumeclaim data") // its owner has moved the data
 	u.kubectl("delete pod --all")
-	w.patchCluster(t, "west", `{"spec":{"limits":{"cpu":"2000"}}}`)
+	w.patchCluster(t, "west", `{"spec":{"limits":{"cpu":"3"}}}`)
 	r := <-ended
 	for _, text := range append(names, " left, ", "south is drained, but for ") {
 		if r.err != nil || !strings.Contains(r.out, text) {
