@@ -231,15 +231,16 @@ func (p *drainPrinter) print(s *v1alpha1.DrainStatus, drained *metav1.Condition)
 		return nil
 	}
 	var lines []string
-	progress := fmt.Sprintf("%d of %d left, %d moving", s.Left, s.Total, s.Moving)
+	parts := []string{fmt.Sprintf("%d of %d left", s.Left, s.Total), fmt.Sprintf("%d moving", s.Moving)}
 	for _, part := range []struct {
 		n    int32
 		text string
 	}{{s.Waiting, "waiting"}, {s.Blocked, "blocked"}, {s.Staying, "staying"}} {
 		if part.n > 0 {
-			progress += fmt.Sprintf(", %d %s", part.n, part.text)
+			parts = append(parts, fmt.Sprintf("%d %s", part.n, part.text))
 		}
 	}
+	progress := strings.Join(parts, ", ")
 	if s.Left == 0 && drained.Status != metav1.ConditionTrue && drained.Message != "" {
 		progress += ": " + drained.Message
 	}

@@ -5,6 +5,7 @@ package kubectl
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -28,7 +29,11 @@ func (r *drainReports) Get(ctx context.Context, _ client.ObjectKey, o client.Obj
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	r.reports[0].DeepCopyInto(o.(*v1alpha1.Cluster))
+	c, ok := o.(*v1alpha1.Cluster)
+	if !ok {
+		return fmt.Errorf("got a %T, want a Cluster", o)
+	}
+	r.reports[0].DeepCopyInto(c)
 	if len(r.reports) > 1 {
 		r.reports = r.reports[1:]
 	} else if r.ended != nil {

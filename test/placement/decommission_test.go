@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/test/placement/bed"
 )
 
 // drainedObjects are 50 objects of all sorts in south, most of which may also be in west. One is too large for
@@ -30,9 +31,12 @@ func drainedObjects() string {
   template:
     metadata: {labels: {app: NAME}}
     spec: {containers: [{name: c, image: "registry.example/app:1"REST}]}`
+	graceful := func(text string) string {
+		return strings.Replace(text, "metadata: {labels: {app: web-NUMBER}}", "metadata: {labels: {app: web-NUMBER}, annotations: {"+bed.EndsAfter+": 5s}}", 1)
+	}
 	podsOf := func(name, rest string) string { return strings.NewReplacer("NAME", name, "REST", rest).Replace(pods) }
 	add(14, "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web-NUMBER}\nspec:\n  replicas: 2"+
-		podsOf("web-NUMBER", ", envFrom: [{configMapRef: {name: config-NUMBER, optional: true}}]"))
+		graceful(podsOf("web-NUMBER", ", envFrom: [{configMapRef: {name: config-NUMBER, optional: true}}]")))
 	add(6, "apiVersion: v1\nkind: Service\nmetadata: {name: web-NUMBER}\nspec: {selector: {app: web-NUMBER}, ports: [{port: 80}]}")
 	add(8, "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: db-NUMBER}\nspec:\n  serviceName: db\n  replicas: 1"+podsOf("db-NUMBER", ""))
 	add(4, "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: node-NUMBER}\nspec:"+podsOf("node-NUMBER", ""))

@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	discoverylisters "k8s.io/client-go/listers/discovery/v1"
+
+	"github.com/patchbay-cni/patchbay/test/placement/bed"
 )
 
 // requestEvery makes 200 requests a second.
@@ -35,7 +37,7 @@ type endpoint struct{ cluster, pod string }
 
 // traffic is requests to a Service, in turn to each ready endpoint of all clusters. KWOK's Pods
 // have no process that answers: a request succeeds when its Pod is ready and is not on its way
-// out.
+// out, or takes bed.EndsAfter to end, as a Pod does that ends gracefully.
 type traffic struct {
 	service  string
 	backends map[string]backend // by cluster
@@ -134,5 +136,6 @@ func (x *traffic) request(e endpoint) error {
 		return fmt.Errorf("request to %s: %w", e.cluster, err)
 	}
 	ready := func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue }
-	return errorUnless(pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, ready), "Pod %s in %s does not answer", e.pod, e.cluster)
+	_, graceful := pod.Annotations[bed.EndsAfter]
+	return errorUnless((pod.DeletionTimestamp == nil || graceful) && slices.ContainsFunc(pod.Status.Conditions, ready), "Pod %s in %s does not answer", e.pod, e.cluster)
 }

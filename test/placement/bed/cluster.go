@@ -19,6 +19,8 @@ import (
 const (
 	// ReadyAfter is how long a Pod takes to be ready, as a Go duration; 0 without.
 	ReadyAfter = "test.patchbay.io/ready-after"
+	// EndsAfter is how long a Pod takes to end, as a Go duration; 0 without.
+	EndsAfter = "test.patchbay.io/ends-after"
 	// Broken is on Pods that never are, in CrashLoopBackOff.
 	Broken = "test.patchbay.io/broken"
 )

@@ -118,7 +118,7 @@ func itemOf(cluster string, a *v1alpha1.Assignment, drains *limits.Drains) drain
 		item.set(phaseBlocked, v1alpha1.ReasonMoveBlocked, blocked.Message)
 	case limits.IsLeaving(t):
 		item.phase = phaseMoving
-	case stay == limits.Pinned && key.GroupKind == daemonSet:
+	case stay == limits.Pinned && isDaemonSet(key):
 		item.set(phaseHarmless, v1alpha1.ReasonPinned, "its policy allows no other cluster")
 	case stay == limits.Pinned:
 		item.set(phaseStaying, v1alpha1.ReasonPinned, "its policy allows no other cluster: change it, or delete the object")
@@ -132,9 +132,11 @@ func itemOf(cluster string, a *v1alpha1.Assignment, drains *limits.Drains) drain
 	return item
 }
 
-// daemonSet is the kind whose objects are for the nodes of their cluster: one that may be in no other cluster is of
-// no use without this one.
-var daemonSet = schema.GroupKind{Group: "apps", Kind: "DaemonSet"}
+// isDaemonSet reports whether an object is for the nodes of its cluster: one that may be in no other cluster is of no
+// use without this one.
+func isDaemonSet(key kinds.Key) bool {
+	return key.GroupKind == schema.GroupKind{Group: "apps", Kind: "DaemonSet"}
+}
 
 // reasonRunsOnce is the reason why an object stays where it has started.
 const reasonRunsOnce = "RunsOnce"

@@ -80,7 +80,7 @@ func startDrains(s *scope.Scope, in policy.PlanInput, d Decision, current *v1alp
 		case !limits.IsDraining(c), stays && (limited[name] || s.RequiredIn[name]):
 		case stays:
 			t, _ := limits.TargetOf(current.Spec.Targets, name)
-			drains.Stays(c, s.Key, whyStays(s, in, d, name), t, s.Now)
+			drains.Stays(c, s.Key, whyStays(in, d, name), t, s.Now)
 		case !drains.Start(c, s.Key, limited[name], s.Now):
 			return limits.ErrDrainLimit
 		}
@@ -89,7 +89,7 @@ func startDrains(s *scope.Scope, in policy.PlanInput, d Decision, current *v1alp
 }
 
 // whyStays returns why a plan that may take the object from a draining cluster does not.
-func whyStays(s *scope.Scope, in policy.PlanInput, d Decision, cluster string) limits.Stay {
+func whyStays(in policy.PlanInput, d Decision, cluster string) limits.Stay {
 	switch {
 	case in.VolumeClaims[cluster] != "":
 		return limits.HasVolumes
