@@ -93,7 +93,7 @@ func assignByPolicy(
 	d := requiredDecision(s.RequiredIn)
 	d.Policy = r.Policy
 	in := planInput(s, r.Policy, current)
-	d.DrainPriorityMistake, d.RequeueAfter = waitForDrains(s, &in, drains), drainDeadline(s, current)
+	d.DrainPriorityMistake, d.RequeueAfter = waitForDrains(s, &in, current, drains)
 	if err := reserve(s, &d, in, current, capacity); err != nil {
 		d.AnnotationPolicyLost = losesAnnotationPolicy(s, r.Policy, current)
 		return d, err

@@ -15,8 +15,11 @@ import (
 	"github.com/patchbay-cni/patchbay/placement/internal/policy"
 )
 
-// waitForDrains marks the draining clusters which the object must not leave yet.
-func waitForDrains(s *scope.Scope, in *policy.PlanInput, drains *limits.Drains) (mistake *policy.Error) {
+// waitForDrains marks the draining clusters which the object must not leave yet. Retry is when the deadline of a drain
+// changes what a move may do; 0: never.
+func waitForDrains(
+	s *scope.Scope, in *policy.PlanInput, current *v1alpha1.Assignment, drains *limits.Drains,
+) (mistake *policy.Error, retry time.Duration) {
 	for i := range in.Clusters {
 		c := s.Clusters[in.Clusters[i].Name]
 		if _, assigned := in.Assigned[c.Name]; !assigned || !limits.IsDraining(c) {
@@ -28,7 +31,7 @@ func waitForDrains(s *scope.Scope, in *policy.PlanInput, drains *limits.Drains) 
 			mistake = invalid
 		}
 	}
-	return mistake
+	return mistake, drainDeadline(s, current)
 }
 
 // drainProceeds reports whether moves out of a cluster remove replicas whose replacement is not available, because the
