@@ -209,7 +209,7 @@ func planInput(s *scope.Scope, p *policy.EffectivePolicy, current *v1alpha1.Assi
 			in.Unconfirmed[name] = !s.Reports[name].Applied
 			in.Assigned[name], in.Running[name] = confirmedReplicas(s, t), runningReplicas(s, p, name)
 		case v1alpha1.TargetDraining:
-			in.Assigned[name], in.Leaving[name] = deref(t.RequestedReplicas), true
+			in.Assigned[name], in.Leaving[name] = deref(t.RequestedReplicas), isLeaving(c, t)
 		case v1alpha1.TargetRemoving:
 			if w := s.Works[name]; w != nil && !scope.IsRemoved(w) {
 				n, _ := scope.RequestedReplicas(w)
@@ -231,6 +231,12 @@ func planInput(s *scope.Scope, p *policy.EffectivePolicy, current *v1alpha1.Assi
 		})
 	}
 	return in
+}
+
+// isLeaving reports whether a draining target began to lose the object by a drain, a taint or a loss. One that began
+// while there was no Cluster takes the object back when the Cluster is created again: that is no order to remove it.
+func isLeaving(c *v1alpha1.Cluster, t v1alpha1.Target) bool {
+	return c != nil && t.LastTransitionTime != nil && t.LastTransitionTime.After(c.CreationTimestamp.Add(time.Second)) // it is cut to seconds
 }
 
 // isPolicyUnchanged reports whether the targets of an Assignment were planned from this policy.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -193,6 +194,34 @@ func TestMayRunUnseen(t *testing.T) {
 				s.Assignment.Status.Clusters = []v1alpha1.ClusterReport{{Cluster: "east", Revision: 3}}
 			}
 			if got := mayRunUnseen(s, "east", tc.d); got != tc.want {
+				t.Errorf("%s\ngot %t", tc.reason, got)
+			}
+		})
+	}
+}
+
+// A cluster that returns takes nothing back, unless it only left the inventory.
+func TestIsLeaving(t *testing.T) {
+	t.Parallel()
+	created := time.Unix(1000, 0)
+	for name, tc := range map[string]struct {
+		reason string
+		began  time.Time
+		gone   bool
+		want   bool
+	}{
+		"drained":  {"The Cluster was there.", created.Add(time.Minute), false, true},
+		"created":  {"The Cluster was created again after that.", created.Add(-time.Minute), false, false},
+		"just now": {"The time of creation is cut to seconds.", created.Add(time.Second / 2), false, false},
+		"gone":     {"There is no Cluster.", created, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(created)}}
+			if tc.gone {
+				c = nil
+			}
+			if got := isLeaving(c, v1alpha1.Target{LastTransitionTime: &metav1.MicroTime{Time: tc.began}}); got != tc.want {
 				t.Errorf("%s\ngot %t", tc.reason, got)
 			}
 		})
