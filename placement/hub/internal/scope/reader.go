@@ -21,8 +21,8 @@ import (
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/kinds"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/limits"
 	"github.com/patchbay-cni/patchbay/placement/internal/policy"
-	"github.com/patchbay-cni/patchbay/placement/internal/stability"
 	"github.com/patchbay-cni/patchbay/placement/internal/render"
+	"github.com/patchbay-cni/patchbay/placement/internal/stability"
 )
 
 // Indexes of the cache.
