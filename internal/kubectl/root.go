@@ -40,7 +40,7 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	f.addFlags(cmd)
 	registerFlagCompletion(cmd, "namespace", f.completeNamespaces)
 	registerFlagCompletion(cmd, "context", f.completeContexts)
-	cmd.AddCommand(newIPAM(f), newHub(f), newCluster(f), newContext(f), newRemove(f), newImport(f), newExport(f), newCRD(f), newPreflight(f), newUninstall(f), newVersion(f))
+	cmd.AddCommand(newIPAM(f), newHub(f), newCluster(f), newContext(f), newRemove(f), newImport(f), newExport(f), newExplain(f), newCRD(f), newPreflight(f), newUninstall(f), newVersion(f))
 	return cmd
 }
 

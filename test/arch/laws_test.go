@@ -272,6 +272,11 @@ func laws() []law {
 			reason:  "what an import changes, and may not change, is a function of the objects of both API servers, so that any object can be tried",
 		},
 		{
+			packages: "placement/explain", forbidden: concat([]string{module}, clients, []string{"net/http", "os"}),
+			allowed: []string{module + "/api", module + "/placement/internal", module + "/placement/explain"},
+			reason:  "an explanation is what the hub's own functions say of the same objects, and nothing that the plugin decides itself",
+		},
+		{
 			packages: "placement/hub/internal/desiredstate", forbidden: []string{module + "/placement/hub/internal/apply"},
 			reason: "the desired state of an object is computed from its Scope, without any client, clock or log",
 		},
