@@ -4,6 +4,7 @@ package kubectl
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -68,7 +69,7 @@ func (e *exportOptions) run(ctx context.Context, f *factory) error {
 		return err
 	}
 	if len(plan.objects) == 0 {
-		return fmt.Errorf("nothing was changed: no object among those is placed")
+		return errors.New("nothing was changed: no object among those is placed")
 	}
 	if e.dir != "" {
 		if err := writeManifests(ctx, hub, e.dir, plan.objects); err != nil {

@@ -104,21 +104,21 @@ func (p *exportPlanner) selected(namespace string, arguments []objectArgument, a
 				return nil, err
 			}
 		}
-		any := false
+		exists := false
 		for i := range all {
 			o := all[i].Spec.Object
 			matches := mapping == nil || o.Group == mapping.GroupVersionKind.Group && o.Kind == mapping.GroupVersionKind.Kind
 			if !matches || a.name != "" && a.name != o.Name || len(all[i].Spec.Targets) == 0 {
 				continue
 			}
-			any = true
+			exists = true
 			if !slices.ContainsFunc(found, func(e *exportedObject) bool { return e.assignment == &all[i] }) {
 				if e := p.examine(&all[i]); e != nil {
 					found = append(found, e)
 				}
 			}
 		}
-		if a.name != "" && !any {
+		if a.name != "" && !exists {
 			return nil, fmt.Errorf("%s is in no cluster, or is not at this hub: there is nothing to export", objectName(mapping.GroupVersionKind.Kind, a.namespace, a.name))
 		}
 	}

@@ -198,7 +198,7 @@ func writeManifests(ctx context.Context, hub client.Client, dir string, objects 
 					return fmt.Errorf("write the manifest of %s: %w", o.name(), err)
 				}
 				file := filepath.Join(dir, cluster, ref.Namespace, strings.ToLower(schema.GroupKind{Group: ref.Group, Kind: ref.Kind}.String())+"-"+ref.Name+".yaml")
-				if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, raw, 0o600)); err != nil {
+				if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o750), os.WriteFile(file, raw, 0o600)); err != nil {
 					return fmt.Errorf("write the manifest of %s: %w", o.name(), err)
 				}
 			}

@@ -39,7 +39,7 @@ type adopter struct {
 // Run imports the objects of a plan.
 func (a *adopter) Run(ctx context.Context, plan *importPlan) error {
 	for _, ns := range plan.open {
-		if err := a.label(ctx, ns, v1alpha1.AccessCreate); err != nil {
+		if err := a.label(ctx, ns.DeepCopy(), v1alpha1.AccessCreate); err != nil {
 			return fmt.Errorf("label Namespace %s of %s: %w", ns.Name, a.name, err)
 		}
 	}
@@ -81,7 +81,7 @@ func (a *adopter) label(ctx context.Context, o client.Object, access string) err
 	if err != nil {
 		return err
 	}
-	return a.cluster.Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner))
+	return a.cluster.Patch(ctx, o, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner))
 }
 
 // createNamespace creates a namespace at the hub, with the Pod Security levels of the cluster's.
@@ -104,7 +104,7 @@ func (a *adopter) begin(ctx context.Context, o *importedObject) error {
 	if handover.SourceUID(o.live) != "" {
 		return nil // it is adopted, and the rest is left
 	}
-	if err := a.label(ctx, o.live, v1alpha1.AccessAdopt); err != nil {
+	if err := a.label(ctx, o.live.DeepCopy(), v1alpha1.AccessAdopt); err != nil {
 		return fmt.Errorf("label it in %s: %w", a.name, err)
 	}
 	if o.forHub == nil {

@@ -48,15 +48,13 @@ func removeMarks(o *unstructured.Unstructured) {
 
 // cleanClaimTemplates removes what an API server adds to the claims of a StatefulSet.
 func cleanClaimTemplates(o *unstructured.Unstructured) {
-	claims, _, _ := unstructured.NestedSlice(o.Object, "spec", "volumeClaimTemplates")
+	field, _, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "volumeClaimTemplates")
+	claims, _ := field.([]any)
 	for _, c := range claims {
 		if c, ok := c.(map[string]any); ok {
 			delete(c, "status")
 			unstructured.RemoveNestedField(c, "metadata", "creationTimestamp")
 		}
-	}
-	if len(claims) > 0 {
-		_ = unstructured.SetNestedSlice(o.Object, claims, "spec", "volumeClaimTemplates") // it was a slice
 	}
 }
 
