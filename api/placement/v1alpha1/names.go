@@ -118,9 +118,9 @@ const (
 // The aggregated API by which people at the hub reach the API servers of clusters. Its resource is clusters, with the
 // subresources attach for agents and proxy for people.
 const (
-	// DebugGroup is its group. GroupName has definitions only.
-	DebugGroup = "debug." + GroupName
-	// DebugVersion is its version.
+	// DebugGroup is the API's group. GroupName has definitions only.
+	DebugGroup = "debug.placement.patchbay.io"
+	// DebugVersion is the API's version.
 	DebugVersion = "v1alpha1"
 	// DebugUserPrefix and a user's name at the hub are the name as which the agent sends the user's requests to its
 	// cluster.

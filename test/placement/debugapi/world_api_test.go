@@ -41,7 +41,7 @@ import (
 func TestMain(m *testing.M) { apitest.Main(m) }
 
 // waitTimeout is how long something may take on a busy machine.
-const waitTimeout = 1 * time.Minute
+const waitTimeout = 3 * time.Minute
 
 // world is a hub with the cluster east, in whose namespace web the hub has placed a ConfigMap.
 type world struct {
