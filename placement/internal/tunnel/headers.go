@@ -3,6 +3,7 @@
 package tunnel
 
 import (
+	"errors"
 	"io"
 	"log"
 	"net/http"
@@ -47,11 +48,19 @@ var (
 	responseSecrets = []string{"Location", "Set-Cookie", "Www-Authenticate", "Alt-Svc", "Strict-Transport-Security", UpgradedHeader}
 )
 
-// CleanResponse removes the headers of a cluster's answer that do not concern a client at the hub.
-func CleanResponse(h http.Header) {
+// CheckResponse returns an error for an answer of a cluster that a client at the hub would understand as the hub's own,
+// and removes headers that do not concern such a client. Agent and hub call it, because a cluster may be hostile.
+func CheckResponse(response *http.Response) error {
 	for _, name := range slices.Concat(hopHeaders, responseSecrets) {
-		h.Del(name)
+		response.Header.Del(name)
 	}
+	switch code := response.StatusCode; {
+	case code == http.StatusUnauthorized:
+		return errors.New("the cluster's API server does not accept the agent's credential")
+	case code >= 300 && code < 400 && code != http.StatusNotModified:
+		return errors.New("the cluster's API server answered with a redirection")
+	}
+	return nil
 }
 
 // UpgradeOf returns the protocol that a request asks to switch to; "" for none.

@@ -52,7 +52,9 @@ func ForwardUpgrade(w http.ResponseWriter, stream, out *http.Request, transport 
 	backend, upgraded := response.Body.(io.ReadWriter)
 	upgraded = upgraded && response.StatusCode == http.StatusSwitchingProtocols
 	protocol := response.Header.Get("Upgrade")
-	CleanResponse(response.Header)
+	if err := CheckResponse(response); err != nil {
+		return err
+	}
 	copyHeader(w.Header(), response.Header)
 	if !upgraded {
 		w.WriteHeader(response.StatusCode)

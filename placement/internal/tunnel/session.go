@@ -85,18 +85,12 @@ func (s *Session) Forward(w http.ResponseWriter, r *http.Request, path string, h
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.URL, p.Out.Host, p.Out.Header = out.URL, out.Host, out.Header
 		},
-		Transport: s, FlushInterval: -1, ModifyResponse: dropInternalHeaders,
+		Transport: s, FlushInterval: -1, ModifyResponse: CheckResponse,
 		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) { failed = err },
 		ErrorLog:     SilentLog(),
 	}
 	proxy.ServeHTTP(w, r)
 	return failed
-}
-
-// dropInternalHeaders removes what only the two ends of the tunnel mean.
-func dropInternalHeaders(response *http.Response) error {
-	response.Header.Del(UpgradedHeader)
-	return nil
 }
 
 // forwardUpgrade forwards an upgraded connection as one stream.
@@ -114,21 +108,31 @@ func (s *Session) forwardUpgrade(w http.ResponseWriter, r, out *http.Request, pr
 	}
 	defer response.Body.Close()
 	upgraded := response.Header.Get(UpgradedHeader)
-	if upgraded == "" { // the cluster's API server has refused it
+	if err := CheckResponse(response); err != nil {
+		return err
+	}
+	switch upgraded {
+	case protocol:
+		return joinClient(w, response, protocol, toAgent)
+	case "": // the cluster's API server has refused it
 		copyHeader(w.Header(), response.Header)
 		w.WriteHeader(response.StatusCode)
 		_, _ = io.Copy(w, response.Body)
 		return nil
 	}
+	return fmt.Errorf("the cluster's API server must switch to %q: it switched to %q", protocol, upgraded)
+}
+
+// joinClient answers 101, and joins the client's connection with the stream.
+func joinClient(w http.ResponseWriter, response *http.Response, protocol string, toAgent io.Writer) error {
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return fmt.Errorf("take over the client's connection: %w", err)
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Time{})
-	response.Header.Del(UpgradedHeader)
 	response.Header.Set("Connection", "Upgrade")
-	response.Header.Set("Upgrade", upgraded)
+	response.Header.Set("Upgrade", protocol)
 	answer := &http.Response{StatusCode: http.StatusSwitchingProtocols, ProtoMajor: 1, ProtoMinor: 1, Header: response.Header}
 	if answer.Write(conn) == nil {
 		pipe(conn, response.Body, toAgent, buffered.Reader)

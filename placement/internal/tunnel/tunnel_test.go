@@ -101,6 +101,12 @@ func echo(w http.ResponseWriter, r *http.Request) {
 		defer conn.Close()
 		fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\nSec-Websocket-Accept: yes\r\nSet-Cookie: a=b\r\n\r\n", r.Header.Get("Upgrade"))
 		_, _ = io.Copy(conn, buffered.Reader)
+	case "/moved":
+		w.Header().Set(UpgradedHeader, "websocket")
+		http.Redirect(w, r, "https://evil.example/", http.StatusFound)
+	case "/stranger":
+		w.Header().Set("Www-Authenticate", "Basic")
+		w.WriteHeader(http.StatusUnauthorized)
 	case "/forbidden":
 		http.Error(w, "no", http.StatusForbidden)
 	case "/wait":
@@ -138,6 +144,11 @@ func TestForward(t *testing.T) {
 	body, err := io.ReadAll(b.get(t, t.Context(), "/api/v1/pods?watch=true").Body)
 	if want := "GET /api/v1/pods?watch=true user="; err != nil || string(body) != want {
 		t.Errorf("got %q, %v, want %q", body, err, want)
+	}
+	for _, path := range []string{"/moved", "/stranger"} { // of a hostile agent
+		if r := b.get(t, t.Context(), path); r.StatusCode != http.StatusBadGateway || r.Header.Get("Location")+r.Header.Get("Www-Authenticate") != "" {
+			t.Errorf("%s: got %s %v", path, r.Status, r.Header)
+		}
 	}
 	lines := bufio.NewScanner(b.get(t, t.Context(), "/lines").Body)
 	for i := range 3 { // the answer has not ended

@@ -119,20 +119,8 @@ func (p *proxy) forward(w http.ResponseWriter, r *http.Request, path string) err
 		Rewrite: func(pr *httputil.ProxyRequest) {
 			pr.Out.URL, pr.Out.Host, pr.Out.Header = &target, "", header
 		},
-		Transport: p.transport, FlushInterval: -1, ModifyResponse: checkResponse, ErrorLog: tunnel.SilentLog(),
+		Transport: p.transport, FlushInterval: -1, ModifyResponse: tunnel.CheckResponse, ErrorLog: tunnel.SilentLog(),
 		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) { failed = err },
 	}).ServeHTTP(w, r)
 	return failed
-}
-
-// checkResponse rejects answers that a client at the hub would understand as the hub's own.
-func checkResponse(response *http.Response) error {
-	tunnel.CleanResponse(response.Header)
-	switch code := response.StatusCode; {
-	case code == http.StatusUnauthorized:
-		return errors.New("the cluster's API server does not accept the agent's credential")
-	case code >= 300 && code < 400 && code != http.StatusNotModified:
-		return errors.New("the cluster's API server answered with a redirection")
-	}
-	return nil
 }

@@ -6,10 +6,14 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
@@ -93,6 +97,20 @@ type Unregister struct {
 
 // Start implements manager.Runnable.
 func (u Unregister) Start(ctx context.Context) error {
+	_ = wait.PollUntilContextCancel(ctx, unregisterRetry, true, func(ctx context.Context) (bool, error) {
+		err := u.remove(ctx)
+		if err != nil && ctx.Err() == nil {
+			logr.FromContextOrDiscard(ctx).Error(err, "Failed to remove the registration of the debug API; retrying")
+		}
+		return err == nil, nil
+	})
+	return nil
+}
+
+// unregisterRetry is the time between two attempts.
+const unregisterRetry = 10 * time.Second
+
+func (u Unregister) remove(ctx context.Context) error {
 	registered := (&registration{host: "unused"}).objects(nil)
 	for i := len(registered) - 1; i >= 0; i-- {
 		stored := &unstructured.Unstructured{}
@@ -102,7 +120,7 @@ func (u Unregister) Start(ctx context.Context) error {
 			uid := stored.GetUID()
 			err = u.Direct.Delete(ctx, stored, client.Preconditions{UID: &uid})
 		}
-		if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
+		if err != nil && !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) { // an API server without aggregation
 			return fmt.Errorf("remove the registration of the debug API: %w", err)
 		}
 	}
