@@ -5,6 +5,7 @@ package debugapi
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
@@ -70,6 +72,32 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := serve(answer, r, u, t); err != nil && answer.Code == 0 {
 		tunnel.WriteStatus(answer, statusOf(err))
 	}
+}
+
+// group is the document /apis/GROUP.
+func group() *metav1.APIGroup {
+	v := metav1.GroupVersionForDiscovery{GroupVersion: v1alpha1.DebugGroup + "/" + v1alpha1.DebugVersion, Version: v1alpha1.DebugVersion}
+	return &metav1.APIGroup{
+		TypeMeta: metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}, Name: v1alpha1.DebugGroup,
+		Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v,
+	}
+}
+
+// resources is the document /apis/GROUP/VERSION. It has subresources only, which the garbage collector, the namespace
+// controller and `kubectl get` ignore: nothing can be listed or watched here.
+func resources() *metav1.APIResourceList {
+	return &metav1.APIResourceList{
+		TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: v1alpha1.DebugGroup + "/" + v1alpha1.DebugVersion,
+		APIResources: []metav1.APIResource{
+			{Name: "clusters/attach", Kind: "ClusterAttachOptions", Verbs: metav1.Verbs{"create"}},
+			{Name: "clusters/proxy", Kind: "ClusterProxyOptions", Verbs: metav1.Verbs{"create", "get", "patch", "update"}},
+		},
+	}
+}
+
+func writeJSON(w http.ResponseWriter, o any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(o)
 }
 
 // statusOf returns the answer for an error.
