@@ -24,6 +24,15 @@ type Request struct {
 	discovery bool
 }
 
+// HTTP methods. Packages that only compute import no net/http.
+const (
+	methodGet   = "GET"
+	methodHead  = "HEAD"
+	methodPatch = "PATCH"
+	methodPost  = "POST"
+	methodPut   = "PUT"
+)
+
 // maxLength is the longest path that passes.
 const maxLength = 2048
 
@@ -151,11 +160,11 @@ func (r Request) checkClusterScoped(within string) error {
 
 // isSelfReview tells whether the request asks what its user may do.
 func (r Request) isSelfReview() bool {
-	return r.Group == "authorization.k8s.io" && r.Method == "POST" && r.Namespace == "" && r.Name == "" &&
+	return r.Group == "authorization.k8s.io" && r.Method == methodPost && r.Namespace == "" && r.Name == "" &&
 		(r.Resource == "selfsubjectaccessreviews" || r.Resource == "selfsubjectrulesreviews")
 }
 
-func (r Request) isRead() bool { return r.Method == "GET" || r.Method == "HEAD" }
+func (r Request) isRead() bool { return r.Method == methodGet || r.Method == methodHead }
 
 // isDebug tells whether the request acts on a Pod without changing what is placed.
 func (r Request) isDebug() bool {
@@ -164,9 +173,9 @@ func (r Request) isDebug() bool {
 	}
 	switch r.Subresource {
 	case "exec", "attach", "portforward":
-		return r.Method == "POST"
+		return r.Method == methodPost
 	case "ephemeralcontainers":
-		return r.Method == "PATCH" || r.Method == "PUT"
+		return r.Method == methodPatch || r.Method == methodPut
 	}
 	return false
 }

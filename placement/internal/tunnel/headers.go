@@ -14,10 +14,12 @@ import (
 
 // requestHeaders are the headers of a client that a cluster's API server gets. All others are dropped: they could
 // contain identities (Impersonate-User, X-Remote-User), credentials, or what only the two ends of the tunnel mean.
-var requestHeaders = []string{
-	"Accept", "Accept-Encoding", "Content-Length", "Content-Type", "If-None-Match", "Kubectl-Command", "Kubectl-Session",
-	"Sec-Websocket-Extensions", "Sec-Websocket-Key", "Sec-Websocket-Protocol", "Sec-Websocket-Version", "User-Agent",
-	"X-Stream-Protocol-Version",
+func requestHeaders() []string {
+	return []string{
+		"Accept", "Accept-Encoding", "Content-Length", "Content-Type", "If-None-Match", "Kubectl-Command", "Kubectl-Session",
+		"Sec-Websocket-Extensions", "Sec-Websocket-Key", "Sec-Websocket-Protocol", "Sec-Websocket-Version", "User-Agent",
+		"X-Stream-Protocol-Version",
+	}
 }
 
 // tokenProtocol begins a WebSocket protocol that is a bearer token for API servers.
@@ -26,7 +28,7 @@ const tokenProtocol = "base64url.bearer.authorization.k8s.io"
 // RequestHeader returns those headers of a client's request that a cluster's API server gets.
 func RequestHeader(from http.Header) http.Header {
 	to := http.Header{}
-	for _, name := range requestHeaders {
+	for _, name := range requestHeaders() {
 		if values := from.Values(name); len(values) > 0 {
 			to[name] = slices.Clone(values)
 		}
@@ -41,17 +43,19 @@ func RequestHeader(from http.Header) http.Header {
 	return to
 }
 
-// hopHeaders belong to one connection. The others of responseSecrets could make a client at the hub send its
-// credentials elsewhere, or ask its user for new ones.
-var (
-	hopHeaders      = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
-	responseSecrets = []string{"Location", "Set-Cookie", "Www-Authenticate", "Alt-Svc", "Strict-Transport-Security", UpgradedHeader}
-)
+// droppedHeaders belong to one connection, or could make a client at the hub send its credentials elsewhere, or ask its
+// user for new ones.
+func droppedHeaders() []string {
+	return []string{
+		"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+		"Location", "Set-Cookie", "Www-Authenticate", "Alt-Svc", "Strict-Transport-Security", UpgradedHeader,
+	}
+}
 
 // CheckResponse returns an error for an answer of a cluster that a client at the hub would understand as the hub's own,
 // and removes headers that do not concern such a client. Agent and hub call it, because a cluster may be hostile.
 func CheckResponse(response *http.Response) error {
-	for _, name := range slices.Concat(hopHeaders, responseSecrets) {
+	for _, name := range droppedHeaders() {
 		response.Header.Del(name)
 	}
 	switch code := response.StatusCode; {

@@ -99,7 +99,7 @@ func echo(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		defer conn.Close()
-		fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\nSec-Websocket-Accept: yes\r\nSet-Cookie: a=b\r\n\r\n", r.Header.Get("Upgrade"))
+		_, _ = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\nSec-Websocket-Accept: yes\r\nSet-Cookie: a=b\r\n\r\n", r.Header.Get("Upgrade"))
 		_, _ = io.Copy(conn, buffered.Reader)
 	case "/moved":
 		w.Header().Set(UpgradedHeader, "websocket")
@@ -114,16 +114,16 @@ func echo(w http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 	case "/lines":
 		for i := range 3 {
-			fmt.Fprintln(w, "line", i)
+			_, _ = fmt.Fprintln(w, "line", i)
 			_ = http.NewResponseController(w).Flush()
 		}
 		<-r.Context().Done()
 	default:
-		fmt.Fprint(w, r.Method, " ", r.URL.Path, "?", r.URL.RawQuery, " user=", r.Header.Get("X-Remote-User"))
+		_, _ = fmt.Fprint(w, r.Method, " ", r.URL.Path, "?", r.URL.RawQuery, " user=", r.Header.Get("X-Remote-User"))
 	}
 }
 
-func (b *bench) get(t *testing.T, ctx context.Context, path string) *http.Response {
+func (b *bench) get(ctx context.Context, t *testing.T, path string) *http.Response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, b.hub.URL+"/east"+path, http.NoBody)
 	if err != nil {
@@ -141,16 +141,16 @@ func (b *bench) get(t *testing.T, ctx context.Context, path string) *http.Respon
 func TestForward(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, http.HandlerFunc(echo))
-	body, err := io.ReadAll(b.get(t, t.Context(), "/api/v1/pods?watch=true").Body)
+	body, err := io.ReadAll(b.get(t.Context(), t, "/api/v1/pods?watch=true").Body)
 	if want := "GET /api/v1/pods?watch=true user="; err != nil || string(body) != want {
 		t.Errorf("got %q, %v, want %q", body, err, want)
 	}
 	for _, path := range []string{"/moved", "/stranger"} { // of a hostile agent
-		if r := b.get(t, t.Context(), path); r.StatusCode != http.StatusBadGateway || r.Header.Get("Location")+r.Header.Get("Www-Authenticate") != "" {
+		if r := b.get(t.Context(), t, path); r.StatusCode != http.StatusBadGateway || r.Header.Get("Location")+r.Header.Get("Www-Authenticate") != "" {
 			t.Errorf("%s: got %s %v", path, r.Status, r.Header)
 		}
 	}
-	lines := bufio.NewScanner(b.get(t, t.Context(), "/lines").Body)
+	lines := bufio.NewScanner(b.get(t.Context(), t, "/lines").Body)
 	for i := range 3 { // the answer has not ended
 		if !lines.Scan() || lines.Text() != fmt.Sprint("line ", i) {
 			t.Fatalf("line %d: got %q, %v", i, lines.Text(), lines.Err())
@@ -208,16 +208,16 @@ func TestTooManyStreams(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	for range MaxStreams {
-		if response := b.get(t, ctx, "/wait"); response.StatusCode != http.StatusOK {
+		if response := b.get(ctx, t, "/wait"); response.StatusCode != http.StatusOK {
 			t.Fatalf("got %s", response.Status)
 		}
 	}
-	refused := b.get(t, t.Context(), "/version")
+	refused := b.get(t.Context(), t, "/version")
 	if text, _ := io.ReadAll(refused.Body); refused.StatusCode != http.StatusTooManyRequests || !strings.Contains(string(text), "100 requests") {
 		t.Errorf("got %s %s", refused.Status, text)
 	}
 	cancel()
-	for end := time.Now().Add(time.Minute); b.get(t, t.Context(), "/version").StatusCode != http.StatusOK; {
+	for end := time.Now().Add(time.Minute); b.get(t.Context(), t, "/version").StatusCode != http.StatusOK; {
 		if time.Now().After(end) {
 			t.Fatal("no place became free")
 		}
@@ -228,13 +228,13 @@ func TestTooManyStreams(t *testing.T) {
 func TestConnectionLost(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, http.HandlerFunc(echo))
-	open := b.get(t, t.Context(), "/wait")
+	open := b.get(t.Context(), t, "/wait")
 	_ = b.agent.Close()
 	if _, err := io.ReadAll(open.Body); err == nil {
 		t.Error("the stream must end with an error")
 	}
 	<-b.session.Closed()
-	if r := b.get(t, t.Context(), "/version"); r.StatusCode != http.StatusBadGateway {
+	if r := b.get(t.Context(), t, "/version"); r.StatusCode != http.StatusBadGateway {
 		t.Errorf("got %s", r.Status)
 	}
 }

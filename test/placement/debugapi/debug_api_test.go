@@ -40,6 +40,7 @@ func TestDebugThroughTheHub(t *testing.T) {
 }
 
 func (w *world) testWalls(t *testing.T) {
+	t.Helper()
 	const pods, all = "/api/v1/namespaces/web/pods", "/api/v1/pods"
 	cases := map[string]struct {
 		reason            string
@@ -89,6 +90,7 @@ func (w *world) testWalls(t *testing.T) {
 
 // kubectl works with the path as the server's address.
 func (w *world) testKubectl(t *testing.T) {
+	t.Helper()
 	for _, tc := range []struct {
 		reason, want string
 		args         []string
@@ -121,6 +123,7 @@ func (w *world) kubectl(t *testing.T, args ...string) (string, error) {
 
 // A watch passes each event on at once.
 func (w *world) testWatch(t *testing.T) {
+	t.Helper()
 	response, err := w.do(t, "ann", "GET", inWeb+"/api/v1/namespaces/web/configmaps?watch=true&resourceVersion=0&fieldSelector=metadata.name=later", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -134,6 +137,7 @@ func (w *world) testWatch(t *testing.T) {
 
 // An upgraded connection reaches the kubelet, and only with the verb create at the hub.
 func (w *world) testExec(t *testing.T) {
+	t.Helper()
 	const path = "/api/v1/namespaces/web/pods/pod/exec?command=sh&stdin=true&stdout=true"
 	upgrade := http.Header{"Connection": {"Upgrade"}, "Upgrade": {"SPDY/3.1"}, "X-Stream-Protocol-Version": {"v4.channel.k8s.io"}}
 	response, err := w.do(t, "ann", "POST", inWeb+path, upgrade)
@@ -176,6 +180,7 @@ func (w *world) testExec(t *testing.T) {
 
 // Only the agent of a cluster attaches for it, whatever rights others have.
 func (w *world) testAttach(t *testing.T) {
+	t.Helper()
 	path := strings.TrimSuffix(inAll, "proxy") + "attach"
 	upgrade := http.Header{"Connection": {"Upgrade"}, "Upgrade": {"patchbay-tunnel-v1"}}
 	for who, reason := range map[string]string{
@@ -199,6 +204,7 @@ func (w *world) testAttach(t *testing.T) {
 
 // The API disturbs neither kubectl's discovery nor the deletion of namespaces.
 func (w *world) testDiscovery(t *testing.T) {
+	t.Helper()
 	if out, err := w.kubectl(t, "api-resources"); err != nil || strings.Contains(out, v1alpha1.DebugGroup) {
 		t.Errorf("kubectl api-resources: %v: %s", err, out)
 	}
@@ -216,6 +222,7 @@ func (w *world) testDiscovery(t *testing.T) {
 
 // The agent attaches again after its connections were cut.
 func (w *world) testReconnect(t *testing.T) {
+	t.Helper()
 	open, err := w.do(t, "ann", "GET", inWeb+"/api/v1/namespaces/web/pods/pod/log?follow=true", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -240,6 +247,7 @@ func (w *world) testReconnect(t *testing.T) {
 
 // A Cluster that is not accepted any more cannot be reached, and its connection ends.
 func (w *world) testNotAccepted(t *testing.T) {
+	t.Helper()
 	open, err := w.do(t, "ann", "GET", inWeb+"/api/v1/namespaces/web/pods/pod/log?follow=true", nil)
 	if err != nil {
 		t.Fatal(err)

@@ -169,7 +169,7 @@ func (w *world) create(t *testing.T, o client.Object) {
 // fakeKubelet prints lines and returns each byte of an upgraded connection.
 func fakeKubelet(w http.ResponseWriter, r *http.Request) {
 	if strings.HasPrefix(r.URL.Path, "/containerLogs/") {
-		fmt.Fprintln(w, "a line")
+		_, _ = fmt.Fprintln(w, "a line")
 		_ = http.NewResponseController(w).Flush()
 		if r.URL.Query().Get("follow") == "true" {
 			<-r.Context().Done()
@@ -181,7 +181,7 @@ func fakeKubelet(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer conn.Close()
-	fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", r.Header.Get("Upgrade"))
+	_, _ = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", r.Header.Get("Upgrade"))
 	_, _ = buffered.WriteTo(conn)
 }
 

@@ -53,7 +53,7 @@ func (h *replicas) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return
 		}
-		fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n%s: %s\r\n\r\n", tunnel.Protocol, tunnel.ReplicaHeader, name)
+		_, _ = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n%s: %s\r\n\r\n", tunnel.Protocol, tunnel.ReplicaHeader, name)
 		session, err := tunnel.NewSession(context.WithoutCancel(r.Context()), &readAhead{conn, buffered.Reader})
 		if err != nil {
 			return
@@ -144,7 +144,7 @@ func TestProxy(t *testing.T) {
 			w.WriteHeader(http.StatusUnauthorized)
 		default:
 			w.Header().Set("Set-Cookie", "a=b")
-			fmt.Fprintf(w, "%s as %s of %v, impersonated extra %q uid %q remote %q credential %s, query %s", r.URL.Path, r.Header.Get("Impersonate-User"), r.Header.Values("Impersonate-Group"),
+			_, _ = fmt.Fprintf(w, "%s as %s of %v, impersonated extra %q uid %q remote %q credential %s, query %s", r.URL.Path, r.Header.Get("Impersonate-User"), r.Header.Values("Impersonate-Group"),
 				r.Header.Get("Impersonate-Extra-Scopes"), r.Header.Get("Impersonate-Uid"), r.Header.Get("X-Remote-User"), r.Header.Get("Authorization"), r.URL.RawQuery)
 		}
 	})
@@ -216,6 +216,7 @@ func TestTooManyRequests(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer response.Body.Close()
 		want := http.StatusOK
 		if i == tunnel.MaxStreams {
 			want = http.StatusTooManyRequests

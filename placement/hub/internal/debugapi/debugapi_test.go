@@ -345,7 +345,7 @@ func TestAttach(t *testing.T) {
 		go func() {
 			defer close(ended)
 			_ = tunnel.Serve(context.WithoutCancel(t.Context()), conn, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				fmt.Fprint(w, r.Header.Get(tunnel.UserHeader), " ", r.Header.Get(tunnel.NamespaceHeader), " ", r.URL.Path)
+				_, _ = fmt.Fprint(w, r.Header.Get(tunnel.UserHeader), " ", r.Header.Get(tunnel.NamespaceHeader), " ", r.URL.Path)
 			}))
 		}()
 		return ended

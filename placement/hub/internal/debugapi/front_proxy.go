@@ -69,7 +69,7 @@ func (f *frontProxy) Start(ctx context.Context) error {
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: every replica serves the API.
-func (f *frontProxy) NeedLeaderElection() bool { return false }
+func (*frontProxy) NeedLeaderElection() bool { return false }
 
 func (f *frontProxy) load(ctx context.Context) error {
 	m := &corev1.ConfigMap{}

@@ -130,7 +130,7 @@ func (h *handler) proxy(w http.ResponseWriter, r *http.Request, u user, t target
 	}
 	session, ok := h.sessions.get(t.cluster, c.UID)
 	if !ok {
-		return fmt.Errorf("Cluster %s: %w", t.cluster, errNotAttached)
+		return fmt.Errorf("reach Cluster %s: %w", t.cluster, errNotAttached)
 	}
 	header := tunnel.RequestHeader(r.Header)
 	header.Set(tunnel.UserHeader, u.name)
