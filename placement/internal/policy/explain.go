@@ -33,8 +33,11 @@ func (p *EffectivePolicy) Explain(in PlanInput) ([]Fitness, error) {
 	if err != nil {
 		return nil, err
 	}
-	usable := sortCandidates(in, selected)
-	chosen := p.limitToCount(in, usable)
+	if in.Capacity == nil {
+		in.Capacity = func(string) (*int64, string) { return nil, "" }
+	}
+	usable := p.sortCandidates(in, selected)
+	chosen := p.limitToCount(usable)
 	var all []Fitness
 	for i := range in.Clusters {
 		c := &in.Clusters[i]

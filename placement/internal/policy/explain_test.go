@@ -52,7 +52,8 @@ func TestExplainAgreesWithPlan(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		chosen := p.limitToCount(in, sortCandidates(in, selected))
+		in.Capacity = func(string) (*int64, string) { return nil, "" }
+		chosen := p.limitToCount(p.sortCandidates(in, selected))
 		for i, f := range all {
 			if f.Takes == (len(f.Reasons) > 0) {
 				rt.Errorf("%s: takes %t, reasons %q", f.Cluster, f.Takes, f.Reasons)
