@@ -185,3 +185,20 @@ func listPlaced(ctx context.Context, c client.Reader, namespace string) ([]strin
 	slices.Sort(names)
 	return slices.Compact(names), nil
 }
+
+// exportArguments lists the namespaces of the hub, or after a slash the placed objects of one, as NAMESPACE/KIND/NAME.
+func (f *factory) exportArguments(ctx context.Context, toComplete string) ([]string, error) {
+	c, _, err := f.placementClient()
+	if err != nil {
+		return nil, err
+	}
+	namespace, _, ok := strings.Cut(toComplete, "/")
+	if !ok {
+		return listNames(ctx, c, corev1.SchemeGroupVersion.WithKind("Namespace"), "")
+	}
+	names, err := listPlaced(ctx, c, namespace)
+	for i := range names {
+		names[i] = namespace + "/" + names[i]
+	}
+	return names, err
+}

@@ -3,6 +3,7 @@
 package kubectl
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -76,6 +77,16 @@ func (f *factory) namespace() (string, error) {
 
 // namespaceFlag returns the value of the flag --namespace, which may be empty.
 func (f *factory) namespaceFlag() string { return *f.config.Namespace }
+
+// forCluster returns a factory for the API server of a workload cluster, beside the hub's. The context is that
+// of a kubeconfig file, or of the hub's if file is empty.
+func (f *factory) forCluster(file, context string) *factory {
+	c := newFactory(f.IOStreams)
+	*c.config.KubeConfig = cmp.Or(file, *f.config.KubeConfig)
+	*c.config.Context = context
+	*c.config.CacheDir = *f.config.CacheDir
+	return c
+}
 
 // networkClient returns a client of the network kinds, and the user's namespace.
 func (f *factory) networkClient() (client.Client, string, error) {

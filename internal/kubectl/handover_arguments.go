@@ -42,16 +42,6 @@ func parseObjectArguments(cmd *cobra.Command, args []string) ([]objectArgument, 
 	return parsed, nil
 }
 
-// forCluster returns a factory for the API server of a workload cluster, beside the hub's. The context is that
-// of a kubeconfig file, or of the hub's if file is empty.
-func (f *factory) forCluster(file, context string) *factory {
-	c := newFactory(f.IOStreams)
-	*c.config.KubeConfig = cmp.Or(file, *f.config.KubeConfig)
-	*c.config.Context = context
-	*c.config.CacheDir = *f.config.CacheDir
-	return c
-}
-
 // selectedObjects are the objects of a cluster that arguments select.
 type selectedObjects struct {
 	objects []*unstructured.Unstructured
@@ -59,10 +49,10 @@ type selectedObjects struct {
 }
 
 // selectObjects reads the objects of a cluster that arguments select, each once, dependencies first.
-func (f *factory) selectObjects(ctx context.Context, c client.Reader, arguments []objectArgument) (*selectedObjects, error) {
+func selectObjects(ctx context.Context, f *factory, c client.Reader, arguments []objectArgument) (*selectedObjects, error) {
 	s := &selectedObjects{named: map[*unstructured.Unstructured]bool{}}
 	for _, a := range arguments {
-		kinds, err := f.kindsOf(a)
+		kinds, err := kindsOf(f, a)
 		if err != nil {
 			return nil, err
 		}
@@ -112,7 +102,7 @@ func importRank(kind schema.GroupKind) int {
 
 // kindsOf returns the kinds of an argument: the one that it names, or all placeable ones that the cluster
 // serves in namespaces.
-func (f *factory) kindsOf(a objectArgument) ([]schema.GroupVersionKind, error) {
+func kindsOf(f *factory, a objectArgument) ([]schema.GroupVersionKind, error) {
 	if a.kind != "" {
 		mapper, err := f.config.ToRESTMapper()
 		if err != nil {
@@ -183,21 +173,4 @@ func (i *importOptions) completeNamespaceArguments(f *factory) cobra.CompletionF
 		}
 		return f.forCluster(i.kubeconfig, inContext).completeNamespaces(cmd, args, toComplete)
 	}
-}
-
-// exportArguments lists the namespaces of the hub, or after a slash the placed objects of one, as NAMESPACE/KIND/NAME.
-func (f *factory) exportArguments(ctx context.Context, toComplete string) ([]string, error) {
-	c, _, err := f.placementClient()
-	if err != nil {
-		return nil, err
-	}
-	namespace, _, ok := strings.Cut(toComplete, "/")
-	if !ok {
-		return listNames(ctx, c, corev1.SchemeGroupVersion.WithKind("Namespace"), "")
-	}
-	names, err := listPlaced(ctx, c, namespace)
-	for i := range names {
-		names[i] = namespace + "/" + names[i]
-	}
-	return names, err
 }

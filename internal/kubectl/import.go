@@ -97,7 +97,7 @@ func (i *importOptions) run(ctx context.Context, f *factory) error {
 	if err := checkCluster(ctx, hub, cluster, i.cluster); err != nil {
 		return err
 	}
-	selected, err := there.selectObjects(ctx, cluster, i.objects)
+	selected, err := selectObjects(ctx, there, cluster, i.objects)
 	if err != nil {
 		return err
 	}

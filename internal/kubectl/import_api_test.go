@@ -24,13 +24,13 @@ import (
 )
 
 // apply applies a manifest as a user's tool does.
-func apply(t *testing.T, c client.Client, manager, text string) *unstructured.Unstructured {
+func apply(t *testing.T, c client.Client, text string) *unstructured.Unstructured {
 	t.Helper()
 	o := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.FieldOwner(manager)); err != nil {
+	if err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("helm")); err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
 	return o
@@ -95,18 +95,18 @@ func TestImportPlan(t *testing.T) {
 	importFrom := func(name string, args ...string) (string, error) {
 		return do(append([]string{"import", "--in=" + name, "--in-kubeconfig=" + env.ControlPlane.AdminKubeconfig()}, args...)...)
 	}
-	apply(t, cluster, "helm", templated("web", ""))
-	apply(t, cluster, "helm", templated("worker", "serviceAccountName: builder, "))
-	apply(t, cluster, "helm", "{apiVersion: v1, kind: ServiceAccount, metadata: {name: builder, namespace: shop}}")
-	apply(t, cluster, "helm", templated("scaled", ""))
-	apply(t, cluster, "helm", "{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: scaler, namespace: shop}, spec: {maxReplicas: 4, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: scaled}}}")
+	apply(t, cluster, templated("web", ""))
+	apply(t, cluster, templated("worker", "serviceAccountName: builder, "))
+	apply(t, cluster, "{apiVersion: v1, kind: ServiceAccount, metadata: {name: builder, namespace: shop}}")
+	apply(t, cluster, templated("scaled", ""))
+	apply(t, cluster, "{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: scaler, namespace: shop}, spec: {maxReplicas: 4, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: scaled}}}")
 	for _, c := range []client.Client{hub, cluster} {
 		value := map[bool]string{true: "aHVi", false: "Y2x1c3Rlcg=="}[c == hub]
-		apply(t, c, "helm", "{apiVersion: v1, kind: Secret, metadata: {name: both, namespace: shop}, data: {a: "+value+"}}")
-		apply(t, c, "helm", "{apiVersion: v1, kind: ConfigMap, metadata: {name: same, namespace: shop}, data: {a: b}}")
+		apply(t, c, "{apiVersion: v1, kind: Secret, metadata: {name: both, namespace: shop}, data: {a: "+value+"}}")
+		apply(t, c, "{apiVersion: v1, kind: ConfigMap, metadata: {name: same, namespace: shop}, data: {a: b}}")
 	}
-	apply(t, cluster, "helm", "{apiVersion: v1, kind: ConfigMap, metadata: {name: other, namespace: shop, labels: {placement.patchbay.io/managed: 'true'}, annotations: {placement.patchbay.io/source-uid: x}}}")
-	apply(t, cluster, "helm", "{apiVersion: v1, kind: ConfigMap, metadata: {name: owned, namespace: shop, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: same, uid: x}]}}")
+	apply(t, cluster, "{apiVersion: v1, kind: ConfigMap, metadata: {name: other, namespace: shop, labels: {placement.patchbay.io/managed: 'true'}, annotations: {placement.patchbay.io/source-uid: x}}}")
+	apply(t, cluster, "{apiVersion: v1, kind: ConfigMap, metadata: {name: owned, namespace: shop, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: same, uid: x}]}}")
 	const open = "Namespace shop of east: gets the label placement.patchbay.io/access=create. What hub users may do in their namespace shop, they may then do there\n"
 
 	for name, tc := range map[string]struct {
@@ -153,7 +153,7 @@ func TestImportPlan(t *testing.T) {
 		})
 	}
 	t.Run("OtherHubsAgent", func(t *testing.T) {
-		pod := apply(t, cluster, "helm", "{apiVersion: v1, kind: Pod, metadata: {name: patchbay-agent-2, namespace: patchbay-system}, spec: {containers: [{name: c, image: a}]}}")
+		pod := apply(t, cluster, "{apiVersion: v1, kind: Pod, metadata: {name: patchbay-agent-2, namespace: patchbay-system}, spec: {containers: [{name: c, image: a}]}}")
 		_, err := importFrom("east", "shop")
 		if err == nil || !strings.Contains(err.Error(), "the heartbeat at this hub is not from the agent of the context's cluster (patchbay-agent-2)") {
 			t.Errorf("got %v: a hub with a Cluster of the same name would create the objects in that one", err)

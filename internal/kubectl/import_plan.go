@@ -275,10 +275,10 @@ func (p *importPlanner) planAdoption(ctx context.Context, ns *importNamespace, o
 	if stored == nil {
 		stored = o.forHub.DeepCopy()
 		if ns.atHub != nil {
-			if err := p.hub.Create(ctx, stored, client.DryRunAll, client.FieldOwner(fieldOwner)); err != nil {
-				o.refused = "the hub does not accept it: " + err.Error()
-				return nil
-			}
+			o.refused = p.tryAtHub(ctx, stored)
+		}
+		if o.refused != "" {
+			return nil
 		}
 	}
 	after := handover.Manifest(stored, o.live.GetUID())
@@ -301,6 +301,15 @@ func (p *importPlanner) planAdoption(ctx context.Context, ns *importNamespace, o
 		o.refused = "the adoption would change its Pod template and so restart its Pods (--allow-restart accepts that)"
 	}
 	return nil
+}
+
+// tryAtHub creates an object at the hub by a dry run, and returns why the hub does not accept it; "" if it does. The
+// object is then as the hub would store it.
+func (p *importPlanner) tryAtHub(ctx context.Context, o *unstructured.Unstructured) string {
+	if err := p.hub.Create(ctx, o, client.DryRunAll, client.FieldOwner(fieldOwner)); err != nil {
+		return "the hub does not accept it: " + err.Error()
+	}
+	return ""
 }
 
 // isRefused reports whether an object cannot be imported.

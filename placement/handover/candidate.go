@@ -4,6 +4,7 @@ package handover
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -89,10 +90,5 @@ func YieldsReplicas(o *unstructured.Unstructured, namespaceLabels map[string]str
 	if err != nil || p == nil {
 		return false
 	}
-	for _, field := range p.Spec.Apply.Yield {
-		if field == "spec.replicas" {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(p.Spec.Apply.Yield, "spec.replicas")
 }
