@@ -70,7 +70,7 @@ func checkForm(path string) error {
 			return fmt.Errorf(`path %q must have no escapes, spaces, control characters and none of \ ; ? #`, path)
 		}
 	}
-	for _, segment := range strings.Split(strings.TrimSuffix(path[1:], "/"), "/") {
+	for segment := range strings.SplitSeq(strings.TrimSuffix(path[1:], "/"), "/") {
 		if segment == "." || segment == ".." || segment == "" && path != "/" {
 			return fmt.Errorf(`path %q must have no empty segments, "." and ".."`, path)
 		}

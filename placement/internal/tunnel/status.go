@@ -20,9 +20,14 @@ func WriteStatus(w http.ResponseWriter, err *apierrors.StatusError) {
 	if d := status.Details; d != nil && d.RetryAfterSeconds > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(d.RetryAfterSeconds)))
 	}
+	data, encodeErr := json.Marshal(status)
+	if encodeErr != nil {
+		http.Error(w, encodeErr.Error(), http.StatusInternalServerError)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(int(status.Code))
-	_ = json.NewEncoder(w).Encode(status)
+	_, _ = w.Write(data)
 }
 
 // Recorder remembers the code of an answer, for the log.

@@ -105,7 +105,7 @@ func echo(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(UpgradedHeader, "websocket")
 		http.Redirect(w, r, "https://evil.example/", http.StatusFound)
 	case "/stranger":
-		w.Header().Set("Www-Authenticate", "Basic")
+		w.Header().Set("WWW-Authenticate", "Basic")
 		w.WriteHeader(http.StatusUnauthorized)
 	case "/forbidden":
 		http.Error(w, "no", http.StatusForbidden)
@@ -141,16 +141,21 @@ func (b *bench) get(ctx context.Context, t *testing.T, path string) *http.Respon
 func TestForward(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, http.HandlerFunc(echo))
-	body, err := io.ReadAll(b.get(t.Context(), t, "/api/v1/pods?watch=true").Body)
+	pods := b.get(t.Context(), t, "/api/v1/pods?watch=true")
+	defer pods.Body.Close()
+	body, err := io.ReadAll(pods.Body)
 	if want := "GET /api/v1/pods?watch=true user="; err != nil || string(body) != want {
 		t.Errorf("got %q, %v, want %q", body, err, want)
 	}
 	for _, path := range []string{"/moved", "/stranger"} { // of a hostile agent
-		if r := b.get(t.Context(), t, path); r.StatusCode != http.StatusBadGateway || r.Header.Get("Location")+r.Header.Get("Www-Authenticate") != "" {
+		r := b.get(t.Context(), t, path)
+		if _ = r.Body.Close(); r.StatusCode != http.StatusBadGateway || r.Header.Get("Location")+r.Header.Get("WWW-Authenticate") != "" {
 			t.Errorf("%s: got %s %v", path, r.Status, r.Header)
 		}
 	}
-	lines := bufio.NewScanner(b.get(t.Context(), t, "/lines").Body)
+	streamed := b.get(t.Context(), t, "/lines")
+	defer streamed.Body.Close()
+	lines := bufio.NewScanner(streamed.Body)
 	for i := range 3 { // the answer has not ended
 		if !lines.Scan() || lines.Text() != fmt.Sprint("line ", i) {
 			t.Fatalf("line %d: got %q, %v", i, lines.Text(), lines.Err())
@@ -174,7 +179,7 @@ func TestForwardUpgrade(t *testing.T) {
 		}
 		conn, ok := response.Body.(io.ReadWriteCloser)
 		if h := response.Header; response.StatusCode != http.StatusSwitchingProtocols || !ok || h.Get("Upgrade") != protocol ||
-			h.Get("Sec-Websocket-Accept") != "yes" || h.Get("Set-Cookie") != "" || h.Get(UpgradedHeader) != "" {
+			h.Get("Sec-WebSocket-Accept") != "yes" || h.Get("Set-Cookie") != "" || h.Get(UpgradedHeader) != "" {
 			t.Fatalf("%s: got %d %v", protocol, response.StatusCode, response.Header)
 		}
 		sent := strings.Repeat("0123456789abcdef", 1<<17) // 2 MiB, more than a window of HTTP/2 has by default

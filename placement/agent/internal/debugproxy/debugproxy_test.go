@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -179,9 +180,7 @@ func TestProxy(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.Header.Set(tunnel.UserHeader, "ann")
-			for key, values := range tc.header {
-				r.Header[key] = values
-			}
+			maps.Copy(r.Header, tc.header)
 			response, err := h.session("a").RoundTrip(r)
 			if err != nil {
 				t.Fatal(err)

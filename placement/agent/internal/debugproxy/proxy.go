@@ -53,8 +53,9 @@ func newProxy(local *rest.Config, checkNamespace func(context.Context, string) e
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began, path := time.Now(), requestPath(r)
 	answer := &tunnel.Recorder{ResponseWriter: w}
+	log := logr.FromContextOrDiscard(r.Context())
 	defer func() {
-		logr.FromContextOrDiscard(r.Context()).Info("Answered a request of a hub user", "user", r.Header.Get(tunnel.UserHeader),
+		log.Info("Answered a request of a hub user", "user", r.Header.Get(tunnel.UserHeader),
 			"method", r.Method, "path", path, "code", answer.Code, "duration", time.Since(began).String())
 	}()
 	select {
@@ -64,7 +65,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		tunnel.WriteStatus(answer, apierrors.NewTooManyRequests(tunnel.ErrTooManyStreams.Error(), 1))
 		return
 	}
-	if err := p.check(r, path); err != nil {
+	if err := p.check(r.Context(), r, path); err != nil {
 		tunnel.WriteStatus(answer, apierrors.NewForbidden(schema.GroupResource{Group: v1alpha1.DebugGroup, Resource: "clusters/proxy"}, "", err))
 		return
 	}
@@ -83,7 +84,7 @@ func requestPath(r *http.Request) string {
 var errNoUser = errors.New("the request must name a user")
 
 // check returns why a request may not pass.
-func (p *proxy) check(r *http.Request, path string) error {
+func (p *proxy) check(ctx context.Context, r *http.Request, path string) error {
 	if r.Header.Get(tunnel.UserHeader) == "" || len(r.Header.Values(tunnel.UserHeader)) > 1 || len(r.Header.Values(tunnel.NamespaceHeader)) > 1 {
 		return errNoUser
 	}
@@ -95,7 +96,7 @@ func (p *proxy) check(r *http.Request, path string) error {
 	if err != nil {
 		return err
 	}
-	return request.Check(r.Header.Get(tunnel.NamespaceHeader), func(ns string) error { return p.checkNamespace(r.Context(), ns) })
+	return request.Check(r.Header.Get(tunnel.NamespaceHeader), func(ns string) error { return p.checkNamespace(ctx, ns) })
 }
 
 // forward sends the request to the API server as its user.

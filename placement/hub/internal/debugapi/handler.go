@@ -61,8 +61,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	began, answer := time.Now(), &tunnel.Recorder{ResponseWriter: w}
+	log := logr.FromContextOrDiscard(r.Context())
 	defer func() {
-		logr.FromContextOrDiscard(r.Context()).Info("Answered a debug request", "user", u.name, "cluster", t.cluster, "subresource", t.subresource,
+		log.Info("Answered a debug request", "user", u.name, "cluster", t.cluster, "subresource", t.subresource,
 			"namespace", t.namespace, "method", r.Method, "path", t.path, "code", answer.Code, "duration", time.Since(began).String())
 	}()
 	serve := h.proxy
@@ -96,8 +97,13 @@ func resources() *metav1.APIResourceList {
 }
 
 func writeJSON(w http.ResponseWriter, o any) {
+	data, err := json.Marshal(o)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(o)
+	_, _ = w.Write(data)
 }
 
 // statusOf returns the answer for an error.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -112,10 +113,10 @@ const unregisterRetry = 10 * time.Second
 
 func (u Unregister) remove(ctx context.Context) error {
 	registered := (&registration{host: "unused"}).objects(nil)
-	for i := len(registered) - 1; i >= 0; i-- {
+	for _, o := range slices.Backward(registered) {
 		stored := &unstructured.Unstructured{}
-		stored.SetGroupVersionKind(registered[i].GroupVersionKind())
-		err := u.Direct.Get(ctx, client.ObjectKeyFromObject(registered[i]), stored)
+		stored.SetGroupVersionKind(o.GroupVersionKind())
+		err := u.Direct.Get(ctx, client.ObjectKeyFromObject(o), stored)
 		if err == nil && stored.GetLabels()[v1alpha1.ManagedLabel] == "true" {
 			uid := stored.GetUID()
 			err = u.Direct.Delete(ctx, stored, client.Preconditions{UID: &uid})
