@@ -49,7 +49,9 @@ func PlaceableObject(kind schema.GroupKind, namespace, name string) bool {
 	}
 	switch kind {
 	case schema.GroupKind{Kind: "ConfigMap"}:
-		return name != "kube-root-ca.crt"
+		return name != "kube-root-ca.crt" && !isHelmRecord(name)
+	case schema.GroupKind{Kind: "Secret"}:
+		return !isHelmRecord(name)
 	case schema.GroupKind{Kind: "ServiceAccount"}:
 		return name != "default"
 	case schema.GroupKind{Kind: "Service"}:
@@ -57,6 +59,10 @@ func PlaceableObject(kind schema.GroupKind, namespace, name string) bool {
 	}
 	return true
 }
+
+// isHelmRecord tells whether a Secret or ConfigMap is Helm's record of a release. It belongs to the API server that Helm
+// has installed the release at: in a cluster, Helm would take the placed objects for a release of that cluster.
+func isHelmRecord(name string) bool { return strings.HasPrefix(name, "sh.helm.release.v1.") }
 
 // RunsOnce tells whether an object of this kind must never run a second time.
 func RunsOnce(kind schema.GroupKind) bool {

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build placement
+
+package placement
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/test/placement/bed"
+)
+
+// awaitStatuses waits until kstatus finds at the hub and on the cluster what it is to, and returns both.
+func (r *corpusRun) awaitStatuses(t *testing.T) (hub, cluster map[string]string) {
+	t.Helper()
+	sides := r.sides()
+	for end := time.Now().Add(corpusPatience); ; <-time.After(10 * pollInterval) {
+		hub, cluster = r.statuses(sides[0]), r.statuses(sides[1])
+		settled := !slices.ContainsFunc(r.objects, func(o corpusObject) bool {
+			want := corpusDifference{hub: string(status.CurrentStatus), cluster: string(status.CurrentStatus)}
+			if reason, ok := corpusUnready[o.String()]; ok {
+				want = corpusDifference{reason: reason, hub: string(status.InProgressStatus), cluster: string(status.InProgressStatus)}
+			}
+			if known, ok := r.justified(o.String(), "kstatus"); ok {
+				want = known
+			}
+			return hub[o.String()] != want.hub || cluster[o.String()] != want.cluster
+		})
+		if settled || time.Now().After(end) {
+			return hub, cluster
+		}
+	}
+}
+
+// statuses are what kstatus computes of each object of one side.
+func (r *corpusRun) statuses(at *bed.Plane) map[string]string {
+	found := map[string]string{}
+	for _, o := range r.objects {
+		live := object(o.GetAPIVersion(), o.GetKind(), o.GetNamespace(), o.GetName())
+		err := at.Client.Get(r.t.Context(), client.ObjectKeyFromObject(live), live)
+		if err != nil {
+			found[o.String()] = err.Error()
+			continue
+		}
+		is, err := status.Compute(live)
+		if err != nil {
+			found[o.String()] = err.Error()
+			continue
+		}
+		found[o.String()] = is.Status.String()
+	}
+	return found
+}
+
+// corpusWaits are how users wait for the objects of a kind.
+var corpusWaits = map[string][]string{
+	"Deployment":            {"rollout status", "wait --for=condition=Available"},
+	"StatefulSet":           {"rollout status"},
+	"DaemonSet":             {"rollout status"},
+	"Job":                   {"wait --for=condition=Complete"},
+	"Pod":                   {"wait --for=condition=Ready"},
+	"PersistentVolumeClaim": {"wait --for=jsonpath={.status.phase}=Bound"},
+}
+
+// waits runs what users wait with: of all objects together, and if that fails of each.
+func (r *corpusRun) waits(at *bed.Plane) map[string]string {
+	r.t.Helper()
+	found, together := map[string]string{}, map[string][]string{}
+	for _, o := range r.objects {
+		for _, command := range corpusWaits[o.GetKind()] {
+			if _, ok := r.justified(o.String(), "wait"); ok || corpusUnready[o.String()] != "" {
+				r.waitForOne(at, command, o.String(), found)
+				continue
+			}
+			together[command] = append(together[command], o.String())
+		}
+	}
+	for command, objects := range together {
+		if _, err := r.kubectl(at, command+" --timeout=60s "+strings.Join(objects, " ")); err == nil {
+			continue
+		}
+		for _, o := range objects {
+			r.waitForOne(at, command, o, found)
+		}
+	}
+	return found
+}
+
+// waitForOne waits for one object that may never be ready.
+func (r *corpusRun) waitForOne(at *bed.Plane, command, o string, found map[string]string) {
+	if _, err := r.kubectl(at, command+" --timeout=2s "+o); err != nil {
+		found[o] += command + " fails"
+	}
+}
+
+// diffHeader is what `kubectl diff` prints of an object that differs.
+var diffHeader = regexp.MustCompile(`(?m)^diff .*/(\S+)$`)
+
+// diffs are the objects that differ from their files.
+func (r *corpusRun) diffs(at *bed.Plane) map[string]string {
+	r.t.Helper()
+	args := "diff -f " + filepath.Join(r.dir, "files")
+	if r.method == serverSide {
+		args += " --server-side --field-manager=ci"
+	}
+	out, err := r.kubectl(at, args)
+	files := diffHeader.FindAllStringSubmatch(out, -1)
+	if err != nil && len(files) == 0 {
+		r.t.Errorf("%s: %v\n%s", at.Dir(), err, out)
+	}
+	found := map[string]string{}
+	for _, o := range r.objects {
+		gvk := o.GroupVersionKind()
+		name := strings.TrimPrefix(strings.Join([]string{gvk.Group, gvk.Version, gvk.Kind, o.GetNamespace(), o.GetName()}, "."), ".")
+		if slices.ContainsFunc(files, func(f []string) bool { return f[1] == name }) {
+			found[o.String()] = "differs"
+		}
+	}
+	return found
+}
+
+// helm runs Helm with the chart.
+func (r *corpusRun) helm(at *bed.Plane, args string) {
+	r.t.Helper()
+	chart := filepath.Join(r.dir, "chart")
+	if _, err := os.Stat(chart); err != nil {
+		if err := os.CopyFS(chart, os.DirFS("testdata/corpus-chart")); err != nil {
+			r.t.Fatal(err)
+		}
+		r.write("chart/templates", r.workloads)
+	}
+	command, flags, _ := strings.Cut(args, " ")
+	arguments := "corpus " + chart
+	if command == "uninstall" {
+		arguments = "corpus"
+	}
+	if out, err := r.tryRun(at.ControlPlane.AdminKubeconfig(), "helm -n "+r.ns+" "+command+" "+arguments+" "+flags); err != nil {
+		r.t.Errorf("%s: helm %s: %v\n%s", filepath.Base(at.Dir()), args, err, out)
+	}
+}
+
+// upgradeAndUninstall changes the release, and removes it: nothing of it is left.
+func (r *corpusRun) upgradeAndUninstall(t *testing.T) {
+	t.Helper()
+	at := r.w.Hub
+	r.helm(at, "upgrade --wait --wait-for-jobs --timeout=8m --set image.tag=2 --set replicas=3")
+	if out, err := r.kubectl(at, "rollout status deployment/corpus-release --timeout=60s"); err != nil {
+		t.Errorf("after the upgrade: %v\n%s", err, out)
+	}
+	r.helm(at, "uninstall --wait --timeout=8m")
+	eventually(t, "nothing of the release is left", func() error {
+		var left []string
+		for _, o := range r.objects {
+			if in := r.w.clustersWith(t, sameKey(o)); strings.Contains(in, "east") && o.GetKind() != "PersistentVolumeClaim" {
+				left = append(left, o.String())
+			}
+		}
+		return errorUnless(len(left) == 0, "%v", left)
+	})
+}

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build placement
+
+package placement
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/test/apitest"
+	"github.com/patchbay-cni/patchbay/test/placement/bed"
+)
+
+// corpusReference is the cluster to which the corpus is applied without a hub.
+const corpusReference = "west"
+
+// corpusRun applies the corpus by one method, at the hub and on one cluster.
+type corpusRun struct {
+	method corpusMethod
+	// clusters to which the hub places, as in a Placement.
+	clusters string
+	// prepared has the clusters' admins make the namespace, with the Pod Security level of the one cluster.
+	prepared bool
+
+	*terminal
+	w         *world
+	ns        string
+	workloads []corpusWorkload
+	objects   []corpusObject
+	different map[string]bool // by workload
+	found     []corpusDifference
+}
+
+// corpusObject is an object of the corpus.
+type corpusObject struct {
+	*unstructured.Unstructured
+	workload string
+}
+
+// String names the object as kubectl prints it.
+func (o corpusObject) String() string {
+	return strings.ToLower(o.GroupVersionKind().GroupKind().String()) + "/" + o.GetName()
+}
+
+// run applies the corpus to both, and compares.
+func (r *corpusRun) run(t *testing.T, w *world) {
+	t.Helper()
+	r.w, r.terminal, r.different = w, &terminal{t: t, dir: t.TempDir()}, map[string]bool{}
+	r.makeNamespaces(t)
+	w.apply(t, w.Hub.Client, r.ns, placement("corpus", r.clusters)+corpusNetworkPlacement(r.ns, r.clusters))
+	r.readObjects(t)
+	r.write("created", slices.DeleteFunc(slices.Clone(r.workloads), func(one corpusWorkload) bool { return one.name != "generated-name" }))
+	r.write("files", slices.DeleteFunc(slices.Clone(r.workloads), func(one corpusWorkload) bool { return one.name == "generated-name" }))
+	start := time.Now()
+	for _, at := range r.sides() {
+		r.apply(at)
+		r.applyOthers(at)
+	}
+	t.Log("applied", time.Since(start))
+	hub, cluster := r.awaitStatuses(t)
+	r.compare("kstatus", hub, cluster)
+	t.Log("settled", time.Since(start))
+	r.compareAll("wait", r.waits)
+	t.Log("waited", time.Since(start))
+	if r.method != helmRelease {
+		r.compareAll("diff", r.diffs)
+		r.compareAll("apply again", r.apply)
+	}
+	t.Log("compared", time.Since(start))
+	for _, o := range r.objects {
+		r.checkPlaced(t, o)
+	}
+	if r.method == helmRelease {
+		r.upgradeAndUninstall(t)
+	}
+	t.Log("checked", time.Since(start))
+	r.report(t)
+}
+
+// makeNamespaces makes the namespace at the hub and on the cluster, and what ends both.
+func (r *corpusRun) makeNamespaces(t *testing.T) {
+	t.Helper()
+	r.ns = apitest.Name("corpus")
+	create := func(at *bed.Plane, labels map[string]string) {
+		ns := object("v1", "Namespace", "", r.ns)
+		ns.SetLabels(labels)
+		if err := at.Client.Create(t.Context(), ns); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, at := range r.sides() {
+		create(at, nil)
+	}
+	if r.prepared {
+		for _, name := range strings.Split(r.clusters, ", ") {
+			create(r.w.Clusters[name].Plane, map[string]string{v1alpha1.AccessLabel: v1alpha1.AccessCreate})
+		}
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			return // a person looks
+		}
+		if err := r.w.Clusters[corpusReference].Client.Delete(context.Background(), object("v1", "Namespace", "", r.ns)); err != nil {
+			t.Error(err)
+		}
+	})
+	checkInvariants(t, r.w, r.ns)
+}
+
+// corpusNetworkPlacement places the corpus's ClusterNetwork: an admin does that.
+func corpusNetworkPlacement(ns, clusters string) string {
+	return fmt.Sprintf(`
+---
+apiVersion: placement.patchbay.io/v1alpha1
+kind: ClusterPlacement
+metadata: {name: %[1]s}
+spec:
+  objects: [{group: danm.io, kind: ClusterNetwork, names: [%[1]s-backbone]}]
+  clusters: {names: [%[2]s]}
+`, ns, clusters)
+}
+
+// sides are the hub and the cluster.
+func (r *corpusRun) sides() []*bed.Plane {
+	return []*bed.Plane{r.w.Hub, r.w.Clusters[corpusReference].Plane}
+}
+
+// readObjects reads the workloads and their objects.
+func (r *corpusRun) readObjects(t *testing.T) {
+	t.Helper()
+	r.workloads = readCorpus(t, r.method, r.ns)
+	for _, one := range r.workloads {
+		for d := yaml.NewYAMLOrJSONDecoder(strings.NewReader(one.text), len(one.text)); ; {
+			o := &unstructured.Unstructured{}
+			if d.Decode(&o.Object) != nil {
+				break
+			}
+			if err := r.addObjects(one.name, o); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// addObjects adds an object, or those of a list.
+func (r *corpusRun) addObjects(workload string, o *unstructured.Unstructured) error {
+	switch {
+	case o.IsList():
+		return o.EachListItem(func(item runtime.Object) error {
+			return r.addObjects(workload, item.(*unstructured.Unstructured))
+		})
+	case o.Object == nil, o.GetGenerateName() != "":
+		return nil
+	case !strings.HasPrefix(o.GetKind(), "Cluster"):
+		o.SetNamespace(r.ns)
+	}
+	r.objects = append(r.objects, corpusObject{o, workload})
+	return nil
+}
+
+// write writes workloads into a folder of the test.
+func (r *corpusRun) write(folder string, workloads []corpusWorkload) {
+	r.t.Helper()
+	folder = filepath.Join(r.dir, folder)
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		r.t.Fatal(err)
+	}
+	for _, one := range workloads {
+		if err := os.WriteFile(filepath.Join(folder, one.name+".yaml"), []byte(one.text), 0o600); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+// kubectl runs kubectl in the namespace, and returns what it prints. It may fail.
+func (r *corpusRun) kubectl(at *bed.Plane, args string) (string, error) {
+	return r.tryRun(at.ControlPlane.AdminKubeconfig(), "kubectl -n "+r.ns+" "+args)
+}
+
+// apply applies all to one side, and returns what kubectl prints of each object.
+func (r *corpusRun) apply(at *bed.Plane) map[string]string {
+	r.t.Helper()
+	files := "-f " + filepath.Join(r.dir, "files")
+	var out string
+	var err error
+	switch r.method {
+	case clientSide:
+		out, err = r.kubectl(at, "apply "+files)
+	case serverSide:
+		out, err = r.kubectl(at, "apply --server-side --field-manager=ci "+files)
+	case helmRelease:
+		r.helm(at, "install --wait --wait-for-jobs --timeout=8m")
+	}
+	if err != nil {
+		r.t.Errorf("%s: %v\n%s", at.Dir(), err, out)
+	}
+	printed := map[string]string{}
+	for line := range strings.Lines(out) {
+		if words := strings.Fields(line); len(words) == 2 {
+			printed[words[0]] = words[1]
+		}
+	}
+	return printed
+}
+
+// applyOthers applies what `kubectl apply` of a folder does not.
+func (r *corpusRun) applyOthers(at *bed.Plane) {
+	r.t.Helper()
+	var args string
+	switch r.method {
+	case clientSide:
+		args = "create -f " + filepath.Join(r.dir, "created")
+	case serverSide:
+		r.write("second", []corpusWorkload{{"two-managers.second", corpusText(r.t, "two-managers.second", r.ns)}})
+		args = "apply --server-side --field-manager=other-team -f " + filepath.Join(r.dir, "second")
+	default:
+		return
+	}
+	if out, err := r.kubectl(at, args); err != nil {
+		r.t.Errorf("%s: %v\n%s", at.Dir(), err, out)
+	}
+}
+
+// compareAll compares what a check finds on both sides.
+func (r *corpusRun) compareAll(check string, run func(at *bed.Plane) map[string]string) {
+	r.t.Helper()
+	sides := r.sides()
+	r.compare(check, run(sides[0]), run(sides[1]))
+}
+
+// compare records what differs.
+func (r *corpusRun) compare(check string, hub, cluster map[string]string) {
+	for _, o := range r.objects {
+		if at := o.String(); hub[at] != cluster[at] {
+			r.t.Logf("found: %s: %s: %q at the hub, %q on the cluster", at, check, hub[at], cluster[at])
+			r.found = append(r.found, corpusDifference{object: at, check: check, hub: hub[at], cluster: cluster[at]})
+			r.different[o.workload] = true
+		}
+	}
+}
+
+// report reports the differences that are not justified, and those that are and are not found.
+func (r *corpusRun) report(t *testing.T) {
+	t.Helper()
+	seen := map[string]bool{}
+	for _, d := range r.found {
+		known, ok := r.justified(d.object, d.check)
+		if !ok || known.hub != d.hub || known.cluster != d.cluster {
+			t.Error(d)
+			continue
+		}
+		seen[d.object+d.check] = true
+		t.Log(known)
+	}
+	for _, d := range corpusDifferences {
+		if slices.Contains(d.methods, r.method) && !seen[d.object+d.check] {
+			t.Errorf("it is not so, take it off the list: %s", d)
+		}
+	}
+}
+
+// checkPlaced checks that an object is in its clusters and that its Assignment says so, or that it stays at the hub.
+func (r *corpusRun) checkPlaced(t *testing.T, o corpusObject) {
+	t.Helper()
+	in := strings.Split(r.w.clustersWith(t, sameKey(o)), ",")
+	in = slices.DeleteFunc(in, func(c string) bool { return c == corpusReference || c == "" })
+	_, stays := corpusAtHub[o.GetKind()]
+	if stays = stays || strings.HasPrefix(o.GetName(), "sh.helm.release"); stays != (len(in) == 0) {
+		t.Errorf("%s is in %v, want it placed %t", o, in, !stays)
+	}
+	gvk := o.GroupVersionKind()
+	key := client.ObjectKey{Namespace: o.GetNamespace(), Name: v1alpha1.WorkName(gvk.Group, gvk.Kind, o.GetNamespace(), o.GetName())}
+	if key.Namespace == "" {
+		key.Namespace = v1alpha1.SystemNamespace
+	}
+	a := &v1alpha1.Assignment{}
+	err := r.w.Hub.Client.Get(t.Context(), key, a)
+	switch {
+	case stays && client.IgnoreNotFound(err) == nil && err != nil:
+		return
+	case stays || err != nil:
+		t.Errorf("Assignment of %s: %v, want it %t", o, err, !stays)
+		return
+	}
+	for _, c := range []string{v1alpha1.ConditionPlaced, v1alpha1.ConditionRendered} {
+		if !meta.IsStatusConditionTrue(a.Status.Conditions, c) {
+			t.Errorf("%s is not %s: %+v", o, c, a.Status.Conditions)
+		}
+	}
+}
