@@ -187,10 +187,14 @@ func TestPlaceable(t *testing.T) {
 			t.Errorf("%s: got %t, want %t", name, got, tc.want)
 		}
 	}
-	for name, want := range map[string]bool{"shop/kube-root-ca.crt": false, "kube-system/a": false, "cluster-east/a": false, "shop/a": true} {
-		ns, object, _ := strings.Cut(name, "/")
-		if got := PlaceableObject(schema.GroupKind{Kind: "ConfigMap"}, ns, object); got != want {
-			t.Errorf("ConfigMap %s: got %t, want %t", name, got, want)
+	for object, want := range map[string]bool{
+		"ConfigMap shop/kube-root-ca.crt": false, "ConfigMap kube-system/a": false, "ConfigMap cluster-east/a": false, "ConfigMap shop/a": true,
+		"ConfigMap shop/sh.helm.release.v1.web.v3": false, "Secret shop/sh.helm.release.v1.web.v3": false, "Secret shop/a": true,
+	} {
+		kind, at, _ := strings.Cut(object, " ")
+		ns, name, _ := strings.Cut(at, "/")
+		if got := PlaceableObject(schema.GroupKind{Kind: kind}, ns, name); got != want {
+			t.Errorf("%s: got %t, want %t", object, got, want)
 		}
 	}
 }

@@ -3,13 +3,21 @@
 package works
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"io"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/test/source"
 )
 
 // parsed returns the object of a manifest in JSON.
@@ -120,5 +128,49 @@ func TestPodSecurity(t *testing.T) {
 				t.Errorf("%s -want +got\n%s", tc.reason, diff)
 			}
 		})
+	}
+}
+
+// The agent's ClusterRoles allow each kind that the guard calls ordinary: otherwise a cluster refuses what the page promises.
+func TestRolesAllowOrdinaryKinds(t *testing.T) {
+	t.Parallel()
+	file, err := source.Path("deployments", "placement", "agent", "rbac.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	allowed := map[string][]string{}
+	for d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), len(text)); ; {
+		role := &rbacv1.ClusterRole{}
+		if err := d.Decode(role); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(role.Name, "patchbay-agent-") {
+			continue
+		}
+		for _, rule := range role.Rules {
+			for _, group := range rule.APIGroups {
+				allowed[group] = append(allowed[group], rule.Resources...)
+			}
+		}
+	}
+	if len(allowed) == 0 {
+		t.Fatalf("%s has no ClusterRole of kinds", file)
+	}
+	for group, resources := range allowed {
+		slices.Sort(resources)
+		if diff := cmp.Diff(workloadResources(group), resources); diff != "" {
+			t.Errorf("group %q: -ordinary +allowed\n%s", group, diff)
+		}
+	}
+	for _, group := range []string{"", "apps", "autoscaling", "batch", "networking.k8s.io", "policy", "resource.k8s.io", "danm.io"} {
+		if len(allowed[group]) == 0 {
+			t.Errorf("group %q: no role allows any kind", group)
+		}
 	}
 }
