@@ -78,27 +78,27 @@ func (r *corpusRun) waits(at *bed.Plane) map[string]string {
 	for _, o := range r.objects {
 		for _, command := range corpusWaits[o.GetKind()] {
 			if _, ok := r.justified(o.String(), "wait"); ok || corpusUnready[o.String()] != "" {
-				r.waitForOne(at, command, o.String(), found)
+				r.waitForOne(at, command+" --timeout=2s", o.String(), found) // it never is
 				continue
 			}
 			together[command] = append(together[command], o.String())
 		}
 	}
 	for command, objects := range together {
-		if _, err := r.kubectl(at, command+" --timeout=60s "+strings.Join(objects, " ")); err == nil {
+		if _, err := r.kubectl(at, command+" --timeout=300s "+strings.Join(objects, " ")); err == nil {
 			continue
 		}
 		for _, o := range objects {
-			r.waitForOne(at, command, o, found)
+			r.waitForOne(at, command+" --timeout=30s", o, found)
 		}
 	}
 	return found
 }
 
-// waitForOne waits for one object that may never be ready.
+// waitForOne waits for one object, and records if that fails.
 func (r *corpusRun) waitForOne(at *bed.Plane, command, o string, found map[string]string) {
-	if _, err := r.kubectl(at, command+" --timeout=2s "+o); err != nil {
-		found[o] += command + " fails"
+	if _, err := r.kubectl(at, command+" "+o); err != nil {
+		found[o] += strings.Split(command, " --timeout")[0] + " fails"
 	}
 }
 
@@ -153,7 +153,7 @@ func (r *corpusRun) upgradeAndUninstall(t *testing.T) {
 	t.Helper()
 	at := r.w.Hub
 	r.helm(at, "upgrade --wait --wait-for-jobs --timeout=8m --set image.tag=2 --set replicas=3")
-	if out, err := r.kubectl(at, "rollout status deployment/corpus-release --timeout=60s"); err != nil {
+	if out, err := r.kubectl(at, "rollout status deployment/corpus-release --timeout=300s"); err != nil {
 		t.Errorf("after the upgrade: %v\n%s", err, out)
 	}
 	r.helm(at, "uninstall --wait --timeout=8m")

@@ -5,6 +5,7 @@
 package placement
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -14,9 +15,11 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,6 +30,9 @@ import (
 
 // corpusReference is the cluster to which the corpus is applied without a hub.
 const corpusReference = "west"
+
+// helmRecordPrefix begins the names of the Secrets in which Helm records releases.
+const helmRecordPrefix = "sh.helm.release.v1."
 
 // corpusRun applies the corpus by one method, at the hub and on one cluster.
 type corpusRun struct {
@@ -86,6 +92,8 @@ func (r *corpusRun) run(t *testing.T, w *world) {
 	}
 	if r.method == helmRelease {
 		r.upgradeAndUninstall(t)
+	} else {
+		r.cleanUp()
 	}
 	t.Log("checked", time.Since(start))
 	r.report(t)
@@ -253,6 +261,17 @@ func (r *corpusRun) compare(check string, hub, cluster map[string]string) {
 	}
 }
 
+// cleanUp does what the controller of the corpus's finalizers does.
+func (r *corpusRun) cleanUp() {
+	r.t.Helper()
+	const patch = `[{"op":"test","path":"/metadata/finalizers/0","value":"example.com/cleanup"},{"op":"remove","path":"/metadata/finalizers/0"}]`
+	for _, at := range r.sides() {
+		if out, err := r.kubectl(at, "patch configmap/finalizers deployment/finalizers --type=json -p '"+patch+"'"); err != nil {
+			r.t.Errorf("%s: %v\n%s", at.Dir(), err, out)
+		}
+	}
+}
+
 // report reports the differences that are not justified, and those that are and are not found.
 func (r *corpusRun) report(t *testing.T) {
 	t.Helper()
@@ -276,29 +295,40 @@ func (r *corpusRun) report(t *testing.T) {
 // checkPlaced checks that an object is in its clusters and that its Assignment says so, or that it stays at the hub.
 func (r *corpusRun) checkPlaced(t *testing.T, o corpusObject) {
 	t.Helper()
-	in := strings.Split(r.w.clustersWith(t, sameKey(o)), ",")
-	in = slices.DeleteFunc(in, func(c string) bool { return c == corpusReference || c == "" })
-	_, stays := corpusAtHub[o.GetKind()]
-	if stays = stays || strings.HasPrefix(o.GetName(), "sh.helm.release"); stays != (len(in) == 0) {
-		t.Errorf("%s is in %v, want it placed %t", o, in, !stays)
-	}
+	in := slices.DeleteFunc(strings.Split(r.w.clustersWith(t, sameKey(o)), ","), func(c string) bool { return c == corpusReference || c == "" })
 	gvk := o.GroupVersionKind()
-	key := client.ObjectKey{Namespace: o.GetNamespace(), Name: v1alpha1.WorkName(gvk.Group, gvk.Kind, o.GetNamespace(), o.GetName())}
-	if key.Namespace == "" {
-		key.Namespace = v1alpha1.SystemNamespace
+	key := client.ObjectKey{
+		Namespace: cmp.Or(o.GetNamespace(), v1alpha1.SystemNamespace),
+		Name:      v1alpha1.WorkName(gvk.Group, gvk.Kind, o.GetNamespace(), o.GetName()),
 	}
 	a := &v1alpha1.Assignment{}
 	err := r.w.Hub.Client.Get(t.Context(), key, a)
-	switch {
-	case stays && client.IgnoreNotFound(err) == nil && err != nil:
+	_, kindStays := corpusAtHub[o.GetKind()]
+	if kindStays || strings.HasPrefix(o.GetName(), helmRecordPrefix) {
+		if len(in) > 0 || !apierrors.IsNotFound(err) {
+			t.Errorf("%s is in %v, and reading its Assignment returns %v: want it to stay at the hub", o, in, err)
+		}
+		if o.GetNamespace() != "" && kindStays {
+			r.checkAnnotationRejected(t, o)
+		}
 		return
-	case stays || err != nil:
-		t.Errorf("Assignment of %s: %v, want it %t", o, err, !stays)
-		return
+	}
+	if len(in) == 0 || err != nil {
+		t.Errorf("%s is in %v, and reading its Assignment returns %v: want it placed", o, in, err)
 	}
 	for _, c := range []string{v1alpha1.ConditionPlaced, v1alpha1.ConditionRendered} {
 		if !meta.IsStatusConditionTrue(a.Status.Conditions, c) {
 			t.Errorf("%s is not %s: %+v", o, c, a.Status.Conditions)
 		}
+	}
+}
+
+// checkAnnotationRejected checks that a person who tries to place an object that stays at the hub learns that.
+func (r *corpusRun) checkAnnotationRejected(t *testing.T, o corpusObject) {
+	t.Helper()
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"east"}}}`, v1alpha1.ClustersAnnotation)
+	err := r.w.Hub.Client.Patch(t.Context(), sameKey(o), client.RawPatch(types.MergePatchType, patch), client.DryRunAll)
+	if err == nil || !strings.Contains(err.Error(), "stay at the hub") {
+		t.Errorf("%s with the annotation: got %v, want it rejected, because such objects stay at the hub", o, err)
 	}
 }

@@ -48,6 +48,11 @@ func TestCorpusIsReadyAsOnOneCluster(t *testing.T) {
 	applied, same := 0, 0
 	for _, r := range methods {
 		applied, same = applied+len(r.workloads), same+len(r.workloads)-len(r.different)
+		for _, e := range corpusExclusions {
+			if e.defect && slices.Contains(e.methods, r.method) && len(r.workloads) > 0 {
+				applied++
+			}
+		}
 		t.Logf("%s: %d of %d workloads are the same", r.method, len(r.workloads)-len(r.different), len(r.workloads))
 	}
 	if applied == 0 || same*100 < applied*corpusShare {
@@ -68,6 +73,8 @@ const (
 type corpusExclusion struct {
 	reason  string
 	methods []corpusMethod
+	// defect counts the workload as different there, because it works on one cluster.
+	defect bool
 }
 
 // corpusExclusions are of the workloads that are not applied by every method.
@@ -76,7 +83,7 @@ var corpusExclusions = map[string]corpusExclusion{
 	"suspended":      {reason: "Helm waits for each Job of a release.", methods: []corpusMethod{helmRelease}},
 	"list":           {reason: "A chart has objects, not lists of them.", methods: []corpusMethod{helmRelease}},
 	"two-managers":   {reason: "The other team owns its fields by server-side apply.", methods: []corpusMethod{clientSide, helmRelease}},
-	"autoscaled-api": {reason: "kstatus never finds the Deployment ready at the hub, and Helm waits for that.", methods: []corpusMethod{helmRelease}},
+	"autoscaled-api": {reason: "kstatus never finds the Deployment ready at the hub, and Helm waits for that.", methods: []corpusMethod{helmRelease}, defect: true},
 	"finalizers":     {reason: "Helm waits for the controller, which the test is, when it removes the release.", methods: []corpusMethod{helmRelease}},
 }
 
@@ -98,7 +105,7 @@ var corpusUnready = map[string]string{
 }
 
 // corpusPatience is how long the corpus may take until it is ready, on a busy machine.
-const corpusPatience = 2 * time.Minute
+const corpusPatience = 3 * time.Minute
 
 // corpusDifference is a difference that is justified.
 type corpusDifference struct {
@@ -119,14 +126,6 @@ var corpusDifferences = []corpusDifference{
 	{
 		reason:  "The same, as kubectl finds it.",
 		methods: []corpusMethod{clientSide}, object: "daemonset.apps/log-agent", check: "wait", hub: "rollout status fails",
-	},
-	{
-		reason:  "The same, for the node's network.",
-		methods: []corpusMethod{clientSide}, object: "daemonset.apps/node-exporter", check: "kstatus", hub: "InProgress", cluster: "Current",
-	},
-	{
-		reason:  "The same, as kubectl finds it.",
-		methods: []corpusMethod{clientSide}, object: "daemonset.apps/node-exporter", check: "wait", hub: "rollout status fails",
 	},
 	{
 		reason:  "The hub does not write spec: the autoscaler's number is in the status alone, and kstatus takes it for Pods that end.",
