@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -71,22 +70,17 @@ func (r *corpusRun) run(t *testing.T, w *world) {
 	r.readObjects(t)
 	r.write("created", slices.DeleteFunc(slices.Clone(r.workloads), func(one corpusWorkload) bool { return one.name != "generated-name" }))
 	r.write("files", slices.DeleteFunc(slices.Clone(r.workloads), func(one corpusWorkload) bool { return one.name == "generated-name" }))
-	start := time.Now()
 	for _, at := range r.sides() {
 		r.apply(at)
 		r.applyOthers(at)
 	}
-	t.Log("applied", time.Since(start))
 	hub, cluster := r.awaitStatuses(t)
 	r.compare("kstatus", hub, cluster)
-	t.Log("settled", time.Since(start))
 	r.compareAll("wait", r.waits)
-	t.Log("waited", time.Since(start))
 	if r.method != helmRelease {
 		r.compareAll("diff", r.diffs)
 		r.compareAll("apply again", r.apply)
 	}
-	t.Log("compared", time.Since(start))
 	for _, o := range r.objects {
 		r.checkPlaced(t, o)
 	}
@@ -95,7 +89,6 @@ func (r *corpusRun) run(t *testing.T, w *world) {
 	} else {
 		r.cleanUp()
 	}
-	t.Log("checked", time.Since(start))
 	r.report(t)
 }
 
@@ -118,15 +111,27 @@ func (r *corpusRun) makeNamespaces(t *testing.T) {
 			create(r.w.Clusters[name].Plane, map[string]string{v1alpha1.AccessLabel: v1alpha1.AccessCreate})
 		}
 	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			return // a person looks
-		}
-		if err := r.w.Clusters[corpusReference].Client.Delete(context.Background(), object("v1", "Namespace", "", r.ns)); err != nil {
+	t.Cleanup(func() { r.deleteRest(t) }) // after the watcher, which deletes the namespace at the hub
+	checkInvariants(t, r.w, r.ns)
+}
+
+// deleteRest deletes what the hub's namespace does not take along.
+func (r *corpusRun) deleteRest(t *testing.T) {
+	t.Helper()
+	remove := func(at *bed.Plane, o client.Object) {
+		if err := at.Client.Delete(context.Background(), o); client.IgnoreNotFound(err) != nil {
 			t.Error(err)
 		}
-	})
-	checkInvariants(t, r.w, r.ns)
+	}
+	for _, at := range r.sides() {
+		for _, o := range r.objects {
+			if o.GetNamespace() == "" {
+				remove(at, sameKey(o))
+			}
+		}
+	}
+	remove(r.w.Hub, object(v1alpha1.SchemeGroupVersion().String(), "ClusterPlacement", "", r.ns))
+	remove(r.w.Clusters[corpusReference].Plane, object("v1", "Namespace", "", r.ns))
 }
 
 // corpusNetworkPlacement places the corpus's ClusterNetwork: an admin does that.
@@ -254,7 +259,6 @@ func (r *corpusRun) compareAll(check string, run func(at *bed.Plane) map[string]
 func (r *corpusRun) compare(check string, hub, cluster map[string]string) {
 	for _, o := range r.objects {
 		if at := o.String(); hub[at] != cluster[at] {
-			r.t.Logf("found: %s: %s: %q at the hub, %q on the cluster", at, check, hub[at], cluster[at])
 			r.found = append(r.found, corpusDifference{object: at, check: check, hub: hub[at], cluster: cluster[at]})
 			r.different[o.workload] = true
 		}

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -105,7 +104,7 @@ var corpusUnready = map[string]string{
 }
 
 // corpusPatience is how long the corpus may take until it is ready, on a busy machine.
-const corpusPatience = 3 * time.Minute
+const corpusPatience = waitTimeout
 
 // corpusDifference is a difference that is justified.
 type corpusDifference struct {
