@@ -22,12 +22,6 @@ import (
 const onceJob = "{apiVersion: batch/v1, kind: Job, metadata: {name: once, namespace: default}, spec: {template: {spec: " +
 	"{automountServiceAccountToken: false, restartPolicy: Never, containers: [{name: c, image: i}]}}}}"
 
-// roundTripper is a function as an http.RoundTripper.
-type roundTripper func(*http.Request) (*http.Response, error)
-
-// RoundTrip implements http.RoundTripper.
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
 var errCut = errors.New("the connection is cut")
 
 // cutAfterCreation returns a client configuration with which no record is written after a Job was created, as if the

@@ -125,7 +125,7 @@ func itemOf(cluster string, a *v1alpha1.Assignment, drains *limits.Drains) drain
 	case stay == limits.HasVolumes:
 		item.set(phaseStaying, v1alpha1.ReasonVolumesRefused, "it has a volume claim with data in the cluster, and volumes are not moved yet")
 	case stay == limits.RunsOnce:
-		item.set(phaseStaying, reasonRunsOnce, "it has started in the cluster, and does not run a second time")
+		item.set(phaseStaying, v1alpha1.ReasonRunsOnce, "it has started in the cluster, and does not run a second time")
 	case stay != limits.NotStaying && placed != nil && placed.Status == metav1.ConditionFalse:
 		item.set(phaseBlocked, placed.Reason, placed.Message)
 	}
@@ -137,9 +137,6 @@ func itemOf(cluster string, a *v1alpha1.Assignment, drains *limits.Drains) drain
 func isDaemonSet(key kinds.Key) bool {
 	return key.GroupKind == schema.GroupKind{Group: "apps", Kind: "DaemonSet"}
 }
-
-// reasonRunsOnce is the reason why an object stays where it has started.
-const reasonRunsOnce = "RunsOnce"
 
 func (i *drainItem) set(phase drainPhase, reason, message string) {
 	if i.phase, i.Reason, i.Message = phase, reason, message; len(message) > maxBlockerMessage {

@@ -96,7 +96,7 @@ func whyStays(in policy.PlanInput, d Decision, cluster string) limits.Stay {
 	switch {
 	case in.VolumeClaims[cluster] != "":
 		return limits.HasVolumes
-	case d.ShortfallReason == reasonRunsOnce:
+	case d.ShortfallReason == v1alpha1.ReasonRunsOnce:
 		return limits.RunsOnce
 	case d.Policy.AllowsOnly(in, cluster):
 		return limits.Pinned
@@ -104,16 +104,13 @@ func whyStays(in policy.PlanInput, d Decision, cluster string) limits.Stay {
 	return limits.NoPlace
 }
 
-// reasonRunsOnce is why an object that has started does not leave.
-const reasonRunsOnce = "RunsOnce"
-
 // staysInAll records that the object stays in all draining clusters until a user changes something.
 func staysInAll(s *scope.Scope, current *v1alpha1.Assignment, drains *limits.Drains, d Decision) {
 	why := limits.AwaitsUser
 	switch {
 	case v1alpha1.IsVolumeClaim(s.Key.GroupKind), d.Mistake != nil && d.Mistake.Reason == v1alpha1.ReasonVolumesRefused:
 		why = limits.HasVolumes
-	case d.Mistake != nil && d.Mistake.Reason == reasonRunsOnce:
+	case d.Mistake != nil && d.Mistake.Reason == v1alpha1.ReasonRunsOnce:
 		why = limits.RunsOnce
 	}
 	for _, t := range current.Spec.Targets {
