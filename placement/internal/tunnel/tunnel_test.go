@@ -177,7 +177,8 @@ func TestForwardUpgrade(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		conn, ok := response.Body.(io.ReadWriteCloser)
+		defer response.Body.Close()
+		conn, ok := response.Body.(io.ReadWriter)
 		if h := response.Header; response.StatusCode != http.StatusSwitchingProtocols || !ok || h.Get("Upgrade") != protocol ||
 			h.Get("Sec-WebSocket-Accept") != "yes" || h.Get("Set-Cookie") != "" || h.Get(UpgradedHeader) != "" {
 			t.Fatalf("%s: got %d %v", protocol, response.StatusCode, response.Header)
@@ -188,7 +189,6 @@ func TestForwardUpgrade(t *testing.T) {
 		if _, err := io.ReadFull(conn, got); err != nil || string(got) != sent {
 			t.Errorf("%s: %v, or the bytes differ", protocol, err)
 		}
-		_ = conn.Close()
 	}
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.hub.URL+"/east/forbidden", http.NoBody)
 	if err != nil {
@@ -213,11 +213,14 @@ func TestTooManyStreams(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	for range MaxStreams {
-		if response := b.get(ctx, t, "/wait"); response.StatusCode != http.StatusOK {
+		response := b.get(ctx, t, "/wait")
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusOK {
 			t.Fatalf("got %s", response.Status)
 		}
 	}
 	refused := b.get(t.Context(), t, "/version")
+	defer refused.Body.Close()
 	if text, _ := io.ReadAll(refused.Body); refused.StatusCode != http.StatusTooManyRequests || !strings.Contains(string(text), "100 requests") {
 		t.Errorf("got %s %s", refused.Status, text)
 	}
