@@ -74,7 +74,7 @@ func Explain(in Input) (*Explanation, error) {
 			x.Instead = other.Source
 		}
 	}
-	x.Clusters, err = p.Explain(planInput(in, p))
+	x.Clusters, err = policy.Explain(p, planInput(in, p))
 	if e, ok := errors.AsType[*policy.Error](err); ok {
 		x.Mistake, err = e.Reason+": "+e.Error(), nil
 	}

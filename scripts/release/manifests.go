@@ -26,6 +26,7 @@ func manifests() []manifest {
 		{"patchbay.yaml", "deployments"},
 		{"patchbay-operator.yaml", "deployments/operator"},
 		{"patchbay-agent.yaml", "deployments/placement"},
+		{"patchbay-agent-debug.yaml", "deployments/placement/agent-debug"},
 		{"patchbay-hub.yaml", "deployments/placement/host"},
 		{"patchbay-hub-objects.yaml", "deployments/placement/hub"},
 	}

@@ -28,7 +28,7 @@ type Fitness struct {
 }
 
 // Explain returns the fitness of all clusters for an object, by name. It does not know the room of clusters.
-func (p *EffectivePolicy) Explain(in PlanInput) ([]Fitness, error) {
+func Explain(p *EffectivePolicy, in PlanInput) ([]Fitness, error) {
 	selected, err := p.candidates(in)
 	if err != nil {
 		return nil, err
@@ -42,11 +42,11 @@ func (p *EffectivePolicy) Explain(in PlanInput) ([]Fitness, error) {
 	for i := range in.Clusters {
 		c := &in.Clusters[i]
 		f := Fitness{Cluster: c.Name}
-		if f.Reasons = p.unselectedReasons(c); len(f.Reasons) == 0 {
+		if f.Reasons = unselectedReasons(p, c); len(f.Reasons) == 0 {
 			has := func(of []candidate) bool {
 				return slices.ContainsFunc(of, func(s candidate) bool { return s.Name == c.Name })
 			}
-			f.Selected, f.Reasons = true, p.unfitReasons(in, c)
+			f.Selected, f.Reasons = true, unfitReasons(p, in, c)
 			f.Takes = len(f.Reasons) == 0
 			f.Keeps = f.Takes
 			if at := slices.IndexFunc(selected, func(s candidate) bool { return s.Name == c.Name }); at >= 0 {
@@ -73,7 +73,7 @@ func namesOf(chosen []candidate) string {
 }
 
 // unselectedReasons returns why the policy does not select a cluster; empty if it does.
-func (p *EffectivePolicy) unselectedReasons(c *Cluster) []string {
+func unselectedReasons(p *EffectivePolicy, c *Cluster) []string {
 	choice := p.Spec.Clusters
 	switch {
 	case p.Source == v1alpha1.SourceAnnotation && len(choice.Names) == 0:
@@ -91,7 +91,7 @@ func (p *EffectivePolicy) unselectedReasons(c *Cluster) []string {
 
 // unfitReasons returns why a selected cluster takes nothing new; empty if it does. TestExplain checks that it
 // agrees with eligibilityOf.
-func (p *EffectivePolicy) unfitReasons(in PlanInput, c *Cluster) []string {
+func unfitReasons(p *EffectivePolicy, in PlanInput, c *Cluster) []string {
 	var reasons []string
 	if reason := c.unavailableReason(); reason != "" {
 		reasons = append(reasons, strings.TrimPrefix(reason, c.Name+" "))

@@ -44,7 +44,7 @@ func TestExplainAgreesWithPlan(t *testing.T) {
 		if rapid.Bool().Draw(rt, "counted") {
 			p.Spec.Clusters.Count = new(rapid.Int32Range(1, 3).Draw(rt, "count"))
 		}
-		all, err := p.Explain(in)
+		all, err := Explain(&p, in)
 		if err != nil || len(all) != len(in.Clusters) {
 			rt.Fatalf("got %v, %v", all, err)
 		}

@@ -540,3 +540,9 @@ func (p *EffectivePolicy) keepVolumes(in PlanInput, plan Plan, selected []candid
 	}
 	return targets, nil
 }
+
+// AllowsOnly reports whether the policy allows no other cluster than this one.
+func (p *EffectivePolicy) AllowsOnly(in PlanInput, cluster string) bool {
+	allowed, err := p.candidates(in)
+	return err == nil && len(allowed) == 1 && allowed[0].Name == cluster
+}

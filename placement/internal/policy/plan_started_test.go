@@ -431,7 +431,7 @@ func TestMoveMode(t *testing.T) {
 	}{
 		"Deployment":         {"It asks for nothing else.", schema.GroupKind{Group: "apps", Kind: "Deployment"}, false, v1alpha1.MakeBeforeBreak},
 		"Job":                {"It must not run twice.", schema.GroupKind{Group: "batch", Kind: "Job"}, false, v1alpha1.BreakBeforeMake},
-		"Pod, named":         {"It must not, whoever asks.", schema.GroupKind{Kind: "Pod"}, true, v1alpha1.BreakBeforeMake},
+		"Pod, named":         {"It must not, whichever policy asks.", schema.GroupKind{Kind: "Pod"}, true, v1alpha1.BreakBeforeMake},
 		"CronJob":            {"A schedule would run twice.", schema.GroupKind{Group: "batch", Kind: "CronJob"}, false, v1alpha1.BreakBeforeMake},
 		"StatefulSet":        {"Two Pods would have one identity.", schema.GroupKind{Group: "apps", Kind: "StatefulSet"}, false, v1alpha1.BreakBeforeMake},
 		"StatefulSet, named": {"Its user knows it.", schema.GroupKind{Group: "apps", Kind: "StatefulSet"}, true, v1alpha1.MakeBeforeBreak},

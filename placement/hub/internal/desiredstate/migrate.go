@@ -17,6 +17,7 @@ import (
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/clusters"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/scope"
 	"github.com/patchbay-cni/patchbay/placement/internal/migration"
+	"github.com/patchbay-cni/patchbay/placement/internal/policy"
 	"github.com/patchbay-cni/patchbay/placement/internal/render"
 	"github.com/patchbay-cni/patchbay/placement/internal/stability"
 )
@@ -237,6 +238,17 @@ func migrationTarget(s *scope.Scope, t v1alpha1.Target, d Decision, stable time.
 	}
 	m.Removed = t.State == v1alpha1.TargetRemoving && scope.IsRemoved(w)
 	return m
+}
+
+// mayRunUnseen reports whether a cluster may run an object whose Work is gone with the Cluster and its
+// namespace. That is no proof of a removal for an object that must run in one cluster at a time, unless a user
+// has ordered its removal everywhere.
+func mayRunUnseen(s *scope.Scope, cluster string, d Decision) bool {
+	once := policy.BreaksBeforeMake(s.Key.GroupKind)
+	if p := d.Policy; p != nil {
+		once = p.Spec.Move.Mode == v1alpha1.BreakBeforeMake || p.Spec.Replicas.Mode == v1alpha1.ReplicasSingle
+	}
+	return once && s.WasSent(cluster) && len(d.Replicas) > 0
 }
 
 // requests reports whether a Work's manifest requests this many replicas.

@@ -139,17 +139,6 @@ func keepStarted(s *scope.Scope, a *v1alpha1.Assignment, d *Decision) {
 	}
 }
 
-// mayRunUnseen reports whether a cluster may run an object whose Work is gone with the Cluster and its
-// namespace. That is no proof of a removal for an object that must run in one cluster at a time, unless a user
-// has ordered its removal everywhere.
-func mayRunUnseen(s *scope.Scope, cluster string, d Decision) bool {
-	once := policy.BreaksBeforeMake(s.Key.GroupKind)
-	if p := d.Policy; p != nil {
-		once = p.Spec.Move.Mode == v1alpha1.BreakBeforeMake || p.Spec.Replicas.Mode == v1alpha1.ReplicasSingle
-	}
-	return once && s.WasSent(cluster) && len(d.Replicas) > 0
-}
-
 // runningReplicas returns the available replicas of a cluster that runs the present object; 1 for a ready object
 // whose replicas are not divided.
 func runningReplicas(s *scope.Scope, p *policy.EffectivePolicy, cluster string) int64 {
