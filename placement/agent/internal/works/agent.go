@@ -150,7 +150,7 @@ func (a *Agent) connectLocal(config *rest.Config) error {
 	applied := records.New(local)
 	halted := newHaltedWorks(a.hub, applied)
 	a.reconciler = &workReconciler{
-		hub: a.hub, dynamic: objects, records: applied, halted: halted, clusterName: a.config.Cluster, pods: pods, enqueueAll: a.enqueueAll,
+		hub: a.hub, dynamic: objects, records: applied, halted: halted, clusterName: a.config.Cluster, pods: pods, enqueueAll: a.enqueueAll, pace: newHeartbeatPace(),
 		applier: &objectApplier{dynamic: objects, guard: a.config.Guard, namespaces: namespaces},
 		secrets: &secretDataCache{hub: a.hub, local: local},
 		watcher: objectwatcher.New(meta, a.enqueueForObject, namespaces.isGone),
@@ -363,10 +363,10 @@ func (a *Agent) runHeartbeat(ctx context.Context) {
 		reportDelay: a.dating.delay,
 	}
 	failed := false
-	wait.UntilWithContext(ctx, func(ctx context.Context) {
+	for last := time.Now(); ; {
 		bounded, cancel := context.WithTimeout(ctx, heartbeatInterval)
-		defer cancel()
 		err := h.renew(bounded)
+		cancel()
 		switch {
 		case err != nil && ctx.Err() == nil:
 			log(ctx).V(1).Info("Failed to renew the heartbeat", "cause", err.Error())
@@ -377,7 +377,11 @@ func (a *Agent) runHeartbeat(ctx context.Context) {
 			}
 		}
 		failed = err != nil
-	}, heartbeatInterval)
+		if !a.reconciler.pace.wait(ctx, last) {
+			return
+		}
+		last = time.Now()
+	}
 }
 
 // runClusterReport reports the cluster's own status until the context ends.

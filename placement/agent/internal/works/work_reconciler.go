@@ -40,6 +40,7 @@ type workReconciler struct {
 	pods        *podindex.Index
 	halted      *haltedWorks
 	clusterName string
+	pace        *heartbeatPace
 	// enqueueAll enqueues all Works.
 	enqueueAll func(context.Context)
 
@@ -82,6 +83,7 @@ func (w *workReconciler) reconcile(ctx context.Context, name string) (later time
 		}
 	}
 	if work != nil && (rec == nil || isSpecChanged(work, rec)) {
+		w.pace.noteOrder()
 		if rec, err = w.records.SaveSpec(ctx, name, work.Spec, ""); err != nil {
 			return w.hub.reportRejected(ctx, work, err)
 		}
