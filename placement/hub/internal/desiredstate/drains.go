@@ -26,7 +26,8 @@ func waitForDrains(
 			continue
 		}
 		priority, invalid := drainPriority(s)
-		may, isNew := drains.MayLeave(c, s.Key, priority, s.Now)
+		stored, _ := limits.TargetOf(current.Spec.Targets, c.Name)
+		may, isNew := drains.MayLeave(c, s.Key, priority, stored, s.Now)
 		if in.Clusters[i].DrainLimitReached = !may; isNew {
 			mistake = invalid
 		}

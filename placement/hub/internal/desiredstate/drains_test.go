@@ -3,6 +3,7 @@
 package desiredstate
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -13,7 +14,9 @@ import (
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/kinds"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/limits"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/scope"
+	"github.com/patchbay-cni/patchbay/placement/internal/policy"
 )
 
 func TestDrainPriority(t *testing.T) {
@@ -39,6 +42,67 @@ func TestDrainPriority(t *testing.T) {
 			got, mistake := drainPriority(s)
 			if got != tc.want || (mistake != nil) != tc.mistake {
 				t.Errorf("%s\ngot %d, %v, want %d and a mistake: %t", tc.reason, got, mistake, tc.want, tc.mistake)
+			}
+		})
+	}
+}
+
+// A new leader that has not listed the objects of a draining cluster continues the moves out of it.
+func TestNewLeaderContinuesMoves(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(10_000, 0)
+	cluster := func(name string, d *v1alpha1.Drain) *v1alpha1.Cluster {
+		return &v1alpha1.Cluster{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       v1alpha1.ClusterSpec{Accepted: true, Drain: d},
+			Status:     v1alpha1.ClusterStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReachable, Status: metav1.ConditionTrue}}},
+		}
+	}
+	target := func(name v1alpha1.ClusterName, state v1alpha1.TargetState, replicas, requested int32) v1alpha1.Target {
+		return v1alpha1.Target{Cluster: name, State: state, Replicas: &replicas, RequestedReplicas: &requested, LastTransitionTime: &metav1.MicroTime{Time: now}}
+	}
+	for name, tc := range map[string]struct {
+		reason  string
+		kind    string
+		targets []v1alpha1.Target
+		want    map[string]int64
+	}{
+		"StatefulSet": {
+			"East has an order to end it, and west does not run it yet.", "StatefulSet",
+			[]v1alpha1.Target{target("east", v1alpha1.TargetDraining, 0, 4), target("west", v1alpha1.TargetPending, 4, 0)}, map[string]int64{"west": 4},
+		},
+		"Deployment": {
+			"East has 3 replicas left.", "Deployment",
+			[]v1alpha1.Target{target("east", v1alpha1.TargetDraining, 0, 3), target("west", v1alpha1.TargetActive, 4, 4)}, map[string]int64{"west": 4},
+		},
+		"waits": {
+			"It has not begun to leave, and has no slot.", "Deployment",
+			[]v1alpha1.Target{target("east", v1alpha1.TargetActive, 4, 4)}, map[string]int64{"east": 4},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			gk := schema.GroupKind{Group: "apps", Kind: tc.kind}
+			s := &scope.Scope{
+				Key: kinds.Key{GroupKind: gk, Namespace: "shop", Name: "web"}, Now: now,
+				Object: &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"replicas": int64(4)}}},
+				Clusters: map[string]*v1alpha1.Cluster{
+					"east": cluster("east", &v1alpha1.Drain{Mode: v1alpha1.DrainMove}), "west": cluster("west", nil),
+				},
+				Assignment: &v1alpha1.Assignment{Spec: v1alpha1.AssignmentSpec{Targets: tc.targets}},
+			}
+			s.Object.SetGroupVersionKind(gk.WithVersion("v1"))
+			s.Object.SetAnnotations(map[string]string{v1alpha1.ClustersAnnotation: "east,west"})
+			p, err := policy.Resolve(policy.Object{
+				Kind: gk, Namespace: "shop", Name: "web", Annotations: s.Object.GetAnnotations(),
+			}, nil, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Assignment.Spec.Decision.Digest = p.Digest()
+			d, err := Assign(s, scope.Resolution{Policy: p}, s.Assignment, nil, limits.NewCapacity(), limits.NewDrains())
+			if err != nil || !maps.Equal(d.Replicas, tc.want) {
+				t.Errorf("%s\ngot %v, %v, want %v", tc.reason, d.Replicas, err, tc.want)
 			}
 		})
 	}

@@ -52,8 +52,9 @@ const (
 	RunsOnce
 )
 
-// Drains decides which objects leave draining clusters, and queues only those. The stored Assignments tell which
-// objects move, so that a new leader continues where the last one was.
+// Drains decides which objects leave draining clusters, and queues only those. The stored targets tell which objects
+// move: a new leader continues their moves from its first decision about each, and begins others after Check has
+// listed all.
 type Drains struct {
 	mu       sync.Mutex
 	clusters map[string]*drainingCluster
@@ -174,16 +175,19 @@ func blockedSince(a *v1alpha1.Assignment) time.Time {
 }
 
 // MayLeave reports whether the drain lets an object leave a cluster. If not, the object waits, and is queued when it
-// is its turn. IsNew is true when the object's priority was not known, or another one. What has no place elsewhere
-// may leave at any time: Start decides when it has found one.
-func (d *Drains) MayLeave(c *v1alpha1.Cluster, key kinds.Key, priority int64, now time.Time) (may, isNew bool) {
+// is its turn. One that leaves by its stored target continues, also before Check has listed it for a new leader. IsNew
+// is true when the object's priority was not known, or another one. What has no place elsewhere may leave at any time:
+// Start decides when it has found one.
+func (d *Drains) MayLeave(c *v1alpha1.Cluster, key kinds.Key, priority int64, stored v1alpha1.Target, now time.Time) (may, isNew bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	dc := d.cluster(c)
 	o := dc.object(key)
 	isNew = o.State == drain.Unknown || o.Priority != priority
 	if o.Priority = priority; o.State == drain.Unknown {
-		o.State = drain.Waiting
+		if o.State = drain.Waiting; IsLeaving(stored) {
+			o.State = drain.Moving
+		}
 		if !dc.awaitsPriorities(now) || !dc.hasUnknown() {
 			d.begin(dc, now, &key)
 		}

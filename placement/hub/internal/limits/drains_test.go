@@ -49,7 +49,7 @@ func TestNewLeaderCountsStoredMoves(t *testing.T) {
 	now, c := time.Unix(10_000, 0), draining(2)
 	d, q := NewDrains(), &queued{}
 	d.SetQueue(q)
-	if may, isNew := d.MayLeave(c, keyOf("c"), 0, now); may || !isNew {
+	if may, isNew := d.MayLeave(c, keyOf("c"), 0, present, now); may || !isNew {
 		t.Errorf("before the objects are listed: may leave %t, is new %t", may, isNew)
 	}
 	stored := []v1alpha1.Assignment{assignment("a", leaving), assignment("b", losing), assignment("c", present)}
@@ -75,8 +75,8 @@ func TestStayingObjectGivesItsSlotBack(t *testing.T) {
 	d.SetQueue(q)
 	stored := []v1alpha1.Assignment{assignment("a", present), assignment("b", present)}
 	d.Check(c, stored, now)
-	d.MayLeave(c, keyOf("a"), 0, now)
-	d.MayLeave(c, keyOf("b"), 0, now)
+	d.MayLeave(c, keyOf("a"), 0, present, now)
+	d.MayLeave(c, keyOf("b"), 0, present, now)
 	if !slices.Equal(*q, queued{"a"}) {
 		t.Fatalf("got %v, want a to begin", *q)
 	}
@@ -88,7 +88,7 @@ func TestStayingObjectGivesItsSlotBack(t *testing.T) {
 	if !slices.Equal(*q, queued{"a", "b"}) || d.StayOf("east", keyOf("a")) != NoPlace {
 		t.Fatalf("got %v, want b to begin", *q)
 	}
-	if may, _ := d.MayLeave(c, keyOf("a"), 0, now); !may {
+	if may, _ := d.MayLeave(c, keyOf("a"), 0, present, now); !may {
 		t.Error("a may not look for a place when it changes")
 	}
 	if d.Start(c, keyOf("a"), false, now) {
@@ -110,7 +110,7 @@ func TestObjectThatStaysHoldsUpNothing(t *testing.T) {
 	d, q := NewDrains(), &queued{}
 	d.SetQueue(q)
 	d.Stays(c, keyOf("a"), AwaitsUser, present, now)
-	d.MayLeave(c, keyOf("b"), 0, now)
+	d.MayLeave(c, keyOf("b"), 0, present, now)
 	d.Check(c, []v1alpha1.Assignment{assignment("a", present), assignment("b", present)}, now)
 	if !slices.Equal(*q, queued{"b"}) {
 		t.Errorf("got %v, want b to begin at once", *q)
@@ -126,8 +126,8 @@ func TestUnknownPriorities(t *testing.T) {
 	d.SetQueue(q)
 	stored := []v1alpha1.Assignment{assignment("a", present), assignment("b", present), assignment("c", present)}
 	d.Check(c, stored, now)
-	d.MayLeave(c, keyOf("b"), 0, now)
-	d.MayLeave(c, keyOf("c"), 7, now)
+	d.MayLeave(c, keyOf("b"), 0, present, now)
+	d.MayLeave(c, keyOf("c"), 7, present, now)
 	if d.Check(c, stored, now.Add(awaitPriorities-time.Second)); len(*q) > 0 {
 		t.Errorf("%v begins before the priority of a is known", *q)
 	}
@@ -150,13 +150,19 @@ func TestDrainEmptiesTheCluster(t *testing.T) {
 		for i := range rapid.IntRange(1, 10).Draw(t, "objects") {
 			targets[fmt.Sprintf("o%d", i)] = present
 		}
+		d := NewDrains()
+		leave := func(name string) { // its move does not turn round
+			may, _ := d.MayLeave(c, keyOf(name), 0, targets[name], now)
+			if !may || !d.Start(c, keyOf(name), false, now) {
+				t.Fatalf("%s leaves by its stored target, and is held back", name)
+			}
+		}
 		list := func() (all []v1alpha1.Assignment) {
 			for name, target := range targets {
 				all = append(all, assignment(name, target))
 			}
 			return all
 		}
-		d := NewDrains()
 		reconcile := func(name string) {
 			target, ok := targets[name]
 			switch {
@@ -164,11 +170,11 @@ func TestDrainEmptiesTheCluster(t *testing.T) {
 				d.Update(keyOf(name), nil, now)
 				return
 			case IsLeaving(target):
-				if rapid.Bool().Draw(t, "leaves") {
+				if leave(name); rapid.Bool().Draw(t, "leaves") {
 					delete(targets, name)
 				}
 			default:
-				if may, _ := d.MayLeave(c, keyOf(name), 0, now); may && d.Start(c, keyOf(name), false, now) {
+				if may, _ := d.MayLeave(c, keyOf(name), 0, present, now); may && d.Start(c, keyOf(name), false, now) {
 					targets[name] = leaving
 				}
 			}
