@@ -37,7 +37,7 @@ func Explain(p *EffectivePolicy, in PlanInput) ([]Fitness, error) {
 		in.Capacity = func(string) (*int64, string) { return nil, "" }
 	}
 	usable := p.sortCandidates(in, selected)
-	chosen := p.limitToCount(usable)
+	chosen := p.limitToCount(in, usable)
 	var all []Fitness
 	for i := range in.Clusters {
 		c := &in.Clusters[i]

@@ -53,7 +53,7 @@ func TestExplainAgreesWithPlan(t *testing.T) {
 			rt.Fatal(err)
 		}
 		in.Capacity = func(string) (*int64, string) { return nil, "" }
-		chosen := p.limitToCount(p.sortCandidates(in, selected))
+		chosen := p.limitToCount(in, p.sortCandidates(in, selected))
 		for i, f := range all {
 			if f.Takes == (len(f.Reasons) > 0) {
 				rt.Errorf("%s: takes %t, reasons %q", f.Cluster, f.Takes, f.Reasons)

@@ -52,11 +52,11 @@ func (p *EffectivePolicy) Plan(in PlanInput) (Plan, error) {
 	case p.Spec.Replicas.Mode == v1alpha1.ReplicasSingle:
 		result = chooseOne(in, usable)
 	case p.divides(in):
-		if result, err = p.divideReplicas(in, p.limitToCount(usable)); err != nil {
+		if result, err = p.divideReplicas(in, p.limitToCount(in, usable)); err != nil {
 			return Plan{}, err
 		}
 	default:
-		result = p.chooseAll(in, p.limitToCount(usable), selected)
+		result = p.chooseAll(in, p.limitToCount(in, usable), selected)
 	}
 	if len(result.targets) == 0 { // only an order removes it everywhere
 		result.targets = atZero(in.Assigned)
@@ -303,15 +303,24 @@ func (p *EffectivePolicy) preferenceOf(in PlanInput, c candidate) int {
 }
 
 // limitToCount returns as many candidates as spec.clusters.count allows, over as many values of the
-// spread label as there are.
-func (p *EffectivePolicy) limitToCount(usable []candidate) []candidate {
-	count := p.Spec.Clusters.Count
-	if count == nil || len(usable) <= int(*count) {
+// spread label as there are. The clusters in which an object that runs once has started count, too, also
+// where it is no more: each run counts.
+func (p *EffectivePolicy) limitToCount(in PlanInput, usable []candidate) []candidate {
+	if p.Spec.Clusters.Count == nil {
+		return usable
+	}
+	left := max(0, int(*p.Spec.Clusters.Count)-len(in.Started))
+	if len(usable) <= left {
 		return usable
 	}
 	var chosen []candidate
 	rest, spread, used := slices.Clone(usable), p.Spec.Clusters.Spread, map[string]int{}
-	for len(chosen) < int(*count) {
+	for _, c := range in.Clusters {
+		if in.Started[c.Name] {
+			used[c.Labels[spread]]++
+		}
+	}
+	for len(chosen) < left {
 		best := 0
 		for i, c := range rest {
 			if isPreferred(c, rest[best], spread, used) {

@@ -14,7 +14,7 @@ import (
 // planStarted plans an object that runs once and has started. It stays in the clusters in which it has
 // started, whatever the policy asks, and goes to no other one. When it has finished, a cluster that must be
 // left does not keep it. A policy that wants the object whole in each cluster also starts it in clusters in
-// which it has never started.
+// which it has never started, in as many as its count leaves after those in which it has.
 func (p *EffectivePolicy) planStarted(in PlanInput, selected []candidate) (Plan, error) {
 	kept, unwanted := p.keptStarted(in, selected)
 	plan := Plan{Targets: atZero(kept), Divided: p.divides(in)}
@@ -28,7 +28,7 @@ func (p *EffectivePolicy) planStarted(in PlanInput, selected []candidate) (Plan,
 		plan = result.plan(nil).withTargets(plan.Targets)
 	case p.Spec.Replicas.Mode == v1alpha1.ReplicasDuplicate:
 		fresh := slices.DeleteFunc(slices.Clone(selected), func(c candidate) bool { return in.Started[c.Name] })
-		result := p.chooseAll(in, p.limitToCount(p.sortCandidates(in, fresh)), fresh)
+		result := p.chooseAll(in, p.limitToCount(in, p.sortCandidates(in, fresh)), fresh)
 		maps.Copy(result.targets, plan.Targets)
 		plan = result.plan(unavailableReasons(fresh))
 	}

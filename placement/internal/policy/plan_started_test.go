@@ -187,6 +187,56 @@ func TestPlanOfStarted(t *testing.T) {
 	}
 }
 
+// A count is how many runs a user orders: the next plans start no others, though the first ones have ended.
+func TestCountOfRuns(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason   string
+		count    int32
+		assigned []string // first
+		started  []string // first
+		want     []string
+	}{
+		"first":          {"Two are asked for.", 2, nil, nil, []string{"a", "c"}},
+		"started":        {"The plan is the same after the start.", 2, []string{"a", "c"}, []string{"a", "c"}, []string{"a", "c"}},
+		"one more":       {"A user raises the count.", 3, []string{"a", "c"}, []string{"a", "c"}, []string{"a", "b", "c"}},
+		"spread":         {"The cluster that has started it counts in its zone.", 2, []string{"b"}, []string{"b"}, []string{"b", "c"}},
+		"drained":        {"The run in a was one of two.", 2, []string{"c"}, []string{"a", "c"}, []string{"c"}},
+		"refused":        {"A cluster that has created nothing keeps its Work.", 2, []string{"a", "d"}, []string{"a"}, []string{"a", "d"}},
+		"more than that": {"An earlier version has started too many.", 2, []string{"a", "b", "c"}, []string{"a", "b", "c"}, []string{"a", "b", "c"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := annotated(t, job(nil), "a,b,c,d")
+			p.Spec.Replicas.Mode, p.Spec.Clusters.Count, p.Spec.Clusters.Spread = v1alpha1.ReplicasDuplicate, &tc.count, "zone"
+			in := PlanInput{Assigned: map[string]int64{}, Started: map[string]bool{}, Replicas: new(int64(1)), Capacity: unlimited}
+			for cluster, zone := range map[string]string{"a": "1", "b": "1", "c": "2", "d": "2"} {
+				c := accepted(cluster, nil)
+				c.Labels = map[string]string{"zone": zone}
+				in.Clusters = append(in.Clusters, c)
+			}
+			for _, c := range tc.assigned {
+				in.Assigned[c] = 1
+			}
+			for _, c := range tc.started {
+				in.Started[c] = true
+			}
+			for range 3 {
+				plan, err := p.Plan(in)
+				got := slices.Sorted(maps.Keys(plan.Targets))
+				if err != nil || !slices.Equal(got, tc.want) {
+					t.Fatalf("%s\ngot %v, %v, want %v", tc.reason, got, err, tc.want)
+				}
+				for _, c := range got {
+					if in.Assigned[c] = 1; tc.started == nil || len(tc.started) == len(tc.assigned) {
+						in.Started[c] = true
+					}
+				}
+			}
+		})
+	}
+}
+
 // onceSimulator runs one Job through plans, with clusters and users that do anything.
 type onceSimulator struct {
 	in      PlanInput
