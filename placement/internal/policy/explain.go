@@ -29,15 +29,16 @@ type Fitness struct {
 
 // Explain returns the fitness of all clusters for an object, by name. It does not know the room of clusters.
 func Explain(p *EffectivePolicy, in PlanInput) ([]Fitness, error) {
-	selected, err := p.candidates(in)
+	choice := clusterChoice{p, in}
+	selected, err := choice.candidates()
 	if err != nil {
 		return nil, err
 	}
 	if in.Capacity == nil {
-		in.Capacity = func(string) (*int64, string) { return nil, "" }
+		choice.in.Capacity = func(string) (*int64, string) { return nil, "" }
 	}
-	usable := p.sortCandidates(in, selected)
-	chosen := p.limitToCount(in, usable)
+	usable := choice.sortCandidates(selected)
+	chosen := choice.limitToCount(usable)
 	var all []Fitness
 	for i := range in.Clusters {
 		c := &in.Clusters[i]
@@ -107,7 +108,7 @@ func unfitReasons(p *EffectivePolicy, in PlanInput, c *Cluster) []string {
 	}
 	for _, t := range c.Spec.Taints {
 		one := Cluster{Name: c.Name, Spec: &v1alpha1.ClusterSpec{Taints: []v1alpha1.Taint{t}}}
-		if (t.Effect == v1alpha1.TaintNoExecute || t.Effect == v1alpha1.TaintNoSchedule) && p.hasUntoleratedTaint(&one, t.Effect) {
+		if (t.Effect == v1alpha1.TaintNoExecute || t.Effect == v1alpha1.TaintNoSchedule) && one.hasTaint(t.Effect, p.Spec.Clusters.Tolerations) {
 			reasons = append(reasons, fmt.Sprintf("has the taint %s=%s:%s, which the policy does not tolerate", t.Key, t.Value, t.Effect))
 		}
 	}

@@ -48,12 +48,13 @@ func TestExplainAgreesWithPlan(t *testing.T) {
 		if err != nil || len(all) != len(in.Clusters) {
 			rt.Fatalf("got %v, %v", all, err)
 		}
-		selected, err := p.candidates(in)
+		in.Capacity = func(string) (*int64, string) { return nil, "" }
+		choice := clusterChoice{&p, in}
+		selected, err := choice.candidates()
 		if err != nil {
 			rt.Fatal(err)
 		}
-		in.Capacity = func(string) (*int64, string) { return nil, "" }
-		chosen := p.limitToCount(in, p.sortCandidates(in, selected))
+		chosen := choice.limitToCount(choice.sortCandidates(selected))
 		for i, f := range all {
 			if f.Takes == (len(f.Reasons) > 0) {
 				rt.Errorf("%s: takes %t, reasons %q", f.Cluster, f.Takes, f.Reasons)

@@ -33,7 +33,8 @@ func (p *EffectivePolicy) Plan(in PlanInput) (Plan, error) {
 	if p.Source == v1alpha1.SourceAnnotation && len(p.Spec.Clusters.Names) == 0 {
 		return Plan{Targets: map[string]int64{}}, nil // the order to remove it everywhere
 	}
-	selected, err := p.candidates(in)
+	choice := clusterChoice{p, in}
+	selected, err := choice.candidates()
 	if err != nil {
 		return Plan{}, err
 	}
@@ -46,17 +47,17 @@ func (p *EffectivePolicy) Plan(in PlanInput) (Plan, error) {
 			Message: "no Cluster that is accepted is selected: the object stays where it is. To remove it, run kubectl patchbay remove",
 		}
 	}
-	usable := p.sortCandidates(in, selected)
+	usable := choice.sortCandidates(selected)
 	var result allocation
 	switch {
 	case p.Spec.Replicas.Mode == v1alpha1.ReplicasSingle:
 		result = chooseOne(in, usable)
 	case p.divides(in):
-		if result, err = p.divideReplicas(in, p.limitToCount(in, usable)); err != nil {
+		if result, err = p.divideReplicas(in, choice.limitToCount(usable)); err != nil {
 			return Plan{}, err
 		}
 	default:
-		result = p.chooseAll(in, p.limitToCount(in, usable), selected)
+		result = p.chooseAll(in, choice.limitToCount(usable), selected)
 	}
 	if len(result.targets) == 0 { // only an order removes it everywhere
 		result.targets = atZero(in.Assigned)
@@ -115,76 +116,6 @@ func atZero(clusters map[string]int64) map[string]int64 {
 	return targets
 }
 
-// candidate is a cluster that the policy allows.
-type candidate struct {
-	*Cluster
-	eligibility
-	rank       int // position in the policy's list of names
-	preference int // lower is better
-}
-
-// eligibility is what a cluster may be used for.
-type eligibility int
-
-const (
-	// ineligible clusters are not used at all.
-	ineligible eligibility = iota
-	// mustLeave: what is there stays until there is room elsewhere.
-	mustLeave
-	// mayStay: what is there stays, and nothing new comes.
-	mayStay
-	// eligible for anything.
-	eligible
-)
-
-// candidates returns the clusters that the policy names or selects, in its order.
-func (p *EffectivePolicy) candidates(in PlanInput) ([]candidate, error) {
-	choice := p.Spec.Clusters
-	if len(choice.Names) == 0 && choice.Selector == nil {
-		return nil, nil
-	}
-	var found []candidate
-	for i := range in.Clusters {
-		c := &in.Clusters[i]
-		rank := 0
-		if len(choice.Names) > 0 {
-			if rank = slices.Index(choice.Names, v1alpha1.ClusterName(c.Name)); rank < 0 {
-				continue
-			}
-		}
-		ok, err := selectorMatches(choice.Selector, c.Labels)
-		if err != nil {
-			return nil, selectorError(p.Source, "spec.clusters.selector", err)
-		}
-		_, assigned := in.Assigned[c.Name]
-		e := p.eligibilityOf(c, assigned)
-		if e == mustLeave && in.VolumeClaims[c.Name] != "" {
-			e = mayStay // its data cannot leave with it
-		}
-		if ok && e != ineligible {
-			found = append(found, candidate{Cluster: c, eligibility: e, rank: rank})
-		}
-	}
-	slices.SortStableFunc(found, func(a, b candidate) int {
-		return cmp.Or(a.rank-b.rank, strings.Compare(a.Name, b.Name))
-	})
-	return found, p.checkClustersExist(in.Clusters)
-}
-
-// eligibilityOf returns what this policy may use a cluster for. An admin who takes a cluster out of the
-// inventory, or withdraws its acceptance, does not thereby order the removal of what it has.
-func (p *EffectivePolicy) eligibilityOf(c *Cluster, assigned bool) eligibility {
-	switch out := c.Deleting || !c.Spec.Accepted; {
-	case out && !assigned && !p.NamesClusters:
-		return ineligible
-	case c.Lost && p.replacesLost(), c.IsDraining() && !c.DrainLimitReached, p.hasUntoleratedTaint(c, v1alpha1.TaintNoExecute):
-		return mustLeave
-	case out, c.IsDraining(), c.Spec.Unschedulable, p.hasUntoleratedTaint(c, v1alpha1.TaintNoSchedule), c.Reachability != Reachable:
-		return mayStay
-	}
-	return eligible
-}
-
 // replacesLost tells whether another cluster gets what a lost one has. An object that must run in one
 // cluster at a time stays: the lost cluster may still run it.
 func (p *EffectivePolicy) replacesLost() bool {
@@ -200,147 +131,6 @@ func (p *EffectivePolicy) lostMessage(selected []candidate, targets map[string]i
 		}
 	}
 	return "", ""
-}
-
-// hasUntoleratedTaint tells whether the cluster has a taint of this effect that the policy does not
-// tolerate.
-func (p *EffectivePolicy) hasUntoleratedTaint(c *Cluster, effect v1alpha1.TaintEffect) bool {
-	for _, t := range c.Spec.Taints {
-		if t.Effect == effect && !slices.ContainsFunc(p.Spec.Clusters.Tolerations, func(o v1alpha1.Toleration) bool {
-			return (o.Key == "" || o.Key == t.Key) && (o.Value == "" || o.Value == t.Value) &&
-				(o.Effect == "" || o.Effect == t.Effect)
-		}) {
-			return true
-		}
-	}
-	return false
-}
-
-// checkClustersExist returns an error for the first name in the policy that no Cluster has.
-func (p *EffectivePolicy) checkClustersExist(all []Cluster) error {
-	for i, name := range p.Spec.Clusters.Names {
-		if slices.ContainsFunc(all, func(c Cluster) bool { return c.Name == string(name) }) {
-			continue
-		}
-		e := &Error{
-			Reason: v1alpha1.ReasonUnknownCluster, Object: p.Source, Field: fmt.Sprintf("spec.clusters.names[%d]", i),
-			Message: fmt.Sprintf("must be a Cluster of this hub: there is no Cluster %q", name),
-		}
-		if p.Source == v1alpha1.SourceAnnotation {
-			e.Object, e.Field = "", "metadata.annotations["+v1alpha1.ClustersAnnotation+"]"
-		}
-		return e
-	}
-	return nil
-}
-
-// unavailableReasons returns why some candidates take nothing.
-func unavailableReasons(selected []candidate) []string {
-	var reasons []string
-	for _, c := range selected {
-		if reason := c.unavailableReason(); reason != "" {
-			reasons = append(reasons, reason)
-		}
-	}
-	return reasons
-}
-
-// sortCandidates puts the clusters that have the object first, and drops those that have nothing and
-// take nothing new.
-func (p *EffectivePolicy) sortCandidates(in PlanInput, selected []candidate) []candidate {
-	usable := slices.DeleteFunc(slices.Clone(selected), func(c candidate) bool {
-		_, assigned := in.Assigned[c.Name]
-		return !assigned && c.eligibility != eligible
-	})
-	for i := range usable {
-		usable[i].preference = p.preferenceOf(in, usable[i])
-	}
-	slices.SortStableFunc(usable, func(a, b candidate) int { return a.preference - b.preference })
-	return usable
-}
-
-// preferenceOf is lower for a better candidate: the object stays where it is, if it may. A cluster that
-// has begun to lose it is a worse choice than one that runs it, and a better one than one that does not
-// run it yet.
-func (p *EffectivePolicy) preferenceOf(in PlanInput, c candidate) int {
-	const (
-		runs = iota
-		leaves
-		starts
-		removes
-		hasRoom
-		hasSomeRoom
-		full
-		isEmptied
-	)
-	_, assigned := in.Assigned[c.Name]
-	switch {
-	case c.eligibility == mustLeave:
-		return isEmptied
-	case assigned && in.BeingRemoved[c.Name]:
-		return removes
-	case assigned && in.Leaving[c.Name]:
-		return leaves
-	case assigned && in.Running[c.Name] == 0 && len(in.Leaving) > 0:
-		return starts
-	case assigned:
-		return runs
-	}
-	needed := int64(1)
-	if in.Replicas != nil {
-		needed = *in.Replicas
-	}
-	if count := p.Spec.Clusters.Count; count != nil && p.divides(in) { // an equal part
-		needed = (needed + int64(*count) - 1) / int64(*count)
-	}
-	switch room, _ := in.Capacity(c.Name); {
-	case room == nil || *room >= needed:
-		return hasRoom
-	case *room > 0 && p.divides(in):
-		return hasSomeRoom
-	}
-	return full
-}
-
-// limitToCount returns as many candidates as spec.clusters.count allows, over as many values of the
-// spread label as there are. The clusters in which an object that runs once has started count, too, also
-// where it is no more: each run counts.
-func (p *EffectivePolicy) limitToCount(in PlanInput, usable []candidate) []candidate {
-	if p.Spec.Clusters.Count == nil {
-		return usable
-	}
-	left := max(0, int(*p.Spec.Clusters.Count)-len(in.Started))
-	if len(usable) <= left {
-		return usable
-	}
-	var chosen []candidate
-	rest, spread, used := slices.Clone(usable), p.Spec.Clusters.Spread, map[string]int{}
-	for _, c := range in.Clusters {
-		if in.Started[c.Name] {
-			used[c.Labels[spread]]++
-		}
-	}
-	for len(chosen) < left {
-		best := 0
-		for i, c := range rest {
-			if isPreferred(c, rest[best], spread, used) {
-				best = i
-			}
-		}
-		chosen = append(chosen, rest[best])
-		used[rest[best].Labels[spread]]++
-		rest = slices.Delete(rest, best, best+1)
-	}
-	return chosen
-}
-
-// isPreferred tells whether a is the better choice: first by preference, then by the value of the spread
-// label that is used least. used counts the chosen clusters by that value.
-func isPreferred(a, b candidate, spread string, used map[string]int) bool {
-	if a.preference != b.preference {
-		return a.preference < b.preference
-	}
-	return spread != "" && used[a.Labels[spread]] < used[b.Labels[spread]]
 }
 
 // chooseOne chooses the cluster that has the object, else the first with room.
@@ -552,6 +342,6 @@ func (p *EffectivePolicy) keepVolumes(in PlanInput, plan Plan, selected []candid
 
 // AllowsOnly reports whether the policy allows no other cluster than this one.
 func (p *EffectivePolicy) AllowsOnly(in PlanInput, cluster string) bool {
-	allowed, err := p.candidates(in)
+	allowed, err := clusterChoice{p, in}.candidates()
 	return err == nil && len(allowed) == 1 && allowed[0].Name == cluster
 }

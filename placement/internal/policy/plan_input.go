@@ -3,6 +3,8 @@
 package policy
 
 import (
+	"slices"
+
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
@@ -77,6 +79,15 @@ func (c *Cluster) unavailableReason() string {
 	case Reachable:
 	}
 	return ""
+}
+
+// hasTaint tells whether the cluster has a taint of this effect that is not tolerated.
+func (c *Cluster) hasTaint(effect v1alpha1.TaintEffect, tolerated []v1alpha1.Toleration) bool {
+	return slices.ContainsFunc(c.Spec.Taints, func(t v1alpha1.Taint) bool {
+		return t.Effect == effect && !slices.ContainsFunc(tolerated, func(o v1alpha1.Toleration) bool {
+			return (o.Key == "" || o.Key == t.Key) && (o.Value == "" || o.Value == t.Value) && (o.Effect == "" || o.Effect == t.Effect)
+		})
+	})
 }
 
 // IsDraining tells whether the cluster is to be emptied.

@@ -25,10 +25,13 @@ func (p *EffectivePolicy) planStarted(in PlanInput, selected []candidate) (Plan,
 			return Plan{}, err
 		}
 		maps.Copy(plan.Targets, result.targets)
-		plan = result.plan(nil).withTargets(plan.Targets)
+		targets := plan.Targets
+		plan = result.plan(nil)
+		plan.Targets = targets
 	case p.Spec.Replicas.Mode == v1alpha1.ReplicasDuplicate:
 		fresh := slices.DeleteFunc(slices.Clone(selected), func(c candidate) bool { return in.Started[c.Name] })
-		result := p.chooseAll(in, p.limitToCount(in, p.sortCandidates(in, fresh)), fresh)
+		choice := clusterChoice{p, in}
+		result := p.chooseAll(in, choice.limitToCount(choice.sortCandidates(fresh)), fresh)
 		maps.Copy(result.targets, plan.Targets)
 		plan = result.plan(unavailableReasons(fresh))
 	}
@@ -53,12 +56,6 @@ func (p *EffectivePolicy) planStarted(in PlanInput, selected []candidate) (Plan,
 		plan.Reason = v1alpha1.ReasonRunsOnce
 	}
 	return plan, nil
-}
-
-// withTargets returns the plan with other targets.
-func (p Plan) withTargets(targets map[string]int64) Plan {
-	p.Targets = targets
-	return p
 }
 
 // keptStarted returns the clusters that keep an object that runs once, with its replicas. Unwanted names those
@@ -91,7 +88,7 @@ func (p *EffectivePolicy) keptStarted(in PlanInput, selected []candidate) (kept 
 
 // leavesStarted tells whether an object that can run again would leave the cluster.
 func (p *EffectivePolicy) leavesStarted(c candidate) bool {
-	return c.Lost || c.IsDraining() || p.hasUntoleratedTaint(c.Cluster, v1alpha1.TaintNoExecute)
+	return c.Lost || c.IsDraining() || c.hasTaint(v1alpha1.TaintNoExecute, p.Spec.Clusters.Tolerations)
 }
 
 // divideStarted keeps the first division of the replicas: those that have succeeded would run again in another
