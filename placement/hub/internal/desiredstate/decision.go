@@ -153,8 +153,10 @@ func NextAssignment(s *scope.Scope, current *v1alpha1.Assignment, decision Decis
 	if p := decision.Policy; p != nil {
 		recordPolicy(d, s, p, decision.AnnotationPolicyLost)
 	}
-	if value := s.Annotations()[v1alpha1.OnDeleteAnnotation]; value != "" { // a value that is not allowed is a mistake
-		d.OnDelete = v1alpha1.OnDelete(value)
+	switch value := v1alpha1.OnDelete(s.Annotations()[v1alpha1.OnDeleteAnnotation]); value {
+	case v1alpha1.OnDeleteOrphan, v1alpha1.OnDeleteDelete:
+		d.OnDelete = value
+	default: // no annotation, or a mistake, which does not keep an object from being deleted: the recorded one applies
 	}
 	if d.OnDelete == "" {
 		d.OnDelete = v1alpha1.DefaultOnDelete(s.Key.GroupKind)
