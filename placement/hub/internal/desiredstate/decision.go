@@ -223,25 +223,26 @@ func replicasOf(key kinds.Key, o *unstructured.Unstructured) (int32, bool) {
 }
 
 // ClustersCounted returns the clusters whose replicas a step relies on: those that keep the object while a cluster gets
-// an order to remove it, or to run fewer replicas.
-func ClustersCounted(before, next []v1alpha1.Target) (names []string) {
+// an order to remove it, or to run fewer replicas. The value is true for one that gets the order to run fewer.
+func ClustersCounted(before, next []v1alpha1.Target) map[string]bool {
 	stored := map[v1alpha1.ClusterName]v1alpha1.Target{}
 	for _, t := range before {
 		stored[t.Cluster] = t
 	}
-	shrinks := false
+	counted, takes := map[string]bool{}, false
 	for _, t := range next {
 		was, ok := stored[t.Cluster]
 		removes := t.State == v1alpha1.TargetRemoving && was.State != v1alpha1.TargetRemoving
-		shrinks = shrinks || ok && (removes || deref(t.RequestedReplicas) < deref(was.RequestedReplicas))
+		shrinks := ok && deref(t.RequestedReplicas) < deref(was.RequestedReplicas)
+		takes = takes || ok && removes || shrinks
 		if t.State == v1alpha1.TargetActive || t.State == v1alpha1.TargetDraining {
-			names = append(names, string(t.Cluster))
+			counted[string(t.Cluster)] = shrinks
 		}
 	}
-	if !shrinks || len(next) < 2 { // alone, a cluster scales down as a Deployment does
+	if !takes || len(next) < 2 { // alone, a cluster scales down as a Deployment does
 		return nil
 	}
-	return names
+	return counted
 }
 
 func deref(n *int32) int64 { return int64(ptr.Deref(n, 0)) }

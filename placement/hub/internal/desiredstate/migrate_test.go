@@ -106,12 +106,12 @@ func TestClustersCounted(t *testing.T) {
 	}{
 		"rest":      {"Nothing changes.", []v1alpha1.Target{east, west}, []v1alpha1.Target{east, west}, ""},
 		"grows":     {"More replicas rely on nothing.", []v1alpha1.Target{east}, []v1alpha1.Target{east, west}, ""},
-		"shrinks":   {"The other replicas must be available.", []v1alpha1.Target{east, west}, []v1alpha1.Target{target("east", v1alpha1.TargetDraining, 4), west}, "[east west]"},
-		"removes":   {"The object must be ready elsewhere.", []v1alpha1.Target{east, west}, []v1alpha1.Target{target("east", v1alpha1.TargetRemoving, 0), west}, "[west]"},
+		"shrinks":   {"The other replicas must be available.", []v1alpha1.Target{east, west}, []v1alpha1.Target{target("east", v1alpha1.TargetDraining, 4), west}, "map[east:true west:false]"},
+		"removes":   {"The object must be ready elsewhere.", []v1alpha1.Target{east, west}, []v1alpha1.Target{target("east", v1alpha1.TargetRemoving, 0), west}, "map[west:false]"},
 		"ordered":   {"The order was given before.", []v1alpha1.Target{target("east", v1alpha1.TargetRemoving, 0), west}, []v1alpha1.Target{target("east", v1alpha1.TargetRemoving, 0), west}, ""},
 		"alone":     {"The cluster's own controller scales down.", []v1alpha1.Target{west}, []v1alpha1.Target{target("west", v1alpha1.TargetActive, 1)}, ""},
 		"gone":      {"Nothing is removed from a cluster that is gone.", []v1alpha1.Target{east, west}, []v1alpha1.Target{west}, ""},
-		"from both": {"Replicas of both count.", []v1alpha1.Target{target("east", v1alpha1.TargetActive, 5), west}, []v1alpha1.Target{target("east", v1alpha1.TargetActive, 3), west}, "[east west]"},
+		"from both": {"Replicas of both count.", []v1alpha1.Target{target("east", v1alpha1.TargetActive, 5), west}, []v1alpha1.Target{target("east", v1alpha1.TargetActive, 3), west}, "map[east:true west:false]"},
 	} {
 		got := ClustersCounted(tc.before, tc.next)
 		if text := fmt.Sprint(got); text != tc.want && (len(got) > 0 || tc.want != "") {

@@ -36,21 +36,24 @@ func TestConfirmReadsReportsAgain(t *testing.T) {
 		}
 		return w
 	}
+	counts := map[string]bool{"west": false}
 	for name, tc := range map[string]struct {
 		reason  string
 		stored  *v1alpha1.Work // nil: it was deleted
-		counted []string
+		counted map[string]bool
 		stale   bool
 	}{
-		"same":         {"The cache has the report.", work(4, nil), []string{"west"}, false},
-		"more":         {"More replicas than the step counts on are available.", work(5, nil), []string{"west"}, false},
-		"fewer":        {"Replicas have failed.", work(3, nil), []string{"west"}, true},
+		"same":         {"The cache has the report.", work(4, nil), counts, false},
+		"more":         {"More replicas than the step counts on are available.", work(5, nil), counts, false},
+		"recovered":    {"Replicas that the step takes because none is available are.", work(5, nil), map[string]bool{"west": true}, true},
+		"shrinks":      {"The step takes what the cache has.", work(4, nil), map[string]bool{"west": true}, false},
+		"fewer":        {"Replicas have failed.", work(3, nil), counts, true},
 		"not counted":  {"The step does not rely on the cluster.", work(3, nil), nil, false},
-		"not ready":    {"The object has failed.", work(4, func(w *v1alpha1.Work) { w.Status.Manifests[0].Ready = false }), []string{"west"}, true},
-		"other Work":   {"The replicas are those of another object.", work(4, func(w *v1alpha1.Work) { w.UID = "other" }), []string{"west"}, true},
-		"not reported": {"The hub has written another revision since.", work(4, func(w *v1alpha1.Work) { w.Spec.Revision = 3 }), []string{"west"}, true},
-		"deleted":      {"The cluster may not have the object any more.", nil, []string{"west"}, true},
-		"no Work":      {"A cluster without a Work counts with nothing.", nil, []string{"east"}, false},
+		"not ready":    {"The object has failed.", work(4, func(w *v1alpha1.Work) { w.Status.Manifests[0].Ready = false }), counts, true},
+		"other Work":   {"The replicas are those of another object.", work(4, func(w *v1alpha1.Work) { w.UID = "other" }), counts, true},
+		"not reported": {"The hub has written another revision since.", work(4, func(w *v1alpha1.Work) { w.Spec.Revision = 3 }), counts, true},
+		"deleted":      {"The cluster may not have the object any more.", nil, counts, true},
+		"no Work":      {"A cluster without a Work counts with nothing.", nil, map[string]bool{"east": false}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

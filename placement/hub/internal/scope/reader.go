@@ -285,8 +285,9 @@ func (r *Reader) readGoneWorks(ctx context.Context, s *Scope) {
 
 // Confirm reads again what the decision to take the object, or replicas, from these clusters depends on: from the
 // API server, or of the dependents so that no change between two reads hides one. Counted are the clusters whose
-// replicas the decision relies on. It returns ErrStale when that is not what the Scope has.
-func (r *Reader) Confirm(ctx context.Context, s *Scope, decided Resolution, losing, counted []string) error {
+// replicas the decision relies on; the value is true for one that it takes replicas from. Confirm returns ErrStale when
+// that is not what the Scope has.
+func (r *Reader) Confirm(ctx context.Context, s *Scope, decided Resolution, losing []string, counted map[string]bool) error {
 	if !s.Alive() {
 		return nil // the object's deletion was read from the API server
 	}
@@ -321,9 +322,10 @@ func (r *Reader) Confirm(ctx context.Context, s *Scope, decided Resolution, losi
 }
 
 // confirmReports reads the Works of these clusters again: the cache may have a heartbeat that dates a report, and not
-// the report.
-func (r *Reader) confirmReports(ctx context.Context, s *Scope, counted []string) error {
-	for _, name := range counted {
+// the report. Fewer available replicas than in the cache do not replace others, and more are not unavailable: the step
+// must not take them.
+func (r *Reader) confirmReports(ctx context.Context, s *Scope, counted map[string]bool) error {
+	for _, name := range slices.Sorted(maps.Keys(counted)) {
 		cached := s.Works[name]
 		if cached == nil {
 			continue
@@ -334,7 +336,9 @@ func (r *Reader) confirmReports(ctx context.Context, s *Scope, counted []string)
 			return fmt.Errorf("read Work %s: %w", s.Key.Work(name), err)
 		}
 		before, now := s.Reports[name], ReportOf(s.Key.GroupKind, w)
-		if err != nil || w.UID != cached.UID || before.Current && !now.Current || before.Ready && !now.Ready || now.Counts.Available < before.Counts.Available {
+		failed := before.Current && !now.Current || before.Ready && !now.Ready || now.Counts.Available < before.Counts.Available
+		recovered := counted[name] && now.Counts.Available > before.Counts.Available
+		if err != nil || w.UID != cached.UID || failed || recovered {
 			return fmt.Errorf("plan %s: Work %s: %w", s.Key, s.Key.Work(name), ErrStale)
 		}
 	}
