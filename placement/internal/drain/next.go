@@ -48,6 +48,8 @@ func (s Size) compare(o Size) int {
 type Candidate struct {
 	// Name of the object, unique among the candidates.
 	Name string
+	// Namespace of the object: one namespace must not hold up the others.
+	Namespace string
 	// Priority of the object: a greater one leaves first.
 	Priority int64
 	// Size of the object: the smaller of two with the same priority leaves first.
@@ -67,15 +69,16 @@ type Candidate struct {
 
 // Limits bound a drain.
 type Limits struct {
-	// MaxConcurrentMoves is how many objects may move at a time. As many more may be blocked.
+	// MaxConcurrentMoves is how many objects may move at a time. As many more may be blocked; when there are more than
+	// that, one that is not blocked moves at a time.
 	MaxConcurrentMoves int
 	// AwaitUnknown keeps back all objects while the priority of one is unknown.
 	AwaitUnknown bool
 }
 
 // Next returns the names of the candidates that may begin to leave now: first those of the highest priority, then
-// the smallest, then by name. Objects that have no place elsewhere are tried again in the slots that remain.
-// Dependencies begin with the objects that need them.
+// the smallest, then by name. A namespace in which many moves are blocked comes after the others. Objects that have no
+// place elsewhere are tried again in the slots that remain. Dependencies begin with the objects that need them.
 func Next(candidates []Candidate, l Limits, now time.Time) []string {
 	if l.AwaitUnknown && slices.ContainsFunc(candidates, Candidate.isUnknown) {
 		return nil
@@ -84,7 +87,8 @@ func Next(candidates []Candidate, l Limits, now time.Time) []string {
 	held := map[string]bool{} // dependencies of objects that do not move yet
 	queue := slices.DeleteFunc(slices.Clone(candidates), func(c Candidate) bool { return c.IsDependency || !c.mayBegin(now) })
 	if free := l.freeSlots(candidates, now); free < len(queue) {
-		slices.SortFunc(queue, before)
+		rank := l.namespaceRanks(candidates, now)
+		slices.SortFunc(queue, func(a, b Candidate) int { return compare(a, b, rank) })
 		queue = queue[:max(0, free)]
 	}
 	chosen := map[string]bool{}
@@ -109,19 +113,40 @@ func Next(candidates []Candidate, l Limits, now time.Time) []string {
 }
 
 // freeSlots returns how many objects may begin. A move that has been blocked for long holds no slot, but only as
-// many as MaxConcurrentMoves: else a cluster that takes nothing would hold all objects between two clusters.
+// many as MaxConcurrentMoves: else a cluster that takes nothing would hold all objects between two clusters at once. The
+// others hold a slot each, and leave one for an object that may not be blocked: else they would end the drain.
 func (l Limits) freeSlots(candidates []Candidate, now time.Time) int {
-	free, blocked := l.MaxConcurrentMoves, 0
+	moving, blocked := 0, 0
 	for _, c := range candidates {
 		switch {
 		case c.State != Moving || c.IsDependency:
-		case c.isBlocked(now) && blocked < l.MaxConcurrentMoves:
+		case c.isBlocked(now):
 			blocked++
 		default:
-			free--
+			moving++
 		}
 	}
+	free := l.MaxConcurrentMoves - moving - max(0, blocked-l.MaxConcurrentMoves)
+	if blocked > l.MaxConcurrentMoves && moving == 0 {
+		return max(1, free)
+	}
 	return free
+}
+
+// namespaceRanks returns which namespaces come later because moves of them are blocked: the rank grows with each half of
+// MaxConcurrentMoves. A few blocked moves change nothing, and a namespace whose objects do not start elsewhere, whatever
+// priority its users give them, takes few slots before the others have theirs.
+func (l Limits) namespaceRanks(candidates []Candidate, now time.Time) map[string]int {
+	rank := map[string]int{}
+	for _, c := range candidates {
+		if c.State == Moving && !c.IsDependency && c.isBlocked(now) {
+			rank[c.Namespace]++
+		}
+	}
+	for namespace, blocked := range rank {
+		rank[namespace] = 2 * blocked / max(1, l.MaxConcurrentMoves)
+	}
+	return rank
 }
 
 // isUnknown reports whether others wait for the priority of the candidate. They do not wait for dependencies, which
@@ -136,11 +161,14 @@ func (c Candidate) mayBegin(now time.Time) bool {
 	return c.State == Waiting || c.State == Staying && !c.TriedAt.IsZero() && now.Sub(c.TriedAt) >= RetryInterval
 }
 
-// before orders the queue. What has no place elsewhere comes last, and the one that was tried first of them first.
-func before(a, b Candidate) int {
+// compare orders the queue. What has no place elsewhere comes last, and the one that was tried first of them first.
+func compare(a, b Candidate, rank map[string]int) int {
 	retry := cmp.Compare(a.State, b.State) // Waiting is before Staying
 	if retry == 0 && a.State == Staying {
 		retry = a.TriedAt.Compare(b.TriedAt)
 	}
-	return cmp.Or(retry, cmp.Compare(b.Priority, a.Priority), a.Size.compare(b.Size), strings.Compare(a.Name, b.Name))
+	return cmp.Or(
+		retry, cmp.Compare(rank[a.Namespace], rank[b.Namespace]),
+		cmp.Compare(b.Priority, a.Priority), a.Size.compare(b.Size), strings.Compare(a.Name, b.Name),
+	)
 }

@@ -81,7 +81,11 @@ func (s *simulation) begin(t *rapid.T) {
 		}
 	}
 	moving, blocked := s.slots()
-	if most := s.limits.MaxConcurrentMoves + min(blocked, s.limits.MaxConcurrentMoves); moving > max(most, movingBefore) { // Q1
+	most := s.limits.MaxConcurrentMoves + min(blocked, s.limits.MaxConcurrentMoves)
+	if blocked > s.limits.MaxConcurrentMoves {
+		most = max(most, blocked+1)
+	}
+	if moving > max(most, movingBefore) { // Q1
 		t.Fatalf("%d objects move and %d of them are blocked, at most %d may move", moving, blocked, s.limits.MaxConcurrentMoves)
 	}
 	for _, a := range before { // Q2
@@ -180,5 +184,33 @@ func TestBlockedMoveGivesItsSlotBack(t *testing.T) {
 		if begun != waits {
 			t.Fatalf("others wait: %t, one begins: %t", waits, begun) // Q3
 		}
+	})
+}
+
+// Objects of one namespace that do not start elsewhere, many, small and of a high priority, do not keep those of another
+// one in the cluster.
+func TestBrokenNamespaceHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s := &simulation{now: time.Unix(10_000, 0), broken: map[string]bool{}, homeless: map[string]bool{}}
+		s.limits.MaxConcurrentMoves = rapid.IntRange(1, 4).Draw(t, "max")
+		for i := range rapid.IntRange(0, 100).Draw(t, "broken") {
+			c := Candidate{Name: fmt.Sprintf("a%02d", i), Namespace: "broken", State: Waiting, Priority: rapid.Int64Range(0, 9).Draw(t, "priority")}
+			s.candidates, s.broken[c.Name] = append(s.candidates, c), true
+		}
+		healthy := rapid.IntRange(1, 20).Draw(t, "healthy")
+		for i := range healthy {
+			s.candidates = append(s.candidates, Candidate{Name: fmt.Sprintf("b%02d", i), Namespace: "healthy", State: Waiting, Size: Size{Replicas: 1}})
+		}
+		// The broken ones take all slots once or twice. Then a healthy one begins after each that is blocked at the latest.
+		for end := s.now.Add(3*(BlockedLimit+2*step) + time.Duration(healthy)*2*BlockedLimit); s.now.Before(end); {
+			for _, name := range Next(s.candidates, s.limits, s.now) {
+				s.find(name).State = Moving
+			}
+			if s.advance(t); !slices.ContainsFunc(s.candidates, func(c Candidate) bool { return c.Namespace == "healthy" }) {
+				return
+			}
+		}
+		t.Fatalf("%+v have not left", s.candidates)
 	})
 }

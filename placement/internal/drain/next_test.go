@@ -3,6 +3,7 @@
 package drain
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -42,7 +43,31 @@ func TestNext(t *testing.T) {
 		"blocked lately": {"It may go on soon.", []Candidate{{Name: "a", State: Moving, BlockedSince: lately}, {Name: "b", State: Waiting}}, one, ""},
 		"too many are blocked": {
 			"A cluster that takes nothing does not get all objects at once.",
-			[]Candidate{{Name: "a", State: Moving, BlockedSince: longAgo}, {Name: "b", State: Moving, BlockedSince: longAgo}, {Name: "c", State: Waiting}}, one, "",
+			[]Candidate{
+				{Name: "a", State: Moving, BlockedSince: longAgo}, {Name: "b", State: Moving, BlockedSince: longAgo},
+				{Name: "c", State: Moving}, {Name: "d", State: Waiting},
+			}, one, "",
+		},
+		"all slots are blocked": {
+			"Objects that do not start elsewhere do not end the drain.",
+			[]Candidate{
+				{Name: "a", State: Moving, BlockedSince: longAgo}, {Name: "b", State: Moving, BlockedSince: longAgo},
+				{Name: "c", State: Waiting}, {Name: "d", State: Waiting},
+			}, one, "c",
+		},
+		"other namespace": {
+			"A namespace whose objects do not start elsewhere comes last, whatever their priority is.",
+			[]Candidate{
+				{Name: "a", Namespace: "x", State: Moving, BlockedSince: longAgo}, {Name: "b", Namespace: "x", State: Moving},
+				{Name: "c", Namespace: "x", State: Waiting, Priority: math.MaxInt32}, {Name: "d", Namespace: "y", State: Waiting},
+			}, two, "d",
+		},
+		"same namespace": {
+			"One blocked move of many does not put a namespace last.",
+			[]Candidate{
+				{Name: "a", Namespace: "x", State: Moving, BlockedSince: longAgo}, {Name: "b", Namespace: "x", State: Moving}, {Name: "e", Namespace: "x", State: Moving},
+				{Name: "c", Namespace: "x", State: Waiting, Priority: 1}, {Name: "d", Namespace: "y", State: Waiting},
+			}, Limits{MaxConcurrentMoves: 3}, "c",
 		},
 		"unknown priority": {"Another object may be more important.", []Candidate{{Name: "a"}, {Name: "b", State: Waiting}}, Limits{MaxConcurrentMoves: 1, AwaitUnknown: true}, ""},
 		"unknown for long": {"An object that cannot be read holds up no other one.", []Candidate{{Name: "a"}, {Name: "b", State: Waiting}}, one, "b"},

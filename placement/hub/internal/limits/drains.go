@@ -304,7 +304,7 @@ func (d *Drains) begin(dc *drainingCluster, now time.Time, self *kinds.Key) {
 func (dc *drainingCluster) object(key kinds.Key) *drainingObject {
 	o := dc.objects[key]
 	if o == nil {
-		o = &drainingObject{Candidate: drain.Candidate{Name: key.String()}}
+		o = &drainingObject{Candidate: drain.Candidate{Name: key.String(), Namespace: key.Namespace}}
 		dc.objects[key] = o
 	}
 	return o
