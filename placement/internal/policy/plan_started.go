@@ -11,7 +11,7 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// planStarted plans an object that runs once and has started. It stays in the clusters in which it has
+// planStarted plans an object that runs once and has started, or may have. It stays in the clusters in which it has
 // started, whatever the policy asks, and goes to no other one. When it has finished, a cluster that must be
 // left does not keep it. A policy that wants the object whole in each cluster also starts it in clusters in
 // which it has never started, in as many as its count leaves after those in which it has.
@@ -43,12 +43,12 @@ func (p *EffectivePolicy) planStarted(in PlanInput, selected []candidate) (Plan,
 	case unwanted != "" && in.Finished:
 		plan.Message = fmt.Sprintf("it has finished in %s and does not run a second time: it stays there. %s", unwanted, again)
 	case unwanted != "":
-		plan.Message = fmt.Sprintf("it has started in %s and does not run a second time: it stays there. "+
+		plan.Message = fmt.Sprintf("it has started in %s, or may have, and does not run a second time: it stays there. "+
 			"Wait until it has finished, or delete it and create it again", unwanted)
 	case len(plan.Targets) == 0 && in.Finished:
 		plan.Note = fmt.Sprintf("it has finished in %s and does not run a second time: no cluster is to have it", started)
 	case len(plan.Targets) == 0:
-		plan.Message = fmt.Sprintf("it has started in %s, which no longer has it, and does not run a second time. %s", started, again)
+		plan.Message = fmt.Sprintf("it has started in %s, or may have, is no longer there, and does not run a second time. %s", started, again)
 	default:
 		return plan, nil
 	}

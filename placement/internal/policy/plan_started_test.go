@@ -35,7 +35,7 @@ func TestPlanOfStarted(t *testing.T) {
 	taint := func(s *v1alpha1.ClusterSpec) {
 		s.Taints = []v1alpha1.Taint{{Key: "broken", Effect: v1alpha1.TaintNoExecute}}
 	}
-	const stays, again = "it has started in east and does not run a second time: it stays there", "delete it and create it again"
+	const stays, again = "it has started in east, or may have, and does not run a second time: it stays there", "delete it and create it again"
 	type m = map[string]int64
 	for name, tc := range map[string]struct {
 		reason     string
@@ -68,10 +68,10 @@ func TestPlanOfStarted(t *testing.T) {
 		},
 		"removed": {
 			reason: "A user removed it with an empty annotation.", annotation: "west", started: []string{"east"}, want: m{},
-			message: "it has started in east, which no longer has it, and does not run a second time. To run it again, " + again,
+			message: "it has started in east, or may have, is no longer there, and does not run a second time. To run it again, " + again,
 		},
 		"removed, same cluster": {
-			reason: "It does not run again there either.", annotation: "east", started: []string{"east"}, want: m{}, message: "it has started in east, which no longer has it",
+			reason: "It does not run again there either.", annotation: "east", started: []string{"east"}, want: m{}, message: "it has started in east, or may have, is no longer there",
 		},
 		"being removed": {reason: "A user ordered the removal.", annotation: "west", assigned: m{"east": 1}, removing: []string{"east"}, want: m{}, message: "it has started in east"},
 		"taken back":    {reason: "The order is not carried out.", annotation: "east", assigned: m{"east": 1}, removing: []string{"east"}, want: m{"east": 0}},

@@ -125,7 +125,7 @@ func itemOf(cluster string, a *v1alpha1.Assignment, drains *limits.Drains) drain
 	case stay == limits.HasVolumes:
 		item.set(phaseStaying, v1alpha1.ReasonVolumesRefused, "it has a volume claim with data in the cluster, and volumes are not moved yet")
 	case stay == limits.RunsOnce:
-		item.set(phaseStaying, v1alpha1.ReasonRunsOnce, "it has started in the cluster, and does not run a second time")
+		item.set(phaseStaying, v1alpha1.ReasonRunsOnce, "it has started in the cluster, or may have, and does not run a second time")
 	case stay != limits.NotStaying && placed != nil && placed.Status == metav1.ConditionFalse:
 		item.set(phaseBlocked, placed.Reason, placed.Message)
 	}

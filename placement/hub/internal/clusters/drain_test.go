@@ -82,7 +82,7 @@ func TestDrainProgress(t *testing.T) {
 		"runs once": {
 			"It would run a second time.", []v1alpha1.Assignment{drainedObject("batch", "Job", "job", active)}, map[string]limits.Stay{"job": limits.RunsOnce},
 			v1alpha1.DrainStatus{Staying: 1, Stays: []v1alpha1.DrainBlocker{{
-				Object: "Job shop/job", Reason: "RunsOnce", Message: "it has started in the cluster, and does not run a second time",
+				Object: "Job shop/job", Reason: "RunsOnce", Message: "it has started in the cluster, or may have, and does not run a second time",
 			}}},
 		},
 		"dependency of a pinned one": {

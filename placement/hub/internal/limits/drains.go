@@ -48,7 +48,7 @@ const (
 	Pinned
 	// HasVolumes: it has a volume claim in the cluster.
 	HasVolumes
-	// RunsOnce: it has started in the cluster, and must not run a second time.
+	// RunsOnce: it has started in the cluster, or may have, and must not run a second time.
 	RunsOnce
 )
 
