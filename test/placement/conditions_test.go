@@ -54,7 +54,10 @@ func draining(f *snapshot, s *reportedCondition) string {
 		return "it is not to be drained, or nothing of it is left"
 	}
 	targets, progress := int32(len(f.assignmentsIn(s.cluster.Name))), s.cluster.Status.Drain
-	return reasonUnless(progress == nil || progress.Left == targets && progress.Left == progress.Moving+progress.Waiting+progress.Blocked+progress.Staying,
+	addsUp := func(d *v1alpha1.DrainStatus) bool {
+		return d.Left == targets && d.Moving+d.Waiting+d.Blocked+d.Staying == targets
+	}
+	return reasonUnless(progress == nil || addsUp(progress),
 		"%d Assignments have it as target, and the progress is %+v", targets, progress)
 }
 

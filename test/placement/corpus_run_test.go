@@ -107,7 +107,7 @@ func (r *corpusRun) makeNamespaces(t *testing.T) {
 		create(at, nil)
 	}
 	if r.prepared {
-		for _, name := range strings.Split(r.clusters, ", ") {
+		for name := range strings.SplitSeq(r.clusters, ", ") {
 			create(r.w.Clusters[name].Plane, map[string]string{v1alpha1.AccessLabel: v1alpha1.AccessCreate})
 		}
 	}
@@ -174,7 +174,11 @@ func (r *corpusRun) addObjects(workload string, o *unstructured.Unstructured) er
 	switch {
 	case o.IsList():
 		return o.EachListItem(func(item runtime.Object) error {
-			return r.addObjects(workload, item.(*unstructured.Unstructured))
+			one, ok := item.(*unstructured.Unstructured)
+			if !ok {
+				return fmt.Errorf("got a %T in the list, want an object", item)
+			}
+			return r.addObjects(workload, one)
 		})
 	case o.Object == nil, o.GetGenerateName() != "":
 		return nil
