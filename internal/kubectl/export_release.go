@@ -46,13 +46,14 @@ func (e *exporter) Run(ctx context.Context, plan *exportPlan) error {
 			return err
 		}
 	}
-	if err := e.waitForAll(ctx, append(plan.objects, plan.pinned...), e.notReady, "nothing was deleted; repeat the command"); err != nil {
+	if err := e.waitForAll(ctx, plan.pinned, e.notPinned, "nothing was deleted; repeat the command"); err != nil {
 		return err
 	}
-	for _, o := range plan.objects {
-		if err := e.delete(ctx, o); err != nil {
-			return err
-		}
+	if err := e.waitForAll(ctx, plan.objects, e.notReady, "nothing was deleted; repeat the command"); err != nil {
+		return err
+	}
+	if err := e.waitForAll(ctx, plan.objects, e.delete, "it was not deleted; repeat the command"); err != nil {
+		return err
 	}
 	return e.waitForAll(ctx, plan.objects, e.notReleased, "it is deleted at the hub, and the clusters keep it; the hub continues")
 }
@@ -84,20 +85,6 @@ func (e *exporter) annotate(ctx context.Context, o *exportedObject, key, value s
 	return nil
 }
 
-// delete deletes the object at the hub. Objects that it owns there stay: they are placed for themselves.
-func (e *exporter) delete(ctx context.Context, o *exportedObject) error {
-	uid := o.assignment.Spec.Object.UID
-	at := &unstructured.Unstructured{} // the client deletes a PartialObjectMetadata only if its scheme has the kind
-	at.SetGroupVersionKind(o.atHub().GroupVersionKind())
-	at.SetNamespace(o.assignment.Spec.Object.Namespace)
-	at.SetName(o.assignment.Spec.Object.Name)
-	err := e.hub.Delete(ctx, at, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationOrphan))
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete %s at the hub: %w", o.name(), err)
-	}
-	return nil
-}
-
 // waitForAll waits until nothing is missing of any object. After the end of ctx it names what is missing.
 func (e *exporter) waitForAll(ctx context.Context, objects []*exportedObject, missing func(context.Context, *exportedObject) (string, error), consequence string) error {
 	for _, o := range objects {
@@ -119,25 +106,52 @@ func (e *exporter) waitForAll(ctx context.Context, objects []*exportedObject, mi
 	return nil
 }
 
-// notReady returns what is missing before the object may be deleted at the hub; "" for nothing: its Assignment and
-// all of its Works say that clusters keep it. A pinned object must be placed by its annotation.
-func (e *exporter) notReady(ctx context.Context, o *exportedObject) (string, error) {
+// notPinned returns what is missing before objects that need this one may leave the hub; "" once its annotation places it.
+func (e *exporter) notPinned(ctx context.Context, o *exportedObject) (string, error) {
+	a, err := e.readAssignment(ctx, o)
+	if err != nil {
+		return "", err
+	}
+	if a.Spec.Decision.Source != v1alpha1.SourceAnnotation {
+		return "the hub has not placed it by its annotation yet", nil
+	}
+	return "", nil
+}
+
+func (e *exporter) readAssignment(ctx context.Context, o *exportedObject) (*v1alpha1.Assignment, error) {
 	a := &v1alpha1.Assignment{}
 	if err := e.hub.Get(ctx, client.ObjectKeyFromObject(o.assignment), a); err != nil {
-		return "", fmt.Errorf("read Assignment %s/%s: %w", o.assignment.Namespace, o.assignment.Name, err)
+		return nil, fmt.Errorf("read Assignment %s/%s: %w", o.assignment.Namespace, o.assignment.Name, err)
 	}
-	at := o.atHub()
+	return a, nil
+}
+
+// notReady returns what is missing before the object may be deleted at the hub; "" for nothing: it has the annotation,
+// and its Assignment and all of its Works say that clusters keep it.
+func (e *exporter) notReady(ctx context.Context, o *exportedObject) (string, error) {
+	_, missing, err := e.readReady(ctx, o)
+	return missing, err
+}
+
+// readReady reads the object, and what is missing before it may be deleted at the hub as it was read.
+func (e *exporter) readReady(ctx context.Context, o *exportedObject) (at *metav1.PartialObjectMetadata, missing string, err error) {
+	at = o.atHub()
 	if err := e.hub.Get(ctx, client.ObjectKeyFromObject(at), at); err != nil {
-		return "", fmt.Errorf("read %s: %w", o.name(), err)
+		return nil, "", fmt.Errorf("read %s: %w", o.name(), err)
 	}
-	if _, exported := at.Annotations[v1alpha1.OnDeleteAnnotation]; !exported {
-		if a.Spec.Decision.Source != v1alpha1.SourceAnnotation {
-			return "the hub has not placed it by its annotation yet", nil
-		}
-		return "", nil
+	if at.UID != o.assignment.Spec.Object.UID {
+		return nil, "", fmt.Errorf("%s was deleted and created again meanwhile: repeat the command", o.name())
+	}
+	if value := at.Annotations[v1alpha1.OnDeleteAnnotation]; value != string(v1alpha1.OnDeleteOrphan) {
+		return nil, "", fmt.Errorf("%s: metadata.annotations[%s] must be %s, but another client has set it to %q: stop that client, and repeat the command",
+			o.name(), v1alpha1.OnDeleteAnnotation, v1alpha1.OnDeleteOrphan, value)
+	}
+	a, err := e.readAssignment(ctx, o)
+	if err != nil {
+		return nil, "", err
 	}
 	if a.Spec.Decision.OnDelete != v1alpha1.OnDeleteOrphan {
-		return "the hub has not read the annotation " + v1alpha1.OnDeleteAnnotation + " yet: check that patchbay-hub runs in this version", nil
+		return at, "the hub has not read the annotation " + v1alpha1.OnDeleteAnnotation + " yet: check that patchbay-hub runs in this version", nil
 	}
 	for _, t := range a.Spec.Targets {
 		w := &v1alpha1.Work{}
@@ -146,11 +160,36 @@ func (e *exporter) notReady(ctx context.Context, o *exportedObject) (string, err
 			continue // the Assignment decides; the Work has it, too, in case the Assignment is lost
 		}
 		if client.IgnoreNotFound(err) != nil {
-			return "", fmt.Errorf("read the Work in %s: %w", t.Cluster, err)
+			return nil, "", fmt.Errorf("read the Work in %s: %w", t.Cluster, err)
 		}
 		if err == nil && (w.Spec.OnDelete != v1alpha1.OnDeleteOrphan || w.Spec.Removal != nil && w.Spec.Removal.Policy != v1alpha1.OnDeleteOrphan) {
-			return fmt.Sprintf("the Work in %s does not say yet that the cluster keeps it", t.Cluster), nil
+			return at, fmt.Sprintf("the Work in %s does not say yet that the cluster keeps it", t.Cluster), nil
 		}
+	}
+	return at, "", nil
+}
+
+// delete deletes the object at the hub, as it was read when nothing was missing: another client may have changed the
+// annotation since the first read. Objects that it owns at the hub stay: they are placed for themselves. It returns why
+// the object is not deleted yet; "" when it is.
+func (e *exporter) delete(ctx context.Context, o *exportedObject) (string, error) {
+	read, missing, err := e.readReady(ctx, o)
+	if missing != "" || apierrors.IsNotFound(err) {
+		return missing, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	at := &unstructured.Unstructured{} // the client deletes a PartialObjectMetadata only if its scheme has the kind
+	at.SetGroupVersionKind(o.atHub().GroupVersionKind())
+	at.SetNamespace(read.Namespace)
+	at.SetName(read.Name)
+	err = e.hub.Delete(ctx, at, client.Preconditions{UID: &read.UID, ResourceVersion: &read.ResourceVersion}, client.PropagationPolicy(metav1.DeletePropagationOrphan))
+	if apierrors.IsConflict(err) {
+		return "other clients change it at the hub", nil
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return "", fmt.Errorf("delete %s at the hub: %w", o.name(), err)
 	}
 	return "", nil
 }

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -130,6 +131,57 @@ func TestExportDeletesNothingUnannounced(t *testing.T) {
 			got := &corev1.ConfigMap{}
 			if err := hub.Get(t.Context(), client.ObjectKeyFromObject(cm), got); err != nil || got.Annotations[v1alpha1.OnDeleteAnnotation] != "Orphan" {
 				t.Errorf("%s\ngot annotations %v, %v, want Orphan", tc.reason, got.Annotations, err)
+			}
+		})
+	}
+}
+
+// revertOnDelete removes the annotation on-delete of an object, as another client.
+func revertOnDelete(ctx context.Context, t *testing.T, hub client.WithWatch, o client.Object) {
+	t.Helper()
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"placement.patchbay.io/on-delete":null}}}`))
+	if err := hub.Patch(ctx, o.DeepCopyObject().(client.Object), patch); err != nil {
+		t.Error(err)
+	}
+}
+
+// A client that reverts the annotation, such as a GitOps tool, does not make an export delete the object: the clusters
+// would delete it, too. An annotation clusters of the object does not make it one that stays at the hub.
+func TestExportReadsAnnotationAgain(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ reason, when, recorded string }{
+		"BeforeCheck":  {"The hub never reads Orphan.", "Patch", "Delete"},
+		"BeforeDelete": {"The hub has read Orphan, and may read its loss after the deletion.", "Delete", "Orphan"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "shop", Name: "settings", UID: "u-1", Annotations: map[string]string{v1alpha1.ClustersAnnotation: "east"},
+			}}
+			a := placed("ConfigMap", "settings", nil, "east")
+			a.Spec.Decision = v1alpha1.Decision{Source: v1alpha1.SourceAnnotation, OnDelete: v1alpha1.OnDelete(tc.recorded)}
+			revert := func(ctx context.Context, hub client.WithWatch, when string) {
+				if tc.when == when {
+					revertOnDelete(ctx, t, hub, cm)
+				}
+			}
+			hub := fakeHub(t, interceptor.Funcs{
+				Patch: func(ctx context.Context, hub client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
+					err := hub.Patch(ctx, o, p, options...)
+					revert(ctx, hub, "Patch")
+					return err
+				},
+				Delete: func(ctx context.Context, hub client.WithWatch, o client.Object, options ...client.DeleteOption) error {
+					revert(ctx, hub, "Delete")
+					return hub.Delete(ctx, o, options...)
+				},
+			}, cm.DeepCopy(), a)
+			err := (&exporter{hub: hub, timeout: time.Minute, out: &bytes.Buffer{}}).Run(t.Context(), &exportPlan{objects: []*exportedObject{{assignment: a}}})
+			if want := `must be Orphan, but another client has set it to ""`; err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s\ngot %v, want %q", tc.reason, err, want)
+			}
+			if err := hub.Get(t.Context(), client.ObjectKeyFromObject(cm), &corev1.ConfigMap{}); err != nil {
+				t.Errorf("%s\nat the hub: %v", tc.reason, err)
 			}
 		})
 	}
