@@ -53,7 +53,9 @@ const (
 	// AppliedWorksAnnotation on a heartbeat is how many AppliedWorks the cluster has.
 	AppliedWorksAnnotation = "placement.patchbay.io/applied-works"
 	// ReportDelayAnnotation on a heartbeat is the age of the oldest change in the cluster that the agent has
-	// not reported yet, such as "0s". It is empty while the agent cannot read the cluster's API server.
+	// not reported yet, and the renewTime that it belongs to, such as "0s@2026-01-02T03:04:05.000000Z". The age is
+	// empty while the agent cannot read the cluster's API server. With another renewTime, the annotation is what
+	// a later version of the agent has left.
 	ReportDelayAnnotation = "placement.patchbay.io/report-delay"
 )
 

@@ -75,5 +75,5 @@ func (h *heartbeat) setLeaseSpec(ctx context.Context, lease *coordinationv1.Leas
 	}
 	lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = &seconds, &now
 	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, v1alpha1.AppliedWorksAnnotation, strconv.Itoa(h.recordCount()))
-	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, v1alpha1.ReportDelayAnnotation, delay)
+	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, v1alpha1.ReportDelayAnnotation, delay+"@"+now.UTC().Format(metav1.RFC3339Micro))
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -56,13 +57,13 @@ func (b *testAgent) awaitDelay(t *testing.T, what string, ok func(time.Duration)
 		if err := b.Get(t.Context(), client.ObjectKey{Namespace: clusterNamespace, Name: v1alpha1.HeartbeatLease}, lease); err != nil {
 			return err
 		}
-		text, dates := lease.Annotations[v1alpha1.ReportDelayAnnotation]
+		text, at, dates := strings.Cut(lease.Annotations[v1alpha1.ReportDelayAnnotation], "@")
 		delay, err := time.ParseDuration(text)
 		if text == "" {
 			delay, err = -1, nil
 		}
-		if !dates || err != nil || lease.Spec.RenewTime.Time.Before(began) || !ok(delay) {
-			return fmt.Errorf("delay %q, renewed %s", text, lease.Spec.RenewTime)
+		if !dates || err != nil || at != lease.Spec.RenewTime.UTC().Format(metav1.RFC3339Micro) || lease.Spec.RenewTime.Time.Before(began) || !ok(delay) {
+			return fmt.Errorf("delay %q at %s, renewed %s", text, at, lease.Spec.RenewTime)
 		}
 		return nil
 	})

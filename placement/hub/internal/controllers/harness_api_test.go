@@ -178,8 +178,9 @@ func (h *testHub) expectReachable(name string) {
 
 // renewLease renews the Lease of a simulated agent, with the age of the oldest change that it has not reported then.
 func renewLease(ctx context.Context, c client.Client, ns string, at time.Time, delay string) error {
+	renewed := at.UTC().Format(metav1.RFC3339Micro)
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}},"spec":{"holderIdentity":"simulated","renewTime":%q}}`,
-		v1alpha1.ReportDelayAnnotation, delay, at.UTC().Format(metav1.RFC3339Micro))
+		v1alpha1.ReportDelayAnnotation, delay+"@"+renewed, renewed)
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: v1alpha1.HeartbeatLease}}
 	return c.Patch(ctx, lease, client.RawPatch(types.MergePatchType, []byte(patch)))
 }

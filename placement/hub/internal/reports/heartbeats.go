@@ -4,9 +4,11 @@ package reports
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
@@ -82,8 +84,8 @@ func (h *heartbeats) completeUntil(now time.Time) time.Time {
 // delayOf returns the age of the oldest change that the agent had not reported, and how old the date that follows from
 // it may be; false when the agent did not know.
 func delayOf(l *coordinationv1.Lease) (delay, maxAge time.Duration, ok bool) {
-	text, dates := l.Annotations[v1alpha1.ReportDelayAnnotation]
-	if !dates {
+	text, at, _ := strings.Cut(l.Annotations[v1alpha1.ReportDelayAnnotation], "@")
+	if at != l.Spec.RenewTime.UTC().Format(metav1.RFC3339Micro) { // an agent of an earlier version keeps what a later one has left
 		return undatedDelay, undatedDelay + maxHeartbeatAge, true
 	}
 	delay, err := time.ParseDuration(text)

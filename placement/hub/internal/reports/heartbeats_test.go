@@ -3,6 +3,7 @@
 package reports
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -27,14 +28,20 @@ type beat struct {
 // none is the delay of an agent that does not date its reports.
 const none = "none"
 
+// left begins a delay that an agent of a later version has written at the start, and that the present one keeps.
+const left = "left "
+
 // lease returns the heartbeat of east.
 func (b beat) lease() *coordinationv1.Lease {
 	l := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.ClusterNamespacePrefix + "east", Name: v1alpha1.HeartbeatLease},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &b.holder, RenewTime: &metav1.MicroTime{Time: start.Add(seconds(b.renewed))}},
 	}
-	if b.delay != none {
-		l.Annotations = map[string]string{v1alpha1.ReportDelayAnnotation: b.delay}
+	switch delay, isLeft := strings.CutPrefix(b.delay, left); {
+	case isLeft:
+		l.Annotations = map[string]string{v1alpha1.ReportDelayAnnotation: delay + "@" + start.UTC().Format(metav1.RFC3339Micro)}
+	case b.delay != none:
+		l.Annotations = map[string]string{v1alpha1.ReportDelayAnnotation: b.delay + "@" + l.Spec.RenewTime.UTC().Format(metav1.RFC3339Micro)}
 	}
 	return l
 }
@@ -85,6 +92,12 @@ func TestHeartbeatsDateReports(t *testing.T) {
 		},
 		"earlier version": {
 			"it repeats a failed report after a minute at most", []beat{{0, 0, none, ""}, {10, 10, none, ""}, {200, 200, none, ""}}, 130, true,
+		},
+		"downgrade": {
+			"the agent dates nothing, whatever a later version has left", []beat{{0, 0, "0s", ""}, {100, 100, left + "0s", ""}, {200, 200, left + "0s", ""}}, 130, true,
+		},
+		"downgrade without the cluster's API server": {
+			"the later version did not know; the earlier one reports", []beat{{0, 0, "", ""}, {100, 100, left, ""}, {200, 200, left, ""}}, 130, true,
 		},
 		"clock set forward": {"the agent's clock cannot hide time", []beat{{0, 0, "0s", ""}, {10, 10, "0s", ""}, {20, 80, "0s", ""}, {30, 90, "0s", ""}}, 30, true},
 		"clock set back":    {"in doubt the report is older", []beat{{0, 100, "0s", ""}, {10, 110, "0s", ""}, {20, 120, "0s", ""}, {80, 121, "0s", ""}}, 21, true},
