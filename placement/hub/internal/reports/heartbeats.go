@@ -23,8 +23,8 @@ const (
 	maxHeartbeatAge = 30 * time.Second
 	// minHeartbeats is how many heartbeats of an agent compare its clock with the hub's. One may be late.
 	minHeartbeats = 2
-	// maxHeartbeats is how many of the last ones do. A clock that was set back delays the date of reports until they
-	// have passed.
+	// maxHeartbeats is how many of the last ones do. After an agent's clock was set back, the date of its reports does
+	// not advance until these have come.
 	maxHeartbeats = 8
 )
 
@@ -47,10 +47,14 @@ type heartbeats struct {
 func (h *heartbeats) observe(l *coordinationv1.Lease, now time.Time) (advanced bool) {
 	holder := ptr.Deref(l.Spec.HolderIdentity, "")
 	known := !h.renewed.IsZero() && h.holder == holder
-	if l.Spec.RenewTime == nil || known && !l.Spec.RenewTime.After(h.renewed) {
-		return false // repeated, or from a restored backup
+	if l.Spec.RenewTime == nil || known && l.Spec.RenewTime.Time.Equal(h.renewed) {
+		return false // repeated
 	}
-	if h.holder, h.renewed = holder, l.Spec.RenewTime.Time; !known {
+	isEarlier := known && l.Spec.RenewTime.Time.Before(h.renewed)
+	if h.holder, h.renewed = holder, l.Spec.RenewTime.Time; isEarlier {
+		return false // from a restored backup, or the agent's clock was set back
+	}
+	if !known {
 		h.offsets = nil
 		return false
 	}
