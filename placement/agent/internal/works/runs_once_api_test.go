@@ -131,6 +131,33 @@ func TestFailedCreationIsRepeated(t *testing.T) {
 	}
 }
 
+// A Job whose creation has no answer, and that the agent has read after it, is not created again when another client
+// deletes it before the next attempt.
+func TestCreationWithoutAnswerRunsOnce(t *testing.T) {
+	t.Parallel()
+	b := prepare(t)
+	local, creations, deletions := rest.CopyConfig(b.local()), atomic.Int32{}, atomic.Int32{}
+	local.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			isJob := strings.HasSuffix(r.URL.Path, "/jobs/once")
+			answer, err := next.RoundTrip(r)
+			switch {
+			case isJob && r.Method == http.MethodPatch && err == nil && creations.Add(1) == 1:
+				return nil, errors.Join(errCut, answer.Body.Close())
+			case isJob && r.Method == http.MethodGet && creations.Load() == 1 && deletions.Add(1) == 1:
+				b.deleteJob(t) // the agent reads that it was there
+			}
+			return answer, err
+		})
+	})
+	b.runBetween(t, b.env.Config, local)
+	w := b.work(t, "jobs", nil, manifest(t, "jobs", onceJob))
+	b.awaitWork(t, w, "the Job may have run", failed(v1alpha1.ReasonDeletedInCluster, "does not run a second time"))
+	if creations.Load() != 1 || deletions.Load() < 1 {
+		t.Errorf("got %d creations and %d deletions, want 1 of each", creations.Load(), deletions.Load())
+	}
+}
+
 // The message on a Job whose removal was ordered, and taken back too late, does not blame another client alone.
 func TestLateWithdrawalIsExplained(t *testing.T) {
 	t.Parallel()

@@ -227,7 +227,7 @@ func (w *workReconciler) applyManifest(ctx context.Context, work *v1alpha1.Work,
 		w.creations.Store(rec.Name, own.with(t.key(), applied.live))
 	}
 	if applied.live == nil && (prior.creating || result.startedCreation) {
-		w.resolveCreation(ctx, &result)
+		w.resolveCreation(ctx, rec, own, &result)
 	}
 	if uid := cmp.Or(prior.uid, result.before.UID); err != nil && applied.live == nil && uid != "" {
 		result.live, result.unread = w.readAfterError(ctx, t, uid)
@@ -272,8 +272,8 @@ func (w *workReconciler) recordCreating(ctx context.Context, name string, t desi
 
 // resolveCreation finds out what came of a creation without an answer. An object that this agent failed to create
 // and that does not exist may be created later. What an earlier agent has left open stays open: then a rejection
-// is not reported as final, because the hub would move the object.
-func (w *workReconciler) resolveCreation(ctx context.Context, result *manifestResult) {
+// is not reported as final, because the hub would move the object. own are the earlier results.
+func (w *workReconciler) resolveCreation(ctx context.Context, rec *v1alpha1.AppliedWork, own creationResults, result *manifestResult) {
 	e, ok := errors.AsType[*conditionError](result.err)
 	if !result.startedCreation {
 		if ok && e.reason != v1alpha1.ReasonDeletedInCluster {
@@ -284,6 +284,9 @@ func (w *workReconciler) resolveCreation(ctx context.Context, result *manifestRe
 	live, err := result.object.readLive(ctx, w.dynamic)
 	// An answer that rejects it is proof enough where the object cannot be read.
 	result.notCreated = err == nil && live == nil || err != nil && ok && e.reason != v1alpha1.ReasonProgressing
+	if spec := &rec.Spec.Work; live != nil && createdFor(spec.HubUID, spec.Source.UID, live) {
+		w.creations.Store(rec.Name, own.with(result.object.key(), live)) // it may be deleted before the next attempt
+	}
 }
 
 // recordEntry returns the entry of an object in a record; nil when there is none.
