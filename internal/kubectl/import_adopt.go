@@ -73,10 +73,10 @@ func (a *adopter) Run(ctx context.Context, plan *importPlan) error {
 	return nil
 }
 
-// label sets the label with which a cluster's admin gives access.
-func (a *adopter) label(ctx context.Context, o client.Object, access string) error {
+// label sets the label with which a cluster's admin gives access; nil removes it.
+func (a *adopter) label(ctx context.Context, o client.Object, access any) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": o.GetUID(), "labels": map[string]string{v1alpha1.AccessLabel: access},
+		"uid": o.GetUID(), "labels": map[string]any{v1alpha1.AccessLabel: access},
 	}})
 	if err != nil {
 		return err
@@ -107,18 +107,49 @@ func (a *adopter) begin(ctx context.Context, o *importedObject) error {
 	if err := a.label(ctx, o.live.DeepCopy(), v1alpha1.AccessAdopt); err != nil {
 		return fmt.Errorf("label it in %s: %w", a.name, err)
 	}
-	if o.forHub == nil {
-		return a.annotateAdoption(ctx, o, string(v1alpha1.ConflictAdopt))
-	}
-	if err := a.hub.Create(ctx, o.forHub.DeepCopy(), client.FieldOwner(fieldOwner)); err != nil {
-		return fmt.Errorf("create it at the hub: %w", err)
+	if err := a.requestAdoption(ctx, o); err != nil {
+		return errors.Join(err, a.takeLabelBack(ctx, o))
 	}
 	return nil
 }
 
+// requestAdoption creates the object at the hub, or annotates the one that is there.
+func (a *adopter) requestAdoption(ctx context.Context, o *importedObject) error {
+	if o.forHub == nil {
+		if err := a.annotateAdoption(ctx, o, string(v1alpha1.ConflictAdopt)); err != nil {
+			return fmt.Errorf("annotate it at the hub: %w", err)
+		}
+		return nil
+	}
+	atHub := o.forHub.DeepCopy()
+	if err := a.hub.Create(ctx, atHub, client.FieldOwner(fieldOwner)); err != nil {
+		return fmt.Errorf("create it at the hub: %w", err)
+	}
+	o.hubUID = atHub.GetUID()
+	return nil
+}
+
+// takeLabelBack gives the object in the cluster the label that it had before begin. Otherwise the agent might adopt it
+// later, for another object at the hub by that name.
+func (a *adopter) takeLabelBack(ctx context.Context, o *importedObject) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), labelTimeout)
+	defer cancel()
+	var before any
+	if access, ok := o.live.GetLabels()[v1alpha1.AccessLabel]; ok {
+		before = access
+	}
+	if err := a.label(ctx, o.live.DeepCopy(), before); err != nil {
+		return fmt.Errorf("its label %s in %s must be removed, because the agent may adopt it for another object: %w", v1alpha1.AccessLabel, a.name, err)
+	}
+	return nil
+}
+
+// labelTimeout bounds the removal of a label after the user has interrupted the command.
+const labelTimeout = 10 * time.Second
+
 // annotateAdoption sets the annotation of the object at the hub that requests its adoption; nil removes it.
 func (a *adopter) annotateAdoption(ctx context.Context, o *importedObject, value any) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1alpha1.ConflictAnnotation: value}}})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": o.hubUID, "annotations": map[string]any{v1alpha1.ConflictAnnotation: value}}})
 	if err != nil {
 		return err
 	}
@@ -183,7 +214,11 @@ func (a *adopter) waitUntilAdopted(ctx context.Context, o *importedObject) (v1al
 		if row, last, err = a.reportOf(ctx, o, last); err != nil {
 			return false, err
 		}
-		return row.Applied && (row.Ready || !wasReady) && handover.SourceUID(live) != "", nil
+		source := handover.SourceUID(live)
+		if source != "" && source != string(o.hubUID) {
+			return false, fmt.Errorf("%s was adopted in %s for another object of the hub: its UID must be %s, and is %s", o.name(), a.name, o.hubUID, source)
+		}
+		return row.Applied && (row.Ready || !wasReady) && source != "", nil
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("%s is not adopted, or not ready, within %s: %s", o.name(), a.timeout, last)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
@@ -26,6 +27,8 @@ type importedObject struct {
 	live *unstructured.Unstructured
 	// forHub is what the command creates at the hub; nil: the hub has the object.
 	forHub *unstructured.Unstructured
+	// hubUID is the UID of the object at the hub; "" before it is created.
+	hubUID types.UID
 	// changes are what the adoption changes in the cluster.
 	changes []handover.Change
 	// done is true when an earlier call has imported it.
@@ -189,6 +192,9 @@ func (p *importPlanner) planObject(ctx context.Context, ns *importNamespace, liv
 	atHub, err := p.readAtHub(ctx, live)
 	if err != nil {
 		return nil, err
+	}
+	if atHub != nil {
+		o.hubUID = atHub.GetUID()
 	}
 	source := handover.SourceUID(live)
 	switch {
