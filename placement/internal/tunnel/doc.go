@@ -22,14 +22,19 @@ const MaxStreams = 100
 
 // Timeouts and windows of the connection.
 const (
+	// ClientTimeout is how long a client may take nothing while data for it waits. Then its stream ends, because the
+	// hub keeps up to streamWindow for it.
+	ClientTimeout = time.Minute
 	// PingAfter is how long a connection may be silent before a ping checks it.
 	PingAfter = 10 * time.Second
 	// PingTimeout is how long the answer to a ping may take.
 	PingTimeout = 5 * time.Second
-	// streamWindow and connectionWindow are how much may be on its way: with HTTP/2's default of 64 KiB, a round trip
-	// of 5 ms limits a stream to 12 MB/s.
-	streamWindow     = 4 << 20
-	connectionWindow = 16 << 20
+	// streamWindow is how much of a stream may be on its way, or wait for its reader: with HTTP/2's default of 64 KiB, a
+	// round trip of 5 ms limits a stream to 12 MB/s.
+	streamWindow = 1 << 20
+	// connectionWindow is the same for all streams. It is so large that streams whose readers take nothing leave room
+	// for the others. It also bounds the memory of either end; data that is read at once needs none.
+	connectionWindow = (MaxStreams + 1) * streamWindow
 )
 
 // Headers of requests from the hub to the agent.

@@ -4,6 +4,7 @@ package tunnel
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,8 @@ import (
 	"net/http/httputil"
 	"sync"
 	"time"
+
+	"github.com/go-logr/logr"
 )
 
 // ErrTooManyStreams is why a request is not sent.
@@ -25,6 +28,8 @@ type Session struct {
 	conn  *notifyingConn
 	http2 *http.ClientConn
 	slots chan struct{}
+	// clientTimeout is ClientTimeout, except in tests.
+	clientTimeout time.Duration
 }
 
 // NewSession begins to use a connection after the answer 101. It closes the connection if it fails.
@@ -45,7 +50,7 @@ func NewSession(ctx context.Context, conn net.Conn) (*Session, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("begin HTTP/2 with the agent: %w", err), conn.Close())
 	}
-	return &Session{conn: watched, http2: client, slots: make(chan struct{}, MaxStreams)}, nil
+	return &Session{conn: watched, http2: client, slots: make(chan struct{}, MaxStreams), clientTimeout: ClientTimeout}, nil
 }
 
 // Closed is closed when the connection has ended.
@@ -77,8 +82,15 @@ func (s *Session) Forward(w http.ResponseWriter, r *http.Request, path string, h
 	out.URL.Scheme, out.URL.Host, out.Host, out.RequestURI = "http", "agent", "agent", ""
 	out.URL.Path, out.URL.RawPath = path, ""
 	out.Header = header
+	client := &patience{timeout: s.clientTimeout, setDeadline: http.NewResponseController(w).SetWriteDeadline}
+	defer func() { // also when ReverseProxy panics to end an answer
+		if client.ended.Load() {
+			logr.FromContextOrDiscard(r.Context()).Info("Ended a stream, because its client took nothing while data waited",
+				"user", header.Get(UserHeader), "path", path, "timeout", client.timeout.String())
+		}
+	}()
 	if protocol := UpgradeOf(r.Header); protocol != "" {
-		return s.forwardUpgrade(w, r, out, protocol)
+		return s.forwardUpgrade(w, out, protocol, client)
 	}
 	var failed error
 	proxy := &httputil.ReverseProxy{
@@ -89,13 +101,13 @@ func (s *Session) Forward(w http.ResponseWriter, r *http.Request, path string, h
 		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) { failed = err },
 		ErrorLog:     SilentLog(),
 	}
-	proxy.ServeHTTP(w, r)
+	proxy.ServeHTTP(&patientAnswer{w, client}, r)
 	return failed
 }
 
 // forwardUpgrade forwards an upgraded connection as one stream.
-func (s *Session) forwardUpgrade(w http.ResponseWriter, r, out *http.Request, protocol string) error {
-	ctx, cancel := context.WithCancel(r.Context())
+func (s *Session) forwardUpgrade(w http.ResponseWriter, out *http.Request, protocol string, client *patience) error {
+	ctx, cancel := context.WithCancel(out.Context())
 	defer cancel()
 	fromClient, toAgent := io.Pipe()
 	defer toAgent.Close()
@@ -113,31 +125,46 @@ func (s *Session) forwardUpgrade(w http.ResponseWriter, r, out *http.Request, pr
 	}
 	switch upgraded {
 	case protocol:
-		return joinClient(w, response, protocol, toAgent)
+		return joinClient(w, response, protocol, toAgent, client)
 	case "": // the cluster's API server has refused it
 		copyHeader(w.Header(), response.Header)
 		w.WriteHeader(response.StatusCode)
-		_, _ = io.Copy(w, response.Body)
+		_, _ = io.Copy(&patientAnswer{w, client}, response.Body)
 		return nil
 	}
 	return fmt.Errorf("the cluster's API server must switch to %q: it switched to %q", protocol, upgraded)
 }
 
 // joinClient answers 101, and joins the client's connection with the stream.
-func joinClient(w http.ResponseWriter, response *http.Response, protocol string, toAgent io.Writer) error {
+func joinClient(w http.ResponseWriter, response *http.Response, protocol string, toAgent io.Writer, client *patience) error {
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return fmt.Errorf("take over the client's connection: %w", err)
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Time{})
+	client.setDeadline = conn.SetWriteDeadline
+	limitWriteBuffer(conn)
 	response.Header.Set("Connection", "Upgrade")
 	response.Header.Set("Upgrade", protocol)
 	answer := &http.Response{StatusCode: http.StatusSwitchingProtocols, ProtoMajor: 1, ProtoMinor: 1, Header: response.Header}
 	if answer.Write(conn) == nil {
-		pipe(conn, response.Body, toAgent, buffered.Reader)
+		pipe(&patientConn{conn, client}, response.Body, toAgent, buffered.Reader)
 	}
 	return nil
+}
+
+// clientBuffer is how much the kernel may keep for the client of an upgraded connection. A write waits until a part of
+// it has become free, so with megabytes a slow client would look like one that takes nothing.
+const clientBuffer = 256 << 10
+
+func limitWriteBuffer(conn net.Conn) {
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn()
+	}
+	if c, ok := conn.(*net.TCPConn); ok {
+		_ = c.SetWriteBuffer(clientBuffer)
+	}
 }
 
 // pipe copies both directions until one ends.

@@ -17,6 +17,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 )
 
 // bench is a hub's server before a tunnel to an agent before a backend, with TLS on the outer connections.
@@ -24,9 +27,15 @@ type bench struct {
 	hub     *httptest.Server
 	session *Session
 	agent   net.Conn
+	logged  chan string // lines of the hub's log; those that no test reads are lost
 }
 
 func newBench(t *testing.T, backend http.Handler) *bench {
+	t.Helper()
+	return newBenchWithTimeout(t, backend, ClientTimeout)
+}
+
+func newBenchWithTimeout(t *testing.T, backend http.Handler, clientTimeout time.Duration) *bench {
 	t.Helper()
 	behind := httptest.NewTLSServer(backend)
 	t.Cleanup(behind.Close)
@@ -39,9 +48,18 @@ func newBench(t *testing.T, backend http.Handler) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
+	session.clientTimeout = clientTimeout
 	t.Cleanup(func() { _ = session.Close() })
+	logged := make(chan string, 10)
+	log := funcr.New(func(_, line string) {
+		select {
+		case logged <- line:
+		default:
+		}
+	}, funcr.Options{})
 	go func() { _ = Serve(t.Context(), agentEnd, forwarder(target, behind.Client().Transport)) }()
 	hub := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r = r.WithContext(logr.NewContext(r.Context(), log))
 		err := session.Forward(w, r, strings.TrimPrefix(r.URL.Path, "/east"), RequestHeader(r.Header))
 		switch {
 		case errors.Is(err, ErrTooManyStreams):
@@ -51,7 +69,7 @@ func newBench(t *testing.T, backend http.Handler) *bench {
 		}
 	}))
 	t.Cleanup(hub.Close)
-	return &bench{hub: hub, session: session, agent: agentEnd}
+	return &bench{hub: hub, session: session, agent: agentEnd, logged: logged}
 }
 
 // forwarder is an agent without rules.
