@@ -49,7 +49,7 @@ func ForwardUpgrade(w http.ResponseWriter, stream, out *http.Request, transport 
 		return fmt.Errorf("ask the cluster's API server to switch protocols: %w", err)
 	}
 	defer response.Body.Close()
-	backend, upgraded := response.Body.(io.ReadWriter)
+	backend, upgraded := response.Body.(io.ReadWriteCloser)
 	upgraded = upgraded && response.StatusCode == http.StatusSwitchingProtocols
 	protocol := response.Header.Get("Upgrade")
 	if err := CheckResponse(response); err != nil {
@@ -65,7 +65,14 @@ func ForwardUpgrade(w http.ResponseWriter, stream, out *http.Request, transport 
 	w.WriteHeader(http.StatusOK)
 	client := flushWriter{w, http.NewResponseController(w)}
 	if client.controller.Flush() == nil {
-		pipe(client, backend, backend, stream.Body)
+		pipe(client, backend, backend, stream.Body, func(clientLeft bool) {
+			_ = backend.Close()
+			past := time.Unix(1, 0)
+			_ = client.controller.SetReadDeadline(past)
+			if clientLeft { // else the hub must get the end of the answer, and not a reset
+				_ = client.controller.SetWriteDeadline(past)
+			}
+		})
 	}
 	return nil
 }

@@ -125,7 +125,7 @@ func (s *Session) forwardUpgrade(w http.ResponseWriter, out *http.Request, proto
 	}
 	switch upgraded {
 	case protocol:
-		return joinClient(w, response, protocol, toAgent, client)
+		return joinClient(w, response, protocol, toAgent, client, cancel)
 	case "": // the cluster's API server has refused it
 		copyHeader(w.Header(), response.Header)
 		w.WriteHeader(response.StatusCode)
@@ -135,8 +135,8 @@ func (s *Session) forwardUpgrade(w http.ResponseWriter, out *http.Request, proto
 	return fmt.Errorf("the cluster's API server must switch to %q: it switched to %q", protocol, upgraded)
 }
 
-// joinClient answers 101, and joins the client's connection with the stream.
-func joinClient(w http.ResponseWriter, response *http.Response, protocol string, toAgent io.Writer, client *patience) error {
+// joinClient answers 101, and joins the client's connection with the stream, which cancel ends.
+func joinClient(w http.ResponseWriter, response *http.Response, protocol string, toAgent io.WriteCloser, client *patience, cancel func()) error {
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return fmt.Errorf("take over the client's connection: %w", err)
@@ -149,7 +149,10 @@ func joinClient(w http.ResponseWriter, response *http.Response, protocol string,
 	response.Header.Set("Upgrade", protocol)
 	answer := &http.Response{StatusCode: http.StatusSwitchingProtocols, ProtoMajor: 1, ProtoMinor: 1, Header: response.Header}
 	if answer.Write(conn) == nil {
-		pipe(&patientConn{conn, client}, response.Body, toAgent, buffered.Reader)
+		pipe(&patientConn{conn, client}, response.Body, toAgent, buffered.Reader, func(bool) {
+			cancel()
+			_, _ = toAgent.Close(), conn.Close()
+		})
 	}
 	return nil
 }
@@ -167,12 +170,20 @@ func limitWriteBuffer(conn net.Conn) {
 	}
 }
 
-// pipe copies both directions until one ends.
-func pipe(toClient io.Writer, fromAgent io.Reader, toAgent io.Writer, fromClient io.Reader) {
-	done := make(chan struct{}, 2)
-	go func() { _, _ = io.Copy(toClient, fromAgent); done <- struct{}{} }()
-	go func() { _, _ = io.Copy(toAgent, fromClient); done <- struct{}{} }()
-	<-done
+// pipe copies both directions until one ends. Then it calls stop, which must end the other one, and waits for that:
+// HTTP/2 uses the writer of an answer for another stream after the handler has returned.
+func pipe(toClient io.Writer, fromAgent io.Reader, toAgent io.Writer, fromClient io.Reader, stop func(clientLeft bool)) {
+	answered, asked := make(chan struct{}), make(chan struct{})
+	go func() { defer close(answered); _, _ = io.Copy(toClient, fromAgent) }()
+	go func() { defer close(asked); _, _ = io.Copy(toAgent, fromClient) }()
+	select {
+	case <-answered:
+		stop(false)
+	case <-asked:
+		stop(true)
+	}
+	<-answered
+	<-asked
 }
 
 // notifyingConn tells when it is closed: HTTP/2 closes a connection on which no pings are answered.
