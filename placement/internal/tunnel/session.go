@@ -10,7 +10,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httputil"
 	"sync"
 	"time"
 
@@ -92,17 +91,7 @@ func (s *Session) Forward(w http.ResponseWriter, r *http.Request, path string, h
 	if protocol := UpgradeOf(r.Header); protocol != "" {
 		return s.forwardUpgrade(w, out, protocol, client)
 	}
-	var failed error
-	proxy := &httputil.ReverseProxy{
-		Rewrite: func(p *httputil.ProxyRequest) {
-			p.Out.URL, p.Out.Host, p.Out.Header = out.URL, out.Host, out.Header
-		},
-		Transport: s, FlushInterval: -1, ModifyResponse: CheckResponse,
-		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) { failed = err },
-		ErrorLog:     SilentLog(),
-	}
-	proxy.ServeHTTP(&patientAnswer{w, client}, r)
-	return failed
+	return Relay(&patientAnswer{w, client}, r, out, s)
 }
 
 // forwardUpgrade forwards an upgraded connection as one stream.

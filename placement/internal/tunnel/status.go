@@ -38,8 +38,12 @@ type Recorder struct {
 	Code int
 }
 
-// WriteHeader implements http.ResponseWriter.
+// WriteHeader implements http.ResponseWriter. It ignores interim answers: after one the request may still fail, and 101
+// is only for Hijack.
 func (r *Recorder) WriteHeader(code int) {
+	if code < http.StatusOK {
+		return
+	}
 	r.Code = code
 	r.ResponseWriter.WriteHeader(code)
 }

@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
 	"net/url"
 	"strings"
 	"sync"
@@ -60,8 +59,10 @@ func newBenchWithTimeout(t *testing.T, backend http.Handler, clientTimeout time.
 	go func() { _ = Serve(t.Context(), agentEnd, forwarder(target, behind.Client().Transport)) }()
 	hub := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r = r.WithContext(logr.NewContext(r.Context(), log))
-		err := session.Forward(w, r, strings.TrimPrefix(r.URL.Path, "/east"), RequestHeader(r.Header))
+		answer := &Recorder{ResponseWriter: w}
+		err := session.Forward(answer, r, strings.TrimPrefix(r.URL.Path, "/east"), RequestHeader(r.Header))
 		switch {
+		case answer.Code != 0:
 		case errors.Is(err, ErrTooManyStreams):
 			http.Error(w, err.Error(), http.StatusTooManyRequests)
 		case err != nil:
@@ -76,9 +77,11 @@ func newBenchWithTimeout(t *testing.T, backend http.Handler, clientTimeout time.
 func forwarder(target *url.URL, transport http.RoundTripper) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get(UpgradeHeader) == "" {
-			p := httputil.NewSingleHostReverseProxy(target)
-			p.Transport, p.FlushInterval, p.ErrorLog = transport, -1, SilentLog()
-			p.ServeHTTP(w, r)
+			u := *target
+			u.Path, u.RawQuery = r.URL.Path, r.URL.RawQuery
+			if err := Relay(w, r, &http.Request{URL: &u, Header: RequestHeader(r.Header)}, transport); err != nil {
+				http.Error(w, err.Error(), http.StatusBadGateway)
+			}
 			return
 		}
 		out, err := http.NewRequestWithContext(r.Context(), r.Method, target.JoinPath(r.URL.Path).String(), http.NoBody)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httputil"
 	"net/url"
 	"strings"
 	"time"
@@ -115,13 +114,6 @@ func (p *proxy) forward(w http.ResponseWriter, r *http.Request, path string) err
 		out.Header = header
 		return tunnel.ForwardUpgrade(w, r, out, p.upgrade)
 	}
-	var failed error
-	(&httputil.ReverseProxy{
-		Rewrite: func(pr *httputil.ProxyRequest) {
-			pr.Out.URL, pr.Out.Host, pr.Out.Header = &target, "", header
-		},
-		Transport: p.transport, FlushInterval: -1, ModifyResponse: tunnel.CheckResponse, ErrorLog: tunnel.SilentLog(),
-		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) { failed = err },
-	}).ServeHTTP(w, r)
-	return failed
+	out := &http.Request{URL: &target, Header: header}
+	return tunnel.Relay(w, r, out, p.transport)
 }
