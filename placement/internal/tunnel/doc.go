@@ -37,6 +37,9 @@ const (
 	connectionWindow = (MaxStreams + 1) * streamWindow
 )
 
+// MaxHeaderBytes is how long the headers of an answer may be.
+const MaxHeaderBytes = 64 << 10
+
 // Headers of requests from the hub to the agent.
 const (
 	// UserHeader has the name of the user at the hub.

@@ -56,6 +56,8 @@ func TestHostileAnswers(t *testing.T) {
 			_, _ = io.WriteString(w, "body")
 			w.Header().Set("X-Announced", "a")
 			w.Header().Set(http.TrailerPrefix+"X-Late", "b")
+		case "/large":
+			w.Header().Set("Etag", strings.Repeat("x", 2*MaxHeaderBytes))
 		case "/flood":
 			w.Header().Set("X-Large", strings.Repeat("x", 1000))
 			for r.Context().Err() == nil {
@@ -71,6 +73,7 @@ func TestHostileAnswers(t *testing.T) {
 		"Redirect": {"an interim answer does not keep the check from writing its error", "/redirect", 503},
 		"Switch":   {"only an upgraded exchange has 101", "/switch", 200},
 		"Trailer":  {"trailers pass no check", "/trailer", 200},
+		"Large":    {"headers of megabytes fill the hub's memory", "/large", 503},
 		"Flood":    {"interim answers are limited", "/flood", 503},
 	}
 	for name, tc := range cases {

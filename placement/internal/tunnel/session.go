@@ -43,7 +43,7 @@ func NewSession(ctx context.Context, conn net.Conn) (*Session, error) {
 			SendPingTimeout: PingAfter, PingTimeout: PingTimeout, WriteByteTimeout: PingAfter + PingTimeout,
 			MaxReceiveBufferPerConnection: connectionWindow, MaxReceiveBufferPerStream: streamWindow,
 		},
-		DisableCompression: true,
+		DisableCompression: true, MaxResponseHeaderBytes: MaxHeaderBytes,
 	}
 	client, err := t.NewClientConn(ctx, "http", "agent:80")
 	if err != nil {
