@@ -141,6 +141,8 @@ func TestProxy(t *testing.T) {
 		switch r.URL.Path {
 		case "/api/v1/namespaces/web/pods/moved":
 			http.Redirect(w, r, "https://evil.example", http.StatusFound)
+		case "/api/v1/namespaces/web/pods/large":
+			w.Header().Set("Etag", strings.Repeat("x", 2*tunnel.MaxHeaderBytes))
 		case "/api/v1/namespaces/web/pods/stranger":
 			w.WriteHeader(http.StatusUnauthorized)
 		default:
@@ -170,6 +172,7 @@ func TestProxy(t *testing.T) {
 		"Escaped":    {"the hub may have forgotten to check", "GET", "/api/v1/namespaces/web/%73ecrets", http.Header{}, 403, "no escapes"},
 		"NotPlaced":  {"only what is placed", "GET", "/api/v1/namespaces/default/pods", http.Header{}, 403, "nothing is placed"},
 		"Redirect":   {"a client would follow it with its credentials for the hub", "GET", pods + "/moved", http.Header{}, 500, "redirection"},
+		"Header":     {"it fills the agent's memory", "GET", pods + "/large", http.Header{}, 500, "exceeded"},
 		"Credential": {"a client would ask its user for another credential", "GET", pods + "/stranger", http.Header{}, 500, "does not accept the agent"},
 	}
 	for name, tc := range cases {

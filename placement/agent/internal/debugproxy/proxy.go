@@ -26,7 +26,6 @@ import (
 type proxy struct {
 	server         *url.URL
 	transport      http.RoundTripper
-	upgrade        http.RoundTripper // HTTP/1.1
 	checkNamespace func(context.Context, string) error
 	slots          chan struct{} // one per open request, over all connections
 }
@@ -37,13 +36,8 @@ func newProxy(local *rest.Config, checkNamespace func(context.Context, string) e
 	if p.server, _, err = rest.DefaultServerURL(local.Host, "", schema.GroupVersion{}, true); err != nil {
 		return nil, fmt.Errorf("read the cluster's address: %w", err)
 	}
-	if p.transport, err = rest.TransportFor(local); err != nil {
-		return nil, fmt.Errorf("make the cluster's client: %w", err)
-	}
-	http1 := rest.CopyConfig(local)
-	http1.NextProtos = []string{"http/1.1"}
-	if p.upgrade, err = rest.TransportFor(http1); err != nil {
-		return nil, fmt.Errorf("make the cluster's client: %w", err)
+	if p.transport, err = newTransport(local); err != nil {
+		return nil, err
 	}
 	return p, nil
 }
@@ -112,7 +106,7 @@ func (p *proxy) forward(w http.ResponseWriter, r *http.Request, path string) err
 			return fmt.Errorf("make the request for the cluster's API server: %w", err)
 		}
 		out.Header = header
-		return tunnel.ForwardUpgrade(w, r, out, p.upgrade)
+		return tunnel.ForwardUpgrade(w, r, out, p.transport)
 	}
 	out := &http.Request{URL: &target, Header: header}
 	return tunnel.Relay(w, r, out, p.transport)
