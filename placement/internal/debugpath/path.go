@@ -26,11 +26,9 @@ type Request struct {
 
 // HTTP methods. Packages that only compute import no net/http.
 const (
-	methodGet   = "GET"
-	methodHead  = "HEAD"
-	methodPatch = "PATCH"
-	methodPost  = "POST"
-	methodPut   = "PUT"
+	methodGet  = "GET"
+	methodHead = "HEAD"
+	methodPost = "POST"
 )
 
 // maxLength is the longest path that passes.
@@ -100,7 +98,7 @@ func (r Request) parseResource(parts []string) (Request, error) {
 // a WebSocket is a GET.
 func (r Request) NeedsCreate() bool {
 	switch r.Subresource {
-	case "exec", "attach", "portforward", "proxy", "ephemeralcontainers":
+	case "exec", "attach", "portforward", "proxy":
 		return true
 	}
 	return false
@@ -121,7 +119,7 @@ func (r Request) Check(within string, checkNamespace func(namespace string) erro
 	case within != "" && r.namespace() != within:
 		return fmt.Errorf("namespace must be %s, for which this path is: got %s", within, r.namespace())
 	case !r.isRead() && !r.isDebug():
-		return fmt.Errorf("%s of %s must not pass through the hub, which allows reading, exec, attach, port-forward and ephemeral containers: change the object at the hub", r.Method, r.Resource)
+		return fmt.Errorf("%s of %s must not pass through the hub, which allows reading, exec, attach and port-forward: change the object at the hub", r.Method, r.Resource)
 	}
 	return checkNamespace(r.namespace())
 }
@@ -166,7 +164,8 @@ func (r Request) isSelfReview() bool {
 
 func (r Request) isRead() bool { return r.Method == methodGet || r.Method == methodHead }
 
-// isDebug tells whether the request acts on a Pod without changing what is placed.
+// isDebug tells whether the request acts on a Pod without changing it. An ephemeral container is a change: it could
+// read each Secret of the namespace into its environment, and have rights that the Pod has not.
 func (r Request) isDebug() bool {
 	if r.Group != "" || r.Resource != "pods" || r.Name == "" {
 		return false
@@ -174,8 +173,6 @@ func (r Request) isDebug() bool {
 	switch r.Subresource {
 	case "exec", "attach", "portforward":
 		return r.Method == methodPost
-	case "ephemeralcontainers":
-		return r.Method == methodPatch || r.Method == methodPut
 	}
 	return false
 }

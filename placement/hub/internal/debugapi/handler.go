@@ -91,7 +91,7 @@ func resources() *metav1.APIResourceList {
 		TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: v1alpha1.DebugGroup + "/" + v1alpha1.DebugVersion,
 		APIResources: []metav1.APIResource{
 			{Name: "clusters/attach", Kind: "ClusterAttachOptions", Verbs: metav1.Verbs{"create"}},
-			{Name: "clusters/proxy", Kind: "ClusterProxyOptions", Verbs: metav1.Verbs{"create", "get", "patch", "update"}},
+			{Name: "clusters/proxy", Kind: "ClusterProxyOptions", Verbs: metav1.Verbs{"create", "get"}},
 		},
 	}
 }
