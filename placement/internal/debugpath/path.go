@@ -22,6 +22,8 @@ type Request struct {
 	Resource, Name, Subresource string
 	// discovery is true for documents that describe the API server.
 	discovery bool
+	// continues is true when the path goes on after the subresource.
+	continues bool
 }
 
 // HTTP methods. Packages that only compute import no net/http.
@@ -89,7 +91,7 @@ func (r Request) parseResource(parts []string) (Request, error) {
 		r.Name = parts[1]
 	}
 	if len(parts) > 2 {
-		r.Subresource = parts[2]
+		r.Subresource, r.continues = parts[2], len(parts) > 3
 	}
 	return r, nil
 }
@@ -118,6 +120,8 @@ func (r Request) Check(within string, checkNamespace func(namespace string) erro
 		return r.checkClusterScoped(within)
 	case within != "" && r.namespace() != within:
 		return fmt.Errorf("namespace must be %s, for which this path is: got %s", within, r.namespace())
+	case (r.continues || r.Subresource == "proxy") && !r.forwards():
+		return fmt.Errorf("path must end after %s: only the subresource proxy of Pods and Services forwards a path", r.Resource)
 	case !r.isRead() && !r.isDebug():
 		return fmt.Errorf("%s of %s must not pass through the hub, which allows reading, exec, attach and port-forward: change the object at the hub", r.Method, r.Resource)
 	}
@@ -154,6 +158,25 @@ func (r Request) checkClusterScoped(within string) error {
 		return fmt.Errorf("%s must be in a namespace: give one with --namespace. Of cluster-scoped objects only nodes, storageclasses and clusternetworks can be read", r.Resource)
 	}
 	return nil
+}
+
+// debugGroup is the group of the API by which requests come here: a cluster may be a hub itself, which then decides
+// what passes to its clusters.
+const debugGroup = "debug.placement.patchbay.io"
+
+// forwards tells whether what follows the subresource is a path of another server. An extension of an API server could
+// have such subresources, too, and so reach Secrets.
+func (r Request) forwards() bool {
+	if r.Subresource != "proxy" {
+		return false
+	}
+	switch r.Group {
+	case "":
+		return r.Resource == "pods" || r.Resource == "services"
+	case debugGroup:
+		return r.Resource == "clusters"
+	}
+	return false
 }
 
 // isSelfReview tells whether the request asks what its user may do.

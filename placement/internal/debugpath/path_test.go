@@ -81,6 +81,14 @@ func TestCheck(t *testing.T) {
 		"Upper":            {"an extension may not care for case", "GET", web + "Secrets", "", "secrets and tokens"},
 		"UpperNamespaces":  {"it is a cluster-scoped kind to an API server", "GET", "/api/v1/Namespaces/web/secrets", "", "must be in a namespace"},
 		"NamespaceStatus":  {"a subresource of the Namespace", "GET", "/api/v1/namespaces/web/status", "web", ""},
+		"ServiceProxy":     {"a Service's own path", "GET", web + "services/http:a:80/proxy/b/c", "web", ""},
+		"PodProxy":         {"a Pod's own path", "GET", web + "pods/a:80/proxy/b", "web", ""},
+		"HubProxy":         {"the cluster is a hub, which checks again", "GET", "/apis/debug.placement.patchbay.io/v1alpha1/namespaces/web/clusters/a/proxy/api/v1/namespaces/web/pods", "web", ""},
+		"HubAttach":        {"nothing follows the agent's path", "GET", "/apis/debug.placement.patchbay.io/v1alpha1/namespaces/web/clusters/a/attach/b", "web", "must end after clusters"},
+		"OtherProxy":       {"an extension may forward it to an API server", "GET", "/apis/example.com/v1/namespaces/web/clusters/a/proxy/api/v1/namespaces/web/secrets", "web", "must end after clusters"},
+		"OtherProxyRoot":   {"the same without a path", "GET", "/apis/example.com/v1/namespaces/web/pods/a/proxy", "web", "must end after pods"},
+		"OtherNested":      {"the same by another name", "GET", "/apis/example.com/v1/namespaces/web/widgets/a/tunnel/api/v1/secrets", "web", "must end after widgets"},
+		"PodNested":        {"only proxy forwards", "GET", web + "pods/a/log/b", "web", "must end after pods"},
 		"FinalizeTheSpace": {"it deletes the Namespace", "PUT", "/api/v1/namespaces/web/finalize", "", "change the object at the hub"},
 	}
 	for name, tc := range cases {
@@ -122,6 +130,9 @@ func FuzzCheck(f *testing.F) {
 		clean := "/" + strings.Trim(path, "/") + "/"
 		if strings.Contains(clean, "/../") || strings.Contains(clean, "//") && clean != "//" || strings.Contains(path, "%") {
 			t.Errorf("%s %q has two meanings", method, path)
+		}
+		if strings.Count(clean, "/") > 9 && r.Subresource != "proxy" && !r.discovery { // /apis/G/V/namespaces/NS/KIND/NAME/SUB/
+			t.Errorf("%s %q has a path below a subresource", method, path)
 		}
 		if strings.EqualFold(r.Resource, "secrets") || r.Resource != "" && !r.isSelfReview() && r.namespace() != "web" {
 			t.Errorf("%s %q passes as %+v", method, path, r)
