@@ -78,7 +78,7 @@ func runAgent(ctx context.Context, o *options, local *rest.Config) error {
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	if o.debugAccess {
-		d, err := debugproxy.New(debugproxy.Config{Cluster: o.cluster, Hub: upgrade, Local: local, CheckNamespace: a.CheckDebugNamespace})
+		d, err := debugproxy.New(debugproxy.Config{Cluster: o.cluster, Hub: upgrade, Local: local, CheckPlaced: a.CheckDebug})
 		if err != nil {
 			return err
 		}

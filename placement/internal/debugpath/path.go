@@ -107,8 +107,8 @@ func (r Request) NeedsCreate() bool {
 }
 
 // Check returns why the request may not pass; nil when it may. within is the only namespace that it may name; "" for
-// all. checkNamespace returns why the cluster does not let hub users reach a namespace; nil when it does.
-func (r Request) Check(within string, checkNamespace func(namespace string) error) error {
+// all. checkPlaced returns why the cluster does not let hub users reach an object in a namespace; nil when it does.
+func (r Request) Check(within string, checkPlaced func(Placed) error) error {
 	switch {
 	case r.discovery:
 		return r.checkDiscovery()
@@ -125,7 +125,46 @@ func (r Request) Check(within string, checkNamespace func(namespace string) erro
 	case !r.isRead() && !r.isDebug():
 		return fmt.Errorf("%s of %s must not pass through the hub, which allows reading, exec, attach and port-forward: change the object at the hub", r.Method, r.Resource)
 	}
-	return checkNamespace(r.namespace())
+	return checkPlaced(r.placed())
+}
+
+// Placed is what the hub must have placed, so that a request may pass.
+type Placed struct {
+	// Namespace in which there must be an object of the hub.
+	Namespace string
+	// Pod that must belong to an object of the hub; "" for none.
+	Pod string
+	// Service that must be an object of the hub; "" for none.
+	Service string
+}
+
+// placed returns what the request needs. RBAC decides which objects of a namespace its user reads, and cannot tell
+// Pods apart. But logs, exec and ports of a Pod are more than its object, so that they are for Pods of the hub only.
+func (r Request) placed() Placed {
+	p := Placed{Namespace: r.namespace()}
+	if r.Group != "" || r.Subresource == "" {
+		return p
+	}
+	name := r.Name
+	if r.Subresource == "proxy" {
+		name = withoutPort(name)
+	}
+	switch r.Resource {
+	case "pods":
+		p.Pod = name
+	case "services":
+		p.Service = name
+	}
+	return p
+}
+
+// withoutPort returns NAME of NAME, NAME:PORT or SCHEME:NAME:PORT.
+func withoutPort(text string) string {
+	parts := strings.Split(text, ":")
+	if len(parts) == 3 {
+		return parts[1]
+	}
+	return parts[0]
 }
 
 // namespace returns the namespace of the object, or the Namespace that the request reads.

@@ -10,9 +10,9 @@ import (
 )
 
 // onlyWeb is a cluster in whose namespace web the hub has placed objects.
-func onlyWeb(namespace string) error {
-	if namespace != "web" {
-		return errors.New("nothing is placed in " + namespace)
+func onlyWeb(p Placed) error {
+	if p.Namespace != "web" {
+		return errors.New("nothing is placed in " + p.Namespace)
 	}
 	return nil
 }
@@ -113,6 +113,41 @@ func TestNeedsCreate(t *testing.T) {
 	} {
 		if r, err := Parse(http.MethodGet, path); err != nil || r.NeedsCreate() != want {
 			t.Errorf("%s: got %v, %v, want %v", path, r.NeedsCreate(), err, want)
+		}
+	}
+}
+
+// What acts on a Pod, or reads its output, names it.
+func TestPlaced(t *testing.T) {
+	t.Parallel()
+	const web = "/api/v1/namespaces/web/"
+	for path, want := range map[string]Placed{
+		web + "pods":                              {Namespace: "web"},
+		web + "pods/a":                            {Namespace: "web"},
+		"/api/v1/namespaces/web":                  {Namespace: "web"},
+		"/api/v1/namespaces/web/status":           {Namespace: "web"},
+		web + "pods/a/log":                        {Namespace: "web", Pod: "a"},
+		web + "pods/a/exec":                       {Namespace: "web", Pod: "a"},
+		web + "pods/a/attach":                     {Namespace: "web", Pod: "a"},
+		web + "pods/a/portforward":                {Namespace: "web", Pod: "a"},
+		web + "pods/a/proxy/metrics":              {Namespace: "web", Pod: "a"},
+		web + "pods/https:a:443/proxy/":           {Namespace: "web", Pod: "a"},
+		web + "services/a:80/proxy/b":             {Namespace: "web", Service: "a"},
+		web + "services/http:a:/proxy/b":          {Namespace: "web", Service: "a"},
+		web + "services/a":                        {Namespace: "web"},
+		"/apis/apps/v1/namespaces/web/pods/a/log": {Namespace: "web"},
+	} {
+		var got Placed
+		r, err := Parse(http.MethodGet, path)
+		if err == nil {
+			r.Method = http.MethodPost
+			if r.Subresource != "exec" && r.Subresource != "attach" && r.Subresource != "portforward" {
+				r.Method = http.MethodGet
+			}
+			err = r.Check("", func(p Placed) error { got = p; return nil })
+		}
+		if err != nil || got != want {
+			t.Errorf("%s: got %+v, %v, want %+v", path, got, err, want)
 		}
 	}
 }

@@ -68,9 +68,10 @@ func newWorld(t *testing.T) *world {
 	); err != nil {
 		t.Fatal(err)
 	}
-	w.addPod(t)
+	w.addNode(t)
 	w.startAgent(t, env)
 	w.place(t)
+	w.addPods(t)
 	return w
 }
 
@@ -129,8 +130,8 @@ func (w *world) startHub(t *testing.T) {
 	})
 }
 
-// addPod makes a Node whose kubelet is a fake, and a Pod on it in the namespace web.
-func (w *world) addPod(t *testing.T) {
+// addNode makes a Node whose kubelet is a fake, the namespace web, and the rights of people in the cluster.
+func (w *world) addNode(t *testing.T) {
 	t.Helper()
 	kubelet := httptest.NewTLSServer(http.HandlerFunc(fakeKubelet))
 	t.Cleanup(kubelet.Close)
@@ -150,14 +151,29 @@ func (w *world) addPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: map[string]string{v1alpha1.AccessLabel: v1alpha1.AccessCreate}}})
-	w.create(t, &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "pod"},
-		Spec:       corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{Name: "c", Image: "i"}}},
-	})
 	w.create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "secret"}})
 	// Without a controller manager, the roles edit and view are empty. ann may do anything in web, root in the cluster; bob has no rights.
 	w.create(t, binding("web", "ann", "cluster-admin", "patchbay:ann"))
 	w.create(t, clusterBinding("root", "cluster-admin", "patchbay:root"))
+}
+
+// addPods makes two Pods in the namespace web: pod belongs to the object that the hub has placed, and db, with a
+// Service, to the cluster's owner.
+func (w *world) addPods(t *testing.T) {
+	t.Helper()
+	placed := &corev1.ConfigMap{}
+	if err := w.cluster.Get(t.Context(), client.ObjectKey{Namespace: "web", Name: "placed"}, placed); err != nil {
+		t.Fatal(err)
+	}
+	spec := corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{Name: "c", Image: "i"}}}
+	w.create(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "db"}, Spec: spec})
+	w.create(t, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "db"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}})
+	owner := metav1.NewControllerRef(placed, corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+	w.create(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "pod", OwnerReferences: []metav1.OwnerReference{*owner}}, Spec: spec})
+	eventually(t, "the agent knows the Pod", func() error {
+		_, err := w.get(t, "ann", inWeb+"/api/v1/namespaces/web/pods/pod/log")
+		return err
+	})
 }
 
 func (w *world) create(t *testing.T, o client.Object) {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/internal/debugpath"
 	"github.com/patchbay-cni/patchbay/placement/internal/tunnel"
 )
 
@@ -40,8 +41,8 @@ type Config struct {
 	Hub *rest.Config
 	// Local is the cluster's own API server. The agent must have the right to impersonate users.
 	Local *rest.Config
-	// CheckNamespace returns why hub users may not reach a namespace; nil when they may.
-	CheckNamespace func(ctx context.Context, namespace string) error
+	// CheckPlaced returns why hub users may not reach something; nil when they may.
+	CheckPlaced func(context.Context, debugpath.Placed) error
 }
 
 // Attachments are the agent's connections to the replicas of the hub.
@@ -66,7 +67,7 @@ func New(c Config) (*Attachments, error) {
 	if a.hub, err = rest.TransportFor(c.Hub); err != nil {
 		return nil, fmt.Errorf("make the hub's client: %w", err)
 	}
-	a.handler, err = newProxy(c.Local, c.CheckNamespace)
+	a.handler, err = newProxy(c.Local, c.CheckPlaced)
 	return a, err
 }
 

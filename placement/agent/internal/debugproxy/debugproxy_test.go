@@ -20,6 +20,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/patchbay-cni/patchbay/placement/internal/debugpath"
 	"github.com/patchbay-cni/patchbay/placement/internal/tunnel"
 )
 
@@ -91,8 +92,8 @@ func run(t *testing.T, h *replicas, cluster http.HandlerFunc) {
 	a, err := New(Config{
 		Cluster: "east", Hub: &rest.Config{Host: hub.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true, NextProtos: []string{"http/1.1"}}},
 		Local: &rest.Config{Host: local.URL, TLSClientConfig: insecure, BearerToken: "agent"},
-		CheckNamespace: func(_ context.Context, ns string) error {
-			if ns != "web" {
+		CheckPlaced: func(_ context.Context, p debugpath.Placed) error {
+			if p.Namespace != "web" || p.Pod == "db" || p.Service == "db" {
 				return errors.New("nothing is placed there")
 			}
 			return nil
@@ -171,6 +172,9 @@ func TestProxy(t *testing.T) {
 		"Secrets":    {"the hub may have forgotten to check", "GET", "/api/v1/namespaces/web/secrets", http.Header{}, 403, "secrets and tokens"},
 		"Escaped":    {"the hub may have forgotten to check", "GET", "/api/v1/namespaces/web/%73ecrets", http.Header{}, 403, "no escapes"},
 		"NotPlaced":  {"only what is placed", "GET", "/api/v1/namespaces/default/pods", http.Header{}, 403, "nothing is placed"},
+		"Log":        {"the output of another Pod", "GET", pods + "/db/log", http.Header{}, 403, "nothing is placed"},
+		"Exec":       {"a shell in another Pod", "POST", pods + "/db/exec", http.Header{}, 403, "nothing is placed"},
+		"Service":    {"the ports of others", "GET", "/api/v1/namespaces/web/services/db:80/proxy/", http.Header{}, 403, "nothing is placed"},
 		"Redirect":   {"a client would follow it with its credentials for the hub", "GET", pods + "/moved", http.Header{}, 500, "redirection"},
 		"Header":     {"it fills the agent's memory", "GET", pods + "/large", http.Header{}, 500, "exceeded"},
 		"Credential": {"a client would ask its user for another credential", "GET", pods + "/stranger", http.Header{}, 500, "does not accept the agent"},

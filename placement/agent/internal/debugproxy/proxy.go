@@ -24,14 +24,14 @@ import (
 
 // proxy answers requests of the hub's users with those of the cluster's API server.
 type proxy struct {
-	server         *url.URL
-	transport      http.RoundTripper
-	checkNamespace func(context.Context, string) error
-	slots          chan struct{} // one per open request, over all connections
+	server      *url.URL
+	transport   http.RoundTripper
+	checkPlaced func(context.Context, debugpath.Placed) error
+	slots       chan struct{} // one per open request, over all connections
 }
 
-func newProxy(local *rest.Config, checkNamespace func(context.Context, string) error) (*proxy, error) {
-	p := &proxy{checkNamespace: checkNamespace, slots: make(chan struct{}, tunnel.MaxStreams)}
+func newProxy(local *rest.Config, checkPlaced func(context.Context, debugpath.Placed) error) (*proxy, error) {
+	p := &proxy{checkPlaced: checkPlaced, slots: make(chan struct{}, tunnel.MaxStreams)}
 	var err error
 	if p.server, _, err = rest.DefaultServerURL(local.Host, "", schema.GroupVersion{}, true); err != nil {
 		return nil, fmt.Errorf("read the cluster's address: %w", err)
@@ -89,7 +89,7 @@ func (p *proxy) check(ctx context.Context, r *http.Request, path string) error {
 	if err != nil {
 		return err
 	}
-	return request.Check(r.Header.Get(tunnel.NamespaceHeader), func(ns string) error { return p.checkNamespace(ctx, ns) })
+	return request.Check(r.Header.Get(tunnel.NamespaceHeader), func(placed debugpath.Placed) error { return p.checkPlaced(ctx, placed) })
 }
 
 // forward sends the request to the API server as its user.

@@ -27,11 +27,18 @@ type Store struct {
 	mu           sync.Mutex
 	byName       map[string]*v1alpha1.AppliedWork
 	workByObject map[string]string // by ObjectKey, and by UID
+	objectCount  map[place]int     // existing objects
+}
+
+// place is a namespace in which a hub has placed objects.
+type place struct {
+	namespace string
+	hub       types.UID
 }
 
 // New returns a Store without any record: see Load.
 func New(c client.Client) *Store {
-	return &Store{client: c, byName: map[string]*v1alpha1.AppliedWork{}, workByObject: map[string]string{}}
+	return &Store{client: c, byName: map[string]*v1alpha1.AppliedWork{}, workByObject: map[string]string{}, objectCount: map[place]int{}}
 }
 
 // ObjectKey identifies an object in the cluster, without the version of its kind.
@@ -83,16 +90,23 @@ func (r *Store) WorkForObject(key string, uid types.UID) (string, bool) {
 	return name, ok
 }
 
-// InNamespace returns a record with an object in a namespace; nil when there is none.
-func (r *Store) InNamespace(namespace string) *v1alpha1.AppliedWork {
+// InNamespace tells whether there is an object in a namespace that a hub has placed.
+func (r *Store) InNamespace(namespace string, hub types.UID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, rec := range r.byName {
-		if slices.ContainsFunc(rec.Status.Objects, func(o v1alpha1.AppliedObject) bool { return o.Namespace == namespace }) {
-			return rec
-		}
-	}
-	return nil
+	return r.objectCount[place{namespace, hub}] > 0
+}
+
+// AnyPlaced tells whether one of the UIDs is that of an object that a hub has placed.
+func (r *Store) AnyPlaced(hub types.UID, uids ...types.UID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(uids, func(uid types.UID) bool {
+		// A record may have forgotten an object that it has released.
+		rec := r.byName[r.workByObject[string(uid)]]
+		return uid != "" && rec != nil && rec.Spec.Work.HubUID == hub &&
+			slices.ContainsFunc(rec.Status.Objects, func(o v1alpha1.AppliedObject) bool { return o.UID == uid })
+	})
 }
 
 // TooLargeError is why a Work is not recorded.
@@ -189,6 +203,8 @@ func (r *Store) store(rec *v1alpha1.AppliedWork) *v1alpha1.AppliedWork {
 	rec.ManagedFields = nil
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.countObjects(r.byName[rec.Name], -1)
+	r.countObjects(rec, 1)
 	r.byName[rec.Name] = rec
 	for _, o := range rec.Status.Objects {
 		r.workByObject[ObjectKey(o.Group, o.Resource, o.Namespace, o.Name)] = rec.Name
@@ -202,6 +218,23 @@ func (r *Store) store(rec *v1alpha1.AppliedWork) *v1alpha1.AppliedWork {
 func (r *Store) forget(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.countObjects(r.byName[name], -1)
 	delete(r.byName, name)
 	maps.DeleteFunc(r.workByObject, func(_, work string) bool { return work == name })
+}
+
+// countObjects adds the existing objects of a record to the count of their place; with -1 it takes them away.
+func (r *Store) countObjects(rec *v1alpha1.AppliedWork, by int) {
+	if rec == nil {
+		return
+	}
+	for _, o := range rec.Status.Objects {
+		if o.UID == "" {
+			continue
+		}
+		p := place{o.Namespace, rec.Spec.Work.HubUID}
+		if r.objectCount[p] += by; r.objectCount[p] == 0 {
+			delete(r.objectCount, p)
+		}
+	}
 }

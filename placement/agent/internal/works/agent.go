@@ -76,6 +76,7 @@ type Agent struct {
 	discovery  discovery.DiscoveryInterface
 	informers  []toolscache.SharedIndexInformer
 	dating     *reportDating
+	debug      *debugAccess
 }
 
 // New makes an agent without starting it. Neither API server has to be reachable.
@@ -159,6 +160,7 @@ func (a *Agent) connectLocal(config *rest.Config) error {
 		hub: a.hub, records: applied, halted: halted, forget: a.reconciler.forget,
 		objects: &objectRemover{dynamic: objects, discovery: a.discovery, guard: a.config.Guard, namespaces: namespaces, pods: pods},
 	}
+	a.debug = &debugAccess{records: applied, pods: pods, namespaces: local, services: objects.Resource(corev1.SchemeGroupVersion.WithResource("services")), readHubUID: a.hub.hubUID}
 	a.stats = &clusterStats{nodes: nodes.GetStore(), pods: pods.Pods, halted: halted, cluster: a.config.Cluster}
 	return nil
 }
@@ -418,23 +420,6 @@ func (a *Agent) clusterStatus(hubUID string) v1alpha1.ClusterStatus {
 		}
 	}
 	return a.stats.status(hubUID)
-}
-
-// CheckDebugNamespace returns why users of the hub may not reach the objects in a namespace; nil when they may: the agent
-// has placed an object there, and the cluster's admin still opens the namespace to the hub.
-func (a *Agent) CheckDebugNamespace(ctx context.Context, name string) error {
-	rec := a.reconciler.records.InNamespace(name)
-	if name == "" || rec == nil {
-		return fmt.Errorf("namespace %s must have an object that the hub has placed there", name)
-	}
-	ns := &corev1.Namespace{}
-	if err := a.reconciler.applier.namespaces.client.Get(ctx, client.ObjectKey{Name: name}, ns); err != nil {
-		return fmt.Errorf("get namespace %s: %w", name, err)
-	}
-	if allowedAccess(ns, &rec.Spec.Work) == "" {
-		return fmt.Errorf("namespace %s must have the label %s=%s, with which the cluster's admin opens it to the hub", name, v1alpha1.AccessLabel, v1alpha1.AccessCreate)
-	}
-	return nil
 }
 
 // Ready tells whether the agent has read its records and all Works of the hub.

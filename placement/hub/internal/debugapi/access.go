@@ -59,8 +59,8 @@ func (a *access) checkProxy(ctx context.Context, u user, t target, method string
 	}
 	request, err := debugpath.Parse(method, t.path)
 	if err == nil {
-		// Whether a namespace has placed objects is known at the cluster.
-		err = request.Check(t.namespace, func(string) error { return nil })
+		// What is placed is known at the cluster.
+		err = request.Check(t.namespace, func(debugpath.Placed) error { return nil })
 	}
 	if err != nil {
 		return apierrors.NewForbidden(resource("clusters/proxy"), t.cluster, err)
