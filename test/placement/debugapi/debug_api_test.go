@@ -210,6 +210,17 @@ func (w *world) testAttach(t *testing.T) {
 		}
 		_ = response.Body.Close()
 	}
+	_, replica, _ := strings.Cut(w.agentLog.String(), `"replica":"`)
+	replica, _, _ = strings.Cut(replica, `"`)
+	upgrade.Set("X-Patchbay-Attached", replica)
+	response, err := w.do(t, v1alpha1.ClusterUserPrefix+"east", "POST", path, upgrade)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if text, _ := io.ReadAll(response.Body); response.StatusCode != http.StatusConflict || response.Header.Get("X-Patchbay-Replica") != replica {
+		t.Errorf("an agent that is attached to the replica %q already: got %s %v %s", replica, response.Status, response.Header, text)
+	}
 }
 
 // The API disturbs neither kubectl's discovery nor the deletion of namespaces.

@@ -25,10 +25,13 @@ import (
 )
 
 // Intervals of attempts to attach. The hub's API server chooses a replica of the hub for each attempt, and the agent
-// does not know how many there are. So it tries again for ever: soon after a connection began or ended, and then at
-// maxInterval.
+// does not know how many there are. So it tries again for ever: soon after a connection began or ended, then at
+// maxInterval, and at settledInterval after settledAfter answers in a row of replicas that it is attached to. With three
+// replicas, one of 3,000 agents has not found all of them by then.
 const (
 	minInterval, maxInterval = time.Second, 30 * time.Second
+	settledInterval          = 2 * time.Minute
+	settledAfter             = 20
 	// attachTimeout bounds one attempt.
 	attachTimeout = 30 * time.Second
 )
@@ -78,7 +81,7 @@ func (a *Attachments) Run(ctx context.Context) error {
 	var open sync.WaitGroup
 	defer open.Wait()
 	last := ""
-	for retry := newBackoff(); ctx.Err() == nil; {
+	for retry := newPace(); ctx.Err() == nil; {
 		conn, replica, err := a.dial(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil:
@@ -87,7 +90,7 @@ func (a *Attachments) Run(ctx context.Context) error {
 			}
 			last = err.Error()
 		case conn != nil:
-			retry, last = newBackoff(), ""
+			retry, last = newPace(), ""
 			a.add(replica)
 			log.Info("Attached to a replica of the hub", "replica", replica)
 			open.Go(func() {
@@ -95,14 +98,17 @@ func (a *Attachments) Run(ctx context.Context) error {
 				a.remove(replica)
 				log.Info("The connection to a replica of the hub ended", "replica", replica, "cause", fmt.Sprint(err))
 			})
+		case err == nil:
+			last = ""
+			log.V(1).Info("Attached to this replica of the hub already", "replica", replica)
 		}
-		timer := time.NewTimer(retry.Step())
+		timer := time.NewTimer(retry.next(conn == nil && err == nil))
 		select {
 		case <-ctx.Done():
 		case <-timer.C:
 		case <-a.ended:
-			retry = newBackoff()
-			timer.Reset(retry.Step()) // not at once: the hub may be restarting
+			retry = newPace()
+			timer.Reset(retry.next(false)) // not at once: the hub may be restarting
 			select {
 			case <-ctx.Done():
 			case <-timer.C:
@@ -113,11 +119,29 @@ func (a *Attachments) Run(ctx context.Context) error {
 	return nil
 }
 
-func newBackoff() *wait.Backoff {
-	return &wait.Backoff{Duration: minInterval, Factor: 2, Jitter: 0.5, Steps: 100, Cap: maxInterval}
+// pace has the intervals of attempts.
+type pace struct {
+	backoff wait.Backoff
+	known   int // answers in a row of replicas that the agent is attached to
 }
 
-// dial asks the hub for a connection. It returns none when the replica that answers has one already.
+func newPace() *pace {
+	return &pace{backoff: wait.Backoff{Duration: minInterval, Factor: 2, Jitter: 0.5, Steps: 100, Cap: maxInterval}}
+}
+
+// next returns the time until the next attempt. known is true when the agent is attached to the replica that answered.
+func (p *pace) next(known bool) time.Duration {
+	if p.known++; !known {
+		p.known = 0
+	}
+	if p.known >= settledAfter {
+		return wait.Jitter(settledInterval, p.backoff.Jitter)
+	}
+	return p.backoff.Step()
+}
+
+// dial asks the hub for a connection. It returns none when the replica that answers has one already, which is a
+// conflict: an API server does not pass on an answer below 400 to a request for an upgrade.
 func (a *Attachments) dial(ctx context.Context) (conn io.ReadWriteCloser, replica string, err error) {
 	// The context must live as long as the connection, so a timer ends it only before the answer.
 	dialing, cancel := context.WithCancel(ctx)
@@ -143,7 +167,7 @@ func (a *Attachments) dial(ctx context.Context) (conn io.ReadWriteCloser, replic
 	}
 	defer cancel()
 	defer response.Body.Close()
-	if response.StatusCode == http.StatusOK && slices.Contains(a.attached(), replica) {
+	if response.StatusCode == http.StatusConflict && slices.Contains(a.attached(), replica) {
 		return nil, replica, nil
 	}
 	text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10))

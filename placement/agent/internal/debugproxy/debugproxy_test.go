@@ -50,6 +50,7 @@ func (h *replicas) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.refused++
+		w.WriteHeader(http.StatusConflict)
 	default:
 		conn, buffered, err := http.NewResponseController(w).Hijack()
 		if err != nil {
@@ -132,6 +133,48 @@ func TestAttachToEachReplica(t *testing.T) {
 	first := h.session("a")
 	_ = first.Close()
 	eventually(t, "a new connection", func() bool { return h.session("a") != first })
+}
+
+// An agent that knows all replicas asks more and more rarely, and soon again after a failure.
+func TestPace(t *testing.T) {
+	t.Parallel()
+	p := newPace()
+	for i := range settledAfter - 1 {
+		if got := p.next(true); got > 2*maxInterval {
+			t.Fatalf("answer %d of a known replica: got %s", i, got)
+		}
+	}
+	for range 3 {
+		if got := p.next(true); got < settledInterval || got > 2*settledInterval {
+			t.Errorf("settled: got %s, want %s and more", got, settledInterval)
+		}
+	}
+	if got := p.next(false); got < maxInterval || got > 2*maxInterval {
+		t.Errorf("after a failure: got %s, want %s and more", got, maxInterval)
+	}
+	if got := newPace().next(true); got > 2*minInterval {
+		t.Errorf("after a connection: got %s", got)
+	}
+}
+
+// Only a conflict with a replica that the agent is attached to is no error.
+func TestDialConflict(t *testing.T) {
+	t.Parallel()
+	for replica, want := range map[string]bool{"known": true, "other": false, "": false} {
+		hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set(tunnel.ReplicaHeader, replica)
+			w.WriteHeader(http.StatusConflict)
+		}))
+		t.Cleanup(hub.Close)
+		a, err := New(Config{Cluster: "east", Hub: &rest.Config{Host: hub.URL}, Local: &rest.Config{Host: hub.URL}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.add("known")
+		if conn, _, err := a.dial(t.Context()); conn != nil || (err == nil) != want {
+			t.Errorf("a conflict with the replica %q: got %v", replica, err)
+		}
+	}
 }
 
 // A request reaches the cluster as the user, without any header that names another one, or not at all.

@@ -318,7 +318,7 @@ func TestReviews(t *testing.T) {
 	}
 }
 
-// An agent that is attached gets 200, a second connection replaces the first, and a Cluster that was created again is
+// An agent that is attached gets a conflict, a second connection replaces the first, and a Cluster that was created again is
 // another one.
 func TestAttach(t *testing.T) {
 	t.Parallel()
@@ -360,7 +360,7 @@ func TestAttach(t *testing.T) {
 	if text, _ := io.ReadAll(response.Body); string(text) != "ann web /api/v1/namespaces/web/pods" {
 		t.Errorf("got %q", text)
 	}
-	if got := attach("x,r"); got.StatusCode != http.StatusOK || got.Header.Get(tunnel.ReplicaHeader) != "r" {
+	if got := attach("x,r"); got.StatusCode != http.StatusConflict || got.Header.Get(tunnel.ReplicaHeader) != "r" {
 		t.Errorf("an agent that is attached already: got %s", got.Status)
 	}
 	second := serve(attach(""))

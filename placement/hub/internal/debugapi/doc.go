@@ -18,6 +18,7 @@
 //
 // Each replica of the hub serves this API, and its API server chooses one for each connection. So an agent attaches to
 // each replica. It does not know how many there are: it attaches again and again, with the identities of those that it
-// has, and a replica that finds itself there answers 200. A replica that an agent has not found yet answers 503 with
-// Retry-After, and kubectl tries again. The replicas need neither a list of each other nor connections between them.
+// has, and a replica that finds itself there answers 409. A replica that an agent has not found yet answers 503 with
+// Retry-After: a client that tries again reaches the same replica, over the API server's connection, until the agent has
+// found it. The replicas need neither a list of each other nor connections between them.
 package debugapi

@@ -35,8 +35,8 @@ type handler struct {
 // one, the connection ends.
 const acceptedInterval = 2 * time.Second
 
-// retryAfter is the number of seconds after which a client should try again. The next connection may be to another
-// replica.
+// retryAfter is the number of seconds after which a client should try again. The API server mostly asks the same replica
+// again, to which the agent may be attached by then.
 const retryAfter = 2
 
 // ServeHTTP implements http.Handler.
@@ -63,6 +63,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began, answer := time.Now(), &tunnel.Recorder{ResponseWriter: w}
 	log := logr.FromContextOrDiscard(r.Context())
 	defer func() {
+		if t.subresource == "attach" && answer.Code == http.StatusConflict {
+			log = log.V(1) // each agent asks for ever
+		}
 		log.Info("Answered a debug request", "user", u.name, "cluster", t.cluster, "subresource", t.subresource,
 			"namespace", t.namespace, "method", r.Method, "path", t.path, "code", answer.Code, "duration", time.Since(began).String())
 	}()
@@ -123,7 +126,7 @@ func statusOf(err error) *apierrors.StatusError {
 
 // errNotAttached is why a cluster cannot be reached.
 var errNotAttached = errors.New("its agent is not connected to this replica of patchbay-hub: the agent must run with --debug-access " +
-	"and reach the hub; it connects to a new replica within a minute")
+	"and reach the hub; it connects to a new replica within minutes")
 
 // proxy sends a user's request to the cluster.
 func (h *handler) proxy(w http.ResponseWriter, r *http.Request, u user, t target) error {
@@ -161,8 +164,8 @@ func (h *handler) attach(w http.ResponseWriter, r *http.Request, u user, t targe
 	w.Header().Set(tunnel.ReplicaHeader, h.replica)
 	known := strings.Split(r.Header.Get(tunnel.AttachedHeader), ",")
 	if _, open := h.sessions.get(t.cluster, c.UID); open && slices.Contains(known, h.replica) {
-		w.WriteHeader(http.StatusOK)
-		return nil
+		// An API server takes an answer below 400 to a request for an upgrade for an error of this server.
+		return apierrors.NewConflict(resource("clusters/attach"), t.cluster, errAttached)
 	}
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -176,6 +179,9 @@ func (h *handler) attach(w http.ResponseWriter, r *http.Request, u user, t targe
 	h.keep(r.Context(), t.cluster, attached{session, c.UID})
 	return nil
 }
+
+// errAttached is why an agent gets no second connection.
+var errAttached = errors.New("its agent is connected to this replica of patchbay-hub already")
 
 // begin answers 101, and reverses the roles.
 func (h *handler) begin(ctx context.Context, conn net.Conn, buffered *bufio.ReadWriter) (*tunnel.Session, error) {
