@@ -8,11 +8,8 @@ import (
 	"fmt"
 	"net/http"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	authorization "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
@@ -21,7 +18,7 @@ import (
 
 // access decides who may do what.
 type access struct {
-	reviews authorization.SubjectAccessReviewInterface
+	reviewer *reviewer
 	// cached has the Clusters.
 	cached client.Reader
 }
@@ -48,7 +45,7 @@ func (a *access) checkAttach(ctx context.Context, u user, t target) error {
 		u.name != fmt.Sprintf("system:serviceaccount:%s%s:%s", v1alpha1.ClusterNamespacePrefix, t.cluster, v1alpha1.AgentAccount) {
 		return apierrors.NewForbidden(resource("clusters/attach"), t.cluster, fmt.Errorf("user %s must be the agent of this cluster", u.name))
 	}
-	return a.review(ctx, u, t, "create")
+	return a.reviewer.review(ctx, u, t, "create")
 }
 
 // checkProxy returns an error unless the user may send the request to the cluster.
@@ -66,11 +63,11 @@ func (a *access) checkProxy(ctx context.Context, u user, t target, method string
 		return apierrors.NewForbidden(resource("clusters/proxy"), t.cluster, err)
 	}
 	if verb != "create" && (upgrade || request.NeedsCreate()) {
-		if err := a.review(ctx, u, t, "create"); err != nil {
+		if err := a.reviewer.review(ctx, u, t, "create"); err != nil {
 			return err
 		}
 	}
-	return a.review(ctx, u, t, verb)
+	return a.reviewer.review(ctx, u, t, verb)
 }
 
 // verbOf returns the verb that the API server sees in the method of a request for a subresource.
@@ -86,25 +83,6 @@ func verbOf(method string) string {
 		return "delete"
 	}
 	return "get"
-}
-
-// review asks the API server whether RBAC allows a verb.
-func (a *access) review(ctx context.Context, u user, t target, verb string) error {
-	answer, err := a.reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: u.name, UID: u.uid, Groups: u.groups, Extra: u.extra,
-		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Group: v1alpha1.DebugGroup, Version: v1alpha1.DebugVersion, Resource: "clusters", Subresource: t.subresource,
-			Namespace: t.namespace, Name: t.cluster, Verb: verb,
-		},
-	}}, metav1.CreateOptions{})
-	if err != nil {
-		return fmt.Errorf("ask the API server what user %s may do: %w", u.name, err)
-	}
-	if !answer.Status.Allowed {
-		return apierrors.NewForbidden(resource("clusters/"+t.subresource), t.cluster,
-			fmt.Errorf("user %s must have the verb %s on clusters/%s of the group %s", u.name, verb, t.subresource, v1alpha1.DebugGroup))
-	}
-	return nil
 }
 
 func resource(name string) schema.GroupResource {

@@ -150,7 +150,7 @@ func newTestServer(t *testing.T, a *authority, allows func(authorizationv1.Subje
 	if err := s.front.load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.handler = &handler{replica: "r", frontProxy: s.front, access: &access{reviews: kube.AuthorizationV1().SubjectAccessReviews(), cached: direct}}
+	s.handler = &handler{replica: "r", frontProxy: s.front, access: &access{reviewer: newReviewer(kube.AuthorizationV1().SubjectAccessReviews()), cached: direct}, limits: newLimits()}
 	s.Server = httptest.NewUnstartedServer(s.handler)
 	serving := (&authority{}).sign(t, &x509.Certificate{DNSNames: []string{"hub"}})
 	s.TLS = s.front.configureTLS(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &serving, nil })

@@ -28,6 +28,7 @@ type handler struct {
 	replica    string // identity of this process
 	frontProxy *frontProxy
 	access     *access
+	limits     *limits
 	sessions   sessions
 }
 
@@ -63,12 +64,18 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began, answer := time.Now(), &tunnel.Recorder{ResponseWriter: w}
 	log := logr.FromContextOrDiscard(r.Context())
 	defer func() {
-		if t.subresource == "attach" && answer.Code == http.StatusConflict {
-			log = log.V(1) // each agent asks for ever
+		if answer.Code == http.StatusTooManyRequests || t.subresource == "attach" && answer.Code == http.StatusConflict {
+			log = log.V(1) // a client may ask for ever
 		}
 		log.Info("Answered a debug request", "user", u.name, "cluster", t.cluster, "subresource", t.subresource,
 			"namespace", t.namespace, "method", r.Method, "path", t.path, "code", answer.Code, "duration", time.Since(began).String())
 	}()
+	end, err := h.limits.begin(u.name, t.cluster)
+	if err != nil {
+		tunnel.WriteStatus(answer, statusOf(err))
+		return
+	}
+	defer end()
 	serve := h.proxy
 	if t.subresource == "attach" {
 		serve = h.attach
