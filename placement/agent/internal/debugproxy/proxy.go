@@ -62,6 +62,9 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		tunnel.WriteStatus(answer, apierrors.NewForbidden(schema.GroupResource{Group: v1alpha1.DebugGroup, Resource: "clusters/proxy"}, "", err))
 		return
 	}
+	if r.Header.Get(tunnel.UpgradeHeader) != "" || r.URL.Query().Has("watch") || r.URL.Query().Has("follow") {
+		log.Info("Began a request of a hub user", "user", r.Header.Get(tunnel.UserHeader), "method", r.Method, "path", path)
+	}
 	if err := p.forward(answer, r, path); err != nil && answer.Code == 0 {
 		tunnel.WriteStatus(answer, apierrors.NewInternalError(err))
 	}

@@ -125,6 +125,7 @@ type testServer struct {
 	front   *frontProxy
 	direct  client.Client
 	handler *handler
+	client  tls.Certificate // of the front proxy
 }
 
 func newTestServer(t *testing.T, a *authority, allows func(authorizationv1.SubjectAccessReviewSpec) bool) *testServer {
@@ -146,11 +147,11 @@ func newTestServer(t *testing.T, a *authority, allows func(authorizationv1.Subje
 		review.Status.Allowed = allows(review.Spec)
 		return true, review, nil
 	})
-	s := &testServer{front: &frontProxy{direct: direct}, direct: direct}
+	s := &testServer{front: &frontProxy{direct: direct}, direct: direct, client: a.client(t, "front-proxy-client")}
 	if err := s.front.load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.handler = &handler{replica: "r", frontProxy: s.front, access: &access{reviewer: newReviewer(kube.AuthorizationV1().SubjectAccessReviews()), cached: direct}, limits: newLimits()}
+	s.handler = &handler{replica: "r", frontProxy: s.front, access: &access{reviewer: newReviewer(kube.AuthorizationV1().SubjectAccessReviews()), cached: direct}, limits: newLimits(), reviewInterval: defaultReviewInterval}
 	s.Server = httptest.NewUnstartedServer(s.handler)
 	serving := (&authority{}).sign(t, &x509.Certificate{DNSNames: []string{"hub"}})
 	s.TLS = s.front.configureTLS(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &serving, nil })

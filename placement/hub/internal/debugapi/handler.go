@@ -30,7 +30,12 @@ type handler struct {
 	access     *access
 	limits     *limits
 	sessions   sessions
+	// reviewInterval is how often the rights behind an open connection or stream are reviewed again.
+	reviewInterval time.Duration
 }
+
+// defaultReviewInterval is longer than an answer of a review counts.
+const defaultReviewInterval = time.Minute
 
 // acceptedInterval is how often an open connection's Cluster is checked: when it is not accepted any more, or another
 // one, the connection ends.
@@ -137,7 +142,10 @@ var errNotAttached = errors.New("its agent is not connected to this replica of p
 
 // proxy sends a user's request to the cluster.
 func (h *handler) proxy(w http.ResponseWriter, r *http.Request, u user, t target) error {
-	if err := h.access.checkProxy(r.Context(), u, t, r.Method, tunnel.UpgradeOf(r.Header) != ""); err != nil {
+	check := func(ctx context.Context) error {
+		return h.access.checkProxy(ctx, u, t, r.Method, tunnel.UpgradeOf(r.Header) != "")
+	}
+	if err := check(r.Context()); err != nil {
 		return err
 	}
 	c, err := h.access.cluster(r.Context(), t.cluster)
@@ -153,7 +161,40 @@ func (h *handler) proxy(w http.ResponseWriter, r *http.Request, u user, t target
 	if t.namespace != "" {
 		header.Set(tunnel.NamespaceHeader, t.namespace)
 	}
-	return session.Forward(w, r, t.path, header)
+	if isStream(r) {
+		logr.FromContextOrDiscard(r.Context()).Info("Began a debug request", "user", u.name, "cluster", t.cluster, "namespace", t.namespace,
+			"method", r.Method, "path", t.path)
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	go func() {
+		defer cancel()
+		h.waitRevoked(ctx, check)
+	}()
+	return session.Forward(w, r.WithContext(ctx), t.path, header)
+}
+
+// isStream tells whether a request may stay open for days, so that its log line at the end is too late.
+func isStream(r *http.Request) bool {
+	query := r.URL.Query()
+	return tunnel.UpgradeOf(r.Header) != "" || query.Has("watch") || query.Has("follow")
+}
+
+// waitRevoked returns when the check finds that the rights are gone, or ctx ends. An API server that does not answer
+// takes no rights away.
+func (h *handler) waitRevoked(ctx context.Context, check func(context.Context) error) {
+	tick := time.NewTicker(h.reviewInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if apierrors.IsForbidden(check(ctx)) {
+				return
+			}
+		}
+	}
 }
 
 // attach keeps an agent's connection until it ends.
@@ -183,7 +224,13 @@ func (h *handler) attach(w http.ResponseWriter, r *http.Request, u user, t targe
 		return err
 	}
 	defer session.Close()
-	h.keep(r.Context(), t.cluster, attached{session, c.UID})
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	go func() {
+		defer cancel()
+		h.waitRevoked(ctx, func(ctx context.Context) error { return h.access.checkAttach(ctx, u, t) })
+	}()
+	h.keep(ctx, t.cluster, attached{session, c.UID})
 	return nil
 }
 
@@ -213,7 +260,10 @@ func (c *bufferedConn) Read(p []byte) (int, error) { return c.reader.Read(p) }
 
 // keep stores a connection until it is closed, its Cluster is not accepted any more, or ctx ends.
 func (h *handler) keep(ctx context.Context, cluster string, a attached) {
-	h.sessions.add(cluster, a)
+	if h.sessions.add(cluster, a) {
+		// Often, if two agents have the credential of one cluster.
+		logr.FromContextOrDiscard(ctx).Info("Replaced the open connection of an agent by a newer one", "cluster", cluster)
+	}
 	defer h.sessions.remove(cluster, a)
 	tick := time.NewTicker(acceptedInterval)
 	defer tick.Stop()

@@ -59,7 +59,7 @@ func Add(m manager.Manager, c Config) error {
 	s := &server{listener: l, http: &http.Server{
 		Handler: &handler{
 			replica: rand.Text(), frontProxy: front,
-			access: &access{reviewer: newReviewer(reviews.SubjectAccessReviews()), cached: m.GetCache()}, limits: newLimits(),
+			access: &access{reviewer: newReviewer(reviews.SubjectAccessReviews()), cached: m.GetCache()}, limits: newLimits(), reviewInterval: defaultReviewInterval,
 		},
 		TLSConfig: front.configureTLS(certificates.GetCertificate), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
 		ErrorLog: tunnel.SilentLog(),

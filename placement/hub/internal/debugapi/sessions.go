@@ -23,17 +23,30 @@ type attached struct {
 	uid types.UID
 }
 
-// add stores a connection, and closes the one before.
-func (s *sessions) add(cluster string, a attached) {
+// add stores a connection, and closes the one before. It tells whether that was open.
+func (s *sessions) add(cluster string, a attached) (replaced bool) {
+	before, ok := s.swap(cluster, a)
+	if !ok {
+		return false
+	}
+	select {
+	case <-before.Closed():
+	default:
+		replaced = true
+	}
+	_ = before.Close() // not under the mutex: it may take seconds
+	return replaced
+}
+
+func (s *sessions) swap(cluster string, a attached) (before attached, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if before, ok := s.byCluster[cluster]; ok {
-		_ = before.Close()
-	}
 	if s.byCluster == nil {
 		s.byCluster = map[string]attached{}
 	}
+	before, ok = s.byCluster[cluster]
 	s.byCluster[cluster] = a
+	return before, ok
 }
 
 // get returns the open connection of a cluster. A Cluster that was created again is another one.
