@@ -36,6 +36,7 @@ import (
 	"github.com/patchbay-cni/patchbay/placement/agent/internal/objectwatcher"
 	"github.com/patchbay-cni/patchbay/placement/agent/internal/podindex"
 	"github.com/patchbay-cni/patchbay/placement/agent/internal/records"
+	"github.com/patchbay-cni/patchbay/placement/internal/debugpath"
 )
 
 // Config configures an agent.
@@ -420,6 +421,11 @@ func (a *Agent) clusterStatus(hubUID string) v1alpha1.ClusterStatus {
 		}
 	}
 	return a.stats.status(hubUID)
+}
+
+// CheckDebug returns why users of the hub may not reach something; nil when they may.
+func (a *Agent) CheckDebug(ctx context.Context, p debugpath.Placed) error {
+	return a.debug.check(ctx, p)
 }
 
 // Ready tells whether the agent has read its records and all Works of the hub.

@@ -34,11 +34,7 @@ type debugAccess struct {
 	readAt time.Time
 }
 
-// CheckDebug returns why users of the hub may not reach something; nil when they may.
-func (a *Agent) CheckDebug(ctx context.Context, p debugpath.Placed) error {
-	return a.debug.check(ctx, p)
-}
-
+// check returns why users of the hub may not reach something; nil when they may.
 func (d *debugAccess) check(ctx context.Context, p debugpath.Placed) error {
 	hub, err := d.hubUID(ctx)
 	if err != nil {
