@@ -334,15 +334,15 @@ func TestDrainSurvivesLeader(t *testing.T) {
 	})
 	for _, d := range all[:2] {
 		h.patch(d, `{"metadata":{"annotations":{"`+holdKey+`":null}}}`)
-		w := &v1alpha1.Work{}
-		if err := h.client.Get(t.Context(), deploymentKey(ns, d.Name).Work("leaders-east"), w); err != nil {
-			t.Fatal(err)
-		}
-		meta.SetStatusCondition(&w.Status.Conditions, metav1.Condition{Type: "Applied", Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonRemoved})
-		w.Status.Revision = w.Spec.Revision
-		if err := h.client.Status().Update(t.Context(), w); err != nil {
-			t.Fatal(err)
-		}
+		h.eventually("the removal is reported", func(ctx context.Context) error { // the new leader writes the Work, too
+			w := &v1alpha1.Work{}
+			if err := h.client.Get(ctx, deploymentKey(ns, d.Name).Work("leaders-east"), w); err != nil {
+				return err
+			}
+			meta.SetStatusCondition(&w.Status.Conditions, metav1.Condition{Type: "Applied", Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonRemoved})
+			w.Status.Revision = w.Spec.Revision
+			return h.client.Status().Update(ctx, w)
+		})
 	}
 	for _, d := range all {
 		h.expectWorks(deploymentKey(ns, d.Name), map[string]int32{"leaders-west": 2})
