@@ -257,7 +257,7 @@ func reachableClusters(ctx context.Context, c client.Client) (map[string]bool, e
 	}
 	reachable := map[string]bool{}
 	for i := range list.Items {
-		reachable[list.Items[i].Name] = meta.IsStatusConditionTrue(list.Items[i].Status.Conditions, v1alpha1.ConditionReachable)
+		reachable[list.Items[i].Name] = isReachable(&list.Items[i])
 	}
 	return reachable, nil
 }

@@ -36,7 +36,7 @@ func newWatchHealth(now func() time.Time) *watchHealth {
 	return &watchHealth{now: now, failing: map[string]*failingWatch{}}
 }
 
-// observe returns a transport that tells h of its watches.
+// observe returns a transport that records in h which of its watches fail.
 func (h *watchHealth) observe(next http.RoundTripper) http.RoundTripper {
 	return watchTransport{health: h, next: next}
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reports remembers what each cluster has reported of late, and up to which time its reports are known to
-// be complete. A move relies on replicas only when the reports say for a while that they are available.
+// Package reports remembers what each cluster has reported recently, and up to which time its reports are known
+// to be complete. A move relies on replicas only when the reports say for a while that they are available.
 //
 // A Work has no date: its agent writes it when something changes. The agent's heartbeat dates it. It says when the
 // agent wrote the heartbeat, and how old the oldest change is that the agent has not reported then. An agent counts a

@@ -18,8 +18,8 @@ const (
 	// undatedDelay applies to an agent of an earlier version, which does not date its reports: it repeats a failed
 	// report after at most a minute, and its heartbeat comes every 10 seconds.
 	undatedDelay = 70 * time.Second
-	// maxHeartbeatAge is how old the date of a cluster's reports may be, apart from that: three heartbeats. Later the reports
-	// say what was, not what is.
+	// maxHeartbeatAge is how old the date of a cluster's reports may be, apart from that: three heartbeats. A move does
+	// not rely on older reports.
 	maxHeartbeatAge = 30 * time.Second
 	// minHeartbeats is how many heartbeats of an agent compare its clock with the hub's. One may be late.
 	minHeartbeats = 2
