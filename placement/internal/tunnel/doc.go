@@ -37,7 +37,8 @@ const (
 	connectionWindow = (MaxStreams + 1) * streamWindow
 )
 
-// MaxHeaderBytes is how long the headers of an answer may be.
+// MaxHeaderBytes is how long the headers of an answer may be. The hub closes the connection of an agent that sends much
+// more, so agents send at most half of it.
 const MaxHeaderBytes = 64 << 10
 
 // Headers of requests from the hub to the agent.

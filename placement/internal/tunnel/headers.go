@@ -4,6 +4,7 @@ package tunnel
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -43,29 +44,60 @@ func RequestHeader(from http.Header) http.Header {
 	return to
 }
 
-// droppedHeaders belong to one connection, or could make a client at the hub send its credentials elsewhere, or ask its
-// user for new ones.
-func droppedHeaders() []string {
+// responseHeaders are the headers of a cluster that a client at the hub gets. All others are dropped: they could make it
+// send its credentials elsewhere, ask its user for new ones, or change what its browser does with the hub's pages.
+func responseHeaders() []string {
 	return []string{
-		"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
-		"Location", "Set-Cookie", "Www-Authenticate", "Alt-Svc", "Strict-Transport-Security", UpgradedHeader,
+		"Allow", "Audit-Id", "Cache-Control", "Content-Disposition", "Content-Encoding", "Content-Length", "Content-Type", "Date", "Etag", "Expires",
+		"Last-Modified", "Retry-After", "Sec-Websocket-Accept", "Sec-Websocket-Extensions", "Sec-Websocket-Protocol", "Vary", "Warning",
+		"X-Kubernetes-Pf-Flowschema-Uid", "X-Kubernetes-Pf-Prioritylevel-Uid", "X-Stream-Protocol-Version",
 	}
 }
 
 // CheckResponse returns an error for an answer of a cluster that a client at the hub would understand as the hub's own,
 // and removes headers that do not concern such a client. Agent and hub call it, because a cluster may be hostile.
 func CheckResponse(response *http.Response) error {
-	for _, name := range droppedHeaders() {
-		response.Header.Del(name)
+	if err := cleanHeader(response); err != nil {
+		return err
 	}
 	switch code := response.StatusCode; {
 	case code == http.StatusUnauthorized:
 		return errors.New("the cluster's API server does not accept the agent's credential")
 	case code >= 300 && code < 400 && code != http.StatusNotModified:
 		return errors.New("the cluster's API server answered with a redirection")
+	case code < http.StatusOK || code > maxCode: // net/http panics when a handler writes some of these
+		return fmt.Errorf("the code of the cluster's answer must be within 200–%d: it is %d", maxCode, code)
 	}
 	return nil
 }
+
+// maxCode is the highest code of an answer that HTTP defines.
+const maxCode = 599
+
+// cleanHeader removes headers that do not concern a client at the hub. A page of a cluster runs no scripts, because its
+// origin would be the hub. It returns an error if the rest is so long that the hub would close the connection.
+func cleanHeader(response *http.Response) error {
+	header := http.Header{"X-Content-Type-Options": {"nosniff"}, "Content-Security-Policy": {"sandbox"}}
+	for _, name := range responseHeaders() {
+		if values := response.Header.Values(name); len(values) > 0 {
+			header[name] = values
+		}
+	}
+	response.Header = header
+	size := 0
+	for name, values := range header {
+		for _, value := range values {
+			size += len(name) + len(value) + fieldOverhead
+		}
+	}
+	if size > MaxHeaderBytes/2 {
+		return fmt.Errorf("the headers of the cluster's answer must have at most %d bytes: they have %d", MaxHeaderBytes/2, size)
+	}
+	return nil
+}
+
+// fieldOverhead is what HTTP/2 adds for each header (RFC 9113, section 6.5.2).
+const fieldOverhead = 32
 
 // UpgradeOf returns the protocol that a request asks to switch to; "" for none.
 func UpgradeOf(h http.Header) string {

@@ -23,6 +23,45 @@ func TestRequestHeader(t *testing.T) {
 	}
 }
 
+// A client at the hub gets the named headers only, and answers that it cannot take for the hub's own.
+func TestCheckResponse(t *testing.T) {
+	t.Parallel()
+	clean := http.Header{"X-Content-Type-Options": {"nosniff"}, "Content-Security-Policy": {"sandbox"}, "Content-Type": {"text/html"}, "Warning": {"a", "b"}}
+	cases := map[string]struct {
+		reason string
+		code   int
+		passes bool
+	}{
+		"OK":          {"an ordinary answer", 200, true},
+		"NotModified": {"an answer to If-None-Match", 304, true},
+		"Unavailable": {"an error of the cluster", 503, true},
+		"Redirect":    {"the client would follow it with its credential", 302, false},
+		"Stranger":    {"the client would ask for another credential", 401, false},
+		"Switch":      {"only an upgraded exchange has it", 101, false},
+		"Interim":     {"it is no answer", 103, false},
+		"Zero":        {"net/http panics", 0, false},
+		"Negative":    {"net/http panics", -1, false},
+		"Above":       {"HTTP does not define it", 600, false},
+		"FourDigits":  {"net/http panics", 1000, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			response := &http.Response{StatusCode: tc.code, Header: http.Header{
+				"Content-Type": {"text/html"}, "Warning": {"a", "b"}, "Set-Cookie": {"a=b"}, "Location": {"/"}, "Clear-Site-Data": {"*"}, "Refresh": {"0; url=/"},
+				"Access-Control-Allow-Origin": {"*"}, "Link": {"</>"}, "Content-Security-Policy": {"default-src *"}, "Www-Authenticate": {"Basic"},
+				"Connection": {"Upgrade"}, UpgradedHeader: {"websocket"},
+			}}
+			if err := CheckResponse(response); (err == nil) != tc.passes {
+				t.Errorf("%s: got %v", tc.reason, err)
+			}
+			if diff := cmp.Diff(clean, response.Header); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestUpgradeOf(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {

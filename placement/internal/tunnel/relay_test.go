@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/http/httptrace"
 	"net/textproto"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -38,7 +39,7 @@ func newHostileBench(t *testing.T, agent http.HandlerFunc) *httptest.Server {
 // Nothing but a final answer reaches a client, whatever a stolen agent answers.
 func TestHostileAnswers(t *testing.T) {
 	t.Parallel()
-	hub := newHostileBench(t, func(w http.ResponseWriter, r *http.Request) {
+	agent := func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Set-Cookie", "a=b")
 		switch r.URL.Path {
 		case "/abort":
@@ -56,6 +57,11 @@ func TestHostileAnswers(t *testing.T) {
 			_, _ = io.WriteString(w, "body")
 			w.Header().Set("X-Announced", "a")
 			w.Header().Set(http.TrailerPrefix+"X-Late", "b")
+		case "/stranger":
+			w.Header().Set("Www-Authenticate", "Basic")
+			w.WriteHeader(http.StatusUnauthorized)
+		case "/code":
+			w.WriteHeader(999)
 		case "/large":
 			w.Header().Set("Etag", strings.Repeat("x", 2*MaxHeaderBytes))
 		case "/flood":
@@ -64,7 +70,7 @@ func TestHostileAnswers(t *testing.T) {
 				w.WriteHeader(http.StatusEarlyHints)
 			}
 		}
-	})
+	}
 	cases := map[string]struct {
 		reason, path string
 		code         int
@@ -73,12 +79,15 @@ func TestHostileAnswers(t *testing.T) {
 		"Redirect": {"an interim answer does not keep the check from writing its error", "/redirect", 503},
 		"Switch":   {"only an upgraded exchange has 101", "/switch", 200},
 		"Trailer":  {"trailers pass no check", "/trailer", 200},
+		"Stranger": {"a client would ask its user for another credential", "/stranger", 503},
+		"Code":     {"HTTP defines no such code", "/code", 503},
 		"Large":    {"headers of megabytes fill the hub's memory", "/large", 503},
 		"Flood":    {"interim answers are limited", "/flood", 503},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			hub := newHostileBench(t, agent)
 			trace := &httptrace.ClientTrace{Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
 				t.Errorf("%s: the client got the interim answer %d %v", tc.reason, code, h)
 				return errors.New("end")
@@ -96,6 +105,27 @@ func TestHostileAnswers(t *testing.T) {
 				t.Errorf("%s: got %d, %v, header %v, trailer %v", tc.reason, response.StatusCode, err, response.Header, response.Trailer)
 			}
 		})
+	}
+}
+
+// A workload's headers do not end the connection.
+func TestLargeHeaders(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/large" {
+			w.Header()["Vary"] = slices.Repeat([]string{""}, MaxHeaderBytes/10)
+		}
+	}))
+	if response := b.get(t.Context(), t, "/large"); response.StatusCode != http.StatusBadGateway {
+		t.Errorf("got %s, want %d", response.Status, http.StatusBadGateway)
+	}
+	if response := b.get(t.Context(), t, "/ping"); response.StatusCode != http.StatusOK {
+		t.Errorf("the next request got %s", response.Status)
+	}
+	select {
+	case <-b.session.Closed():
+		t.Error("the session ended")
+	default:
 	}
 }
 

@@ -52,15 +52,19 @@ func ForwardUpgrade(w http.ResponseWriter, stream, out *http.Request, transport 
 	backend, upgraded := response.Body.(io.ReadWriteCloser)
 	upgraded = upgraded && response.StatusCode == http.StatusSwitchingProtocols
 	protocol := response.Header.Get("Upgrade")
-	if err := CheckResponse(response); err != nil {
-		return err
-	}
-	copyHeader(w.Header(), response.Header)
 	if !upgraded {
+		if err := CheckResponse(response); err != nil {
+			return err
+		}
+		copyHeader(w.Header(), response.Header)
 		w.WriteHeader(response.StatusCode)
 		_, _ = io.Copy(w, response.Body)
 		return nil
 	}
+	if err := cleanHeader(response); err != nil {
+		return err
+	}
+	copyHeader(w.Header(), response.Header)
 	w.Header().Set(UpgradedHeader, protocol)
 	w.WriteHeader(http.StatusOK)
 	client := flushWriter{w, http.NewResponseController(w)}

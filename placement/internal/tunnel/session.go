@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -112,14 +113,14 @@ func (s *Session) forwardUpgrade(w http.ResponseWriter, out *http.Request, proto
 	if err := CheckResponse(response); err != nil {
 		return err
 	}
-	switch upgraded {
-	case protocol:
-		return joinClient(w, response, protocol, toAgent, client, cancel)
-	case "": // the cluster's API server has refused it
+	switch {
+	case upgraded == "": // the cluster's API server has refused it
 		copyHeader(w.Header(), response.Header)
 		w.WriteHeader(response.StatusCode)
 		_, _ = io.Copy(&patientAnswer{w, client}, response.Body)
 		return nil
+	case strings.EqualFold(upgraded, protocol): // API servers answer "websocket", however the client writes it
+		return joinClient(w, response, protocol, toAgent, client, cancel)
 	}
 	return fmt.Errorf("the cluster's API server must switch to %q: it switched to %q", protocol, upgraded)
 }

@@ -120,7 +120,7 @@ func echo(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		defer conn.Close()
-		_, _ = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\nSec-Websocket-Accept: yes\r\nSet-Cookie: a=b\r\n\r\n", r.Header.Get("Upgrade"))
+		_, _ = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\nSec-Websocket-Accept: yes\r\nSet-Cookie: a=b\r\n\r\n", strings.ToLower(r.Header.Get("Upgrade")))
 		_, _ = io.Copy(conn, buffered.Reader)
 	case "/moved":
 		w.Header().Set(UpgradedHeader, "websocket")
@@ -187,7 +187,7 @@ func TestForward(t *testing.T) {
 func TestForwardUpgrade(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, http.HandlerFunc(echo))
-	for _, protocol := range []string{"SPDY/3.1", "websocket"} {
+	for _, protocol := range []string{"SPDY/3.1", "websocket", "WebSocket"} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.hub.URL+"/east/upgrade", http.NoBody)
 		if err != nil {
 			t.Fatal(err)
