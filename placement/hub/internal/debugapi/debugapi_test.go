@@ -326,7 +326,12 @@ func TestAttach(t *testing.T) {
 	ca := newAuthority(t)
 	proxy := ca.client(t, "front-proxy-client")
 	s := newTestServer(t, ca, allowAll)
-	attach := func(known string) *http.Response {
+	type answered struct {
+		code    int
+		replica string
+		conn    io.ReadWriteCloser // of an upgraded connection
+	}
+	attach := func(known string) answered {
 		response, err := s.do(t, &proxy, "POST", root+"/clusters/east/attach", http.Header{
 			"X-Remote-User": {"system:serviceaccount:cluster-east:agent"}, "Connection": {"Upgrade"}, "Upgrade": {tunnel.Protocol}, tunnel.AttachedHeader: {known},
 		})
@@ -334,17 +339,17 @@ func TestAttach(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = response.Body.Close() })
-		return response
+		conn, _ := response.Body.(io.ReadWriteCloser)
+		return answered{response.StatusCode, response.Header.Get(tunnel.ReplicaHeader), conn}
 	}
-	serve := func(response *http.Response) (ended chan struct{}) {
-		conn, ok := response.Body.(io.ReadWriteCloser)
-		if response.StatusCode != http.StatusSwitchingProtocols || !ok || response.Header.Get(tunnel.ReplicaHeader) != "r" {
-			t.Fatalf("got %s %v", response.Status, response.Header)
+	serve := func(a answered) (ended chan struct{}) {
+		if a.code != http.StatusSwitchingProtocols || a.conn == nil || a.replica != "r" {
+			t.Fatalf("got %+v", a)
 		}
 		ended = make(chan struct{})
 		go func() {
 			defer close(ended)
-			_ = tunnel.Serve(context.WithoutCancel(t.Context()), conn, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_ = tunnel.Serve(context.WithoutCancel(t.Context()), a.conn, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				_, _ = fmt.Fprint(w, r.Header.Get(tunnel.UserHeader), " ", r.Header.Get(tunnel.NamespaceHeader), " ", r.URL.Path)
 			}))
 		}()
@@ -361,8 +366,8 @@ func TestAttach(t *testing.T) {
 	if text, _ := io.ReadAll(response.Body); string(text) != "ann web /api/v1/namespaces/web/pods" {
 		t.Errorf("got %q", text)
 	}
-	if got := attach("x,r"); got.StatusCode != http.StatusConflict || got.Header.Get(tunnel.ReplicaHeader) != "r" {
-		t.Errorf("an agent that is attached already: got %s", got.Status)
+	if got := attach("x,r"); got.code != http.StatusConflict || got.replica != "r" {
+		t.Errorf("an agent that is attached already: got %+v", got)
 	}
 	second := serve(attach(""))
 	<-first
