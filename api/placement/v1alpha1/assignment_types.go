@@ -144,7 +144,7 @@ type Decision struct {
 	StartedIn []ClusterName `json:"startedIn,omitempty"`
 
 	// Rollbacks is how often the move to the present targets gave replicas back to a cluster that was to lose
-	// them. Each one doubles move.stable, up to 10 minutes.
+	// them. Each one doubles move.stable, from 1 s up to 10 minutes.
 	// +optional
 	Rollbacks int32 `json:"rollbacks,omitempty"`
 }

@@ -9,13 +9,16 @@ const (
 	DefaultWindow = 10 * time.Second
 	// MaxWindow is how long reports must last at most.
 	MaxWindow = 10 * time.Minute
+	// minWindow is how long they must last after the first roll-back where no time is set: a zero does not double.
+	minWindow = time.Second
 )
 
 // Window returns how long reports must last after some roll-backs of a move: twice as long after each, because
 // replicas failed after reports had said for that long that they are available.
 func Window(stable time.Duration, rollbacks int32) time.Duration {
-	for ; rollbacks > 0 && stable > 0 && stable < MaxWindow; rollbacks-- {
-		stable *= 2
+	stable = max(0, stable)
+	for ; rollbacks > 0 && stable < MaxWindow; rollbacks-- {
+		stable = max(minWindow, 2*stable)
 	}
-	return max(0, min(stable, MaxWindow))
+	return min(stable, MaxWindow)
 }

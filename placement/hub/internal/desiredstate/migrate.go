@@ -127,7 +127,7 @@ func rolledBack(in migration.Input, out migration.Output) *Warning {
 	}
 	return &Warning{Reason: v1alpha1.ReasonRolledBack, Message: fmt.Sprintf(
 		"too few replicas are available in %s: gave back %s. Reports must say for %s from now on that replicas are available",
-		strings.Join(from, ", "), strings.Join(to, ", "), stability.Window(2*in.Stable, 0))}
+		strings.Join(from, ", "), strings.Join(to, ", "), stability.Window(in.Stable, 1))}
 }
 
 // awaitedReports returns the times up to which clusters must have reported all changes before their reports say more

@@ -4,6 +4,7 @@ package desiredstate
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -88,6 +89,16 @@ func TestRollbacksEndWithTheDecision(t *testing.T) {
 		next := NextAssignment(s, a, Decision{Replicas: map[string]int64{tc.to: 5}})
 		if next.Spec.Decision.Rollbacks != tc.want {
 			t.Errorf("%s: %s: got %d roll-backs, want %d", name, tc.reason, next.Spec.Decision.Rollbacks, tc.want)
+		}
+	}
+}
+
+// The Event says for how long reports must last, also where one report was enough so far.
+func TestRolledBackNamesTheTime(t *testing.T) {
+	t.Parallel()
+	for stable, want := range map[time.Duration]string{0: "for 1s from now on", 10 * time.Second: "for 20s from now on", stability.MaxWindow: "for 10m0s from now on"} {
+		if got := rolledBack(migration.Input{Stable: stable}, migration.Output{}); !strings.Contains(got.Message, want) {
+			t.Errorf("move.stable %s: got %q, want %q", stable, got.Message, want)
 		}
 	}
 }
