@@ -179,8 +179,9 @@ type Target struct {
 	// +optional
 	RequestedReplicas *int32 `json:"requestedReplicas,omitempty"`
 
-	// FallbackReplicas are the replicas that the cluster had when it began to lose them. Until it has removed
-	// the object, the hub requests up to this many of it again when replicas fail in the other clusters.
+	// FallbackReplicas are the replicas that the cluster had when it began to lose them, without those that were
+	// known to be unavailable. Until it has removed the object, the hub requests up to this many of it again when
+	// replicas fail in the other clusters.
 	// +optional
 	FallbackReplicas *int32 `json:"fallbackReplicas,omitempty"`
 

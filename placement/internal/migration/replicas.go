@@ -186,8 +186,8 @@ func (s *stepState) reportedSinceShrink(i int) bool {
 	return s.lastShrink.IsZero() || s.Targets[i].Until.After(s.lastShrink)
 }
 
-// atMost returns how many of the requested replicas of a cluster do not count as unavailable. These are all until
-// they have been requested for Stable.
+// atMost returns how many of the requested replicas of a cluster may be available: all until they have been requested
+// for Stable, then at most as many as reports have said since.
 func (s *stepState) atMost(i int) int32 {
 	r := s.Targets[i]
 	if r.Until.Before(s.transitions[i].Since.Add(s.Stable)) {

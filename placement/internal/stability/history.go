@@ -34,8 +34,8 @@ type Sample struct {
 	Until time.Time
 }
 
-// Add returns the history with one more observation, without those that no window needs that begins at most
-// this long before it. A window that ends before the observation must be so much shorter.
+// Add returns the history with one more observation. It keeps what was in force in the window of this length
+// before the observation, and drops what is older: a later Sample must begin in that window.
 //
 // Observations are added as they are received. One with an earlier time than the last one's gets the last
 // one's, because a clock was set back: its true time is later, and a History never claims to know more than

@@ -75,7 +75,7 @@ func TestReachableCondition(t *testing.T) {
 func items(phases ...drainPhase) (found []drainItem) {
 	for _, phase := range phases {
 		i := drainItem{phase: phase, DrainBlocker: v1alpha1.DrainBlocker{Object: "Deployment shop/web"}}
-		if phase >= phaseHarmless {
+		if phase >= phaseIgnored {
 			i.Reason = v1alpha1.ReasonUnschedulable
 		}
 		found = append(found, i)
@@ -119,13 +119,13 @@ func TestDrainedCondition(t *testing.T) {
 			"What must not leave would be lost with the cluster.", drainProgress{items: items(phaseStaying, phaseMoving)}, false,
 			metav1.ConditionFalse, v1alpha1.ReasonDrainBlocked, "1 of 2 objects cannot leave: Deployment shop/web (Unschedulable)",
 		},
-		"harmless": {
+		"ignored": {
 			"A DaemonSet that may be in no other cluster is of no use without this one.",
-			drainProgress{items: items(phaseHarmless), works: 1, appliedWorks: 1}, true,
+			drainProgress{items: items(phaseIgnored), works: 1, appliedWorks: 1}, true,
 			metav1.ConditionTrue, v1alpha1.ReasonDrained, "1 objects are for this cluster only: Deployment shop/web (Unschedulable)",
 		},
-		"harmless and orphans": {
-			"Another object's record is left.", drainProgress{items: items(phaseHarmless), works: 1, appliedWorks: 2}, false,
+		"ignored and orphans": {
+			"Another object's record is left.", drainProgress{items: items(phaseIgnored), works: 1, appliedWorks: 2}, false,
 			metav1.ConditionFalse, v1alpha1.ReasonDrainBlocked, "1 AppliedWorks in the cluster have no Work at the hub",
 		},
 		"done": {"The cluster is empty.", drainProgress{}, true, metav1.ConditionTrue, v1alpha1.ReasonDrained, ""},

@@ -52,8 +52,8 @@ type drainPhase int
 const (
 	phaseWaiting drainPhase = iota
 	phaseMoving
-	// phaseHarmless: it stays, and the cluster counts as drained nevertheless.
-	phaseHarmless
+	// phaseIgnored: it stays, and the cluster counts as drained nevertheless.
+	phaseIgnored
 	phaseStaying
 	phaseBlocked
 )
@@ -92,17 +92,13 @@ func progressOf(cluster string, assignments []v1alpha1.Assignment, drains *limit
 	}
 	for range 2 { // a ServiceAccount needs Secrets
 		for i, a := range present {
-			if needed := dependents[kinds.KeyOf(a.Spec.Object)]; len(needed) > 0 && !isVolumeClaim(a) {
+			if needed := dependents[kinds.KeyOf(a.Spec.Object)]; len(needed) > 0 && !v1alpha1.IsVolumeClaim(kinds.KeyOf(a.Spec.Object).GroupKind) {
 				items[i].follow(items, needed)
 			}
 		}
 	}
 	slices.SortFunc(items, func(a, b drainItem) int { return strings.Compare(a.Object, b.Object) })
 	return drainProgress{items: items}
-}
-
-func isVolumeClaim(a *v1alpha1.Assignment) bool {
-	return v1alpha1.IsVolumeClaim(kinds.KeyOf(a.Spec.Object).GroupKind)
 }
 
 // itemOf returns how far an object is that has a target in the cluster, without regard to its dependents.
@@ -119,7 +115,7 @@ func itemOf(cluster string, a *v1alpha1.Assignment, drains *limits.Drains) drain
 	case limits.IsLeaving(t):
 		item.phase = phaseMoving
 	case stay == limits.Pinned && isDaemonSet(key):
-		item.set(phaseHarmless, v1alpha1.ReasonPinned, "its policy allows no other cluster")
+		item.set(phaseIgnored, v1alpha1.ReasonPinned, "its policy allows no other cluster")
 	case stay == limits.Pinned:
 		item.set(phaseStaying, v1alpha1.ReasonPinned, "its policy allows no other cluster: change it, or delete the object")
 	case stay == limits.HasVolumes:
@@ -156,7 +152,7 @@ func (i *drainItem) follow(items []drainItem, dependents []int) {
 		}
 	}
 	i.phase, i.Reason, i.Message = least.phase, "", ""
-	if least.phase >= phaseHarmless {
+	if least.phase >= phaseIgnored {
 		i.set(least.phase, v1alpha1.ReasonRequired, least.Object+" needs it there")
 	}
 }
@@ -173,7 +169,7 @@ func (p drainProgress) inPhase(phases ...drainPhase) (found []v1alpha1.DrainBloc
 
 // status returns the progress; before is the stored one.
 func (p drainProgress) status(before *v1alpha1.DrainStatus, now time.Time) *v1alpha1.DrainStatus {
-	blocked, stays := p.inPhase(phaseBlocked), p.inPhase(phaseStaying, phaseHarmless)
+	blocked, stays := p.inPhase(phaseBlocked), p.inPhase(phaseStaying, phaseIgnored)
 	s := &v1alpha1.DrainStatus{
 		StartTime: metav1.NewTime(now).Rfc3339Copy(), Left: int32(len(p.items)), Total: int32(len(p.items)),
 		Moving: int32(len(p.inPhase(phaseMoving))), Waiting: int32(len(p.inPhase(phaseWaiting))),
@@ -207,17 +203,17 @@ func (p drainProgress) condition(cluster *v1alpha1.Cluster, now time.Time) metav
 	}
 	deadline := cluster.Spec.Drain.Deadline
 	late := deadline != nil && !now.Before(deadline.Time)
-	harmless, hinder := p.inPhase(phaseHarmless), p.inPhase(phaseBlocked, phaseStaying)
-	remaining := slices.Concat(hinder, p.inPhase(phaseMoving, phaseWaiting))
+	ignored, blockers := p.inPhase(phaseIgnored), p.inPhase(phaseBlocked, phaseStaying)
+	remaining := slices.Concat(blockers, p.inPhase(phaseMoving, phaseWaiting))
 	switch {
-	case len(hinder) > 0:
+	case len(blockers) > 0:
 		drained.Reason = v1alpha1.ReasonDrainBlocked
-		drained.Message = fmt.Sprintf("%d of %d objects cannot leave: %s", len(hinder), len(p.items), listFirst(hinder))
+		drained.Message = fmt.Sprintf("%d of %d objects cannot leave: %s", len(blockers), len(p.items), listFirst(blockers))
 	case len(remaining) > 0 && late:
 		drained.Reason = v1alpha1.ReasonDrainBlocked
 		drained.Message = fmt.Sprintf("%d objects have not left by spec.drain.deadline: %s", len(remaining), listFirst(remaining))
-	case len(remaining) > 0 || p.works > len(harmless):
-		drained.Message = fmt.Sprintf("%d objects have not left yet", max(len(remaining), p.works-len(harmless)))
+	case len(remaining) > 0 || p.works > len(ignored):
+		drained.Message = fmt.Sprintf("%d objects have not left yet", max(len(remaining), p.works-len(ignored)))
 	case p.unknown != "":
 		drained.Status, drained.Reason, drained.Message = metav1.ConditionUnknown, v1alpha1.ReasonAppliedWorksUnknown, p.unknown
 	case p.appliedWorks > p.works:
@@ -226,8 +222,8 @@ func (p drainProgress) condition(cluster *v1alpha1.Cluster, now time.Time) metav
 			"kubectl get appliedworks in the cluster names them", p.appliedWorks-p.works)
 	default:
 		drained.Status, drained.Reason = metav1.ConditionTrue, v1alpha1.ReasonDrained
-		if len(harmless) > 0 {
-			drained.Message = fmt.Sprintf("%d objects are for this cluster only: %s", len(harmless), listFirst(harmless))
+		if len(ignored) > 0 {
+			drained.Message = fmt.Sprintf("%d objects are for this cluster only: %s", len(ignored), listFirst(ignored))
 		}
 	}
 	return drained

@@ -37,7 +37,7 @@ const inventoryRetry = 5 * time.Second
 // workReadRetry is when to ask again whether a Work is gone, after the API server did not answer.
 const workReadRetry = time.Second
 
-// ReportTracker remembers what clusters have reported of late.
+// ReportTracker remembers what clusters have reported recently.
 type ReportTracker interface {
 	// Of returns the reports of a Work, and the time up to which they are complete; zero while that is not known.
 	Of(cluster, work string) (reports stability.History, until time.Time)
@@ -133,7 +133,7 @@ func (r *Reader) readWorks(ctx context.Context, s *Scope) error {
 	return nil
 }
 
-// observed returns the reports of a Work of late with the cached one, which may be later.
+// observed returns the recent reports of a Work with the cached one, which may be later.
 func (r *Reader) observed(cluster, work string, report WorkReport, now time.Time) Observed {
 	last, known := report.Observation(now)
 	if !known {

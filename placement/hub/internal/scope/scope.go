@@ -43,7 +43,7 @@ type Scope struct {
 	Works map[string]*v1alpha1.Work
 	// Reports of the Works, by cluster.
 	Reports map[string]WorkReport
-	// Observed are the reports of late, by cluster.
+	// Observed are the recent reports, by cluster.
 	Observed map[string]Observed
 	// DefaultStable is how long reports must last where no policy says it.
 	DefaultStable time.Duration
@@ -63,7 +63,7 @@ type Scope struct {
 
 // Observed are the reports of one cluster about the object.
 type Observed struct {
-	// Reports of late, and the one in Scope.Reports.
+	// Reports are the recent ones, and the one in Scope.Reports.
 	Reports stability.History
 	// Until is the time up to which they are complete; zero: unknown.
 	Until time.Time
