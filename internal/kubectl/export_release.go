@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -20,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
@@ -216,32 +213,3 @@ func (e *exporter) notReleased(ctx context.Context, o *exportedObject) (string, 
 	return "it is not let go in " + strings.Join(left, ", "), nil
 }
 
-// writeManifests writes what clusters have of objects, one file each. Secrets are left out.
-func writeManifests(ctx context.Context, hub client.Client, dir string, objects []*exportedObject) error {
-	for _, o := range objects {
-		ref := o.assignment.Spec.Object
-		if ref.Group == "" && ref.Kind == "Secret" {
-			continue
-		}
-		for _, cluster := range o.clusters() {
-			w := &v1alpha1.Work{}
-			key := client.ObjectKey{Namespace: v1alpha1.ClusterNamespacePrefix + cluster, Name: o.assignment.Name}
-			if err := hub.Get(ctx, key, w); apierrors.IsNotFound(err) {
-				continue // the cluster has nothing yet
-			} else if err != nil {
-				return fmt.Errorf("read Work %s: %w", key, err)
-			}
-			for _, m := range w.Spec.Manifests {
-				raw, err := yaml.JSONToYAML(m.Object.Raw)
-				if err != nil {
-					return fmt.Errorf("write the manifest of %s: %w", o.name(), err)
-				}
-				file := filepath.Join(dir, cluster, ref.Namespace, strings.ToLower(schema.GroupKind{Group: ref.Group, Kind: ref.Kind}.String())+"-"+ref.Name+".yaml")
-				if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o750), os.WriteFile(file, raw, 0o600)); err != nil {
-					return fmt.Errorf("write the manifest of %s: %w", o.name(), err)
-				}
-			}
-		}
-	}
-	return nil
-}

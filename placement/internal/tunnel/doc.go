@@ -59,6 +59,6 @@ const (
 	// ReplicaHeader in the answer identifies the replica of the hub.
 	ReplicaHeader = "X-Patchbay-Replica"
 	// AttachedHeader has the comma-separated identities of the replicas to which the agent is attached already. One of
-	// these answers 200 instead of 101.
+	// these answers 409 instead of 101.
 	AttachedHeader = "X-Patchbay-Attached"
 )
