@@ -212,4 +212,3 @@ func (e *exporter) notReleased(ctx context.Context, o *exportedObject) (string, 
 	}
 	return "it is not let go in " + strings.Join(left, ", "), nil
 }
-
