@@ -137,10 +137,10 @@ func TestExportDeletesNothingUnannounced(t *testing.T) {
 }
 
 // revertOnDelete removes the annotation on-delete of an object, as another client.
-func revertOnDelete(ctx context.Context, t *testing.T, hub client.WithWatch, o client.Object) {
+func revertOnDelete(ctx context.Context, t *testing.T, hub client.WithWatch, o *corev1.ConfigMap) {
 	t.Helper()
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"placement.patchbay.io/on-delete":null}}}`))
-	if err := hub.Patch(ctx, o.DeepCopyObject().(client.Object), patch); err != nil {
+	if err := hub.Patch(ctx, o.DeepCopy(), patch); err != nil {
 		t.Error(err)
 	}
 }

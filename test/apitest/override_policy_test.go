@@ -116,7 +116,7 @@ func TestOverridesPolicy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			set, patch := map[string]string{}, []string{}
-			for _, one := range strings.Fields(tc.set) {
+			for one := range strings.FieldsSeq(tc.set) {
 				key, value, isSet := strings.Cut(one, "=")
 				if set[key] = value; isSet {
 					patch = append(patch, fmt.Sprintf("%q:%q", key, value))
