@@ -33,7 +33,7 @@ type finalAnswers struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t finalAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
-	response, err := t.RoundTripper.RoundTrip(r.WithContext(withoutValues{r.Context()}))
+	response, err := t.RoundTripper.RoundTrip(r.WithContext(hideValues(r.Context())))
 	if err != nil {
 		return nil, err
 	}
@@ -41,6 +41,8 @@ func (t finalAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
 	final.Trailer = nil
 	return &final, nil
 }
+
+func hideValues(ctx context.Context) context.Context { return withoutValues{ctx} }
 
 // withoutValues is a context without the httptrace.ClientTrace that reads interim answers.
 type withoutValues struct {

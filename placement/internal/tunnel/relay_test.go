@@ -58,12 +58,12 @@ func TestHostileAnswers(t *testing.T) {
 			w.Header().Set("X-Announced", "a")
 			w.Header().Set(http.TrailerPrefix+"X-Late", "b")
 		case "/stranger":
-			w.Header().Set("Www-Authenticate", "Basic")
+			w.Header().Set("WWW-Authenticate", "Basic")
 			w.WriteHeader(http.StatusUnauthorized)
 		case "/code":
 			w.WriteHeader(999)
 		case "/large":
-			w.Header().Set("Etag", strings.Repeat("x", 2*MaxHeaderBytes))
+			w.Header().Set("ETag", strings.Repeat("x", 2*MaxHeaderBytes))
 		case "/flood":
 			w.Header().Set("X-Large", strings.Repeat("x", 1000))
 			for r.Context().Err() == nil {
@@ -116,11 +116,15 @@ func TestLargeHeaders(t *testing.T) {
 			w.Header()["Vary"] = slices.Repeat([]string{""}, MaxHeaderBytes/10)
 		}
 	}))
-	if response := b.get(t.Context(), t, "/large"); response.StatusCode != http.StatusBadGateway {
-		t.Errorf("got %s, want %d", response.Status, http.StatusBadGateway)
+	large := b.get(t.Context(), t, "/large")
+	defer large.Body.Close()
+	if large.StatusCode != http.StatusBadGateway {
+		t.Errorf("got %s, want %d", large.Status, http.StatusBadGateway)
 	}
-	if response := b.get(t.Context(), t, "/ping"); response.StatusCode != http.StatusOK {
-		t.Errorf("the next request got %s", response.Status)
+	next := b.get(t.Context(), t, "/ping")
+	defer next.Body.Close()
+	if next.StatusCode != http.StatusOK {
+		t.Errorf("the next request got %s", next.Status)
 	}
 	select {
 	case <-b.session.Closed():
@@ -152,7 +156,9 @@ func TestInterimFlood(t *testing.T) {
 	case <-ctx.Done():
 		t.Fatal("the interim answers have no limit")
 	}
-	if text, err := io.ReadAll(b.get(ctx, t, "/ping").Body); err != nil || string(text) != "pong" {
+	next := b.get(ctx, t, "/ping")
+	defer next.Body.Close()
+	if text, err := io.ReadAll(next.Body); err != nil || string(text) != "pong" {
 		t.Errorf("got %q, %v", text, err)
 	}
 }

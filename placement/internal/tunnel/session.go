@@ -83,9 +83,10 @@ func (s *Session) Forward(w http.ResponseWriter, r *http.Request, path string, h
 	out.URL.Path, out.URL.RawPath = path, ""
 	out.Header = header
 	client := &patience{timeout: s.clientTimeout, setDeadline: http.NewResponseController(w).SetWriteDeadline}
+	log := logr.FromContextOrDiscard(r.Context())
 	defer func() { // also when ReverseProxy panics to end an answer
 		if client.ended.Load() {
-			logr.FromContextOrDiscard(r.Context()).Info("Ended a stream, because its client took nothing while data waited",
+			log.Info("Ended a stream, because its client took nothing while data waited",
 				"user", header.Get(UserHeader), "path", path, "timeout", client.timeout.String())
 		}
 	}()

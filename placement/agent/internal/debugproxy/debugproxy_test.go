@@ -186,7 +186,7 @@ func TestProxy(t *testing.T) {
 		case "/api/v1/namespaces/web/pods/moved":
 			http.Redirect(w, r, "https://evil.example", http.StatusFound)
 		case "/api/v1/namespaces/web/pods/large":
-			w.Header().Set("Etag", strings.Repeat("x", 2*tunnel.MaxHeaderBytes))
+			w.Header().Set("ETag", strings.Repeat("x", 2*tunnel.MaxHeaderBytes))
 		case "/api/v1/namespaces/web/pods/stranger":
 			w.WriteHeader(http.StatusUnauthorized)
 		default:
