@@ -159,6 +159,13 @@ func (b *bench) get(ctx context.Context, t *testing.T, path string) *http.Respon
 	return response
 }
 
+func (b *bench) status(t *testing.T, path string) int {
+	t.Helper()
+	response := b.get(t.Context(), t, path)
+	defer response.Body.Close()
+	return response.StatusCode
+}
+
 func TestForward(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, http.HandlerFunc(echo))
@@ -246,7 +253,7 @@ func TestTooManyStreams(t *testing.T) {
 		t.Errorf("got %s %s", refused.Status, text)
 	}
 	cancel()
-	for end := time.Now().Add(time.Minute); b.get(t.Context(), t, "/version").StatusCode != http.StatusOK; {
+	for end := time.Now().Add(time.Minute); b.status(t, "/version") != http.StatusOK; {
 		if time.Now().After(end) {
 			t.Fatal("no place became free")
 		}
@@ -258,13 +265,14 @@ func TestConnectionLost(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, http.HandlerFunc(echo))
 	open := b.get(t.Context(), t, "/wait")
+	defer open.Body.Close()
 	_ = b.agent.Close()
 	if _, err := io.ReadAll(open.Body); err == nil {
 		t.Error("the stream must end with an error")
 	}
 	<-b.session.Closed()
-	if r := b.get(t.Context(), t, "/version"); r.StatusCode != http.StatusBadGateway {
-		t.Errorf("got %s", r.Status)
+	if got := b.status(t, "/version"); got != http.StatusBadGateway {
+		t.Errorf("got %d", got)
 	}
 }
 
