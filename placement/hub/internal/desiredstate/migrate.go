@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -95,7 +96,11 @@ func Migrate(s *scope.Scope, a *v1alpha1.Assignment, d Decision) Migration {
 	}
 	var retry time.Duration
 	out.Blocked.Message += undatedCause(s, out.Blocked)
-	m.MoveBlocked, retry = moveBlockedCondition(out.Blocked, out.Done, s.Now.Sub(lastStep), blockedAfter(s, out.Blocked.Reason, in.Stable))
+	after := blockedAfter(s, out.Blocked.Reason, in.Stable)
+	m.MoveBlocked, retry = moveBlockedCondition(out.Blocked, out.Done, s.Now.Sub(lastStep), after)
+	if left := after - s.Now.Sub(s.ObservedSince); left > 0 && needsReports(out.Blocked) && m.MoveBlocked.Status == metav1.ConditionTrue {
+		m.MoveBlocked, retry = keptMoveBlocked(s.Assignment), left
+	}
 	m.RequeueAfter = scope.Sooner(m.RequeueAfter, retry)
 	return m
 }
@@ -106,11 +111,23 @@ func undatedCause(s *scope.Scope, blocked migration.Blocked) string {
 	if c == nil || !clusters.IsReachable(c) || len(o.Reports) == 0 || !o.Until.IsZero() {
 		return ""
 	}
-	switch blocked.Reason {
-	case migration.NotAvailable, migration.NotReady, migration.NotReported:
-		return fmt.Sprintf("; the agent of %s has not said for a while that its reports are complete: its log says whether it can read the cluster, and reach the hub", blocked.Cluster)
+	if !needsReports(blocked) {
+		return ""
 	}
-	return ""
+	return fmt.Sprintf("; the agent of %s has not said for a while that its reports are complete: its log says whether it can read the cluster, and reach the hub", blocked.Cluster)
+}
+
+// needsReports reports whether a move waits for what a cluster reports.
+func needsReports(blocked migration.Blocked) bool {
+	return blocked.Reason == migration.NotAvailable || blocked.Reason == migration.NotReady || blocked.Reason == migration.NotReported
+}
+
+// keptMoveBlocked returns the condition that the last leader wrote: a new one does not know yet what the reports say.
+func keptMoveBlocked(a *v1alpha1.Assignment) metav1.Condition {
+	if c := meta.FindStatusCondition(a.Status.Conditions, v1alpha1.ConditionMoveBlocked); c != nil {
+		return newCondition(c.Type, c.Status == metav1.ConditionTrue, c.Reason, c.Message)
+	}
+	return newCondition(v1alpha1.ConditionMoveBlocked, false, v1alpha1.ReasonProgressing, "")
 }
 
 // rolledBack returns the Event about replicas that were given back to clusters.

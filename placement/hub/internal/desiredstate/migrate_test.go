@@ -103,6 +103,46 @@ func TestRolledBackNamesTheTime(t *testing.T) {
 	}
 }
 
+// A new leader does not know yet what the clusters have reported: that is no reason to say that they do not report,
+// and to write that at each change of the leader.
+func TestNewLeaderKeepsMoveBlocked(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1000, 0)
+	reachable := &v1alpha1.Cluster{Status: v1alpha1.ClusterStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReachable, Status: metav1.ConditionTrue}}}}
+	target := func(cluster string, replicas, requested int32) v1alpha1.Target {
+		return v1alpha1.Target{
+			Cluster: v1alpha1.ClusterName(cluster), State: v1alpha1.TargetActive, Replicas: &replicas, RequestedReplicas: &requested,
+			FallbackReplicas: new(int32(4)), LastTransitionTime: &metav1.MicroTime{Time: at},
+		}
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		since  time.Duration // that the leader has observed
+		stored *metav1.Condition
+		status metav1.ConditionStatus
+		text   string
+	}{
+		"new":    {"The move was on its way.", time.Second, nil, metav1.ConditionFalse, ""},
+		"stored": {"The last leader knew why.", time.Second, &metav1.Condition{Type: v1alpha1.ConditionMoveBlocked, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonStalled, Message: "known"}, metav1.ConditionTrue, "known"},
+		"old":    {"Heartbeats must have come meanwhile.", time.Minute, nil, metav1.ConditionTrue, "until others replace them"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := scopeOfWork(schema.GroupKind{Group: "apps", Kind: "Deployment"}, "now")
+			s.Now, s.ObservedSince = at.Add(time.Hour), at.Add(time.Hour-tc.since)
+			s.Clusters = map[string]*v1alpha1.Cluster{"east": reachable, "west": reachable}
+			if tc.stored != nil {
+				s.Assignment.Status.Conditions = []metav1.Condition{*tc.stored}
+			}
+			a := &v1alpha1.Assignment{Spec: v1alpha1.AssignmentSpec{Targets: []v1alpha1.Target{target("east", 2, 4), target("west", 2, 2)}}}
+			got := Migrate(s, a, Decision{Divided: true, Replicas: map[string]int64{"east": 2, "west": 2}}).MoveBlocked
+			if got.Status != tc.status || !strings.Contains(got.Message, tc.text) {
+				t.Errorf("%s\ngot %+v, want %s with %q", tc.reason, got, tc.status, tc.text)
+			}
+		})
+	}
+}
+
 // A step reads the reports that it counts on again, and no others.
 func TestClustersCounted(t *testing.T) {
 	t.Parallel()

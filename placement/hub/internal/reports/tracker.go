@@ -31,6 +31,7 @@ type Tracker struct {
 	clusters map[string]*cluster
 	waiting  map[kinds.Key][]string // the clusters in which an object waits
 	queue    Queue                  // nil before the controller runs
+	since    time.Time              // of the last Reset
 }
 
 // cluster has the reports of one cluster.
@@ -46,7 +47,7 @@ type cluster struct {
 
 // NewTracker returns a Tracker without reports.
 func NewTracker(now func() time.Time) *Tracker {
-	return &Tracker{now: now, clusters: map[string]*cluster{}, waiting: map[kinds.Key][]string{}}
+	return &Tracker{now: now, clusters: map[string]*cluster{}, waiting: map[kinds.Key][]string{}, since: now()}
 }
 
 // SetQueue sets the queue that waiting objects are added to.
@@ -62,6 +63,7 @@ func (t *Tracker) Reset() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.now()
+	t.since = now
 	for _, c := range t.clusters {
 		c.heartbeats.until, c.heartbeats.dated = time.Time{}, false
 		clear(c.changing)
@@ -71,6 +73,13 @@ func (t *Tracker) Reset() {
 			c.histories[work] = stability.History{last}
 		}
 	}
+}
+
+// Since returns when the last Reset was: what was reported before is not known.
+func (t *Tracker) Since() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.since
 }
 
 // ObserveWork reads the report of a Work that the cache received now.

@@ -41,6 +41,8 @@ const workReadRetry = time.Second
 type ReportTracker interface {
 	// Of returns the reports of a Work, and the time up to which they are complete; zero while that is not known.
 	Of(cluster, work string) (reports stability.History, until time.Time)
+	// Since returns when it began to: what was reported before is not known.
+	Since() time.Time
 }
 
 // Reader reads Scopes.
@@ -122,7 +124,7 @@ func (r *Reader) readWorks(ctx context.Context, s *Scope) error {
 	}
 	s.Works = make(map[string]*v1alpha1.Work, len(list.Items))
 	s.Reports = make(map[string]WorkReport, len(list.Items))
-	s.Observed = make(map[string]Observed, len(list.Items))
+	s.Observed, s.ObservedSince = make(map[string]Observed, len(list.Items)), r.options.Reports.Since()
 	for i := range list.Items {
 		w := &list.Items[i]
 		if cluster, ok := kinds.ClusterOfNamespace(w.Namespace); ok {

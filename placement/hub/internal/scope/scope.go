@@ -45,6 +45,8 @@ type Scope struct {
 	Reports map[string]WorkReport
 	// Observed are the recent reports, by cluster.
 	Observed map[string]Observed
+	// ObservedSince is when this leader began to observe reports.
+	ObservedSince time.Time
 	// DefaultStable is how long reports must last where no policy says it.
 	DefaultStable time.Duration
 	// GoneWorks are the clusters of which the API server has confirmed that a missing Work is gone.
