@@ -165,7 +165,7 @@ func TestMoveRollsBack(t *testing.T) {
 	west.report(key, 1)
 	h.expectWorks(key, map[string]int32{"rollback-east": 3, "rollback-west": 4})
 	h.expectEvent(ns, "Deployment", "web", v1alpha1.ReasonRolledBack,
-		"too few replicas are available in rollback-west: gave back 3 to rollback-east. Reports must say for 200ms from now on that replicas are available")
+		"too few replicas are available in rollback-west: gave back 3 to rollback-east. Reports must say for 1s from now on that replicas are available")
 	a := &v1alpha1.Assignment{}
 	if err := h.client.Get(t.Context(), key.Assignment(), a); err != nil {
 		t.Fatal(err)
