@@ -10,8 +10,8 @@ import (
 
 // Times of the heartbeat while objects move.
 const (
-	// movingInterval is the interval for some time after the hub has changed a Work. A move waits before each step
-	// until the clusters have dated their reports again.
+	// movingInterval is the interval for some time after the hub has changed a Work, and after the agent's start. A
+	// move waits before each step until the clusters have dated their reports again.
 	movingInterval = 2 * time.Second
 	// movingTime is how long that is.
 	movingTime = 2 * time.Minute
@@ -23,7 +23,12 @@ type heartbeatPace struct {
 	lastOrder atomic.Pointer[time.Time]
 }
 
-func newHeartbeatPace() *heartbeatPace { return &heartbeatPace{changed: make(chan struct{}, 1)} }
+// newHeartbeatPace returns the pace of an agent that starts: objects may be on their way.
+func newHeartbeatPace() *heartbeatPace {
+	p := &heartbeatPace{changed: make(chan struct{}, 1)}
+	p.noteOrder()
+	return p
+}
 
 // noteOrder notes that the hub has changed a Work.
 func (p *heartbeatPace) noteOrder() {

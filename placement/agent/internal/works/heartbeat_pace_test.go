@@ -24,6 +24,9 @@ func TestHeartbeatsAreFrequentWhileObjectsMove(t *testing.T) {
 			}
 			last = time.Now()
 		}
+		expect("objects may be moving when the agent starts", movingInterval)
+		time.Sleep(movingTime)
+		last = time.Now()
 		expect("nothing moves", heartbeatInterval)
 		go func() {
 			time.Sleep(5 * time.Second)
