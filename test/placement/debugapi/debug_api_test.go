@@ -174,8 +174,7 @@ func (w *world) testExec(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "carl may read", func() error {
-		_, err := w.get(t, "carl", inWeb+"/api/v1/namespaces/web/pods/pod")
-		return err
+		return w.get(t, "carl", inWeb+"/api/v1/namespaces/web/pods/pod")
 	})
 	upgrade.Set("Upgrade", "websocket")
 	refused, err := w.do(t, "carl", "GET", inWeb+path, upgrade)
@@ -261,8 +260,7 @@ func (w *world) testReconnect(t *testing.T) {
 	}
 	w.link.Heal()
 	eventually(t, "the agent is attached again", func() error {
-		_, err := w.get(t, "ann", inWeb+"/version")
-		return err
+		return w.get(t, "ann", inWeb+"/version")
 	})
 }
 
@@ -286,12 +284,11 @@ func (w *world) testNotAccepted(t *testing.T) {
 	}
 	accept(false)
 	_, _ = io.ReadAll(open.Body) // ends
-	if _, err := w.get(t, "ann", inWeb+"/version"); err == nil || !strings.Contains(err.Error(), "spec.accepted") {
+	if err := w.get(t, "ann", inWeb+"/version"); err == nil || !strings.Contains(err.Error(), "spec.accepted") {
 		t.Errorf("got %v", err)
 	}
 	accept(true)
 	eventually(t, "the agent is attached again", func() error {
-		_, err := w.get(t, "ann", inWeb+"/version")
-		return err
+		return w.get(t, "ann", inWeb+"/version")
 	})
 }

@@ -125,8 +125,7 @@ func (w *world) startHub(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = w.link.Close() })
 	eventually(t, "kubectl sees the debug API", func() error {
-		_, err := w.get(t, "", "/apis/"+v1alpha1.DebugGroup+"/"+v1alpha1.DebugVersion)
-		return err
+		return w.get(t, "", "/apis/"+v1alpha1.DebugGroup+"/"+v1alpha1.DebugVersion)
 	})
 }
 
@@ -171,8 +170,7 @@ func (w *world) addPods(t *testing.T) {
 	owner := metav1.NewControllerRef(placed, corev1.SchemeGroupVersion.WithKind("ConfigMap"))
 	w.create(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "pod", OwnerReferences: []metav1.OwnerReference{*owner}}, Spec: spec})
 	eventually(t, "the agent knows the Pod", func() error {
-		_, err := w.get(t, "ann", inWeb+"/api/v1/namespaces/web/pods/pod/log")
-		return err
+		return w.get(t, "ann", inWeb+"/api/v1/namespaces/web/pods/pod/log")
 	})
 }
 
@@ -266,7 +264,7 @@ func (w *world) place(t *testing.T) {
 		}
 	}
 	eventually(t, "the ConfigMap is in the cluster, and the agent is attached", func() error {
-		_, err := w.get(t, "ann", inWeb+"/api/v1/namespaces/web/configmaps/placed")
+		err := w.get(t, "ann", inWeb+"/api/v1/namespaces/web/configmaps/placed")
 		if err != nil {
 			return fmt.Errorf("%w\n%.4000s", err, w.agentLog.String())
 		}
@@ -312,22 +310,22 @@ func (w *world) do(t *testing.T, who, method, path string, header http.Header) (
 	return transport.RoundTrip(r)
 }
 
-// get returns the body of an answer 200.
-func (w *world) get(t *testing.T, who, path string) (string, error) {
+// get returns an error with the body unless the answer is 200.
+func (w *world) get(t *testing.T, who, path string) error {
 	t.Helper()
 	response, err := w.do(t, who, http.MethodGet, path, nil)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer response.Body.Close()
 	var text strings.Builder
 	if _, err := io.Copy(&text, response.Body); err != nil {
-		return "", err
+		return err
 	}
 	if response.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("%s: %s", response.Status, text.String())
+		return fmt.Errorf("%s: %s", response.Status, text.String())
 	}
-	return text.String(), nil
+	return nil
 }
 
 // eventually calls check until it succeeds.
