@@ -122,6 +122,16 @@ status:
   allocatable: {cpu: "1"}
   requested: {cpu: "1"}
   assigned: {objects: 1, replicas: 1, requests: {cpu: "1"}}
+  drain:
+    startTime: "2026-01-02T15:04:05Z"
+    total: 4
+    left: 4
+    moving: 1
+    waiting: 1
+    blocked: 1
+    staying: 1
+    blockers: [{object: Deployment shop/web, reason: MoveBlocked, message: m}]
+    stays: [{object: DaemonSet shop/logs, reason: Required, message: m}]
   versions: {kubernetes: v1.35.0, agent: v1}
   hubUID: u
 `,
@@ -130,6 +140,7 @@ spec:
   object: ` + reference + `
   decision:
     rollbacks: 1
+    startedIn: [east]
     source: annotation
     digest: d
     number: 1
@@ -176,7 +187,7 @@ status:
 status:
   conditions: [` + condition + `]
   revision: 1
-  objects: [{group: apps, version: v1, resource: deployments, kind: Deployment, namespace: shop, name: web, uid: u, appliedGeneration: 1, sourceGeneration: 1}]
+  objects: [{group: apps, version: v1, resource: deployments, kind: Deployment, namespace: shop, name: web, uid: u, appliedGeneration: 1, sourceGeneration: 1, creating: true}]
 `,
 	}
 }
