@@ -75,6 +75,8 @@ var conditionChecks = map[string]conditionCheck{
 var uncheckedConditions = map[string]string{
 	"Event, MoveBlocked":               "it is the reason of an Event, and the condition MoveBlocked is judged",
 	"Event, RolledBack":                "it is the reason of an Event; the tests of moves judge the replicas that it counts",
+	"status.drain, Pinned":             "it is the reason of an entry of status.drain; TestDrainProgress judges these",
+	"status.drain, Required":           "it is the reason of an entry of status.drain; TestDrainProgress judges these",
 	"Approved=True, ClusterAccepted":   "it is a condition of a certificate request, which is in no snapshot",
 	"Accepted=False, NamespaceTaken":   "who has made a namespace is in no object",
 	"Reachable=False, NamespaceTaken":  "who has made a namespace is in no object",
