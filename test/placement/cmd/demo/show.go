@@ -63,6 +63,8 @@ func (s *demoRun) run(ctx context.Context) error {
 		{"", fields("get deployment,service shop")},
 		{"Where they are. This is one of two commands to read; east has 4 replicas, west 2:", fields("get assignments.placement.patchbay.io -o custom-columns=" + columns)},
 		{"One annotation moves the Deployment to south. Its Service goes along, and stays where the policy says:", fields("annotate deployment/shop placement.patchbay.io/clusters=south")},
+		{"", []string{"wait", "--for=delete", "work/" + assignment(), "--namespace=cluster-east", "--timeout=110s"}},
+		{"", []string{"wait", "--for=delete", "work/" + assignment(), "--namespace=cluster-west", "--timeout=110s"}},
 		{"", []string{"wait", "--for=jsonpath={.spec.targets[0].cluster}=south", "assignment/" + assignment(), "--timeout=110s"}},
 		{"East and west gave up a replica only when south had another in its place:", fields("get assignments.placement.patchbay.io -o custom-columns=" + columns)},
 		{"The other command to read is the Deployment itself:", fields("get deployment shop")},
