@@ -35,23 +35,11 @@ func newExplain(f *factory) *cobra.Command {
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: firstArgument(f.placedArguments),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			kind, name, err := parseKindAndName(args)
-			if err != nil {
-				return fmt.Errorf("%s: %w", cmd.CommandPath(), err)
-			}
-			c, _, err := f.placementClient()
+			o, err := f.hubObject(cmd, args)
 			if err != nil {
 				return err
 			}
-			namespace, err := f.namespace()
-			if err != nil {
-				return err
-			}
-			mapping, err := f.restMapping(kind)
-			if err != nil {
-				return err
-			}
-			return explainObject(cmd.Context(), c, mapping, namespace, name, f.Out)
+			return explainObject(cmd.Context(), o.client, o.mapping, o.namespace, o.name, f.Out)
 		},
 	}
 }

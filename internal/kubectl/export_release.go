@@ -22,7 +22,7 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// exporter carries out an export. It deletes no object at the hub before all Works say that the clusters keep it.
+// exporter carries out an export. It deletes no object at the hub before all of its Works have the policy Orphan.
 type exporter struct {
 	hub     client.Client
 	timeout time.Duration
@@ -124,7 +124,7 @@ func (e *exporter) readAssignment(ctx context.Context, o *exportedObject) (*v1al
 }
 
 // notReady returns what is missing before the object may be deleted at the hub; "" for nothing: it has the annotation,
-// and its Assignment and all of its Works say that clusters keep it.
+// and its Assignment and all of its Works have the policy Orphan.
 func (e *exporter) notReady(ctx context.Context, o *exportedObject) (string, error) {
 	_, missing, err := e.readReady(ctx, o)
 	return missing, err

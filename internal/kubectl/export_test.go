@@ -107,7 +107,7 @@ func TestExportPlan(t *testing.T) {
 	}
 }
 
-// An export deletes nothing at the hub before each Work says that its cluster keeps the object: a hub of an earlier
+// An export deletes nothing at the hub before each Work has the policy Orphan: a hub of an earlier
 // version does not know the annotation, and its agents would delete the object.
 func TestExportDeletesNothingUnannounced(t *testing.T) {
 	t.Parallel()

@@ -136,7 +136,7 @@ func (i *importOptions) carryOut(ctx context.Context, f *factory, plan *importPl
 }
 
 // checkCluster checks that the hub has the Cluster and reaches it, and that the context leads to that cluster and
-// not to another one: the hub would create the objects anew in its own.
+// not to another one: the hub would create a second copy of the objects in its own cluster.
 func checkCluster(ctx context.Context, hub, cluster client.Client, name string) error {
 	c := &v1alpha1.Cluster{}
 	if err := hub.Get(ctx, client.ObjectKey{Name: name}, c); err != nil {

@@ -77,7 +77,7 @@ func templated(name, more string) string {
  template: {metadata: {labels: {app: ` + name + `}}, spec: {` + more + `containers: [{name: c, image: "registry.example/app:1"}]}}}}`
 }
 
-// Without --yes an import changes nothing: it says what would happen to each object, and why some are refused.
+// Without --yes an import changes nothing: it prints the effect on each object, and the causes of refusals.
 func TestImportPlan(t *testing.T) {
 	t.Parallel()
 	hub, do := hubBench(t)
@@ -138,7 +138,7 @@ func TestImportPlan(t *testing.T) {
 		reason, cluster, want string
 		args                  []string
 	}{
-		"Context":   {"The objects would be created anew in west.", "west", "flag --in-context: must lead to the cluster west: the agent of the context's cluster has joined as east", []string{"shop"}},
+		"Context":   {"The hub would create a second copy of the objects in west.", "west", "flag --in-context: must lead to the cluster west: the agent of the context's cluster has joined as east", []string{"shop"}},
 		"Unknown":   {"The Cluster must exist.", "north", "read Cluster north of the hub", []string{"shop"}},
 		"Name":      {"A Cluster has a name.", "", "flag --in: ", []string{"shop"}},
 		"Form":      {"The form is one of three.", "east", `"shop/deployment/web/x" must be NAMESPACE, NAMESPACE/KIND or NAMESPACE/KIND/NAME`, []string{"shop/deployment/web/x"}},

@@ -44,30 +44,18 @@ func newRemove(f *factory) *cobra.Command {
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: firstArgument(f.placedArguments),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			kind, name, err := parseKindAndName(args)
-			if err != nil {
-				return fmt.Errorf("%s: %w", cmd.CommandPath(), err)
-			}
 			if r.timeout <= 0 {
 				return fmt.Errorf("flag --timeout: must be more than 0, such as 5m: got %v", r.timeout)
 			}
 			r.command = commandWithYes(cmd, args, "wait", "timeout")
-			c, _, err := f.placementClient()
+			o, err := f.hubObject(cmd, args)
 			if err != nil {
 				return err
 			}
-			namespace, err := f.namespace()
-			if err != nil {
+			if err := r.readObject(cmd.Context(), o.client, o.mapping, o.namespace, o.name); err != nil {
 				return err
 			}
-			mapping, err := f.restMapping(kind)
-			if err != nil {
-				return err
-			}
-			if err := r.readObject(cmd.Context(), c, mapping, namespace, name); err != nil {
-				return err
-			}
-			return r.run(cmd.Context(), c, f.Out)
+			return r.run(cmd.Context(), o.client, f.Out)
 		},
 	}
 	flags := cmd.Flags()
@@ -75,6 +63,30 @@ func newRemove(f *factory) *cobra.Command {
 	flags.BoolVar(&r.wait, "wait", true, "wait until no cluster has the object")
 	flags.DurationVar(&r.timeout, "timeout", 5*time.Minute, "the time to wait")
 	return cmd
+}
+
+// hubObject is one object at the hub.
+type hubObject struct {
+	client          client.WithWatch
+	mapping         *meta.RESTMapping
+	namespace, name string
+}
+
+// hubObject returns the object that the arguments of a command name.
+func (f *factory) hubObject(cmd *cobra.Command, args []string) (hubObject, error) {
+	kind, name, err := parseKindAndName(args)
+	if err != nil {
+		return hubObject{}, fmt.Errorf("%s: %w", cmd.CommandPath(), err)
+	}
+	o := hubObject{name: name}
+	if o.client, _, err = f.placementClient(); err != nil {
+		return hubObject{}, err
+	}
+	if o.namespace, err = f.namespace(); err != nil {
+		return hubObject{}, err
+	}
+	o.mapping, err = f.restMapping(kind)
+	return o, err
 }
 
 // parseKindAndName parses KIND/NAME, or KIND and NAME.

@@ -128,7 +128,7 @@ type MovePolicy struct {
 	// +optional
 	Settle *metav1.Duration `json:"settle,omitempty"`
 
-	// Stable is how long the reports of a cluster must say that replicas are available before these replace
+	// Stable is how long replicas must be available by the reports of a cluster before these replicas replace
 	// others, such as "30s". It is the time between two reports; 0s trusts one report. At most 10m. Default: 10s.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`!self.matches('^[0-9.hmsuµn]+$') || duration(self) <= duration('10m')`,message=`must be at most 10m`

@@ -8,6 +8,15 @@ import (
 	"time"
 )
 
+const (
+	// DefaultWindow is how long reports must last where move.stable is not set.
+	DefaultWindow = 10 * time.Second
+	// MaxWindow is how long reports must last at most.
+	MaxWindow = 10 * time.Minute
+	// minWindow is how long they must last after the first roll-back where no time is set: a zero does not double.
+	minWindow = time.Second
+)
+
 // Observation is one report of a cluster about one object.
 type Observation struct {
 	// At is when the hub received the report. It is in force until the next one.
@@ -79,4 +88,14 @@ func (h History) Sample(until time.Time, stable time.Duration) Sample {
 		s.Available, s.AtMost, s.Ready = min(s.Available, o.Available), max(s.AtMost, o.Available), s.Ready && o.Ready
 	}
 	return s
+}
+
+// Window returns how long reports must last after some roll-backs of a move: twice as long after each, because
+// replicas failed after reports had said for that long that they are available.
+func Window(stable time.Duration, rollbacks int32) time.Duration {
+	stable = max(0, stable)
+	for ; rollbacks > 0 && stable < MaxWindow; rollbacks-- {
+		stable = max(minWindow, 2*stable)
+	}
+	return min(stable, MaxWindow)
 }

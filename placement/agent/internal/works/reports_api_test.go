@@ -69,8 +69,8 @@ func (b *testAgent) awaitDelay(t *testing.T, what string, ok func(time.Duration)
 	})
 }
 
-// While the cluster's API server is dead the agent says that it does not know what has changed, and afterwards when it
-// has reported what has.
+// While the cluster's API server is dead, the heartbeat of its agent has no date. It has one again when the agent has
+// reported what changed meanwhile.
 func TestDeadAPIServerDatesReports(t *testing.T) {
 	t.Parallel()
 	b := prepare(t)
