@@ -21,8 +21,8 @@ func fakeClusters(t *testing.T, pods map[string][]string) *rest.Config {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		rest, _ := strings.CutPrefix(r.URL.Path, debugRoot+"/namespaces/shop/clusters/")
-		cluster, path, _ := strings.Cut(rest, "/proxy")
+		below, _ := strings.CutPrefix(r.URL.Path, debugRoot+"/namespaces/shop/clusters/")
+		cluster, path, _ := strings.Cut(below, "/proxy")
 		items, ok := pods[cluster]
 		switch {
 		case !ok:

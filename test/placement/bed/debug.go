@@ -38,11 +38,12 @@ func frontProxyArgs(dir string) ([]string, error) {
 		return nil, fmt.Errorf("make key of the front proxy: %w", err)
 	}
 	key, err := keyutil.ParsePrivateKeyPEM(keyText)
-	if err != nil {
-		return nil, fmt.Errorf("make key of the front proxy: %w", err)
+	signer, ok := key.(crypto.Signer)
+	if err != nil || !ok {
+		return nil, fmt.Errorf("make key of the front proxy: got %T, %w", key, err)
 	}
 	// The certificate is its own authority: nothing else needs one.
-	cert, err := certutil.NewSelfSignedCACert(certutil.Config{CommonName: frontProxyName}, key.(crypto.Signer))
+	cert, err := certutil.NewSelfSignedCACert(certutil.Config{CommonName: frontProxyName}, signer)
 	if err != nil {
 		return nil, fmt.Errorf("make certificate of the front proxy: %w", err)
 	}
@@ -88,8 +89,11 @@ func (c *Cluster) StartKubelet(ctx context.Context) (*Kubelet, error) {
 	k.all.Go(func() { _ = k.server.ServeTLS(k.listener, "", "") }) // it ends with Close
 	node := &corev1.Node{}
 	node.Name = c.Name + "-1"
-	patch := fmt.Appendf(nil, `{"status":{"addresses":[{"type":"InternalIP","address":"127.0.0.1"}],"daemonEndpoints":{"kubeletEndpoint":{"Port":%d}}}}`,
-		k.listener.Addr().(*net.TCPAddr).Port)
+	_, port, err := net.SplitHostPort(k.listener.Addr().String())
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("read address of a kubelet: %w", err), k.Close())
+	}
+	patch := fmt.Appendf(nil, `{"status":{"addresses":[{"type":"InternalIP","address":"127.0.0.1"}],"daemonEndpoints":{"kubeletEndpoint":{"Port":%s}}}}`, port)
 	if err := c.Client.Status().Patch(ctx, node, client.RawPatch("application/merge-patch+json", patch)); err != nil {
 		return nil, errors.Join(fmt.Errorf("give Node %s a kubelet: %w", node.Name, err), k.Close())
 	}
