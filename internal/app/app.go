@@ -30,8 +30,11 @@ func Main(prefix string, run Run) int {
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintf(os.Stderr, "%s: %v\n", prefix, err)
-	if withCode, ok := errors.AsType[*exitError](err); ok {
+	withCode, ok := errors.AsType[*exitError](err)
+	if !ok || !withCode.printed {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", prefix, err)
+	}
+	if ok {
 		return withCode.code
 	}
 	return 1
@@ -41,7 +44,8 @@ func Main(prefix string, run Run) int {
 type exitError struct {
 	error
 
-	code int
+	code    int
+	printed bool
 }
 
 func (e *exitError) Unwrap() error { return e.error }
@@ -56,4 +60,10 @@ func RESTConfig(kubeconfig string) (*rest.Config, error) {
 		return rest.InClusterConfig()
 	}
 	return clientcmd.BuildConfigFromFlags("", kubeconfig)
+}
+
+// Exited returns an error for which Main returns an exit code and prints nothing: a program that has run in place of this
+// one has printed the reason.
+func Exited(code int) error {
+	return &exitError{error: fmt.Errorf("exit code %d", code), code: code, printed: true}
 }

@@ -24,6 +24,8 @@ func TestMain(m *testing.M) {
 		os.Exit(Main("stuck", runStuck))
 	case "failing":
 		os.Exit(Main("failing", runFailing))
+	case "exited":
+		os.Exit(Main("exited", func(context.Context, []string, io.Writer, io.Writer) error { return errors.Join(Exited(7), nil) }))
 	}
 	os.Exit(m.Run())
 }
@@ -92,5 +94,16 @@ func TestExitCode(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	if code := cmd.ProcessState.ExitCode(); code != 2 || string(out) != "failing: read: differs\n" {
 		t.Errorf("got exit code %d, %q, %v, want 2", code, out, err)
+	}
+}
+
+// The error of a program that has run in place of this one is not printed again.
+func TestExited(t *testing.T) {
+	t.Parallel()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), asProgram+"=exited")
+	out, err := cmd.CombinedOutput()
+	if code := cmd.ProcessState.ExitCode(); code != 7 || len(out) > 0 {
+		t.Errorf("got exit code %d, %q, %v, want 7", code, out, err)
 	}
 }

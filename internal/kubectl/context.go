@@ -10,7 +10,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/internal/invite"
 )
 
@@ -69,17 +68,12 @@ func addClusterContext(config *clientcmdapi.Config, cluster, namespace string) (
 	if !ok {
 		return "", fmt.Errorf("kubeconfig: context %q: cluster %q must exist", config.CurrentContext, hub.Cluster)
 	}
-	const root = "/apis/" + v1alpha1.DebugGroup + "/" + v1alpha1.DebugVersion
-	if strings.Contains(server.Server, root) {
+	if strings.Contains(server.Server, debugRoot) {
 		return "", fmt.Errorf("kubeconfig: context %q must be the hub's, and it is one of a cluster behind a hub: give the hub's context with --context", config.CurrentContext)
-	}
-	path := root + "/clusters/" + cluster + "/proxy"
-	if namespace != "" {
-		path = root + "/namespaces/" + namespace + "/clusters/" + cluster + "/proxy"
 	}
 	name := config.CurrentContext + "/" + cluster
 	through, in := server.DeepCopy(), hub.DeepCopy()
-	through.Server, through.LocationOfOrigin = strings.TrimSuffix(server.Server, "/")+path, ""
+	through.Server, through.LocationOfOrigin = strings.TrimSuffix(server.Server, "/")+clusterPath(namespace, cluster), ""
 	in.Cluster, in.LocationOfOrigin = name, ""
 	if namespace != "" {
 		in.Namespace = namespace

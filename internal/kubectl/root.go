@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -18,7 +19,7 @@ import (
 // Run runs the plugin with its arguments and returns when the verb is done or ctx ends.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	log.SetLogger(logr.Discard()) // controller-runtime warns about a missing logger otherwise
-	cmd := newRoot(genericiooptions.IOStreams{Out: stdout, ErrOut: stderr})
+	cmd := newRoot(genericiooptions.IOStreams{In: os.Stdin, Out: stdout, ErrOut: stderr})
 	cmd.SetArgs(args)
 	cmd.SetOut(stdout)
 	cmd.SetErr(stderr)
@@ -29,7 +30,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kubectl-patchbay",
-		Short: "Check clusters, uninstall, repair networks, join clusters to a hub, import, manage and export placed objects, and compile CRDs",
+		Short: "Check clusters, uninstall, repair networks, join clusters to a hub, import, manage, debug and export placed objects, and compile CRDs",
 		// Users run the plugin by this name, so usage and help have it.
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl patchbay"},
 		Version:       version.String(),
@@ -40,7 +41,8 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	f.addFlags(cmd)
 	registerFlagCompletion(cmd, "namespace", f.completeNamespaces)
 	registerFlagCompletion(cmd, "context", f.completeContexts)
-	cmd.AddCommand(newIPAM(f), newHub(f), newCluster(f), newContext(f), newRemove(f), newImport(f), newExport(f), newExplain(f), newCRD(f), newPreflight(f), newUninstall(f), newVersion(f))
+	cmd.AddCommand(newIPAM(f), newHub(f), newCluster(f), newContext(f), newRemove(f), newImport(f), newExport(f), newExplain(f), newGet(f), newCRD(f), newPreflight(f), newUninstall(f), newVersion(f))
+	cmd.AddCommand(newDebugVerbs(f)...)
 	return cmd
 }
 

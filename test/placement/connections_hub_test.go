@@ -59,9 +59,9 @@ func hubReplicas(t *testing.T) {
 }
 
 // startHubReplica starts a hub that competes for the lead, until the test ends.
-func (w *world) startHubReplica(t *testing.T, name string) process.ID {
+func (w *world) startHubReplica(t *testing.T, name string, flags ...string) process.ID {
 	t.Helper()
-	id, err := w.StartHubReplica(t.Context(), name)
+	id, err := w.StartHubReplica(t.Context(), name, flags...)
 	if err != nil {
 		t.Fatal(err)
 	}

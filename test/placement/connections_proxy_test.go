@@ -33,7 +33,7 @@ type agentSite struct {
 // without, the agent uses what it is given all the same.
 func newAgentSite(t *testing.T, w *world, cluster string) (*agentSite, net.Listener) {
 	t.Helper()
-	s, listen := &agentSite{}, func() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") }
+	s, listen := &agentSite{route: bed.HubRoute{Debug: true}}, func() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") }
 	if os.Geteuid() == 0 {
 		island, err := bed.NewIsolatedNetns()
 		if err != nil {
@@ -46,6 +46,11 @@ func newAgentSite(t *testing.T, w *world, cluster string) (*agentSite, net.Liste
 	if err != nil {
 		t.Fatal(err)
 	}
+	kubelet, err := w.Clusters[cluster].StartKubelet(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeAtEnd(t, kubelet)
 	s.local = bed.NewBalancer(api, strings.TrimPrefix(w.Clusters[cluster].ControlPlane.URL(), "https://"), 0)
 	closeAtEnd(t, s.local)
 	s.route.Local = "https://" + s.local.Address()
@@ -69,6 +74,7 @@ func closeAtEnd(t *testing.T, c interface{ Close() error }) {
 // wants a password, one behind a balancer that ends TLS, and does all with each at once.
 func testProxiesAndBalancers(t *testing.T) {
 	w := shared
+	w.serveDebugAPI(t)
 	parts := map[string]func(*testing.T, string){
 		"L4Balancer": w.behindL4(t), "Proxy": w.behindProxy(t), "TLSBalancer": w.behindTLS(t),
 	}
@@ -95,10 +101,11 @@ func (w *world) behindL4(t *testing.T) func(*testing.T, string) {
 	return func(t *testing.T, ns string) {
 		t.Helper()
 		w.userWorkflow(t, ns, "east", "south")
-		w.exceedIdleLimit(t, balancer)
+		w.checkSilentExec(t, "east", ns, func() { w.exceedIdleLimit(t, balancer) })
 		w.scale(t, ns, 5)
 		w.awaitReplicas(t, ns, map[string]int32{"east": 5})
 		w.awaitHubAvailable(t, ns, "web", 5)
+		lost := w.openExec(t, w.Hub.Config.Host, "east", ns)
 		balancer.DropFlows()
 		w.scale(t, ns, 3)
 		eventually(t, "the agent finds out that its connection is dead", func() error {
@@ -110,6 +117,8 @@ func (w *world) behindL4(t *testing.T) func(*testing.T, string) {
 			return err
 		})
 		w.awaitHubAvailable(t, ns, "web", 3)
+		lost.awaitEnd(t)
+		w.openExec(t, w.Hub.Config.Host, "east", ns)
 		w.checkNoInboundConnections(t, "east", east, balancer.Address())
 	}
 }
@@ -136,6 +145,7 @@ func (w *world) behindProxy(t *testing.T) func(*testing.T, string) {
 		if proxy.Tunnels() == 0 {
 			t.Error("nothing went through the proxy")
 		}
+		w.checkSilentExec(t, "west", ns, func() {})
 		w.checkNoInboundConnections(t, "west", west, proxy.Address())
 	}
 }
@@ -158,6 +168,7 @@ func (w *world) behindTLS(t *testing.T) func(*testing.T, string) {
 	return func(t *testing.T, ns string) {
 		t.Helper()
 		w.userWorkflow(t, ns, "south", "west")
+		w.checkSilentExec(t, "south", ns, func() {})
 		w.checkNoInboundConnections(t, "south", south, strings.TrimPrefix(balancer.URL(), "https://"))
 		users := map[string]bool{}
 		writes, err := log.Writes(`"namespace":"cluster-south"`)

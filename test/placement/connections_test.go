@@ -25,6 +25,7 @@ func TestKubeStellarInwardConnections(t *testing.T) {
 	t.Run("Through", testProxiesAndBalancers)
 	t.Run("HubReplicas", hubReplicas)
 	t.Run("HubAddresses", hubAddresses)
+	t.Run("DebugReplicas", debugReplicas)
 }
 
 // linkCutDuration is how long a link is cut at least.

@@ -125,10 +125,14 @@ func (b *Bed) start(ctx context.Context) error {
 // package controlplane starts without a controller manager of its own.
 func (b *Bed) startHub(ctx context.Context) (*Plane, error) {
 	dir := filepath.Join(b.Dir, "hub")
+	frontProxy, err := frontProxyArgs(dir)
+	if err != nil {
+		return nil, err
+	}
 	p, err := b.startPlane(ctx, controlplane.Config{
 		Dir: dir,
 		ExtraArgs: map[controlplane.Part][]string{
-			controlplane.APIServer: {"--enable-bootstrap-token-auth=true"},
+			controlplane.APIServer: append(frontProxy, "--enable-bootstrap-token-auth=true"),
 		},
 	})
 	if err != nil {

@@ -34,8 +34,8 @@ func Groups() []string {
 	return []string{"system:serviceaccounts", "system:serviceaccounts:patchbay-system"}
 }
 
-// StartHub installs the hub's kinds and starts patchbay-hub.
-func (b *Bed) StartHub(ctx context.Context) (process.ID, error) {
+// StartHub installs the hub's kinds and starts patchbay-hub, with more flags.
+func (b *Bed) StartHub(ctx context.Context, flags ...string) (process.ID, error) {
 	if err := Install(ctx, b.Hub.Config, "placement/crds", "CustomResourceDefinition"); err != nil {
 		return process.ID{}, err
 	}
@@ -47,23 +47,23 @@ func (b *Bed) StartHub(ctx context.Context) (process.ID, error) {
 	if err != nil {
 		return process.ID{}, err
 	}
-	return b.RunHub(kubeconfig)
+	return b.RunHub(kubeconfig, flags...)
 }
 
-// RunHub starts patchbay-hub by that way to a hub where all is installed.
-func (b *Bed) RunHub(kubeconfig string) (process.ID, error) {
-	return b.Hub.startProgram("patchbay-hub", filepath.Join(b.config.Programs, "patchbay-hub"),
-		"--kubeconfig="+kubeconfig, "--health-address=127.0.0.1:0", "--leader-elect=false")
+// RunHub starts patchbay-hub by that way to a hub where all is installed, with more flags.
+func (b *Bed) RunHub(kubeconfig string, flags ...string) (process.ID, error) {
+	return b.Hub.startProgram("patchbay-hub", append([]string{filepath.Join(b.config.Programs, "patchbay-hub"),
+		"--kubeconfig=" + kubeconfig, "--health-address=127.0.0.1:0", "--leader-elect=false"}, flags...)...)
 }
 
-// StartHubReplica starts a patchbay-hub that competes with others for the lead.
-func (b *Bed) StartHubReplica(ctx context.Context, name string) (process.ID, error) {
+// StartHubReplica starts a patchbay-hub that competes with others for the lead, with more flags.
+func (b *Bed) StartHubReplica(ctx context.Context, name string, flags ...string) (process.ID, error) {
 	kubeconfig, err := b.Hub.AccountKubeconfig(ctx, v1alpha1.SystemNamespace, "patchbay-hub")
 	if err != nil {
 		return process.ID{}, err
 	}
-	return b.Hub.startProgram(name, filepath.Join(b.config.Programs, "patchbay-hub"),
-		"--kubeconfig="+kubeconfig, "--health-address=127.0.0.1:0", "--leader-elect=true")
+	return b.Hub.startProgram(name, append([]string{filepath.Join(b.config.Programs, "patchbay-hub"),
+		"--kubeconfig=" + kubeconfig, "--health-address=127.0.0.1:0", "--leader-elect=true"}, flags...)...)
 }
 
 // CreateCluster makes the Cluster at the hub, as an infrastructure person would.
@@ -125,6 +125,8 @@ type HubRoute struct {
 	Proxy string
 	// TokenAuth has it join with tokens, not with a certificate.
 	TokenAuth bool
+	// Debug lets people at the hub look into the cluster.
+	Debug bool
 	// Netns is where the agent runs, and Local its cluster's API server there.
 	Netns *IsolatedNetns
 	Local string
@@ -148,6 +150,11 @@ func (b *Bed) StartAgentVia(ctx context.Context, name, identity string, way HubR
 	if err := errors.Join(b.writeJoinKubeconfig(ctx, c, hub), setServer(hub, way.Hub, way.CA), setServer(local, way.Local, nil)); err != nil {
 		return process.ID{}, err
 	}
+	if way.Debug {
+		if err := Install(ctx, c.Config, "placement/agent-debug", "ClusterRole", "ClusterRoleBinding"); err != nil {
+			return process.ID{}, err
+		}
+	}
 	var args, env []string
 	if way.Netns != nil {
 		args = way.Netns.execPrefix()
@@ -160,6 +167,9 @@ func (b *Bed) StartAgentVia(ctx context.Context, name, identity string, way HubR
 	}
 	if way.TokenAuth {
 		args = append(args, "--token-auth")
+	}
+	if way.Debug {
+		args = append(args, "--debug-access")
 	}
 	if way.Proxy != "" {
 		env = append(env, "HTTPS_PROXY="+way.Proxy)

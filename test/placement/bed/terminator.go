@@ -47,7 +47,12 @@ func NewTLSTerminator(listener net.Listener, hub *rest.Config) (*TLSTerminator, 
 		return nil, fmt.Errorf("make certificate of the balancer: %w", err)
 	}
 	proxy := httputil.NewSingleHostReverseProxy(target)
-	proxy.Transport = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true}
+	http1 := &http.Protocols{}
+	http1.SetHTTP1(true)
+	proxy.Transport = &upgradingTransport{
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true},
+		upgrades:  &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, Protocols: http1},
+	}
 	proxy.FlushInterval = -1 // watches
 	silent := log.New(io.Discard, "", 0)
 	proxy.ErrorLog = silent
@@ -57,6 +62,21 @@ func NewTLSTerminator(listener net.Listener, hub *rest.Config) (*TLSTerminator, 
 	}}
 	t.all.Go(func() { _ = t.server.ServeTLS(listener, "", "") }) // it ends with Close
 	return t, nil
+}
+
+// upgradingTransport uses HTTP/1.1 for requests that ask for another protocol, as balancers do: HTTP/2 has none of these.
+type upgradingTransport struct {
+	*http.Transport
+
+	upgrades *http.Transport
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *upgradingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Header.Get("Upgrade") != "" {
+		return t.upgrades.RoundTrip(r)
+	}
+	return t.Transport.RoundTrip(r)
 }
 
 // URL is where clients find the balancer.

@@ -31,11 +31,14 @@ func TestDebugThroughTheHub(t *testing.T) {
 	w := newWorld(t)
 	t.Run("Walls", w.testWalls)
 	t.Run("Kubectl", w.testKubectl)
+	t.Run("Verbs", w.testVerbs)
 	t.Run("Watch", w.testWatch)
 	t.Run("Exec", w.testExec)
 	t.Run("Attach", w.testAttach)
 	t.Run("Discovery", w.testDiscovery)
 	t.Run("Reconnect", w.testReconnect)
+	t.Run("Faults", w.testFaults)
+	t.Run("CutWhileAttaching", w.testCutWhileAttaching)
 	t.Run("NotAccepted", w.testNotAccepted)
 }
 

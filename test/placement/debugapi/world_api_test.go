@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -39,7 +40,17 @@ import (
 	"github.com/patchbay-cni/patchbay/test/source"
 )
 
-func TestMain(m *testing.M) { apitest.Main(m) }
+// TestMain has the kubectl of the tests in PATH, where the plugin finds it.
+func TestMain(m *testing.M) {
+	bin, err := source.Path("bin", "kubernetes")
+	if err == nil {
+		err = os.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	}
+	if err != nil {
+		panic(err)
+	}
+	apitest.Main(m)
+}
 
 // waitTimeout is how long something may take on a busy machine.
 const waitTimeout = 3 * time.Minute
