@@ -59,7 +59,9 @@ func Migrate(s *scope.Scope, a *v1alpha1.Assignment, d Decision) Migration {
 		in.DesiredSince = changed.Time
 	}
 	for _, name := range slices.Sorted(maps.Keys(targets)) {
-		in.Targets = append(in.Targets, migrationTarget(s, targets[name], d, in.Stable))
+		t := migrationTarget(s, targets[name], d, in.Stable)
+		setAutoscaled(&t, s, targets[name], d, a.Spec.Dependencies)
+		in.Targets = append(in.Targets, t)
 	}
 	out := migration.Step(in)
 	m := Migration{RequeueAfter: out.RequeueAfter}
@@ -76,6 +78,7 @@ func Migrate(s *scope.Scope, a *v1alpha1.Assignment, d Decision) Migration {
 		t := v1alpha1.Target{
 			Cluster: v1alpha1.ClusterName(transition.Cluster), State: v1alpha1.TargetState(transition.State),
 			LastTransitionTime: &metav1.MicroTime{Time: transition.Since},
+			AutoscaledReplicas: targets[transition.Cluster].AutoscaledReplicas,
 		}
 		if hasReplicas {
 			t.Replicas = new(int32(d.Replicas[transition.Cluster]))
@@ -95,7 +98,7 @@ func Migrate(s *scope.Scope, a *v1alpha1.Assignment, d Decision) Migration {
 		m.AwaitedReports = awaitedReports(s, out, in.Stable, lastStep)
 	}
 	var retry time.Duration
-	out.Blocked.Message += undatedCause(s, out.Blocked)
+	out.Blocked.Message += undatedCause(s, out.Blocked) + autoscalerCause(s, d, m.Targets, out.Blocked.Cluster)
 	after := blockedAfter(s, out.Blocked.Reason, in.Stable)
 	m.MoveBlocked, retry = moveBlockedCondition(out.Blocked, out.Done, s.Now.Sub(lastStep), after)
 	if left := after - s.Now.Sub(s.ObservedSince); left > 0 && needsReports(out.Blocked) && m.MoveBlocked.Status == metav1.ConditionTrue {

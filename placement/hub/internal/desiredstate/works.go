@@ -161,7 +161,12 @@ func syncWork(s *scope.Scope, a *v1alpha1.Assignment, d Decision, t *v1alpha1.Ta
 		return change
 	}
 	w := change.Stored
-	raw, data, mistake := renderManifest(s, t, cluster)
+	least := leastReplicas(a, t)
+	replicas := t.RequestedReplicas
+	if replicas == nil {
+		replicas = least
+	}
+	raw, data, mistake := renderManifest(s, replicas, cluster)
 	change.Mistake = mistake
 	if mistake != nil && w == nil {
 		return change
@@ -171,7 +176,7 @@ func syncWork(s *scope.Scope, a *v1alpha1.Assignment, d Decision, t *v1alpha1.Ta
 	// than it had before.
 	if mistake != nil || w != nil && t.RequestedReplicas != nil && render.Pauses(s.Object, *t.RequestedReplicas) {
 		generation = w.Spec.SourceGeneration
-		if raw, change.Err = storedManifest(w, t.RequestedReplicas); change.Err != nil {
+		if raw, change.Err = storedManifest(w, replicas); change.Err != nil {
 			return change
 		}
 	}
@@ -188,7 +193,7 @@ func syncWork(s *scope.Scope, a *v1alpha1.Assignment, d Decision, t *v1alpha1.Ta
 	}
 	spec.PodSecurity = podSecurity(s.NamespaceLabels)
 	spec.SourceGeneration, spec.Manifests = generation, []v1alpha1.Manifest{m}
-	spec.Source, spec.OnDelete = s.Reference(), a.Spec.Decision.OnDelete
+	spec.Source, spec.OnDelete, spec.MinReplicas = s.Reference(), a.Spec.Decision.OnDelete, least
 	if d.Policy != nil && (w == nil || !d.AnnotationPolicyLost) {
 		spec.Apply, spec.Associated = d.Policy.Spec.Apply, d.Policy.Spec.Status.Associated
 	}

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -113,6 +114,7 @@ func (r *Reader) Read(ctx context.Context, key kinds.Key, k kinds.Kind) (*Scope,
 	if s.RequiredIn, err = r.requiredIn(ctx, s, dependents); err != nil {
 		return nil, err
 	}
+	s.ReplicaBounds = replicaBounds(s.Object, dependents)
 	return s, r.readSurroundings(ctx, s)
 }
 
@@ -340,7 +342,8 @@ func (r *Reader) confirmReports(ctx context.Context, s *Scope, counted map[strin
 		before, now := s.Reports[name], ReportOf(s.Key.GroupKind, w)
 		failed := before.Current && !now.Current || before.Ready && !now.Ready || now.Counts.Available < before.Counts.Available
 		recovered := counted[name] && now.Counts.Available > before.Counts.Available
-		if err != nil || w.UID != cached.UID || failed || recovered {
+		scaledUp := ptr.Deref(now.AutoscaledReplicas, 0) > ptr.Deref(before.AutoscaledReplicas, 0) // more are wanted
+		if err != nil || w.UID != cached.UID || failed || recovered || scaledUp {
 			return fmt.Errorf("plan %s: Work %s: %w", s.Key, s.Key.Work(name), ErrStale)
 		}
 	}
