@@ -72,7 +72,12 @@ func (h *testHub) autoscaledIn(ns string, withAutoscaler bool, replicas v1alpha1
 	d := bare(ns, "web", "", 2)
 	d.Annotations = nil
 	h.create(d)
-	h.expectWorks(a.key, map[string]int32{clusters[0]: 2})
+	h.eventually("the Deployment to run", func(context.Context) error {
+		if live, _ := a.running(); live[clusters[0]] != 2 {
+			return fmt.Errorf("%w: %v", errNotYet, live)
+		}
+		return nil
+	})
 	a.scale(clusters[0], 20)
 	return a, p
 }
