@@ -17,15 +17,6 @@ import (
 
 // autoscaler is a HorizontalPodAutoscaler of web without metrics: it requests nothing by itself, and keeps to its bounds.
 const autoscaler = `
-apiVersion: placement.patchbay.io/v1alpha1
-kind: Placement
-metadata: {name: web}
-spec:
-  objects: [{group: apps, kind: Deployment}]
-  clusters: {names: [east]}
-  apply: {yield: [spec.replicas]}
-  move: {stable: 15s}
----
 apiVersion: autoscaling/v2
 kind: HorizontalPodAutoscaler
 metadata: {name: web}
@@ -41,8 +32,9 @@ spec:
 func TestHPAMove(t *testing.T) {
 	t.Parallel()
 	w := shared
-	ns := w.namespace(t)
-	checkInvariants(t, w, ns)
+	u := w.user(t)
+	ns := u.ns
+	u.runAll(w.Hub.ControlPlane.AdminKubeconfig(), u.fromPage("apply: {yield", "namespace: shop", "namespace: "+ns, "apply: {yield", "move: {stable: 15s}\n  apply: {yield"))
 	w.apply(t, w.Hub.Client, ns, autoscaler+"---"+plainDeployment("web", 2))
 	w.awaitReplicas(t, ns, map[string]int32{"east": 2})
 	w.autoscale(t, "east", ns, 8)

@@ -3,13 +3,11 @@
 package desiredstate
 
 import (
-	"fmt"
 	"maps"
 
 	"k8s.io/utils/ptr"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
-	"github.com/patchbay-cni/patchbay/placement/hub/internal/limits"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/scope"
 	"github.com/patchbay-cni/patchbay/placement/internal/migration"
 	"github.com/patchbay-cni/patchbay/placement/internal/policy"
@@ -111,73 +109,4 @@ func (a autoscaled) planInput(in policy.PlanInput, current *v1alpha1.Assignment)
 		}
 	}
 	return in
-}
-
-// recordAutoscaled records what autoscalers request in a decision that counts it. A move that begins so requests of
-// each cluster what runs there.
-func recordAutoscaled(next *v1alpha1.AssignmentSpec, d Decision) {
-	begins := next.Decision.AutoscaledReplicas == 0 && d.AutoscaledReplicas > 0
-	next.Decision.AutoscaledReplicas = d.AutoscaledReplicas
-	for i := range next.Targets {
-		t := &next.Targets[i]
-		n, ok := d.AutoscaledIn[string(t.Cluster)]
-		switch {
-		case d.AutoscaledReplicas == 0:
-			t.AutoscaledReplicas = nil
-		case ok:
-			t.AutoscaledReplicas = new(int32(n))
-			if begins && t.RequestedReplicas != nil {
-				t.RequestedReplicas = new(int32(n))
-			}
-		}
-	}
-}
-
-// setAutoscaled completes a target of a move that counts what autoscalers request.
-func setAutoscaled(m *migration.Target, s *scope.Scope, t v1alpha1.Target, d Decision, dependencies []v1alpha1.DependencyReference) {
-	if d.AutoscaledReplicas == 0 {
-		return
-	}
-	name := string(t.Cluster)
-	w, live := s.Works[name], s.Reports[name].AutoscaledReplicas
-	if d.Divided {
-		m.AllAtOnce = m.Desired == 0 && live != nil && !hasAutoscaler(dependencies)
-		return
-	}
-	wanted := d.Replicas[name]
-	m.ReportCurrent = m.ReportCurrent && (!m.Wanted || w != nil && deref(w.Spec.MinReplicas) >= wanted)
-	m.Ready = m.Ready && (!m.Wanted || live == nil || deref(live) >= wanted)
-}
-
-// hasAutoscaler reports whether an object's dependencies have an autoscaler. The hub sets its bounds in each cluster.
-func hasAutoscaler(dependencies []v1alpha1.DependencyReference) bool {
-	for _, d := range dependencies {
-		if d.Group == "autoscaling" {
-			return true
-		}
-	}
-	return false
-}
-
-// leastReplicas returns how many replicas a cluster needs in a move that counts what autoscalers request; nil: the
-// autoscaler decides.
-func leastReplicas(a *v1alpha1.Assignment, t *v1alpha1.Target) *int32 {
-	n := requestedOf(t)
-	if a.Spec.Decision.AutoscaledReplicas == 0 || t.State != v1alpha1.TargetActive || ptr.Deref(n, 0) == 0 {
-		return nil
-	}
-	return new(*n)
-}
-
-// autoscalerCause says that a move waits for a cluster because another field manager requests fewer replicas there
-// than the hub; "" if none does.
-func autoscalerCause(s *scope.Scope, d Decision, targets []v1alpha1.Target, cluster string) string {
-	t, ok := limits.TargetOf(targets, cluster)
-	live := s.Reports[cluster].AutoscaledReplicas
-	requested := deref(requestedOf(&t))
-	if !ok || t.State != v1alpha1.TargetActive || d.AutoscaledReplicas == 0 || live == nil || deref(live) >= requested || !s.Reports[cluster].Applied {
-		return ""
-	}
-	return fmt.Sprintf("; the autoscaler, or another owner of spec.replicas, keeps %d in %s, and %d are requested there: "+
-		"raise its minimum, and its maximum if that is less", *live, cluster, requested)
 }

@@ -177,6 +177,26 @@ func NextAssignment(s *scope.Scope, current *v1alpha1.Assignment, decision Decis
 	return next
 }
 
+// recordAutoscaled records what autoscalers request in a decision that counts it. A move that begins so requests of
+// each cluster what runs there.
+func recordAutoscaled(next *v1alpha1.AssignmentSpec, d Decision) {
+	begins := next.Decision.AutoscaledReplicas == 0 && d.AutoscaledReplicas > 0
+	next.Decision.AutoscaledReplicas = d.AutoscaledReplicas
+	for i := range next.Targets {
+		t := &next.Targets[i]
+		n, ok := d.AutoscaledIn[string(t.Cluster)]
+		switch {
+		case d.AutoscaledReplicas == 0:
+			t.AutoscaledReplicas = nil
+		case ok:
+			t.AutoscaledReplicas = new(int32(n))
+			if begins && t.RequestedReplicas != nil {
+				t.RequestedReplicas = new(int32(n))
+			}
+		}
+	}
+}
+
 func recordPolicy(d *v1alpha1.Decision, s *scope.Scope, p *policy.EffectivePolicy, annotationPolicyLost bool) {
 	annotated := p.Source == v1alpha1.SourceAnnotation
 	if d.PolicyUID = p.UID; annotated {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/limits"
@@ -199,6 +200,16 @@ func syncWork(s *scope.Scope, a *v1alpha1.Assignment, d Decision, t *v1alpha1.Ta
 	}
 	change.Action, change.Spec = WriteWork, spec
 	return change
+}
+
+// leastReplicas returns how many replicas a cluster needs in a move that counts what autoscalers request; nil: the
+// autoscaler decides.
+func leastReplicas(a *v1alpha1.Assignment, t *v1alpha1.Target) *int32 {
+	n := requestedOf(t)
+	if a.Spec.Decision.AutoscaledReplicas == 0 || t.State != v1alpha1.TargetActive || ptr.Deref(n, 0) == 0 {
+		return nil
+	}
+	return new(*n)
 }
 
 // podSecurity returns the Pod Security levels of the object's namespace.

@@ -118,6 +118,31 @@ func (r *Reader) Read(ctx context.Context, key kinds.Key, k kinds.Kind) (*Scope,
 	return s, r.readSurroundings(ctx, s)
 }
 
+// replicaBounds returns the bounds of an autoscaler in each cluster, by the Assignments of the objects that need it: in
+// a move of what it scales, no load may have reached the receiving clusters yet, and a cluster that loses replicas must
+// not get them back.
+func replicaBounds(o *unstructured.Unstructured, dependents []v1alpha1.Assignment) map[string]ReplicaBounds {
+	if o == nil || o.GetKind() != autoscalerKind {
+		return nil
+	}
+	bounds := map[string]ReplicaBounds{}
+	for i := range dependents {
+		a := &dependents[i]
+		scaled := a.Spec.Object
+		if a.Spec.Decision.AutoscaledReplicas == 0 || !render.Scales(o, schema.GroupKind{Group: scaled.Group, Kind: scaled.Kind}, scaled.Name) {
+			continue
+		}
+		for _, t := range a.Spec.Targets {
+			desired := ptr.Deref(t.Replicas, 0)
+			n := ptr.Deref(t.RequestedReplicas, desired)
+			if n > 0 && (t.State == v1alpha1.TargetActive || t.State == v1alpha1.TargetDraining) {
+				bounds[string(t.Cluster)] = ReplicaBounds{Min: n, Exact: desired < n}
+			}
+		}
+	}
+	return bounds
+}
+
 // readWorks reads the object's Works in all clusters.
 func (r *Reader) readWorks(ctx context.Context, s *Scope) error {
 	var list v1alpha1.WorkList

@@ -73,6 +73,14 @@ type Observed struct {
 	Until time.Time
 }
 
+// ReplicaBounds are what an autoscaler must keep to in a cluster.
+type ReplicaBounds struct {
+	// Min is the least number of replicas.
+	Min int32
+	// Exact reports that Min is the most, too: the cluster loses its replicas step by step.
+	Exact bool
+}
+
 // Alive reports whether the object exists and is not being deleted.
 func (s *Scope) Alive() bool { return s.Object != nil && s.Object.GetDeletionTimestamp() == nil }
 
