@@ -25,7 +25,7 @@ func FollowAutoscalers(wanted int32, divided bool, targets []AutoscaledTarget) (
 		switch {
 		case t.Live == nil:
 		case begins:
-			now = *t.Live
+			now = max(0, *t.Live)
 		default:
 			now = max(known, *t.Live)
 		}
