@@ -78,7 +78,8 @@
 //
 // Package migration decides the requested replicas of a target. The hub renders them as spec.replicas (for a
 // Job as parallelism and completions). Where spec.apply.yield or createOnly names spec.replicas, the agent
-// leaves the field to its other owner.
+// leaves the field to its other owner. A move of such an object keeps what its autoscalers run: the hub stores
+// that as autoscaledReplicas, orders it as minReplicas of a Work, and bounds HorizontalPodAutoscalers.
 //
 // # Functions
 //

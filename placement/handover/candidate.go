@@ -4,7 +4,6 @@ package handover
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -90,5 +89,5 @@ func YieldsReplicas(o *unstructured.Unstructured, namespaceLabels map[string]str
 	if err != nil || p == nil {
 		return false
 	}
-	return slices.Contains(p.Spec.Apply.Yield, "spec.replicas")
+	return p.Spec.Apply.YieldsReplicas()
 }

@@ -23,7 +23,7 @@ func TestKCP1ApplyUnchanged(t *testing.T) {
 	for _, name := range []string{"east", "west"} {
 		w.patchCluster(t, name, `{"metadata":{"labels":{"region":"eu"}}}`)
 	}
-	u.runAll(w.Hub.ControlPlane.AdminKubeconfig(), u.fromPage("kind: Placement", "namespace: shop", "namespace: "+ns))
+	u.runAll(w.Hub.ControlPlane.AdminKubeconfig(), u.fromPage("region: eu", "namespace: shop", "namespace: "+ns))
 	w.apply(t, w.Hub.Client, ns, plainDeployment("web", 4)+`
 ---
 apiVersion: v1

@@ -176,6 +176,20 @@ func (h *scenario) remove(user, uid string) *scenario {
 	return h
 }
 
+// autoscaled is a move of the Deployment of two replicas from east, where an autoscaler runs 8, to west, where so
+// many are available when east loses all.
+func (h *scenario) autoscaled(available string) *scenario {
+	h.annotate("other-user", "east").annotated("1", "Active")
+	h.add("", bed.HubUser, "create", "placement.patchbay.io", "works",
+		`{spec: {source: {group: apps, kind: Deployment, resource: deployments, namespace: ns, name: web}, apply: {yield: [spec.replicas]}}}`)
+	h.clusterDeployment("east", bed.AgentUser, "u", "2", "2")
+	h.clusterDeployment("east", "hpa", "u", "8", "8")
+	h.annotate("other-user", "west").annotated("2", "Draining", "west")
+	h.clusterDeployment("west", bed.AgentUser, "w", "8", available)
+	h.clusterDeployment("east", bed.AgentUser, "u", "0", "8")
+	return h
+}
+
 // deleteAtHub is a person's order to remove the Deployment everywhere.
 func (h *scenario) deleteAtHub() *scenario {
 	h.add("", "other-user", "delete", "apps", "deployments", `{}`)
@@ -435,6 +449,22 @@ func TestCheckerFindsViolations(t *testing.T) {
 			h.clusterDeployment("west", "other-user", "w", "2", "1")
 			h.clusterDeployment("east", bed.AgentUser, "u", "0", "2")
 		}, "I1"},
+		"Autoscaled":        {"What an autoscaler runs is wanted: 8, though the hub says 2.", func(h *scenario) { h.autoscaled("4") }, "I1"},
+		"AutoscaledCovered": {"All of it runs in west.", func(h *scenario) { h.autoscaled("8") }, ""},
+		"AutoscaledByBounds": {"The autoscaler takes them by the bounds that the hub has set.", func(h *scenario) {
+			h.autoscaled("8").clusterDeployment("east", "hpa", "u", "8", "8")
+			h.clusterDeployment("west", "other-user", "w", "8", "3")
+			h.clusterDeployment("east", "hpa", "u", "7", "8")
+			h.clusterDeployment("east", "hpa", "u", "4", "8")
+		}, "I1"},
+		"AutoscaledElsewhere": {"An autoscaler of its own accord.", func(h *scenario) {
+			h.autoscaled("8").clusterDeployment("west", "hpa", "w", "3", "8")
+		}, ""},
+		"Unyielded": {"Without yield, the hub says what is wanted.", func(h *scenario) {
+			h.hubDeployment("2").clusterDeployment("east", bed.AgentUser, "u", "2", "2")
+			h.clusterDeployment("east", "other-user", "u", "8", "8")
+			h.clusterDeployment("east", bed.AgentUser, "u", "2", "8")
+		}, ""},
 		"Late": {"The hub's answer came after the order was carried out.", func(h *scenario) {
 			h.decision("1", "Active").create("u").deleteAtHub().decision("2", "Removing").orderRemoval().remove(bed.AgentUser, "u")
 			h.all[4].Object.SetResourceVersion("9")

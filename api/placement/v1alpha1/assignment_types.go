@@ -147,6 +147,13 @@ type Decision struct {
 	// them. Each one doubles move.stable, from 1 s up to 10 minutes.
 	// +optional
 	Rollbacks int32 `json:"rollbacks,omitempty"`
+
+	// AutoscaledReplicas are the replicas that are wanted in a move of an object whose spec.replicas is left to
+	// autoscalers: what they requested when the move began, in all clusters, and what they have added since. If each
+	// cluster has the whole object, it is the most that one of them requested. 0 when no such move is under way:
+	// then spec.replicas of the object counts.
+	// +optional
+	AutoscaledReplicas int32 `json:"autoscaledReplicas,omitempty"`
 }
 
 // TargetState is the state of a cluster in a move.
@@ -191,6 +198,11 @@ type Target struct {
 	// LastTransitionTime is when State or RequestedReplicas last changed.
 	// +optional
 	LastTransitionTime *metav1.MicroTime `json:"lastTransitionTime,omitempty"`
+
+	// AutoscaledReplicas are the most replicas that an autoscaler, or the hub, has requested of the cluster in a move
+	// of the decision's autoscaledReplicas. What an autoscaler requests beyond them is added to those.
+	// +optional
+	AutoscaledReplicas *int32 `json:"autoscaledReplicas,omitempty"`
 }
 
 // AssignmentStatus has the clusters' reports of one object.

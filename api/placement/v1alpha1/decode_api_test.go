@@ -97,6 +97,7 @@ status: {observedGeneration: 1, conditions: [` + condition + `]}
     associated: Counts
     onDelete: Orphan
     removal: {policy: Delete, sourceUID: u, uids: [u]}
+    minReplicas: 1
 `
 )
 
@@ -140,6 +141,7 @@ spec:
   object: ` + reference + `
   decision:
     rollbacks: 1
+    autoscaledReplicas: 1
     startedIn: [east]
     source: annotation
     digest: d
@@ -150,7 +152,7 @@ spec:
     annotatedPolicyUID: u
     annotationDigest: d
     onDelete: Delete
-  targets: [{cluster: east, replicas: 1, requestedReplicas: 1, fallbackReplicas: 2, state: Active, lastTransitionTime: "2026-01-02T15:04:05.123456Z"}]
+  targets: [{cluster: east, replicas: 1, requestedReplicas: 1, fallbackReplicas: 2, autoscaledReplicas: 1, state: Active, lastTransitionTime: "2026-01-02T15:04:05.123456Z"}]
   dependencies: [{group: apps, kind: Deployment, name: a}]
 status:
   conditions: [` + condition + `]
@@ -182,6 +184,7 @@ status:
     ready: true
     conditions: [` + condition + `]
     associated: ` + associated + `
+    autoscaledReplicas: 1
 `,
 		"AppliedWork": "spec:\n  work:" + workSpec + `
 status:

@@ -3,6 +3,8 @@
 package v1alpha1
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
@@ -236,6 +238,9 @@ type ApplyPolicy struct {
 	// +kubebuilder:validation:MaxItems=32
 	Yield []FieldPath `json:"yield,omitempty"`
 }
+
+// YieldsReplicas tells whether the agent leaves spec.replicas to an autoscaler.
+func (p *ApplyPolicy) YieldsReplicas() bool { return slices.Contains(p.Yield, "spec.replicas") }
 
 // OnDelete is what happens to the objects in clusters.
 // +kubebuilder:validation:Enum=Delete;Orphan

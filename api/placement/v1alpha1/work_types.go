@@ -99,6 +99,13 @@ type WorkSpec struct {
 	// without an order.
 	// +optional
 	Removal *Removal `json:"removal,omitempty"`
+
+	// MinReplicas is how many replicas the object needs while a move replaces those of an autoscaler, if
+	// apply.yield has spec.replicas. The agent raises spec.replicas to it once for each revision, also where another
+	// field manager owns the field, and leaves the field to the others from then on.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	MinReplicas *int32 `json:"minReplicas,omitempty"`
 }
 
 // Position identifies a state of a spec: "<hub UID>/<epoch>/<term>/<revision>".
@@ -300,6 +307,11 @@ type ManifestStatus struct {
 	// Associated objects.
 	// +optional
 	Associated *Associated `json:"associated,omitempty"`
+
+	// AutoscaledReplicas is the object's spec.replicas in the cluster if apply.yield leaves the field to another
+	// field manager that owns it, such as an autoscaler.
+	// +optional
+	AutoscaledReplicas *int32 `json:"autoscaledReplicas,omitempty"`
 }
 
 // WorkList is a list of Works.

@@ -30,6 +30,12 @@
 //     Settle, and the others have enough; for objects without replicas, when all other clusters have been
 //     ready for Stable. The order ends the possibility to give replicas back.
 //
+// # Autoscalers
+//
+// Where autoscalers own the replicas of an object, FollowAutoscalers says how many a move must keep available: what
+// they run when it begins, and what they add. The targets are divided from that number. A cluster whose autoscaler the
+// hub cannot bound loses its replicas AllAtOnce, when the others have all.
+//
 // # Break before make
 //
 // It orders the removal first, and starts nothing before that is carried out.

@@ -122,7 +122,7 @@ func violation(in Input, out Output) string {
 		if r.Reachable && r.ReportCurrent && r.State != Removing {
 			unavailable = r.Requested - possible(in, r)
 		}
-		if r.State == Active || r.State == Draining {
+		if (r.State == Active || r.State == Draining) && !r.AllAtOnce {
 			unproven += max(0, r.Requested-m.Requested-unavailable)
 			fallback = fallback || r.Reachable && r.Fallback > r.Requested && r.Fallback > r.Desired
 		}

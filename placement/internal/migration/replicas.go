@@ -37,8 +37,11 @@ func (s *stepState) rollBack() {
 			continue
 		}
 		back := max(0, min(missing, m.Fallback-m.Requested))
+		if r.AllAtOnce && back > 0 {
+			back = m.Fallback - m.Requested
+		}
 		m.Requested += back
-		missing -= back
+		missing = max(0, missing-back)
 		s.rolledBack += back
 	}
 }
@@ -49,7 +52,7 @@ func (s *stepState) grow() {
 	room := s.totalDesired() + s.effectiveSurge()
 	for i, m := range s.transitions {
 		switch r := s.Targets[i]; {
-		case r.Lost:
+		case r.Lost, r.AllAtOnce:
 		case m.Requested > r.Desired:
 			room -= max(r.Desired, m.Requested-s.unavailable(i))
 		default:
@@ -98,12 +101,15 @@ func (s *stepState) shrink() {
 		uncounted := m.Requested - min(s.availableIn(i), m.Requested)
 		idle := min(s.unavailable(i), m.Requested)
 		less := min(over, s.removable(i, spare))
+		if r.AllAtOnce && less < over {
+			less, idle = 0, 0
+		}
 		if less < over {
 			reason, cluster := s.whyFewAvailable(i)
 			s.blockf(reason, cluster, "%d replicas stay in %s until others replace them: %d are available, and %d are needed%s",
 				over-less, r.Cluster, min(s.totalAvailable(), s.need()), s.need(), cause(reason, cluster))
 		}
-		if unproven := less - idle; unproven > 0 {
+		if unproven := less - idle; unproven > 0 && !r.AllAtOnce {
 			unproven = min(unproven, limit)
 			limit -= unproven
 			less = idle + unproven

@@ -20,7 +20,8 @@ type simulatedCluster struct {
 	state       simulatedReport
 	unreported  []time.Time // changes that the hub has not acknowledged
 	linked      bool
-	broken      bool // its Pods never start
+	broken      bool  // its Pods never start
+	scaled      int32 // by an autoscaler; 0 without one
 
 	// On the way to the hub.
 	reports  []sentReport
@@ -33,12 +34,31 @@ type simulatedCluster struct {
 	history     stability.History
 	until       time.Time
 	proceed     bool
+	most        int32 // that the autoscaler or the hub has requested in a move
+}
+
+// live returns how many replicas the cluster requests of itself. An autoscaler that the hub knows keeps to what the hub
+// requests: exactly where the cluster loses replicas, and at least where it does not.
+func (c *simulatedCluster) live(known bool) int32 {
+	switch o := c.applied; {
+	case !o.exists || o.removing || o.requested == 0:
+		return 0
+	case c.scaled == 0:
+		return o.requested
+	case !known:
+		return c.scaled
+	case o.desired < o.requested:
+		return o.requested
+	default:
+		return max(c.scaled, o.requested)
+	}
 }
 
 // simulatedWork is what the hub requests of a cluster.
 type simulatedWork struct {
 	exists, removing bool
 	requested        int32
+	desired          int32 // of an autoscaled object, after the move
 	revision         int
 
 	// What the loss of replicas may cost, since the cluster has read a Work: how many must stay available in all
@@ -50,6 +70,8 @@ type simulatedWork struct {
 type simulatedReport struct {
 	sequence, revision int
 	available, total   int32
+	scaled             int32 // requested by an autoscaler
+	isScaled           bool
 	removed, ready     bool
 }
 

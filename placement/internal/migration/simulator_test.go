@@ -36,6 +36,12 @@ type world struct {
 	slowest     time.Duration // start of a Pod
 	assumesLost bool          // the hub assumes silent clusters lost
 	proceeds    bool          // drains pass their deadline
+
+	// Of an object whose replicas are left to autoscalers.
+	autoscaled bool
+	wanted     int32 // in a move; 0 before it
+	redivide   bool  // the hub divides what is wanted again
+	known      bool  // the hub knows the autoscalers, and sets their bounds
 }
 
 func newWorld(seed uint64, in Input, clusters ...string) *world {
@@ -174,10 +180,10 @@ func (w *world) apply(c *simulatedCluster) {
 	order := c.work
 	c.applied = order
 	c.work.need, c.work.unavailable, c.work.proceed = 0, 0, false
-	keep := int(order.requested)
-	if !order.exists || order.removing {
-		keep = 0
+	if w.wanted > 0 && order.exists && !order.removing && order.desired >= order.requested { // it needs at least these
+		c.scaled = max(c.scaled, order.requested)
 	}
+	keep := int(c.live(w.known))
 	slices.SortFunc(c.pods, time.Time.Compare) // those that are not available go first
 	for range max(0, len(c.pods)-keep) {
 		c.pods = c.pods[:len(c.pods)-1]
@@ -192,11 +198,14 @@ func (w *world) apply(c *simulatedCluster) {
 // run lets Pods start, end and die.
 func (w *world) run(c *simulatedCluster) {
 	if c.applied.exists && !c.applied.removing {
+		for c.scaled > 0 && len(c.pods) > int(c.live(w.known)) { // the autoscaler takes them
+			c.pods = c.pods[:len(c.pods)-1]
+		}
 		ending := 0
 		if w.in.BreakBeforeMake { // what runs once is not replaced before it has ended
 			ending = len(c.terminating)
 		}
-		for len(c.pods)+ending < int(c.applied.requested) {
+		for len(c.pods)+ending < int(c.live(w.known)) {
 			start := w.now.Add(w.seconds(1, int(w.slowest/time.Second)))
 			if c.broken {
 				start = w.now.Add(1000 * time.Hour)
@@ -212,10 +221,13 @@ func (w *world) run(c *simulatedCluster) {
 	c.terminating = slices.DeleteFunc(c.terminating, func(end time.Time) bool { return !end.After(w.now) })
 	state := simulatedReport{
 		sequence: c.state.sequence, revision: c.applied.revision,
-		available: c.available(w.now), total: int32(len(c.pods) + len(c.terminating)),
+		available: c.available(w.now), total: int32(len(c.pods) + len(c.terminating)), isScaled: c.scaled > 0,
 	}
 	runs := c.applied.exists && !c.applied.removing
-	state.removed, state.ready = !runs && state.total == 0, runs && state.available == c.applied.requested
+	state.removed, state.ready = !runs && state.total == 0, runs && state.available == c.live(w.known)
+	if state.isScaled {
+		state.scaled = c.live(w.known)
+	}
 	if state != c.state {
 		state.sequence++
 		c.state, c.unreported = state, append(c.unreported, w.now)
@@ -269,6 +281,7 @@ func (w *world) input() Input {
 		r.Reachable, r.NotInInventory = w.isReachable(c), !c.inInventory
 		r.Lost = w.isLost(c)
 		r.Proceed = c.proceed && !r.Wanted
+		r.AllAtOnce = w.wanted > 0 && !w.known && r.Desired == 0 && c.report.isScaled
 		current := c.work.exists && c.report.revision == c.work.revision
 		r.Removed = r.State == Removing && (current && c.report.removed || !c.work.exists)
 		r.ReportCurrent = current && !c.work.removing && (!in.Divided || c.work.requested == r.Requested)
@@ -346,6 +359,9 @@ func (w *world) sendWorks() {
 		switch t.State {
 		case Active, Draining:
 			next.exists, next.removing, next.requested = true, false, t.Requested
+			if w.autoscaled {
+				next.desired = t.Desired
+			}
 			if !w.in.Divided {
 				next.requested = 1
 			}

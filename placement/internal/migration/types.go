@@ -68,6 +68,9 @@ type Target struct {
 	// NotInInventory is true when there is no Cluster object: it may be created again, and the cluster keeps
 	// the object.
 	NotInInventory bool
+	// AllAtOnce is true when the hub cannot request fewer replicas of the cluster but 0, because an autoscaler that it
+	// does not know requests them. They take no room of the surge: else they could never be replaced.
+	AllAtOnce bool
 }
 
 // Input is the input of a step.

@@ -203,9 +203,7 @@ func IsCompanionOf(object, workload *unstructured.Unstructured) bool {
 	if object.GetKind() == "Service" {
 		return serviceSelects(object, workload)
 	}
-	target, _, _ := unstructured.NestedStringMap(object.Object, "spec", "scaleTargetRef")
-	gk := schema.FromAPIVersionAndKind(target["apiVersion"], target["kind"]).GroupKind()
-	return gk == workload.GroupVersionKind().GroupKind() && target["name"] == workload.GetName()
+	return Scales(object, workload.GroupVersionKind().GroupKind(), workload.GetName())
 }
 
 // serviceSelects tells whether a Service selects the Pods of a workload. A Service without a selector selects

@@ -46,7 +46,7 @@ func (c *Cluster) prepare(ctx context.Context, b *Bed, full bool) error {
 	if !full {
 		return nil
 	}
-	if err := errors.Join(c.startControllers("--node-monitor-grace-period=240h"), c.startScheduler()); err != nil {
+	if err := errors.Join(c.startControllers("--node-monitor-grace-period=240h", "--horizontal-pod-autoscaler-sync-period=3s"), c.startScheduler()); err != nil {
 		return err
 	}
 	file := filepath.Join(c.dir, "stages.yaml")

@@ -4,6 +4,7 @@ package managedfields
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,6 +46,11 @@ func FindCeded(live *unstructured.Unstructured, policy v1alpha1.ApplyPolicy) (Ce
 		}
 	}
 	return c, nil
+}
+
+// OmitsReplicas tells whether the agent leaves spec.replicas to others.
+func (c CededFields) OmitsReplicas() bool {
+	return slices.ContainsFunc(c.Omitted, func(path []string) bool { return slices.Equal(path, []string{"spec", "replicas"}) })
 }
 
 // parseFieldPath parses a FieldPath into names and keys.

@@ -118,6 +118,7 @@ func TestAgentApplies(t *testing.T) {
 			}
 		}
 	})
+	t.Run("Autoscaled", func(t *testing.T) { testAutoscaled(t, b, w) })
 	t.Run("Pods", func(t *testing.T) { testPods(t, b, w) })
 	t.Run("Heartbeat", func(t *testing.T) {
 		eventually(t, "the Lease is renewed", func() error {
@@ -141,6 +142,50 @@ func TestAgentApplies(t *testing.T) {
 			return nil
 		})
 	})
+}
+
+// testAutoscaled moves replicas of an autoscaler: the agent reports what the autoscaler requests, raises it once if the
+// hub needs more, and takes nothing back when the move has ended. A new object is the autoscaler's at once.
+func testAutoscaled(t *testing.T, b *testAgent, w *v1alpha1.Work) {
+	t.Helper()
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
+	scale := func(n int) {
+		t.Helper()
+		patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n))
+		if err := b.Patch(t.Context(), d, patch, client.FieldOwner("keda")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reports := func(n int32) func(v1alpha1.WorkStatus) bool {
+		return func(s v1alpha1.WorkStatus) bool {
+			got := s.Manifests[0].AutoscaledReplicas
+			return applied(w.Spec.Revision)(s) && got != nil && *got == n
+		}
+	}
+	scale(12)
+	b.awaitWork(t, w, "the autoscaler's count is reported", reports(12))
+	b.change(t, w, func(s *v1alpha1.WorkSpec) { s.MinReplicas = new(int32(20)) })
+	b.awaitWork(t, w, "the hub's need is met", reports(20))
+	scale(4)
+	b.awaitWork(t, w, "no fight with the autoscaler", reports(4))
+	b.change(t, w, func(s *v1alpha1.WorkSpec) { s.MinReplicas = nil })
+	b.awaitWork(t, w, "the move has ended", reports(4))
+	b.change(t, w, func(s *v1alpha1.WorkSpec) { s.MinReplicas = new(int32(3)) })
+	if err := b.Delete(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	b.awaitWork(t, w, "a new object is left to the autoscaler at once", reports(3))
+	b.change(t, w, func(s *v1alpha1.WorkSpec) {
+		s.MinReplicas = nil
+		s.Manifests[0].Object.Raw = []byte(strings.Replace(string(s.Manifests[0].Object.Raw), `"replicas":3`, `"replicas":1`, 1))
+	})
+	b.awaitWork(t, w, "the end of the move takes nothing back", reports(3))
+	b.change(t, w, func(s *v1alpha1.WorkSpec) { s.Apply.Yield = nil })
+	b.awaitWork(t, w, "without yield there is no autoscaler", func(s v1alpha1.WorkStatus) bool {
+		return s.Revision == w.Spec.Revision && s.Manifests[0].AutoscaledReplicas == nil
+	})
+	b.change(t, w, func(s *v1alpha1.WorkSpec) { s.Apply.Yield = []v1alpha1.FieldPath{"spec.replicas"} })
+	b.awaitWork(t, w, "the field is left to its owner again", applied(w.Spec.Revision))
 }
 
 // testPods creates the Pods of a Deployment, as controllers would, and waits for them in the report.

@@ -89,7 +89,7 @@ func (a *objectApplier) applyAllowed(ctx context.Context, t desiredObject, spec 
 			return applyResult{}, asConditionError(t, err)
 		}
 	}
-	policy := spec.Apply
+	policy := applyPolicy(spec)
 	switch {
 	case live == nil:
 		return a.createMissing(ctx, t, spec, k, access)
@@ -105,7 +105,17 @@ func (a *objectApplier) applyAllowed(ctx context.Context, t desiredObject, spec 
 	if err := a.checkServiceAccounts(ctx, t, spec); err != nil {
 		return applyResult{live: live}, err
 	}
-	return a.update(ctx, t, live, policy)
+	return a.update(ctx, t, live, spec)
+}
+
+// applyPolicy returns how to apply the manifests. Replicas that replace those of an autoscaler in another cluster
+// belong to the autoscaler of this one at once: else the end of the move would take them back.
+func applyPolicy(spec *v1alpha1.WorkSpec) v1alpha1.ApplyPolicy {
+	policy := spec.Apply
+	if spec.MinReplicas != nil && policy.YieldsReplicas() {
+		policy.CreateOnly = append(slices.Clone(policy.CreateOnly), "spec.replicas")
+	}
+	return policy
 }
 
 // createMissing creates an object that does not exist, unless it runs once and may have run.
@@ -132,7 +142,7 @@ func (a *objectApplier) createMissing(ctx context.Context, t desiredObject, spec
 			return applyResult{}, err
 		}
 	}
-	return a.create(ctx, t, spec.Apply)
+	return a.create(ctx, t, spec)
 }
 
 // runsOnce tells whether the agent must not create an object a second time: its owner at the hub
@@ -242,7 +252,7 @@ func mustCede(live *unstructured.Unstructured, policy v1alpha1.ApplyPolicy) bool
 }
 
 // create creates the object.
-func (a *objectApplier) create(ctx context.Context, t desiredObject, policy v1alpha1.ApplyPolicy) (applyResult, error) {
+func (a *objectApplier) create(ctx context.Context, t desiredObject, spec *v1alpha1.WorkSpec) (applyResult, error) {
 	live, err := a.serverSideApply(ctx, t, t.object, v1alpha1.AgentFieldManager, false)
 	if err != nil {
 		if ns := t.object.GetNamespace(); apierrors.IsNotFound(err) && a.namespaces.isGone(ctx, ns) {
@@ -251,15 +261,16 @@ func (a *objectApplier) create(ctx context.Context, t desiredObject, policy v1al
 		}
 		return applyResult{}, asConditionError(t, err)
 	}
-	if len(policy.CreateOnly) == 0 {
+	if len(applyPolicy(spec).CreateOnly) == 0 {
 		return applyResult{live: live, applied: true}, nil
 	}
-	return a.update(ctx, t, live, policy)
+	return a.update(ctx, t, live, spec)
 }
 
 // update applies the manifest to the live object with its UID, without the fields that it leaves to
 // others.
-func (a *objectApplier) update(ctx context.Context, t desiredObject, live *unstructured.Unstructured, policy v1alpha1.ApplyPolicy) (applyResult, error) {
+func (a *objectApplier) update(ctx context.Context, t desiredObject, live *unstructured.Unstructured, spec *v1alpha1.WorkSpec) (applyResult, error) {
+	policy := applyPolicy(spec)
 	c, err := managedfields.FindCeded(live, policy)
 	if err != nil {
 		return applyResult{live: live}, &conditionError{reason: v1alpha1.ReasonRefused, message: err.Error()}
@@ -273,7 +284,7 @@ func (a *objectApplier) update(ctx context.Context, t desiredObject, live *unstr
 			return applyResult{live: live}, asConditionError(t, err)
 		}
 	}
-	if live, err = a.scaleCededReplicas(ctx, t, live, c); err != nil {
+	if live, err = a.scaleCededReplicas(ctx, t, live, c, spec.MinReplicas); err != nil {
 		return applyResult{live: live}, err
 	}
 	o := t.object.DeepCopy()
@@ -288,15 +299,19 @@ func (a *objectApplier) update(ctx context.Context, t desiredObject, live *unstr
 	return applyResult{live: now, applied: true}, nil
 }
 
-// scaleCededReplicas scales an object whose replicas are left to others to 0 and back when the hub
-// requests it: the autoscaler decides how many replicas there are, and the hub whether there are any,
-// because it empties a cluster before it removes the object.
-func (a *objectApplier) scaleCededReplicas(ctx context.Context, t desiredObject, live *unstructured.Unstructured, c managedfields.CededFields) (*unstructured.Unstructured, error) {
-	path := []string{"spec", "replicas"}
-	requested, inManifest, _ := unstructured.NestedInt64(t.object.Object, path...)
-	current, inLive, _ := unstructured.NestedInt64(live.Object, path...)
-	ceded := slices.ContainsFunc(c.Omitted, func(p []string) bool { return slices.Equal(p, path) })
-	if !ceded || !inManifest || !inLive || (requested == 0) == (current == 0) {
+// scaleCededReplicas scales an object whose replicas are left to others to 0 and back when the hub requests it: the
+// autoscaler decides how many replicas there are, and the hub whether there are any, because it empties a cluster
+// before it removes the object. It also raises them to least, which replace those of another cluster.
+func (a *objectApplier) scaleCededReplicas(
+	ctx context.Context, t desiredObject, live *unstructured.Unstructured, c managedfields.CededFields, least *int32,
+) (*unstructured.Unstructured, error) {
+	requested, inManifest, _ := unstructured.NestedInt64(t.object.Object, "spec", "replicas")
+	current, inLive, _ := unstructured.NestedInt64(live.Object, "spec", "replicas")
+	isRaised := least != nil && current < int64(*least)
+	if isRaised {
+		requested = max(requested, int64(*least))
+	}
+	if !c.OmitsReplicas() || !inManifest || !inLive || !isRaised && (requested == 0) == (current == 0) {
 		return live, nil
 	}
 	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q},"spec":{"replicas":%d}}`, live.GetUID(), requested)

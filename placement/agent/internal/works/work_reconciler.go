@@ -238,11 +238,21 @@ func (w *workReconciler) applyManifest(ctx context.Context, work *v1alpha1.Work,
 		w.watcher.EnsureWatch(ctx, t.gvr, t.object.GetNamespace())
 		w.watcher.Expect(t.gvr, applied.live)
 	}
+	result.autoscaled = isAutoscaled(result.live, spec)
 	if result.isRecorded() && spec.Associated != v1alpha1.AssociatedNone && runsPods(result.live) {
 		result.associated = w.pods.Associated(result.live.GetUID())
 	}
 	result.volumeClaims = w.volumeClaims(ctx, result.uid(), result.before)
 	return result
+}
+
+// isAutoscaled tells whether the agent leaves spec.replicas of a live object to another field manager.
+func isAutoscaled(live *unstructured.Unstructured, spec *v1alpha1.WorkSpec) bool {
+	if live == nil || !spec.Apply.YieldsReplicas() {
+		return false
+	}
+	c, err := managedfields.FindCeded(live, spec.Apply)
+	return err == nil && c.OmitsReplicas()
 }
 
 // with returns the results with one more, of an object that does not exist if live is nil.

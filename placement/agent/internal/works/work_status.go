@@ -42,7 +42,9 @@ type manifestResult struct {
 	// unread is the UID of an object that could not be read, and is not known to be gone.
 	unread types.UID
 	// digest of the agent's fields, if the object is applied.
-	digest       string
+	digest string
+	// autoscaled is true when the agent leaves spec.replicas to another field manager.
+	autoscaled   bool
 	volumeClaims []string
 	associated   *v1alpha1.Associated
 }
@@ -78,6 +80,9 @@ func (r *manifestResult) status() v1alpha1.ManifestStatus {
 		ms.Generation = r.live.GetGeneration()
 		if n, found, err := unstructured.NestedInt64(r.live.Object, "spec", "replicas"); found && err == nil {
 			ms.Replicas = new(int32(n))
+			if r.autoscaled {
+				ms.AutoscaledReplicas = new(int32(n))
+			}
 		}
 		ms.Status, ms.Truncated = reportedStatus(r.live)
 		ms.Ready = isReady(r.live)

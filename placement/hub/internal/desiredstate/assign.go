@@ -99,6 +99,14 @@ func assignByPolicy(
 		d.AnnotationPolicyLost = losesAnnotationPolicy(s, r.Policy, current)
 		return d, err
 	}
+	if a := autoscaledOf(s, in, r.Policy, current); a.isMoved(s, d, current) { // what runs moves, not what the object requests
+		d.Replicas = requiredDecision(s.RequiredIn).Replicas
+		in = a.planInput(in, current)
+		if err := reserve(s, &d, in, current, capacity); err != nil {
+			return d, err
+		}
+		d.AutoscaledReplicas, d.AutoscaledIn = int32(a.total), a.counts
+	}
 	before := storedDecision(s, current)
 	d.AnnotationPolicyLost = losesAnnotationPolicy(s, r.Policy, current)
 	if len(in.Started) == 0 && keepsPlace(before, d, fallsBack(r, current)) {

@@ -51,6 +51,10 @@ type Decision struct {
 	DrainPriorityMistake *policy.Error
 	// RequeueAfter is when to decide again; 0: when something changes.
 	RequeueAfter time.Duration
+	// AutoscaledReplicas are the wanted replicas of a move that counts what autoscalers request; 0: the object's count.
+	AutoscaledReplicas int32
+	// AutoscaledIn are the most replicas that were requested of each cluster in such a move.
+	AutoscaledIn map[string]int64
 }
 
 // includes reports whether a cluster is to have the object.
@@ -61,7 +65,10 @@ func (d *Decision) includes(cluster string) bool {
 
 // storedDecision returns the decision that an Assignment stores.
 func storedDecision(s *scope.Scope, a *v1alpha1.Assignment) Decision {
-	d := Decision{Replicas: map[string]int64{}, Source: a.Spec.Decision.Source, Digest: a.Spec.Decision.Digest}
+	d := Decision{
+		Replicas: map[string]int64{}, Source: a.Spec.Decision.Source, Digest: a.Spec.Decision.Digest,
+		AutoscaledReplicas: a.Spec.Decision.AutoscaledReplicas,
+	}
 	for _, t := range a.Spec.Targets {
 		d.Divided = d.Divided || t.RequestedReplicas != nil
 	}
@@ -141,7 +148,7 @@ func recoverTargets(s *scope.Scope, a *v1alpha1.Assignment) {
 }
 
 // NextAssignment returns a copy of the current Assignment that records what a decision without a
-// mistake was made from. Its targets are still the present ones.
+// mistake was made from. Its targets are still the present ones, with what autoscalers request of them.
 func NextAssignment(s *scope.Scope, current *v1alpha1.Assignment, decision Decision) *v1alpha1.Assignment {
 	next := current.DeepCopy()
 	if decision.Mistake != nil {
@@ -161,12 +168,33 @@ func NextAssignment(s *scope.Scope, current *v1alpha1.Assignment, decision Decis
 	if d.OnDelete == "" {
 		d.OnDelete = v1alpha1.DefaultOnDelete(s.Key.GroupKind)
 	}
+	recordAutoscaled(&next.Spec, decision)
 	if changed || d.LastChangeTime == nil {
 		d.Number++
 		d.Rollbacks = 0
 		d.LastChangeTime = &metav1.MicroTime{Time: s.Now}
 	}
 	return next
+}
+
+// recordAutoscaled records what autoscalers request in a decision that counts it. A move that begins so requests of
+// each cluster what runs there.
+func recordAutoscaled(next *v1alpha1.AssignmentSpec, d Decision) {
+	begins := next.Decision.AutoscaledReplicas == 0 && d.AutoscaledReplicas > 0
+	next.Decision.AutoscaledReplicas = d.AutoscaledReplicas
+	for i := range next.Targets {
+		t := &next.Targets[i]
+		n, ok := d.AutoscaledIn[string(t.Cluster)]
+		switch {
+		case d.AutoscaledReplicas == 0:
+			t.AutoscaledReplicas = nil
+		case ok:
+			t.AutoscaledReplicas = new(int32(n))
+			if begins && t.RequestedReplicas != nil {
+				t.RequestedReplicas = new(int32(n))
+			}
+		}
+	}
 }
 
 func recordPolicy(d *v1alpha1.Decision, s *scope.Scope, p *policy.EffectivePolicy, annotationPolicyLost bool) {

@@ -17,9 +17,9 @@ import (
 	"github.com/patchbay-cni/patchbay/placement/internal/render"
 )
 
-// renderManifest renders the object for one cluster. It returns the data of a Secret apart, not nil
+// renderManifest renders the object for one cluster, with this many replicas; nil: as it is. It returns the data of a Secret apart, not nil
 // for a Secret. Its errors are mistakes of users.
-func renderManifest(s *scope.Scope, t *v1alpha1.Target, cluster *v1alpha1.Cluster) (raw []byte, data map[string][]byte, err error) {
+func renderManifest(s *scope.Scope, replicas *int32, cluster *v1alpha1.Cluster) (raw []byte, data map[string][]byte, err error) {
 	o := s.Object.DeepCopy()
 	render.Prune(o)
 	if s.Key.IsSecret() { // before the rules, so that neither they nor their errors see the data
@@ -33,9 +33,14 @@ func renderManifest(s *scope.Scope, t *v1alpha1.Target, cluster *v1alpha1.Cluste
 	if s.Key.IsSecret() && (o.Object["data"] != nil || o.Object["stringData"] != nil) {
 		return nil, nil, fmt.Errorf("%s: Customizations must not set data or stringData of a Secret: change the Secret itself", s.Key)
 	}
-	if t.RequestedReplicas != nil { // after the rules: the migration decides the replicas
-		if err := render.SetReplicas(o, *t.RequestedReplicas); err != nil {
+	if replicas != nil { // after the rules: the migration decides the replicas
+		if err := render.SetReplicas(o, *replicas); err != nil {
 			return nil, nil, fmt.Errorf("set replicas: %w", err)
+		}
+	}
+	if b, ok := s.ReplicaBounds[cluster.Name]; ok {
+		if err := render.BoundReplicas(o, b.Min, b.Exact); err != nil {
+			return nil, nil, fmt.Errorf("bound replicas: %w", err)
 		}
 	}
 	raw, err = render.MarshalManifest(o)

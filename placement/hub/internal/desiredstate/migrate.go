@@ -16,6 +16,7 @@ import (
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/clusters"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/limits"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/scope"
 	"github.com/patchbay-cni/patchbay/placement/internal/migration"
 	"github.com/patchbay-cni/patchbay/placement/internal/policy"
@@ -59,7 +60,9 @@ func Migrate(s *scope.Scope, a *v1alpha1.Assignment, d Decision) Migration {
 		in.DesiredSince = changed.Time
 	}
 	for _, name := range slices.Sorted(maps.Keys(targets)) {
-		in.Targets = append(in.Targets, migrationTarget(s, targets[name], d, in.Stable))
+		t := migrationTarget(s, targets[name], d, in.Stable)
+		setAutoscaled(&t, s, targets[name], d, a.Spec.Dependencies)
+		in.Targets = append(in.Targets, t)
 	}
 	out := migration.Step(in)
 	m := Migration{RequeueAfter: out.RequeueAfter}
@@ -76,6 +79,7 @@ func Migrate(s *scope.Scope, a *v1alpha1.Assignment, d Decision) Migration {
 		t := v1alpha1.Target{
 			Cluster: v1alpha1.ClusterName(transition.Cluster), State: v1alpha1.TargetState(transition.State),
 			LastTransitionTime: &metav1.MicroTime{Time: transition.Since},
+			AutoscaledReplicas: targets[transition.Cluster].AutoscaledReplicas,
 		}
 		if hasReplicas {
 			t.Replicas = new(int32(d.Replicas[transition.Cluster]))
@@ -95,7 +99,7 @@ func Migrate(s *scope.Scope, a *v1alpha1.Assignment, d Decision) Migration {
 		m.AwaitedReports = awaitedReports(s, out, in.Stable, lastStep)
 	}
 	var retry time.Duration
-	out.Blocked.Message += undatedCause(s, out.Blocked)
+	out.Blocked.Message += undatedCause(s, out.Blocked) + autoscalerCause(s, d, m.Targets, out.Blocked.Cluster)
 	after := blockedAfter(s, out.Blocked.Reason, in.Stable)
 	m.MoveBlocked, retry = moveBlockedCondition(out.Blocked, out.Done, s.Now.Sub(lastStep), after)
 	if left := after - s.Now.Sub(s.ObservedSince); left > 0 && needsReports(out.Blocked) && m.MoveBlocked.Status == metav1.ConditionTrue {
@@ -115,6 +119,19 @@ func undatedCause(s *scope.Scope, blocked migration.Blocked) string {
 		return ""
 	}
 	return fmt.Sprintf("; the agent of %s has not said for a while that its reports are complete: its log says whether it can read the cluster, and reach the hub", blocked.Cluster)
+}
+
+// autoscalerCause says that a move waits for a cluster because another field manager requests fewer replicas there
+// than the hub; "" if none does.
+func autoscalerCause(s *scope.Scope, d Decision, targets []v1alpha1.Target, cluster string) string {
+	t, ok := limits.TargetOf(targets, cluster)
+	live := s.Reports[cluster].AutoscaledReplicas
+	requested := deref(requestedOf(&t))
+	if !ok || t.State != v1alpha1.TargetActive || d.AutoscaledReplicas == 0 || live == nil || deref(live) >= requested || !s.Reports[cluster].Applied {
+		return ""
+	}
+	return fmt.Sprintf("; the autoscaler, or another owner of spec.replicas, keeps %d in %s, and %d are requested there: "+
+		"raise its minimum, and its maximum if that is less", *live, cluster, requested)
 }
 
 // needsReports reports whether a move waits for what a cluster reports.
@@ -255,6 +272,32 @@ func migrationTarget(s *scope.Scope, t v1alpha1.Target, d Decision, stable time.
 	}
 	m.Removed = t.State == v1alpha1.TargetRemoving && scope.IsRemoved(w)
 	return m
+}
+
+// setAutoscaled completes a target of a move that counts what autoscalers request.
+func setAutoscaled(m *migration.Target, s *scope.Scope, t v1alpha1.Target, d Decision, dependencies []v1alpha1.DependencyReference) {
+	if d.AutoscaledReplicas == 0 {
+		return
+	}
+	name := string(t.Cluster)
+	w, live := s.Works[name], s.Reports[name].AutoscaledReplicas
+	if d.Divided {
+		m.AllAtOnce = m.Desired == 0 && live != nil && !hasAutoscaler(dependencies)
+		return
+	}
+	wanted := d.Replicas[name]
+	m.ReportCurrent = m.ReportCurrent && (!m.Wanted || w != nil && deref(w.Spec.MinReplicas) >= wanted)
+	m.Ready = m.Ready && (!m.Wanted || live == nil || deref(live) >= wanted)
+}
+
+// hasAutoscaler reports whether an object's dependencies have an autoscaler. The hub sets its bounds in each cluster.
+func hasAutoscaler(dependencies []v1alpha1.DependencyReference) bool {
+	for _, d := range dependencies {
+		if d.Group == "autoscaling" {
+			return true
+		}
+	}
+	return false
 }
 
 // mayRunUnseen reports whether a cluster may run an object whose Work is gone with the Cluster and its

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/limits"
@@ -161,7 +162,12 @@ func syncWork(s *scope.Scope, a *v1alpha1.Assignment, d Decision, t *v1alpha1.Ta
 		return change
 	}
 	w := change.Stored
-	raw, data, mistake := renderManifest(s, t, cluster)
+	least := leastReplicas(a, t)
+	replicas := t.RequestedReplicas
+	if replicas == nil {
+		replicas = least
+	}
+	raw, data, mistake := renderManifest(s, replicas, cluster)
 	change.Mistake = mistake
 	if mistake != nil && w == nil {
 		return change
@@ -171,7 +177,7 @@ func syncWork(s *scope.Scope, a *v1alpha1.Assignment, d Decision, t *v1alpha1.Ta
 	// than it had before.
 	if mistake != nil || w != nil && t.RequestedReplicas != nil && render.Pauses(s.Object, *t.RequestedReplicas) {
 		generation = w.Spec.SourceGeneration
-		if raw, change.Err = storedManifest(w, t.RequestedReplicas); change.Err != nil {
+		if raw, change.Err = storedManifest(w, replicas); change.Err != nil {
 			return change
 		}
 	}
@@ -188,12 +194,22 @@ func syncWork(s *scope.Scope, a *v1alpha1.Assignment, d Decision, t *v1alpha1.Ta
 	}
 	spec.PodSecurity = podSecurity(s.NamespaceLabels)
 	spec.SourceGeneration, spec.Manifests = generation, []v1alpha1.Manifest{m}
-	spec.Source, spec.OnDelete = s.Reference(), a.Spec.Decision.OnDelete
+	spec.Source, spec.OnDelete, spec.MinReplicas = s.Reference(), a.Spec.Decision.OnDelete, least
 	if d.Policy != nil && (w == nil || !d.AnnotationPolicyLost) {
 		spec.Apply, spec.Associated = d.Policy.Spec.Apply, d.Policy.Spec.Status.Associated
 	}
 	change.Action, change.Spec = WriteWork, spec
 	return change
+}
+
+// leastReplicas returns how many replicas a cluster needs in a move that counts what autoscalers request; nil: the
+// autoscaler decides.
+func leastReplicas(a *v1alpha1.Assignment, t *v1alpha1.Target) *int32 {
+	n := requestedOf(t)
+	if a.Spec.Decision.AutoscaledReplicas == 0 || t.State != v1alpha1.TargetActive || ptr.Deref(n, 0) == 0 {
+		return nil
+	}
+	return new(*n)
 }
 
 // podSecurity returns the Pod Security levels of the object's namespace.

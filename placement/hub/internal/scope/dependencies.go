@@ -140,10 +140,10 @@ func (r *Reader) Dependencies(
 // yieldsReplicas reports whether the policy yields spec.replicas. Without a policy, it reads that in the Works.
 func yieldsReplicas(s *Scope, p *policy.EffectivePolicy) bool {
 	if p != nil {
-		return slices.Contains(p.Spec.Apply.Yield, "spec.replicas")
+		return p.Spec.Apply.YieldsReplicas()
 	}
 	for _, w := range s.Works {
-		if slices.Contains(w.Spec.Apply.Yield, "spec.replicas") {
+		if w.Spec.Apply.YieldsReplicas() {
 			return true
 		}
 	}

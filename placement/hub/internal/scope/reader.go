@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -113,7 +114,33 @@ func (r *Reader) Read(ctx context.Context, key kinds.Key, k kinds.Kind) (*Scope,
 	if s.RequiredIn, err = r.requiredIn(ctx, s, dependents); err != nil {
 		return nil, err
 	}
+	s.ReplicaBounds = replicaBounds(s.Object, dependents)
 	return s, r.readSurroundings(ctx, s)
+}
+
+// replicaBounds returns the bounds of an autoscaler in each cluster, by the Assignments of the objects that need it: in
+// a move of what it scales, no load may have reached the receiving clusters yet, and a cluster that loses replicas must
+// not get them back.
+func replicaBounds(o *unstructured.Unstructured, dependents []v1alpha1.Assignment) map[string]ReplicaBounds {
+	if o == nil || o.GetKind() != autoscalerKind {
+		return nil
+	}
+	bounds := map[string]ReplicaBounds{}
+	for i := range dependents {
+		a := &dependents[i]
+		scaled := a.Spec.Object
+		if a.Spec.Decision.AutoscaledReplicas == 0 || !render.Scales(o, schema.GroupKind{Group: scaled.Group, Kind: scaled.Kind}, scaled.Name) {
+			continue
+		}
+		for _, t := range a.Spec.Targets {
+			desired := ptr.Deref(t.Replicas, 0)
+			n := ptr.Deref(t.RequestedReplicas, desired)
+			if n > 0 && (t.State == v1alpha1.TargetActive || t.State == v1alpha1.TargetDraining) {
+				bounds[string(t.Cluster)] = ReplicaBounds{Min: n, Exact: desired < n}
+			}
+		}
+	}
+	return bounds
 }
 
 // readWorks reads the object's Works in all clusters.
@@ -340,7 +367,8 @@ func (r *Reader) confirmReports(ctx context.Context, s *Scope, counted map[strin
 		before, now := s.Reports[name], ReportOf(s.Key.GroupKind, w)
 		failed := before.Current && !now.Current || before.Ready && !now.Ready || now.Counts.Available < before.Counts.Available
 		recovered := counted[name] && now.Counts.Available > before.Counts.Available
-		if err != nil || w.UID != cached.UID || failed || recovered {
+		scaledUp := ptr.Deref(now.AutoscaledReplicas, 0) > ptr.Deref(before.AutoscaledReplicas, 0) // more are wanted
+		if err != nil || w.UID != cached.UID || failed || recovered || scaledUp {
 			return fmt.Errorf("plan %s: Work %s: %w", s.Key, s.Key.Work(name), ErrStale)
 		}
 	}

@@ -57,6 +57,8 @@ type Scope struct {
 	TakenNamespaces map[string]bool
 	// RequiredIn are the clusters where another placed object needs this one.
 	RequiredIn map[string]bool
+	// ReplicaBounds are what an autoscaler must keep to in each cluster, for a move of what it scales.
+	ReplicaBounds map[string]ReplicaBounds
 	// PodPriority is the priority of the object's Pods. It is read only while a cluster of the object is drained.
 	PodPriority int32
 	// RequeueAfter is when to read again what could not be read; 0: all could be.
@@ -69,6 +71,14 @@ type Observed struct {
 	Reports stability.History
 	// Until is the time up to which they are complete; zero: unknown.
 	Until time.Time
+}
+
+// ReplicaBounds are what an autoscaler must keep to in a cluster.
+type ReplicaBounds struct {
+	// Min is the least number of replicas.
+	Min int32
+	// Exact reports that Min is the most, too: the cluster loses its replicas step by step.
+	Exact bool
 }
 
 // Alive reports whether the object exists and is not being deleted.

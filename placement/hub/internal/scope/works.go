@@ -40,6 +40,8 @@ type WorkReport struct {
 	UIDs []types.UID
 	// Replicas is spec.replicas in the cluster.
 	Replicas *int32
+	// AutoscaledReplicas is spec.replicas in the cluster if another field manager owns it there by the policy; else nil.
+	AutoscaledReplicas *int32
 	// Counts of replicas by the object's status.
 	Counts v1alpha1.ReplicaCounts
 	// ObservedGeneration is the generation of the hub's object that Status is about.
@@ -106,7 +108,7 @@ func ReportOf(gk schema.GroupKind, w *v1alpha1.Work) WorkReport {
 		r.UIDs = append(r.UIDs, w.Status.Manifests[i].UID)
 	}
 	m := &w.Status.Manifests[0]
-	r.Replicas = m.Replicas
+	r.Replicas, r.AutoscaledReplicas = m.Replicas, m.AutoscaledReplicas
 	// The agent answers an order to remove in the Work's condition. The manifest's condition is then
 	// an earlier one.
 	if c := meta.FindStatusCondition(m.Conditions, v1alpha1.ConditionApplied); w.Spec.Removal == nil && c != nil && c.Status != metav1.ConditionTrue {

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package desiredstate
+
+import (
+	"maps"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/scope"
+	"github.com/patchbay-cni/patchbay/placement/internal/migration"
+	"github.com/patchbay-cni/patchbay/placement/internal/policy"
+)
+
+// autoscaled are the replicas of an object that autoscalers, or other field managers, request in its clusters.
+//
+// At rest they are the clusters' own business, and the hub divides spec.replicas of the object. When the object
+// leaves a cluster, that number says nothing about what runs there. So the targets are in units of what runs
+// from then until the move has ended.
+type autoscaled struct {
+	// counts are the most replicas that an autoscaler, or the hub, has requested of each cluster in this move.
+	counts map[string]int64
+	// live are the replicas that an autoscaler requests now of each cluster that has one.
+	live map[string]int64
+	// total is how many are wanted; 0: no autoscaler has requested any.
+	total int64
+	// started reports that the stored targets are those of such a move.
+	started bool
+}
+
+// autoscaledOf returns what autoscalers request. It is empty for an object that does not yield its replicas, or that
+// has none by a user's request.
+func autoscaledOf(s *scope.Scope, in policy.PlanInput, p *policy.EffectivePolicy, current *v1alpha1.Assignment) autoscaled {
+	a := autoscaled{counts: map[string]int64{}, live: map[string]int64{}}
+	if !p.Spec.Apply.YieldsReplicas() || in.Replicas == nil || *in.Replicas == 0 {
+		return a
+	}
+	a.started = current.Spec.Decision.AutoscaledReplicas > 0
+	var names []string
+	var targets []migration.AutoscaledTarget
+	for _, t := range current.Spec.Targets {
+		if t.State != v1alpha1.TargetActive && t.State != v1alpha1.TargetDraining {
+			continue
+		}
+		live := s.Reports[string(t.Cluster)].AutoscaledReplicas
+		if live != nil {
+			a.live[string(t.Cluster)] = deref(live)
+		}
+		names = append(names, string(t.Cluster))
+		targets = append(targets, migration.AutoscaledTarget{Requested: ptr.Deref(requestedOf(&t), 0), Most: ptr.Deref(t.AutoscaledReplicas, 0), Live: live})
+	}
+	if len(a.live) == 0 && !a.started {
+		return a
+	}
+	divided := p.Spec.Replicas.Mode == v1alpha1.ReplicasDivide
+	total, most := migration.FollowAutoscalers(current.Spec.Decision.AutoscaledReplicas, divided, targets)
+	a.total = int64(total)
+	for i, name := range names {
+		a.counts[name] = int64(most[i])
+	}
+	return a
+}
+
+// requestedOf returns how many replicas the hub requests of a target; nil for a kind without replicas.
+func requestedOf(t *v1alpha1.Target) *int32 {
+	if t.RequestedReplicas != nil {
+		return t.RequestedReplicas
+	}
+	return t.Replicas
+}
+
+// isMoved reports whether what runs is to move by a plan for what the object requests: the plan leaves a cluster in
+// which an autoscaler has replicas, or such a move has not ended.
+func (a autoscaled) isMoved(s *scope.Scope, d Decision, current *v1alpha1.Assignment) bool {
+	if a.total == 0 {
+		return false
+	}
+	for name, n := range a.live {
+		if stays := d.Replicas[name] > 0 || !d.Divided && d.includes(name); n > 0 && !stays {
+			return true
+		}
+	}
+	if !a.started {
+		return false
+	}
+	for _, t := range current.Spec.Targets {
+		n := deref(t.Replicas)
+		moves := t.State != v1alpha1.TargetActive || t.RequestedReplicas != nil && deref(t.RequestedReplicas) != n
+		// An agent of an earlier version owns the replicas that it was sent, and would take them back.
+		handedOver := n == 0 || s.Reports[string(t.Cluster)].Applied && s.Reports[string(t.Cluster)].AutoscaledReplicas != nil
+		if moves || !handedOver {
+			return true
+		}
+	}
+	return false
+}
+
+// planInput returns the input of a plan for what runs.
+func (a autoscaled) planInput(in policy.PlanInput, current *v1alpha1.Assignment) policy.PlanInput {
+	in.Replicas = new(a.total)
+	if a.started {
+		return in // the targets are those of such a plan
+	}
+	in.Assigned = maps.Clone(in.Assigned)
+	for _, t := range current.Spec.Targets {
+		if n, ok := a.counts[string(t.Cluster)]; ok && t.State == v1alpha1.TargetActive {
+			in.Assigned[string(t.Cluster)] = n
+		}
+	}
+	return in
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package desiredstate
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/scope"
+	"github.com/patchbay-cni/patchbay/placement/internal/policy"
+)
+
+// The replicas of autoscalers count from the time at which the object leaves one of them until the move has ended, and
+// never at rest: the hub would write each change of theirs.
+func TestAutoscaledIsMoved(t *testing.T) {
+	t.Parallel()
+	active := func(cluster string, replicas, requested int32) v1alpha1.Target {
+		return v1alpha1.Target{Cluster: v1alpha1.ClusterName(cluster), State: v1alpha1.TargetActive, Replicas: &replicas, RequestedReplicas: &requested}
+	}
+	leaving := active("east", 0, 15)
+	leaving.State = v1alpha1.TargetDraining
+	live := func(n int32) scope.WorkReport { return scope.WorkReport{Applied: true, AutoscaledReplicas: &n} }
+	to := func(divided bool, replicas map[string]int64) Decision {
+		return Decision{Divided: divided, Replicas: replicas}
+	}
+	for name, tc := range map[string]struct {
+		reason   string
+		noYield  bool
+		replicas int64 // of the object
+		wanted   int32 // stored
+		targets  []v1alpha1.Target
+		reports  map[string]scope.WorkReport
+		plan     Decision // for what the object requests
+		total    int64
+		want     bool
+	}{
+		"rest": {
+			"east keeps the object", false, 2, 0, []v1alpha1.Target{active("east", 2, 2)}, map[string]scope.WorkReport{"east": live(20)},
+			to(true, map[string]int64{"east": 1, "west": 1}), 20, false,
+		},
+		"leaves": {
+			"20 replicas leave, not 2", false, 2, 0, []v1alpha1.Target{active("east", 2, 2)}, map[string]scope.WorkReport{"east": live(20)},
+			to(true, map[string]int64{"west": 2}), 20, true,
+		},
+		"share of 0": {
+			"it would stop all 20", false, 1, 0, []v1alpha1.Target{active("east", 1, 1)}, map[string]scope.WorkReport{"east": live(20)},
+			to(true, map[string]int64{"east": 0, "west": 1}), 20, true,
+		},
+		"whole": {
+			"each cluster has all replicas", false, 2, 0, []v1alpha1.Target{active("east", 2, 2), active("west", 2, 2)},
+			map[string]scope.WorkReport{"east": live(3), "west": live(20)}, to(false, map[string]int64{"east": 0}), 20, true,
+		},
+		"scaled to 0 by an autoscaler": {
+			"nothing leaves", false, 2, 0, []v1alpha1.Target{active("east", 2, 2)}, map[string]scope.WorkReport{"east": live(0)},
+			to(true, map[string]int64{"west": 2}), 0, false,
+		},
+		"scaled to 0 by a user": {
+			"an order at the hub stops all", false, 0, 20, []v1alpha1.Target{active("east", 20, 20)}, map[string]scope.WorkReport{"east": live(20)},
+			to(true, map[string]int64{"east": 0}), 0, false,
+		},
+		"no yield": {
+			"the hub owns the field", true, 2, 0, []v1alpha1.Target{active("east", 2, 2)}, map[string]scope.WorkReport{"east": live(20)},
+			to(true, map[string]int64{"west": 2}), 0, false,
+		},
+		"no autoscaler": {
+			"it has never requested anything", false, 2, 0, []v1alpha1.Target{active("east", 2, 2)}, map[string]scope.WorkReport{"east": {Applied: true}},
+			to(true, map[string]int64{"west": 2}), 0, false,
+		},
+		"under way": {
+			"east still loses replicas", false, 2, 20, []v1alpha1.Target{leaving, active("west", 20, 20)},
+			map[string]scope.WorkReport{"east": live(0), "west": live(20)}, to(true, map[string]int64{"west": 2}), 20, true,
+		},
+		"grows": {
+			"east adds 5", false, 2, 20, []v1alpha1.Target{leaving, active("west", 20, 20)},
+			map[string]scope.WorkReport{"east": live(20), "west": live(20)}, to(true, map[string]int64{"west": 2}), 25, true,
+		},
+		"ended": {
+			"the autoscaler of west has its 20", false, 2, 20, []v1alpha1.Target{active("west", 20, 20)}, map[string]scope.WorkReport{"west": live(20)},
+			to(true, map[string]int64{"west": 2}), 20, false,
+		},
+		"not handed over": {
+			"an earlier agent owns the 20 and would take them back", false, 2, 20, []v1alpha1.Target{active("west", 20, 20)},
+			map[string]scope.WorkReport{"west": {Applied: true}}, to(true, map[string]int64{"west": 2}), 20, true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := &policy.EffectivePolicy{Spec: v1alpha1.PlacementSpec{Replicas: v1alpha1.ReplicaPolicy{Mode: v1alpha1.ReplicasDivide}}}
+			if !tc.plan.Divided {
+				p.Spec.Replicas.Mode = v1alpha1.ReplicasDuplicate
+			}
+			if !tc.noYield {
+				p.Spec.Apply.Yield = []v1alpha1.FieldPath{"spec.replicas"}
+			}
+			s := &scope.Scope{Reports: tc.reports}
+			current := &v1alpha1.Assignment{Spec: v1alpha1.AssignmentSpec{Targets: tc.targets, Decision: v1alpha1.Decision{AutoscaledReplicas: tc.wanted}}}
+			a := autoscaledOf(s, policy.PlanInput{Replicas: &tc.replicas}, p, current)
+			if got := a.isMoved(s, tc.plan, current); got != tc.want || a.total != tc.total {
+				t.Errorf("%s\ngot %t with %d replicas, want %t with %d", tc.reason, got, a.total, tc.want, tc.total)
+			}
+		})
+	}
+}
+
+// A move that begins requests of each cluster what runs there, and its end forgets that.
+func TestRecordAutoscaled(t *testing.T) {
+	t.Parallel()
+	next := v1alpha1.AssignmentSpec{Targets: []v1alpha1.Target{{Cluster: "east", RequestedReplicas: new(int32(2))}, {Cluster: "whole"}, {Cluster: "new"}}}
+	d := Decision{AutoscaledReplicas: 20, AutoscaledIn: map[string]int64{"east": 20, "whole": 7}}
+	recordAutoscaled(&next, d)
+	want := []v1alpha1.Target{
+		{Cluster: "east", RequestedReplicas: new(int32(20)), AutoscaledReplicas: new(int32(20))}, {Cluster: "whole", AutoscaledReplicas: new(int32(7))}, {Cluster: "new"},
+	}
+	if diff := cmp.Diff(want, next.Targets); diff != "" || next.Decision.AutoscaledReplicas != 20 {
+		t.Errorf("begins: got %+v, -want +got\n%s", next.Decision, diff)
+	}
+	next.Targets[0].RequestedReplicas = new(int32(15))
+	d.AutoscaledIn["east"] = 25
+	recordAutoscaled(&next, d)
+	if got := next.Targets[0]; *got.RequestedReplicas != 15 || *got.AutoscaledReplicas != 25 {
+		t.Errorf("goes on: got %+v, want the step to stay, and the growth to be recorded", got)
+	}
+	recordAutoscaled(&next, Decision{})
+	if next.Decision.AutoscaledReplicas != 0 || next.Targets[0].AutoscaledReplicas != nil || next.Targets[1].AutoscaledReplicas != nil {
+		t.Errorf("ended: got %+v", next)
+	}
+}
