@@ -41,7 +41,7 @@ type expectation struct {
 	specWritten   time.Time
 	statusWritten time.Time
 	awaitsReports bool // the status waits for the reports on Works that were written
-	stale         int // reconciliations in a row that found the cache behind
+	stale         int  // reconciliations in a row that found the cache behind
 }
 
 // NewExpectations returns Expectations without any write. In doubt they ask direct.
