@@ -71,12 +71,13 @@ func (c *requestCounter) writesOf(ns string, before map[string]int) (lines []str
 	return lines
 }
 
-// The hub needs few writes for an object in one cluster. A slow agent, whose reports come one after the other, costs more:
-// so the least of several objects counts. Each has a namespace of its own, since the name of a new object is not in its path.
+// The hub needs few writes for an object in one cluster. A report that takes longer than a second costs more: so the
+// least of several objects counts, and of several attempts on a busy machine. Each object has a namespace of its own,
+// since the path of a creation does not name it.
 func TestWritesPerObject(t *testing.T) {
 	t.Parallel()
 	h := newTestHub(t)
-	const objects = 5
+	const objects, attempts = 3, 5
 	var spaces []string
 	for i := range objects {
 		spaces = append(spaces, h.namespace(fmt.Sprintf("budget-%d", i)))
@@ -84,63 +85,73 @@ func TestWritesPerObject(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		reason string
-		do     func(ns string)
+		do     func(ns string, attempt int)
 		writes int
 	}{
 		{
 			"An object without a status: its finalizer, the decision, the order and the report.",
-			func(ns string) { h.create(configMap(ns, "settings", ns)) }, 4,
+			func(ns string, attempt int) { h.create(configMap(ns, fmt.Sprintf("settings-%d", attempt), ns)) }, 4,
 		},
 		{
 			"An object with a status: that is written, too.",
-			func(ns string) {
-				d := deployment(ns, "web", ns, 3)
+			func(ns string, attempt int) {
+				d := deployment(ns, fmt.Sprintf("web-%d", attempt), ns, 3)
 				d.Spec.Template.Spec.Containers[0].EnvFrom = nil
 				h.create(d)
 			}, 5,
 		},
 		{
 			"A change of the replicas: the decision, the order, the report and the object's status.",
-			func(ns string) {
-				patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":5}}`))
-				if err := h.client.Patch(t.Context(), deployment(ns, "web", ns, 3), patch); err != nil {
-					t.Fatal(err)
-				}
-			}, 4,
+			func(ns string, attempt int) { h.patchWeb(ns, `{"spec":{"replicas":%d}}`, 5+attempt) }, 4,
 		},
 		{
 			"A change of the template keeps the decision.",
-			func(ns string) {
-				patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"template":{"metadata":{"labels":{"new":"true"}}}}}`))
-				if err := h.client.Patch(t.Context(), deployment(ns, "web", ns, 5), patch); err != nil {
-					t.Fatal(err)
-				}
+			func(ns string, attempt int) {
+				h.patchWeb(ns, `{"spec":{"template":{"metadata":{"labels":{"new":"%d"}}}}}`, attempt)
 			}, 3,
 		},
 	} {
-		h.quietIn(spaces, 1500*time.Millisecond)
-		before := hubRequests.snapshot()
-		for _, ns := range spaces {
-			tc.do(ns)
+		var least []string
+		for attempt := 0; attempt < attempts && (attempt == 0 || len(least) > tc.writes); attempt++ {
+			least = h.leastWrites(spaces, func(ns string) { tc.do(ns, attempt) })
 		}
-		h.eventually("the first write", func(context.Context) error {
-			for _, ns := range spaces {
-				if len(hubRequests.writesOf(ns, before)) == 0 {
-					return errNotYet
-				}
-			}
-			return nil
-		})
-		h.quietIn(spaces, 1500*time.Millisecond)
-		var all [][]string
-		for _, ns := range spaces {
-			all = append(all, hubRequests.writesOf(ns, before))
-		}
-		least := slices.MinFunc(all, func(a, b []string) int { return len(a) - len(b) })
 		if len(least) > tc.writes {
 			t.Errorf("%s got %d writes, want at most %d:\n%s", tc.reason, len(least), tc.writes, strings.Join(least, "\n"))
 		}
 	}
+}
+
+// patchWeb changes the first Deployment of a namespace.
+func (h *testHub) patchWeb(ns, format string, value int) {
+	h.t.Helper()
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, format, value))
+	if err := h.client.Patch(h.t.Context(), deployment(ns, "web-0", ns, 0), patch); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// leastWrites does the same in each namespace, and returns the writes of the hub where there are fewest.
+func (h *testHub) leastWrites(spaces []string, do func(ns string)) []string {
+	h.t.Helper()
+	h.quietIn(spaces, 1500*time.Millisecond)
+	before := hubRequests.snapshot()
+	for _, ns := range spaces {
+		do(ns)
+	}
+	h.eventually("the first write", func(context.Context) error {
+		for _, ns := range spaces {
+			if len(hubRequests.writesOf(ns, before)) == 0 {
+				return errNotYet
+			}
+		}
+		return nil
+	})
+	h.quietIn(spaces, 1500*time.Millisecond)
+	var all [][]string
+	for _, ns := range spaces {
+		all = append(all, hubRequests.writesOf(ns, before))
+	}
+	return slices.MinFunc(all, func(a, b []string) int { return len(a) - len(b) })
 }
 
 // quietIn waits until the hub writes nothing to these namespaces for this long.

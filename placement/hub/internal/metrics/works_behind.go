@@ -25,7 +25,7 @@ func newWorksBehind() *worksBehind {
 		count: newScrapedGauge("patchbay_works_behind",
 			"Works of a cluster whose agent has not reported on their present revision. Clusters without Works have no value."),
 		oldest: newScrapedGauge("patchbay_works_behind_oldest_seconds",
-			"For how long the agent of a cluster has been behind with the Work that has waited longest, as far as this process has seen it; "+
+			"For how long the agent of a cluster has been behind with a Work, without a report on an earlier revision, at most, as far as this process has seen it; "+
 				"0 if it is behind with none. Clusters without Works have no value."),
 	}
 }
@@ -94,7 +94,8 @@ func (b *worksBehind) observe(old, now *v1alpha1.Work, at time.Time) {
 		}
 	case now.Status.Revision >= now.Spec.Revision:
 		works[w.Name] = time.Time{}
-	case !tracked || since.IsZero() || old == nil || old.UID != now.UID: // a later revision does not make the agent less late
+	// A later order does not make the agent less late, but its report on an earlier one does.
+	case !tracked || since.IsZero() || old == nil || old.UID != now.UID || old.Status.Revision < now.Status.Revision:
 		works[w.Name] = at
 	}
 }
