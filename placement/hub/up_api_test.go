@@ -19,11 +19,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/patchbay-cni/patchbay/internal/app"
+	"github.com/patchbay-cni/patchbay/test/docs"
 	"github.com/patchbay-cni/patchbay/test/lab/controlplane"
 	"github.com/patchbay-cni/patchbay/test/source"
 )
@@ -43,7 +45,7 @@ func TestMain(m *testing.M) {
 const waitTimeout = 3 * time.Minute
 
 // A hub that was killed starts again with its data, a second hub cannot use its folder, and a hub that is
-// stopped leaves no program running.
+// stopped leaves no program running. A backup of its folder, by the page's commands, restores it.
 func TestUpAgain(t *testing.T) {
 	t.Parallel()
 	h := newUpHub(t)
@@ -68,6 +70,9 @@ func TestUpAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = h.wait(t)
+	backup := t.TempDir()
+	save, err := h.fromPage("tar -C /tmp/hub -czf")
+	h.runIn(t, backup, save, err)
 	h.start(t) // at once
 	if _, err := h.client(t).CoreV1().ConfigMaps("default").Get(t.Context(), "note", metav1.GetOptions{}); err != nil {
 		t.Errorf("after kill -9: %v", err)
@@ -75,7 +80,53 @@ func TestUpAgain(t *testing.T) {
 	if h.file(t, "ca.crt") != authority {
 		t.Error("the CA changed: agents would not trust the hub")
 	}
+	late := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "late"}}
+	if _, err := h.client(t).CoreV1().ConfigMaps("default").Create(t.Context(), late, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	h.stop(t)
 
+	restore, err := h.fromPage("rm -rf /tmp/hub")
+	h.runIn(t, backup, restore, err)
+	h.start(t)
+	if _, err := h.client(t).CoreV1().ConfigMaps("default").Get(t.Context(), "note", metav1.GetOptions{}); err != nil {
+		t.Errorf("after the restore: %v", err)
+	}
+	if _, err := h.client(t).CoreV1().ConfigMaps("default").Get(t.Context(), "late", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("an object from after the backup: got %v, want NotFound", err)
+	}
+	if h.file(t, "ca.crt") != authority {
+		t.Error("the CA changed with the restore: agents would not trust the hub")
+	}
+	h.stop(t)
+}
+
+// fromPage returns the commands of the block of docs/placement.md that has a text, for this hub.
+func (h *upHub) fromPage(text string) (string, error) {
+	page, err := docs.Read("docs/placement.md")
+	if err != nil {
+		return "", err
+	}
+	block, err := page.Block(text)
+	return strings.ReplaceAll(strings.Join(block.Lines, "\n"), "/tmp/hub", h.dir), err
+}
+
+// runIn runs commands in a folder.
+func (h *upHub) runIn(t *testing.T, folder, commands string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := exec.CommandContext(t.Context(), "bash", "-euc", commands)
+	run.Dir = folder
+	if out, err := run.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", commands, err, out)
+	}
+}
+
+// stop stops the hub as Ctrl-C does.
+func (h *upHub) stop(t *testing.T) {
+	t.Helper()
 	if err := h.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ const placementIntro = `# Reasons of placement
 A reason is the one word that a condition and an Event have in common. Alerts and scripts can rely on
 it; the message beside it is for people, and its text may change. ` + "`kubectl describe KIND NAME`" + ` at the hub
 shows the Events of a placed object, ` + "`kubectl get assignments -o yaml`" + ` the conditions, and what each
-cluster reports. The metrics ` + "`patchbay_hub_assignments`, `patchbay_hub_works`" + ` and
+cluster reports. The metrics ` + "`patchbay_objects`, `patchbay_hub_works`" + ` and
 ` + "`patchbay_hub_cluster_condition`" + ` count them.
 
 If a cluster's API server does not accept an object, Applied of its Work and the Event have the reason of the API

@@ -29,6 +29,7 @@ func manifests() []manifest {
 		{"patchbay-agent-debug.yaml", "deployments/placement/agent-debug"},
 		{"patchbay-hub.yaml", "deployments/placement/host"},
 		{"patchbay-hub-objects.yaml", "deployments/placement/hub"},
+		{"patchbay-hub-alerts.yaml", "deployments/placement/alerts"},
 	}
 }
 

@@ -206,9 +206,9 @@ var excuses = map[string]map[string]string{
 	},
 }
 
-// otherPages are pages whose blocks other tests run, with the folder of these. They start what the page needs,
+// otherPages are pages whose blocks other tests run, with the folders of these. They start what the page needs,
 // here a hub and clusters. They take a block with fromPage, by a text that it has.
-var otherPages = map[string]string{"docs/placement.md": "test/placement"}
+var otherPages = map[string][]string{"docs/placement.md": {"test/placement", "placement/hub"}}
 
 // byFirstLine returns the entry whose key the first line of the block begins with.
 func byFirstLine(entries map[string]string, b *Block) string {
@@ -260,14 +260,16 @@ func TestEachBlockIsRunOrExcused(t *testing.T) {
 		checkUsed(t, p.page, "step", p.steps, p.blocks(t))
 		checkUsed(t, p.page, "file", p.files, p.blocks(t))
 	}
-	for path, folder := range otherPages {
+	for path, folders := range otherPages {
 		page := readPage(t, path)
-		for _, text := range takenBlocks(t, folder) {
-			b, err := page.Block(text)
-			if err != nil {
-				t.Errorf("fromPage in %s: %v", folder, err)
+		for _, folder := range folders {
+			for _, text := range takenBlocks(t, folder) {
+				b, err := page.Block(text)
+				if err != nil {
+					t.Errorf("fromPage in %s: %v", folder, err)
+				}
+				run[path] = append(run[path], b.Line)
 			}
-			run[path] = append(run[path], b.Line)
 		}
 	}
 	for _, path := range pagePaths(t) {

@@ -40,7 +40,8 @@ type expectation struct {
 	generation    int64     // that the cache is to have
 	specWritten   time.Time
 	statusWritten time.Time
-	stale         int // reconciliations in a row that found the cache behind
+	awaitsReports bool // the status waits for the reports on Works that were written
+	stale         int  // reconciliations in a row that found the cache behind
 }
 
 // NewExpectations returns Expectations without any write. In doubt they ask direct.
@@ -107,18 +108,17 @@ func (e *Expectations) Verify(ctx context.Context, key kinds.Key, a *v1alpha1.As
 	return nil
 }
 
-// StatusDue reports whether the status of an Assignment is to be written now, or else when. After a
-// first order all clusters are about to report, one after the other: their reports are written
-// together.
+// StatusDue reports whether the status of an Assignment is to be written now, or else when. After an
+// order all clusters are about to report, one after the other: one write has their reports. A status that
+// has waited once does not wait for the reports on the next order, too.
 func (e *Expectations) StatusDue(key kinds.Key, worksWritten bool) (due bool, after time.Duration) {
 	x, now := e.get(key), e.now()
-	first := x.statusWritten.IsZero()
-	if left := statusInterval - now.Sub(x.statusWritten); !first && left > 0 {
+	if left := statusInterval - now.Sub(x.statusWritten); !x.statusWritten.IsZero() && left > 0 {
 		return false, left
 	}
-	x.statusWritten = now
+	x.statusWritten, x.awaitsReports = now, worksWritten && !x.awaitsReports
 	e.byKey.Store(key, x)
-	if first && worksWritten {
+	if x.awaitsReports {
 		return false, statusInterval
 	}
 	return true, 0

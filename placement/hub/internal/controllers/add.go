@@ -121,7 +121,9 @@ func Add(ctx context.Context, m manager.Manager, cfg Config) error {
 		"certificates": func() error { return (&certificateApprover{cached: cached, direct: direct}).setup(m) },
 		"metrics": func() error {
 			return m.Add(manager.RunnableFunc(func(ctx context.Context) error {
-				return cfg.Metrics.Start(ctx, metrics.Sources{Informers: cached, Heartbeats: heartbeats.Observed, Now: cfg.Now})
+				return cfg.Metrics.Start(ctx, metrics.Sources{
+					Informers: cached, Heartbeats: heartbeats.Observed, ReportedUntil: tracker.CompleteUntil, Now: cfg.Now,
+				})
 			}))
 		},
 		"policies": func() error {

@@ -26,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -104,7 +105,9 @@ func startHub(t *testing.T, env *apitest.Env) {
 		t.Fatal(err)
 	}
 	opts.Logger = logr.FromContextOrDiscard(ctx)
-	m, err := manager.New(env.Config, opts)
+	config := rest.CopyConfig(env.Config)
+	config.Wrap(hubRequests.wrap)
+	m, err := manager.New(config, opts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,10 @@ func TestMetrics(t *testing.T) {
 		`patchbay_hub_works{cluster="metrics-a",reason="Invalid",state="blocked"} 1`,
 		`patchbay_hub_works{cluster="metrics-b",reason="",state="pending"} 1`,
 		`patchbay_hub_work_report_duration_seconds_count{result="applied"} `,
-		`patchbay_hub_assignments{reason="",state="placed"} `,
+		`patchbay_objects{reason="",state="placed"} `,
+		`patchbay_works_behind{cluster="metrics-a"} 0`,
+		`patchbay_works_behind{cluster="metrics-b"} 1`,
+		`patchbay_agent_lag_seconds{cluster="metrics-a"} `,
 	)
 	if err := apitest.CheckMetricsPage("patchbay-hub", scrape()); err != nil {
 		t.Error(err)

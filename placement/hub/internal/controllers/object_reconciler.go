@@ -209,6 +209,9 @@ func (r *objectReconciler) report(
 	if status.Evict {
 		return stored, after, r.objects.Evict(ctx, s, stored.object)
 	}
+	if worksWritten && after > 0 { // the object's status also waits for the reports
+		return stored, after, nil
+	}
 	fields, err := status.ObjectStatus(s, stored.object, p.decision)
 	if err != nil || fields == nil {
 		return stored, after, err

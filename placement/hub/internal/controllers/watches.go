@@ -23,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
-	"github.com/patchbay-cni/patchbay/placement/hub/internal/clusters"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/kinds"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/limits"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/reports"
@@ -51,9 +50,7 @@ func watchDependencies(
 		}),
 		"Assignments": source.TypedKind(cached, &v1alpha1.Assignment{}, handler.TypedEnqueueRequestsFromMapFunc(withDependencies),
 			predicate.TypedGenerationChangedPredicate[*v1alpha1.Assignment]{}),
-		"Clusters": sourceOf(cached, &v1alpha1.Cluster{}, clusterChanged, func(ctx context.Context, _ *v1alpha1.Cluster) []kinds.Key {
-			return l.assigned(ctx, "")
-		}),
+		"Clusters": clusterSource(cached, l),
 		"Customizations": sourceOf(cached, &v1alpha1.Customization{}, generationChanged, func(ctx context.Context, c *v1alpha1.Customization) []kinds.Key {
 			if c.Namespace == v1alpha1.SystemNamespace {
 				return l.assigned(ctx, "")
@@ -114,12 +111,6 @@ func sourceOf[T client.Object](cached cache.Cache, o T, changed func(old, now T)
 
 func generationChanged[T client.Object](old, now T) bool {
 	return old.GetGeneration() != now.GetGeneration()
-}
-
-// clusterChanged reports whether a decision may depend on the change of a Cluster.
-func clusterChanged(old, now *v1alpha1.Cluster) bool {
-	return generationChanged(old, now) || !maps.Equal(old.Labels, now.Labels) || !maps.Equal(old.Annotations, now.Annotations) ||
-		clusters.IsReachable(old) != clusters.IsReachable(now)
 }
 
 // labelsChanged reports whether other policies may select the object, or the objects of a namespace.

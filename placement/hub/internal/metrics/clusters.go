@@ -5,7 +5,6 @@ package metrics
 import (
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,7 +15,8 @@ import (
 // clusterMetrics are the metrics of Clusters.
 type clusterMetrics struct {
 	conditions *prometheus.GaugeVec
-	heartbeats *heartbeatGauge
+	heartbeats *scrapedGauge
+	lag        *scrapedGauge
 }
 
 // registerClusters registers the metrics of Clusters.
@@ -26,12 +26,13 @@ func registerClusters(r prometheus.Registerer) *clusterMetrics {
 			Name: "patchbay_hub_cluster_condition",
 			Help: "1 if the condition (Accepted, Reachable, Drained, HubMismatch) of a Cluster is True, else 0, with its reason. A condition that the Cluster does not have has no value.",
 		}, []string{"cluster", "condition", "reason"}),
-		heartbeats: &heartbeatGauge{GaugeVec: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "patchbay_hub_cluster_last_heartbeat_timestamp_seconds",
-			Help: "Unix time at which the hub saw the last heartbeat of a cluster's agent, by the hub's clock. Clusters that have not joined have no value.",
-		}, []string{"cluster"})},
+		heartbeats: newScrapedGauge("patchbay_hub_cluster_last_heartbeat_timestamp_seconds",
+			"Unix time at which the hub saw the last heartbeat of a cluster's agent, by the hub's clock. Clusters that have not joined have no value."),
+		lag: newScrapedGauge("patchbay_agent_lag_seconds",
+			"Age of the time up to which a cluster's agent has reported all changes, by its heartbeats. Moves rely on reports up to then. "+
+				"It grows while the agent cannot read its cluster or reach the hub. Clusters that have not joined have no value."),
 	}
-	r.MustRegister(m.conditions, m.heartbeats)
+	r.MustRegister(m.conditions, m.heartbeats, m.lag)
 	return m
 }
 
@@ -89,16 +90,20 @@ func boundedClusterReason(reason string) string {
 	return otherReason
 }
 
-// heartbeatGauge is a gauge that is read at each scrape.
-type heartbeatGauge struct {
+// scrapedGauge is a gauge with a value for each cluster, which is read at each scrape.
+type scrapedGauge struct {
 	*prometheus.GaugeVec
 
-	read atomic.Pointer[func() map[string]time.Time]
+	read atomic.Pointer[func() map[string]float64]
 	mu   sync.Mutex
 }
 
+func newScrapedGauge(name, help string) *scrapedGauge {
+	return &scrapedGauge{GaugeVec: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"cluster"})}
+}
+
 // Collect implements prometheus.Collector.
-func (g *heartbeatGauge) Collect(to chan<- prometheus.Metric) {
+func (g *scrapedGauge) Collect(to chan<- prometheus.Metric) {
 	read := g.read.Load()
 	if read == nil {
 		return
@@ -106,8 +111,30 @@ func (g *heartbeatGauge) Collect(to chan<- prometheus.Metric) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.Reset()
-	for cluster, at := range (*read)() {
-		g.WithLabelValues(cluster).Set(float64(at.UnixMilli()) / 1000)
+	for cluster, value := range (*read)() {
+		g.WithLabelValues(cluster).Set(value)
 	}
 	g.GaugeVec.Collect(to)
+}
+
+// start reads the gauges of clusters from now on.
+func (m *clusterMetrics) start(s Sources) {
+	heartbeats := func() map[string]float64 {
+		values := map[string]float64{}
+		for cluster, at := range s.Heartbeats() {
+			values[cluster] = float64(at.UnixMilli()) / 1000
+		}
+		return values
+	}
+	lag := func() map[string]float64 {
+		values, now, reported := map[string]float64{}, s.Now(), s.ReportedUntil()
+		for cluster := range s.Heartbeats() { // a Lease may outlast its Cluster
+			if until, ok := reported[cluster]; ok {
+				values[cluster] = max(0, now.Sub(until).Seconds())
+			}
+		}
+		return values
+	}
+	m.heartbeats.read.Store(&heartbeats)
+	m.lag.read.Store(&lag)
 }

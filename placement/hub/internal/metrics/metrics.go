@@ -33,13 +33,16 @@ type Sources struct {
 	Informers cache.Informers
 	// Heartbeats returns when the hub saw the last heartbeat of each cluster.
 	Heartbeats func() map[string]time.Time
+	// ReportedUntil returns the time up to which each cluster's agent has reported all changes.
+	ReportedUntil func() map[string]time.Time
 	// Now is the clock.
 	Now func() time.Time
 }
 
 // Start counts the objects of the informers from now on, and all that exist. It returns at once.
 func (m *Metrics) Start(ctx context.Context, s Sources) error {
-	m.clusters.heartbeats.read.Store(&s.Heartbeats)
+	m.clusters.start(s)
+	m.works.behind.start(s.Now)
 	if err := observe(ctx, s.Informers, m.clusters.observe); err != nil {
 		return err
 	}
@@ -47,7 +50,7 @@ func (m *Metrics) Start(ctx context.Context, s Sources) error {
 	if err != nil {
 		return err
 	}
-	return observe(ctx, s.Informers, m.assignments.observe)
+	return observe(ctx, s.Informers, func(old, now *v1alpha1.Assignment, _ bool) { m.assignments.observe(old, now, s.Now()) })
 }
 
 // observe calls changed for each object of a kind that exists, and for each change, one after the other.

@@ -29,6 +29,7 @@ type hub struct {
 	informers  *informertest.FakeInformers
 	now        time.Time
 	heartbeats map[string]time.Time
+	reported   map[string]time.Time
 }
 
 func newHub(t *testing.T) *hub {
@@ -41,7 +42,8 @@ func newHub(t *testing.T) *hub {
 	m := Register(h.registry)
 	err := m.Start(t.Context(), Sources{
 		Informers: h.informers, Now: func() time.Time { return h.now },
-		Heartbeats: func() map[string]time.Time { return h.heartbeats },
+		Heartbeats:    func() map[string]time.Time { return h.heartbeats },
+		ReportedUntil: func() map[string]time.Time { return h.reported },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -219,7 +221,7 @@ func TestAssignmentStates(t *testing.T) {
 	}
 	placed := condition(v1alpha1.ConditionPlaced, metav1.ConditionTrue, v1alpha1.ReasonAsExpected)
 	rendered := condition(v1alpha1.ConditionRendered, metav1.ConditionTrue, v1alpha1.ReasonAsExpected)
-	moving := condition(v1alpha1.ConditionMoveBlocked, metav1.ConditionFalse, v1alpha1.ReasonAsExpected)
+	noMove := condition(v1alpha1.ConditionMoveBlocked, metav1.ConditionFalse, v1alpha1.ReasonAsExpected)
 	notPlaced := condition(v1alpha1.ConditionPlaced, metav1.ConditionFalse, v1alpha1.ReasonUnschedulable)
 	notRendered := condition(v1alpha1.ConditionRendered, metav1.ConditionFalse, v1alpha1.ReasonInvalidRule)
 	for _, tc := range []struct {
@@ -228,21 +230,122 @@ func TestAssignmentStates(t *testing.T) {
 		want       string
 	}{
 		{"The hub has just created it.", assignment(), "reason=,state=unknown 1"},
-		{"All is as requested.", assignment(placed, rendered, moving), "reason=,state=placed 1"},
-		{"No cluster has room.", assignment(notPlaced, rendered, moving), "reason=Unschedulable,state=not_placed 1"},
-		{"A Customization fails.", assignment(placed, notRendered, moving), "reason=InvalidRule,state=not_rendered 1"},
+		{"All is as requested.", assignment(placed, rendered, noMove), "reason=,state=placed 1"},
+		{"No cluster has room.", assignment(notPlaced, rendered, noMove), "reason=Unschedulable,state=not_placed 1"},
+		{"A Customization fails.", assignment(placed, notRendered, noMove), "reason=InvalidRule,state=not_rendered 1"},
 		{
 			"A move waits.", assignment(placed, rendered, condition(v1alpha1.ConditionMoveBlocked, metav1.ConditionTrue, v1alpha1.ReasonStalled)),
 			"reason=Stalled,state=move_blocked 1",
 		},
-		{"An object is counted once.", assignment(notPlaced, notRendered, moving), "reason=Unschedulable,state=not_placed 1"},
+		{"It moves.", moving(1, placed, rendered, condition(v1alpha1.ConditionMoveBlocked, metav1.ConditionFalse, v1alpha1.ReasonProgressing)), "reason=,state=moving 1"},
+		{
+			"Its move waits.", moving(1, placed, rendered, condition(v1alpha1.ConditionMoveBlocked, metav1.ConditionTrue, v1alpha1.ReasonStalled)),
+			"reason=Stalled,state=move_blocked 1",
+		},
+		{"An object is counted once.", assignment(notPlaced, notRendered, noMove), "reason=Unschedulable,state=not_placed 1"},
 	} {
 		h := newHub(t)
 		h.change(nil, tc.assignment)
-		h.expect(tc.reason, "patchbay_hub_assignments", tc.want)
+		h.expect(tc.reason, "patchbay_objects", tc.want)
 		h.change(tc.assignment, nil)
-		h.expect(tc.reason, "patchbay_hub_assignments")
+		h.expect(tc.reason, "patchbay_objects")
 	}
+}
+
+// moving returns an Assignment that moves from a to b by a decision of this number.
+func moving(number int64, conditions ...metav1.Condition) *v1alpha1.Assignment {
+	a := settled(number, conditions...)
+	a.Spec.Targets = append(a.Spec.Targets, v1alpha1.Target{Cluster: "a", State: v1alpha1.TargetDraining})
+	return a
+}
+
+// settled returns an Assignment that is in b by a decision of this number.
+func settled(number int64, conditions ...metav1.Condition) *v1alpha1.Assignment {
+	a := assignment(conditions...)
+	a.Spec.Decision.Number, a.Spec.Decision.LastChangeTime = number, &metav1.MicroTime{Time: start}
+	a.Spec.Targets = []v1alpha1.Target{{Cluster: "b", State: v1alpha1.TargetActive}}
+	return a
+}
+
+// A move lasts from the decision until the object has left the other clusters.
+func TestMoveDuration(t *testing.T) {
+	t.Parallel()
+	const name = "patchbay_moves_seconds"
+	undated := settled(1)
+	undated.Spec.Decision.LastChangeTime = nil
+	removed := settled(1)
+	removed.Spec.Targets[0].State = v1alpha1.TargetRemoving
+	empty := settled(1)
+	empty.Spec.Targets = nil
+	var none []string
+	for _, tc := range []struct {
+		reason        string
+		before, after *v1alpha1.Assignment
+		want          []string
+	}{
+		{"The object has left the other cluster.", moving(1), settled(1), []string{" 90"}},
+		{"It still moves.", moving(1), moving(1), none},
+		{"A later decision makes it stay: it has not moved.", moving(1), settled(2), none},
+		{"It was placed, not moved.", settled(1), settled(1), none},
+		{"It is removed from its only cluster.", removed, empty, none},
+		{"Its removal everywhere ends a move.", moving(1), empty, none},
+		{"The Assignment does not say since when.", moving(1), undated, none},
+	} {
+		h := newHub(t)
+		h.change(nil, tc.before)
+		h.now = start.Add(90 * time.Second)
+		h.change(tc.before, tc.after)
+		h.expect(tc.reason, name, tc.want...)
+	}
+}
+
+// A cluster is behind with Works that it has not reported on, and since when it is does not depend on later
+// revisions.
+func TestWorksBehind(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	a1, a2 := work("a", 1, 0, ""), work("a", 2, 0, "")
+	done, other := work("a", 2, 2, v1alpha1.ReasonAsExpected), work("a", 1, 1, v1alpha1.ReasonRefused)
+	other.Name, other.UID = "other", "2"
+	again := work("a", 3, 2, v1alpha1.ReasonAsExpected)
+	for _, step := range []struct {
+		reason        string
+		before, after *v1alpha1.Work
+		count, oldest []string
+	}{
+		{"It has an order that it has not reported on.", nil, a1, []string{"cluster=a 1"}, []string{"cluster=a 0"}},
+		{"A later order does not make it less late.", a1, a2, []string{"cluster=a 1"}, []string{"cluster=a 10"}},
+		{"It refuses another one: that is a report.", nil, other, []string{"cluster=a 1"}, []string{"cluster=a 20"}},
+		{"It has reported.", a2, done, []string{"cluster=a 0"}, []string{"cluster=a 0"}},
+		{"It is behind again, from now on.", done, again, []string{"cluster=a 1"}, []string{"cluster=a 0"}},
+		{"The Work is deleted.", again, nil, []string{"cluster=a 0"}, []string{"cluster=a 0"}},
+		{"It has no Works.", other, nil, nil, nil},
+	} {
+		h.change(objectOf(step.before), objectOf(step.after))
+		h.expect(step.reason, "patchbay_works_behind", step.count...)
+		h.expect(step.reason, "patchbay_works_behind_oldest_seconds", step.oldest...)
+		h.now = h.now.Add(10 * time.Second)
+	}
+}
+
+// objectOf returns a Work as an object; nil for none.
+func objectOf(w *v1alpha1.Work) client.Object {
+	if w == nil {
+		return nil
+	}
+	return w
+}
+
+// The lag of an agent grows from the time up to which its reports are complete, and ends with its Cluster.
+func TestAgentLag(t *testing.T) {
+	t.Parallel()
+	const name = "patchbay_agent_lag_seconds"
+	h := newHub(t)
+	h.heartbeats = map[string]time.Time{"a": start, "b": start}
+	h.reported = map[string]time.Time{"a": start.Add(-2 * time.Second), "b": start.Add(time.Second), "left": start}
+	h.expect("b's clock is ahead, and the Lease of a Cluster that has left is still there.", name, "cluster=a 2", "cluster=b 0")
+	h.now = start.Add(time.Minute)
+	h.expect("Neither reports.", name, "cluster=a 62", "cluster=b 59")
 }
 
 // cluster returns a Cluster with one condition.

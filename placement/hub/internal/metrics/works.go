@@ -24,6 +24,7 @@ func (s workState) labelValues() []string { return []string{s.cluster, s.state, 
 // workMetrics are the metrics of Works. Only one goroutine changes them.
 type workMetrics struct {
 	counts   *stateCounts[workState]
+	behind   *worksBehind
 	duration *prometheus.HistogramVec
 	// unreported are the Works whose agent has not reported their last revision.
 	unreported map[types.NamespacedName]unreportedWork
@@ -39,6 +40,7 @@ type unreportedWork struct {
 func registerWorks(r prometheus.Registerer) *workMetrics {
 	m := &workMetrics{
 		unreported: map[types.NamespacedName]unreportedWork{},
+		behind:     newWorksBehind(),
 		counts: newStateCounts[workState]("patchbay_hub_works",
 			"Works by cluster, state and reason: applied, pending (the agent has not reported the last revision as applied), "+
 				"blocked (the agent reports a reason that a retry does not remove) and removing. The reason is empty unless the Work is blocked; "+
@@ -50,13 +52,14 @@ func registerWorks(r prometheus.Registerer) *workMetrics {
 			Buckets: []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800},
 		}, []string{"result"}),
 	}
-	r.MustRegister(m.counts, m.duration)
+	r.MustRegister(m.counts, m.behind.count, m.behind.oldest, m.duration)
 	return m
 }
 
 // observe counts a Work that was created, changed or deleted.
 func (m *workMetrics) observe(old, now *v1alpha1.Work, existed bool, at time.Time) {
 	m.counts.move(stateOf(old, workStateOf), stateOf(now, workStateOf))
+	m.behind.observe(old, now, at)
 	switch {
 	case now == nil:
 		delete(m.unreported, client.ObjectKeyFromObject(old))

@@ -191,6 +191,23 @@ func (t *Tracker) Of(name, work string) (h stability.History, until time.Time) {
 	return c.histories[work], c.heartbeats.completeUntil(t.now())
 }
 
+// CompleteUntil returns, for each cluster with a heartbeat, the time up to which it has reported all changes. Where that is
+// not known, it is when this hub began to observe reports.
+func (t *Tracker) CompleteUntil() map[string]time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := make(map[string]time.Time, len(t.clusters))
+	for name, c := range t.clusters {
+		if c.heartbeats.renewed.IsZero() {
+			continue
+		}
+		if all[name] = c.heartbeats.until; all[name].IsZero() {
+			all[name] = t.since
+		}
+	}
+	return all
+}
+
 // Wait queues an object when the reports of one of these clusters are complete up to a time. It replaces what the
 // object has waited for; nil ends that.
 func (t *Tracker) Wait(key kinds.Key, until map[string]time.Time) {

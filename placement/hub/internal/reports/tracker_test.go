@@ -4,6 +4,7 @@ package reports
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -271,4 +272,27 @@ func (q *lockedQueue) Add(kinds.Key) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.added++
+}
+
+// The hub knows how far the reports of each cluster are complete, also when that is too long ago for a move.
+func TestCompleteUntil(t *testing.T) {
+	t.Parallel()
+	tracker := newTrackerAt()
+	expect := func(reason string, want map[string]time.Time) {
+		t.Helper()
+		if got := tracker.CompleteUntil(); !maps.EqualFunc(got, want, time.Time.Equal) {
+			t.Errorf("%s got %v, want %v", reason, got, want)
+		}
+	}
+	tracker.report(0, "web", 5)
+	expect("A cluster without a heartbeat.", nil)
+	tracker.beat(1)
+	expect("One heartbeat may be old: since the hub observes reports.", map[string]time.Time{"east": start})
+	tracker.beat(2)
+	tracker.beat(3)
+	expect("Its heartbeats have dates.", map[string]time.Time{"east": start.Add(seconds(3))})
+	tracker.now = start.Add(seconds(3600))
+	expect("They have ended for an hour.", map[string]time.Time{"east": start.Add(seconds(3))})
+	tracker.Reset()
+	expect("A new leader knows nothing.", map[string]time.Time{"east": start.Add(seconds(3600))})
 }
