@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,10 +15,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/internal/room"
 )
 
-// clusterReportInterval is how often the agent compares the cluster's status with its last report.
-const clusterReportInterval = 5 * time.Second
+const (
+	// clusterReportInterval is how often the agent compares the cluster's status with its last report.
+	clusterReportInterval = 5 * time.Second
+	// smallChangeInterval is after how long the agent reports changes of less than 10 percent.
+	smallChangeInterval = time.Minute
+)
 
 // clusterStats computes the agent's part of the Cluster's status from the caches.
 type clusterStats struct {
@@ -27,6 +31,7 @@ type clusterStats struct {
 	versions    v1alpha1.Versions
 	halted      *haltedWorks
 	cluster     string
+	hideRoom    bool
 }
 
 // status computes the agent's part of the Cluster's status.
@@ -50,10 +55,14 @@ func (f *clusterStats) status(hubUID string) v1alpha1.ClusterStatus {
 				"stay as they are, and the agent removes nothing. Run at the hub: kubectl patchbay hub resume --for-cluster %s", all, name, f.cluster))
 	}
 	versions := f.versions
-	return v1alpha1.ClusterStatus{
+	status := v1alpha1.ClusterStatus{
 		Allocatable: allocatable, Requested: requested, Versions: &versions, HubUID: hubUID,
 		Conditions: []metav1.Condition{mismatched},
 	}
+	if !f.hideRoom {
+		status.Room = room.New(freeNodes(f.nodes.List(), f.pods.List())).ToAPI()
+	}
+	return status
 }
 
 func addResources(sum, more corev1.ResourceList) {
@@ -68,17 +77,19 @@ func addResources(sum, more corev1.ResourceList) {
 type clusterReporter struct {
 	hub      client.Client
 	name     string
+	now      func() time.Time
 	lastSent *v1alpha1.ClusterStatus
+	sentAt   time.Time
 }
 
-// send applies the status, unless it is the one that was sent last.
+// send applies the status, unless it is the one that was sent last, or differs little and for a short time.
 func (r *clusterReporter) send(ctx context.Context, status v1alpha1.ClusterStatus) error {
 	var before []metav1.Condition
 	if r.lastSent != nil {
 		before = r.lastSent.Conditions
 	}
 	status.Conditions = mergeConditions(before, status.Conditions)
-	if r.lastSent != nil && equality.Semantic.DeepEqual(*r.lastSent, status) {
+	if !isReportDue(r.lastSent, &status, r.now().Sub(r.sentAt)) {
 		return nil
 	}
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
@@ -92,6 +103,6 @@ func (r *clusterReporter) send(ctx context.Context, status v1alpha1.ClusterStatu
 	if err != nil {
 		return fmt.Errorf("report on Cluster %s: %w", r.name, err)
 	}
-	r.lastSent = &status
+	r.lastSent, r.sentAt = &status, r.now()
 	return nil
 }
