@@ -26,6 +26,11 @@ type Requests struct {
 	Memory int64
 }
 
+// Compare sorts larger requests first.
+func (r Requests) Compare(o Requests) int {
+	return cmp.Or(cmp.Compare(o.MilliCPU, r.MilliCPU), cmp.Compare(o.Memory, r.Memory))
+}
+
 // Free is what one node has free. It may be negative.
 type Free struct {
 	// MilliCPU is in thousandths of a CPU.
