@@ -78,9 +78,13 @@ type Bucket struct {
 // Histogram is what the nodes of a cluster have free, in groups of similar nodes.
 type Histogram []Bucket
 
-// New groups nodes into at most MaxBuckets buckets. The order of the nodes does not matter. Full nodes are left out.
+// New groups nodes into at most MaxBuckets buckets. The order of the nodes does not matter. Nodes that may run no more
+// Pods are left out.
 func New(nodes []Free) Histogram {
-	nodes = slices.DeleteFunc(slices.Clone(nodes), func(f Free) bool { return f.Pods <= 0 || f.MilliCPU < 0 || f.Memory < 0 })
+	nodes = slices.DeleteFunc(slices.Clone(nodes), func(f Free) bool { return f.Pods <= 0 })
+	for i := range nodes {
+		nodes[i].MilliCPU, nodes[i].Memory = max(0, nodes[i].MilliCPU), max(0, nodes[i].Memory)
+	}
 	slices.SortFunc(nodes, Free.compare)
 	for kept := maxBits; ; kept-- { // of 0 bits all nodes are in one bucket
 		if h := group(nodes, kept); len(h) <= MaxBuckets {
