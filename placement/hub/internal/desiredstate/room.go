@@ -92,7 +92,10 @@ func refusals(s *scope.Scope, in *policy.PlanInput, a *v1alpha1.Assignment, p *p
 		return nil
 	}
 	all := slices.Clone(a.Spec.Decision.Refusals)
-	all = slices.DeleteFunc(all, func(r v1alpha1.Refusal) bool { return hasEnded(r, s.Now) })
+	all = slices.DeleteFunc(all, func(r v1alpha1.Refusal) bool {
+		n, assigned := in.Assigned[string(r.Cluster)]
+		return hasEnded(r, s.Now) && (n > 0 || !assigned)
+	})
 	for _, t := range a.Spec.Targets {
 		running, refused, known := servedReplicas(s, t)
 		if !known || in.VolumeClaims[string(t.Cluster)] != "" {
@@ -112,10 +115,15 @@ func refusals(s *scope.Scope, in *policy.PlanInput, a *v1alpha1.Assignment, p *p
 		}
 	}
 	slices.SortFunc(all, func(x, y v1alpha1.Refusal) int { return cmp.Compare(x.Cluster, y.Cluster) })
+	in.Refused = map[string]bool{}
+	for _, r := range all {
+		in.Refused[string(r.Cluster)] = true
+	}
 	return all
 }
 
-// hasEnded reports whether a refusal is forgotten: no other has followed for as long as it lasted.
+// hasEnded reports whether a refusal is to be forgotten: no other has followed for as long as it lasted. It is not
+// while the cluster has the object without replicas, which stays.
 func hasEnded(r v1alpha1.Refusal, now time.Time) bool {
 	return !now.Before(r.RetryTime.Add(refusalRetry(r.Count)))
 }

@@ -115,6 +115,14 @@ func TestRefusedReplicasGoElsewhere(t *testing.T) {
 			reason: "A refusal is forgotten when none has followed.", clusters: both(refusing{3, 3, 3, 0}, refusing{7, 7, 7, 0}), refusals: []v1alpha1.Refusal{refusal(3, -5*time.Minute, 1)},
 			want: map[string]int64{"east": 3, "west": 7},
 		},
+		"all refused": {
+			reason: "That it runs nowhere in east is no order to remove it.", clusters: both(refusing{5, 5, 0, 5}, runs),
+			want: map[string]int64{"east": 0, "west": 10}, refused: []v1alpha1.Refusal{refusal(0, 5*time.Minute, 1)},
+		},
+		"all refused before": {
+			reason: "Nor is it later.", clusters: both(refusing{0, 0, 0, 0}, refusing{10, 10, 10, 0}), refusals: []v1alpha1.Refusal{refusal(0, -time.Hour, 1)},
+			want: map[string]int64{"east": 0, "west": 10}, refused: []v1alpha1.Refusal{refusal(0, -time.Hour, 1)},
+		},
 		"again": {
 			reason: "Each refusal doubles the time.", clusters: both(refusing{5, 5, 4, 1}, runs), refusals: []v1alpha1.Refusal{refusal(3, -time.Second, 3)},
 			want: map[string]int64{"east": 4, "west": 6}, refused: []v1alpha1.Refusal{refusal(4, 40*time.Minute, 4)},
