@@ -5,6 +5,7 @@ package works
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -92,17 +93,26 @@ func (r *clusterReporter) send(ctx context.Context, status v1alpha1.ClusterStatu
 	if !isReportDue(r.lastSent, &status, r.now().Sub(r.sentAt)) {
 		return nil
 	}
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
-	if err != nil {
-		return fmt.Errorf("encode status of the Cluster: %w", err)
+	err := r.apply(ctx, status)
+	if err != nil && status.Room != nil && strings.Contains(err.Error(), "field not declared in schema") { // a hub of an earlier version
+		known := status
+		known.Room = nil
+		err = r.apply(ctx, known)
 	}
-	o := &unstructured.Unstructured{Object: map[string]any{"status": fields}}
-	o.SetGroupVersionKind(v1alpha1.SchemeGroupVersion().WithKind("Cluster"))
-	o.SetName(r.name)
-	err = r.hub.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner(v1alpha1.AgentFieldManager), client.ForceOwnership)
 	if err != nil {
 		return fmt.Errorf("report on Cluster %s: %w", r.name, err)
 	}
 	r.lastSent, r.sentAt = &status, r.now()
 	return nil
+}
+
+func (r *clusterReporter) apply(ctx context.Context, status v1alpha1.ClusterStatus) error {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
+	if err != nil {
+		return fmt.Errorf("encode status: %w", err)
+	}
+	o := &unstructured.Unstructured{Object: map[string]any{"status": fields}}
+	o.SetGroupVersionKind(v1alpha1.SchemeGroupVersion().WithKind("Cluster"))
+	o.SetName(r.name)
+	return r.hub.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner(v1alpha1.AgentFieldManager), client.ForceOwnership)
 }
