@@ -160,9 +160,9 @@ func (a *Agent) connectLocal(config *rest.Config) error {
 	a.reconciler = &workReconciler{
 		hub: a.hub, dynamic: objects, records: applied, halted: halted, clusterName: a.config.Cluster, pods: pods, enqueueAll: a.enqueueAll, pace: newHeartbeatPace(),
 		refusedAfter: a.config.RefusedAfter,
-		applier: &objectApplier{dynamic: objects, guard: a.config.Guard, namespaces: namespaces},
-		secrets: &secretDataCache{hub: a.hub, local: local},
-		watcher: objectwatcher.New(meta, a.enqueueForObject, namespaces.isGone),
+		applier:      &objectApplier{dynamic: objects, guard: a.config.Guard, namespaces: namespaces},
+		secrets:      &secretDataCache{hub: a.hub, local: local},
+		watcher:      objectwatcher.New(meta, a.enqueueForObject, namespaces.isGone),
 	}
 	a.reconciler.remover = &workRemover{
 		hub: a.hub, records: applied, halted: halted, forget: a.reconciler.forget,

@@ -24,6 +24,8 @@ const (
 	clusterReportInterval = 5 * time.Second
 	// smallChangeInterval is after how long the agent reports changes of less than 10 percent.
 	smallChangeInterval = time.Minute
+	// roomRetryInterval is after how long the agent reports the room again to a hub that does not know it.
+	roomRetryInterval = 5 * time.Minute
 )
 
 // clusterStats computes the agent's part of the Cluster's status from the caches.
@@ -81,6 +83,8 @@ type clusterReporter struct {
 	now      func() time.Time
 	lastSent *v1alpha1.ClusterStatus
 	sentAt   time.Time
+	// noRoomUntil is when to report the room again to a hub that does not know it: it may be upgraded.
+	noRoomUntil time.Time
 }
 
 // send applies the status, unless it is the one that was sent last, or differs little and for a short time.
@@ -90,14 +94,16 @@ func (r *clusterReporter) send(ctx context.Context, status v1alpha1.ClusterStatu
 		before = r.lastSent.Conditions
 	}
 	status.Conditions = mergeConditions(before, status.Conditions)
+	if r.now().Before(r.noRoomUntil) {
+		status.Room = nil
+	}
 	if !isReportDue(r.lastSent, &status, r.now().Sub(r.sentAt)) {
 		return nil
 	}
 	err := r.apply(ctx, status)
 	if err != nil && status.Room != nil && strings.Contains(err.Error(), "field not declared in schema") { // a hub of an earlier version
-		known := status
-		known.Room = nil
-		err = r.apply(ctx, known)
+		status.Room, r.noRoomUntil = nil, r.now().Add(roomRetryInterval)
+		err = r.apply(ctx, status)
 	}
 	if err != nil {
 		return fmt.Errorf("report on Cluster %s: %w", r.name, err)

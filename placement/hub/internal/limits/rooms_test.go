@@ -133,8 +133,8 @@ func TestRoomComesBack(t *testing.T) {
 				advance(roomReportDelay)
 			}, 4,
 		},
-		"refused":   {"Replicas that do not come take no room for ever.", func(_ *Capacity, advance func(time.Duration)) { advance(assumeAtMost) }, 10},
-		"removed":   {"An object that leaves frees its room.", func(c *Capacity, _ func(time.Duration)) { c.Set(deployment("first"), Reservation{}) }, 10},
+		"refused": {"Replicas that do not come take no room for ever.", func(_ *Capacity, advance func(time.Duration)) { advance(assumeAtMost) }, 10},
+		"removed": {"An object that leaves frees its room.", func(c *Capacity, _ func(time.Duration)) { c.Set(deployment("first"), Reservation{}) }, 10},
 		"restarted": {"Pods that restart come again.", func(c *Capacity, advance func(time.Duration)) {
 			for _, n := range []int64{6, 0} {
 				c.Set(deployment("first"), Reservation{PerReplica: oneCPU, Replicas: map[string]int64{"east": 6}, Existing: map[string]int64{"east": n}})
