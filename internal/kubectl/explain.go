@@ -147,7 +147,11 @@ func printFitness(out io.Writer, x *explain.Explanation, a *v1alpha1.Assignment)
 		case f.Keeps:
 			fit = "keeps"
 		}
-		rows[f.Cluster] = []string{"-", "-", fit, strings.Join(f.Reasons, "; ")}
+		reasons := f.Reasons
+		if text := x.Room[f.Cluster]; text != "" && f.Selected {
+			reasons = append(slices.Clone(reasons), text)
+		}
+		rows[f.Cluster] = []string{"-", "-", fit, strings.Join(reasons, "; ")}
 	}
 	for _, t := range a.Spec.Targets {
 		row, ok := rows[string(t.Cluster)]

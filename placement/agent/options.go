@@ -9,11 +9,13 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/agent/internal/works"
 )
 
 // options are the agent's flags.
@@ -28,6 +30,8 @@ type options struct {
 	join, debug, version             bool
 	tokenAuth, leaderElect           bool
 	debugAccess                      bool
+	refusedAfter                     time.Duration
+	reportRoom                       bool
 }
 
 // parseOptions reads the flags. It prints the help that --help asks for to stderr.
@@ -60,6 +64,10 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 		"lowest Pod Security `level` (baseline or restricted) that namespaces created by the agent enforce; the hub may ask for a stricter one")
 	f.BoolVar(&o.debugAccess, "debug-access", false, "let people at the hub read, and exec into, what the hub has placed here, as far as this cluster's RBAC "+
 		"allows it to the users patchbay:NAME; needs the ClusterRole patchbay-agent-debug")
+	f.DurationVar(&o.refusedAfter, "refused-after", works.DefaultRefusedAfter, "`time` after which the hub places replicas elsewhere whose Pods this cluster "+
+		"neither schedules nor creates; with a cluster autoscaler longer than a new node takes to be ready")
+	f.BoolVar(&o.reportRoom, "report-room", true, "report what the nodes have free, so that the hub requests no more replicas than fit; "+
+		"set false with a cluster autoscaler, which adds nodes only for Pods that do not fit")
 	f.StringVar(&o.healthAddress, "health-address", "127.0.0.1:9642", "`address` that serves /healthz and /readyz")
 	f.BoolVar(&o.leaderElect, "leader-elect", true, "act only while this replica holds the Lease patchbay-agent; set false only for a single replica")
 	f.BoolVar(&o.debug, "debug", false, "log debug messages too")
@@ -80,6 +88,8 @@ func (o *options) validate(args []string) error {
 		return nil
 	case o.hubKubeconfig == "":
 		return errors.New("flag --hub-kubeconfig: must not be empty: give the kubeconfig file of this cluster's hub (`kubectl patchbay cluster join` writes one)")
+	case o.refusedAfter <= 0:
+		return fmt.Errorf("flag --refused-after: must be more than 0: got %s", o.refusedAfter)
 	case o.tokenAuth && !o.join:
 		return errors.New("flag --token-auth: must come with --join")
 	case o.namespace == "":

@@ -63,7 +63,8 @@ func runAgent(ctx context.Context, o *options, local *rest.Config) error {
 	}
 	a, err := works.New(works.Config{
 		Cluster: o.cluster, Hub: hub, Local: local, Identity: o.identity, Account: o.serviceAccount, Version: version.String(),
-		Guard: works.Guard{Namespace: o.namespace, Resources: o.allowedResources, PodSecurity: o.podSecurity},
+		Guard:        works.Guard{Namespace: o.namespace, Resources: o.allowedResources, PodSecurity: o.podSecurity},
+		RefusedAfter: o.refusedAfter, HideRoom: !o.reportRoom,
 	})
 	if err != nil {
 		return err

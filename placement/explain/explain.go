@@ -6,6 +6,7 @@ package explain
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/placement/internal/policy"
+	"github.com/patchbay-cni/patchbay/placement/internal/room"
 )
 
 // Input is what an explanation is computed from.
@@ -48,6 +50,9 @@ type Explanation struct {
 	Mode v1alpha1.ReplicaMode
 	// Clusters in the order of their names; empty without an effective policy.
 	Clusters []policy.Fitness
+	// Room says, by cluster, how many more replicas the last report of a cluster has room for, and until when the
+	// cluster gets none because it has refused some. Without an Assignment of an object with Pods it is empty.
+	Room map[string]string
 }
 
 // Explain returns why the hub places an object as it does.
@@ -74,11 +79,33 @@ func Explain(in Input) (*Explanation, error) {
 			x.Instead = other.Source
 		}
 	}
+	x.Room = roomTexts(in)
 	x.Clusters, err = policy.Explain(p, planInput(in, p))
 	if e, ok := errors.AsType[*policy.Error](err); ok {
 		x.Mistake, err = e.Reason+": "+e.Error(), nil
 	}
 	return x, err
+}
+
+// roomTexts returns the room of each cluster in words.
+func roomTexts(in Input) map[string]string {
+	texts := map[string]string{}
+	if in.Assignment == nil || in.Assignment.Spec.Decision.Requests == nil || in.Object.GroupVersionKind().Group == "batch" {
+		return texts
+	}
+	requests := in.Assignment.Spec.Decision.Requests
+	per := room.Requests{MilliCPU: requests.Cpu().MilliValue(), Memory: requests.Memory().Value()}
+	for i := range in.Clusters {
+		if c := &in.Clusters[i]; c.Status.Room != nil {
+			texts[c.Name] = fmt.Sprintf("room for %d more by its last report", room.FromAPI(c.Status.Room).Fit(per))
+		}
+	}
+	for _, r := range in.Assignment.Spec.Decision.Refusals {
+		if in.Now.Before(r.RetryTime.Time) {
+			texts[string(r.Cluster)] = fmt.Sprintf("has refused replicas: gets no more than %d until %s", r.Replicas, r.RetryTime.UTC().Format(time.RFC3339))
+		}
+	}
+	return texts
 }
 
 // planInput returns what a plan reads of clusters, and where the object is.

@@ -247,15 +247,17 @@ func assignmentLost(f *snapshot, s *reportedCondition, _ *unstructured.Unstructu
 }
 
 // unschedulable: something bounds what some chosen Cluster takes. Of how much that is the message tells.
-func unschedulable(f *snapshot, _ *reportedCondition, o *unstructured.Unstructured) string {
+func unschedulable(f *snapshot, s *reportedCondition, o *unstructured.Unstructured) string {
 	bounded := strings.Contains(o.GetAnnotations()[v1alpha1.ClustersAnnotation], "=0")
 	for _, spec := range f.policiesFor(o) {
 		bounded = bounded || len(spec.Replicas.Max)+len(spec.Replicas.Weights) > 0
 	}
+	bounded = bounded || s.assignment != nil && len(s.assignment.Spec.Decision.Refusals) > 0
 	for _, c := range f.chosenClusters(o) {
+		bounded = bounded || c.Status.Room != nil && strings.Contains(s.Message, c.Name+" has room for")
 		bounded = bounded || c.Spec.Limits != nil || len(c.Spec.Taints) > 0 || c.Spec.Unschedulable || c.Spec.Drain != nil || c.DeletionTimestamp != nil
 	}
-	return reasonUnless(bounded, "no Cluster that is asked for has a limit, a taint or a drain")
+	return reasonUnless(bounded, "no Cluster that is asked for has a limit, room, a taint or a drain")
 }
 
 func waitingForCluster(f *snapshot, s *reportedCondition, o *unstructured.Unstructured) string {

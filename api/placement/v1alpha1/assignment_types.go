@@ -154,6 +154,35 @@ type Decision struct {
 	// then spec.replicas of the object counts.
 	// +optional
 	AutoscaledReplicas int32 `json:"autoscaledReplicas,omitempty"`
+
+	// Refusals are clusters that did not run all replicas that the hub requested. Until RetryTime they get no
+	// more replicas than they run.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	Refusals []Refusal `json:"refusals,omitempty"`
+
+	// RebalanceDigest is the digest of the object's annotation placement.patchbay.io/rebalance when the hub last
+	// divided the replicas anew for it.
+	// +optional
+	RebalanceDigest string `json:"rebalanceDigest,omitempty"`
+}
+
+// Refusal is a cluster that did not run all replicas that the hub requested.
+type Refusal struct {
+	// Cluster is the name of the Cluster.
+	Cluster ClusterName `json:"cluster"`
+
+	// Replicas that the cluster ran, or was starting: it gets no more until RetryTime.
+	// +kubebuilder:validation:Minimum=0
+	Replicas int32 `json:"replicas"`
+
+	// RetryTime is when the cluster may get more replicas again. Replicas do not move back by themselves.
+	RetryTime metav1.MicroTime `json:"retryTime"`
+
+	// Count of refusals in a row. Each one doubles the time until RetryTime, from 5 minutes up to an hour.
+	// +kubebuilder:validation:Minimum=1
+	Count int32 `json:"count"`
 }
 
 // TargetState is the state of a cluster in a move.

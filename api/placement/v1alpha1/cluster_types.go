@@ -177,8 +177,8 @@ type Limits struct {
 // +kubebuilder:validation:MaxLength=1024
 type PropertyValue string
 
-// ClusterStatus is the observed state of a cluster. The agent applies allocatable, requested, versions, hubUID
-// and the condition HubMismatch; the hub applies the other fields.
+// ClusterStatus is the observed state of a cluster. The agent applies allocatable, requested, versions, hubUID,
+// room and the condition HubMismatch; the hub applies the other fields.
 type ClusterStatus struct {
 	// Conditions: Accepted, Reachable, Drained, HubMismatch.
 	// +optional
@@ -210,6 +210,39 @@ type ClusterStatus struct {
 	// HubUID is the UID of the hub that the agent reports to: that of the hub's namespace kube-system.
 	// +optional
 	HubUID string `json:"hubUID,omitempty"`
+
+	// Room is what the cluster's nodes have free. The hub requests no more new replicas than fit in it. Absent
+	// when the agent does not report it: then the hub does not know the room, and does not limit replicas by it.
+	// +optional
+	Room *Room `json:"room,omitempty"`
+}
+
+// Room is a histogram of what the ready, schedulable nodes without a taint NoSchedule or NoExecute have free:
+// allocatable resources, less the requests of Pods. The agent reports it when it changes by 10 percent, and
+// smaller changes within a minute.
+type Room struct {
+	// Buckets are groups of similar nodes; empty if no node is ready.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	Buckets []RoomBucket `json:"buckets,omitempty"`
+}
+
+// RoomBucket is a group of nodes. Each of them has at least this much free.
+type RoomBucket struct {
+	// Nodes is the number of nodes.
+	// +kubebuilder:validation:Minimum=1
+	Nodes int32 `json:"nodes"`
+
+	// CPU that each node has free.
+	CPU resource.Quantity `json:"cpu"`
+
+	// Memory that each node has free.
+	Memory resource.Quantity `json:"memory"`
+
+	// Pods that each node may run in addition.
+	// +kubebuilder:validation:Minimum=0
+	Pods int64 `json:"pods"`
 }
 
 // Assigned is the sum of what the hub has placed in one cluster.

@@ -135,6 +135,7 @@ status:
     stays: [{object: DaemonSet shop/logs, reason: Required, message: m}]
   versions: {kubernetes: v1.35.0, agent: v1}
   hubUID: u
+  room: {buckets: [{nodes: 1, cpu: 500m, memory: 1Gi, pods: 10}]}
 `,
 		"Assignment": `
 spec:
@@ -142,6 +143,8 @@ spec:
   decision:
     rollbacks: 1
     autoscaledReplicas: 1
+    refusals: [{cluster: east, replicas: 1, retryTime: "2026-01-02T03:04:05.000000Z", count: 1}]
+    rebalanceDigest: d
     startedIn: [east]
     source: annotation
     digest: d
@@ -179,6 +182,7 @@ status:
     sourceGeneration: 1
     replicas: 1
     volumeClaims: [shop/data]
+    refusedReplicas: {replicas: 1, reason: Unschedulable, message: m}
     truncated: true
     status: {replicas: 1}
     ready: true

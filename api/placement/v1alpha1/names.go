@@ -35,6 +35,9 @@ const (
 	// policy, and takes precedence over it. kubectl patchbay export sets it. When it is removed, its value stays
 	// in force until a policy selects the object.
 	OnDeleteAnnotation = "placement.patchbay.io/on-delete"
+	// RebalanceAnnotation on an object: each new value divides its replicas anew, once. Without it, replicas stay
+	// where they are when clusters get room.
+	RebalanceAnnotation = "placement.patchbay.io/rebalance"
 	// SourceUIDAnnotation on an object in a cluster is the UID of its source object at the hub.
 	SourceUIDAnnotation = "placement.patchbay.io/source-uid"
 	// ClusterUIDAnnotation on a Cluster's namespace at the hub is the Cluster's UID: the hub created the

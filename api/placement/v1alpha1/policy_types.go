@@ -31,12 +31,12 @@ type DivideBy string
 const (
 	// DivideStatic divides by weights.
 	DivideStatic DivideBy = "Static"
-	// DivideAvailable divides by free capacity; not served yet.
+	// DivideAvailable divides by the room of the clusters.
 	DivideAvailable DivideBy = "Available"
 )
 
 // ReplicaPolicy is how clusters share the replicas of an object.
-// +kubebuilder:validation:XValidation:rule=`!has(self.by) || self.by != "Available"`,fieldPath=`.by`,reason=FieldValueForbidden,message=`dividing by available room is not served yet: use Static`
+// +kubebuilder:validation:XValidation:rule=`!has(self.by) || self.by != "Available" || !has(self.weights)`,fieldPath=`.by`,reason=FieldValueForbidden,message=`must be Static with weights: Available divides by the room of the clusters`
 type ReplicaPolicy struct {
 	// Mode is how clusters share the replicas. Default: Divide for Deployments and ReplicaSets, Single for
 	// StatefulSets, Jobs, CronJobs, Pods and PersistentVolumeClaims, Duplicate for other kinds. For kinds without
@@ -60,7 +60,9 @@ type ReplicaPolicy struct {
 	// +kubebuilder:validation:MaxProperties=500
 	Max map[string]Replicas `json:"max,omitempty"`
 
-	// By is the criterion by which the replicas are divided.
+	// By is the criterion by which the replicas are divided: by weights, or by the room that each cluster has,
+	// with what the object has there. A cluster that reports no room, and has no limits, counts as the one with
+	// the most room. Replicas that have a cluster stay there when the room changes.
 	// +optional
 	// +kubebuilder:default=Static
 	By DivideBy `json:"by,omitempty"`

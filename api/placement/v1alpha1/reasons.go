@@ -168,8 +168,8 @@ func placedReasons() []ReasonInfo {
 		},
 		{
 			Reason: ReasonUnschedulable, On: "Placed of Assignments with status False, Event on the placed object",
-			When:   "The selected clusters have no room for the object, or for some of its replicas. What runs without a place elsewhere stays. The message has the numbers, and the limit of each full cluster.",
-			Remedy: "Raise spec.limits of a Cluster that the message names or spec.replicas.max of the policy, end a drain, or select more clusters.",
+			When:   "The selected clusters have no room for the object, or for some of its replicas. What runs without a place elsewhere stays. The message has the numbers, and for each full cluster its limit, what its nodes lack, or why it does not run more replicas.",
+			Remedy: "Raise spec.limits of a Cluster that the message names or spec.replicas.max of the policy, end a drain, add nodes, or select more clusters.",
 			Test:   "placement/hub/internal/controllers.TestLimits",
 		},
 		{

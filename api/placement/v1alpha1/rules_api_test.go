@@ -34,7 +34,7 @@ func TestRefusals(t *testing.T) {
 		kinds              []string
 		spec, field, wants string
 	}{
-		{policies, `replicas: {by: Available}`, "spec.replicas.by", "dividing by available room is not served yet: use Static"},
+		{policies, `replicas: {by: Available, weights: {east: 1}}`, "spec.replicas.by", "must be Static with weights: Available divides by the room of the clusters"},
 		{policies, `status: {associated: Mirror}`, "spec.status.associated", "mirroring associated objects is not served yet: use Counts"},
 		{policies, `volumes: Transfer`, "spec.volumes", "moving volumes is not served yet: use Refuse"},
 		{policies, `volumes: Recreate`, "spec.volumes", "moving volumes is not served yet: use Refuse"},

@@ -312,6 +312,26 @@ type ManifestStatus struct {
 	// field manager that owns it, such as an autoscaler.
 	// +optional
 	AutoscaledReplicas *int32 `json:"autoscaledReplicas,omitempty"`
+
+	// RefusedReplicas of a Deployment or a ReplicaSet have not run for a while, because the cluster can neither
+	// schedule nor create their Pods; absent if there are none.
+	// +optional
+	RefusedReplicas *RefusedReplicas `json:"refusedReplicas,omitempty"`
+}
+
+// RefusedReplicas are replicas that a cluster does not run. The agent's flag --refused-after has the time after
+// which it reports them.
+type RefusedReplicas struct {
+	// Replicas is their number.
+	// +kubebuilder:validation:Minimum=1
+	Replicas int32 `json:"replicas"`
+
+	// Reason is Unschedulable, or FailedCreate if a quota or an admission webhook refuses the Pods.
+	Reason string `json:"reason"`
+
+	// Message of the scheduler or the API server, at most 256 bytes.
+	// +optional
+	Message string `json:"message,omitempty"`
 }
 
 // WorkList is a list of Works.

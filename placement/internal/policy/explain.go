@@ -27,7 +27,7 @@ type Fitness struct {
 	Reasons []string
 }
 
-// Explain returns the fitness of all clusters for an object, by name. It does not know the room of clusters.
+// Explain returns the fitness of all clusters for an object, by name. The room of clusters is no part of it.
 func Explain(p *EffectivePolicy, in PlanInput) ([]Fitness, error) {
 	choice := clusterChoice{p, in}
 	selected, err := choice.candidates()

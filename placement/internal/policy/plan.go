@@ -222,6 +222,7 @@ func (p *EffectivePolicy) divideReplicas(in PlanInput, usable []candidate) (allo
 			result.fullClusters = append(result.fullClusters, full)
 		}
 	}
+	p.weighByRoom(rows)
 	division, err := apportion.Divide(*in.Replicas, rows)
 	if err != nil {
 		return allocation{}, &Error{Reason: v1alpha1.ReasonInvalidReplicas, Object: p.Source, Field: "spec.replicas", Message: err.Error()}
@@ -229,6 +230,11 @@ func (p *EffectivePolicy) divideReplicas(in PlanInput, usable []candidate) (allo
 	for _, s := range division.Shares {
 		if s.Replicas > 0 {
 			result.targets[s.Name] = s.Replicas
+		}
+	}
+	for _, c := range usable { // that it runs none there is no order to remove it
+		if _, assigned := in.Assigned[c.Name]; assigned && in.Refused[c.Name] && !in.BeingRemoved[c.Name] && c.eligibility >= mayStay {
+			result.targets[c.Name] += 0
 		}
 	}
 	if *in.Replicas == 0 {
@@ -278,6 +284,26 @@ func (p *EffectivePolicy) divisionInput(in PlanInput, c candidate) (row apportio
 		full = roomText(c.Name, *room, why)
 	}
 	return row, full
+}
+
+// weighByRoom weighs the clusters of a division by their room, if the policy divides by it.
+func (p *EffectivePolicy) weighByRoom(rows []apportion.Cluster) {
+	if p.Spec.Replicas.By != v1alpha1.DivideAvailable || len(p.Spec.Replicas.Weights) > 0 { // an annotation may have numbers
+		return
+	}
+	most := int64(0)
+	for _, row := range rows {
+		if row.Capacity != nil {
+			most = max(most, *row.Capacity)
+		}
+	}
+	for i := range rows {
+		weight := max(1, most)
+		if rows[i].Capacity != nil {
+			weight = *rows[i].Capacity
+		}
+		rows[i].Weight = min(weight, apportion.MaxWeight)
+	}
 }
 
 // placeZeroReplicas keeps an object without replicas where it is, or assigns it to the first cluster.

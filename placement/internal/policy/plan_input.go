@@ -36,6 +36,8 @@ type PlanInput struct {
 	// VolumeClaims has, by cluster, the name of a claim with data of the object. The object does not leave
 	// such a cluster.
 	VolumeClaims map[string]string
+	// Refused are the clusters that have refused replicas of the object. It stays there without replicas, too.
+	Refused map[string]bool
 	// Capacity returns the room of a cluster.
 	Capacity CapacityFunc
 }

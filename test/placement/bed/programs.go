@@ -104,12 +104,16 @@ func (b *Bed) StartAgent(ctx context.Context, name string, env ...string) (proce
 	return b.RunAgent(name, local, hub, []string{"--join"}, env...)
 }
 
+// refusedAfter is a flag of all agents: tests do not wait for minutes.
+const refusedAfter = "--refused-after=20s"
+
 // RunAgent starts an agent by those ways to its cluster and to the hub, with more flags
 // and environment.
 func (b *Bed) RunAgent(name, local, hub string, flags []string, env ...string) (process.ID, error) {
 	args := append([]string{
 		filepath.Join(b.config.Programs, "patchbay-agent"), "--cluster=" + name, "--kubeconfig=" + local, "--hub-kubeconfig=" + hub,
 		"--namespace=patchbay-system", "--identity=" + name, "--health-address=127.0.0.1:0", "--leader-elect=false", "--debug",
+		refusedAfter,
 	}, flags...)
 	return b.Clusters[name].startProgramWithEnv("patchbay-agent", env, args...)
 }
@@ -161,7 +165,7 @@ func (b *Bed) StartAgentVia(ctx context.Context, name, identity string, way HubR
 	}
 	args = append(args, filepath.Join(b.config.Programs, "patchbay-agent"),
 		"--cluster="+name, "--kubeconfig="+local, "--hub-kubeconfig="+hub, "--join", "--namespace=patchbay-system",
-		"--identity="+identity, "--health-address=127.0.0.1:0", "--leader-elect=false", "--debug")
+		"--identity="+identity, "--health-address=127.0.0.1:0", "--leader-elect=false", "--debug", refusedAfter)
 	for _, address := range way.FallbackHubs {
 		args = append(args, "--hub-address="+address)
 	}

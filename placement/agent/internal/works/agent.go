@@ -3,6 +3,7 @@
 package works
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,6 +56,10 @@ type Config struct {
 	Version string
 	// Guard has the rules of the cluster's admin.
 	Guard Guard
+	// RefusedAfter is after how long the agent reports replicas that the cluster does not run; default: 2 minutes.
+	RefusedAfter time.Duration
+	// HideRoom keeps the agent from reporting what nodes have free.
+	HideRoom bool
 	// ReconcileTimeout bounds each reconciliation, because an API server may never answer; default: 2
 	// minutes.
 	ReconcileTimeout time.Duration
@@ -87,6 +92,7 @@ func New(config Config) (*Agent, error) {
 	if a.config.ReconcileTimeout == 0 {
 		a.config.ReconcileTimeout = defaultReconcileTimeout
 	}
+	a.config.RefusedAfter = cmp.Or(a.config.RefusedAfter, DefaultRefusedAfter)
 	var err error
 	if a.hub, err = newHubClient(tuneRESTConfig(config.Hub), config.Cluster); err != nil {
 		return nil, err
@@ -153,21 +159,22 @@ func (a *Agent) connectLocal(config *rest.Config) error {
 	halted := newHaltedWorks(a.hub, applied)
 	a.reconciler = &workReconciler{
 		hub: a.hub, dynamic: objects, records: applied, halted: halted, clusterName: a.config.Cluster, pods: pods, enqueueAll: a.enqueueAll, pace: newHeartbeatPace(),
-		applier: &objectApplier{dynamic: objects, guard: a.config.Guard, namespaces: namespaces},
-		secrets: &secretDataCache{hub: a.hub, local: local},
-		watcher: objectwatcher.New(meta, a.enqueueForObject, namespaces.isGone),
+		refusedAfter: a.config.RefusedAfter,
+		applier:      &objectApplier{dynamic: objects, guard: a.config.Guard, namespaces: namespaces},
+		secrets:      &secretDataCache{hub: a.hub, local: local},
+		watcher:      objectwatcher.New(meta, a.enqueueForObject, namespaces.isGone),
 	}
 	a.reconciler.remover = &workRemover{
 		hub: a.hub, records: applied, halted: halted, forget: a.reconciler.forget,
 		objects: &objectRemover{dynamic: objects, discovery: a.discovery, guard: a.config.Guard, namespaces: namespaces, pods: pods},
 	}
 	a.debug = &debugAccess{records: applied, pods: pods, namespaces: local, services: objects.Resource(corev1.SchemeGroupVersion.WithResource("services")), readHubUID: a.hub.hubUID}
-	a.stats = &clusterStats{nodes: nodes.GetStore(), pods: pods.Pods, halted: halted, cluster: a.config.Cluster}
+	a.stats = &clusterStats{nodes: nodes.GetStore(), pods: pods.Pods, halted: halted, cluster: a.config.Cluster, hideRoom: a.config.HideRoom}
 	return nil
 }
 
-// trimNode keeps the allocatable resources of a Node. Its phase is Running if the Node is ready and
-// schedulable.
+// trimNode keeps the allocatable resources of a Node, and the taints that keep Pods away. Its phase is Running if the
+// Node is ready and schedulable.
 func trimNode(o any) (any, error) {
 	node, ok := o.(*corev1.Node)
 	if !ok {
@@ -178,6 +185,11 @@ func trimNode(o any) (any, error) {
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods} {
 		if q, ok := node.Status.Allocatable[name]; ok {
 			trimmed.Status.Allocatable[name] = q
+		}
+	}
+	for _, t := range node.Spec.Taints {
+		if t.Effect != corev1.TaintEffectPreferNoSchedule {
+			trimmed.Spec.Taints = append(trimmed.Spec.Taints, t)
 		}
 	}
 	for _, c := range node.Status.Conditions {
@@ -389,7 +401,7 @@ func (a *Agent) runHeartbeat(ctx context.Context) {
 
 // runClusterReport reports the cluster's own status until the context ends.
 func (a *Agent) runClusterReport(ctx context.Context) {
-	report := &clusterReporter{hub: a.hub.client, name: a.config.Cluster}
+	report := &clusterReporter{hub: a.hub.client, name: a.config.Cluster, now: time.Now}
 	var uid string
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		bounded, cancel := context.WithTimeout(ctx, 2*clusterReportInterval)

@@ -5,10 +5,10 @@ package works
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,10 +16,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/internal/room"
 )
 
-// clusterReportInterval is how often the agent compares the cluster's status with its last report.
-const clusterReportInterval = 5 * time.Second
+const (
+	// clusterReportInterval is how often the agent compares the cluster's status with its last report.
+	clusterReportInterval = 5 * time.Second
+	// smallChangeInterval is after how long the agent reports changes of less than 10 percent.
+	smallChangeInterval = time.Minute
+	// roomRetryInterval is after how long the agent reports the room again to a hub that does not know it.
+	roomRetryInterval = 5 * time.Minute
+)
 
 // clusterStats computes the agent's part of the Cluster's status from the caches.
 type clusterStats struct {
@@ -27,6 +34,7 @@ type clusterStats struct {
 	versions    v1alpha1.Versions
 	halted      *haltedWorks
 	cluster     string
+	hideRoom    bool
 }
 
 // status computes the agent's part of the Cluster's status.
@@ -50,10 +58,14 @@ func (f *clusterStats) status(hubUID string) v1alpha1.ClusterStatus {
 				"stay as they are, and the agent removes nothing. Run at the hub: kubectl patchbay hub resume --for-cluster %s", all, name, f.cluster))
 	}
 	versions := f.versions
-	return v1alpha1.ClusterStatus{
+	status := v1alpha1.ClusterStatus{
 		Allocatable: allocatable, Requested: requested, Versions: &versions, HubUID: hubUID,
 		Conditions: []metav1.Condition{mismatched},
 	}
+	if !f.hideRoom {
+		status.Room = room.New(freeNodes(f.nodes.List(), f.pods.List())).ToAPI()
+	}
+	return status
 }
 
 func addResources(sum, more corev1.ResourceList) {
@@ -68,30 +80,45 @@ func addResources(sum, more corev1.ResourceList) {
 type clusterReporter struct {
 	hub      client.Client
 	name     string
+	now      func() time.Time
 	lastSent *v1alpha1.ClusterStatus
+	sentAt   time.Time
+	// noRoomUntil is when to report the room again to a hub that does not know it: it may be upgraded.
+	noRoomUntil time.Time
 }
 
-// send applies the status, unless it is the one that was sent last.
+// send applies the status, unless it is the one that was sent last, or differs little and for a short time.
 func (r *clusterReporter) send(ctx context.Context, status v1alpha1.ClusterStatus) error {
 	var before []metav1.Condition
 	if r.lastSent != nil {
 		before = r.lastSent.Conditions
 	}
 	status.Conditions = mergeConditions(before, status.Conditions)
-	if r.lastSent != nil && equality.Semantic.DeepEqual(*r.lastSent, status) {
+	if r.now().Before(r.noRoomUntil) {
+		status.Room = nil
+	}
+	if !isReportDue(r.lastSent, &status, r.now().Sub(r.sentAt)) {
 		return nil
 	}
+	err := r.apply(ctx, status)
+	if err != nil && status.Room != nil && strings.Contains(err.Error(), "field not declared in schema") { // a hub of an earlier version
+		status.Room, r.noRoomUntil = nil, r.now().Add(roomRetryInterval)
+		err = r.apply(ctx, status)
+	}
+	if err != nil {
+		return fmt.Errorf("report on Cluster %s: %w", r.name, err)
+	}
+	r.lastSent, r.sentAt = &status, r.now()
+	return nil
+}
+
+func (r *clusterReporter) apply(ctx context.Context, status v1alpha1.ClusterStatus) error {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
 	if err != nil {
-		return fmt.Errorf("encode status of the Cluster: %w", err)
+		return fmt.Errorf("encode status: %w", err)
 	}
 	o := &unstructured.Unstructured{Object: map[string]any{"status": fields}}
 	o.SetGroupVersionKind(v1alpha1.SchemeGroupVersion().WithKind("Cluster"))
 	o.SetName(r.name)
-	err = r.hub.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner(v1alpha1.AgentFieldManager), client.ForceOwnership)
-	if err != nil {
-		return fmt.Errorf("report on Cluster %s: %w", r.name, err)
-	}
-	r.lastSent = &status
-	return nil
+	return r.hub.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner(v1alpha1.AgentFieldManager), client.ForceOwnership)
 }

@@ -41,6 +41,8 @@ type workReconciler struct {
 	halted      *haltedWorks
 	clusterName string
 	pace        *heartbeatPace
+	// refusedAfter is after how long replicas that the cluster does not run are reported.
+	refusedAfter time.Duration
 	// enqueueAll enqueues all Works.
 	enqueueAll func(context.Context)
 
@@ -167,6 +169,9 @@ func (w *workReconciler) applyRecord(ctx context.Context, work *v1alpha1.Work, r
 	if later == 0 && slices.ContainsFunc(report.Manifests, w.hasUnusedVolumeClaims) { // a user may delete them
 		later = blockedCheckInterval
 	}
+	for i := range results {
+		later = soonest(later, results[i].refusedCheck)
+	}
 	return later, errors.Join(append(errs, err)...)
 }
 
@@ -241,6 +246,9 @@ func (w *workReconciler) applyManifest(ctx context.Context, work *v1alpha1.Work,
 	result.autoscaled = isAutoscaled(result.live, spec)
 	if result.isRecorded() && spec.Associated != v1alpha1.AssociatedNone && runsPods(result.live) {
 		result.associated = w.pods.Associated(result.live.GetUID())
+	}
+	if result.isRecorded() {
+		result.refused, result.refusedCheck = refusedReplicas(result.live, w.pods.PodsOf(result.live.GetUID()), time.Now(), w.refusedAfter)
 	}
 	result.volumeClaims = w.volumeClaims(ctx, result.uid(), result.before)
 	return result

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,6 +48,9 @@ type manifestResult struct {
 	autoscaled   bool
 	volumeClaims []string
 	associated   *v1alpha1.Associated
+	refused      *v1alpha1.RefusedReplicas
+	// refusedCheck is when more replicas may be refused; 0: when something changes.
+	refusedCheck time.Duration
 }
 
 // isRecorded tells whether the live object is the one in the record.
@@ -72,6 +76,7 @@ func (r *manifestResult) status() v1alpha1.ManifestStatus {
 	ms := v1alpha1.ManifestStatus{
 		Group: r.object.gvr.Group, Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName(),
 		UID: r.uid(), VolumeClaims: r.volumeClaims, Associated: r.associated, Conditions: conditions,
+		RefusedReplicas: r.refused,
 	}
 	if r.entry != nil {
 		ms.AppliedGeneration, ms.SourceGeneration = r.entry.AppliedGeneration, r.entry.SourceGeneration

@@ -71,7 +71,7 @@ func Add(ctx context.Context, m manager.Manager, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	registry, capacity, drains := &kinds.Registry{}, limits.NewCapacity(), limits.NewDrains()
+	registry, capacity, drains := &kinds.Registry{}, limits.NewCapacity(cfg.Now), limits.NewDrains()
 	heartbeats, tracker := clusters.NewHeartbeats(cached, direct, cfg.Now), reports.NewTracker(cfg.Now)
 	lead := &leadership{
 		cached: cached, direct: direct, now: cfg.Now, signer: &term.Signer{}, capacity: capacity, heartbeats: heartbeats, reports: tracker,
@@ -100,10 +100,10 @@ func Add(ctx context.Context, m manager.Manager, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("make the controller of objects: %w", err)
 	}
-	if err := watchDependencies(objects, cached, registry, drains, tracker); err != nil {
+	if err := watchDependencies(objects, cached, registry, drains, tracker, capacity.Rooms()); err != nil {
 		return err
 	}
-	if err := watchReports(ctx, cached, tracker); err != nil {
+	if err := watchReports(ctx, cached, tracker, capacity.Rooms()); err != nil {
 		return err
 	}
 	d, err := discovery.NewDiscoveryClientForConfigAndClient(m.GetConfig(), m.GetHTTPClient())

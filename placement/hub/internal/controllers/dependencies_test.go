@@ -314,7 +314,7 @@ func (h *dependencyHub) plan(t *testing.T, key kinds.Key, views uint) (plan, err
 	if err != nil || s == nil {
 		t.Fatalf("Read: got %v and %v, want a Scope", s, err)
 	}
-	r := &objectReconciler{reader: h.reader, capacity: limits.NewCapacity(), drains: limits.NewDrains(), reports: reports.NewTracker(time.Now)}
+	r := &objectReconciler{reader: h.reader, capacity: limits.NewCapacity(time.Now), drains: limits.NewDrains(), reports: reports.NewTracker(time.Now)}
 	return r.plan(t.Context(), s)
 }
 

@@ -60,7 +60,7 @@ func (l *leadership) ensure(ctx context.Context) error {
 	}
 	for i := range list.Items {
 		a := &list.Items[i]
-		l.capacity.Set(kinds.KeyOf(a.Spec.Object), limits.ReservationOf(a))
+		l.capacity.Restore(kinds.KeyOf(a.Spec.Object), limits.ReservationOf(a))
 	}
 	if err := l.heartbeats.ObserveAll(ctx); err != nil {
 		return err

@@ -54,7 +54,7 @@ func TestNewLeaderObservesHeartbeats(t *testing.T) {
 	clock := func() time.Time { return now }
 	heartbeats := clusters.NewHeartbeats(c, c, clock)
 	l := &leadership{
-		cached: c, direct: c, now: clock, signer: &term.Signer{}, capacity: limits.NewCapacity(), heartbeats: heartbeats, reports: reports.NewTracker(time.Now),
+		cached: c, direct: c, now: clock, signer: &term.Signer{}, capacity: limits.NewCapacity(time.Now), heartbeats: heartbeats, reports: reports.NewTracker(time.Now),
 	}
 	if err := l.ensure(t.Context()); err != nil {
 		t.Fatal(err)

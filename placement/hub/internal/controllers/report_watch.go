@@ -12,12 +12,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/limits"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/reports"
 )
 
 // watchReports feeds a Tracker with all events of Works and heartbeats.
-func watchReports(ctx context.Context, informers cache.Informers, tracker *reports.Tracker) error {
+func watchReports(ctx context.Context, informers cache.Informers, tracker *reports.Tracker, rooms *limits.Rooms) error {
 	if err := watchEach(ctx, informers, &v1alpha1.Work{}, tracker.ObserveWork, tracker.ForgetWork); err != nil {
+		return err
+	}
+	if err := watchEach(ctx, informers, &v1alpha1.Cluster{}, rooms.Observe, rooms.Forget); err != nil {
 		return err
 	}
 	return watchEach(ctx, informers, &coordinationv1.Lease{}, tracker.ObserveLease, tracker.ForgetLease)

@@ -16,7 +16,7 @@ func TestFailedPlanReturnsItsRoom(t *testing.T) {
 	h := newDependencyHub(t, nil)
 	r := &objectReconciler{
 		cached: h, kinds: &h.kinds, leadership: &leadership{ready: true}, reader: h.reader,
-		capacity: limits.NewCapacity(), drains: limits.NewDrains(), reports: reports.NewTracker(time.Now), now: time.Now,
+		capacity: limits.NewCapacity(time.Now), drains: limits.NewDrains(), reports: reports.NewTracker(time.Now), now: time.Now,
 	}
 	err := r.capacity.Reserve(dependentKey, func(limits.RoomFunc) (limits.Reservation, error) {
 		return limits.Reservation{PerReplica: limits.Usage{Replicas: 1}, Replicas: map[string]int64{"east": 3}}, nil

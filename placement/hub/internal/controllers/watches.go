@@ -39,7 +39,7 @@ type queue = workqueue.TypedRateLimitingInterface[kinds.Key]
 // watchDependencies queues objects when something changes that their placement depends on. The
 // kindWatcher queues them when they change themselves.
 func watchDependencies(
-	ctl controller.TypedController[kinds.Key], cached cache.Cache, registry *kinds.Registry, drains *limits.Drains, tracker *reports.Tracker,
+	ctl controller.TypedController[kinds.Key], cached cache.Cache, registry *kinds.Registry, drains *limits.Drains, tracker *reports.Tracker, rooms *limits.Rooms,
 ) error {
 	l := &objectLister{cached: cached, kinds: registry}
 	sources := map[string]source.TypedSource[kinds.Key]{
@@ -78,6 +78,10 @@ func watchDependencies(
 	})
 	sources["reports"] = source.TypedFunc[kinds.Key](func(_ context.Context, q queue) error {
 		tracker.SetQueue(q)
+		return nil
+	})
+	sources["rooms"] = source.TypedFunc[kinds.Key](func(_ context.Context, q queue) error {
+		rooms.SetQueue(q)
 		return nil
 	})
 	for name, s := range sources {

@@ -95,6 +95,7 @@ func assignByPolicy(
 	d.Policy = r.Policy
 	in := planInput(s, r.Policy, current)
 	d.DrainPriorityMistake, d.RequeueAfter = waitForDrains(s, &in, current, drains)
+	d.Refusals = refusals(s, &in, current, r.Policy)
 	if err := reserve(s, &d, in, current, capacity); err != nil {
 		d.AnnotationPolicyLost = losesAnnotationPolicy(s, r.Policy, current)
 		return d, err
@@ -107,6 +108,7 @@ func assignByPolicy(
 		}
 		d.AutoscaledReplicas, d.AutoscaledIn = int32(a.total), a.counts
 	}
+	d.RequeueAfter = scope.Sooner(d.RequeueAfter, roomRetry(s, d))
 	before := storedDecision(s, current)
 	d.AnnotationPolicyLost = losesAnnotationPolicy(s, r.Policy, current)
 	if len(in.Started) == 0 && keepsPlace(before, d, fallsBack(r, current)) {
@@ -146,7 +148,10 @@ func reserve(s *scope.Scope, d *Decision, in policy.PlanInput, current *v1alpha1
 		perReplica = limits.PerReplica(current.Spec.Decision.Requests)
 	}
 	return capacity.Reserve(s.Key, func(room limits.RoomFunc) (limits.Reservation, error) {
-		in.Capacity = func(name string) (*int64, string) { return room(perReplica, name, s.Clusters[name].Spec.Limits) }
+		in.Capacity = func(name string) (*int64, string) {
+			n, why := room(perReplica, name, in.Assigned[name], s.Clusters[name].Spec.Limits)
+			return withRefusal(s, d.Refusals, name, n, why)
+		}
 		plan, err := d.Policy.Plan(in)
 		if err != nil {
 			return limits.Reservation{}, err
@@ -172,6 +177,7 @@ func reserve(s *scope.Scope, d *Decision, in policy.PlanInput, current *v1alpha1
 // what it had in a cluster that it leaves until it has left.
 func ReservationOf(s *scope.Scope, next *v1alpha1.Assignment) limits.Reservation {
 	r := limits.ReservationOf(next)
+	r.Existing = existingReplicas(s)
 	for _, t := range next.Spec.Targets {
 		r.Replicas[string(t.Cluster)] = max(r.Replicas[string(t.Cluster)], occupiedReplicas(s, t))
 	}
@@ -198,7 +204,7 @@ func planInput(s *scope.Scope, p *policy.EffectivePolicy, current *v1alpha1.Assi
 	in := policy.PlanInput{
 		Assigned: map[string]int64{}, Unconfirmed: map[string]bool{}, BeingRemoved: map[string]bool{},
 		Leaving: map[string]bool{}, Running: map[string]int64{},
-		PolicyUnchanged: isPolicyUnchanged(current, p), VolumeClaims: volumeClaims(s, current),
+		PolicyUnchanged: isPolicyUnchanged(current, p) && !isRebalanced(s, current), VolumeClaims: volumeClaims(s, current),
 	}
 	for name := range s.RequiredIn { // there it stays with its dependent
 		delete(in.VolumeClaims, name)

@@ -49,6 +49,8 @@ type Decision struct {
 	// DrainPriorityMistake is a mistake in the object's annotation of its drain priority, which counts as 0 then. It
 	// is set once in each drain.
 	DrainPriorityMistake *policy.Error
+	// Refusals are the clusters that did not run all replicas. They are recorded with Policy.
+	Refusals []v1alpha1.Refusal
 	// RequeueAfter is when to decide again; 0: when something changes.
 	RequeueAfter time.Duration
 	// AutoscaledReplicas are the wanted replicas of a move that counts what autoscalers request; 0: the object's count.
@@ -159,6 +161,10 @@ func NextAssignment(s *scope.Scope, current *v1alpha1.Assignment, decision Decis
 	d.Source, d.Digest = decision.Source, decision.Digest
 	if p := decision.Policy; p != nil {
 		recordPolicy(d, s, p, decision.AnnotationPolicyLost)
+		d.Refusals = decision.Refusals
+		if value := s.Annotations()[v1alpha1.RebalanceAnnotation]; value != "" {
+			d.RebalanceDigest = textDigest(value)
+		}
 	}
 	switch value := v1alpha1.OnDelete(s.Annotations()[v1alpha1.OnDeleteAnnotation]); value {
 	case v1alpha1.OnDeleteOrphan, v1alpha1.OnDeleteDelete:
@@ -215,8 +221,18 @@ func recordPolicy(d *v1alpha1.Decision, s *scope.Scope, p *policy.EffectivePolic
 
 // annotationDigest identifies the text of the object's annotation.
 func annotationDigest(s *scope.Scope) string {
-	sum := sha256.Sum256([]byte(s.Annotations()[v1alpha1.ClustersAnnotation]))
+	return textDigest(s.Annotations()[v1alpha1.ClustersAnnotation])
+}
+
+func textDigest(text string) string {
+	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:8])
+}
+
+// isRebalanced reports whether a user has ordered to divide the replicas anew since the stored decision.
+func isRebalanced(s *scope.Scope, a *v1alpha1.Assignment) bool {
+	value := s.Annotations()[v1alpha1.RebalanceAnnotation]
+	return value != "" && textDigest(value) != a.Spec.Decision.RebalanceDigest
 }
 
 // ClustersLosing returns the clusters that begin to lose the object, or are ordered to remove it.

@@ -47,7 +47,7 @@ func TestOnDeleteOfDeletedObject(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			d, err := Assign(s, r, s.Assignment, nil, limits.NewCapacity(), limits.NewDrains())
+			d, err := Assign(s, r, s.Assignment, nil, limits.NewCapacity(time.Now), limits.NewDrains())
 			if err != nil {
 				t.Fatal(err)
 			}

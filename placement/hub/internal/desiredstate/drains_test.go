@@ -100,7 +100,7 @@ func TestNewLeaderContinuesMoves(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.Assignment.Spec.Decision.Digest = p.Digest()
-			d, err := Assign(s, scope.Resolution{Policy: p}, s.Assignment, nil, limits.NewCapacity(), limits.NewDrains())
+			d, err := Assign(s, scope.Resolution{Policy: p}, s.Assignment, nil, limits.NewCapacity(time.Now), limits.NewDrains())
 			if err != nil || !maps.Equal(d.Replicas, tc.want) {
 				t.Errorf("%s\ngot %v, %v, want %v", tc.reason, d.Replicas, err, tc.want)
 			}

@@ -5,6 +5,7 @@ package limits
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
@@ -41,12 +42,19 @@ type Reservation struct {
 	PerReplica Usage
 	// Replicas by cluster. A cluster that has the object is in it, also with 0 replicas.
 	Replicas map[string]int64
+	// Existing are the replicas that exist, by cluster. A cluster that does not report them is not in it.
+	Existing map[string]int64
 }
 
 // ReservationOf returns the reservation of a stored Assignment. While replicas move away from a
 // cluster they count there until they are gone. An object that is not divided, and moves, counts in both clusters.
 func ReservationOf(a *v1alpha1.Assignment) Reservation {
-	r := Reservation{Replicas: map[string]int64{}}
+	r := Reservation{Replicas: map[string]int64{}, Existing: map[string]int64{}}
+	for _, c := range a.Status.Clusters {
+		if c.Replicas != nil {
+			r.Existing[string(c.Cluster)] = int64(c.Replicas.Total)
+		}
+	}
 	whole := int32(0)
 	for _, t := range a.Spec.Targets {
 		whole = max(whole, ptr.Deref(t.Replicas, 0))
@@ -70,34 +78,52 @@ type Capacity struct {
 	mu           sync.Mutex
 	reservations map[kinds.Key]Reservation
 	used         map[string]*Usage // by cluster
+	rooms        *Rooms
 }
 
 // NewCapacity returns a Capacity without any reservation.
-func NewCapacity() *Capacity {
-	return &Capacity{reservations: map[kinds.Key]Reservation{}, used: map[string]*Usage{}}
+func NewCapacity(now func() time.Time) *Capacity {
+	return &Capacity{reservations: map[kinds.Key]Reservation{}, used: map[string]*Usage{}, rooms: newRooms(now)}
 }
 
+// Rooms returns the room that clusters report.
+func (c *Capacity) Rooms() *Rooms { return c.rooms }
+
 // RoomFunc returns how many replicas of the object fit into a cluster with these limits, those
-// included that it has there, and names the limit that is reached first. A nil count is no limit.
-type RoomFunc func(perReplica Usage, cluster string, limits *v1alpha1.Limits) (replicas *int64, limit string)
+// included that it has there, and names the limit that is reached first, which may be the room that the cluster
+// reports. It has room for those that it is assigned. A nil count is no limit.
+type RoomFunc func(perReplica Usage, cluster string, assigned int64, limits *v1alpha1.Limits) (replicas *int64, limit string)
 
 // Reserve runs a decision that depends on room, and stores its reservation. Decisions run one at a
 // time: they must not block.
 func (c *Capacity) Reserve(key kinds.Key, decide func(RoomFunc) (Reservation, error)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r, err := decide(func(perReplica Usage, cluster string, limits *v1alpha1.Limits) (*int64, string) {
-		return c.room(key, perReplica, cluster, limits)
+	r, err := decide(func(perReplica Usage, cluster string, assigned int64, limits *v1alpha1.Limits) (*int64, string) {
+		return c.room(key, perReplica, cluster, assigned, limits)
 	})
 	if err != nil {
 		return err
 	}
-	c.store(key, r)
+	c.store(key, r, false)
 	return nil
 }
 
-func (c *Capacity) room(key kinds.Key, perReplica Usage, cluster string, limits *v1alpha1.Limits) (*int64, string) {
-	if limits == nil || perReplica.Replicas == 0 {
+func (c *Capacity) room(key kinds.Key, perReplica Usage, cluster string, assigned int64, limits *v1alpha1.Limits) (*int64, string) {
+	if perReplica.Replicas == 0 {
+		return nil, ""
+	}
+	limit, reached := c.limit(key, perReplica, cluster, limits)
+	free, lacks, known := c.rooms.fit(cluster, perReplica)
+	if n := max(assigned, c.reservations[key].Replicas[cluster]) + free; known && key.Group != "batch" && (limit == nil || n < *limit) {
+		return &n, fmt.Sprintf("its nodes have too little free for more: they lack %s", lacks)
+	}
+	return limit, reached
+}
+
+// limit returns how many replicas the limits of a cluster allow, and the limit that is reached first.
+func (c *Capacity) limit(key kinds.Key, perReplica Usage, cluster string, limits *v1alpha1.Limits) (*int64, string) {
+	if limits == nil {
 		return nil, ""
 	}
 	var others Usage
@@ -136,10 +162,32 @@ func (c *Capacity) room(key kinds.Key, perReplica Usage, cluster string, limits 
 func (c *Capacity) Set(key kinds.Key, r Reservation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.store(key, r)
+	c.store(key, r, false)
 }
 
-func (c *Capacity) store(key kinds.Key, r Reservation) {
+// Restore sets the reservation that a new leader reads.
+func (c *Capacity) Restore(key kinds.Key, r Reservation) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.store(key, r, true)
+}
+
+// AwaitRoom sets whether an object is queued when the room of a cluster changes.
+func (c *Capacity) AwaitRoom(key kinds.Key, waits bool) { c.rooms.await(key, waits) }
+
+func (c *Capacity) store(key kinds.Key, r Reservation, restored bool) {
+	for cluster := range c.reservations[key].Replicas {
+		if _, stays := r.Replicas[cluster]; !stays {
+			c.rooms.reserve(key, cluster, r.PerReplica, 0, 0, false)
+		}
+	}
+	for cluster, n := range r.Replicas {
+		existing, reported := r.Existing[cluster]
+		if !reported {
+			existing = -1
+		}
+		c.rooms.reserve(key, cluster, r.PerReplica, n, existing, restored)
+	}
 	c.count(c.reservations[key], -1)
 	c.count(r, 1)
 	if len(r.Replicas) == 0 {

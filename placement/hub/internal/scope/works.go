@@ -54,6 +54,8 @@ type WorkReport struct {
 	Associated *v1alpha1.Associated
 	// VolumeClaims that the object's Pods use, as namespace/name.
 	VolumeClaims []string
+	// Refused are the replicas that the cluster does not run; nil for none.
+	Refused *v1alpha1.RefusedReplicas
 }
 
 // WorkState is what is known of a Work in its cluster.
@@ -116,7 +118,7 @@ func ReportOf(gk schema.GroupKind, w *v1alpha1.Work) WorkReport {
 	}
 	r.Read = applied != nil && applied.Status == metav1.ConditionTrue && r.Message == "" && r.RefusalReason == "" || r.Gone
 	r.Associated, r.Generation, r.VolumeClaims = m.Associated, m.Generation, m.VolumeClaims
-	r.ObservedGeneration = m.SourceGeneration
+	r.ObservedGeneration, r.Refused = m.SourceGeneration, m.RefusedReplicas
 	r.Current = r.Applied
 	if m.Status != nil {
 		if utiljson.Unmarshal(m.Status.Raw, &r.Status) != nil {
