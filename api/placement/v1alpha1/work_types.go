@@ -99,6 +99,10 @@ type WorkSpec struct {
 	// without an order.
 	// +optional
 	Removal *Removal `json:"removal,omitempty"`
+
+	// Volume is what the hub orders of the volume of a PersistentVolumeClaim.
+	// +optional
+	Volume *VolumeOrder `json:"volume,omitempty"`
 }
 
 // Position identifies a state of a spec: "<hub UID>/<epoch>/<term>/<revision>".
@@ -300,6 +304,10 @@ type ManifestStatus struct {
 	// Associated objects.
 	// +optional
 	Associated *Associated `json:"associated,omitempty"`
+
+	// Volume of a PersistentVolumeClaim, if the hub orders something of it.
+	// +optional
+	Volume *VolumeReport `json:"volume,omitempty"`
 }
 
 // WorkList is a list of Works.

@@ -68,6 +68,8 @@ type Target struct {
 	// NotInInventory is true when there is no Cluster object: it may be created again, and the cluster keeps
 	// the object.
 	NotInInventory bool
+	// Awaits is what must come to the cluster before it starts the object, such as a volume; empty for nothing.
+	Awaits string
 }
 
 // Input is the input of a step.
@@ -133,6 +135,8 @@ const (
 	StillRunning BlockedReason = "StillRunning"
 	// MustStop: a cluster must stop the object before another one starts it.
 	MustStop BlockedReason = "MustStop"
+	// NotPrepared: what must come to a cluster before it starts the object is not there yet.
+	NotPrepared BlockedReason = "NotPrepared"
 	// PolicyMissing: no cluster starts the object in this move until a policy selects it again.
 	PolicyMissing BlockedReason = "PolicyMissing"
 )

@@ -36,6 +36,8 @@ type PlanInput struct {
 	// VolumeClaims has, by cluster, the name of a claim with data of the object. The object does not leave
 	// such a cluster.
 	VolumeClaims map[string]string
+	// VolumeRefusal returns why the volumes of the object can not move from a cluster to another one; "" when they can.
+	VolumeRefusal func(from, to string) string
 	// Capacity returns the room of a cluster.
 	Capacity CapacityFunc
 }

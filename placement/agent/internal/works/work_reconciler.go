@@ -26,6 +26,7 @@ import (
 	"github.com/patchbay-cni/patchbay/placement/agent/internal/objectwatcher"
 	"github.com/patchbay-cni/patchbay/placement/agent/internal/podindex"
 	"github.com/patchbay-cni/patchbay/placement/agent/internal/records"
+	"github.com/patchbay-cni/patchbay/placement/agent/internal/volumes"
 )
 
 // workReconciler applies Works in the cluster and reports on them.
@@ -39,6 +40,7 @@ type workReconciler struct {
 	watcher     *objectwatcher.Watcher
 	pods        *podindex.Index
 	halted      *haltedWorks
+	volumes     *volumes.Operator
 	clusterName string
 	pace        *heartbeatPace
 	// enqueueAll enqueues all Works.
@@ -167,6 +169,9 @@ func (w *workReconciler) applyRecord(ctx context.Context, work *v1alpha1.Work, r
 	if later == 0 && slices.ContainsFunc(report.Manifests, w.hasUnusedVolumeClaims) { // a user may delete them
 		later = blockedCheckInterval
 	}
+	if later == 0 && slices.ContainsFunc(report.Manifests, func(m v1alpha1.ManifestStatus) bool { return isVolumeOnTheWay(spec, m) }) {
+		later = volumes.PollInterval
+	}
 	return later, errors.Join(append(errs, err)...)
 }
 
@@ -214,6 +219,9 @@ func (w *workReconciler) applyManifest(ctx context.Context, work *v1alpha1.Work,
 	if result.entry != nil {
 		prior.uid, prior.creating = cmp.Or(result.entry.UID, created), result.entry.Creating && !attempted
 	}
+	if ordersVolume(spec, t) {
+		prior.prepare = func(ctx context.Context) error { return w.prepareVolume(ctx, spec, t) }
+	}
 	err := w.secrets.inject(ctx, rec.Name, t, secret)
 	if err != nil && (keepsClusterManifests(rec) || work != nil && !matchesRecord(work, rec)) {
 		err = w.useLiveSecretData(ctx, t, prior.uid, err)
@@ -240,6 +248,9 @@ func (w *workReconciler) applyManifest(ctx context.Context, work *v1alpha1.Work,
 	}
 	if result.isRecorded() && spec.Associated != v1alpha1.AssociatedNone && runsPods(result.live) {
 		result.associated = w.pods.Associated(result.live.GetUID())
+	}
+	if ordersVolume(spec, t) {
+		result.volume = w.volumes.Apply(ctx, spec.Volume, claimOf(spec, t, result.uid()))
 	}
 	result.volumeClaims = w.volumeClaims(ctx, result.uid(), result.before)
 	return result

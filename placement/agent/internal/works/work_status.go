@@ -45,6 +45,7 @@ type manifestResult struct {
 	digest       string
 	volumeClaims []string
 	associated   *v1alpha1.Associated
+	volume       *v1alpha1.VolumeReport
 }
 
 // isRecorded tells whether the live object is the one in the record.
@@ -70,6 +71,7 @@ func (r *manifestResult) status() v1alpha1.ManifestStatus {
 	ms := v1alpha1.ManifestStatus{
 		Group: r.object.gvr.Group, Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName(),
 		UID: r.uid(), VolumeClaims: r.volumeClaims, Associated: r.associated, Conditions: conditions,
+		Volume: r.volume,
 	}
 	if r.entry != nil {
 		ms.AppliedGeneration, ms.SourceGeneration = r.entry.AppliedGeneration, r.entry.SourceGeneration

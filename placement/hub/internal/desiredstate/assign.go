@@ -81,6 +81,9 @@ func Assign(
 		kept.Policy, kept.Mistake, kept.AnnotationPolicyLost, kept.RequeueAfter = d.Policy, d.Mistake, d.AnnotationPolicyLost, d.RequeueAfter
 		d = kept
 	}
+	if d.Mistake != nil && d.Mistake.Reason == v1alpha1.ReasonVolumesRefused && r.Policy != nil && r.Policy.Spec.Volumes == v1alpha1.VolumesTransfer {
+		d.RequeueAfter = scope.Sooner(d.RequeueAfter, volumesRetry)
+	}
 	if d.Mistake != nil || d.Policy == nil { // the object waits for a user, not for a drain
 		staysInAll(s, current, drains, d)
 	}
@@ -101,6 +104,9 @@ func assignByPolicy(
 	}
 	before := storedDecision(s, current)
 	d.AnnotationPolicyLost = losesAnnotationPolicy(s, r.Policy, current)
+	if mistake := assignVolume(s, r.Policy, current, &d); mistake != nil {
+		return d, mistake
+	}
 	if len(in.Started) == 0 && keepsPlace(before, d, fallsBack(r, current)) {
 		kept := keepPlaced(s, before, r.Policy, d.AnnotationPolicyLost)
 		kept.RequeueAfter = d.RequeueAfter
@@ -192,6 +198,7 @@ func planInput(s *scope.Scope, p *policy.EffectivePolicy, current *v1alpha1.Assi
 		Leaving: map[string]bool{}, Running: map[string]int64{},
 		PolicyUnchanged: isPolicyUnchanged(current, p), VolumeClaims: volumeClaims(s, current),
 	}
+	in.VolumeRefusal = func(from, to string) string { return volumeRefusal(s, from, to) }
 	for name := range s.RequiredIn { // there it stays with its dependent
 		delete(in.VolumeClaims, name)
 	}
