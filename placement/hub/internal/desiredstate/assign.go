@@ -58,6 +58,9 @@ func Assign(
 	case r.Mistake != nil:
 	case !s.Alive(): // its deletion is the order to remove it everywhere
 		d.Replicas = map[string]int64{}
+		if isInTransfer(current.Spec.Volume) { // no order to remove it before the volume has its place
+			d.Replicas = desiredReplicas(current)
+		}
 	case r.Policy == nil:
 		d = assignWithoutPolicy(s, r, current, unknown)
 		keepStarted(s, current, &d)

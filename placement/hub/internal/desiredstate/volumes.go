@@ -88,8 +88,8 @@ func isInTransfer(v *v1alpha1.VolumeTransfer) bool { return v != nil && v.From !
 
 // volumeRefusal returns why the volumes of the object can not move from a cluster to another one; "" when they can.
 func volumeRefusal(s *scope.Scope, from, to string) string {
-	for _, name := range otherClaims(s, from) {
-		return fmt.Sprintf("PersistentVolumeClaim %s was made in the cluster, by volumeClaimTemplates or another controller: only claims of the hub move", name)
+	if others := otherClaims(s, from); len(others) > 0 {
+		return fmt.Sprintf("PersistentVolumeClaim %s was made in the cluster, by volumeClaimTemplates or another controller: only claims of the hub move", others[0])
 	}
 	here, there := s.Clusters[from], s.Clusters[to]
 	if here == nil || there == nil {
@@ -414,8 +414,10 @@ func recoverVolume(s *scope.Scope, a *v1alpha1.Assignment) {
 		}
 	}
 	switch {
+	case v.To == "" && (from == v1alpha1.VolumeFence || from == v1alpha1.VolumeRetain): // no other cluster has an order
+		v.To, v.State = v.From, v1alpha1.VolumeReturning
 	case v.To == "":
-		return // the cluster keeps the order
+		return
 	case to == v1alpha1.VolumeDiscard:
 		v.State = v1alpha1.VolumeWithdrawing
 	case from == v1alpha1.VolumeDiscard:
