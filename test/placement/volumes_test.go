@@ -71,10 +71,13 @@ func TestKCP5Stateful(t *testing.T) {
 			}
 			if tc.refusal != "" {
 				w.awaitPlacedReason(t, web, v1alpha1.ReasonVolumesRefused)
-				a, err := w.assignment(t.Context(), ns, "Deployment", "web")
-				if err != nil || !strings.Contains(fmt.Sprint(a.Status.Conditions), tc.refusal) {
-					t.Errorf("%s\nconditions: got %v, %v, want a message with %q", tc.reason, a.Status.Conditions, err, tc.refusal)
-				}
+				eventually(t, "the refusal of web says why", func() error {
+					a, err := w.assignment(t.Context(), ns, "Deployment", "web")
+					if err != nil {
+						return err
+					}
+					return errorUnless(strings.Contains(fmt.Sprint(a.Status.Conditions), tc.refusal), "conditions %v", a.Status.Conditions)
+				})
 				w.awaitClustersWith(t, data, "east")
 				driver.awaitAttached(t, "east")
 				return
