@@ -46,6 +46,8 @@ type Operator struct {
 	// Core and Storage are the clients of the cluster.
 	Core    corev1client.CoreV1Interface
 	Storage storagev1client.StorageV1Interface
+	// Namespace is the agent's own, where no user can create claims.
+	Namespace string
 	// Now is the clock.
 	Now func() time.Time
 
@@ -208,7 +210,7 @@ func (o *Operator) release(
 		report.Waiting = refusal
 		return report, err
 	}
-	next, err := fence(pv, claim)
+	next, err := fence(pv, claim, o.Namespace)
 	if err != nil {
 		return report, err
 	}

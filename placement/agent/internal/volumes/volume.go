@@ -159,9 +159,9 @@ func isMadeFor(pv *corev1.PersistentVolume, claim Claim) bool {
 
 // fence returns a PersistentVolume as it is with the fence; nil if it has it. The claim of the volume becomes one
 // that no user can create, in the agent's namespace: kubelets and controllers reject the former one.
-func fence(pv *corev1.PersistentVolume, claim Claim) (*corev1.PersistentVolume, error) {
+func fence(pv *corev1.PersistentVolume, claim Claim, namespace string) (*corev1.PersistentVolume, error) {
 	retains := pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain
-	ref := fenceRef(pv)
+	ref := fenceRef(pv, namespace)
 	isFenced := pv.Spec.ClaimRef != nil && pv.Spec.ClaimRef.Namespace == ref.Namespace && pv.Spec.ClaimRef.Name == ref.Name && pv.Spec.ClaimRef.UID == ""
 	if retains && isFenced {
 		return nil, nil
@@ -196,10 +196,10 @@ type fencedRef struct {
 }
 
 // fenceRef returns the claim of a fenced volume, which does not exist.
-func fenceRef(pv *corev1.PersistentVolume) *corev1.ObjectReference {
+func fenceRef(pv *corev1.PersistentVolume, namespace string) *corev1.ObjectReference {
 	sum := sha256.Sum256([]byte(pv.UID))
 	return &corev1.ObjectReference{
-		APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: v1alpha1.SystemNamespace, Name: "fenced-" + hex.EncodeToString(sum[:8]),
+		APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: namespace, Name: "fenced-" + hex.EncodeToString(sum[:8]),
 	}
 }
 

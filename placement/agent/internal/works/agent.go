@@ -161,7 +161,7 @@ func (a *Agent) connectLocal(config *rest.Config) error {
 		hub: a.hub, dynamic: objects, records: applied, halted: halted, clusterName: a.config.Cluster, pods: pods, enqueueAll: a.enqueueAll, pace: newHeartbeatPace(),
 		applier: &objectApplier{dynamic: objects, guard: a.config.Guard, namespaces: namespaces},
 		secrets: &secretDataCache{hub: a.hub, local: local},
-		volumes: &volumes.Operator{Core: core, Storage: storage, Now: time.Now},
+		volumes: &volumes.Operator{Core: core, Storage: storage, Namespace: a.config.Guard.Namespace, Now: time.Now},
 		watcher: objectwatcher.New(meta, a.enqueueForObject, namespaces.isGone),
 	}
 	a.reconciler.remover = &workRemover{
