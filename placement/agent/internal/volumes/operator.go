@@ -206,7 +206,7 @@ func (o *Operator) release(
 		return v1alpha1.VolumeReport{Waiting: otherVolume(pv)}, nil
 	}
 	report := v1alpha1.VolumeReport{Source: sourceOf(pv)}
-	if refusal, err := o.driverRefusal(ctx, pv.Spec.CSI.Driver); err != nil || refusal != "" {
+	if refusal, err := o.driverRefusal(ctx, report.Source); err != nil || refusal != "" {
 		report.Waiting = refusal
 		return report, err
 	}
@@ -214,19 +214,18 @@ func (o *Operator) release(
 	if err != nil {
 		return report, err
 	}
-	if next != nil {
-		o.unusedSince.Delete(pv.UID)
-		report.Waiting = "the fence is new"
-		return report, o.update(ctx, pv, next)
-	}
 	using, err := o.firstUser(ctx, pv, claim)
 	switch {
 	case err != nil:
 		return report, err
-	case using != "":
+	case using != "": // a running Pod could not start again behind the fence
 		o.unusedSince.Delete(pv.UID)
 		report.Waiting = using + " uses the volume"
 		return report, nil
+	case next != nil:
+		o.unusedSince.Delete(pv.UID)
+		report.Waiting = "the fence is new"
+		return report, o.update(ctx, pv, next)
 	}
 	now := o.Now()
 	value, _ := o.unusedSince.LoadOrStore(pv.UID, now)

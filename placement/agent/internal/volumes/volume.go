@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,7 +32,7 @@ func (o *Operator) Prepare(ctx context.Context, order *v1alpha1.VolumeOrder, cla
 	case order.Action != v1alpha1.VolumeBind || order.Source == nil:
 		return &RefusalError{fmt.Sprintf("the volume of PersistentVolumeClaim %s/%s is on its way to another cluster: the agent does not create the claim again", claim.Namespace, claim.Name)}
 	}
-	if refusal, err := o.driverRefusal(ctx, order.Source.Driver); err != nil || refusal != "" {
+	if refusal, err := o.driverRefusal(ctx, order.Source); err != nil || refusal != "" {
 		return cmp.Or[error](err, &RefusalError{refusal})
 	}
 	list, err := o.Core.PersistentVolumes().List(ctx, metav1.ListOptions{})
@@ -125,12 +126,13 @@ func (o *Operator) unmovable(ctx context.Context, pv *corev1.PersistentVolume) (
 	if raw, err := json.Marshal(csi.VolumeAttributes); err != nil || len(raw) > maxAttributesBytes || len(csi.VolumeAttributes) > 64 {
 		return fmt.Sprintf("%s: spec.csi.volumeAttributes must have at most 64 entries and %d bytes", at, maxAttributesBytes), nil
 	}
-	return o.driverRefusal(ctx, csi.Driver)
+	return o.driverRefusal(ctx, sourceOf(pv))
 }
 
-// driverRefusal returns why the agent does not move volumes of a driver; "" when it does. The cluster's admin
+// driverRefusal returns why the agent does not move a volume of a driver; "" when it does. The cluster's admin
 // allows that by a label on the CSIDriver.
-func (o *Operator) driverRefusal(ctx context.Context, driver string) (string, error) {
+func (o *Operator) driverRefusal(ctx context.Context, source *v1alpha1.VolumeSource) (string, error) {
+	driver := source.Driver
 	d, err := o.Storage.CSIDrivers().Get(ctx, driver, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -142,8 +144,17 @@ func (o *Operator) driverRefusal(ctx context.Context, driver string) (string, er
 	case d.Labels[v1alpha1.AccessLabel] != v1alpha1.AccessUse:
 		return fmt.Sprintf("the cluster's admin must allow the hub to move volumes of CSIDriver %s: kubectl label csidriver %s %s=%s",
 			driver, driver, v1alpha1.AccessLabel, v1alpha1.AccessUse), nil
+	case d.Spec.AttachRequired != nil && !*d.Spec.AttachRequired && !isShared(source):
+		return fmt.Sprintf("CSIDriver %s: spec.attachRequired must be true for a volume that one cluster may attach: else nothing tells whether it is detached", driver), nil
 	}
 	return "", nil
+}
+
+// isShared tells whether several clusters may attach a volume.
+func isShared(source *v1alpha1.VolumeSource) bool {
+	return len(source.AccessModes) > 0 && !slices.ContainsFunc(source.AccessModes, func(mode string) bool {
+		return mode != string(corev1.ReadWriteMany) && mode != string(corev1.ReadOnlyMany)
+	})
 }
 
 // isVolume tells whether a PersistentVolume is the volume of an order.

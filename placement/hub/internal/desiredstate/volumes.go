@@ -34,8 +34,8 @@ const (
 )
 
 // assignVolume decides about the volume of a claim that is in one cluster, and whose policy transfers volumes: the
-// claim is to be where the objects are that need it, or else where its policy wants it. In no case does another cluster
-// get a claim with an empty volume.
+// claim is to be where the objects are that need it, or else where its policy wants it. Where objects need it in several
+// clusters, each has a claim of its own, as without transfers.
 func assignVolume(s *scope.Scope, p *policy.EffectivePolicy, current *v1alpha1.Assignment, d *Decision) *policy.Error {
 	if !v1alpha1.IsVolumeClaim(s.Key.GroupKind) || p.Spec.Volumes != v1alpha1.VolumesTransfer {
 		return nil
