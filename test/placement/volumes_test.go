@@ -59,7 +59,7 @@ func TestKCP5Stateful(t *testing.T) {
 			ns := w.namespace(t)
 			driver := &fakeDriver{local: tc.local, westDomain: tc.westDomain}
 			driver.start(t, w, ns)
-			checkInvariants(t, w, ns)
+			checkInvariants(t, w, ns).allowUnavailable = tc.accessMode == "ReadWriteOnce" // the driver checks that it stops first
 			w.apply(t, w.Hub.Client, ns, statefulObjects(driver.name, tc.accessMode, "east"))
 			web, data := object("apps/v1", "Deployment", ns, "web"), object("v1", "PersistentVolumeClaim", ns, "data")
 			driver.awaitAttached(t, "east")

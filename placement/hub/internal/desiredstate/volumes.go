@@ -220,6 +220,11 @@ func transferVolume(s *scope.Scope, a *v1alpha1.Assignment, d Decision) (Migrati
 		a.Spec.Volume.State = out.State
 	}
 	m := Migration{Targets: transferTargets(s, a, v, out)}
+	a.Spec.Targets = m.Targets
+	if same := a.Spec.Decision.Number == s.Assignment.Spec.Decision.Number; same && !maps.Equal(desiredReplicas(s.Assignment), desiredReplicas(a)) {
+		a.Spec.Decision.Number++
+		a.Spec.Decision.LastChangeTime = &metav1.MicroTime{Time: s.Now}
+	}
 	m.MoveBlocked, m.RequeueAfter = transferCondition(s, m.Targets, out, before)
 	return m, true
 }
