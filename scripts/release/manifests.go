@@ -27,6 +27,7 @@ func manifests() []manifest {
 		{"patchbay-operator.yaml", "deployments/operator"},
 		{"patchbay-agent.yaml", "deployments/placement"},
 		{"patchbay-agent-debug.yaml", "deployments/placement/agent-debug"},
+		{"patchbay-agent-volumes.yaml", "deployments/placement/agent-volumes"},
 		{"patchbay-hub.yaml", "deployments/placement/host"},
 		{"patchbay-hub-objects.yaml", "deployments/placement/hub"},
 		{"patchbay-hub-alerts.yaml", "deployments/placement/alerts"},

@@ -116,7 +116,7 @@ func testFiles(t *testing.T, dir string) {
 		kubectl-patchbay-v0.1.0-rc.1-darwin-amd64.tar.gz kubectl-patchbay-v0.1.0-rc.1-darwin-arm64.tar.gz
 		kubectl-patchbay-v0.1.0-rc.1-linux-amd64.tar.gz kubectl-patchbay-v0.1.0-rc.1-linux-arm64.tar.gz
 		kubectl-patchbay-v0.1.0-rc.1-windows-amd64.zip krew/patchbay.yaml
-		manifests/patchbay.yaml manifests/patchbay-operator.yaml manifests/patchbay-agent.yaml manifests/patchbay-agent-debug.yaml manifests/patchbay-hub.yaml manifests/patchbay-hub-objects.yaml manifests/patchbay-hub-alerts.yaml
+		manifests/patchbay.yaml manifests/patchbay-operator.yaml manifests/patchbay-agent.yaml manifests/patchbay-agent-debug.yaml manifests/patchbay-agent-volumes.yaml manifests/patchbay-hub.yaml manifests/patchbay-hub-objects.yaml manifests/patchbay-hub-alerts.yaml
 		sbom/patchbayd-linux-amd64.cdx.json sbom/patchbayd-linux-arm64.cdx.json
 		sbom/patchbay-controller-linux-amd64.cdx.json sbom/patchbay-controller-linux-arm64.cdx.json
 		sbom/patchbay-agent-linux-amd64.cdx.json sbom/patchbay-agent-linux-arm64.cdx.json

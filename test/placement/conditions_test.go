@@ -223,7 +223,7 @@ func volumesRefused(f *snapshot, s *reportedCondition, o *unstructured.Unstructu
 			continue
 		}
 		name, _, _ := strings.Cut(claim.GetName(), "-"+o.GetName()+"-") // of its template, if a StatefulSet made it
-		if strings.Contains(s.Message, "PersistentVolumeClaim "+name+" has data in "+at.cluster+",") {
+		if strings.Contains(s.Message, "PersistentVolumeClaim "+name+" has data in "+at.cluster+":") {
 			return ""
 		}
 	}

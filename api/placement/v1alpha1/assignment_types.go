@@ -54,6 +54,10 @@ type AssignmentSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	Dependencies []DependencyReference `json:"dependencies,omitempty"`
+
+	// Volume is where the volume of a PersistentVolumeClaim is, once it has begun to move.
+	// +optional
+	Volume *VolumeTransfer `json:"volume,omitempty"`
 }
 
 // ObjectReference identifies an object, with its UID.

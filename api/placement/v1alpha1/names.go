@@ -48,6 +48,9 @@ const (
 	NamespaceUIDAnnotation = "placement.patchbay.io/namespace-uid"
 	// DataVersionAnnotation on the Secret beside a Work is the version of its data.
 	DataVersionAnnotation = "placement.patchbay.io/data-version"
+	// FencedClaimAnnotation on a PersistentVolume in a cluster is the claim that it belongs to, as JSON with namespace,
+	// name and uid, while the agent lets no Pod use it.
+	FencedClaimAnnotation = "placement.patchbay.io/fenced-claim"
 	// HubUIDAnnotation on an object in a cluster is the UID of its hub.
 	HubUIDAnnotation = "placement.patchbay.io/hub-uid"
 	// ResumeAnnotation on a halted Work is a user's answer, whose value is a ResumeAnswer. kubectl patchbay hub
@@ -88,7 +91,7 @@ const (
 	// AccessAdopt: the hub may also adopt existing objects of the namespace (apply.conflict Adopt or Force);
 	// on an object: that object.
 	AccessAdopt = "adopt"
-	// AccessUse, on a ServiceAccount: Pods from the hub may run as it.
+	// AccessUse, on a ServiceAccount: Pods from the hub may run as it; on a CSIDriver: the hub may move its volumes.
 	AccessUse = "use"
 )
 

@@ -95,8 +95,8 @@ type PlacementSpec struct {
 	// +kubebuilder:default=Keep
 	OnUnselected OnUnselected `json:"onUnselected,omitempty"`
 
-	// Volumes is what happens to volumes in a move. Only Refuse is served yet: an object with
-	// PersistentVolumeClaims stays in its clusters.
+	// Volumes is what happens to volumes in a move. With Refuse an object with PersistentVolumeClaims stays in its
+	// clusters. With Transfer the volumes of placed claims go with it, if both clusters share the storage.
 	// +optional
 	// +kubebuilder:default=Refuse
 	Volumes VolumePolicy `json:"volumes,omitempty"`

@@ -270,14 +270,14 @@ const (
 
 // VolumePolicy is what happens to volumes in a move.
 // +kubebuilder:validation:Enum=Refuse;Transfer;Recreate
-// +kubebuilder:validation:XValidation:rule=`self == "Refuse"`,reason=FieldValueForbidden,message=`moving volumes is not served yet: use Refuse`
+// +kubebuilder:validation:XValidation:rule=`self != "Recreate"`,reason=FieldValueForbidden,message=`starting with empty volumes is not served yet: use Refuse or Transfer`
 type VolumePolicy string
 
 // What happens to volumes in a move.
 const (
 	// VolumesRefuse rejects moves of objects with volumes of their own.
 	VolumesRefuse VolumePolicy = "Refuse"
-	// VolumesTransfer moves the data with the object; not served yet.
+	// VolumesTransfer gives the volume of a PersistentVolumeClaim to the cluster that the objects move to.
 	VolumesTransfer VolumePolicy = "Transfer"
 	// VolumesRecreate starts with empty volumes; not served yet.
 	VolumesRecreate VolumePolicy = "Recreate"

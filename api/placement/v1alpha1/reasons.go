@@ -180,7 +180,7 @@ func placedReasons() []ReasonInfo {
 		},
 		{
 			Reason: ReasonVolumesRefused, On: "Placed of Assignments with status False, Event on the placed object",
-			When:   "The object, or replicas of it, would leave a cluster that has data in a PersistentVolumeClaim of the object. Volumes are not moved yet, so it stays there.",
+			When:   "The object, or replicas of it, would leave a cluster that has data in a PersistentVolumeClaim of the object, and the volume does not move. The message says why.",
 			Remedy: "Select the cluster that the message names again, in spec.clusters of the policy or in the annotation.",
 			Test:   "placement/internal/policy.TestPlan",
 		},

@@ -36,8 +36,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		{policies, `replicas: {by: Available, weights: {east: 1}}`, "spec.replicas.by", "must be Static with weights: Available divides by the room of the clusters"},
 		{policies, `status: {associated: Mirror}`, "spec.status.associated", "mirroring associated objects is not served yet: use Counts"},
-		{policies, `volumes: Transfer`, "spec.volumes", "moving volumes is not served yet: use Refuse"},
-		{policies, `volumes: Recreate`, "spec.volumes", "moving volumes is not served yet: use Refuse"},
+		{policies, `volumes: Recreate`, "spec.volumes", "starting with empty volumes is not served yet: use Refuse or Transfer"},
 		{policies, `volumes: Copy`, "spec.volumes", `supported values: "Refuse"`},
 		{policies, `move: {settle: 1d}`, "spec.move.settle", duration},
 		{policies, `move: {settle: "10"}`, "spec.move.settle", duration},
@@ -68,6 +67,7 @@ func TestRefusals(t *testing.T) {
 		{policies, `move: {stable: 1.5s}`, "", ""},
 		{policies, `move: {settle: 1h30m0.5s, deadline: 100ms, surge: 250%, unavailable: 0}`, "", ""},
 		{policies, `{replicas: {min: {east: 0}, max: {east: 1000000}}, volumes: Refuse}`, "", ""},
+		{policies, `volumes: Transfer`, "", ""},
 		{[]string{"Cluster"}, `{limits: {cpu: 2, memory: 64Gi, pods: 2147483647}, drain: {deadline: "2026-01-02T15:04:05Z"}}`, "", ""},
 		{[]string{"Cluster"}, `{limits: {cpu: "0.5", memory: "1e12"}, drain: {deadline: "2026-01-02T15:04:05+02:00"}}`, "", ""},
 	}

@@ -106,6 +106,10 @@ type WorkSpec struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	MinReplicas *int32 `json:"minReplicas,omitempty"`
+
+	// Volume is what the hub orders of the volume of a PersistentVolumeClaim.
+	// +optional
+	Volume *VolumeOrder `json:"volume,omitempty"`
 }
 
 // Position identifies a state of a spec: "<hub UID>/<epoch>/<term>/<revision>".
@@ -317,6 +321,10 @@ type ManifestStatus struct {
 	// schedule nor create their Pods; absent if there are none.
 	// +optional
 	RefusedReplicas *RefusedReplicas `json:"refusedReplicas,omitempty"`
+
+	// Volume of a PersistentVolumeClaim, if the hub orders something of it.
+	// +optional
+	Volume *VolumeReport `json:"volume,omitempty"`
 }
 
 // RefusedReplicas are replicas that a cluster does not run. The agent's flag --refused-after has the time after

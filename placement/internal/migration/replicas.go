@@ -61,7 +61,7 @@ func (s *stepState) grow() {
 	}
 	for i, r := range s.Targets {
 		m := &s.transitions[i]
-		if !r.Wanted || m.State == Removing || m.State == Pending && s.waitsForPolicy() {
+		if !r.Wanted || m.State == Removing || m.State == Pending && (s.waitsForPolicy() || s.awaits(i)) {
 			continue
 		}
 		more := max(0, min(r.Desired-m.Requested, room))

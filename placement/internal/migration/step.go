@@ -177,10 +177,19 @@ func (s *stepState) activatePending() {
 		return
 	}
 	for i := range s.transitions {
-		if s.transitions[i].State == Pending {
+		if s.transitions[i].State == Pending && !s.awaits(i) {
 			s.transitions[i].State = Active
 		}
 	}
+}
+
+// awaits tells whether something must come to a pending cluster first, and sets that the move waits for it.
+func (s *stepState) awaits(i int) bool {
+	r := s.Targets[i]
+	if r.Awaits != "" {
+		s.blockf(NotPrepared, r.Cluster, "%s: %s", r.Cluster, r.Awaits)
+	}
+	return r.Awaits != ""
 }
 
 // waitsForPolicy tells whether pending clusters wait for a policy, because without it the object may have to

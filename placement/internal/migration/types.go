@@ -71,6 +71,8 @@ type Target struct {
 	// AllAtOnce is true when the hub cannot request fewer replicas of the cluster but 0, because an autoscaler that it
 	// does not know requests them. They take no room of the surge: else they could never be replaced.
 	AllAtOnce bool
+	// Awaits is what must come to the cluster before it starts the object, such as a volume; empty for nothing.
+	Awaits string
 }
 
 // Input is the input of a step.
@@ -136,6 +138,8 @@ const (
 	StillRunning BlockedReason = "StillRunning"
 	// MustStop: a cluster must stop the object before another one starts it.
 	MustStop BlockedReason = "MustStop"
+	// NotPrepared: what must come to a cluster before it starts the object is not there yet.
+	NotPrepared BlockedReason = "NotPrepared"
 	// PolicyMissing: no cluster starts the object in this move until a policy selects it again.
 	PolicyMissing BlockedReason = "PolicyMissing"
 )

@@ -358,12 +358,31 @@ func (p *EffectivePolicy) keepVolumes(in PlanInput, plan Plan, selected []candid
 			targets[name] = 0
 			continue
 		}
-		return targets, &Error{
-			Reason: v1alpha1.ReasonVolumesRefused, Object: p.Source, Field: "spec.volumes",
-			Message: fmt.Sprintf("PersistentVolumeClaim %s has data in %s, and volumes are not moved yet: the object stays where it is", in.VolumeClaims[name], name),
+		if why := p.refuseVolumes(in, plan, name); why != "" {
+			return targets, &Error{
+				Reason: v1alpha1.ReasonVolumesRefused, Object: p.Source, Field: "spec.volumes",
+				Message: fmt.Sprintf("PersistentVolumeClaim %s has data in %s: the object stays where it is: %s", in.VolumeClaims[name], name, why),
+			}
 		}
 	}
 	return targets, nil
+}
+
+// refuseVolumes returns why the volumes of the object do not leave a cluster with it; "" when they do. The object must
+// go to one other cluster as a whole.
+func (p *EffectivePolicy) refuseVolumes(in PlanInput, plan Plan, cluster string) string {
+	switch _, stays := plan.Targets[cluster]; {
+	case p.Spec.Volumes != v1alpha1.VolumesTransfer:
+		return "volumes move only with volumes: Transfer"
+	case len(in.VolumeClaims) > 1:
+		return "it has volumes in several clusters, and only the volumes of one can move"
+	case stays || len(plan.Targets) != 1:
+		return "volumes move only with the whole object, to one cluster"
+	}
+	for to := range plan.Targets {
+		return in.VolumeRefusal(cluster, to)
+	}
+	return ""
 }
 
 // AllowsOnly reports whether the policy allows no other cluster than this one.

@@ -38,6 +38,8 @@ type PlanInput struct {
 	VolumeClaims map[string]string
 	// Refused are the clusters that have refused replicas of the object. It stays there without replicas, too.
 	Refused map[string]bool
+	// VolumeRefusal returns why the volumes of the object can not move from a cluster to another one; "" when they can.
+	VolumeRefusal func(from, to string) string
 	// Capacity returns the room of a cluster.
 	Capacity CapacityFunc
 }

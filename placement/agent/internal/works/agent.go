@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	storagev1client "k8s.io/client-go/kubernetes/typed/storage/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -37,6 +38,7 @@ import (
 	"github.com/patchbay-cni/patchbay/placement/agent/internal/objectwatcher"
 	"github.com/patchbay-cni/patchbay/placement/agent/internal/podindex"
 	"github.com/patchbay-cni/patchbay/placement/agent/internal/records"
+	"github.com/patchbay-cni/patchbay/placement/agent/internal/volumes"
 	"github.com/patchbay-cni/patchbay/placement/internal/debugpath"
 )
 
@@ -139,6 +141,10 @@ func (a *Agent) connectLocal(config *rest.Config) error {
 	if err != nil {
 		return err
 	}
+	storage, err := storagev1client.NewForConfig(config)
+	if err != nil {
+		return err
+	}
 	if a.discovery, err = discovery.NewDiscoveryClientForConfig(config); err != nil {
 		return err
 	}
@@ -162,6 +168,7 @@ func (a *Agent) connectLocal(config *rest.Config) error {
 		refusedAfter: a.config.RefusedAfter,
 		applier:      &objectApplier{dynamic: objects, guard: a.config.Guard, namespaces: namespaces},
 		secrets:      &secretDataCache{hub: a.hub, local: local},
+		volumes:      &volumes.Operator{Core: core, Storage: storage, Namespace: a.config.Guard.Namespace, Now: time.Now},
 		watcher:      objectwatcher.New(meta, a.enqueueForObject, namespaces.isGone),
 	}
 	a.reconciler.remover = &workRemover{

@@ -42,6 +42,8 @@ type priorState struct {
 	// creating is true when an earlier agent has recorded that it creates an object that runs once, and not what
 	// came of it.
 	creating bool
+	// prepare makes what must exist before the object is created; nil: nothing.
+	prepare func(context.Context) error
 	// recordCreating records that before this agent creates the object.
 	recordCreating func(context.Context) error
 }
@@ -136,6 +138,11 @@ func (a *objectApplier) createMissing(ctx context.Context, t desiredObject, spec
 	}
 	if err := a.checkServiceAccounts(ctx, t, spec); err != nil {
 		return applyResult{}, err
+	}
+	if k.prepare != nil {
+		if err := k.prepare(ctx); err != nil {
+			return applyResult{}, asConditionError(t, err)
+		}
 	}
 	if once {
 		if err := k.recordCreating(ctx); err != nil {

@@ -26,6 +26,7 @@ import (
 	"github.com/patchbay-cni/patchbay/placement/agent/internal/objectwatcher"
 	"github.com/patchbay-cni/patchbay/placement/agent/internal/podindex"
 	"github.com/patchbay-cni/patchbay/placement/agent/internal/records"
+	"github.com/patchbay-cni/patchbay/placement/agent/internal/volumes"
 )
 
 // workReconciler applies Works in the cluster and reports on them.
@@ -39,6 +40,7 @@ type workReconciler struct {
 	watcher     *objectwatcher.Watcher
 	pods        *podindex.Index
 	halted      *haltedWorks
+	volumes     *volumes.Operator
 	clusterName string
 	pace        *heartbeatPace
 	// refusedAfter is after how long replicas that the cluster does not run are reported.
@@ -172,6 +174,9 @@ func (w *workReconciler) applyRecord(ctx context.Context, work *v1alpha1.Work, r
 	for i := range results {
 		later = soonest(later, results[i].refusedCheck)
 	}
+	if later == 0 && slices.ContainsFunc(report.Manifests, func(m v1alpha1.ManifestStatus) bool { return isVolumeOnTheWay(spec, m) }) {
+		later = volumes.PollInterval
+	}
 	return later, errors.Join(append(errs, err)...)
 }
 
@@ -219,6 +224,9 @@ func (w *workReconciler) applyManifest(ctx context.Context, work *v1alpha1.Work,
 	if result.entry != nil {
 		prior.uid, prior.creating = cmp.Or(result.entry.UID, created), result.entry.Creating && !attempted
 	}
+	if ordersVolume(spec, t) {
+		prior.prepare = func(ctx context.Context) error { return w.prepareVolume(ctx, spec, t) }
+	}
 	err := w.secrets.inject(ctx, rec.Name, t, secret)
 	if err != nil && (keepsClusterManifests(rec) || work != nil && !matchesRecord(work, rec)) {
 		err = w.useLiveSecretData(ctx, t, prior.uid, err)
@@ -249,6 +257,9 @@ func (w *workReconciler) applyManifest(ctx context.Context, work *v1alpha1.Work,
 	}
 	if result.isRecorded() {
 		result.refused, result.refusedCheck = refusedReplicas(result.live, w.pods.PodsOf(result.live.GetUID()), time.Now(), w.refusedAfter)
+	}
+	if ordersVolume(spec, t) {
+		result.volume = w.volumes.Apply(ctx, spec.Volume, claimOf(spec, t, result.uid()))
 	}
 	result.volumeClaims = w.volumeClaims(ctx, result.uid(), result.before)
 	return result

@@ -51,6 +51,7 @@ type manifestResult struct {
 	refused      *v1alpha1.RefusedReplicas
 	// refusedCheck is when more replicas may be refused; 0: when something changes.
 	refusedCheck time.Duration
+	volume       *v1alpha1.VolumeReport
 }
 
 // isRecorded tells whether the live object is the one in the record.
@@ -77,6 +78,7 @@ func (r *manifestResult) status() v1alpha1.ManifestStatus {
 		Group: r.object.gvr.Group, Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName(),
 		UID: r.uid(), VolumeClaims: r.volumeClaims, Associated: r.associated, Conditions: conditions,
 		RefusedReplicas: r.refused,
+		Volume:          r.volume,
 	}
 	if r.entry != nil {
 		ms.AppliedGeneration, ms.SourceGeneration = r.entry.AppliedGeneration, r.entry.SourceGeneration

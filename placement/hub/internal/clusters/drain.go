@@ -119,7 +119,7 @@ func itemOf(cluster string, a *v1alpha1.Assignment, drains *limits.Drains) drain
 	case stay == limits.Pinned:
 		item.set(phaseStaying, v1alpha1.ReasonPinned, "its policy allows no other cluster: change it, or delete the object")
 	case stay == limits.HasVolumes:
-		item.set(phaseStaying, v1alpha1.ReasonVolumesRefused, "it has a volume claim with data in the cluster, and volumes are not moved yet")
+		item.set(phaseStaying, v1alpha1.ReasonVolumesRefused, "it has a volume claim with data in the cluster, and the volume does not move")
 	case stay == limits.RunsOnce:
 		item.set(phaseStaying, v1alpha1.ReasonRunsOnce, "it has started in the cluster, or may have, and does not run a second time")
 	case stay != limits.NotStaying && placed != nil && placed.Status == metav1.ConditionFalse:

@@ -76,7 +76,7 @@ func TestDrainProgress(t *testing.T) {
 		"claim": {
 			"Its data would be lost with the cluster.", []v1alpha1.Assignment{drainedObject("", "PersistentVolumeClaim", "data", active)}, map[string]limits.Stay{"data": limits.HasVolumes},
 			v1alpha1.DrainStatus{Staying: 1, Stays: []v1alpha1.DrainBlocker{{
-				Object: "PersistentVolumeClaim shop/data", Reason: "VolumesRefused", Message: "it has a volume claim with data in the cluster, and volumes are not moved yet",
+				Object: "PersistentVolumeClaim shop/data", Reason: "VolumesRefused", Message: "it has a volume claim with data in the cluster, and the volume does not move",
 			}}},
 		},
 		"runs once": {

@@ -275,6 +275,9 @@ func simulatedStatus(w *v1alpha1.Work) v1alpha1.WorkStatus {
 	if _, finished := o.GetAnnotations()[finishKey]; finished {
 		m.Status = &runtime.RawExtension{Raw: []byte(finishedJob)}
 	}
+	if w.Spec.Volume != nil {
+		s.Term, m.Volume = w.Spec.Term, simulatedVolume(w.Spec.Volume)
+	}
 	s.Manifests = []v1alpha1.ManifestStatus{m}
 	return s
 }

@@ -105,6 +105,7 @@ func TestKilledAfterEveryWrite(t *testing.T) {
 		t.Logf("%d hubs, each killed at its first write", hubs)
 	})
 	h.placeMoveAndDelete()
+	h.moveVolume()
 }
 
 // placeMoveAndDelete places, moves, divides and deletes an object with its dependencies. It fails when a

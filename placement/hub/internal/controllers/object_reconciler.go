@@ -179,6 +179,11 @@ func (r *objectReconciler) plan(ctx context.Context, s *scope.Scope) (p plan, er
 	if err := r.reader.Confirm(ctx, s, resolution, losing, counted); err != nil {
 		return plan{}, err
 	}
+	if from := desiredstate.ReleasedBy(s.Assignment, p.next); from != "" {
+		if err := r.reader.ConfirmVolume(ctx, s, from); err != nil {
+			return plan{}, err
+		}
+	}
 	p.rolledBack = migration.RolledBack
 	r.reports.Wait(s.Key, migration.AwaitedReports)
 	r.capacity.Set(s.Key, desiredstate.ReservationOf(s, p.next))

@@ -58,6 +58,9 @@ func Assign(
 	case r.Mistake != nil:
 	case !s.Alive(): // its deletion is the order to remove it everywhere
 		d.Replicas = map[string]int64{}
+		if isInTransfer(current.Spec.Volume) { // no order to remove it before the volume has its place
+			d.Replicas = desiredReplicas(current)
+		}
 	case r.Policy == nil:
 		d = assignWithoutPolicy(s, r, current, unknown)
 		keepStarted(s, current, &d)
@@ -80,6 +83,9 @@ func Assign(
 		keepStarted(s, current, &kept)
 		kept.Policy, kept.Mistake, kept.AnnotationPolicyLost, kept.RequeueAfter = d.Policy, d.Mistake, d.AnnotationPolicyLost, d.RequeueAfter
 		d = kept
+	}
+	if d.Mistake != nil && d.Mistake.Reason == v1alpha1.ReasonVolumesRefused && r.Policy != nil && r.Policy.Spec.Volumes == v1alpha1.VolumesTransfer {
+		d.RequeueAfter = scope.Sooner(d.RequeueAfter, volumesRetry)
 	}
 	if d.Mistake != nil || d.Policy == nil { // the object waits for a user, not for a drain
 		staysInAll(s, current, drains, d)
@@ -111,6 +117,9 @@ func assignByPolicy(
 	d.RequeueAfter = scope.Sooner(d.RequeueAfter, roomRetry(s, d))
 	before := storedDecision(s, current)
 	d.AnnotationPolicyLost = losesAnnotationPolicy(s, r.Policy, current)
+	if mistake := assignVolume(s, r.Policy, current, &d); mistake != nil {
+		return d, mistake
+	}
 	if len(in.Started) == 0 && keepsPlace(before, d, fallsBack(r, current)) {
 		kept := keepPlaced(s, before, r.Policy, d.AnnotationPolicyLost)
 		kept.RequeueAfter = d.RequeueAfter
@@ -206,6 +215,7 @@ func planInput(s *scope.Scope, p *policy.EffectivePolicy, current *v1alpha1.Assi
 		Leaving: map[string]bool{}, Running: map[string]int64{},
 		PolicyUnchanged: isPolicyUnchanged(current, p) && !isRebalanced(s, current), VolumeClaims: volumeClaims(s, current),
 	}
+	in.VolumeRefusal = func(from, to string) string { return volumeRefusal(s, from, to) }
 	for name := range s.RequiredIn { // there it stays with its dependent
 		delete(in.VolumeClaims, name)
 	}

@@ -46,6 +46,9 @@ type Decision struct {
 	// AnnotationPolicyLost reports that the object is annotated, and that the policy which said the
 	// rest no longer selects it.
 	AnnotationPolicyLost bool
+	// VolumeHome is the cluster that is to have the volume of a volume claim, while it moves; empty: nothing is
+	// decided about it.
+	VolumeHome string
 	// DrainPriorityMistake is a mistake in the object's annotation of its drain priority, which counts as 0 then. It
 	// is set once in each drain.
 	DrainPriorityMistake *policy.Error
@@ -113,6 +116,7 @@ func takesFrom(before, after Decision) bool {
 func CurrentAssignment(s *scope.Scope) *v1alpha1.Assignment {
 	a := s.Assignment.DeepCopy()
 	recoverTargets(s, a)
+	recoverVolume(s, a)
 	if s.Object != nil {
 		a.Spec.Object = s.Reference()
 		a.Spec.Decision.Requests = render.PodRequests(s.Object)

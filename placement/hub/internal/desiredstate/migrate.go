@@ -45,6 +45,9 @@ type Migration struct {
 // Migrate computes the next step of the targets of an Assignment, which records the decision. It counts a roll-back
 // in the Assignment.
 func Migrate(s *scope.Scope, a *v1alpha1.Assignment, d Decision) Migration {
+	if m, moves := transferVolume(s, a, d); moves {
+		return m
+	}
 	targets := map[string]v1alpha1.Target{}
 	for _, t := range a.Spec.Targets {
 		targets[string(t.Cluster)] = t
@@ -64,8 +67,12 @@ func Migrate(s *scope.Scope, a *v1alpha1.Assignment, d Decision) Migration {
 		setAutoscaled(&t, s, targets[name], d, a.Spec.Dependencies)
 		in.Targets = append(in.Targets, t)
 	}
+	awaitsVolumes := awaitVolumes(s, &in)
 	out := migration.Step(in)
 	m := Migration{RequeueAfter: out.RequeueAfter}
+	if awaitsVolumes {
+		m.RequeueAfter = scope.Sooner(m.RequeueAfter, volumeRecheck)
+	}
 	if out.RolledBack > 0 {
 		a.Spec.Decision.Rollbacks++
 		m.RolledBack = rolledBack(in, out)
@@ -204,7 +211,7 @@ func migrationInput(s *scope.Scope, d Decision) migration.Input {
 		return in
 	}
 	move := d.Policy.Spec.Move
-	in.BreakBeforeMake = move.Mode == v1alpha1.BreakBeforeMake
+	in.BreakBeforeMake = move.Mode == v1alpha1.BreakBeforeMake || movesExclusiveVolume(s, d)
 	in.ProceedAtDeadline = move.OnDeadline == v1alpha1.DeadlineProceed
 	if move.Stable != nil {
 		in.Stable = move.Stable.Duration

@@ -113,7 +113,7 @@ func removeWork(s *scope.Scope, a *v1alpha1.Assignment, change WorkChange) WorkC
 	case w.Spec.Removal == nil:
 		change.Action, change.Spec = WriteWork, *w.Spec.DeepCopy()
 		change.Spec.Removal = &v1alpha1.Removal{
-			Policy: onDelete(s, a, w), SourceUID: w.Spec.Source.UID, UIDs: scope.ReportOf(s.Key.GroupKind, w).UIDs,
+			Policy: cmp.Or(leftByVolume(a, change.Cluster), onDelete(s, a, w)), SourceUID: w.Spec.Source.UID, UIDs: scope.ReportOf(s.Key.GroupKind, w).UIDs,
 		}
 	case scope.IsRemoved(w):
 		change.Action = DeleteWork
@@ -198,6 +198,7 @@ func syncWork(s *scope.Scope, a *v1alpha1.Assignment, d Decision, t *v1alpha1.Ta
 	if d.Policy != nil && (w == nil || !d.AnnotationPolicyLost) {
 		spec.Apply, spec.Associated = d.Policy.Spec.Apply, d.Policy.Spec.Status.Associated
 	}
+	change.Err = orderVolume(s, a, d, change.Cluster, &spec)
 	change.Action, change.Spec = WriteWork, spec
 	return change
 }

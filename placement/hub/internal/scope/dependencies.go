@@ -60,22 +60,25 @@ func (r *Reader) dependents(ctx context.Context, s *Scope) ([]v1alpha1.Assignmen
 }
 
 // requiredIn returns the clusters where a dependent needs the object, until its last replica has
-// left the cluster.
-func (r *Reader) requiredIn(ctx context.Context, s *Scope, dependents []v1alpha1.Assignment) (map[string]bool, error) {
-	required := map[string]bool{}
+// left the cluster. Wanted are those where it still does when all moves have ended.
+func (r *Reader) requiredIn(ctx context.Context, s *Scope, dependents []v1alpha1.Assignment) (required, wanted map[string]bool, err error) {
+	required, wanted = map[string]bool{}, map[string]bool{}
 	for i := range dependents {
 		needed, err := r.isNeeded(ctx, s, &dependents[i])
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if !needed {
 			continue
 		}
 		for _, t := range dependents[i].Spec.Targets {
 			required[string(t.Cluster)] = true
+			if t.State == v1alpha1.TargetPending || t.State == v1alpha1.TargetActive {
+				wanted[string(t.Cluster)] = true
+			}
 		}
 	}
-	return required, nil
+	return required, wanted, nil
 }
 
 // isNeeded reports whether a dependent still needs the object. An annotated object goes to the
@@ -272,7 +275,7 @@ func (r *Reader) confirmUnneeded(ctx context.Context, s *Scope, losing []string)
 			dependents = append(dependents, *a)
 		}
 	}
-	required, err := r.requiredIn(ctx, s, dependents)
+	required, _, err := r.requiredIn(ctx, s, dependents)
 	if err != nil {
 		return err
 	}

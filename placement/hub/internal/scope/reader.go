@@ -111,7 +111,10 @@ func (r *Reader) Read(ctx context.Context, key kinds.Key, k kinds.Kind) (*Scope,
 	if s.Object, err = ReadObject(ctx, r.direct, key, k); err != nil {
 		return nil, err
 	}
-	if s.RequiredIn, err = r.requiredIn(ctx, s, dependents); err != nil {
+	if s.RequiredIn, s.WantedIn, err = r.requiredIn(ctx, s, dependents); err != nil {
+		return nil, err
+	}
+	if err := r.readClaims(ctx, s); err != nil {
 		return nil, err
 	}
 	s.ReplicaBounds = replicaBounds(s.Object, dependents)

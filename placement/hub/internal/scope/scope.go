@@ -59,6 +59,10 @@ type Scope struct {
 	RequiredIn map[string]bool
 	// ReplicaBounds are what an autoscaler must keep to in each cluster, for a move of what it scales.
 	ReplicaBounds map[string]ReplicaBounds
+	// WantedIn are the clusters where another placed object that needs this one is to stay, or to go.
+	WantedIn map[string]bool
+	// Claims are the volume claims that the object names, or is, by name.
+	Claims map[string]Claim
 	// PodPriority is the priority of the object's Pods. It is read only while a cluster of the object is drained.
 	PodPriority int32
 	// RequeueAfter is when to read again what could not be read; 0: all could be.

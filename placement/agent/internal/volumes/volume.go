@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package volumes
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+)
+
+// maxAttributesBytes is how large the attributes of a volume may be that the hub passes on.
+const maxAttributesBytes = 8 << 10
+
+// Prepare makes the PersistentVolume of an order before the agent creates the claim. The error is a
+// *RefusalError where a retry does not help.
+func (o *Operator) Prepare(ctx context.Context, order *v1alpha1.VolumeOrder, claim Claim) error {
+	switch {
+	case order == nil || order.Action == v1alpha1.VolumeKeep:
+		return nil
+	case order.Action != v1alpha1.VolumeBind || order.Source == nil:
+		return &RefusalError{fmt.Sprintf("the volume of PersistentVolumeClaim %s/%s is on its way to another cluster: the agent does not create the claim again", claim.Namespace, claim.Name)}
+	}
+	if refusal, err := o.driverRefusal(ctx, order.Source); err != nil || refusal != "" {
+		return cmp.Or[error](err, &RefusalError{refusal})
+	}
+	list, err := o.Core.PersistentVolumes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return &RefusalError{asMessage(fmt.Errorf("list PersistentVolumes: %w", err))}
+	}
+	for i := range list.Items {
+		switch pv := &list.Items[i]; {
+		case !isVolume(pv, order.Source):
+		case isMadeFor(pv, claim) && pv.DeletionTimestamp == nil && fencedClaim(pv) == nil:
+			return nil
+		default:
+			return &RefusalError{fmt.Sprintf("PersistentVolume %s has the same volume: no cluster gets a volume that it uses already", pv.Name)}
+		}
+	}
+	if _, err := o.Core.PersistentVolumes().Create(ctx, newVolume(order.Source, claim), metav1.CreateOptions{FieldManager: v1alpha1.AgentFieldManager}); err != nil {
+		return fmt.Errorf("create the PersistentVolume of PersistentVolumeClaim %s/%s: %w", claim.Namespace, claim.Name, err)
+	}
+	return nil
+}
+
+// RefusalError is why the agent does not create a claim.
+type RefusalError struct{ message string }
+
+// Error returns the message.
+func (e *RefusalError) Error() string { return e.message }
+
+// newVolume returns the PersistentVolume for a claim that does not exist yet.
+func newVolume(source *v1alpha1.VolumeSource, claim Claim) *corev1.PersistentVolume {
+	pv := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        v1alpha1.VolumeName(claim.Source, source),
+			Labels:      map[string]string{v1alpha1.ManagedLabel: "true"},
+			Annotations: map[string]string{v1alpha1.HubUIDAnnotation: string(claim.Hub), v1alpha1.SourceUIDAnnotation: string(claim.Source)},
+		},
+		Spec: corev1.PersistentVolumeSpec{
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+			StorageClassName:              source.StorageClass,
+			ClaimRef:                      &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name},
+		},
+	}
+	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{
+		Driver: source.Driver, VolumeHandle: source.Handle, ReadOnly: source.ReadOnly, FSType: source.FSType, VolumeAttributes: source.Attributes,
+	}
+	for _, mode := range source.AccessModes {
+		pv.Spec.AccessModes = append(pv.Spec.AccessModes, corev1.PersistentVolumeAccessMode(mode))
+	}
+	if mode := corev1.PersistentVolumeMode(source.VolumeMode); mode != "" {
+		pv.Spec.VolumeMode = &mode
+	}
+	if source.Capacity != nil {
+		pv.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: *source.Capacity}
+	}
+	return pv
+}
+
+// sourceOf returns the volume of a PersistentVolume of a CSI driver.
+func sourceOf(pv *corev1.PersistentVolume) *v1alpha1.VolumeSource {
+	csi := pv.Spec.CSI
+	s := &v1alpha1.VolumeSource{
+		Driver: csi.Driver, Handle: csi.VolumeHandle, FSType: csi.FSType, ReadOnly: csi.ReadOnly, Attributes: csi.VolumeAttributes,
+		StorageClass: pv.Spec.StorageClassName,
+	}
+	for _, mode := range pv.Spec.AccessModes {
+		s.AccessModes = append(s.AccessModes, string(mode))
+	}
+	if pv.Spec.VolumeMode != nil {
+		s.VolumeMode = string(*pv.Spec.VolumeMode)
+	}
+	if q, ok := pv.Spec.Capacity[corev1.ResourceStorage]; ok {
+		s.Capacity = &q
+	}
+	return s
+}
+
+// unmovable returns why no other cluster can use a volume; "" when one can.
+func (o *Operator) unmovable(ctx context.Context, pv *corev1.PersistentVolume) (string, error) {
+	csi := pv.Spec.CSI
+	at := "PersistentVolume " + pv.Name
+	switch {
+	case csi == nil:
+		return at + " is not of a CSI driver: only these move", nil
+	case pv.Spec.NodeAffinity != nil:
+		return at + ": spec.nodeAffinity: the volume is local to nodes or a zone of its cluster", nil
+	case csi.ControllerPublishSecretRef != nil || csi.NodeStageSecretRef != nil || csi.NodePublishSecretRef != nil ||
+		csi.ControllerExpandSecretRef != nil || csi.NodeExpandSecretRef != nil:
+		return at + ": spec.csi refers to Secrets of its cluster, which another cluster may not have", nil
+	case pv.DeletionTimestamp != nil:
+		return at + " is being deleted", nil
+	}
+	if raw, err := json.Marshal(csi.VolumeAttributes); err != nil || len(raw) > maxAttributesBytes || len(csi.VolumeAttributes) > 64 {
+		return fmt.Sprintf("%s: spec.csi.volumeAttributes must have at most 64 entries and %d bytes", at, maxAttributesBytes), nil
+	}
+	return o.driverRefusal(ctx, sourceOf(pv))
+}
+
+// driverRefusal returns why the agent does not move a volume of a driver; "" when it does. The cluster's admin
+// allows that by a label on the CSIDriver.
+func (o *Operator) driverRefusal(ctx context.Context, source *v1alpha1.VolumeSource) (string, error) {
+	driver := source.Driver
+	d, err := o.Storage.CSIDrivers().Get(ctx, driver, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return fmt.Sprintf("the cluster has no CSIDriver %s", driver), nil
+	case apierrors.IsForbidden(err):
+		return asMessage(err), nil
+	case err != nil:
+		return "", fmt.Errorf("read CSIDriver %s: %w", driver, err)
+	case d.Labels[v1alpha1.AccessLabel] != v1alpha1.AccessUse:
+		return fmt.Sprintf("the cluster's admin must allow the hub to move volumes of CSIDriver %s: kubectl label csidriver %s %s=%s",
+			driver, driver, v1alpha1.AccessLabel, v1alpha1.AccessUse), nil
+	case d.Spec.AttachRequired != nil && !*d.Spec.AttachRequired && !isShared(source):
+		return fmt.Sprintf("CSIDriver %s: spec.attachRequired must be true for a volume that one cluster may attach: else nothing tells whether it is detached", driver), nil
+	}
+	return "", nil
+}
+
+// isShared tells whether several clusters may attach a volume.
+func isShared(source *v1alpha1.VolumeSource) bool {
+	return len(source.AccessModes) > 0 && !slices.ContainsFunc(source.AccessModes, func(mode string) bool {
+		return mode != string(corev1.ReadWriteMany) && mode != string(corev1.ReadOnlyMany)
+	})
+}
+
+// isVolume tells whether a PersistentVolume is the volume of an order.
+func isVolume(pv *corev1.PersistentVolume, source *v1alpha1.VolumeSource) bool {
+	return source != nil && pv.Spec.CSI != nil && pv.Spec.CSI.Driver == source.Driver && pv.Spec.CSI.VolumeHandle == source.Handle
+}
+
+// isMadeFor tells whether the agent made a PersistentVolume for a claim of the hub.
+func isMadeFor(pv *corev1.PersistentVolume, claim Claim) bool {
+	return pv.Annotations[v1alpha1.HubUIDAnnotation] == string(claim.Hub) && pv.Annotations[v1alpha1.SourceUIDAnnotation] == string(claim.Source) &&
+		pv.Labels[v1alpha1.ManagedLabel] == "true"
+}
+
+// fence returns a PersistentVolume as it is with the fence; nil if it has it. The claim of the volume becomes one
+// that no user can create, in the agent's namespace: kubelets and controllers reject the former one.
+func fence(pv *corev1.PersistentVolume, claim Claim, namespace string) (*corev1.PersistentVolume, error) {
+	retains := pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain
+	ref := fenceRef(pv, namespace)
+	isFenced := pv.Spec.ClaimRef != nil && pv.Spec.ClaimRef.Namespace == ref.Namespace && pv.Spec.ClaimRef.Name == ref.Name && pv.Spec.ClaimRef.UID == ""
+	if retains && isFenced {
+		return nil, nil
+	}
+	next, before := pv.DeepCopy(), pv.Spec.ClaimRef
+	next.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+	if isFenced {
+		next.Spec.ClaimRef = ref
+		return next, nil
+	}
+	unused := isMadeFor(pv, claim) && before != nil && before.UID == "" // its claim was not created
+	if before == nil || before.Namespace != claim.Namespace || before.Name != claim.Name || !unused && (claim.UID == "" || before.UID != claim.UID) {
+		return nil, fmt.Errorf("PersistentVolume %s: spec.claimRef must be PersistentVolumeClaim %s/%s with UID %s", pv.Name, claim.Namespace, claim.Name, claim.UID)
+	}
+	raw, err := json.Marshal(fencedRef{before.Namespace, before.Name, before.UID})
+	if err != nil {
+		return nil, fmt.Errorf("encode the claim of PersistentVolume %s: %w", pv.Name, err)
+	}
+	if next.Annotations == nil {
+		next.Annotations = map[string]string{}
+	}
+	next.Annotations[v1alpha1.FencedClaimAnnotation] = string(raw)
+	next.Spec.ClaimRef = ref
+	return next, nil
+}
+
+// fencedRef is the value of FencedClaimAnnotation.
+type fencedRef struct {
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	UID       types.UID `json:"uid"`
+}
+
+// fenceRef returns the claim of a fenced volume, which does not exist.
+func fenceRef(pv *corev1.PersistentVolume, namespace string) *corev1.ObjectReference {
+	sum := sha256.Sum256([]byte(pv.UID))
+	return &corev1.ObjectReference{
+		APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: namespace, Name: "fenced-" + hex.EncodeToString(sum[:8]),
+	}
+}
+
+// fencedClaim returns the claim that a volume had before its fence; nil when it has none.
+func fencedClaim(pv *corev1.PersistentVolume) *corev1.ObjectReference {
+	text := pv.Annotations[v1alpha1.FencedClaimAnnotation]
+	ref := fencedRef{}
+	if text == "" || json.NewDecoder(strings.NewReader(text)).Decode(&ref) != nil {
+		return nil
+	}
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID}
+}
