@@ -39,7 +39,8 @@ func (e *exporter) Run(ctx context.Context, plan *exportPlan) error {
 		}
 	}
 	for _, o := range plan.objects {
-		if err := e.annotate(ctx, o, v1alpha1.OnDeleteAnnotation, string(v1alpha1.OnDeleteOrphan)); err != nil {
+		err := e.annotate(ctx, o, v1alpha1.OnDeleteAnnotation, string(v1alpha1.OnDeleteOrphan))
+		if err != nil && !apierrors.IsNotFound(err) { // an earlier call may have exported it
 			return err
 		}
 	}
@@ -124,9 +125,12 @@ func (e *exporter) readAssignment(ctx context.Context, o *exportedObject) (*v1al
 }
 
 // notReady returns what is missing before the object may be deleted at the hub; "" for nothing: it has the annotation,
-// and its Assignment and all of its Works have the policy Orphan.
+// and its Assignment and all of its Works have the policy Orphan. An object that an earlier call has exported may have gone.
 func (e *exporter) notReady(ctx context.Context, o *exportedObject) (string, error) {
 	_, missing, err := e.readReady(ctx, o)
+	if apierrors.IsNotFound(err) {
+		return "", nil
+	}
 	return missing, err
 }
 
