@@ -37,6 +37,7 @@ import (
 	"github.com/patchbay-cni/patchbay/placement/agent/internal/podindex"
 	"github.com/patchbay-cni/patchbay/placement/agent/internal/records"
 	"github.com/patchbay-cni/patchbay/placement/internal/debugpath"
+	"github.com/patchbay-cni/patchbay/placement/internal/stability"
 )
 
 // Config configures an agent.
@@ -367,7 +368,7 @@ func (a *Agent) runHeartbeat(ctx context.Context) {
 	}
 	failed := false
 	for last := time.Now(); ; {
-		bounded, cancel := context.WithTimeout(ctx, heartbeatInterval)
+		bounded, cancel := context.WithTimeout(ctx, stability.HeartbeatInterval)
 		err := h.renew(bounded)
 		cancel()
 		switch {

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/patchbay-cni/patchbay/placement/internal/stability"
 )
 
 // Each step of a move waits for a heartbeat of the clusters that it counts on.
@@ -27,7 +29,7 @@ func TestHeartbeatsAreFrequentWhileObjectsMove(t *testing.T) {
 		expect("objects may be moving when the agent starts", movingInterval)
 		time.Sleep(movingTime)
 		last = time.Now()
-		expect("nothing moves", heartbeatInterval)
+		expect("nothing moves", stability.HeartbeatInterval)
 		go func() {
 			time.Sleep(5 * time.Second)
 			p.noteOrder()
@@ -36,7 +38,7 @@ func TestHeartbeatsAreFrequentWhileObjectsMove(t *testing.T) {
 		expect("the move goes on", movingInterval)
 		time.Sleep(movingTime)
 		last = time.Now()
-		expect("the last order is long ago", heartbeatInterval)
+		expect("the last order is long ago", stability.HeartbeatInterval)
 		ended, end := context.WithCancel(t.Context())
 		end()
 		if p.wait(ended, time.Now()) {
