@@ -70,7 +70,8 @@ func (e *exporter) annotate(ctx context.Context, o *exportedObject, key, value s
 	if err := e.hub.Get(ctx, client.ObjectKeyFromObject(at), at); err != nil {
 		return fmt.Errorf("read %s: %w", o.name(), err)
 	}
-	if _, ok := at.Annotations[key]; ok && key == v1alpha1.ClustersAnnotation {
+	present, ok := at.Annotations[key]
+	if ok && (key == v1alpha1.ClustersAnnotation || present == value && at.UID == o.assignment.Spec.Object.UID) {
 		return nil
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": o.assignment.Spec.Object.UID, "annotations": map[string]string{key: value}}})

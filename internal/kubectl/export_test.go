@@ -153,6 +153,22 @@ func TestExportOfWhatIsExported(t *testing.T) {
 	}
 }
 
+// A repeated export does not write what an earlier one has written: it would never end where each write ends the command.
+func TestExportAnnotatesOnce(t *testing.T) {
+	t.Parallel()
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop", Name: "settings", UID: "u-1", Annotations: map[string]string{v1alpha1.OnDeleteAnnotation: string(v1alpha1.OnDeleteOrphan)},
+	}}
+	a := placed("ConfigMap", "settings", nil, "east")
+	a.Spec.Decision.OnDelete = v1alpha1.OnDeleteOrphan
+	hub := fakeHub(t, interceptor.Funcs{Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+		return errors.New("it is annotated again")
+	}}, cm, a)
+	if err := (&exporter{hub: hub, timeout: time.Minute, out: &bytes.Buffer{}}).Run(t.Context(), &exportPlan{objects: []*exportedObject{{assignment: a}}}); err != nil {
+		t.Error(err)
+	}
+}
+
 // revertOnDelete removes the annotation on-delete of an object, as another client.
 func revertOnDelete(ctx context.Context, t *testing.T, hub client.WithWatch, o *corev1.ConfigMap) {
 	t.Helper()
