@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// HeartbeatInterval is how often an agent confirms that it has reported all changes, while nothing moves.
+	// HeartbeatInterval is how often an agent, which has a constant of its own, confirms that it has reported all changes
+	// while nothing moves.
 	HeartbeatInterval = 10 * time.Second
 	// DefaultWindow is how long reports must last where move.stable is not set.
 	DefaultWindow = 10 * time.Second

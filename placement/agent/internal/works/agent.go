@@ -37,7 +37,6 @@ import (
 	"github.com/patchbay-cni/patchbay/placement/agent/internal/podindex"
 	"github.com/patchbay-cni/patchbay/placement/agent/internal/records"
 	"github.com/patchbay-cni/patchbay/placement/internal/debugpath"
-	"github.com/patchbay-cni/patchbay/placement/internal/stability"
 )
 
 // Config configures an agent.
@@ -368,7 +367,7 @@ func (a *Agent) runHeartbeat(ctx context.Context) {
 	}
 	failed := false
 	for last := time.Now(); ; {
-		bounded, cancel := context.WithTimeout(ctx, stability.HeartbeatInterval)
+		bounded, cancel := context.WithTimeout(ctx, heartbeatInterval)
 		err := h.renew(bounded)
 		cancel()
 		switch {

@@ -16,8 +16,11 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// leaseSeconds is after how long without a heartbeat the hub takes an agent for unreachable.
-const leaseSeconds = 40
+// Times of the heartbeat: the hub takes an agent for unreachable when its Lease has expired.
+const (
+	heartbeatInterval = 10 * time.Second
+	leaseSeconds      = 40
+)
 
 // heartbeat renews the agent's Lease at the hub.
 type heartbeat struct {

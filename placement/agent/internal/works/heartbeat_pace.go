@@ -6,8 +6,6 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
-
-	"github.com/patchbay-cni/patchbay/placement/internal/stability"
 )
 
 // Times of the heartbeat while objects move.
@@ -47,7 +45,7 @@ func (p *heartbeatPace) interval() time.Duration {
 	if last := p.lastOrder.Load(); last != nil && time.Since(*last) < movingTime {
 		return movingInterval
 	}
-	return stability.HeartbeatInterval
+	return heartbeatInterval
 }
 
 // wait waits until a heartbeat is due after the last one. It returns false when the context has ended.

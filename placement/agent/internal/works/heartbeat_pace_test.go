@@ -7,8 +7,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/patchbay-cni/patchbay/placement/internal/stability"
 )
 
 // Each step of a move waits for a heartbeat of the clusters that it counts on.
@@ -29,7 +27,7 @@ func TestHeartbeatsAreFrequentWhileObjectsMove(t *testing.T) {
 		expect("objects may be moving when the agent starts", movingInterval)
 		time.Sleep(movingTime)
 		last = time.Now()
-		expect("nothing moves", stability.HeartbeatInterval)
+		expect("nothing moves", heartbeatInterval)
 		go func() {
 			time.Sleep(5 * time.Second)
 			p.noteOrder()
@@ -38,7 +36,7 @@ func TestHeartbeatsAreFrequentWhileObjectsMove(t *testing.T) {
 		expect("the move goes on", movingInterval)
 		time.Sleep(movingTime)
 		last = time.Now()
-		expect("the last order is long ago", stability.HeartbeatInterval)
+		expect("the last order is long ago", heartbeatInterval)
 		ended, end := context.WithCancel(t.Context())
 		end()
 		if p.wait(ended, time.Now()) {
