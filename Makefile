@@ -217,7 +217,7 @@ test-docs: gotestsum packages linux kubernetes coredns helm build images ## run 
 	FORMAT=testname scripts/gotest docs -vet=off -count=1 -tags docs -timeout 60m ./test/docs
 
 .PHONY: test-placement
-test-placement: gotestsum packages kubernetes kwok build ## run tests of placement: a hub and three clusters on loopback
+test-placement: gotestsum packages kubernetes kwok helm build ## run tests of placement: a hub and three clusters on loopback
 	FORMAT=testname scripts/gotest placement -vet=off -p 1 -count=1 -tags placement -timeout 90m $$(scripts/packages-with-tag placement)
 
 SOAK ?= 30m

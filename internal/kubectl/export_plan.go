@@ -136,11 +136,17 @@ func (p *exportPlanner) examine(a *v1alpha1.Assignment) *exportedObject {
 		o.refused = fmt.Sprintf("it is in %s: move it to %s first, or leave --in out", strings.Join(clusters, ", "), p.cluster)
 	}
 	for _, t := range a.Spec.Targets {
-		if t.State == v1alpha1.TargetDraining || t.State == v1alpha1.TargetRemoving {
+		if (t.State == v1alpha1.TargetDraining || t.State == v1alpha1.TargetRemoving) && !isLetGo(a) {
 			o.refused = fmt.Sprintf("it is leaving %s (%s): wait for the end of its move, because that removes it there", t.Cluster, t.State)
 		}
 	}
 	return o
+}
+
+// isLetGo reports whether all clusters of an object are letting go of it, as after an export that was interrupted.
+func isLetGo(a *v1alpha1.Assignment) bool {
+	return a.Spec.Decision.OnDelete == v1alpha1.OnDeleteOrphan &&
+		!slices.ContainsFunc(a.Spec.Targets, func(t v1alpha1.Target) bool { return t.State != v1alpha1.TargetRemoving })
 }
 
 // addDependencies adds what the selected objects need: to the export if no other placed object needs it, and

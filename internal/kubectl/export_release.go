@@ -39,7 +39,8 @@ func (e *exporter) Run(ctx context.Context, plan *exportPlan) error {
 		}
 	}
 	for _, o := range plan.objects {
-		if err := e.annotate(ctx, o, v1alpha1.OnDeleteAnnotation, string(v1alpha1.OnDeleteOrphan)); err != nil {
+		err := e.annotate(ctx, o, v1alpha1.OnDeleteAnnotation, string(v1alpha1.OnDeleteOrphan))
+		if err != nil && !apierrors.IsNotFound(err) { // an earlier call may have exported it
 			return err
 		}
 	}
@@ -69,7 +70,8 @@ func (e *exporter) annotate(ctx context.Context, o *exportedObject, key, value s
 	if err := e.hub.Get(ctx, client.ObjectKeyFromObject(at), at); err != nil {
 		return fmt.Errorf("read %s: %w", o.name(), err)
 	}
-	if _, ok := at.Annotations[key]; ok && key == v1alpha1.ClustersAnnotation {
+	present, ok := at.Annotations[key]
+	if ok && (key == v1alpha1.ClustersAnnotation || present == value && at.UID == o.assignment.Spec.Object.UID) {
 		return nil
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": o.assignment.Spec.Object.UID, "annotations": map[string]string{key: value}}})
@@ -124,9 +126,12 @@ func (e *exporter) readAssignment(ctx context.Context, o *exportedObject) (*v1al
 }
 
 // notReady returns what is missing before the object may be deleted at the hub; "" for nothing: it has the annotation,
-// and its Assignment and all of its Works have the policy Orphan.
+// and its Assignment and all of its Works have the policy Orphan. An object that an earlier call has exported may have gone.
 func (e *exporter) notReady(ctx context.Context, o *exportedObject) (string, error) {
 	_, missing, err := e.readReady(ctx, o)
+	if apierrors.IsNotFound(err) {
+		return "", nil
+	}
 	return missing, err
 }
 

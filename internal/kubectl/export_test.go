@@ -55,9 +55,12 @@ func TestExportPlan(t *testing.T) {
 	settings := []v1alpha1.DependencyReference{{Kind: "ConfigMap", Name: "settings"}, {Kind: "ConfigMap", Name: "shared"}}
 	moving := placed("Deployment", "moving", nil, "east", "west")
 	moving.Spec.Targets[0].State = v1alpha1.TargetDraining
+	letGo, removed := placed("Deployment", "let-go", nil, "east"), placed("Deployment", "removed", nil, "east")
+	letGo.Spec.Decision.OnDelete, removed.Spec.Decision.OnDelete = v1alpha1.OnDeleteOrphan, v1alpha1.OnDeleteDelete
+	letGo.Spec.Targets[0].State, removed.Spec.Targets[0].State = v1alpha1.TargetRemoving, v1alpha1.TargetRemoving
 	west := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "west"}}
 	objects := []client.Object{
-		west, moving, placed("Deployment", "web", settings, "east"), placed("Deployment", "api", settings[1:], "east", "west"),
+		west, moving, letGo, removed, placed("Deployment", "web", settings, "east"), placed("Deployment", "api", settings[1:], "east", "west"),
 		placed("ConfigMap", "settings", nil, "east"), placed("ConfigMap", "shared", nil, "east", "west"), placed("ConfigMap", "nowhere", nil),
 	}
 	for name, tc := range map[string]struct {
@@ -82,6 +85,8 @@ func TestExportPlan(t *testing.T) {
 			}, false, "",
 		},
 		"Moving":  {"The move would remove it in east.", "", []objectArgument{{"shop", "deployment", "moving"}}, []string{"Deployment shop/moving: refused: it is leaving east (Draining): wait for the end of its move, because that removes it there"}, true, ""},
+		"Let go":  {"An export was interrupted.", "", []objectArgument{{"shop", "deployment", "let-go"}}, []string{"Deployment shop/let-go: continues in east, and is deleted at the hub"}, false, ""},
+		"Removed": {"A user has deleted it, in east, too.", "", []objectArgument{{"shop", "deployment", "removed"}}, []string{"Deployment shop/removed: refused: it is leaving east (Removing): wait for the end of its move, because that removes it there"}, true, ""},
 		"In":      {"It also runs in west.", "east", []objectArgument{{"shop", "deployment", "api"}}, []string{"Deployment shop/api: refused: it is in east, west: move it to east first, or leave --in out", "ConfigMap shop/shared: stays at the hub for east, west, because Deployment shop/web needs it"}, true, ""},
 		"Not in":  {"It is in another cluster.", "west", []objectArgument{{"shop", "deployment", "web"}}, []string{""}, false, ""},
 		"Nowhere": {"No cluster has it.", "", []objectArgument{{"shop", "configmap", "nowhere"}}, nil, false, "ConfigMap shop/nowhere is in no cluster, or is not at this hub"},
@@ -133,6 +138,34 @@ func TestExportDeletesNothingUnannounced(t *testing.T) {
 				t.Errorf("%s\ngot annotations %v, %v, want Orphan", tc.reason, got.Annotations, err)
 			}
 		})
+	}
+}
+
+// A repeated export ends well when the objects of the earlier one go while it runs.
+func TestExportOfWhatIsExported(t *testing.T) {
+	t.Parallel()
+	a := placed("ConfigMap", "settings", nil, "east")
+	a.Spec.Decision.OnDelete, a.Spec.Targets[0].State = v1alpha1.OnDeleteOrphan, v1alpha1.TargetRemoving
+	var out bytes.Buffer
+	err := (&exporter{hub: fakeHub(t, interceptor.Funcs{}, a), timeout: time.Minute, out: &out}).Run(t.Context(), &exportPlan{objects: []*exportedObject{{assignment: a}}})
+	if want := "ConfigMap shop/settings is exported: it continues in east\n"; err != nil || out.String() != want {
+		t.Errorf("got %q, %v, want %q", out.String(), err, want)
+	}
+}
+
+// A repeated export does not write what an earlier one has written: it would never end where each write ends the command.
+func TestExportAnnotatesOnce(t *testing.T) {
+	t.Parallel()
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop", Name: "settings", UID: "u-1", Annotations: map[string]string{v1alpha1.OnDeleteAnnotation: string(v1alpha1.OnDeleteOrphan)},
+	}}
+	a := placed("ConfigMap", "settings", nil, "east")
+	a.Spec.Decision.OnDelete = v1alpha1.OnDeleteOrphan
+	hub := fakeHub(t, interceptor.Funcs{Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+		return errors.New("it is annotated again")
+	}}, cm, a)
+	if err := (&exporter{hub: hub, timeout: time.Minute, out: &bytes.Buffer{}}).Run(t.Context(), &exportPlan{objects: []*exportedObject{{assignment: a}}}); err != nil {
+		t.Error(err)
 	}
 }
 

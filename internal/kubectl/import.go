@@ -75,7 +75,9 @@ func newImport(f *factory) *cobra.Command {
 // validate returns all errors of the flags.
 func (i *importOptions) validate() error {
 	var errs []error
-	if err := invite.ValidateClusterName(i.cluster); err != nil {
+	if i.cluster == "" {
+		errs = append(errs, errors.New(`flag --in: must be the name of a Cluster, such as "east": got ""`))
+	} else if err := invite.ValidateClusterName(i.cluster); err != nil {
 		errs = append(errs, fmt.Errorf("flag --in: %w", err))
 	}
 	if i.timeout <= 0 {

@@ -140,7 +140,7 @@ func TestImportPlan(t *testing.T) {
 	}{
 		"Context":   {"The hub would create a second copy of the objects in west.", "west", "flag --in-context: must lead to the cluster west: the agent of the context's cluster has joined as east", []string{"shop"}},
 		"Unknown":   {"The Cluster must exist.", "north", "read Cluster north of the hub", []string{"shop"}},
-		"Name":      {"A Cluster has a name.", "", "flag --in: ", []string{"shop"}},
+		"Name":      {"A Cluster has a name.", "", `flag --in: must be the name of a Cluster, such as "east": got ""`, []string{"shop"}},
 		"Form":      {"The form is one of three.", "east", `"shop/deployment/web/x" must be NAMESPACE, NAMESPACE/KIND or NAMESPACE/KIND/NAME`, []string{"shop/deployment/web/x"}},
 		"Arguments": {"An import of all namespaces would be a mistake.", "east", "give one or several NAMESPACE", nil},
 		"Namespace": {"A misspelt namespace has no objects.", "east", "read Namespace shopp of the cluster", []string{"shopp"}},

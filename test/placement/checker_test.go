@@ -141,12 +141,18 @@ func (x *invariantChecker) read(t *testing.T) []write {
 	return fresh
 }
 
-// concerns tells whether a write is of something in the test's namespaces, or names it.
+// concerns tells whether a write is of something of the test's namespaces, or names it.
 func (x *invariantChecker) concerns(w bed.Write) bool {
 	source, _, _ := unstructured.NestedString(w.Object.Object, "spec", "source", "namespace")
 	return slices.ContainsFunc(x.namespaces, func(ns string) bool {
-		return w.Namespace == ns || w.Namespace == "" && w.Name == ns || source == ns || strings.Contains(string(w.Request), ns)
+		return belongsTo(ns, w.Namespace, w.Name) || source == ns || strings.Contains(string(w.Request), ns)
 	})
+}
+
+// belongsTo tells whether an object belongs to the test with a namespace: it is in there, or it has no namespace, and its
+// name is that one, or begins with it and a dash.
+func belongsTo(ns, namespace, name string) bool {
+	return namespace == ns || namespace == "" && (name == ns || strings.HasPrefix(name, ns+"-"))
 }
 
 // settle waits until nobody of us has written for a while (I5).

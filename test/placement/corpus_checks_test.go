@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build placement && corpus
+//go:build placement
 
 package placement
 
@@ -19,32 +19,39 @@ import (
 	"github.com/patchbay-cni/patchbay/test/placement/bed"
 )
 
-// awaitStatuses waits until kstatus finds at the hub and on the cluster what it is to, and returns both.
-func (r *corpusRun) awaitStatuses(t *testing.T) (hub, cluster map[string]string) {
+// awaitStatuses waits until kstatus finds at all sides what it is to, and returns what it finds then. It reads again what
+// is not as it is to be, and at the end all.
+func (r *corpusRun) awaitStatuses(t *testing.T) (found []map[string]string) {
 	t.Helper()
-	sides := r.sides()
+	wanted := r.onOneCluster("kstatus")
+	unsettled := r.objects
 	for end := time.Now().Add(corpusPatience); ; <-time.After(10 * pollInterval) {
-		hub, cluster = r.statuses(sides[0]), r.statuses(sides[1])
-		settled := !slices.ContainsFunc(r.objects, func(o corpusObject) bool {
-			want := corpusDifference{hub: string(status.CurrentStatus), cluster: string(status.CurrentStatus)}
-			if reason, ok := corpusUnready[o.String()]; ok {
-				want = corpusDifference{reason: reason, hub: string(status.InProgressStatus), cluster: string(status.InProgressStatus)}
+		found = nil
+		for _, at := range r.sides() {
+			found = append(found, r.statuses(at, unsettled))
+		}
+		all := len(unsettled) == len(r.objects)
+		unsettled = slices.DeleteFunc(slices.Clone(unsettled), func(o corpusObject) bool {
+			at := o.String()
+			hub := wanted[at]
+			if known, ok := r.justified(at, "kstatus"); ok {
+				hub = known.hub
 			}
-			if known, ok := r.justified(o.String(), "kstatus"); ok {
-				want = known
-			}
-			return hub[o.String()] != want.hub || cluster[o.String()] != want.cluster
+			return found[0][at] == hub && (len(found) == 1 || found[1][at] == wanted[at])
 		})
-		if settled || time.Now().After(end) {
-			return hub, cluster
+		switch late := time.Now().After(end); {
+		case all && (late || len(unsettled) == 0):
+			return found
+		case late || len(unsettled) == 0:
+			unsettled = r.objects
 		}
 	}
 }
 
-// statuses are what kstatus computes of each object of one side.
-func (r *corpusRun) statuses(at *bed.Plane) map[string]string {
+// statuses are what kstatus computes of objects of one side.
+func (r *corpusRun) statuses(at *bed.Plane, objects []corpusObject) map[string]string {
 	found := map[string]string{}
-	for _, o := range r.objects {
+	for _, o := range objects {
 		live := object(o.GetAPIVersion(), o.GetKind(), o.GetNamespace(), o.GetName())
 		err := at.Client.Get(r.t.Context(), client.ObjectKeyFromObject(live), live)
 		if err != nil {
@@ -98,9 +105,12 @@ func (r *corpusRun) waits(at *bed.Plane) map[string]string {
 // waitForOne waits for one object, and records if that fails.
 func (r *corpusRun) waitForOne(at *bed.Plane, command, o string, found map[string]string) {
 	if _, err := r.kubectl(at, command+" "+o); err != nil {
-		found[o] += strings.Split(command, " --timeout")[0] + " fails"
+		found[o] += waitFailure(strings.Split(command, " --timeout")[0])
 	}
 }
+
+// waitFailure is what is recorded of a command that fails.
+func waitFailure(command string) string { return command + " fails" }
 
 // diffHeader is what `kubectl diff` prints of an object that differs.
 var diffHeader = regexp.MustCompile(`(?m)^diff .*/(\S+)$`)
@@ -157,16 +167,11 @@ func (r *corpusRun) upgradeAndUninstall(t *testing.T) {
 		t.Errorf("after the upgrade: %v\n%s", err, out)
 	}
 	r.helm(at, "uninstall --wait --timeout=8m")
+	left := slices.DeleteFunc(slices.Clone(r.objects), func(o corpusObject) bool {
+		return o.GetKind() == "PersistentVolumeClaim" || o.GetAnnotations()["helm.sh/hook"] != ""
+	})
 	eventually(t, "nothing of the release is left", func() error {
-		var left []string
-		for _, o := range r.objects {
-			if o.GetKind() == "PersistentVolumeClaim" || o.GetAnnotations()["helm.sh/hook"] != "" {
-				continue
-			}
-			if in := r.w.clustersWith(t, sameKey(o)); strings.Contains(in, "east") {
-				left = append(left, o.String())
-			}
-		}
+		left = slices.DeleteFunc(left, func(o corpusObject) bool { return !strings.Contains(r.w.clustersWith(t, sameKey(o)), "east") })
 		return errorUnless(len(left) == 0, "%v", left)
 	})
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build placement && corpus
+//go:build placement
 
 package placement
 
@@ -25,11 +25,9 @@ import (
 // corpusShare is the least share of workloads that must be as ready at the hub as on one cluster, in percent.
 const corpusShare = 95
 
-// Corpus: unmodified workloads of the shapes that people deploy are applied to the hub and, beside it, to one cluster.
-// At least 95 % of them are as ready at the hub as there, and whatever differs is listed with its reason.
-//
-// It is not part of `make test` yet, because the watcher still reports that a ClusterNetwork leaves with its
-// ClusterPlacement when the Helm release is removed. Run it with the tags placement and corpus.
+// Corpus: unmodified workloads of the shapes that people deploy are applied to the hub by three methods and, beside it, to
+// one cluster. At least 95 % of them are as ready at the hub as there, and whatever differs is listed with its reason. One
+// watcher is for all methods: it reads all of the bed.
 func TestCorpusIsReadyAsOnOneCluster(t *testing.T) {
 	t.Parallel()
 	w := shared
@@ -39,11 +37,17 @@ func TestCorpusIsReadyAsOnOneCluster(t *testing.T) {
 		{method: serverSide, clusters: "east, south", prepared: true},
 		{method: helmRelease, clusters: "east", prepared: true},
 	}
+	var namespaces []string
+	for _, r := range methods {
+		r.makeNamespaces(t, w)
+		namespaces = append(namespaces, r.ns)
+	}
+	checkInvariants(t, w, namespaces...)
 	t.Run("methods", func(t *testing.T) {
 		for _, r := range methods {
 			t.Run(string(r.method), func(t *testing.T) {
 				t.Parallel()
-				r.run(t, w)
+				r.run(t)
 			})
 		}
 	})

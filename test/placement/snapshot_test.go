@@ -40,9 +40,9 @@ type snapshot struct {
 	objects           map[objectLocation]*unstructured.Unstructured // by keyOf
 }
 
-// concerns tells whether an object is in one of the namespaces, or is called as one of them.
+// concerns tells whether an object belongs to the test.
 func (f *snapshot) concerns(namespace, name string) bool {
-	return slices.Contains(f.namespaces, namespace) || namespace == "" && slices.Contains(f.namespaces, name)
+	return slices.ContainsFunc(f.namespaces, func(ns string) bool { return belongsTo(ns, namespace, name) })
 }
 
 func clusterOf(w *v1alpha1.Work) string {

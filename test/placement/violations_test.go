@@ -538,6 +538,26 @@ func TestCheckerStartsFromNewest(t *testing.T) {
 	}
 }
 
+// The watcher takes in what people do with the test's objects that have no namespace: a deletion has nothing but the name.
+func TestCheckerConcerns(t *testing.T) {
+	t.Parallel()
+	for reason, tc := range map[string]struct {
+		write bed.Write
+		want  bool
+	}{
+		"An object of the namespace.":                    {bed.Write{Verb: "delete", Namespace: "ns-1", Name: "web"}, true},
+		"The namespace.":                                 {bed.Write{Verb: "delete", Name: "ns-1"}, true},
+		"An object without a namespace, by its name.":    {bed.Write{Verb: "delete", Resource: "clusternetworks", Name: "ns-1-backbone"}, true},
+		"Another object without a namespace.":            {bed.Write{Verb: "delete", Resource: "clusternetworks", Name: "ns-10"}, false},
+		"An object of another namespace.":                {bed.Write{Verb: "delete", Namespace: "ns-2", Name: "ns-1-web"}, false},
+		"An object elsewhere that names the test's one.": {bed.Write{Verb: "patch", Namespace: "cluster-east", Request: []byte(`{"namespace":"ns-1"}`)}, true},
+	} {
+		if got := (&invariantChecker{namespaces: []string{"ns-1"}}).concerns(tc.write); got != tc.want {
+			t.Errorf("%s\ngot %t, want %t", reason, got, tc.want)
+		}
+	}
+}
+
 // What was only tried is no write.
 func TestCheckerIgnoresDryRuns(t *testing.T) {
 	t.Parallel()

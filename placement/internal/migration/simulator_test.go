@@ -8,11 +8,13 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/patchbay-cni/patchbay/placement/internal/stability"
 )
 
 // The agents' intervals.
 const (
-	heartbeatInterval = 10 * time.Second
+	heartbeatInterval = stability.HeartbeatInterval
 	unreachableAfter  = 40 * time.Second
 )
 

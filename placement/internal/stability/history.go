@@ -9,6 +9,9 @@ import (
 )
 
 const (
+	// HeartbeatInterval is how often an agent, which has a constant of its own, confirms that it has reported all changes
+	// while nothing moves.
+	HeartbeatInterval = 10 * time.Second
 	// DefaultWindow is how long reports must last where move.stable is not set.
 	DefaultWindow = 10 * time.Second
 	// MaxWindow is how long reports must last at most.

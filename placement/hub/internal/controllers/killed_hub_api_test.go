@@ -40,35 +40,39 @@ import (
 // errKilled is returned for requests that a killed process would not send.
 var errKilled = errors.New("killed")
 
-// killAfterWrite lets a hub make one write, and kills it then.
-type killAfterWrite struct {
-	next  http.RoundTripper
-	kill  context.CancelFunc
-	wrote *atomic.Bool
+// killedTransport lets a hub make a number of writes. It kills the hub after the last one, or before the next one.
+type killedTransport struct {
+	next   http.RoundTripper
+	kill   context.CancelFunc
+	wrote  *atomic.Int32
+	most   int32
+	before bool
 }
 
-func (m killAfterWrite) RoundTrip(r *http.Request) (*http.Response, error) {
+func (m killedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	isWrite := r.Method != http.MethodGet && !strings.HasSuffix(r.URL.Path, "/events") &&
 		!strings.Contains(r.URL.Path, v1alpha1.SystemNamespace+"/deployments") && // each start begins with the probe and the term
 		!strings.Contains(r.URL.Path, v1alpha1.SystemNamespace+"/configmaps")
-	if isWrite && m.wrote.Load() {
+	if isWrite && m.wrote.Load() >= m.most {
+		m.kill()
 		return nil, errKilled
 	}
 	response, err := m.next.RoundTrip(r)
-	if isWrite && err == nil && response.StatusCode < http.StatusMultipleChoices {
-		m.wrote.Store(true)
+	if isWrite && err == nil && response.StatusCode < http.StatusMultipleChoices && m.wrote.Add(1) >= m.most && !m.before {
 		m.kill()
 	}
 	return response, err
 }
 
-// runUntilWrite runs a hub until it has made one write.
-func runUntilWrite(ctx context.Context, config *rest.Config) error {
+// runUntilKilled runs a hub until it has made so many writes, or is about to make the next one.
+func runUntilKilled(ctx context.Context, config *rest.Config, most int32, before bool) error {
 	ctx, kill := context.WithCancel(logr.NewContext(ctx, logr.Discard()))
 	defer kill()
 	config = rest.CopyConfig(config)
-	wrote := &atomic.Bool{}
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return killAfterWrite{next, kill, wrote} })
+	wrote := &atomic.Int32{}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return killedTransport{next, kill, wrote, most, before}
+	})
 	m, err := newProcess(ctx, config)
 	if err != nil {
 		return err
@@ -77,19 +81,16 @@ func runUntilWrite(ctx context.Context, config *rest.Config) error {
 	return nil
 }
 
-// A hub that was killed after any of its writes continues where it was: here each hub makes one write.
-func TestKilledAfterEveryWrite(t *testing.T) {
-	env := apitest.New(t)
-	h := newTestHubOn(t, env, 3*time.Minute)
-	if err := bed.Install(t.Context(), env.Config, "placement", "CustomResourceDefinition"); err != nil {
-		t.Fatal(err)
-	}
+// runKilledHubs runs hubs, one after the other, until the test ends. The lives are those of the hubs in turn.
+func runKilledHubs(t *testing.T, config *rest.Config, lives ...killedTransport) {
+	t.Helper()
 	hubs := 0
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
 		for ctx.Err() == nil {
-			if err := runUntilWrite(ctx, env.Config); err != nil && ctx.Err() == nil {
+			life := lives[hubs%len(lives)]
+			if err := runUntilKilled(ctx, config, life.most, life.before); err != nil && ctx.Err() == nil {
 				ended <- err
 				return
 			}
@@ -102,8 +103,18 @@ func TestKilledAfterEveryWrite(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		t.Logf("%d hubs, each killed at its first write", hubs)
+		t.Logf("%d hubs were killed", hubs)
 	})
+}
+
+// A hub that was killed after any of its writes continues where it was: here each hub makes one write.
+func TestKilledAfterEveryWrite(t *testing.T) {
+	env := apitest.New(t)
+	h := newTestHubOn(t, env, 3*time.Minute)
+	if err := bed.Install(t.Context(), env.Config, "placement", "CustomResourceDefinition"); err != nil {
+		t.Fatal(err)
+	}
+	runKilledHubs(t, env.Config, killedTransport{most: 1})
 	h.placeMoveAndDelete()
 	h.moveVolume()
 }

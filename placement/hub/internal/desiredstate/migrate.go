@@ -327,18 +327,14 @@ func requests(w *v1alpha1.Work, replicas int32) bool {
 // blockedAfter is how long a move waits before the condition reports it: a healthy move waits for Pods to start and
 // to stop, and for reports that last.
 func blockedAfter(s *scope.Scope, reason migration.BlockedReason, stable time.Duration) time.Duration {
-	after := max(minBlockedAfter, 2*stable+heartbeatInterval)
+	after := max(minBlockedAfter, 2*stable+stability.HeartbeatInterval)
 	if s.Object != nil && (reason == migration.MustStop || reason == migration.StillRunning) {
 		after += render.GracePeriod(s.Object)
 	}
 	return after
 }
 
-const (
-	minBlockedAfter = 30 * time.Second
-	// heartbeatInterval is how often agents date their reports.
-	heartbeatInterval = 10 * time.Second
-)
+const minBlockedAfter = 30 * time.Second
 
 // moveBlockedCondition reports what a move waits for, if it has made no step for a while. Retry is
 // when to report it, if that is not yet.

@@ -12,15 +12,16 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/internal/stability"
 )
 
 const (
 	// undatedDelay applies to an agent of an earlier version, which does not date its reports: it repeats a failed
-	// report after at most a minute, and its heartbeat comes every 10 seconds.
-	undatedDelay = 70 * time.Second
+	// report after at most a minute, and its heartbeat comes later.
+	undatedDelay = time.Minute + stability.HeartbeatInterval
 	// maxHeartbeatAge is how old the date of a cluster's reports may be, apart from that: three heartbeats. A move does
 	// not rely on older reports.
-	maxHeartbeatAge = 30 * time.Second
+	maxHeartbeatAge = 3 * stability.HeartbeatInterval
 	// minHeartbeats is how many heartbeats of an agent compare its clock with the hub's. One may be late.
 	minHeartbeats = 2
 	// maxHeartbeats is how many of the last ones do. After an agent's clock was set back, the date of its reports does
