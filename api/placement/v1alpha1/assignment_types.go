@@ -150,7 +150,7 @@ type Decision struct {
 }
 
 // TargetState is the state of a cluster in a move.
-// +kubebuilder:validation:Enum=Pending;Active;Draining;Removing
+// +kubebuilder:validation:Enum=Pending;Active;Draining;Removing;Lost
 type TargetState string
 
 // States of a target.
@@ -163,6 +163,9 @@ const (
 	TargetDraining TargetState = "Draining"
 	// TargetRemoving: the hub has ordered the removal of the object.
 	TargetRemoving TargetState = "Removing"
+	// TargetLost: the cluster does not report, and is assumed or declared lost; others replace it. It gets no order
+	// until it reports again. Then it becomes Draining, or Active if it is to have the object again.
+	TargetLost TargetState = "Lost"
 )
 
 // Target is one cluster of an Assignment.
@@ -191,6 +194,11 @@ type Target struct {
 	// LastTransitionTime is when State or RequestedReplicas last changed.
 	// +optional
 	LastTransitionTime *metav1.MicroTime `json:"lastTransitionTime,omitempty"`
+
+	// Returned is true when the cluster was lost, and reports again. It takes nothing back of what other clusters
+	// have got meanwhile.
+	// +optional
+	Returned bool `json:"returned,omitempty"`
 }
 
 // AssignmentStatus has the clusters' reports of one object.

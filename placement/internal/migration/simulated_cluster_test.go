@@ -33,6 +33,9 @@ type simulatedCluster struct {
 	history     stability.History
 	until       time.Time
 	proceed     bool
+
+	declaredLost time.Time // the last heartbeat then
+	replaced     bool      // others have replaced it, and it may still run what it had
 }
 
 // simulatedWork is what the hub requests of a cluster.

@@ -65,7 +65,7 @@ func (p *EffectivePolicy) Plan(in PlanInput) (Plan, error) {
 	}
 	plan := result.plan(unavailableReasons(selected))
 	if plan.Message == "" {
-		plan.Message, plan.Reason = p.lostMessage(selected, plan.Targets)
+		plan.Message, plan.Reason = p.lostMessage(in, selected, plan.Targets)
 	}
 	plan.Targets, err = p.keepVolumes(in, plan, selected)
 	return plan, err
@@ -114,23 +114,6 @@ func atZero(clusters map[string]int64) map[string]int64 {
 		targets[name] = 0
 	}
 	return targets
-}
-
-// replacesLost tells whether another cluster gets what a lost one has. An object that must run in one
-// cluster at a time stays: the lost cluster may still run it.
-func (p *EffectivePolicy) replacesLost() bool {
-	return p.Spec.Replicas.Mode != v1alpha1.ReplicasSingle && p.Spec.Move.Mode != v1alpha1.BreakBeforeMake
-}
-
-// lostMessage returns the message and its reason for targets that stay in a lost cluster; "" for none.
-func (p *EffectivePolicy) lostMessage(selected []candidate, targets map[string]int64) (message, reason string) {
-	for _, c := range selected {
-		if _, chosen := targets[c.Name]; chosen && c.Lost && !p.replacesLost() {
-			return fmt.Sprintf("%s does not report, and may still run the object, which must not run in two clusters at a time: "+
-				"offline.assumeLostAfter does not replace it, and it stays there until %s reports", c.Name, c.Name), v1alpha1.ReasonWaitingForCluster
-		}
-	}
-	return "", ""
 }
 
 // chooseOne chooses the cluster that has the object, else the first with room.
@@ -214,7 +197,7 @@ func (p *EffectivePolicy) divideReplicas(in PlanInput, usable []candidate) (allo
 	replaced := isReplaced(in)
 	for _, c := range usable {
 		row, full := p.divisionInput(in, c)
-		if replaced && in.Leaving[c.Name] { // it takes nothing back
+		if replaced && in.Leaving[c.Name] || in.Returned[c.Name] { // it takes nothing back
 			row.Current = 0
 		}
 		rows = append(rows, row)

@@ -147,6 +147,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	now := r.Now()
 	remaining := heartbeat.remaining(now)
 	conditions := []metav1.Condition{acceptedCondition(cluster, heartbeat), reachableCondition(cluster, heartbeat, now)}
+	if cluster.Spec.DeclaredLost != nil {
+		conditions = append(conditions, declaredLostCondition(cluster, heartbeat, now))
+	}
 	var progress *v1alpha1.DrainStatus
 	if limits.IsDraining(cluster) {
 		var drained metav1.Condition
@@ -177,13 +180,15 @@ func (r *Reconciler) writeStatus(
 		}
 	}
 	status := &v1alpha1.ClusterStatus{Conditions: conditions, Assigned: assigned(r.Capacity.Usage(stored.Name)), Drain: drain}
-	drainEnded := meta.FindStatusCondition(stored.Status.Conditions, v1alpha1.ConditionDrained) != nil &&
-		meta.FindStatusCondition(conditions, v1alpha1.ConditionDrained) == nil
-	changed := drainEnded || !equality.Semantic.DeepEqual(stored.Status.Drain, drain) || !equality.Semantic.DeepEqual(stored.Status.Assigned, status.Assigned)
+	ended := func(conditionType string) bool { // what it is about
+		return meta.FindStatusCondition(stored.Status.Conditions, conditionType) != nil && meta.FindStatusCondition(conditions, conditionType) == nil
+	}
+	changed := ended(v1alpha1.ConditionDrained) || ended(v1alpha1.ConditionDeclaredLost) || !equality.Semantic.DeepEqual(stored.Status.Drain, drain) || !equality.Semantic.DeepEqual(stored.Status.Assigned, status.Assigned)
 	for _, c := range conditions {
 		old := meta.FindStatusCondition(stored.Status.Conditions, c.Type)
 		changed = changed || old == nil || *old != c
-		warn := c.Reason == v1alpha1.ReasonDrainBlocked || c.Type == v1alpha1.ConditionAccepted && c.Reason == v1alpha1.ReasonNamespaceTaken
+		warn := c.Reason == v1alpha1.ReasonDrainBlocked || c.Type == v1alpha1.ConditionAccepted && c.Reason == v1alpha1.ReasonNamespaceTaken ||
+			c.Type == v1alpha1.ConditionDeclaredLost
 		if warn && (old == nil || old.Reason != c.Reason) {
 			r.Events.Event(stored, corev1.EventTypeWarning, c.Reason, c.Message)
 		}

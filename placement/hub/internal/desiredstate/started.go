@@ -47,10 +47,14 @@ func startedIn(s *scope.Scope, a *v1alpha1.Assignment) map[string]bool {
 			started[string(name)] = true
 		}
 	}
+	replaced := false
 	for _, t := range a.Spec.Targets {
 		name := string(t.Cluster)
 		w := s.Works[name]
 		switch {
+		case isReplaced(s, t):
+			delete(started, name)
+			replaced = true
 		case t.State == v1alpha1.TargetPending, w != nil && s.IsOfEarlierObject(w):
 		case w == nil && t.State == v1alpha1.TargetRemoving && !s.WasSent(name):
 		case w != nil && isNeverCreated(s.Reports[name], w):
@@ -59,7 +63,7 @@ func startedIn(s *scope.Scope, a *v1alpha1.Assignment) map[string]bool {
 			started[name] = true
 		}
 	}
-	if len(started) == 0 && hasStarted(s.Object) {
+	if len(started) == 0 && !replaced && hasStarted(s.Object) {
 		started[unknownCluster] = true
 	}
 	return started

@@ -109,6 +109,10 @@ func clusterReport(s *scope.Scope, t *v1alpha1.Target) v1alpha1.ClusterReport {
 	if w := s.Works[cluster]; w != nil {
 		r := s.Reports[cluster]
 		report.Term, report.Revision = w.Spec.Term, w.Spec.Revision
+		if t.State == v1alpha1.TargetLost {
+			report.Message = "the cluster is lost: what it last reported does not count"
+			return report
+		}
 		report.Applied, report.Ready, report.Message, report.Associated = r.Applied, r.Ready, r.Message, r.Associated
 		if t.Replicas != nil && r.Status != nil {
 			report.Replicas = &r.Counts
