@@ -9,7 +9,7 @@ import (
 )
 
 // Cluster is a workload cluster. Infrastructure admins write its spec; Patchbay's programs never do.
-// +kubebuilder:validation:XValidation:rule=`!has(self.spec) || !has(self.spec.declaredLost) || has(oldSelf.spec) && has(oldSelf.spec.declaredLost) && oldSelf.spec.declaredLost == self.spec.declaredLost || !has(self.status) || !has(self.status.conditions) || !self.status.conditions.exists(c, c.type == 'Reachable' && c.status == 'True')`,message=`spec.declaredLost: must not be set while the cluster is Reachable: it still reports`
+// +kubebuilder:validation:XValidation:rule=`!has(self.spec) || !has(self.spec.declaredLost) || has(oldSelf.spec) && has(oldSelf.spec.declaredLost) && oldSelf.spec.declaredLost == self.spec.declaredLost || has(self.status) && has(self.status.lastHeartbeat) && self.status.lastHeartbeat == self.spec.declaredLost.lastHeartbeat`,message=`spec.declaredLost.lastHeartbeat: must be status.lastHeartbeat, which a cluster that reports does not have`
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,categories=patchbay-placement
@@ -77,8 +77,7 @@ type ClusterSpec struct {
 
 // DeclaredLost is an admin's word that a silent cluster runs nothing. It ends with the next heartbeat.
 type DeclaredLost struct {
-	// LastHeartbeat must be the renewTime of the cluster's heartbeat, the Lease cluster-<name>/heartbeat: the
-	// cluster is lost as long as that is its last one.
+	// LastHeartbeat must be status.lastHeartbeat: the cluster is lost as long as that is its last one.
 	LastHeartbeat metav1.MicroTime `json:"lastHeartbeat"`
 }
 
@@ -224,6 +223,10 @@ type ClusterStatus struct {
 	// HubUID is the UID of the hub that the agent reports to: that of the hub's namespace kube-system.
 	// +optional
 	HubUID string `json:"hubUID,omitempty"`
+
+	// LastHeartbeat is when a cluster that does not report last did, by its own clock; absent while it reports.
+	// +optional
+	LastHeartbeat *metav1.MicroTime `json:"lastHeartbeat,omitempty"`
 }
 
 // Assigned is the sum of what the hub has placed in one cluster.

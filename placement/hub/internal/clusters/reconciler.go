@@ -160,7 +160,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	} else {
 		r.Drains.End(cluster.Name)
 	}
-	if err := errors.Join(accessErr, r.writeStatus(ctx, cluster, conditions, progress)); err != nil {
+	if err := errors.Join(accessErr, r.writeStatus(ctx, cluster, conditions, &v1alpha1.ClusterStatus{
+		Drain: progress, LastHeartbeat: lastHeartbeat(cluster, heartbeat, now),
+	})); err != nil {
 		return reconcile.Result{}, err
 	}
 	if remaining == 0 || remaining > StatusInterval {
@@ -169,9 +171,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: remaining}, nil
 }
 
-// writeStatus applies the hub's part of a Cluster's status, if it differs from the stored one.
+// writeStatus applies the hub's part of a Cluster's status, if it differs from the stored one. It adds the conditions
+// and what is assigned.
 func (r *Reconciler) writeStatus(
-	ctx context.Context, stored *v1alpha1.Cluster, conditions []metav1.Condition, drain *v1alpha1.DrainStatus,
+	ctx context.Context, stored *v1alpha1.Cluster, conditions []metav1.Condition, status *v1alpha1.ClusterStatus,
 ) error {
 	for i := range conditions {
 		conditions[i].LastTransitionTime = metav1.NewTime(r.Now())
@@ -179,11 +182,12 @@ func (r *Reconciler) writeStatus(
 			conditions[i].LastTransitionTime = old.LastTransitionTime
 		}
 	}
-	status := &v1alpha1.ClusterStatus{Conditions: conditions, Assigned: assigned(r.Capacity.Usage(stored.Name)), Drain: drain}
+	status.Conditions, status.Assigned = conditions, assigned(r.Capacity.Usage(stored.Name))
 	ended := func(conditionType string) bool { // what it is about
 		return meta.FindStatusCondition(stored.Status.Conditions, conditionType) != nil && meta.FindStatusCondition(conditions, conditionType) == nil
 	}
-	changed := ended(v1alpha1.ConditionDrained) || ended(v1alpha1.ConditionDeclaredLost) || !equality.Semantic.DeepEqual(stored.Status.Drain, drain) || !equality.Semantic.DeepEqual(stored.Status.Assigned, status.Assigned)
+	changed := ended(v1alpha1.ConditionDrained) || ended(v1alpha1.ConditionDeclaredLost) || !equality.Semantic.DeepEqual(stored.Status.Drain, status.Drain) ||
+		!stored.Status.LastHeartbeat.Equal(status.LastHeartbeat) || !equality.Semantic.DeepEqual(stored.Status.Assigned, status.Assigned)
 	for _, c := range conditions {
 		old := meta.FindStatusCondition(stored.Status.Conditions, c.Type)
 		changed = changed || old == nil || *old != c
