@@ -97,7 +97,7 @@ func (f *snapshot) setCondition(t *testing.T, text, message string) {
 	status, reason, _ := strings.Cut(rest, ", ")
 	list := []metav1.Condition{{Type: kind, Status: metav1.ConditionStatus(status), Reason: reason, Message: message}}
 	switch kind {
-	case v1alpha1.ConditionAccepted, v1alpha1.ConditionReachable, v1alpha1.ConditionDrained, v1alpha1.ConditionHubMismatch:
+	case v1alpha1.ConditionAccepted, v1alpha1.ConditionReachable, v1alpha1.ConditionDrained, v1alpha1.ConditionHubMismatch, v1alpha1.ConditionDeclaredLost:
 		f.clusters[0].Status.Conditions = list
 	case v1alpha1.ConditionValid:
 		f.placements[0].Status.Conditions = list

@@ -178,7 +178,7 @@ func TestLossCountsFromObservation(t *testing.T) {
 	in.expect("it counts again", "")
 	in.pass(30*time.Second, "c", "d", "e", "f")
 	in.expect("for long enough", "a b")
-	in.pass(10*time.Minute) // the hub's own API server is away
+	in.pass(10 * time.Minute) // the hub's own API server is away
 	in.beat("c", "d", "e", "f")
 	in.expect("the hub's API server was away", "")
 }
