@@ -32,8 +32,8 @@ func testLostCluster(t *testing.T) {
 	u.kubectl("apply -f " + u.file("ghosts.yaml", silent.String()))
 	for _, name := range ghosts {
 		u.kubectl("wait --for=create namespace/cluster-" + name + " --timeout=200s")
-		u.kubectl("apply -f " + u.file(name+".yaml", fmt.Sprintf(`{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {namespace: cluster-%s, name: %s},
-spec: {holderIdentity: %[1]s, leaseDurationSeconds: 1, renewTime: %q}}`, name, v1alpha1.HeartbeatLease, time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"))))
+		u.kubectl("apply -f " + u.file(name+".yaml", fmt.Sprintf(`{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {namespace: cluster-%[1]s, name: %[2]s},
+spec: {holderIdentity: %[1]s, leaseDurationSeconds: 1, renewTime: %[3]q}}`, name, v1alpha1.HeartbeatLease, time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"))))
 		u.kubectl(`wait --for=jsonpath='{.status.conditions[?(@.type=="Reachable")].reason}'=HeartbeatLost cluster/` + name + " --timeout=200s")
 	}
 	u.kubectl("apply -f " + u.file("objects.yaml", plainDeployment("web", 6)+`---
@@ -70,11 +70,12 @@ spec: {clusters: {names: [south, west]}, offline: {assumeLostAfter: 2s}}
 	w.awaitHubAvailable(t, u.ns, "web", 6)
 	u.awaitPlacedMessage("StatefulSet", "queue", "kubectl patchbay cluster declare-lost south")
 
-	if out := u.run(hub, "kubectl patchbay cluster declare-lost south"); !strings.Contains(out, "StatefulSet "+u.ns+"/queue, which must run in one cluster at a time") {
+	page := u.fromPage("kubectl patchbay cluster declare-lost", "declare-lost east", "declare-lost south")
+	if out := u.run(hub, page[0]); !strings.Contains(out, "StatefulSet "+u.ns+"/queue, which must run in one cluster at a time") {
 		t.Errorf("dry run: got %q", out)
 	}
 	w.awaitClustersWith(t, queue, "south")
-	u.run(hub, "kubectl patchbay cluster declare-lost south --yes")
+	u.run(hub, page[1])
 	t.Cleanup(func() { w.patchCluster(t, "south", `{"spec":{"declaredLost":null}}`) })
 	w.awaitClustersWith(t, queue, "south,west")
 	u.awaitSummary("StatefulSet", "queue", "south (Lost)")
