@@ -43,25 +43,7 @@ func newStepState(in Input) *stepState {
 		if m.Since.After(s.Now) { // another hub's clock was ahead: the time runs again, once
 			m.Since = s.Now
 		}
-		switch {
-		case r.State == Removing && !r.Removed:
-			if m.Requested = 0; r.Wanted { // the order is withdrawn
-				m.State, m.Requested = Active, r.Requested
-			}
-		case r.Removed, r.State == None:
-			m.State, m.Requested = None, 0
-			if r.Wanted {
-				m.State = Pending
-			}
-		case r.State == Pending && !r.Wanted:
-			m.State, m.Requested = None, 0
-		case !r.Wanted && r.Lost && s.anyWanted():
-			m.State = Lost
-		case !r.Wanted:
-			m.State = Draining
-		case r.State == Draining, r.State == Lost:
-			m.State = Active
-		}
+		s.adaptState(r, &m)
 		if s.BreakBeforeMake || !s.Divided || m.State == None || m.State == Removing || m.State == Lost || r.Desired >= m.Fallback {
 			m.Fallback = 0
 		}
@@ -72,6 +54,29 @@ func newStepState(in Input) *stepState {
 		s.transitions[i] = m
 	}
 	return s
+}
+
+// adaptState adapts the stored state of a cluster.
+func (s *stepState) adaptState(r Target, m *Transition) {
+	switch {
+	case r.State == Removing && !r.Removed:
+		if m.Requested = 0; r.Wanted { // the order is withdrawn
+			m.State, m.Requested = Active, r.Requested
+		}
+	case r.Removed, r.State == None:
+		m.State, m.Requested = None, 0
+		if r.Wanted {
+			m.State = Pending
+		}
+	case r.State == Pending && !r.Wanted:
+		m.State, m.Requested = None, 0
+	case !r.Wanted && r.Lost && s.anyWanted():
+		m.State = Lost
+	case !r.Wanted:
+		m.State = Draining
+	case r.State == Draining, r.State == Lost:
+		m.State = Active
+	}
 }
 
 // isReturned tells whether a cluster that was lost reports again. One that is to have the object is like any other one

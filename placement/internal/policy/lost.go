@@ -5,8 +5,6 @@ package policy
 import (
 	"fmt"
 	"time"
-
-	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
 // Silence is how many clusters of the inventory do not report. The cause of many silent clusters is rather the hub,
@@ -62,33 +60,4 @@ func (c LossClock) Remaining(now time.Time, after time.Duration) (untilLost, unt
 		untilLost = after - min(observed, now.Sub(c.TooManySince))
 	}
 	return untilLost, untilHeld
-}
-
-// Replaces tells whether other clusters get what a lost one has. An object that must run in one cluster at a time
-// stays unless an admin has declared the cluster lost: the cluster may still run it.
-func (p *EffectivePolicy) Replaces(c *Cluster) bool {
-	return c.DeclaredLost || c.Lost && p.Spec.Replicas.Mode != v1alpha1.ReplicasSingle && p.Spec.Move.Mode != v1alpha1.BreakBeforeMake
-}
-
-// lostMessage returns the message and its reason for targets that stay in a silent cluster, although the policy, or an
-// admin, takes it for lost; "" for none.
-func (p *EffectivePolicy) lostMessage(in PlanInput, selected []candidate, targets map[string]int64) (message, reason string) {
-	for _, c := range selected {
-		_, chosen := targets[c.Name]
-		claim := in.VolumeClaims[c.Name]
-		switch {
-		case !chosen || !c.Lost && c.LossHeld == "":
-		case claim != "" && p.Replaces(c.Cluster):
-			return fmt.Sprintf("PersistentVolumeClaim %s has data in %s, which is lost: no other cluster starts the object without its data. "+
-				"It stays there. To start it elsewhere with empty volumes, delete it and create it again under another name", claim, c.Name), v1alpha1.ReasonVolumesRefused
-		case c.Lost && !p.Replaces(c.Cluster):
-			return fmt.Sprintf("%s does not report, and may still run the object, which must not run in two clusters at a time: "+
-				"offline.assumeLostAfter does not replace it, and it stays there until %s reports. If %s runs nothing any more, run "+
-				"kubectl patchbay cluster declare-lost %s", c.Name, c.Name, c.Name, c.Name), v1alpha1.ReasonWaitingForCluster
-		case c.LossHeld != "" && !c.Lost:
-			return fmt.Sprintf("%s does not report, and is not assumed lost: %s. Find the cause at the hub or in the network; if %s runs "+
-				"nothing any more, run kubectl patchbay cluster declare-lost %s", c.Name, c.LossHeld, c.Name, c.Name), v1alpha1.ReasonWaitingForCluster
-		}
-	}
-	return "", ""
 }

@@ -93,17 +93,3 @@ func declaredLostCondition(c *v1alpha1.Cluster, h Heartbeat, now time.Time) meta
 	}
 	return lost
 }
-
-// lastHeartbeat returns when a cluster that does not report last did; nil while it reports, and before it has. If its
-// heartbeat was deleted, that is when it was first missed.
-func lastHeartbeat(c *v1alpha1.Cluster, h Heartbeat, now time.Time) *metav1.MicroTime {
-	switch {
-	case h.remaining(now) > 0, h.namespaceTaken:
-		return nil
-	case !h.renewTime.IsZero():
-		return &metav1.MicroTime{Time: h.renewTime}
-	case ReachabilityOf(c) == policy.NeverReported, c.Status.LastHeartbeat != nil:
-		return c.Status.LastHeartbeat
-	}
-	return &metav1.MicroTime{Time: now}
-}

@@ -34,6 +34,7 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/kinds"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/limits"
+	"github.com/patchbay-cni/patchbay/placement/internal/policy"
 )
 
 // StatusInterval is how often a Cluster's status and rights are compared, at the least.
@@ -171,6 +172,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: remaining}, nil
 }
 
+// lastHeartbeat returns when a cluster that does not report last did; nil while it reports, and before it has. If its
+// heartbeat was deleted, that is when it was first missed.
+func lastHeartbeat(c *v1alpha1.Cluster, h Heartbeat, now time.Time) *metav1.MicroTime {
+	switch {
+	case h.remaining(now) > 0, h.namespaceTaken:
+		return nil
+	case !h.renewTime.IsZero():
+		return &metav1.MicroTime{Time: h.renewTime}
+	case ReachabilityOf(c) == policy.NeverReported, c.Status.LastHeartbeat != nil:
+		return c.Status.LastHeartbeat
+	}
+	return &metav1.MicroTime{Time: now}
+}
+
 // writeStatus applies the hub's part of a Cluster's status, if it differs from the stored one. It adds the conditions
 // and what is assigned.
 func (r *Reconciler) writeStatus(
@@ -191,9 +206,7 @@ func (r *Reconciler) writeStatus(
 	for _, c := range conditions {
 		old := meta.FindStatusCondition(stored.Status.Conditions, c.Type)
 		changed = changed || old == nil || *old != c
-		warn := c.Reason == v1alpha1.ReasonDrainBlocked || c.Type == v1alpha1.ConditionAccepted && c.Reason == v1alpha1.ReasonNamespaceTaken ||
-			c.Type == v1alpha1.ConditionDeclaredLost
-		if warn && (old == nil || old.Reason != c.Reason) {
+		if isWarning(c) && (old == nil || old.Reason != c.Reason) {
 			r.Events.Event(stored, corev1.EventTypeWarning, c.Reason, c.Message)
 		}
 	}
@@ -212,6 +225,12 @@ func (r *Reconciler) writeStatus(
 		return fmt.Errorf("write status of Cluster %s: %w", stored.Name, err)
 	}
 	return nil
+}
+
+// isWarning tells whether the transition of a condition is an Event.
+func isWarning(c metav1.Condition) bool {
+	return c.Reason == v1alpha1.ReasonDrainBlocked || c.Type == v1alpha1.ConditionDeclaredLost ||
+		c.Type == v1alpha1.ConditionAccepted && c.Reason == v1alpha1.ReasonNamespaceTaken
 }
 
 // assigned is what the hub has placed on a cluster.

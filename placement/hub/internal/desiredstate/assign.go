@@ -111,6 +111,14 @@ func assignByPolicy(
 	return d, startDrains(s, in, d, current, drains)
 }
 
+// waitForLoss returns when the next cluster of an object may be assumed lost; 0: when something changes.
+func waitForLoss(s *scope.Scope, p *policy.EffectivePolicy, a *v1alpha1.Assignment) (after time.Duration) {
+	for name, state := range targetStates(a) {
+		after = scope.Sooner(after, lossOf(s, p, name, state).after)
+	}
+	return after
+}
+
 // keepsPlace reports whether an object that has lost its policy stays where it is, instead of
 // following the next decision.
 func keepsPlace(before, next Decision, fallsBack bool) bool {

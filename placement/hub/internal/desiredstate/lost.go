@@ -9,7 +9,6 @@ import (
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/clusters"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/scope"
 	"github.com/patchbay-cni/patchbay/placement/internal/policy"
-	"github.com/patchbay-cni/patchbay/placement/internal/render"
 )
 
 // loss is whether others replace what a silent cluster has.
@@ -53,19 +52,4 @@ func targetStates(a *v1alpha1.Assignment) map[string]v1alpha1.TargetState {
 		states[string(t.Cluster)] = t.State
 	}
 	return states
-}
-
-// waitForLoss returns when the next cluster of an object may be assumed lost; 0: when something changes.
-func waitForLoss(s *scope.Scope, p *policy.EffectivePolicy, a *v1alpha1.Assignment) (after time.Duration) {
-	for name, state := range targetStates(a) {
-		after = scope.Sooner(after, lossOf(s, p, name, state).after)
-	}
-	return after
-}
-
-// isReplaced reports whether others replace a cluster that may have started an object which runs once: an admin has
-// declared the cluster lost. What has finished does not start again.
-func isReplaced(s *scope.Scope, t v1alpha1.Target) bool {
-	replaced := t.State == v1alpha1.TargetLost || t.Returned || s.DeclaredLost[string(t.Cluster)]
-	return replaced && !render.HasFinished(s.Object)
 }

@@ -69,6 +69,13 @@ func startedIn(s *scope.Scope, a *v1alpha1.Assignment) map[string]bool {
 	return started
 }
 
+// isReplaced reports whether others replace a cluster that may have started an object which runs once: an admin has
+// declared the cluster lost. What has finished does not start again.
+func isReplaced(s *scope.Scope, t v1alpha1.Target) bool {
+	replaced := t.State == v1alpha1.TargetLost || t.Returned || s.DeclaredLost[string(t.Cluster)]
+	return replaced && !render.HasFinished(s.Object)
+}
+
 // isNeverCreated reports whether a cluster has refused the present revision of a Work, or the last one before
 // the order to remove it, and has never reported an object.
 func isNeverCreated(r scope.WorkReport, w *v1alpha1.Work) bool {
