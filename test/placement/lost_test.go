@@ -32,7 +32,7 @@ func testLostCluster(t *testing.T) {
 	u.kubectl("apply -f " + u.file("ghosts.yaml", silent.String()))
 	for _, name := range ghosts {
 		u.kubectl("wait --for=create namespace/cluster-" + name + " --timeout=200s")
-		u.run(hub, "kubectl apply -f " + u.file(name+".yaml", fmt.Sprintf(`{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {namespace: cluster-%[1]s, name: %[2]s},
+		u.run(hub, "kubectl apply -f "+u.file(name+".yaml", fmt.Sprintf(`{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {namespace: cluster-%[1]s, name: %[2]s},
 spec: {holderIdentity: %[1]s, leaseDurationSeconds: 1, renewTime: %[3]q}}`, name, v1alpha1.HeartbeatLease, time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"))))
 		u.kubectl(`wait --for=jsonpath='{.status.conditions[?(@.type=="Reachable")].reason}'=HeartbeatLost cluster/` + name + " --timeout=200s")
 	}
