@@ -30,7 +30,7 @@ func TestPlacementCommandsThatAreWrong(t *testing.T) {
 		want   string
 	}{
 		"Hub":       {reason: "hub needs a verb", args: []string{"hub"}, want: "kubectl patchbay hub: give one of its verbs: token, remove-finalizers or resume"},
-		"Cluster":   {reason: "cluster needs a verb", args: []string{"cluster"}, want: "join, leave, accept, list, drain, cordon or uncordon"},
+		"Cluster":   {reason: "cluster needs a verb", args: []string{"cluster"}, want: "join, leave, accept, list, drain, cordon, uncordon or declare-lost"},
 		"NoName":    {reason: "a token is for one cluster", args: []string{"hub", "token"}, want: "give the name of one Cluster, such as east"},
 		"BadName":   {reason: "the cluster's namespace has the name in its own", args: []string{"hub", "token", "East"}, want: `"East" must be the name of a Cluster`},
 		"LongName":  {reason: "the namespace's prefix cluster- needs room", args: []string{"cluster", "accept", strings.Repeat("x", 56)}, want: "at most 55"},

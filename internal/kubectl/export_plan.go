@@ -136,7 +136,7 @@ func (p *exportPlanner) examine(a *v1alpha1.Assignment) *exportedObject {
 		o.refused = fmt.Sprintf("it is in %s: move it to %s first, or leave --in out", strings.Join(clusters, ", "), p.cluster)
 	}
 	for _, t := range a.Spec.Targets {
-		if (t.State == v1alpha1.TargetDraining || t.State == v1alpha1.TargetRemoving) && !isLetGo(a) {
+		if (t.State == v1alpha1.TargetDraining || t.State == v1alpha1.TargetRemoving || t.State == v1alpha1.TargetLost) && !isLetGo(a) {
 			o.refused = fmt.Sprintf("it is leaving %s (%s): wait for the end of its move, because that removes it there", t.Cluster, t.State)
 		}
 	}

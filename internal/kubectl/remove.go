@@ -288,7 +288,7 @@ func (r *removal) print(w io.Writer, a *v1alpha1.Assignment, reachable map[strin
 			effect = "is not there yet, and is not created"
 		case v1alpha1.TargetRemoving:
 			note = " (the hub has ordered that already)"
-		case v1alpha1.TargetActive, v1alpha1.TargetDraining:
+		case v1alpha1.TargetActive, v1alpha1.TargetDraining, v1alpha1.TargetLost:
 		}
 		if dependent := r.dependents[t.Cluster]; dependent != "" && t.State == v1alpha1.TargetActive {
 			effect, note = "stays as long as "+dependent+" needs it there", ""

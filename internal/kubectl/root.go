@@ -60,8 +60,8 @@ func newHub(f *factory) *cobra.Command {
 // newCluster is the command `cluster`.
 func newCluster(f *factory) *cobra.Command {
 	return newGroup("cluster", "Join clusters to a hub, list and drain them",
-		"join, leave, accept, list, drain, cordon or uncordon",
-		newJoin(f), newLeave(f), newAccept(f), newClusterList(f), newDrain(f), newCordon(f), newUncordon(f))
+		"join, leave, accept, list, drain, cordon, uncordon or declare-lost",
+		newJoin(f), newLeave(f), newAccept(f), newClusterList(f), newDrain(f), newCordon(f), newUncordon(f), newDeclareLost(f))
 }
 
 // newCRD is the command `crd`.

@@ -110,22 +110,44 @@ func roomTexts(in Input) map[string]string {
 
 // planInput returns what a plan reads of clusters, and where the object is.
 func planInput(in Input, p *policy.EffectivePolicy) policy.PlanInput {
-	plan := policy.PlanInput{Assigned: map[string]int64{}}
+	plan, replaced := policy.PlanInput{Assigned: map[string]int64{}}, map[string]bool{}
 	if in.Assignment != nil {
 		for _, t := range in.Assignment.Spec.Targets {
-			if t.State == v1alpha1.TargetActive || t.State == v1alpha1.TargetDraining {
+			if t.State == v1alpha1.TargetActive || t.State == v1alpha1.TargetDraining || t.State == v1alpha1.TargetLost {
 				plan.Assigned[string(t.Cluster)] = 0
 			}
+			replaced[string(t.Cluster)] = t.State == v1alpha1.TargetLost
 		}
 	}
 	for i := range in.Clusters {
 		c := &in.Clusters[i]
 		plan.Clusters = append(plan.Clusters, policy.Cluster{
 			Name: c.Name, Labels: c.Labels, Spec: &c.Spec, Reachability: reachabilityOf(c),
-			Deleting: c.DeletionTimestamp != nil, Lost: isLost(c, p, in.Now),
+			Deleting:     c.DeletionTimestamp != nil,
+			DeclaredLost: meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ConditionDeclaredLost),
 		})
 	}
+	addLosses(plan.Clusters, in, p, replaced)
 	return plan
+}
+
+// addLosses sets which clusters are lost. The hub counts from when it has seen a cluster fall silent, which no
+// condition tells: a new one takes longer.
+func addLosses(all []policy.Cluster, in Input, p *policy.EffectivePolicy, replaced map[string]bool) {
+	silence := policy.CountSilence(all)
+	for i := range all {
+		c := &all[i]
+		c.DeclaredLost = c.Reachability != policy.Reachable && (c.DeclaredLost || replaced[c.Name])
+		reachable := meta.FindStatusCondition(in.Clusters[i].Status.Conditions, v1alpha1.ConditionReachable)
+		after := p.Spec.Offline.AssumeLostAfter
+		silent := after != nil && c.Reachability == policy.NotReporting && in.Now.Sub(reachable.LastTransitionTime.Time) >= after.Duration
+		switch {
+		case c.DeclaredLost, silent && !silence.IsTooMany():
+			c.Lost = true
+		case silent:
+			c.LossHeld = silence.String()
+		}
+	}
 }
 
 // reachabilityOf returns whether a cluster reports, by the condition that the hub writes.
@@ -138,11 +160,4 @@ func reachabilityOf(c *v1alpha1.Cluster) policy.Reachability {
 		return policy.NotReporting
 	}
 	return policy.Reachable
-}
-
-// isLost reports whether the policy assumes that the replicas of a cluster are lost.
-func isLost(c *v1alpha1.Cluster, p *policy.EffectivePolicy, now time.Time) bool {
-	condition := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionReachable)
-	after := p.Spec.Offline.AssumeLostAfter
-	return after != nil && condition != nil && condition.Status != metav1.ConditionTrue && now.Sub(condition.LastTransitionTime.Time) >= after.Duration
 }

@@ -25,6 +25,8 @@ var conditionChecks = map[string]conditionCheck{
 	"Drained=False, Draining":              draining,
 	"Drained=False, DrainBlocked":          draining,
 	"Drained=Unknown, AppliedWorksUnknown": noReport,
+	"DeclaredLost=True, DeclaredLost":      declaredLost,
+	"DeclaredLost=False, ReportedSince":    reportedSince,
 	"HubMismatch=False, AsExpected":        matches,
 	"HubMismatch=True, HubMismatch":        mismatches,
 

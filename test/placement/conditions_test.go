@@ -43,6 +43,17 @@ func heartbeatExpired(f *snapshot, s *reportedCondition) string {
 	return reasonUnless(!f.isAlive(s.cluster.Name), "its heartbeat holds: %v", f.leases[s.cluster.Name].Spec.RenewTime)
 }
 
+// declaredLost: an admin says so, and the last heartbeat is the one that the admin has seen.
+func declaredLost(f *snapshot, s *reportedCondition) string {
+	d, last := s.cluster.Spec.DeclaredLost, f.leases[s.cluster.Name].Spec.RenewTime
+	return reasonUnless(d != nil && last != nil && last.Equal(&d.LastHeartbeat), "it was declared lost by %+v, and last reported at %v", d, last)
+}
+
+func reportedSince(f *snapshot, s *reportedCondition) string {
+	d, last := s.cluster.Spec.DeclaredLost, f.leases[s.cluster.Name].Spec.RenewTime
+	return reasonUnless(d != nil && last != nil && !last.Equal(&d.LastHeartbeat), "it was declared lost by %+v, and last reported at %v", d, last)
+}
+
 func drained(f *snapshot, s *reportedCondition) string {
 	n := f.countRemaining(s.cluster.Name) - 3*f.countHarmless(s.cluster.Name)
 	return reasonUnless(n <= 0, "%d Assignments, Works and records of it are left", n)

@@ -97,7 +97,7 @@ func (f *snapshot) setCondition(t *testing.T, text, message string) {
 	status, reason, _ := strings.Cut(rest, ", ")
 	list := []metav1.Condition{{Type: kind, Status: metav1.ConditionStatus(status), Reason: reason, Message: message}}
 	switch kind {
-	case v1alpha1.ConditionAccepted, v1alpha1.ConditionReachable, v1alpha1.ConditionDrained, v1alpha1.ConditionHubMismatch:
+	case v1alpha1.ConditionAccepted, v1alpha1.ConditionReachable, v1alpha1.ConditionDrained, v1alpha1.ConditionHubMismatch, v1alpha1.ConditionDeclaredLost:
 		f.clusters[0].Status.Conditions = list
 	case v1alpha1.ConditionValid:
 		f.placements[0].Status.Conditions = list
@@ -125,6 +125,14 @@ func exampleChanges(t *testing.T) map[string]func(*snapshot) {
 		"unaccepted":   func(f *snapshot) { f.clusters[0].Spec.Accepted = false },
 		"no heartbeat": func(f *snapshot) { delete(f.leases, "east") },
 		"late":         func(f *snapshot) { f.now = f.now.Add(time.Minute) },
+		"declared lost": func(f *snapshot) {
+			f.clusters[0].Spec.DeclaredLost = &v1alpha1.DeclaredLost{LastHeartbeat: *f.leases["east"].Spec.RenewTime}
+		},
+		"heard of since": func(f *snapshot) {
+			l := f.leases["east"]
+			l.Spec.RenewTime = &metav1.MicroTime{Time: l.Spec.RenewTime.Add(time.Second)}
+			f.leases["east"] = l
+		},
 		"counts": func(f *snapshot) {
 			l := f.leases["east"]
 			l.Annotations = map[string]string{v1alpha1.AppliedWorksAnnotation: "1"}
@@ -217,6 +225,8 @@ func TestCheckerFindsFalseConditions(t *testing.T) {
 		{"It was heard of lately.", "Reachable=True, HeartbeatReceived", "", "", "late"},
 		{"It was never heard of.", "Reachable=False, NeverJoined", "", "no heartbeat", "late"},
 		{"It was heard of, and is no more.", "Reachable=False, HeartbeatLost", "", "late", ""},
+		{"An admin says so.", "DeclaredLost=True, DeclaredLost", "", "declared lost", ""},
+		{"It was heard of since.", "DeclaredLost=False, ReportedSince", "", "declared lost, heard of since", "declared lost"},
 		{"Nothing of it is left.", "Drained=True, Drained", "", "empty", ""},
 		{"Something of it is left.", "Drained=False, Draining", "", "drained", "drained, empty"},
 		{"What cannot leave is left.", "Drained=False, DrainBlocked", "", "drained", "drained, empty"},

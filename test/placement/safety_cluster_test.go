@@ -27,6 +27,7 @@ import (
 func TestSafetyOneCluster(t *testing.T) {
 	t.Parallel()
 	t.Run("Silent", testUnreachableCluster)
+	t.Run("Lost", testLostCluster)
 	t.Run("LostRecords", testLostRecords)
 	t.Run("Recreated", testRecreatedCluster)
 	t.Run("Drained", testDrainedCluster)

@@ -190,7 +190,7 @@ type Refusal struct {
 }
 
 // TargetState is the state of a cluster in a move.
-// +kubebuilder:validation:Enum=Pending;Active;Draining;Removing
+// +kubebuilder:validation:Enum=Pending;Active;Draining;Removing;Lost
 type TargetState string
 
 // States of a target.
@@ -203,6 +203,9 @@ const (
 	TargetDraining TargetState = "Draining"
 	// TargetRemoving: the hub has ordered the removal of the object.
 	TargetRemoving TargetState = "Removing"
+	// TargetLost: the cluster does not report, and is assumed or declared lost; others replace it. It gets no order
+	// until it reports again. Then it becomes Draining, or Active if it is to have the object again.
+	TargetLost TargetState = "Lost"
 )
 
 // Target is one cluster of an Assignment.
@@ -236,6 +239,11 @@ type Target struct {
 	// of the decision's autoscaledReplicas. What an autoscaler requests beyond them is added to those.
 	// +optional
 	AutoscaledReplicas *int32 `json:"autoscaledReplicas,omitempty"`
+
+	// Returned is true when the cluster was lost, and reports again. It takes nothing back of what other clusters
+	// have got meanwhile.
+	// +optional
+	Returned bool `json:"returned,omitempty"`
 }
 
 // AssignmentStatus has the clusters' reports of one object.

@@ -9,6 +9,7 @@ import (
 )
 
 // Cluster is a workload cluster. Infrastructure admins write its spec; Patchbay's programs never do.
+// +kubebuilder:validation:XValidation:rule=`!has(self.spec) || !has(self.spec.declaredLost) || has(oldSelf.spec) && has(oldSelf.spec.declaredLost) && oldSelf.spec.declaredLost == self.spec.declaredLost || has(self.status) && has(self.status.lastHeartbeat) && self.status.lastHeartbeat == self.spec.declaredLost.lastHeartbeat`,message=`spec.declaredLost.lastHeartbeat: must be status.lastHeartbeat, which a cluster that reports does not have`
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,categories=patchbay-placement
@@ -66,6 +67,18 @@ type ClusterSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Properties map[string]PropertyValue `json:"properties,omitempty"`
+
+	// DeclaredLost says that the objects of the silent cluster do not run any more, and do not start again by
+	// themselves: other clusters then run also what must run in one cluster at a time. Set it with kubectl patchbay
+	// cluster declare-lost.
+	// +optional
+	DeclaredLost *DeclaredLost `json:"declaredLost,omitempty"`
+}
+
+// DeclaredLost is an admin's word that a silent cluster runs nothing. It ends with the next heartbeat.
+type DeclaredLost struct {
+	// LastHeartbeat must be status.lastHeartbeat: the cluster is lost as long as that is its last one.
+	LastHeartbeat metav1.MicroTime `json:"lastHeartbeat"`
 }
 
 // TaintEffect is the effect of a taint on objects whose policies do not tolerate it.
@@ -180,7 +193,7 @@ type PropertyValue string
 // ClusterStatus is the observed state of a cluster. The agent applies allocatable, requested, versions, hubUID,
 // room and the condition HubMismatch; the hub applies the other fields.
 type ClusterStatus struct {
-	// Conditions: Accepted, Reachable, Drained, HubMismatch.
+	// Conditions: Accepted, Reachable, Drained, HubMismatch, DeclaredLost.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -215,6 +228,10 @@ type ClusterStatus struct {
 	// when the agent does not report it: then the hub does not know the room, and does not limit replicas by it.
 	// +optional
 	Room *Room `json:"room,omitempty"`
+
+	// LastHeartbeat is when a cluster that does not report last did, by its own clock; absent while it reports.
+	// +optional
+	LastHeartbeat *metav1.MicroTime `json:"lastHeartbeat,omitempty"`
 }
 
 // Room is a histogram of what the ready, schedulable nodes without a taint NoSchedule or NoExecute have free:

@@ -13,6 +13,8 @@ const (
 	// ConditionHubMismatch: some Works are of another hub, or of an earlier state of this hub. Their objects
 	// stay as they are, and the agent removes nothing, until a user runs kubectl patchbay hub resume.
 	ConditionHubMismatch = "HubMismatch"
+	// ConditionDeclaredLost: an admin has declared the cluster lost, and it has not reported since.
+	ConditionDeclaredLost = "DeclaredLost"
 )
 
 // Conditions of an Assignment.

@@ -152,8 +152,8 @@ type MovePolicy struct {
 type OfflinePolicy struct {
 	// AssumeLostAfter is how long a cluster must be unreachable before the hub places its replicas in other
 	// clusters, such as "10m". Default: never, because an unreachable cluster may still run them. It does not
-	// apply to objects that must run in one cluster at a time: with replicas.mode Single or move.mode
-	// BreakBeforeMake.
+	// apply while more than a third of the clusters is unreachable, nor to objects that must run in one cluster at
+	// a time (replicas.mode Single or move.mode BreakBeforeMake): see kubectl patchbay cluster declare-lost.
 	// +optional
 	AssumeLostAfter *metav1.Duration `json:"assumeLostAfter,omitempty"`
 }

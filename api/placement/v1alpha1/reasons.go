@@ -52,6 +52,8 @@ const (
 	ReasonRequired            = "Required"
 	ReasonHubMismatch         = "HubMismatch"
 	ReasonOrphaned            = "Orphaned"
+	ReasonDeclaredLost        = "DeclaredLost"
+	ReasonReportedSince       = "ReportedSince"
 )
 
 // ReasonInfo documents a reason. It has the fields of the type of danm.io, so that the same code
@@ -351,6 +353,18 @@ func clusterReasons() []ReasonInfo {
 			When:   "No agent of the Cluster has reported yet.",
 			Remedy: "Run kubectl patchbay hub token NAME at the hub, and in the cluster the command that it prints. Then accept the Cluster: kubectl patchbay cluster accept NAME.",
 			Test:   "placement/hub/internal/clusters.TestReachableCondition",
+		},
+		{
+			Reason: ReasonDeclaredLost, On: "DeclaredLost of Clusters, Event on Clusters",
+			When:   "An admin has declared the silent Cluster lost (spec.declaredLost). Other clusters run what it had, also what must run in one cluster at a time.",
+			Remedy: "Keep the cluster's machines off. If the cluster may still run workloads, run kubectl patchbay cluster declare-lost NAME --undo.",
+			Test:   "placement/hub/internal/clusters.TestDeclaredLostCondition",
+		},
+		{
+			Reason: ReasonReportedSince, On: "DeclaredLost of Clusters with status False, Event on Clusters",
+			When:   "The Cluster has reported after it was declared lost. The declaration no longer applies, and the cluster loses what others have taken over.",
+			Remedy: "Check what has run twice meanwhile. Then run kubectl patchbay cluster declare-lost NAME --undo.",
+			Test:   "placement/hub/internal/clusters.TestDeclaredLostCondition",
 		},
 	}
 }

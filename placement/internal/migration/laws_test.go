@@ -32,16 +32,26 @@ func needOf(in Input) int32 {
 }
 
 // counted returns how many replicas of a cluster are available for certain.
-func counted(r Target) int32 {
-	if !r.Reachable || !r.ReportCurrent || r.Lost || r.State == Removing {
+func counted(in Input, r Target) int32 {
+	if !r.Reachable || !r.ReportCurrent || r.Lost || r.State == Removing || r.State == Lost {
+		return 0
+	}
+	if r.Returned && r.Until.Before(earlier(r.Since, in.Now).Add(in.Stable)) { // what it said before it was lost is no proof
 		return 0
 	}
 	return min(r.Available, r.Requested)
 }
 
-func countedSum(_ Input, targets []Target) (n int32) {
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func countedSum(in Input, targets []Target) (n int32) {
 	for _, r := range targets {
-		n += counted(r)
+		n += counted(in, r)
 	}
 	return n
 }
@@ -103,6 +113,9 @@ func violation(in Input, out Output) string {
 	for i, r := range in.Targets {
 		m := out.Transitions[i]
 		back += max(0, min(m.Requested, m.Fallback)-max(r.Requested, r.Desired))
+		if m.State == Lost && (!r.Lost || r.Wanted || m.Requested != r.Requested) {
+			return "a target is lost that is not: " + r.Cluster
+		}
 		if m.Requested > max(r.Desired, r.Fallback, r.Requested) {
 			return "L5: more than desired and than there was: " + r.Cluster
 		}
@@ -113,10 +126,10 @@ func violation(in Input, out Output) string {
 		if proceedsIn(in, i) {
 			continue
 		}
-		before += counted(r)
-		after += min(counted(r), m.Requested)
+		before += counted(in, r)
+		after += min(counted(in, r), m.Requested)
 		if r.Until.After(lastShrink) {
-			seen += min(counted(r), m.Requested)
+			seen += min(counted(in, r), m.Requested)
 		}
 		unavailable := int32(0)
 		if r.Reachable && r.ReportCurrent && r.State != Removing {
@@ -150,7 +163,7 @@ func violation(in Input, out Output) string {
 func removalViolation(in Input, out Output) string {
 	available := int32(0)
 	for i, r := range in.Targets {
-		available += min(counted(r), out.Transitions[i].Requested)
+		available += min(counted(in, r), out.Transitions[i].Requested)
 	}
 	for i, r := range in.Targets {
 		if out.Transitions[i].State != Removing || r.State == Removing {
@@ -194,7 +207,7 @@ func falseReason(in Input, out Output) string {
 		}
 		m := out.Transitions[i]
 		isTrue := map[BlockedReason]bool{
-			NotAvailable:   in.Divided && (counted(r) < max(m.Requested, r.Desired, r.Requested) || m.Requested > r.Desired),
+			NotAvailable:   in.Divided && (counted(in, r) < max(m.Requested, r.Desired, r.Requested) || m.Requested > r.Desired),
 			NotReady:       r.Reachable && r.ReportCurrent && !r.StableReady,
 			NotReported:    r.Reachable,
 			Unreachable:    !r.Reachable && !r.NotInInventory,
@@ -218,17 +231,17 @@ func waitsInVain(in Input, out Output, i int) string {
 	runs := r.State == Active || r.State == Draining
 	switch out.Blocked.Reason {
 	case NotAvailable:
-		if !runs || counted(*r) == r.Requested || r.Requested < r.Desired { // it waits for more than these
+		if !runs || counted(in, *r) == r.Requested || r.Requested < r.Desired { // it waits for more than these
 			return ""
 		}
-		r.ReportCurrent, r.Available, r.AtMost, r.Until = true, r.Requested, r.Requested, in.Now.Add(time.Second)
+		r.ReportCurrent, r.Available, r.AtMost, r.Until = true, r.Requested, r.Requested, in.Now.Add(in.Stable+time.Second)
 	case NotReady:
 		r.Ready, r.StableReady = true, true
 	case NotReported:
 		if !runs {
 			return ""
 		}
-		r.ReportCurrent, r.Until = true, in.Now.Add(time.Second)
+		r.ReportCurrent, r.Until = true, in.Now.Add(in.Stable+time.Second)
 	case Unreachable, NotInInventory:
 		r.Reachable, r.NotInInventory = true, false
 	case StillRunning:

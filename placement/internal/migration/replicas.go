@@ -182,7 +182,7 @@ func (s *stepState) need() int32 {
 // request, because fewer may have been requested since, and none before it has reported after the last shrink.
 func (s *stepState) availableIn(i int) int32 {
 	r := s.Targets[i]
-	if !r.Reachable || !r.ReportCurrent || r.State == Removing || !s.reportedSinceShrink(i) {
+	if !r.Reachable || !r.ReportCurrent || r.State == Removing || !s.reportedSinceShrink(i) || !s.reportedSinceReturn(i) {
 		return 0
 	}
 	return max(0, min(r.Available, r.Requested))
@@ -190,6 +190,12 @@ func (s *stepState) availableIn(i int) int32 {
 
 func (s *stepState) reportedSinceShrink(i int) bool {
 	return s.lastShrink.IsZero() || s.Targets[i].Until.After(s.lastShrink)
+}
+
+// reportedSinceReturn tells whether a cluster that was lost has reported for long enough since.
+func (s *stepState) reportedSinceReturn(i int) bool {
+	r, m := s.Targets[i], s.transitions[i]
+	return r.State != Lost && (!m.Returned || !r.Until.Before(m.Since.Add(s.Stable)))
 }
 
 // atMost returns how many of the requested replicas of a cluster may be available: all until they have been requested
@@ -270,7 +276,7 @@ func (s *stepState) whyNotAvailable(i int) BlockedReason {
 		return Unreachable
 	case s.transitions[i].State == Pending && s.waitsForPolicy():
 		return PolicyMissing
-	case (r.State == Active || r.State == Draining) && (!r.ReportCurrent || !s.reportedSinceShrink(i)):
+	case (r.State == Active || r.State == Draining) && (!r.ReportCurrent || !s.reportedSinceShrink(i) || !s.reportedSinceReturn(i)):
 		return NotReported
 	}
 	return NotAvailable
@@ -298,10 +304,10 @@ func (s *stepState) changesWithTime() bool {
 		if !r.Reachable || !r.ReportCurrent || s.BreakBeforeMake {
 			continue
 		}
-		if !s.Divided && r.Ready && !r.StableReady {
+		if !s.Divided && r.Ready && (!r.StableReady || !s.reportedSinceReturn(i)) {
 			return true
 		}
-		if s.Divided && (!s.reportedSinceShrink(i) || min(r.Available, r.Requested) < s.atMost(i)) {
+		if s.Divided && (!s.reportedSinceShrink(i) || !s.reportedSinceReturn(i) || min(r.Available, r.Requested) < s.atMost(i)) {
 			return true
 		}
 	}

@@ -261,12 +261,12 @@ func TestReplicas(t *testing.T) {
 		// Lost clusters, and those whose drain proceeds.
 		"lost, within the surge": {
 			targets: []Target{with(target("east", Draining, 0, 8), lost), with(target("west", Active, 8, 2), only(2, 2))}, surge: 2,
-			want:   []request{{Draining, 8, 0}, {Active, 8, 0}},
+			want:   []request{{Lost, 8, 0}, {Active, 8, 0}},
 			reason: "what is lost takes no room; it gets no order, and blocks nothing",
 		},
 		"lost, replaced": {
 			targets: []Target{with(target("east", Draining, 0, 8), lost), target("west", Active, 8, 8)}, deadline: true,
-			want:   []request{{Draining, 8, 0}, {Active, 8, 0}},
+			want:   []request{{Lost, 8, 0}, {Active, 8, 0}},
 			reason: "an order that waits for east could not be withdrawn",
 		},
 		"drain proceeds": {
@@ -325,7 +325,7 @@ func TestFallbacksEndWithTheMove(t *testing.T) {
 	out := Step(Input{Divided: true, Now: t0, Targets: []Target{
 		with(target("east", Draining, 0, 8), lost, fallback(math.MaxInt32)), with(target("west", Active, 8, 8), fallback(9)),
 	}})
-	if want := []request{{Draining, 8, 0}, {Active, 8, 0}}; out.Done || !cmp.Equal(want, requests(out)) {
+	if want := []request{{Lost, 8, 0}, {Active, 8, 0}}; out.Done || !cmp.Equal(want, requests(out)) {
 		t.Errorf("%+v: a move is not done while a lost cluster has the object, and it has no fallback any more", out)
 	}
 }

@@ -35,6 +35,9 @@ type simulatedCluster struct {
 	until       time.Time
 	proceed     bool
 	most        int32 // that the autoscaler or the hub has requested in a move
+
+	declaredLost time.Time // the last heartbeat then
+	replaced     bool      // others have replaced it, and it may still run what it had
 }
 
 // live returns how many replicas the cluster requests of itself. An autoscaler that the hub knows keeps to what the hub

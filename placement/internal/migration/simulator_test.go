@@ -294,8 +294,18 @@ func (w *world) input() Input {
 	return in
 }
 
+// isLost tells whether others replace a silent cluster: once they do, until it reports. What must not run twice is
+// replaced only if an admin has declared the cluster lost.
 func (w *world) isLost(c *simulatedCluster) bool {
-	return w.assumesLost && c.inInventory && !w.isReachable(c) && w.now.Sub(c.lastBeat) > 2*unreachableAfter
+	isReplaced := slices.ContainsFunc(w.in.Targets, func(t Target) bool { return t.Cluster == c.name && t.State == Lost })
+	switch {
+	case w.isReachable(c):
+		return false
+	case isReplaced, c.declaredLost.Equal(c.lastBeat):
+		return true
+	}
+	silent := c.inInventory && w.now.Sub(c.lastBeat) > 2*unreachableAfter
+	return w.assumesLost && !w.in.BreakBeforeMake && silent
 }
 
 // step computes a step, stores and sends it. The hub may die in between.
@@ -315,14 +325,17 @@ func (w *world) step() {
 	for i, m := range out.Transitions {
 		t := in.Targets[i]
 		w.noteLoss(in, i, m)
-		if t.State != m.State || t.Requested != m.Requested && t.State != Removing || t.Fallback != m.Fallback || !t.Since.Equal(m.Since) {
+		if t.State != m.State || t.Requested != m.Requested && t.State != Removing || t.Fallback != m.Fallback || t.Returned != m.Returned || !t.Since.Equal(m.Since) {
 			w.event = true
 		}
 		if m.State != None {
 			stored = append(stored, Target{
 				Cluster: t.Cluster, Wanted: t.Wanted, Desired: t.Desired,
-				State: m.State, Requested: m.Requested, Fallback: m.Fallback, Since: m.Since,
+				State: m.State, Requested: m.Requested, Fallback: m.Fallback, Returned: m.Returned, Since: m.Since,
 			})
+			if c := w.clusters[t.Cluster]; m.State == Lost {
+				c.replaced = true
+			}
 		} else {
 			w.clusters[t.Cluster].work.exists = false
 		}

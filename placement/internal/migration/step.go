@@ -39,36 +39,58 @@ type stepState struct {
 func newStepState(in Input) *stepState {
 	s := &stepState{Input: in, transitions: make([]Transition, len(in.Targets))}
 	for i, r := range in.Targets {
-		m := Transition{Cluster: r.Cluster, State: r.State, Requested: r.Requested, Fallback: r.Fallback, Since: r.Since}
+		m := Transition{Cluster: r.Cluster, State: r.State, Requested: r.Requested, Fallback: r.Fallback, Returned: r.Returned, Since: r.Since}
 		if m.Since.After(s.Now) { // another hub's clock was ahead: the time runs again, once
 			m.Since = s.Now
 		}
-		switch {
-		case r.State == Removing && !r.Removed:
-			if m.Requested = 0; r.Wanted { // the order is withdrawn
-				m.State, m.Requested = Active, r.Requested
-			}
-		case r.Removed, r.State == None:
-			m.State, m.Requested = None, 0
-			if r.Wanted {
-				m.State = Pending
-			}
-		case r.State == Pending && !r.Wanted:
-			m.State, m.Requested = None, 0
-		case !r.Wanted:
-			m.State = Draining
-		case r.State == Draining:
-			m.State = Active
-		}
-		if s.BreakBeforeMake || !s.Divided || m.State == None || m.State == Removing || r.Desired >= m.Fallback {
+		s.adaptState(r, &m)
+		if s.BreakBeforeMake || !s.Divided || m.State == None || m.State == Removing || m.State == Lost || r.Desired >= m.Fallback {
 			m.Fallback = 0
 		}
+		m.Returned = s.isReturned(r, m)
 		if m.Fallback > m.Requested && m.Since.After(s.lastShrink) {
 			s.lastShrink = m.Since
 		}
 		s.transitions[i] = m
 	}
 	return s
+}
+
+// adaptState adapts the stored state of a cluster.
+func (s *stepState) adaptState(r Target, m *Transition) {
+	switch {
+	case r.State == Removing && !r.Removed:
+		if m.Requested = 0; r.Wanted { // the order is withdrawn
+			m.State, m.Requested = Active, r.Requested
+		}
+	case r.Removed, r.State == None:
+		m.State, m.Requested = None, 0
+		if r.Wanted {
+			m.State = Pending
+		}
+	case r.State == Pending && !r.Wanted:
+		m.State, m.Requested = None, 0
+	case !r.Wanted && r.Lost && s.anyWanted():
+		m.State = Lost
+	case !r.Wanted:
+		m.State = Draining
+	case r.State == Draining, r.State == Lost:
+		m.State = Active
+	}
+}
+
+// isReturned tells whether a cluster that was lost reports again. One that is to have the object is like any other one
+// when it has reported for long enough.
+func (s *stepState) isReturned(r Target, m Transition) bool {
+	switch {
+	case m.State == Active && r.State == Lost:
+		return r.Reachable
+	case m.State == Active:
+		return r.Returned && r.Until.Before(m.Since.Add(s.Stable))
+	case m.State == Draining:
+		return r.Returned || r.State == Lost
+	}
+	return false
 }
 
 func (s *stepState) anyWanted() bool {
@@ -83,7 +105,7 @@ func (s *stepState) anyWanted() bool {
 // removeAll orders the removal in all clusters, because none is wanted.
 func (s *stepState) removeAll() {
 	for i := range s.transitions {
-		if s.transitions[i].State == Draining || s.transitions[i].State == Active {
+		if state := s.transitions[i].State; state == Draining || state == Active {
 			s.transitions[i].State, s.transitions[i].Requested = Removing, 0
 		}
 	}
@@ -256,7 +278,7 @@ func (s *stepState) replacementsReady() bool {
 		return true
 	}
 	for i, r := range s.Targets {
-		reported := r.ReportCurrent && (r.State == Active || r.State == Draining)
+		reported := r.ReportCurrent && (r.State == Active || r.State == Draining) && s.reportedSinceReturn(i)
 		if !r.Wanted || r.Reachable && reported && r.Ready && r.StableReady {
 			continue
 		}
@@ -357,9 +379,11 @@ func (s *stepState) result() Output {
 		out.Done, ended = out.Done && settled, ended && (settled || r.Lost)
 	}
 	for i := range s.transitions {
-		if m := &s.transitions[i]; ended || m.State == None || m.State == Removing {
+		m := &s.transitions[i]
+		if ended || m.State == None || m.State == Removing {
 			m.Fallback = 0
 		}
+		m.Returned = m.Returned && m.State != Removing
 	}
 	if !out.Done && s.changesWithTime() {
 		out.RequeueAfter = shortest(out.RequeueAfter, recheck)

@@ -19,6 +19,8 @@ const (
 	Draining State = "Draining"
 	// Removing: the removal is ordered.
 	Removing State = "Removing"
+	// Lost: the cluster does not report, others replace it, and it gets no order until it reports again.
+	Lost State = "Lost"
 )
 
 // Target is one cluster of a move.
@@ -58,8 +60,12 @@ type Target struct {
 	Until time.Time
 	// Fallback are the replicas to which the cluster may grow again while it loses them; 0 for none.
 	Fallback int32
-	// Lost is true when the cluster is unreachable and assumed lost: nothing of it counts, and it gets no order.
+	// Lost is true when the cluster is unreachable and others replace it: nothing of it counts, and it gets no order.
+	// It must be false for a cluster that may still run what must not run twice.
 	Lost bool
+	// Returned is true when the cluster was lost, and has not yet lost the object since it reports again, or not
+	// reported for Input.Stable.
+	Returned bool
 	// Proceed is true when the cluster loses the object although no replacement is available, because a
 	// drain's deadline has passed.
 	Proceed bool
@@ -115,6 +121,8 @@ type Transition struct {
 	Requested int32
 	// Fallback are the replicas to which the cluster may grow again while it loses them; 0 for none.
 	Fallback int32
+	// Returned is true when the cluster was lost, and reports again.
+	Returned bool
 	// Since is Input.Now if State or Requested changed, or if it is after Input.Now; else it is unchanged.
 	Since time.Time
 }

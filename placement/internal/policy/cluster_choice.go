@@ -79,7 +79,7 @@ func (p clusterChoice) eligibilityOf(c *Cluster, assigned bool) eligibility {
 	switch out := c.Deleting || !c.Spec.Accepted; {
 	case out && !assigned && !p.NamesClusters:
 		return ineligible
-	case c.Lost && p.replacesLost(), c.IsDraining() && !c.DrainLimitReached, c.hasTaint(v1alpha1.TaintNoExecute, p.Spec.Clusters.Tolerations):
+	case p.Replaces(c), c.IsDraining() && !c.DrainLimitReached, c.hasTaint(v1alpha1.TaintNoExecute, p.Spec.Clusters.Tolerations):
 		return mustLeave
 	case out, c.IsDraining(), c.Spec.Unschedulable, c.hasTaint(v1alpha1.TaintNoSchedule, p.Spec.Clusters.Tolerations), c.Reachability != Reachable:
 		return mayStay
@@ -127,6 +127,7 @@ func (p clusterChoice) preferenceOf(c candidate) int {
 		runs = iota
 		leaves
 		starts
+		returns
 		removes
 		hasRoom
 		hasSomeRoom
@@ -139,6 +140,8 @@ func (p clusterChoice) preferenceOf(c candidate) int {
 		return isEmptied
 	case assigned && p.in.BeingRemoved[c.Name]:
 		return removes
+	case assigned && p.in.Returned[c.Name]:
+		return returns
 	case assigned && p.in.Leaving[c.Name]:
 		return leaves
 	case assigned && p.in.Running[c.Name] == 0 && len(p.in.Leaving) > 0:

@@ -97,8 +97,13 @@ func unfitReasons(p *EffectivePolicy, in PlanInput, c *Cluster) []string {
 	if reason := c.unavailableReason(); reason != "" {
 		reasons = append(reasons, strings.TrimPrefix(reason, c.Name+" "))
 	}
-	if c.Lost {
+	switch {
+	case c.DeclaredLost:
+		reasons = append(reasons, "is lost, and others replace it")
+	case c.Lost:
 		reasons = append(reasons, "is assumed lost (offline.assumeLostAfter)")
+	case c.LossHeld != "":
+		reasons = append(reasons, "is not assumed lost: "+c.LossHeld)
 	}
 	if c.IsDraining() {
 		reasons = append(reasons, "is being drained")

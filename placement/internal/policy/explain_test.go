@@ -30,6 +30,7 @@ func TestExplainAgreesWithPlan(t *testing.T) {
 				Name: name, Spec: spec, Labels: map[string]string{"l": rapid.SampledFrom([]string{"1", "2"}).Draw(rt, "label")},
 				Reachability: rapid.SampledFrom([]Reachability{Reachable, NotReporting, NeverReported}).Draw(rt, "reachability"),
 				Lost:         rapid.Bool().Draw(rt, "lost"), Deleting: rapid.Bool().Draw(rt, "deleting"),
+				DeclaredLost: rapid.Bool().Draw(rt, "declared lost"),
 			})
 			if rapid.Bool().Draw(rt, "assigned") {
 				in.Assigned[name] = 0

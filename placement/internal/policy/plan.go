@@ -65,7 +65,7 @@ func (p *EffectivePolicy) Plan(in PlanInput) (Plan, error) {
 	}
 	plan := result.plan(unavailableReasons(selected))
 	if plan.Message == "" {
-		plan.Message, plan.Reason = p.lostMessage(selected, plan.Targets)
+		plan.Message, plan.Reason = p.lostMessage(in, selected, plan.Targets)
 	}
 	plan.Targets, err = p.keepVolumes(in, plan, selected)
 	return plan, err
@@ -116,18 +116,30 @@ func atZero(clusters map[string]int64) map[string]int64 {
 	return targets
 }
 
-// replacesLost tells whether another cluster gets what a lost one has. An object that must run in one
-// cluster at a time stays: the lost cluster may still run it.
-func (p *EffectivePolicy) replacesLost() bool {
-	return p.Spec.Replicas.Mode != v1alpha1.ReplicasSingle && p.Spec.Move.Mode != v1alpha1.BreakBeforeMake
+// Replaces tells whether other clusters get what a lost one has. An object that must run in one cluster at a time
+// stays unless an admin has declared the cluster lost: the cluster may still run it.
+func (p *EffectivePolicy) Replaces(c *Cluster) bool {
+	return c.DeclaredLost || c.Lost && p.Spec.Replicas.Mode != v1alpha1.ReplicasSingle && p.Spec.Move.Mode != v1alpha1.BreakBeforeMake
 }
 
-// lostMessage returns the message and its reason for targets that stay in a lost cluster; "" for none.
-func (p *EffectivePolicy) lostMessage(selected []candidate, targets map[string]int64) (message, reason string) {
+// lostMessage returns the message and its reason for targets that stay in a silent cluster, although the policy, or an
+// admin, takes it for lost; "" for none.
+func (p *EffectivePolicy) lostMessage(in PlanInput, selected []candidate, targets map[string]int64) (message, reason string) {
 	for _, c := range selected {
-		if _, chosen := targets[c.Name]; chosen && c.Lost && !p.replacesLost() {
+		_, chosen := targets[c.Name]
+		claim := in.VolumeClaims[c.Name]
+		switch {
+		case !chosen || !c.Lost && c.LossHeld == "":
+		case claim != "" && p.Replaces(c.Cluster):
+			return fmt.Sprintf("PersistentVolumeClaim %s has data in %s, which is lost: no other cluster starts the object without its data. "+
+				"It stays there. To start it elsewhere with empty volumes, delete it and create it again under another name", claim, c.Name), v1alpha1.ReasonVolumesRefused
+		case c.Lost && !p.Replaces(c.Cluster):
 			return fmt.Sprintf("%s does not report, and may still run the object, which must not run in two clusters at a time: "+
-				"offline.assumeLostAfter does not replace it, and it stays there until %s reports", c.Name, c.Name), v1alpha1.ReasonWaitingForCluster
+				"offline.assumeLostAfter does not replace it, and it stays there until %s reports. If %s runs nothing any more, run "+
+				"kubectl patchbay cluster declare-lost %s", c.Name, c.Name, c.Name, c.Name), v1alpha1.ReasonWaitingForCluster
+		case c.LossHeld != "" && !c.Lost:
+			return fmt.Sprintf("%s does not report, and is not assumed lost: %s. Find the cause at the hub or in the network; if %s runs "+
+				"nothing any more, run kubectl patchbay cluster declare-lost %s", c.Name, c.LossHeld, c.Name, c.Name), v1alpha1.ReasonWaitingForCluster
 		}
 	}
 	return "", ""
@@ -214,7 +226,7 @@ func (p *EffectivePolicy) divideReplicas(in PlanInput, usable []candidate) (allo
 	replaced := isReplaced(in)
 	for _, c := range usable {
 		row, full := p.divisionInput(in, c)
-		if replaced && in.Leaving[c.Name] { // it takes nothing back
+		if replaced && in.Leaving[c.Name] || in.Returned[c.Name] { // it takes nothing back
 			row.Current = 0
 		}
 		rows = append(rows, row)

@@ -20,6 +20,9 @@ type PlanInput struct {
 	BeingRemoved map[string]bool
 	// Leaving are the clusters of Assigned that have begun to lose the object.
 	Leaving map[string]bool
+	// Returned are the clusters of Leaving that were lost and report again. They take nothing back of what others have
+	// got meanwhile.
+	Returned map[string]bool
 	// Running has the available replicas of each cluster that runs the present object, of a kind without
 	// replicas 1.
 	Running map[string]int64
@@ -56,8 +59,13 @@ type Cluster struct {
 	Labels map[string]string
 	// Spec of the Cluster; a plan does not change it.
 	Spec *v1alpha1.ClusterSpec
-	// Lost is true when the policy assumes that the cluster's replicas are lost.
+	// Lost is true when the cluster is assumed or declared lost.
 	Lost bool
+	// DeclaredLost is true when an admin has declared the cluster lost, or others have begun to replace it: that holds
+	// also for what must run in one cluster at a time.
+	DeclaredLost bool
+	// LossHeld says why the cluster is not assumed lost, although it has been silent for long enough; else empty.
+	LossHeld string
 	// Deleting is true when the Cluster object is being deleted. The cluster keeps what it has.
 	Deleting bool
 	// Reachability tells whether the cluster reports.

@@ -65,10 +65,11 @@ func (p *EffectivePolicy) keptStarted(in PlanInput, selected []candidate) (kept 
 	kept = map[string]int64{}
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(in.Assigned)) {
-		if !in.Started[name] && !p.divides(in) {
+		i := slices.IndexFunc(selected, func(c candidate) bool { return c.Name == name })
+		replaced := in.Returned[name] || i >= 0 && selected[i].DeclaredLost
+		if !in.Started[name] && (replaced || !p.divides(in)) {
 			continue
 		}
-		i := slices.IndexFunc(selected, func(c candidate) bool { return c.Name == name })
 		leaves := i < 0 || p.leavesStarted(selected[i])
 		switch {
 		case leaves && in.BeingRemoved[name]: // a user, or a drain of a finished one, has ordered it
@@ -88,7 +89,7 @@ func (p *EffectivePolicy) keptStarted(in PlanInput, selected []candidate) (kept 
 
 // leavesStarted tells whether an object that can run again would leave the cluster.
 func (p *EffectivePolicy) leavesStarted(c candidate) bool {
-	return c.Lost || c.IsDraining() || c.hasTaint(v1alpha1.TaintNoExecute, p.Spec.Clusters.Tolerations)
+	return c.Lost || c.DeclaredLost || c.IsDraining() || c.hasTaint(v1alpha1.TaintNoExecute, p.Spec.Clusters.Tolerations)
 }
 
 // divideStarted keeps the first division of the replicas: those that have succeeded would run again in another

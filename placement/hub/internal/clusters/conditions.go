@@ -69,3 +69,27 @@ func reachableCondition(c *v1alpha1.Cluster, h Heartbeat, now time.Time) metav1.
 	}
 	return reachable
 }
+
+// isDeclaredLost reports whether an admin has declared a cluster lost, and it has not reported since. It has reported
+// when its heartbeat is another one than the declaration has.
+func isDeclaredLost(c *v1alpha1.Cluster, h Heartbeat, now time.Time) bool {
+	d := c.Spec.DeclaredLost
+	if d == nil || h.remaining(now) > 0 || h.namespaceTaken || ReachabilityOf(c) == policy.NeverReported {
+		return false
+	}
+	return h.renewTime.IsZero() || h.renewTime.Equal(d.LastHeartbeat.Time) // zero: a client has deleted the heartbeat
+}
+
+// declaredLostCondition returns the condition DeclaredLost of a Cluster that an admin has declared lost.
+func declaredLostCondition(c *v1alpha1.Cluster, h Heartbeat, now time.Time) metav1.Condition {
+	lost := metav1.Condition{
+		Type: v1alpha1.ConditionDeclaredLost, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonDeclaredLost, ObservedGeneration: c.Generation,
+		Message: "an admin has declared that the cluster runs nothing any more: other clusters run what it had. That ends when it reports",
+	}
+	if !isDeclaredLost(c, h, now) {
+		lost.Status, lost.Reason = metav1.ConditionFalse, v1alpha1.ReasonReportedSince
+		lost.Message = "the cluster was declared lost, and reports, or has reported since: it loses what other clusters have taken over. " +
+			"Run: kubectl patchbay cluster declare-lost " + c.Name + " --undo"
+	}
+	return lost
+}

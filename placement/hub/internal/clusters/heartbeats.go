@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/internal/policy"
 )
 
 // defaultLeaseDuration applies to a heartbeat without leaseDurationSeconds.
@@ -41,8 +42,10 @@ type Heartbeats struct {
 	cached, direct client.Reader
 	now            func() time.Time
 
-	mu        sync.Mutex
-	byCluster map[string]Heartbeat
+	mu           sync.Mutex
+	byCluster    map[string]Heartbeat
+	since        time.Time // when this hub began to lead
+	tooManySince time.Time // when more than a third of the clusters was last seen to be silent
 }
 
 // NewHeartbeats returns Heartbeats that are read from the cache, and from the API server where
@@ -54,6 +57,9 @@ func NewHeartbeats(cached, direct client.Reader, now func() time.Time) *Heartbea
 // ObserveAll observes the heartbeats of all clusters. A new leader does so before its first
 // decision: the conditions that its predecessor stored may be old.
 func (h *Heartbeats) ObserveAll(ctx context.Context) error {
+	h.mu.Lock()
+	h.since = h.now()
+	h.mu.Unlock()
 	var list v1alpha1.ClusterList
 	if err := h.cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list Clusters: %w", err)
@@ -73,6 +79,11 @@ func (h *Heartbeats) Observe(ctx context.Context, c *v1alpha1.Cluster) (*coordin
 		return nil, Heartbeat{}, err
 	}
 	lease := &coordinationv1.Lease{}
+	if last, known := h.last(c.Name); known && last.remaining(h.now()) == 0 { // it may return now: note how many are silent
+		if _, err := h.Inventory(ctx); err != nil {
+			return nil, Heartbeat{}, err
+		}
+	}
 	key := client.ObjectKey{Namespace: v1alpha1.ClusterNamespacePrefix + c.Name, Name: v1alpha1.HeartbeatLease}
 	if err := h.cached.Get(ctx, key, lease); client.IgnoreNotFound(err) != nil {
 		return nil, Heartbeat{}, fmt.Errorf("read the heartbeat of %s: %w", c.Name, err)
@@ -97,7 +108,7 @@ func (h *Heartbeats) record(cluster string, lease *coordinationv1.Lease, namespa
 	case known && !next.renewTime.After(before.renewTime): // an earlier one comes from a restored backup
 		next.observed = before.observed
 	case !known && next.renewTime.Before(now):
-		next.observed = next.renewTime
+		next.observed = now.Add(next.renewTime.Sub(now)) // so that a jump of the hub's clock does not count
 	}
 	h.byCluster[cluster] = next
 	return next
@@ -133,6 +144,12 @@ type Inventory struct {
 	// Unstored: the condition Reachable of a Cluster differs from the cached one. If it changes back before the cache
 	// has the difference, no event of the Cluster queues the objects that were decided by it.
 	Unstored bool
+	// Silence counts the clusters that do not report.
+	Silence policy.Silence
+	// LossClocks has, by name, the times of each cluster that does not report.
+	LossClocks map[string]policy.LossClock
+	// DeclaredLost are the clusters that an admin has declared lost, and that have not reported since.
+	DeclaredLost map[string]bool
 }
 
 // Inventory returns the present inventory.
@@ -141,7 +158,10 @@ func (h *Heartbeats) Inventory(ctx context.Context) (Inventory, error) {
 	if err := h.cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return Inventory{}, fmt.Errorf("list Clusters: %w", err)
 	}
-	in := Inventory{Clusters: make(map[string]*v1alpha1.Cluster, len(list.Items)), TakenNamespaces: map[string]bool{}}
+	in := Inventory{
+		Clusters: make(map[string]*v1alpha1.Cluster, len(list.Items)), TakenNamespaces: map[string]bool{},
+		LossClocks: map[string]policy.LossClock{}, DeclaredLost: map[string]bool{},
+	}
 	now := h.now()
 	for i := range list.Items {
 		c := &list.Items[i]
@@ -153,8 +173,37 @@ func (h *Heartbeats) Inventory(ctx context.Context) (Inventory, error) {
 			c, in.Unstored = withReachable(c, last, now), true
 		}
 		in.Clusters[c.Name] = c
+		if known && isDeclaredLost(c, last, now) {
+			in.DeclaredLost[c.Name] = true
+		}
 	}
+	h.countSilent(&in, now)
 	return in, nil
+}
+
+// countSilent counts the silent clusters of an inventory, and sets since when each one is silent.
+func (h *Heartbeats) countSilent(in *Inventory, now time.Time) {
+	all := make([]policy.Cluster, 0, len(in.Clusters))
+	for name, c := range in.Clusters {
+		all = append(all, policy.Cluster{
+			Spec: &c.Spec, Deleting: c.DeletionTimestamp != nil, Reachability: ReachabilityOf(c), DeclaredLost: in.DeclaredLost[name],
+		})
+	}
+	in.Silence = policy.CountSilence(all)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if in.Silence.IsTooMany() {
+		h.tooManySince = now
+	}
+	for name, c := range in.Clusters {
+		if ReachabilityOf(c) != policy.NotReporting {
+			continue
+		}
+		last := h.byCluster[name]
+		in.LossClocks[name] = policy.LossClock{
+			SilentSince: last.observed.Add(last.duration), ObservedSince: h.since, TooManySince: h.tooManySince,
+		}
+	}
 }
 
 func (h *Heartbeats) last(cluster string) (last Heartbeat, known bool) {

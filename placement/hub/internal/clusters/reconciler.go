@@ -34,6 +34,7 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/kinds"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/limits"
+	"github.com/patchbay-cni/patchbay/placement/internal/policy"
 )
 
 // StatusInterval is how often a Cluster's status and rights are compared, at the least.
@@ -147,6 +148,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	now := r.Now()
 	remaining := heartbeat.remaining(now)
 	conditions := []metav1.Condition{acceptedCondition(cluster, heartbeat), reachableCondition(cluster, heartbeat, now)}
+	if cluster.Spec.DeclaredLost != nil {
+		conditions = append(conditions, declaredLostCondition(cluster, heartbeat, now))
+	}
 	var progress *v1alpha1.DrainStatus
 	if limits.IsDraining(cluster) {
 		var drained metav1.Condition
@@ -157,7 +161,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	} else {
 		r.Drains.End(cluster.Name)
 	}
-	if err := errors.Join(accessErr, r.writeStatus(ctx, cluster, conditions, progress)); err != nil {
+	if err := errors.Join(accessErr, r.writeStatus(ctx, cluster, conditions, &v1alpha1.ClusterStatus{
+		Drain: progress, LastHeartbeat: lastHeartbeat(cluster, heartbeat, now),
+	})); err != nil {
 		return reconcile.Result{}, err
 	}
 	if remaining == 0 || remaining > StatusInterval {
@@ -166,9 +172,24 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: remaining}, nil
 }
 
-// writeStatus applies the hub's part of a Cluster's status, if it differs from the stored one.
+// lastHeartbeat returns when a cluster that does not report last did; nil while it reports, and before it has. If its
+// heartbeat was deleted, that is when it was first missed.
+func lastHeartbeat(c *v1alpha1.Cluster, h Heartbeat, now time.Time) *metav1.MicroTime {
+	switch {
+	case h.remaining(now) > 0, h.namespaceTaken:
+		return nil
+	case !h.renewTime.IsZero():
+		return &metav1.MicroTime{Time: h.renewTime}
+	case ReachabilityOf(c) == policy.NeverReported, c.Status.LastHeartbeat != nil:
+		return c.Status.LastHeartbeat
+	}
+	return &metav1.MicroTime{Time: now}
+}
+
+// writeStatus applies the hub's part of a Cluster's status, if it differs from the stored one. It adds the conditions
+// and what is assigned.
 func (r *Reconciler) writeStatus(
-	ctx context.Context, stored *v1alpha1.Cluster, conditions []metav1.Condition, drain *v1alpha1.DrainStatus,
+	ctx context.Context, stored *v1alpha1.Cluster, conditions []metav1.Condition, status *v1alpha1.ClusterStatus,
 ) error {
 	for i := range conditions {
 		conditions[i].LastTransitionTime = metav1.NewTime(r.Now())
@@ -176,15 +197,16 @@ func (r *Reconciler) writeStatus(
 			conditions[i].LastTransitionTime = old.LastTransitionTime
 		}
 	}
-	status := &v1alpha1.ClusterStatus{Conditions: conditions, Assigned: assigned(r.Capacity.Usage(stored.Name)), Drain: drain}
-	drainEnded := meta.FindStatusCondition(stored.Status.Conditions, v1alpha1.ConditionDrained) != nil &&
-		meta.FindStatusCondition(conditions, v1alpha1.ConditionDrained) == nil
-	changed := drainEnded || !equality.Semantic.DeepEqual(stored.Status.Drain, drain) || !equality.Semantic.DeepEqual(stored.Status.Assigned, status.Assigned)
+	status.Conditions, status.Assigned = conditions, assigned(r.Capacity.Usage(stored.Name))
+	ended := func(conditionType string) bool { // what it is about
+		return meta.FindStatusCondition(stored.Status.Conditions, conditionType) != nil && meta.FindStatusCondition(conditions, conditionType) == nil
+	}
+	changed := ended(v1alpha1.ConditionDrained) || ended(v1alpha1.ConditionDeclaredLost) || !equality.Semantic.DeepEqual(stored.Status.Drain, status.Drain) ||
+		!stored.Status.LastHeartbeat.Equal(status.LastHeartbeat) || !equality.Semantic.DeepEqual(stored.Status.Assigned, status.Assigned)
 	for _, c := range conditions {
 		old := meta.FindStatusCondition(stored.Status.Conditions, c.Type)
 		changed = changed || old == nil || *old != c
-		warn := c.Reason == v1alpha1.ReasonDrainBlocked || c.Type == v1alpha1.ConditionAccepted && c.Reason == v1alpha1.ReasonNamespaceTaken
-		if warn && (old == nil || old.Reason != c.Reason) {
+		if isWarning(c) && (old == nil || old.Reason != c.Reason) {
 			r.Events.Event(stored, corev1.EventTypeWarning, c.Reason, c.Message)
 		}
 	}
@@ -203,6 +225,12 @@ func (r *Reconciler) writeStatus(
 		return fmt.Errorf("write status of Cluster %s: %w", stored.Name, err)
 	}
 	return nil
+}
+
+// isWarning tells whether the transition of a condition is an Event.
+func isWarning(c metav1.Condition) bool {
+	return c.Reason == v1alpha1.ReasonDrainBlocked || c.Type == v1alpha1.ConditionDeclaredLost ||
+		c.Type == v1alpha1.ConditionAccepted && c.Reason == v1alpha1.ReasonNamespaceTaken
 }
 
 // assigned is what the hub has placed on a cluster.

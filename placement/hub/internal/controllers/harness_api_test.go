@@ -142,7 +142,14 @@ func (h *testHub) idleCluster(name string, spec v1alpha1.ClusterSpec) (ns string
 // available.
 func (h *testHub) cluster(name string, spec v1alpha1.ClusterSpec) {
 	h.t.Helper()
-	ns := h.idleCluster(name, spec)
+	h.idleCluster(name, spec)
+	h.startAgent(name)
+}
+
+// startAgent starts the simulated agent of a Cluster.
+func (h *testHub) startAgent(name string) {
+	h.t.Helper()
+	ns := v1alpha1.ClusterNamespacePrefix + name
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {

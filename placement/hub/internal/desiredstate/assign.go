@@ -10,9 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/clusters"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/limits"
@@ -102,6 +99,7 @@ func assignByPolicy(
 	in := planInput(s, r.Policy, current)
 	d.DrainPriorityMistake, d.RequeueAfter = waitForDrains(s, &in, current, drains)
 	d.Refusals = refusals(s, &in, current, r.Policy)
+	d.RequeueAfter = scope.Sooner(d.RequeueAfter, waitForLoss(s, r.Policy, current))
 	if err := reserve(s, &d, in, current, capacity); err != nil {
 		d.AnnotationPolicyLost = losesAnnotationPolicy(s, r.Policy, current)
 		return d, err
@@ -130,6 +128,14 @@ func assignByPolicy(
 		return d, mistake
 	}
 	return d, startDrains(s, in, d, current, drains)
+}
+
+// waitForLoss returns when the next cluster of an object may be assumed lost; 0: when something changes.
+func waitForLoss(s *scope.Scope, p *policy.EffectivePolicy, a *v1alpha1.Assignment) (after time.Duration) {
+	for name, state := range targetStates(a) {
+		after = scope.Sooner(after, lossOf(s, p, name, state).after)
+	}
+	return after
 }
 
 // keepsPlace reports whether an object that has lost its policy stays where it is, instead of
@@ -198,7 +204,7 @@ func ReservationOf(s *scope.Scope, next *v1alpha1.Assignment) limits.Reservation
 func occupiedReplicas(s *scope.Scope, t v1alpha1.Target) int64 {
 	w := s.Works[string(t.Cluster)]
 	if t.RequestedReplicas != nil || w == nil || scope.IsRemoved(w) ||
-		t.State != v1alpha1.TargetDraining && t.State != v1alpha1.TargetRemoving {
+		t.State == v1alpha1.TargetPending || t.State == v1alpha1.TargetActive {
 		return deref(t.RequestedReplicas)
 	}
 	if s.Key.IsPod() {
@@ -212,7 +218,7 @@ func occupiedReplicas(s *scope.Scope, t v1alpha1.Target) int64 {
 func planInput(s *scope.Scope, p *policy.EffectivePolicy, current *v1alpha1.Assignment) policy.PlanInput {
 	in := policy.PlanInput{
 		Assigned: map[string]int64{}, Unconfirmed: map[string]bool{}, BeingRemoved: map[string]bool{},
-		Leaving: map[string]bool{}, Running: map[string]int64{},
+		Leaving: map[string]bool{}, Returned: map[string]bool{}, Running: map[string]int64{},
 		PolicyUnchanged: isPolicyUnchanged(current, p) && !isRebalanced(s, current), VolumeClaims: volumeClaims(s, current),
 	}
 	in.VolumeRefusal = func(from, to string) string { return volumeRefusal(s, from, to) }
@@ -233,8 +239,9 @@ func planInput(s *scope.Scope, p *policy.EffectivePolicy, current *v1alpha1.Assi
 		case v1alpha1.TargetActive:
 			in.Unconfirmed[name] = !s.Reports[name].Applied
 			in.Assigned[name], in.Running[name] = confirmedReplicas(s, t), runningReplicas(s, p, name)
-		case v1alpha1.TargetDraining:
+		case v1alpha1.TargetDraining, v1alpha1.TargetLost:
 			in.Assigned[name], in.Leaving[name] = deref(t.RequestedReplicas), isLeaving(c, t)
+			in.Returned[name] = t.Returned || t.State == v1alpha1.TargetLost && c != nil && clusters.IsReachable(c)
 		case v1alpha1.TargetRemoving:
 			if w := s.Works[name]; w != nil && !scope.IsRemoved(w) {
 				n, _ := scope.RequestedReplicas(w)
@@ -249,10 +256,12 @@ func planInput(s *scope.Scope, p *policy.EffectivePolicy, current *v1alpha1.Assi
 		}
 	}
 	addStarted(&in, s, p, current)
+	states := targetStates(current)
 	for _, c := range s.Clusters {
+		l := lossOf(s, p, c.Name, states[c.Name])
 		in.Clusters = append(in.Clusters, policy.Cluster{
 			Name: c.Name, Labels: c.Labels, Spec: &c.Spec, Reachability: clusters.ReachabilityOf(c),
-			Deleting: c.DeletionTimestamp != nil, Lost: isLost(s, p, c),
+			Deleting: c.DeletionTimestamp != nil, Lost: l.lost, DeclaredLost: l.declared, LossHeld: l.held,
 		})
 	}
 	return in
@@ -280,7 +289,7 @@ func volumeClaims(s *scope.Scope, a *v1alpha1.Assignment) map[string]string {
 	}
 	found := map[string]string{}
 	for _, t := range a.Spec.Targets {
-		if t.State != v1alpha1.TargetActive && t.State != v1alpha1.TargetDraining {
+		if t.State != v1alpha1.TargetActive && t.State != v1alpha1.TargetDraining && t.State != v1alpha1.TargetLost {
 			continue
 		}
 		cluster := string(t.Cluster)
@@ -308,18 +317,6 @@ func confirmedReplicas(s *scope.Scope, t v1alpha1.Target) int64 {
 		return deref(t.Replicas)
 	}
 	return min(deref(t.Replicas), deref(r.Replicas))
-}
-
-// isLost reports whether a cluster has been unreachable for as long as the policy waits.
-func isLost(s *scope.Scope, p *policy.EffectivePolicy, c *v1alpha1.Cluster) bool {
-	if p.Spec.Offline.AssumeLostAfter == nil {
-		return false
-	}
-	condition := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionReachable)
-	if condition == nil || condition.Status == metav1.ConditionTrue {
-		return false
-	}
-	return s.Now.Sub(condition.LastTransitionTime.Time) >= p.Spec.Offline.AssumeLostAfter.Duration
 }
 
 // losesAnnotationPolicy reports whether the policy that said the rest for an annotated object is

@@ -85,7 +85,7 @@ func Migrate(s *scope.Scope, a *v1alpha1.Assignment, d Decision) Migration {
 		}
 		t := v1alpha1.Target{
 			Cluster: v1alpha1.ClusterName(transition.Cluster), State: v1alpha1.TargetState(transition.State),
-			LastTransitionTime: &metav1.MicroTime{Time: transition.Since},
+			LastTransitionTime: &metav1.MicroTime{Time: transition.Since}, Returned: transition.Returned,
 			AutoscaledReplicas: targets[transition.Cluster].AutoscaledReplicas,
 		}
 		if hasReplicas {
@@ -248,9 +248,10 @@ func migrationTarget(s *scope.Scope, t v1alpha1.Target, d Decision, stable time.
 	m := migration.Target{
 		Cluster: name, Wanted: isDesired, State: migration.State(t.State), Requested: int32(deref(t.RequestedReplicas)),
 		Reachable: c != nil && clusters.IsReachable(c), NotInInventory: c == nil,
-		Fallback: int32(deref(t.FallbackReplicas)), AtMost: math.MaxInt32,
+		Fallback: int32(deref(t.FallbackReplicas)), AtMost: math.MaxInt32, Returned: t.Returned,
 	}
-	m.Lost = c != nil && d.Policy != nil && isLost(s, d.Policy, c)
+	l := lossOf(s, d.Policy, name, t.State)
+	m.Lost = l.declared || l.lost && d.Policy.Replaces(&policy.Cluster{Lost: true})
 	m.Proceed, _ = drainProceeds(c, s.Now)
 	if d.Divided {
 		m.Desired = int32(desired)
@@ -263,7 +264,7 @@ func migrationTarget(s *scope.Scope, t v1alpha1.Target, d Decision, stable time.
 	}
 	w := s.Works[name]
 	if w == nil {
-		m.Removed = s.GoneWorks[name] && !mayRunUnseen(s, name, d)
+		m.Removed = s.GoneWorks[name] && (t.State == v1alpha1.TargetLost || !mayRunUnseen(s, name, d))
 		return m
 	}
 	if n, ok := scope.RequestedReplicas(w); ok && d.Divided && t.State == v1alpha1.TargetRemoving {

@@ -47,10 +47,14 @@ func startedIn(s *scope.Scope, a *v1alpha1.Assignment) map[string]bool {
 			started[string(name)] = true
 		}
 	}
+	replaced := false
 	for _, t := range a.Spec.Targets {
 		name := string(t.Cluster)
 		w := s.Works[name]
 		switch {
+		case isReplaced(s, t):
+			delete(started, name)
+			replaced = true
 		case t.State == v1alpha1.TargetPending, w != nil && s.IsOfEarlierObject(w):
 		case w == nil && t.State == v1alpha1.TargetRemoving && !s.WasSent(name):
 		case w != nil && isNeverCreated(s.Reports[name], w):
@@ -59,10 +63,17 @@ func startedIn(s *scope.Scope, a *v1alpha1.Assignment) map[string]bool {
 			started[name] = true
 		}
 	}
-	if len(started) == 0 && hasStarted(s.Object) {
+	if len(started) == 0 && !replaced && hasStarted(s.Object) {
 		started[unknownCluster] = true
 	}
 	return started
+}
+
+// isReplaced reports whether others replace a cluster that may have started an object which runs once: an admin has
+// declared the cluster lost. What has finished does not start again.
+func isReplaced(s *scope.Scope, t v1alpha1.Target) bool {
+	replaced := t.State == v1alpha1.TargetLost || t.Returned || s.DeclaredLost[string(t.Cluster)]
+	return replaced && !render.HasFinished(s.Object)
 }
 
 // isNeverCreated reports whether a cluster has refused the present revision of a Work, or the last one before

@@ -35,6 +35,7 @@ type Status struct {
 	Evict bool
 
 	reports []aggregate.Report
+	lost    bool // a lost cluster has the object, and does not report
 }
 
 // Warning is an Event of type Warning on the object.
@@ -56,6 +57,7 @@ func AggregateStatus(s *scope.Scope, a *v1alpha1.Assignment, conditions []metav1
 		cluster := string(t.Cluster)
 		st.Assignment.Clusters = append(st.Assignment.Clusters, clusterReport(s, t))
 		r, reported := s.Reports[cluster]
+		st.lost = st.lost || t.State == v1alpha1.TargetLost
 		st.Evict = st.Evict || isPodLost(s, t, r)
 		if reported && (t.State == v1alpha1.TargetActive || t.State == v1alpha1.TargetDraining) {
 			st.reports = append(st.reports, aggregateReport(s.Clusters[cluster], t, r))
@@ -109,6 +111,10 @@ func clusterReport(s *scope.Scope, t *v1alpha1.Target) v1alpha1.ClusterReport {
 	if w := s.Works[cluster]; w != nil {
 		r := s.Reports[cluster]
 		report.Term, report.Revision = w.Spec.Term, w.Spec.Revision
+		if t.State == v1alpha1.TargetLost {
+			report.Message = "the cluster is lost: what it last reported does not count"
+			return report
+		}
 		report.Applied, report.Ready, report.Message, report.Associated = r.Applied, r.Ready, r.Message, r.Associated
 		if t.Replicas != nil && r.Status != nil {
 			report.Replicas = &r.Counts
@@ -205,8 +211,8 @@ func (st Status) ObjectStatus(s *scope.Scope, object *unstructured.Unstructured,
 	if object == nil || !s.Kind.HasStatus || mode == v1alpha1.StatusNone {
 		return nil, nil
 	}
-	if len(st.reports) == 0 && policy.RunsOnce(s.Key.GroupKind) && render.HasFinished(object) {
-		return nil, nil // it has left its cluster, and its result stays
+	if len(st.reports) == 0 && policy.RunsOnce(s.Key.GroupKind) && (st.lost || render.HasFinished(object)) {
+		return nil, nil // it has left its cluster, and its result stays, or it starts again
 	}
 	var status map[string]any
 	if len(st.reports) == 1 && mode == v1alpha1.StatusAuto {

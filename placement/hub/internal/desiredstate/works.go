@@ -96,6 +96,8 @@ func renderWork(s *scope.Scope, a *v1alpha1.Assignment, d Decision, t *v1alpha1.
 		return change
 	}
 	switch {
+	case t.State == v1alpha1.TargetLost: // its next order depends on what is decided when it reports
+		return change
 	case w != nil && (t.State == v1alpha1.TargetRemoving || scope.IsRemoved(w) || s.IsOfEarlierObject(w)):
 		return removeWork(s, a, change)
 	case t.State == v1alpha1.TargetRemoving && s.WasSent(cluster):

@@ -84,7 +84,7 @@ func boundedClusterReason(reason string) string {
 	case v1alpha1.ReasonAccepted, v1alpha1.ReasonAwaitingAcceptance, v1alpha1.ReasonNamespaceTaken,
 		v1alpha1.ReasonHeartbeatReceived, v1alpha1.ReasonHeartbeatLost, v1alpha1.ReasonNeverJoined,
 		v1alpha1.ReasonDraining, v1alpha1.ReasonDrained, v1alpha1.ReasonDrainBlocked, v1alpha1.ReasonAppliedWorksUnknown,
-		v1alpha1.ReasonHubMismatch, v1alpha1.ReasonAsExpected:
+		v1alpha1.ReasonHubMismatch, v1alpha1.ReasonAsExpected, v1alpha1.ReasonDeclaredLost, v1alpha1.ReasonReportedSince:
 		return reason
 	}
 	return otherReason

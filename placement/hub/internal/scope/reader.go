@@ -216,6 +216,7 @@ func (r *Reader) readSurroundings(ctx context.Context, s *Scope) error {
 		return err
 	}
 	s.Clusters, s.TakenNamespaces = inventory.Clusters, inventory.TakenNamespaces
+	s.Silence, s.LossClocks, s.DeclaredLost = inventory.Silence, inventory.LossClocks, inventory.DeclaredLost
 	if inventory.Unstored {
 		s.RequeueAfter = inventoryRetry
 	}

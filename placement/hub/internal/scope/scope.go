@@ -13,6 +13,7 @@ import (
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/kinds"
+	"github.com/patchbay-cni/patchbay/placement/internal/policy"
 	"github.com/patchbay-cni/patchbay/placement/internal/stability"
 )
 
@@ -55,6 +56,12 @@ type Scope struct {
 	Clusters map[string]*v1alpha1.Cluster
 	// TakenNamespaces are the clusters whose namespace the hub did not make: nothing is written there.
 	TakenNamespaces map[string]bool
+	// Silence counts the clusters that do not report.
+	Silence policy.Silence
+	// LossClocks has the times of each cluster that does not report.
+	LossClocks map[string]policy.LossClock
+	// DeclaredLost are the clusters that an admin has declared lost, and that have not reported since.
+	DeclaredLost map[string]bool
 	// RequiredIn are the clusters where another placed object needs this one.
 	RequiredIn map[string]bool
 	// ReplicaBounds are what an autoscaler must keep to in each cluster, for a move of what it scales.
