@@ -35,6 +35,9 @@ const (
 	// policy, and takes precedence over it. kubectl patchbay export sets it. When it is removed, its value stays
 	// in force until a policy selects the object.
 	OnDeleteAnnotation = "placement.patchbay.io/on-delete"
+	// StretchedAnnotation with the value "true" on a ClusterNetwork is a network administrator's statement that the
+	// network's VLAN or VXLAN is one layer 2 segment in all clusters whose ClusterNetwork has the annotation.
+	StretchedAnnotation = "placement.patchbay.io/stretched"
 	// SourceUIDAnnotation on an object in a cluster is the UID of its source object at the hub.
 	SourceUIDAnnotation = "placement.patchbay.io/source-uid"
 	// ClusterUIDAnnotation on a Cluster's namespace at the hub is the Cluster's UID: the hub created the

@@ -68,6 +68,12 @@ type Target struct {
 	// NotInInventory is true when there is no Cluster object: it may be created again, and the cluster keeps
 	// the object.
 	NotInInventory bool
+	// Serves is true when Services of other clusters have endpoints of the object's Pods in this one, or may get some.
+	Serves bool
+	// Withdrawn is true when the hub has begun to withdraw these endpoints from the other clusters.
+	Withdrawn bool
+	// TrafficIn is a cluster that has not acknowledged the withdrawal, and TrafficCause why not; "" for none.
+	TrafficIn, TrafficCause string
 }
 
 // Input is the input of a step.
@@ -112,6 +118,8 @@ type Transition struct {
 	Fallback int32
 	// Since is Input.Now if State or Requested changed, or if it is after Input.Now; else it is unchanged.
 	Since time.Time
+	// Withdraw is true while the other clusters must get no endpoints of the object's Pods in this one.
+	Withdraw bool
 }
 
 // BlockedReason classifies what a move waits for.
@@ -135,6 +143,8 @@ const (
 	MustStop BlockedReason = "MustStop"
 	// PolicyMissing: no cluster starts the object in this move until a policy selects it again.
 	PolicyMissing BlockedReason = "PolicyMissing"
+	// NotWithdrawn: a cluster may still send traffic to replicas that are to leave another one.
+	NotWithdrawn BlockedReason = "NotWithdrawn"
 )
 
 // Blocked is what a move waits for.
