@@ -285,9 +285,9 @@ func laws() []law {
 			allowed: []string{
 				module + "/api", module + "/placement/agent", module + "/internal/relist",
 				module + "/internal/app", module + "/internal/logging", module + "/internal/version",
-				module + "/placement/internal/debugpath", module + "/placement/internal/tunnel",
+				module + "/placement/internal/debugpath", module + "/placement/internal/tunnel", module + "/placement/internal/traffic",
 			},
-			reason: "the agent applies Works: of the hub it knows the kinds, and how the hub's debug requests arrive",
+			reason: "the agent applies Works: of the hub it knows the kinds, how the hub's debug requests arrive, and the bounds of endpoints",
 		},
 		{
 			packages: "placement/hub", forbidden: []string{

@@ -36,7 +36,7 @@ func serviceTraffic(s *scope.Scope, d Decision) (map[string]*v1alpha1.WorkTraffi
 	}
 	in := traffic.Input{Segment: segment, Reports: map[string][]v1alpha1.TrafficEndpoints{}, Withdrawn: s.Traffic.Withdrawn, Lost: map[string]bool{}}
 	for cluster, w := range s.Works {
-		if segment.Reaches(cluster) && w.Spec.Removal == nil && w.Status.Traffic != nil { // its agent can acknowledge
+		if segment.Reaches(cluster) && w.Spec.Removal == nil && w.Status.Traffic != nil && w.Status.Traffic.Revision > 0 { // its agent acknowledges
 			in.Reports[cluster] = w.Status.Traffic.Endpoints
 		}
 		if c := s.Clusters[cluster]; c != nil && d.Policy != nil && isLost(s, d.Policy, c) {
@@ -78,8 +78,12 @@ func trafficNetwork(n *network.Network) traffic.Network {
 // trafficCondition reports whether each cluster gets the endpoints of the others.
 func trafficCondition(s *scope.Scope, in traffic.Input, out traffic.Output) metav1.Condition {
 	reporting := slices.Sorted(maps.Keys(in.Reports))
-	for _, cluster := range reporting {
-		if message := s.Works[cluster].Status.Traffic.Message; message != "" {
+	for _, cluster := range slices.Sorted(maps.Keys(s.Works)) {
+		t := s.Works[cluster].Status.Traffic
+		if t == nil || s.Works[cluster].Spec.Traffic == nil {
+			continue
+		}
+		if message := t.Message; message != "" {
 			return newCondition(v1alpha1.ConditionTrafficMerged, false, v1alpha1.ReasonTrafficRefused, cluster+": "+message)
 		}
 	}
@@ -119,7 +123,8 @@ func exposureOf(s *scope.Scope, d Decision, cluster string, since *metav1.MicroT
 		}
 		for _, other := range slices.Sorted(maps.Keys(works)) {
 			w := works[other]
-			neverSent := w.Status.Traffic == nil && (w.Spec.Traffic == nil || len(w.Spec.Traffic.Endpoints) == 0)
+			neverWrote := w.Status.Revision > 0 && (w.Status.Traffic == nil || w.Status.Traffic.Revision == 0)
+			neverSent := neverWrote && (w.Spec.Traffic == nil || len(w.Spec.Traffic.Endpoints) == 0)
 			c := s.Clusters[other]
 			if other == cluster || neverSent || w.Spec.Removal != nil || c != nil && d.Policy != nil && isLost(s, d.Policy, c) {
 				continue
@@ -174,4 +179,3 @@ func acknowledges(w *v1alpha1.Work, cluster, workload string, since metav1.Micro
 	withdrawn := withdraws(w.Spec.Traffic, cluster, workload)
 	return carriedOut && w.Status.Traffic != nil && withdrawn != nil && withdrawn.Time.Equal(&since)
 }
-

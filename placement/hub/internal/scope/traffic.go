@@ -171,4 +171,3 @@ func (r *Reader) worksNamed(ctx context.Context, name string) (map[string]*v1alp
 	}
 	return works, nil
 }
-
