@@ -58,6 +58,7 @@ func (t *serviceTraffic) sync(ctx context.Context, work *v1alpha1.Work, rec *v1a
 	}
 	if _, foreign := errors.AsType[*endpoints.ForeignError](err); foreign || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
 		result.status.Message = truncateText(err.Error(), maxTrafficMessage)
+		result.err, result.later = nil, blockedCheckInterval // a user must act
 	}
 	return result
 }
