@@ -69,7 +69,7 @@ spec: {clusterIP: None, ports: [{name: http, port: 80}]}
 apiVersion: placement.patchbay.io/v1alpha1
 kind: Placement
 metadata: {name: drained}
-spec: {objects: [{kind: Deployment.apps, names: [drained]}], clusters: {names: [east, west], count: 1}}
+spec: {objects: [{group: apps, kind: Deployment, names: [drained]}], clusters: {names: [east, west], count: 1}}
 ---
 apiVersion: apps/v1
 kind: Deployment
