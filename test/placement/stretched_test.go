@@ -142,7 +142,7 @@ func TestTrafficThroughAMove(t *testing.T) {
 		}
 		return errors.New("south has no EndpointSlice of the agent")
 	})
-	w.patchCluster(t, "east", `{"spec":{"drain":{"mode":"Evict"}}}`)
+	w.patchCluster(t, "east", `{"spec":{"drain":{"mode":"Move"}}}`)
 	t.Cleanup(func() { w.patchCluster(t, "east", `{"spec":{"drain":null}}`) })
 	w.annotate(t, object("apps/v1", "Deployment", ns, "moved"), "west")
 	for _, name := range []string{"moved", "drained"} {

@@ -9,8 +9,16 @@ func (s *stepState) withdrawTraffic(replaced bool) {
 	for i, r := range s.Targets {
 		m := &s.transitions[i]
 		leaves := !r.Wanted && (m.State == Draining || m.State == Removing)
-		m.Withdraw = r.Serves && leaves && !r.Lost && (replaced || r.Withdrawn && s.missing == 0)
+		m.Withdraw = r.Serves && leaves && !r.Lost && (replaced && s.hasReplacements(i) || r.Withdrawn && s.missing == 0)
 	}
+}
+
+// hasReplacements tells whether each of the other clusters has endpoints of enough replicas that stay.
+func (s *stepState) hasReplacements(i int) bool {
+	if s.Divided {
+		return s.Targets[i].Replacements >= s.need()
+	}
+	return s.Targets[i].Replacements > 0
 }
 
 // isReplaced tells whether enough replicas are available in the wanted clusters alone.
@@ -27,6 +35,10 @@ func (s *stepState) holdsTraffic(i int) bool {
 	switch {
 	case !r.Serves || r.Wanted || s.proceeds(i) || s.Divided && (s.need() == 0 || requested < s.need()):
 		return false
+	case !m.Withdraw && !s.hasReplacements(i):
+		s.blockf(NotWithdrawn, r.ReplacementsIn, "the replicas stay in %s until %s has endpoints of enough replicas in the clusters that keep the object: it has %d",
+			r.Cluster, r.ReplacementsIn, r.Replacements)
+		return true
 	case !m.Withdraw:
 		reason, cluster := s.whyFewAvailable(i)
 		s.blockf(reason, cluster, "the replicas stay in %s, to which other clusters send traffic, until the clusters that keep the object have enough: %d must be available there%s",

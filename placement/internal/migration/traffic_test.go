@@ -15,7 +15,7 @@ func TestWithdrawsTrafficBeforeAShrink(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	east := migration.Target{
 		Cluster: "east", State: migration.Draining, Requested: 4, Reachable: true, ReportCurrent: true, Ready: true, StableReady: true,
-		Available: 4, AtMost: 4, Total: 4, Until: now, Fallback: 4, Since: now.Add(-time.Hour), Serves: true,
+		Available: 4, AtMost: 4, Total: 4, Until: now, Fallback: 4, Since: now.Add(-time.Hour), Serves: true, Replacements: 4, ReplacementsIn: "south",
 	}
 	west := migration.Target{
 		Cluster: "west", Wanted: true, Desired: 4, State: migration.Active, Requested: 4, Reachable: true, ReportCurrent: true, Ready: true, StableReady: true,
@@ -37,6 +37,8 @@ func TestWithdrawsTrafficBeforeAShrink(t *testing.T) {
 		"Waits": {reason: "South has not acknowledged: its clients still use east.", change: []changes{withdrawn, func(_ *migration.Input, east, _ *migration.Target) {
 			east.TrafficIn, east.TrafficCause = "south", "it cannot be reached"
 		}}, withdraw: true, left: 4, blocked: migration.NotWithdrawn, message: "until south has acknowledged that it sends no traffic to them: it cannot be reached"},
+		"NoEndpoints": {reason: "The replicas of west are available, and south has no endpoints of them yet.", change: []changes{func(_ *migration.Input, east, _ *migration.Target) { east.Replacements = 3 }},
+			left: 4, blocked: migration.NotWithdrawn, message: "until south has endpoints of enough replicas in the clusters that keep the object: it has 3"},
 		"TooFew": {reason: "With 3 in west, all traffic on them would be too much.", change: []changes{func(_ *migration.Input, _, west *migration.Target) { west.Available, west.AtMost = 3, 3 }},
 			left: 4, blocked: migration.NotAvailable, message: "replicas stay in east"},
 		"AfterAStep": {reason: "A withdrawal stays while west has not reported since the last step.", change: []changes{withdrawn, func(_ *migration.Input, east, west *migration.Target) {
@@ -77,7 +79,7 @@ func TestWithdrawsTrafficBeforeARemoval(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	in := migration.Input{Now: now, Targets: []migration.Target{
-		{Cluster: "east", State: migration.Draining, Reachable: true, ReportCurrent: true, Serves: true, Since: now.Add(-time.Hour)},
+		{Cluster: "east", State: migration.Draining, Reachable: true, ReportCurrent: true, Serves: true, Replacements: 1, Since: now.Add(-time.Hour)},
 		{Cluster: "west", Wanted: true, State: migration.Active, Reachable: true, ReportCurrent: true, Ready: true, StableReady: true, Since: now.Add(-time.Hour)},
 	}}
 	if out := migration.Step(in); !out.Transitions[0].Withdraw || out.Transitions[0].State != migration.Draining || out.Blocked.Reason != migration.NotWithdrawn {

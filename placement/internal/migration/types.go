@@ -74,6 +74,10 @@ type Target struct {
 	Withdrawn bool
 	// TrafficIn is a cluster that has not acknowledged the withdrawal, and TrafficCause why not; "" for none.
 	TrafficIn, TrafficCause string
+	// Replacements is the smallest number of endpoints in wanted clusters that one of these other clusters has, and
+	// ReplacementsIn is that cluster.
+	Replacements   int32
+	ReplacementsIn string
 }
 
 // Input is the input of a step.

@@ -244,6 +244,7 @@ func migrationTarget(s *scope.Scope, t v1alpha1.Target, d Decision, stable time.
 	}
 	e := exposureOf(s, d, name, t.TrafficWithdrawnTime)
 	m.Serves, m.TrafficIn, m.TrafficCause, m.Withdrawn = e.serves, e.in, e.cause, t.TrafficWithdrawnTime != nil
+	m.Replacements, m.ReplacementsIn = e.replacements, e.replacementsIn
 	w := s.Works[name]
 	if w == nil {
 		m.Removed = s.GoneWorks[name] && !mayRunUnseen(s, name, d)

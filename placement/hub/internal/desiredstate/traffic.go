@@ -110,6 +110,10 @@ type exposure struct {
 	serves bool
 	// in is a cluster that has not acknowledged that its Services have none, and cause why not; "" for none.
 	in, cause string
+	// replacements is the smallest number of endpoints of the Pods that stay that one of these clusters has, and
+	// replacementsIn is that cluster.
+	replacements   int32
+	replacementsIn string
 }
 
 // exposureOf returns whether other clusters may send traffic to the object's Pods in a cluster. Since identifies the
@@ -129,6 +133,9 @@ func exposureOf(s *scope.Scope, d Decision, cluster string, since *metav1.MicroT
 			if other == cluster || neverSent || w.Spec.Removal != nil || c != nil && d.Policy != nil && isLost(s, d.Policy, c) {
 				continue
 			}
+			if n := replacements(works[other], other, s.Key.RecordName(), d); !e.serves || n < e.replacements {
+				e.replacements, e.replacementsIn = n, other
+			}
 			e.serves = true
 			if e.in != "" || since != nil && acknowledges(w, cluster, s.Key.RecordName(), *since) {
 				continue
@@ -143,6 +150,25 @@ func exposureOf(s *scope.Scope, d Decision, cluster string, since *metav1.MicroT
 		}
 	}
 	return e
+}
+
+// replacements returns how many endpoints a cluster has of a workload in the clusters that are to have it.
+func replacements(w *v1alpha1.Work, cluster, workload string, d Decision) (n int32) {
+	if t := w.Status.Traffic; t != nil && d.includes(cluster) {
+		for _, e := range t.Endpoints {
+			if e.Work == workload {
+				n += int32(len(e.Addresses))
+			}
+		}
+	}
+	if t := w.Spec.Traffic; t != nil {
+		for _, e := range t.Endpoints {
+			if e.Work == workload && d.includes(string(e.Cluster)) {
+				n += int32(len(e.Addresses))
+			}
+		}
+	}
+	return n
 }
 
 // servesFrom reports whether a Service has endpoints of a workload in a cluster, or withdraws them.
