@@ -34,38 +34,9 @@ import (
 	"github.com/patchbay-cni/patchbay/svcwatcher"
 )
 
-// stretchedObjects are two Deployments behind one Service on a stretched network. One moves by its annotation, the other
-// by a drain.
+// stretchedObjects are two Deployments behind the page's Service on a stretched network. One moves by its annotation,
+// the other by a drain.
 const stretchedObjects = `
-apiVersion: placement.patchbay.io/v1alpha1
-kind: Customization
-metadata: {name: NS, namespace: patchbay-system}
-spec:
-  match: {kinds: [ClusterNetwork.danm.io], selector: {matchLabels: {test: NS}}}
-  rules:
-  - path: spec.Options.allocation_pool
-    cel: >-
-      cluster.name == "east" ? {"start": "10.77.1.0", "end": "10.77.1.255"}
-      : cluster.name == "west" ? {"start": "10.77.2.0", "end": "10.77.2.255"} : {"start": "10.77.3.0", "end": "10.77.3.255"}
----
-apiVersion: danm.io/v1
-kind: ClusterNetwork
-metadata:
-  name: NS
-  labels: {test: NS}
-  annotations: {placement.patchbay.io/clusters: "east,west,south", placement.patchbay.io/stretched: "true"}
-spec: {NetworkID: stretched, NetworkType: macvlan, Options: {host_device: ens0, vlan: 77, cidr: 10.77.0.0/16}}
----
-apiVersion: v1
-kind: Service
-metadata:
-  name: web
-  annotations:
-    placement.patchbay.io/clusters: "east,west,south"
-    danm.io/selector: '{"tier": "web"}'
-    danm.io/clusterNetwork: NS
-spec: {clusterIP: None, ports: [{name: http, port: 80}]}
----
 apiVersion: placement.patchbay.io/v1alpha1
 kind: Placement
 metadata: {name: drained}
@@ -121,6 +92,12 @@ func TestTrafficThroughAMove(t *testing.T) {
 	ns := w.namespace(t)
 	checkInvariants(t, w, ns)
 	texts := func(text string) string { return strings.ReplaceAll(text, "NS", ns) }
+	user := &terminal{t: t, dir: t.TempDir()}
+	user.runAll(w.Hub.ControlPlane.AdminKubeconfig(), user.fromPage("placement.patchbay.io/stretched",
+		"name: storage", texts("name: NS\n  labels: {test: NS}"), "clusterNetwork: storage", "clusterNetwork: "+ns, "{name: pools,", "{name: "+ns+",",
+		"[ClusterNetwork.danm.io]", texts("[ClusterNetwork.danm.io], selector: {matchLabels: {test: NS}}"), `"east,west"`, `"east,west,south"`,
+		"name: web", "name: web\n  namespace: "+ns, `{"app": "web"}`, `{"tier": "web"}`, `: {"start": "10.77.2.0", "end": "10.77.2.255"}`,
+		`: cluster.name == "west" ? {"start": "10.77.2.0", "end": "10.77.2.255"} : {"start": "10.77.3.0", "end": "10.77.3.255"}`))
 	w.apply(t, w.Hub.Client, ns, texts(stretchedObjects))
 	t.Cleanup(func() {
 		w.deleteAtEnd(t, object("danm.io/v1", "ClusterNetwork", "", ns))

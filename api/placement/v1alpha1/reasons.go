@@ -408,25 +408,25 @@ func trafficReasons() []ReasonInfo {
 			Reason: ReasonNotStretched, On: "TrafficMerged of Assignments with status False",
 			When:   "A ClusterNetwork of the Service has the annotation placement.patchbay.io/stretched, and the clusters have it with another VLAN, VXLAN or subnet, or with pools that overlap. No endpoint of the network is merged.",
 			Remedy: "Give the ClusterNetwork the same vlan or vxlan and the same subnet in the clusters that the message names, and each cluster an allocation_pool of its own by a Customization.",
-			Test:   "placement/internal/traffic.TestSegment",
+			Test:   "placement/hub/internal/desiredstate.TestServiceTraffic",
 		},
 		{
 			Reason: ReasonAddressConflict, On: "TrafficMerged of Assignments with status False",
 			When:   "Two clusters report the same address, or a cluster reports an address in the pool of another one. The address goes to no other cluster.",
 			Remedy: "Delete the Pod that has the address without being entitled to it, and change its static address.",
-			Test:   "placement/internal/traffic.TestMerge",
+			Test:   "placement/hub/internal/desiredstate.TestServiceTraffic",
 		},
 		{
 			Reason: ReasonEndpointsTruncated, On: "TrafficMerged of Assignments with status False",
 			When:   "The Service has more than 500 ready addresses in one cluster, or in all others of a cluster, or more than 32 combinations of workload and ports. The rest goes to no other cluster.",
 			Remedy: "Divide the Pods between several Services.",
-			Test:   "placement/internal/traffic.TestMergeIsBounded",
+			Test:   "placement/hub/internal/desiredstate.TestServiceTraffic",
 		},
 		{
 			Reason: ReasonTrafficRefused, On: "TrafficMerged of Assignments with status False",
 			When:   "A cluster cannot have the EndpointSlices with the endpoints of other clusters: the message has the cause that the agent reports.",
 			Remedy: "Correct the cause: give the agent the right that it lacks, or delete the EndpointSlice that the message names, which has another owner.",
-			Test:   "placement/agent/internal/works.TestTrafficLeavesSlicesOfOthers",
+			Test:   "placement/hub/internal/desiredstate.TestServiceTraffic",
 		},
 	}
 }
