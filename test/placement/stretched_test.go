@@ -175,6 +175,7 @@ type stretchedCluster struct {
 	pool    netip.Addr // the last address that was assigned
 	client  client.Client
 	slices  discoverylisters.EndpointSliceNamespaceLister
+	named   corelisters.ServiceNamespaceLister
 	pods    corelisters.PodNamespaceLister
 	byPod   map[string]netip.Addr // by UID
 	service *corev1.Service
@@ -191,6 +192,7 @@ func (w *world) stretchedTraffic(t *testing.T, ns string) *stretchedTraffic {
 		eventually(t, name+" has the network and the Service", func() error {
 			return errors.Join(c.Client.Get(t.Context(), client.ObjectKey{Name: ns}, net), c.Client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "web"}, s.service))
 		})
+		w.attach(t, name, ns)
 		var err error
 		if s.network, err = network.FromClusterNetwork(net); err != nil {
 			t.Fatal(err)
@@ -202,6 +204,7 @@ func (w *world) stretchedTraffic(t *testing.T, ns string) *stretchedTraffic {
 		}
 		f := informers.NewSharedInformerFactoryWithOptions(k, 0, informers.WithNamespace(ns))
 		s.slices, s.pods = f.Discovery().V1().EndpointSlices().Lister().EndpointSlices(ns), f.Core().V1().Pods().Lister().Pods(ns)
+		s.named = f.Core().V1().Services().Lister().Services(ns)
 		f.StartWithContext(t.Context())
 		f.WaitForCacheSyncWithContext(t.Context())
 		t.Cleanup(f.Shutdown)
@@ -219,6 +222,23 @@ func (w *world) stretchedTraffic(t *testing.T, ns string) *stretchedTraffic {
 		running.Wait()
 	})
 	return x
+}
+
+// attach keeps a network in a cluster, as each cluster's controller does while Pods are attached.
+func (w *world) attach(t *testing.T, cluster, name string) {
+	t.Helper()
+	patch := func(finalizers string) error {
+		return w.Clusters[cluster].Client.Patch(context.Background(), object("danm.io/v1", danm.KindClusterNetwork, "", name),
+			client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":`+finalizers+`}}`)))
+	}
+	if err := patch(`["` + danm.InUseFinalizer + `"]`); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := patch("null"); client.IgnoreNotFound(err) != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // publishEvery is how often the test looks at the Pods, as svcwatcher does at once.
@@ -306,6 +326,9 @@ func (x *stretchedTraffic) addresses(cluster string) (all []string) {
 // checkAddresses returns an error unless each cluster has these numbers of addresses of east and of west, and no others.
 func (x *stretchedTraffic) checkAddresses(east, west int) error {
 	for _, name := range slices.Sorted(maps.Keys(x.clusters)) {
+		if x.hasLeft(name) {
+			continue
+		}
 		counts, all := map[string]int{}, x.addresses(name)
 		for _, a := range all {
 			counts[a[:len("10.77.1.")]]++
@@ -332,6 +355,9 @@ func (x *stretchedTraffic) start(t *testing.T) (stop func()) {
 			case <-time.After(time.Until(begin.Add(time.Duration(n) * requestEvery))):
 			}
 			from := names[n%len(names)]
+			if x.hasLeft(from) { // its clients have, too
+				continue
+			}
 			x.sent[from]++
 			if err := x.request(from, n/len(names)); err != nil {
 				x.failed = append(x.failed, err.Error())
@@ -349,12 +375,18 @@ func (x *stretchedTraffic) start(t *testing.T) (stop func()) {
 	}
 }
 
+// hasLeft reports whether the Service has left a cluster, which is drained.
+func (x *stretchedTraffic) hasLeft(cluster string) bool {
+	service, err := x.clusters[cluster].named.Get("web")
+	return err != nil || service.DeletionTimestamp != nil
+}
+
 // request sends one request from a client in a cluster. It succeeds when the Pod with the address is ready; one that
 // ends gracefully answers until it is gone.
 func (x *stretchedTraffic) request(from string, n int) error {
 	all := x.addresses(from)
 	if len(all) == 0 {
-		return fmt.Errorf("%s has no endpoint", from)
+		return errorUnless(x.hasLeft(from), "%s has no endpoint", from)
 	}
 	a := all[n%len(all)]
 	x.mu.Lock()

@@ -124,11 +124,12 @@ func (t *serviceTraffic) workOf(spec *v1alpha1.WorkSpec, pod *corev1.ObjectRefer
 	return "", true
 }
 
-// clear deletes the EndpointSlices of a Service that the agent removes or releases: a released one must not keep
-// endpoints that are never updated.
+// clear deletes the EndpointSlices of a Service that the agent releases, which are never updated. Those of a Service that
+// it deletes are deleted with it.
 func (t *serviceTraffic) clear(ctx context.Context, rec *v1alpha1.AppliedWork) error {
 	source := rec.Spec.Work.Source
-	if rec.Spec.Work.Traffic == nil || !isService(source) {
+	order := rec.Spec.Work.Removal
+	if rec.Spec.Work.Traffic == nil || !isService(source) || order == nil || order.Policy != v1alpha1.OnDeleteOrphan {
 		return nil
 	}
 	service := endpoints.Service{Namespace: source.Namespace, Name: source.Name}

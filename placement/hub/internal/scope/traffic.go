@@ -114,9 +114,9 @@ func (r *Reader) readServiceTraffic(ctx context.Context, s *Scope, name string) 
 }
 
 // stretchedNetwork returns the ClusterNetwork of a Work; nil unless the cluster has it, and it has the annotation that
-// it is stretched.
+// it is stretched. A cluster that is to remove it has it as long as Pods are attached.
 func stretchedNetwork(w *v1alpha1.Work) *network.Network {
-	if w.Spec.Removal != nil || len(w.Status.Manifests) == 0 || w.Status.Manifests[0].UID == "" {
+	if len(w.Status.Manifests) == 0 || w.Status.Manifests[0].UID == "" {
 		return nil
 	}
 	o, err := ManifestOf(w)
