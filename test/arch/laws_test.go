@@ -286,8 +286,9 @@ func laws() []law {
 				module + "/api", module + "/placement/agent", module + "/internal/relist",
 				module + "/internal/app", module + "/internal/logging", module + "/internal/version",
 				module + "/placement/internal/debugpath", module + "/placement/internal/tunnel", module + "/placement/internal/room",
+				module + "/placement/internal/traffic",
 			},
-			reason: "the agent applies Works: of the hub it knows the kinds, how the hub's debug requests arrive, and how the hub reads the room",
+			reason: "the agent applies Works: of the hub it knows the kinds, how the hub's debug requests arrive, how the hub reads the room, and the bounds of endpoints",
 		},
 		{
 			packages: "placement/hub", forbidden: []string{

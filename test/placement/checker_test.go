@@ -60,7 +60,7 @@ func (w write) isOurs() bool {
 
 // isApplied tells whether it is an agent's write of somebody's object in a cluster.
 func (w write) isApplied() bool {
-	own := w.Group == v1alpha1.GroupName || w.Resource == "namespaces" || w.Resource == "rolebindings" ||
+	own := w.Group == v1alpha1.GroupName || w.Resource == "namespaces" || w.Resource == "rolebindings" || w.Resource == "endpointslices" ||
 		w.Resource == "secrets" && (w.Namespace == v1alpha1.SecretCopyNamespace || w.Namespace == v1alpha1.SystemNamespace)
 	return w.cluster != "" && w.User == bed.AgentUser && !own
 }

@@ -205,3 +205,38 @@ func orphaned(f *snapshot, s *reportedCondition) string {
 		return w.Name == s.workState.name && clusterOf(&w) == s.workState.cluster
 	}), "its Work is there")
 }
+
+// trafficMerged: no cluster refuses EndpointSlices, and each gets what the others report, unless it is withdrawn.
+func trafficMerged(f *snapshot, s *reportedCondition) string {
+	works := map[string]*v1alpha1.Work{}
+	for i := range f.works {
+		if w := &f.works[i]; w.Name == s.assignment.Name && w.Spec.Traffic != nil && w.Spec.Removal == nil && w.Status.Traffic != nil && w.Status.Traffic.Revision > 0 {
+			works[clusterOf(w)] = w
+		}
+	}
+	for to, w := range works {
+		if w.Status.Traffic.Message != "" {
+			return to + " reports " + w.Status.Traffic.Message
+		}
+		for from, other := range works {
+			for _, e := range other.Status.Traffic.Endpoints {
+				got := slices.ContainsFunc(w.Spec.Traffic.Endpoints, func(x v1alpha1.TrafficEndpoints) bool {
+					return string(x.Cluster) == from && x.Work == e.Work && slices.Equal(x.Addresses, e.Addresses)
+				})
+				leaves := slices.ContainsFunc(w.Spec.Traffic.Withdrawn, func(x v1alpha1.WithdrawnTraffic) bool { return string(x.Cluster) == from && x.Work == e.Work })
+				if to != from && got == leaves {
+					return fmt.Sprintf("%s has endpoints %v, and %s reports %v (withdrawn: %t)", to, w.Spec.Traffic.Endpoints, from, e, leaves)
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// trafficRefused: a cluster reports why.
+func trafficRefused(f *snapshot, s *reportedCondition) string {
+	refused := slices.ContainsFunc(f.works, func(w v1alpha1.Work) bool {
+		return w.Name == s.assignment.Name && w.Status.Traffic != nil && w.Status.Traffic.Message != ""
+	})
+	return reasonUnless(refused, "no cluster reports why")
+}

@@ -48,7 +48,7 @@ hostDevices: [{name: %[2]s-tenants, vniType: vlan, vniRange: %[3]s00-%[3]s09}]
 	t.Cleanup(func() {
 		w.deleteAtEnd(t, object("placement.patchbay.io/v1alpha1", "Customization", "patchbay-system", "networks"))
 	})
-	user.runAll(w.Hub.ControlPlane.AdminKubeconfig(), user.fromPage("kind: Customization"))
+	user.runAll(w.Hub.ControlPlane.AdminKubeconfig(), user.fromPage("metadata: {name: networks,"))
 	w.apply(t, w.Hub.Client, ns, fmt.Sprintf(`
 apiVersion: danm.io/v1
 kind: ClusterNetwork

@@ -244,11 +244,16 @@ type Target struct {
 	// have got meanwhile.
 	// +optional
 	Returned bool `json:"returned,omitempty"`
+
+	// TrafficWithdrawnTime is when the hub began to withdraw the endpoints of the object's Pods in this cluster from
+	// the Services of other clusters, because the Pods are about to leave. While it is set, the hub adds none of them.
+	// +optional
+	TrafficWithdrawnTime *metav1.MicroTime `json:"trafficWithdrawnTime,omitempty"`
 }
 
 // AssignmentStatus has the clusters' reports of one object.
 type AssignmentStatus struct {
-	// Conditions: Placed, Rendered, MoveBlocked.
+	// Conditions: Placed, Rendered, MoveBlocked, and for a Service on a stretched ClusterNetwork TrafficMerged.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -25,6 +25,9 @@ const (
 	ConditionRendered = "Rendered"
 	// ConditionMoveBlocked: a move waits. The message has the cause.
 	ConditionMoveBlocked = "MoveBlocked"
+	// ConditionTrafficMerged, of a Service on a stretched ClusterNetwork: each cluster has the ready endpoints of the
+	// others.
+	ConditionTrafficMerged = "TrafficMerged"
 )
 
 // Conditions of a Placement, ClusterPlacement or Customization.

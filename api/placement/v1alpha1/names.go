@@ -38,6 +38,9 @@ const (
 	// RebalanceAnnotation on an object: each new value divides its replicas anew, once. Without it, replicas stay
 	// where they are when clusters get room.
 	RebalanceAnnotation = "placement.patchbay.io/rebalance"
+	// StretchedAnnotation with the value "true" on a ClusterNetwork is a network administrator's statement that the
+	// network's VLAN or VXLAN is one layer 2 segment in all clusters whose ClusterNetwork has the annotation.
+	StretchedAnnotation = "placement.patchbay.io/stretched"
 	// SourceUIDAnnotation on an object in a cluster is the UID of its source object at the hub.
 	SourceUIDAnnotation = "placement.patchbay.io/source-uid"
 	// ClusterUIDAnnotation on a Cluster's namespace at the hub is the Cluster's UID: the hub created the

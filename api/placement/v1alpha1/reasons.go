@@ -36,6 +36,10 @@ const (
 	ReasonStalled             = "Stalled"
 	ReasonMoveBlocked         = "MoveBlocked"
 	ReasonRolledBack          = "RolledBack"
+	ReasonNotStretched        = "NotStretched"
+	ReasonAddressConflict     = "AddressConflict"
+	ReasonEndpointsTruncated  = "EndpointsTruncated"
+	ReasonTrafficRefused      = "TrafficRefused"
 	ReasonInvalidSelector     = "InvalidSelector"
 	ReasonInvalidReplicas     = "InvalidReplicas"
 	ReasonValid               = "Valid"
@@ -72,14 +76,14 @@ type ReasonInfo struct {
 
 // Reasons returns the catalogue of all reasons.
 func Reasons() []ReasonInfo {
-	return slices.Concat(sharedReasons(), policyReasons(), placedReasons(), renderedReasons(), moveReasons(), workReasons(), removalReasons(), clusterReasons(), drainReasons())
+	return slices.Concat(sharedReasons(), policyReasons(), placedReasons(), renderedReasons(), moveReasons(), workReasons(), removalReasons(), clusterReasons(), drainReasons(), trafficReasons())
 }
 
 // sharedReasons returns the reasons that conditions of several kinds have.
 func sharedReasons() []ReasonInfo {
 	return []ReasonInfo{
 		{
-			Reason: ReasonAsExpected, On: "Placed, Rendered and MoveBlocked of Assignments, Applied and Ready of Works, HubMismatch of Clusters",
+			Reason: ReasonAsExpected, On: "Placed, Rendered, MoveBlocked and TrafficMerged of Assignments, Applied and Ready of Works, HubMismatch of Clusters",
 			When:   "The object is in the desired state: no move waits, and no Work is halted.",
 			Remedy: "Nothing.",
 			Test:   "placement/hub/internal/controllers.TestMistakesLeaveTheLastGoodState",
@@ -407,6 +411,36 @@ func drainReasons() []ReasonInfo {
 			When:   "An object that does not leave the cluster needs this one.",
 			Remedy: "Do what this page has for the reason of the object that the message names.",
 			Test:   "placement/hub/internal/clusters.TestDrainProgress",
+		},
+	}
+}
+
+// trafficReasons returns the reasons of Services on stretched ClusterNetworks.
+func trafficReasons() []ReasonInfo {
+	return []ReasonInfo{
+		{
+			Reason: ReasonNotStretched, On: "TrafficMerged of Assignments with status False",
+			When:   "A ClusterNetwork of the Service has the annotation placement.patchbay.io/stretched, and the clusters have it with another VLAN, VXLAN or subnet, or with pools that overlap. No endpoint of the network is merged.",
+			Remedy: "Give the ClusterNetwork the same vlan or vxlan and the same subnet in the clusters that the message names, and each cluster an allocation_pool of its own by a Customization.",
+			Test:   "placement/hub/internal/desiredstate.TestServiceTraffic",
+		},
+		{
+			Reason: ReasonAddressConflict, On: "TrafficMerged of Assignments with status False",
+			When:   "Two clusters report the same address, or a cluster reports an address in the pool of another one. The address goes to no other cluster.",
+			Remedy: "Delete the Pod that has the address without being entitled to it, and change its static address.",
+			Test:   "placement/hub/internal/desiredstate.TestServiceTraffic",
+		},
+		{
+			Reason: ReasonEndpointsTruncated, On: "TrafficMerged of Assignments with status False",
+			When:   "The Service has more than 500 ready addresses in one cluster, or in all others of a cluster, or more than 32 combinations of workload and ports. The rest goes to no other cluster.",
+			Remedy: "Divide the Pods between several Services.",
+			Test:   "placement/hub/internal/desiredstate.TestServiceTraffic",
+		},
+		{
+			Reason: ReasonTrafficRefused, On: "TrafficMerged of Assignments with status False",
+			When:   "A cluster cannot have the EndpointSlices with the endpoints of other clusters: the message has the cause that the agent reports.",
+			Remedy: "Correct the cause: give the agent the right that it lacks, or delete the EndpointSlice that the message names, which has another owner.",
+			Test:   "placement/hub/internal/desiredstate.TestServiceTraffic",
 		},
 	}
 }

@@ -110,6 +110,93 @@ type WorkSpec struct {
 	// Volume is what the hub orders of the volume of a PersistentVolumeClaim.
 	// +optional
 	Volume *VolumeOrder `json:"volume,omitempty"`
+
+	// Traffic is set for a Service on a stretched ClusterNetwork: then the agent reports the Service's ready
+	// endpoints of this cluster, and writes EndpointSlices with those of other clusters.
+	// +optional
+	Traffic *WorkTraffic `json:"traffic,omitempty"`
+}
+
+// WorkTraffic is what a cluster's Service gets of other clusters.
+type WorkTraffic struct {
+	// Subnets of the stretched networks. The agent reports no address outside of them.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=49
+	Subnets []string `json:"subnets"`
+
+	// Endpoints in other clusters: at most 500 addresses.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	Endpoints []TrafficEndpoints `json:"endpoints,omitempty"`
+
+	// Withdrawn are workloads whose Pods are about to leave a cluster. Endpoints has none of their addresses
+	// there.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=500
+	Withdrawn []WithdrawnTraffic `json:"withdrawn,omitempty"`
+}
+
+// TrafficEndpoints are ready endpoints of one workload in one cluster, with the same ports.
+type TrafficEndpoints struct {
+	// Cluster that has the Pods; empty in a report, which is about the cluster itself.
+	// +optional
+	Cluster ClusterName `json:"cluster,omitempty"`
+
+	// Work is the name of the Work of the object that runs the Pods.
+	// +kubebuilder:validation:MaxLength=253
+	Work string `json:"work"`
+
+	// Addresses of the Pods, of one family, sorted.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=500
+	// +kubebuilder:validation:items:MaxLength=45
+	Addresses []string `json:"addresses"`
+
+	// Ports of the Pods.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Ports []TrafficPort `json:"ports,omitempty"`
+}
+
+// TrafficPort is a port of endpoints.
+type TrafficPort struct {
+	// Name of the Service's port.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name,omitempty"`
+
+	// Protocol is TCP, UDP or SCTP.
+	// +optional
+	// +kubebuilder:validation:MaxLength=4
+	Protocol string `json:"protocol,omitempty"`
+
+	// Port number; absent for all ports.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	Port *int32 `json:"port,omitempty"`
+
+	// AppProtocol of the Service's port.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	AppProtocol string `json:"appProtocol,omitempty"`
+}
+
+// WithdrawnTraffic is a workload whose Pods are about to leave a cluster.
+type WithdrawnTraffic struct {
+	// Cluster that the Pods are about to leave.
+	Cluster ClusterName `json:"cluster"`
+
+	// Work is the name of the workload's Work.
+	// +kubebuilder:validation:MaxLength=253
+	Work string `json:"work"`
+
+	// Time is trafficWithdrawnTime of the workload's target: it identifies the withdrawal.
+	Time metav1.MicroTime `json:"time"`
 }
 
 // Position identifies a state of a spec: "<hub UID>/<epoch>/<term>/<revision>".
@@ -214,6 +301,33 @@ type WorkStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Manifests []ManifestStatus `json:"manifests,omitempty"`
+
+	// Traffic is the state of spec.traffic. It is absent until the agent has carried out spec.traffic once.
+	// +optional
+	Traffic *WorkTrafficStatus `json:"traffic,omitempty"`
+}
+
+// WorkTrafficStatus is what the agent reports of a Service on a stretched ClusterNetwork.
+type WorkTrafficStatus struct {
+	// Revision of the spec whose endpoints the EndpointSlices of the cluster have: the hub's acknowledgment that
+	// the cluster sends nothing to those that are withdrawn.
+	// +optional
+	Revision int64 `json:"revision,omitempty"`
+
+	// Endpoints of this cluster that are ready: at most 500 addresses.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	Endpoints []TrafficEndpoints `json:"endpoints,omitempty"`
+
+	// Truncated is true when there are more endpoints.
+	// +optional
+	Truncated bool `json:"truncated,omitempty"`
+
+	// Message is why the EndpointSlices are not as the spec requests.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
 }
 
 // HaltedWork is the difference between a Work and its cluster's record.

@@ -109,6 +109,9 @@ func (s *stepState) shrink() {
 			s.blockf(reason, cluster, "%d replicas stay in %s until others replace them: %d are available, and %d are needed%s",
 				over-less, r.Cluster, min(s.totalAvailable(), s.need()), s.need(), cause(reason, cluster))
 		}
+		if less > idle && s.holdsTraffic(i) {
+			less = idle
+		}
 		if unproven := less - idle; unproven > 0 && !r.AllAtOnce {
 			unproven = min(unproven, limit)
 			limit -= unproven

@@ -115,12 +115,15 @@ func (s *stepState) removeAll() {
 func (s *stepState) makeBeforeBreak() {
 	if !s.Divided {
 		s.activatePending()
-		s.removeDrained(s.replacementsReady())
+		ready := s.replacementsReady()
+		s.withdrawTraffic(ready)
+		s.removeDrained(ready)
 		return
 	}
 	s.markFallbacks()
 	s.rollBack()
 	s.grow()
+	s.withdrawTraffic(s.isReplaced())
 	s.shrink()
 	s.removeDrained(true)
 }
@@ -240,6 +243,7 @@ func (s *stepState) removeDrained(ready bool) {
 		case s.isNewlyDrained(i): // this must be stored first, so that Since is correct
 			s.requeueAfter = shortest(s.requeueAfter, s.Settle)
 		case s.Divided && !s.proceeds(i) && s.stillNeeded(i):
+		case !s.Divided && s.holdsTraffic(i):
 		case s.remaining(m.Since, s.Settle) == 0:
 			m.State, m.Requested = Removing, 0
 		}

@@ -79,6 +79,16 @@ type Target struct {
 	AllAtOnce bool
 	// Awaits is what must come to the cluster before it starts the object, such as a volume; empty for nothing.
 	Awaits string
+	// Serves is true when Services of other clusters have endpoints of the object's Pods in this one, or may get some.
+	Serves bool
+	// Withdrawn is true when the hub has begun to withdraw these endpoints from the other clusters.
+	Withdrawn bool
+	// TrafficIn is a cluster that has not acknowledged the withdrawal, and TrafficCause why not; "" for none.
+	TrafficIn, TrafficCause string
+	// Replacements is the smallest number of endpoints in wanted clusters that one of these other clusters has, and
+	// ReplacementsIn is that cluster.
+	Replacements   int32
+	ReplacementsIn string
 }
 
 // Input is the input of a step.
@@ -125,6 +135,8 @@ type Transition struct {
 	Returned bool
 	// Since is Input.Now if State or Requested changed, or if it is after Input.Now; else it is unchanged.
 	Since time.Time
+	// Withdraw is true while the other clusters must get no endpoints of the object's Pods in this one.
+	Withdraw bool
 }
 
 // BlockedReason classifies what a move waits for.
@@ -150,6 +162,8 @@ const (
 	NotPrepared BlockedReason = "NotPrepared"
 	// PolicyMissing: no cluster starts the object in this move until a policy selects it again.
 	PolicyMissing BlockedReason = "PolicyMissing"
+	// NotWithdrawn: a cluster may still send traffic to replicas that are to leave another one.
+	NotWithdrawn BlockedReason = "NotWithdrawn"
 )
 
 // Blocked is what a move waits for.

@@ -4,6 +4,8 @@ package render
 
 import (
 	"cmp"
+	"encoding/json"
+	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -210,6 +212,9 @@ func IsCompanionOf(object, workload *unstructured.Unstructured) bool {
 // none.
 func serviceSelects(service, workload *unstructured.Unstructured) bool {
 	want, _, err := unstructured.NestedStringMap(service.Object, "spec", "selector")
+	if len(want) == 0 && err == nil {
+		want, err = networkSelector(service)
+	}
 	pod, ok := podFromTemplate(workload)
 	if err != nil || !ok || len(want) == 0 {
 		return false
@@ -220,4 +225,17 @@ func serviceSelects(service, workload *unstructured.Unstructured) bool {
 		}
 	}
 	return true
+}
+
+// networkSelector returns the selector of a Service on Patchbay's networks, whose spec has none.
+func networkSelector(service *unstructured.Unstructured) (selector map[string]string, err error) {
+	annotations := service.GetAnnotations()
+	text := cmp.Or(annotations["danm.io/selector"], annotations["danm.k8s.io/selector"])
+	if text == "" {
+		return nil, nil
+	}
+	if err := json.Unmarshal([]byte(text), &selector); err != nil {
+		return nil, fmt.Errorf("decode the selector of Service %s: %w", service.GetName(), err)
+	}
+	return selector, nil
 }

@@ -134,6 +134,8 @@ func TestIsCompanionOf(t *testing.T) {
 		"Empty":      {reason: "a Service without a selector selects no Pods", object: service + "{}}", workload: workload},
 		"Elsewhere":  {reason: "Services select in their namespace", object: strings.Replace(service, "shop", "bar", 1) + "{app: web}}", workload: workload},
 		"NoPods":     {reason: "a ConfigMap has no Pods", object: service + "{app: web}}", workload: config},
+		"Networks":   {reason: "a Service on Patchbay's networks has its selector in an annotation", object: "apiVersion: v1\nkind: Service\nmetadata: {namespace: shop, annotations: {danm.io/selector: '{\"app\": \"web\"}'}}\nspec: {clusterIP: None}", workload: workload, want: true},
+		"NoJSON":     {reason: "svcwatcher reports a selector that is no JSON", object: "apiVersion: v1\nkind: Service\nmetadata: {namespace: shop, annotations: {danm.io/selector: app=web}}\nspec: {clusterIP: None}", workload: workload},
 		"Scales":     {reason: "the version of the target does not matter", object: scaler + "{apiVersion: apps/v1beta2, kind: Deployment, name: web}}", workload: workload, want: true},
 		"OtherKind":  {reason: "the target has another kind", object: scaler + "{apiVersion: apps/v1, kind: StatefulSet, name: web}}", workload: workload},
 		"OtherGroup": {reason: "the target has another group", object: scaler + "{apiVersion: example.com/v1, kind: Deployment, name: web}}", workload: workload},

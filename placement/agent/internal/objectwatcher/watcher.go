@@ -32,6 +32,7 @@ const (
 // status, changes the resourceVersion.
 type Watcher struct {
 	client   metadata.Interface
+	selector string // by labels
 	onChange func(resource schema.GroupResource, o metav1.Object)
 	// isNamespaceGone tells whether a namespace does not exist.
 	isNamespaceGone func(ctx context.Context, namespace string) bool
@@ -69,10 +70,19 @@ type unseenObject struct {
 	object *metav1.ObjectMeta
 }
 
-// New makes a Watcher without any watch. It calls changed for each change of an object, and gone to find out
-// whether a namespace does not exist.
+// New makes a Watcher of the agent's objects, without any watch. It calls changed for each change of an object, and
+// gone to find out whether a namespace does not exist.
 func New(client metadata.Interface, changed func(schema.GroupResource, metav1.Object), gone func(context.Context, string) bool) *Watcher {
-	return &Watcher{client: client, onChange: changed, isNamespaceGone: gone, watches: map[watchKey]*activeWatch{}, unseen: map[unseenKey]unseenObject{}}
+	return NewSelecting(client, v1alpha1.ManagedLabel+"=true", changed, gone)
+}
+
+// NewSelecting makes a Watcher like New, of the objects that a label selector selects.
+func NewSelecting(
+	client metadata.Interface, selector string, changed func(schema.GroupResource, metav1.Object), gone func(context.Context, string) bool,
+) *Watcher {
+	return &Watcher{
+		client: client, selector: selector, onChange: changed, isNamespaceGone: gone, watches: map[watchKey]*activeWatch{}, unseen: map[unseenKey]unseenObject{},
+	}
 }
 
 // EnsureWatch starts the watch of a resource in a namespace, unless it runs. The watch runs until Stop, also
@@ -89,7 +99,7 @@ func (w *Watcher) EnsureWatch(ctx context.Context, gvr schema.GroupVersionResour
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	informer := metadatainformer.NewFilteredMetadataInformer(w.client, gvr, namespace, 0, nil,
-		func(o *metav1.ListOptions) { o.LabelSelector = v1alpha1.ManagedLabel + "=true" }).Informer()
+		func(o *metav1.ListOptions) { o.LabelSelector = w.selector }).Informer()
 	w.watches[key] = &activeWatch{cancel: cancel, objects: informer.GetStore()}
 	if informers.Observe(informer, informers.TrimMetadata, func(o metav1.Object) {
 		w.onChange(gvr.GroupResource(), o)

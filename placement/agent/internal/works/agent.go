@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	discoveryclient "k8s.io/client-go/kubernetes/typed/discovery/v1"
 	storagev1client "k8s.io/client-go/kubernetes/typed/storage/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -35,6 +36,7 @@ import (
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/internal/relist"
+	"github.com/patchbay-cni/patchbay/placement/agent/internal/endpoints"
 	"github.com/patchbay-cni/patchbay/placement/agent/internal/objectwatcher"
 	"github.com/patchbay-cni/patchbay/placement/agent/internal/podindex"
 	"github.com/patchbay-cni/patchbay/placement/agent/internal/records"
@@ -171,8 +173,16 @@ func (a *Agent) connectLocal(config *rest.Config) error {
 		volumes:      &volumes.Operator{Core: core, Storage: storage, Namespace: a.config.Guard.Namespace, Now: time.Now},
 		watcher:      objectwatcher.New(meta, a.enqueueForObject, namespaces.isGone),
 	}
+	discovered, err := discoveryclient.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	a.reconciler.traffic = &serviceTraffic{
+		slices: discovered, pods: pods, records: applied,
+		watcher: objectwatcher.NewSelecting(meta, endpoints.Selector, a.enqueueForOwner, namespaces.isGone),
+	}
 	a.reconciler.remover = &workRemover{
-		hub: a.hub, records: applied, halted: halted, forget: a.reconciler.forget,
+		hub: a.hub, traffic: a.reconciler.traffic, records: applied, halted: halted, forget: a.reconciler.forget,
 		objects: &objectRemover{dynamic: objects, discovery: a.discovery, guard: a.config.Guard, namespaces: namespaces, pods: pods},
 	}
 	a.debug = &debugAccess{records: applied, pods: pods, namespaces: local, services: objects.Resource(corev1.SchemeGroupVersion.WithResource("services")), readHubUID: a.hub.hubUID}
@@ -280,6 +290,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.queue.ShutDown()
 	all.Wait()
 	a.reconciler.watcher.Stop()
+	a.reconciler.traffic.watcher.Stop()
 	return nil
 }
 
@@ -339,6 +350,16 @@ func (a *Agent) enqueueForObject(resource schema.GroupResource, o metav1.Object)
 	if name, ok := a.reconciler.records.WorkForObject(key, o.GetUID()); ok {
 		a.hub.unreported.add(name)
 		a.queue.AddAfter(name, batchDelay)
+	}
+}
+
+// enqueueForOwner enqueues the Works of the owners that an object names.
+func (a *Agent) enqueueForOwner(_ schema.GroupResource, o metav1.Object) {
+	for _, owner := range o.GetOwnerReferences() {
+		if name, ok := a.reconciler.records.WorkForObject("", owner.UID); ok {
+			a.hub.unreported.add(name)
+			a.queue.AddAfter(name, batchDelay)
+		}
 	}
 }
 

@@ -43,6 +43,7 @@ type workReconciler struct {
 	volumes     *volumes.Operator
 	clusterName string
 	pace        *heartbeatPace
+	traffic     *serviceTraffic
 	// refusedAfter is after how long replicas that the cluster does not run are reported.
 	refusedAfter time.Duration
 	// enqueueAll enqueues all Works.
@@ -162,12 +163,16 @@ func (w *workReconciler) applyRecord(ctx context.Context, work *v1alpha1.Work, r
 			return 0, err
 		}
 	}
-	errs := append(resultErrors(results), copyErr)
+	traffic := w.traffic.sync(ctx, work, rec, results)
+	errs := append(resultErrors(results), copyErr, traffic.err)
 	if work == nil {
-		return 0, errors.Join(errs...)
+		return traffic.later, errors.Join(errs...)
 	}
-	report.Term, report.Revision = spec.Term, spec.Revision
+	report.Term, report.Revision, report.Traffic = spec.Term, spec.Revision, traffic.status
 	later, err := w.hub.reportStatus(ctx, work, report)
+	if later == 0 {
+		later = traffic.later
+	}
 	if later == 0 && slices.ContainsFunc(report.Manifests, w.hasUnusedVolumeClaims) { // a user may delete them
 		later = blockedCheckInterval
 	}

@@ -30,6 +30,7 @@ type workRemover struct {
 	records *records.Store
 	halted  *haltedWorks
 	objects *objectRemover
+	traffic *serviceTraffic
 	// forget drops the cached state of a Work whose objects are removed.
 	forget func(work string)
 }
@@ -71,6 +72,9 @@ func (r *workRemover) resumeOrder(ctx context.Context, work *v1alpha1.Work, rec 
 
 // removeRecorded removes the objects of a record with an order, and reports when all are gone.
 func (r *workRemover) removeRecorded(ctx context.Context, work *v1alpha1.Work, rec *v1alpha1.AppliedWork) (time.Duration, error) {
+	if err := r.traffic.clear(ctx, rec); err != nil {
+		return 0, err
+	}
 	progress, err := r.objects.removeRecorded(ctx, rec, rec.Spec.Work.Removal.Policy)
 	if err != nil || !progress.done {
 		return r.reportProgress(ctx, work, progress, err)

@@ -124,7 +124,9 @@ func (r *objectReconciler) place(ctx context.Context, s *scope.Scope) (after tim
 		return 0, worksErr
 	}
 
-	p.conditions = append(p.conditions, rendered)
+	if p.conditions = append(p.conditions, rendered); changes.TrafficMerged != nil {
+		p.conditions = append(p.conditions, *changes.TrafficMerged)
+	}
 	stored, after, err = r.report(ctx, s, stored, p, worksWritten)
 	switch {
 	case err != nil:

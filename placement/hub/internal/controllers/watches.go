@@ -45,10 +45,23 @@ func watchDependencies(
 	sources := map[string]source.TypedSource[kinds.Key]{
 		"Works": source.TypedKind(cached, &v1alpha1.Work{}, handler.TypedFuncs[*v1alpha1.Work, kinds.Key]{
 			CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.Work], q queue) { queueWork(e.Object, q) },
-			UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.Work], q queue) { queueWork(e.ObjectNew, q) },
-			DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1alpha1.Work], q queue) { queueWork(e.Object, q) },
+			UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*v1alpha1.Work], q queue) {
+				queueWork(e.ObjectNew, q)
+				for _, key := range l.concernedByTraffic(ctx, e.ObjectOld, e.ObjectNew) {
+					q.AddAfter(key, workDelay)
+				}
+			},
+			DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*v1alpha1.Work], q queue) {
+				queueWork(e.Object, q)
+				for _, key := range l.concernedByTraffic(ctx, e.Object, &v1alpha1.Work{}) {
+					q.AddAfter(key, workDelay)
+				}
+			},
 		}),
-		"Assignments": source.TypedKind(cached, &v1alpha1.Assignment{}, handler.TypedEnqueueRequestsFromMapFunc(withDependencies),
+		"Assignments": source.TypedKind(cached, &v1alpha1.Assignment{},
+			handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, a *v1alpha1.Assignment) []kinds.Key {
+				return append(withDependencies(a), l.servicesOf(ctx, a.Name)...)
+			}),
 			predicate.TypedGenerationChangedPredicate[*v1alpha1.Assignment]{}),
 		"Clusters": clusterSource(cached, l),
 		"Customizations": sourceOf(cached, &v1alpha1.Customization{}, generationChanged, func(ctx context.Context, c *v1alpha1.Customization) []kinds.Key {
@@ -96,7 +109,7 @@ func queueWork(w *v1alpha1.Work, q queue) { q.AddAfter(kinds.KeyOf(w.Spec.Source
 
 // withDependencies returns the object of an Assignment, and its dependencies, which may have to go to
 // other clusters.
-func withDependencies(_ context.Context, a *v1alpha1.Assignment) []kinds.Key {
+func withDependencies(a *v1alpha1.Assignment) []kinds.Key {
 	keys := []kinds.Key{kinds.KeyOf(a.Spec.Object)}
 	for _, d := range a.Spec.Dependencies {
 		keys = append(keys, kinds.Key{GroupKind: schema.GroupKind{Group: d.Group, Kind: d.Kind}, Namespace: a.Namespace, Name: d.Name})

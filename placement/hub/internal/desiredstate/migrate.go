@@ -97,6 +97,11 @@ func Migrate(s *scope.Scope, a *v1alpha1.Assignment, d Decision) Migration {
 		if transition.Fallback > 0 {
 			t.FallbackReplicas = new(transition.Fallback)
 		}
+		if transition.Withdraw {
+			if t.TrafficWithdrawnTime = targets[transition.Cluster].TrafficWithdrawnTime; t.TrafficWithdrawnTime == nil {
+				t.TrafficWithdrawnTime = &metav1.MicroTime{Time: s.Now}
+			}
+		}
 		m.Targets = append(m.Targets, t)
 		if transition.Since.After(lastStep) {
 			lastStep = transition.Since
@@ -262,6 +267,9 @@ func migrationTarget(s *scope.Scope, t v1alpha1.Target, d Decision, stable time.
 	if t.LastTransitionTime != nil {
 		m.Since = t.LastTransitionTime.Time
 	}
+	e := exposureOf(s, d, name, t.TrafficWithdrawnTime)
+	m.Serves, m.TrafficIn, m.TrafficCause, m.Withdrawn = e.serves, e.in, e.cause, t.TrafficWithdrawnTime != nil
+	m.Replacements, m.ReplacementsIn = e.replacements, e.replacementsIn
 	w := s.Works[name]
 	if w == nil {
 		m.Removed = s.GoneWorks[name] && (t.State == v1alpha1.TargetLost || !mayRunUnseen(s, name, d))

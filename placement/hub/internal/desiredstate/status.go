@@ -73,7 +73,9 @@ func AggregateStatus(s *scope.Scope, a *v1alpha1.Assignment, conditions []metav1
 func mergeConditions(a *v1alpha1.Assignment, conditions []metav1.Condition) []metav1.Condition {
 	var merged []metav1.Condition
 	for _, c := range a.Status.Conditions {
-		merged = append(merged, *c.DeepCopy())
+		if c.Type != v1alpha1.ConditionTrafficMerged || meta.FindStatusCondition(conditions, c.Type) != nil { // the network may be stretched no more
+			merged = append(merged, *c.DeepCopy())
+		}
 	}
 	for _, c := range conditions {
 		c.ObservedGeneration = a.Generation

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -58,6 +59,8 @@ type WorkChanges struct {
 	Finished []WorkChange
 	// Targets has one change for each target.
 	Targets []WorkChange
+	// TrafficMerged is the condition of that type; nil for none.
+	TrafficMerged *metav1.Condition
 }
 
 // Mistake joins the mistakes of users in all changes; nil: there is none.
@@ -81,8 +84,14 @@ func RenderWorks(s *scope.Scope, a *v1alpha1.Assignment, d Decision) WorkChanges
 			changes.Finished = append(changes.Finished, removeWork(s, a, WorkChange{Cluster: cluster, Stored: w}))
 		}
 	}
+	traffic, merged := serviceTraffic(s, d)
+	changes.TrafficMerged = merged
 	for i := range a.Spec.Targets {
-		changes.Targets = append(changes.Targets, renderWork(s, a, d, &a.Spec.Targets[i]))
+		change := renderWork(s, a, d, &a.Spec.Targets[i])
+		if change.Action == WriteWork && change.Spec.Removal == nil {
+			change.Spec.Traffic = traffic[change.Cluster]
+		}
+		changes.Targets = append(changes.Targets, change)
 	}
 	return changes
 }

@@ -78,6 +78,14 @@ func NewReader(
 	}); err != nil {
 		return nil, fmt.Errorf("index Works: %w", err)
 	}
+	if err := cached.IndexField(ctx, &v1alpha1.Work{}, TrafficIndex, func(o client.Object) []string {
+		if w, ok := o.(*v1alpha1.Work); ok {
+			return TrafficIndexKeys(w)
+		}
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("index Works by endpoints: %w", err)
+	}
 	return &Reader{cached: cached, direct: direct, kinds: registry, heartbeats: heartbeats, options: options}, nil
 }
 
@@ -232,7 +240,7 @@ func (r *Reader) readSurroundings(ctx context.Context, s *Scope) error {
 		return err
 	}
 	r.readGoneWorks(ctx, s)
-	return nil
+	return r.readTraffic(ctx, s)
 }
 
 // readPodPriority reads the priority of the object's Pods if a drain needs it. The API server has it in a Pod, and

@@ -74,6 +74,10 @@ type Scope struct {
 	PodPriority int32
 	// RequeueAfter is when to read again what could not be read; 0: all could be.
 	RequeueAfter time.Duration
+	// Traffic is what the endpoints of a Service on a ClusterNetwork depend on; nil for another object.
+	Traffic *Traffic
+	// Serving are the Works of the Services that have endpoints of the object's Pods, by name and cluster.
+	Serving map[string]map[string]*v1alpha1.Work
 }
 
 // Observed are the reports of one cluster about the object.

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	danm "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/kinds"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/scope"
+)
+
+// concernedByTraffic returns the objects whose placement depends on a change of a Work that carries traffic: the
+// workloads whose withdrawal a Service's Work acknowledges, and the Services on a ClusterNetwork.
+func (l *objectLister) concernedByTraffic(ctx context.Context, old, now *v1alpha1.Work) (keys []kinds.Key) {
+	switch source := old.Spec.Source; {
+	case source.Group == danm.GroupName && source.Kind == danm.KindClusterNetwork:
+		if old.Spec.Revision != now.Spec.Revision || hasObject(old) != hasObject(now) {
+			return l.servicesOn(ctx, source.Name)
+		}
+	case old.Spec.Traffic != nil && len(old.Spec.Traffic.Withdrawn) > 0:
+		for _, w := range old.Spec.Traffic.Withdrawn {
+			a := &v1alpha1.Assignment{}
+			if l.cached.Get(ctx, client.ObjectKey{Namespace: source.Namespace, Name: w.Work}, a, client.UnsafeDisableDeepCopy) == nil {
+				keys = append(keys, kinds.KeyOf(a.Spec.Object))
+			}
+		}
+	}
+	return keys
+}
+
+// hasObject reports whether a cluster has the object of a Work.
+func hasObject(w *v1alpha1.Work) bool {
+	return len(w.Status.Manifests) > 0 && w.Status.Manifests[0].UID != ""
+}
+
+// servicesOf returns the Services that have endpoints of a workload's Pods.
+func (l *objectLister) servicesOf(ctx context.Context, workload string) (keys []kinds.Key) {
+	var list v1alpha1.WorkList
+	if err := l.cached.List(ctx, &list, client.MatchingFields{scope.TrafficIndex: workload}, client.UnsafeDisableDeepCopy); err != nil {
+		logr.FromContextOrDiscard(ctx).Error(err, "Failed to list Works with endpoints", "work", workload)
+	}
+	for i := range list.Items {
+		keys = append(keys, kinds.KeyOf(list.Items[i].Spec.Source))
+	}
+	return keys
+}
+
+// servicesOn returns the Services on a ClusterNetwork.
+func (l *objectLister) servicesOn(ctx context.Context, network string) (keys []kinds.Key) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "ServiceList"})
+	if err := l.cached.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		logr.FromContextOrDiscard(ctx).Error(err, "Failed to list Services")
+	}
+	for i := range list.Items {
+		if o := &list.Items[i]; scope.ServiceNetwork(o) == network {
+			keys = append(keys, kinds.Key{GroupKind: schema.GroupKind{Kind: "Service"}, Namespace: o.GetNamespace(), Name: o.GetName()})
+		}
+	}
+	return keys
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package desiredstate
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/internal/network"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/kinds"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/scope"
+)
+
+// Only an answer to this very withdrawal lets Pods leave.
+func TestExposure(t *testing.T) {
+	t.Parallel()
+	key := kinds.Key{GroupKind: schema.GroupKind{Group: "apps", Kind: "Deployment"}, Namespace: "shop", Name: "web"}
+	workload := key.RecordName()
+	since := metav1.MicroTime{Time: time.Unix(1000, 0)}
+	endpoints := []v1alpha1.TrafficEndpoints{{Work: workload, Addresses: []string{"10.77.1.1"}}}
+	withdrawn := func(at time.Time) []v1alpha1.WithdrawnTraffic {
+		return []v1alpha1.WithdrawnTraffic{{Cluster: "east", Work: workload, Time: metav1.MicroTime{Time: at}}}
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		west   func(w *v1alpha1.Work)
+		since  *metav1.MicroTime
+		serves bool
+		in     string
+	}{
+		"Acknowledged": {reason: "West has carried it out.", since: &since, serves: true},
+		"NotBegun":     {reason: "The hub has withdrawn nothing yet.", serves: true, in: "west"},
+		"Behind":       {reason: "West has not carried out the last revision.", west: func(w *v1alpha1.Work) { w.Spec.Revision = 8 }, since: &since, serves: true, in: "west"},
+		"Earlier":      {reason: "It is the answer to an earlier withdrawal.", west: func(w *v1alpha1.Work) { w.Spec.Traffic.Withdrawn = withdrawn(since.Add(-time.Minute)) }, since: &since, serves: true, in: "west"},
+		"NoAnswer":     {reason: "A Work without endpoints is no answer: new ones may be on their way.", west: func(w *v1alpha1.Work) { w.Spec.Traffic.Withdrawn = nil }, since: &since, serves: true, in: "west"},
+		"Halted":       {reason: "A halted cluster has the endpoints of its record.", west: func(w *v1alpha1.Work) { w.Status.Halted = &v1alpha1.HaltedWork{} }, since: &since, serves: true, in: "west"},
+		"New":          {reason: "A Work that was lost and made again may have left EndpointSlices.", west: func(w *v1alpha1.Work) { w.Status = v1alpha1.WorkStatus{} }, since: &since, serves: true, in: "west"},
+		"OldAgent":     {reason: "An agent of an earlier version never had endpoints.", west: func(w *v1alpha1.Work) { w.Status.Traffic, w.Spec.Traffic.Withdrawn = nil, nil }, since: &since},
+		"Unstretched":  {reason: "West has deleted its EndpointSlices.", west: func(w *v1alpha1.Work) { w.Spec.Traffic, w.Status.Traffic = nil, nil }, since: &since},
+		"Removed":      {reason: "The Service leaves west, and with it its EndpointSlices.", west: func(w *v1alpha1.Work) { w.Spec.Removal = &v1alpha1.Removal{} }, since: &since},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			east := &v1alpha1.Work{Spec: v1alpha1.WorkSpec{Revision: 3, Traffic: &v1alpha1.WorkTraffic{}}}
+			east.Status.Traffic = &v1alpha1.WorkTrafficStatus{Revision: 3, Endpoints: endpoints}
+			west := &v1alpha1.Work{Spec: v1alpha1.WorkSpec{Revision: 7, Traffic: &v1alpha1.WorkTraffic{Withdrawn: withdrawn(since.Time)}}}
+			west.Status.Revision, west.Status.Traffic = 7, &v1alpha1.WorkTrafficStatus{Revision: 7}
+			if tc.west != nil {
+				tc.west(west)
+			}
+			s := &scope.Scope{Key: key, Serving: map[string]map[string]*v1alpha1.Work{"service-web": {"east": east, "west": west}}}
+			if got := exposureOf(s, Decision{}, "east", tc.since); got.serves != tc.serves || got.in != tc.in {
+				t.Errorf("%s: got %+v, want serves %t in %q", tc.reason, got, tc.serves, tc.in)
+			}
+			if got := exposureOf(s, Decision{}, "south", tc.since); got.serves {
+				t.Errorf("a cluster without Pods: got %+v", got)
+			}
+		})
+	}
+}
+
+// Only what a network administrator states, and the networks do not contradict, is merged.
+func TestServiceTraffic(t *testing.T) {
+	t.Parallel()
+	on := func(pool string) *network.Network {
+		p := netip.MustParsePrefix(pool)
+		return &network.Network{VLAN: 7, V4: &network.Subnet{CIDR: netip.MustParsePrefix("10.77.0.0/16"), Start: p.Addr(), End: p.Addr().Next()}}
+	}
+	for name, tc := range map[string]struct {
+		reason    string
+		change    func(s *scope.Scope)
+		west      int // addresses that west gets; -1: its agent gets nothing
+		condition string
+	}{
+		"Merged":      {reason: "West gets the endpoints of east.", west: 1, condition: v1alpha1.ReasonAsExpected},
+		"Unstretched": {reason: "Without the statement nothing is merged.", change: func(s *scope.Scope) { s.Traffic.Networks = nil }, west: -1},
+		"OneOnly":     {reason: "West does not state it.", change: func(s *scope.Scope) { delete(s.Traffic.Networks, "west") }, west: -1, condition: v1alpha1.ReasonAsExpected},
+		"Overlap":     {reason: "Two clusters would assign the same addresses.", change: func(s *scope.Scope) { s.Traffic.Networks["west"] = on("10.77.1.0/24") }, west: -1, condition: v1alpha1.ReasonNotStretched},
+		"NoAnswer":    {reason: "An agent gets endpoints only after it has shown that it acknowledges.", change: func(s *scope.Scope) { s.Works["west"].Status.Traffic = nil }, west: 0, condition: v1alpha1.ReasonAsExpected},
+		"Refused":     {reason: "West reports why it has no EndpointSlices.", change: func(s *scope.Scope) { s.Works["west"].Status.Traffic.Message = "forbidden" }, west: 1, condition: v1alpha1.ReasonTrafficRefused},
+		"Truncated":   {reason: "East has more endpoints.", change: func(s *scope.Scope) { s.Works["east"].Status.Traffic.Truncated = true }, west: 1, condition: v1alpha1.ReasonEndpointsTruncated},
+		"Conflict": {reason: "East has an address in the pool of west.", change: func(s *scope.Scope) { s.Works["east"].Status.Traffic.Endpoints[0].Addresses[0] = "10.77.2.1" },
+			west: 0, condition: v1alpha1.ReasonAddressConflict},
+		"Withdrawn": {reason: "The Pods in east are about to leave.", change: func(s *scope.Scope) {
+			s.Traffic.Withdrawn = []v1alpha1.WithdrawnTraffic{{Cluster: "east", Work: "deployment-web"}}
+		}, west: 0, condition: v1alpha1.ReasonAsExpected},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			work := func(endpoints ...v1alpha1.TrafficEndpoints) *v1alpha1.Work {
+				w := &v1alpha1.Work{Spec: v1alpha1.WorkSpec{Revision: 1, Traffic: &v1alpha1.WorkTraffic{}}}
+				w.Status.Traffic = &v1alpha1.WorkTrafficStatus{Revision: 1, Endpoints: endpoints}
+				return w
+			}
+			s := &scope.Scope{
+				Object: &unstructured.Unstructured{Object: map[string]any{}},
+				Works:  map[string]*v1alpha1.Work{"east": work(v1alpha1.TrafficEndpoints{Work: "deployment-web", Addresses: []string{"10.77.1.1"}}), "west": work()},
+				Traffic: &scope.Traffic{Network: "storage", Networks: map[string]*network.Network{
+					"east": on("10.77.1.0/24"), "west": on("10.77.2.0/24"),
+				}},
+			}
+			if tc.change != nil {
+				tc.change(s)
+			}
+			traffic, condition := serviceTraffic(s, Decision{})
+			got := -1
+			if w := traffic["west"]; w != nil {
+				got = 0
+				for _, e := range w.Endpoints {
+					got += len(e.Addresses)
+				}
+				if withdrawn := strings.Contains(tc.reason, "about to leave"); withdrawn != (len(w.Withdrawn) > 0) {
+					t.Errorf("%s: withdrawn %v", tc.reason, w.Withdrawn)
+				}
+			}
+			if got != tc.west {
+				t.Errorf("%s: west gets %d addresses, want %d", tc.reason, got, tc.west)
+			}
+			switch {
+			case tc.condition == "" && condition != nil:
+				t.Errorf("%s: condition %+v, want none", tc.reason, condition)
+			case tc.condition != "" && (condition == nil || condition.Reason != tc.condition):
+				t.Errorf("%s: condition %+v, want %s", tc.reason, condition, tc.condition)
+			}
+		})
+	}
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migration_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/patchbay-cni/patchbay/placement/internal/migration"
+)
+
+func TestWithdrawsTrafficBeforeAShrink(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	east := migration.Target{
+		Cluster: "east", State: migration.Draining, Requested: 4, Reachable: true, ReportCurrent: true, Ready: true, StableReady: true,
+		Available: 4, AtMost: 4, Total: 4, Until: now, Fallback: 4, Since: now.Add(-time.Hour), Serves: true, Replacements: 4, ReplacementsIn: "south",
+	}
+	west := migration.Target{
+		Cluster: "west", Wanted: true, Desired: 4, State: migration.Active, Requested: 4, Reachable: true, ReportCurrent: true, Ready: true, StableReady: true,
+		Available: 4, AtMost: 4, Total: 4, Until: now, Since: now.Add(-time.Hour),
+	}
+	type changes func(in *migration.Input, east, west *migration.Target)
+	withdrawn := func(_ *migration.Input, east, _ *migration.Target) { east.Withdrawn = true }
+	for name, tc := range map[string]struct {
+		reason   string
+		change   []changes
+		withdraw bool
+		left     int32 // in east
+		blocked  migration.BlockedReason
+		message  string
+	}{
+		"Replaced":     {reason: "Enough replicas are available in west: the endpoints of east are withdrawn first.", withdraw: true, left: 4, blocked: migration.NotWithdrawn, message: "until its endpoints are withdrawn"},
+		"Acknowledged": {reason: "Then east may shrink.", change: []changes{withdrawn}, withdraw: true, left: 3},
+		"NoTraffic":    {reason: "Without Services of other clusters there is nothing to withdraw.", change: []changes{func(_ *migration.Input, east, _ *migration.Target) { east.Serves = false }}, left: 3},
+		"Waits": {reason: "South has not acknowledged: its clients still use east.", change: []changes{withdrawn, func(_ *migration.Input, east, _ *migration.Target) {
+			east.TrafficIn, east.TrafficCause = "south", "it cannot be reached"
+		}}, withdraw: true, left: 4, blocked: migration.NotWithdrawn, message: "until south has acknowledged that it sends no traffic to them: it cannot be reached"},
+		"NoEndpoints": {reason: "The replicas of west are available, and south has no endpoints of them yet.", change: []changes{func(_ *migration.Input, east, _ *migration.Target) { east.Replacements = 3 }},
+			left: 4, blocked: migration.NotWithdrawn, message: "until south has endpoints of enough replicas in the clusters that keep the object: it has 3"},
+		"TooFew": {reason: "With 3 in west, all traffic on them would be too much.", change: []changes{func(_ *migration.Input, _, west *migration.Target) { west.Available, west.AtMost = 3, 3 }},
+			left: 4, blocked: migration.NotAvailable, message: "replicas stay in east"},
+		"AfterAStep": {reason: "A withdrawal stays while west has not reported since the last step.", change: []changes{withdrawn, func(_ *migration.Input, east, west *migration.Target) {
+			east.Requested, east.Since, west.Available = 2, now, 0
+		}}, withdraw: true, left: 2, blocked: migration.NotReported},
+		"RolledBack": {reason: "West fails: east gets replicas and traffic again.", change: []changes{withdrawn, func(_ *migration.Input, east, west *migration.Target) {
+			east.Requested, east.Available, east.AtMost, west.Available, west.AtMost = 2, 2, 2, 0, 0
+		}}, left: 4, blocked: migration.NotAvailable},
+		"SmallSurge": {reason: "With a small surge west gets its replicas only as east loses some.", change: []changes{func(in *migration.Input, _, west *migration.Target) {
+			in.MaxSurge, west.Requested, west.Available, west.AtMost = 1, 1, 1, 1
+		}}, left: 3, blocked: migration.NotAvailable},
+		"Returns": {reason: "East keeps the object after all.", change: []changes{withdrawn, func(_ *migration.Input, east, _ *migration.Target) { east.Wanted, east.Desired = true, 4 }}, left: 4},
+		"Proceeds": {reason: "The deadline has passed, and the policy says what then.", change: []changes{func(in *migration.Input, east, _ *migration.Target) {
+			in.ProceedAtDeadline, in.Deadline, in.DesiredSince = true, time.Minute, now.Add(-time.Hour)
+			east.TrafficIn = "south"
+		}}, withdraw: true, left: 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in, e, w := migration.Input{Divided: true, MaxSurge: 4, Now: now, Stable: 10 * time.Second}, east, west
+			for _, change := range tc.change {
+				change(&in, &e, &w)
+			}
+			in.Targets = []migration.Target{e, w}
+			out := migration.Step(in)
+			if got := out.Transitions[0]; got.Withdraw != tc.withdraw || got.Requested != tc.left {
+				t.Errorf("%s: withdraw %t with %d replicas, want %t with %d", tc.reason, got.Withdraw, got.Requested, tc.withdraw, tc.left)
+			}
+			if out.Blocked.Reason != tc.blocked || !strings.Contains(out.Blocked.Message, tc.message) {
+				t.Errorf("%s: blocked %+v, want %q %q", tc.reason, out.Blocked, tc.blocked, tc.message)
+			}
+		})
+	}
+}
+
+// Objects whose clusters have all replicas, such as DaemonSets, are removed only after the withdrawal.
+func TestWithdrawsTrafficBeforeARemoval(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	in := migration.Input{Now: now, Targets: []migration.Target{
+		{Cluster: "east", State: migration.Draining, Reachable: true, ReportCurrent: true, Serves: true, Replacements: 1, Since: now.Add(-time.Hour)},
+		{Cluster: "west", Wanted: true, State: migration.Active, Reachable: true, ReportCurrent: true, Ready: true, StableReady: true, Since: now.Add(-time.Hour)},
+	}}
+	if out := migration.Step(in); !out.Transitions[0].Withdraw || out.Transitions[0].State != migration.Draining || out.Blocked.Reason != migration.NotWithdrawn {
+		t.Errorf("before the withdrawal: %+v", out)
+	}
+	in.Targets[0].Withdrawn, in.Targets[0].TrafficIn = true, "west"
+	if out := migration.Step(in); !out.Transitions[0].Withdraw || out.Transitions[0].State != migration.Draining || out.Blocked.Cluster != "west" {
+		t.Errorf("before the acknowledgment: %+v", out)
+	}
+	in.Targets[0].TrafficIn = ""
+	if out := migration.Step(in); out.Transitions[0].State != migration.Removing {
+		t.Errorf("after the acknowledgment: %+v", out)
+	}
+}
