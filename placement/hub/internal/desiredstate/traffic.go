@@ -35,11 +35,12 @@ func serviceTraffic(s *scope.Scope, d Decision) (map[string]*v1alpha1.WorkTraffi
 		return nil, &c
 	}
 	in := traffic.Input{Segment: segment, Reports: map[string][]v1alpha1.TrafficEndpoints{}, Withdrawn: s.Traffic.Withdrawn, Lost: map[string]bool{}}
+	states := targetStates(s.Assignment)
 	for cluster, w := range s.Works {
 		if segment.Reaches(cluster) && w.Spec.Removal == nil && w.Status.Traffic != nil && w.Status.Traffic.Revision > 0 { // its agent acknowledges
 			in.Reports[cluster] = w.Status.Traffic.Endpoints
 		}
-		if c := s.Clusters[cluster]; c != nil && d.Policy != nil && isLost(s, d.Policy, c) {
+		if lossOf(s, d.Policy, cluster, states[cluster]).lost {
 			in.Lost[cluster] = true
 		}
 	}
@@ -120,6 +121,7 @@ type exposure struct {
 // withdrawal that they must have acknowledged; nil: there is none. It is an answer to this withdrawal, not the absence
 // of endpoints, that counts: a Work with new endpoints may be on its way.
 func exposureOf(s *scope.Scope, d Decision, cluster string, since *metav1.MicroTime) (e exposure) {
+	states := targetStates(s.Assignment)
 	for _, name := range slices.Sorted(maps.Keys(s.Serving)) {
 		works := s.Serving[name]
 		if !servesFrom(works, cluster, s.Key.RecordName()) {
@@ -129,8 +131,7 @@ func exposureOf(s *scope.Scope, d Decision, cluster string, since *metav1.MicroT
 			w := works[other]
 			neverWrote := w.Status.Revision > 0 && (w.Status.Traffic == nil || w.Status.Traffic.Revision == 0)
 			neverSent := neverWrote && (w.Spec.Traffic == nil || len(w.Spec.Traffic.Endpoints) == 0)
-			c := s.Clusters[other]
-			if other == cluster || neverSent || w.Spec.Removal != nil || c != nil && d.Policy != nil && isLost(s, d.Policy, c) {
+			if other == cluster || neverSent || w.Spec.Removal != nil || lossOf(s, d.Policy, other, states[other]).lost {
 				continue
 			}
 			if n := replacements(works[other], other, s.Key.RecordName(), d); !e.serves || n < e.replacements {
@@ -142,7 +143,7 @@ func exposureOf(s *scope.Scope, d Decision, cluster string, since *metav1.MicroT
 			}
 			e.in, e.cause = other, fmt.Sprintf("its agent has not reported that for Service %s/%s", w.Spec.Source.Namespace, w.Spec.Source.Name)
 			switch {
-			case c == nil || !clusters.IsReachable(c):
+			case s.Clusters[other] == nil || !clusters.IsReachable(s.Clusters[other]):
 				e.cause = "it cannot be reached"
 			case w.Status.Traffic != nil && w.Status.Traffic.Message != "":
 				e.cause = w.Status.Traffic.Message
