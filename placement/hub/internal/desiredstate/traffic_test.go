@@ -55,7 +55,7 @@ func TestExposure(t *testing.T) {
 			if tc.west != nil {
 				tc.west(west)
 			}
-			s := &scope.Scope{Key: key, Serving: map[string]map[string]*v1alpha1.Work{"service-web": {"east": east, "west": west}}}
+			s := &scope.Scope{Key: key, Assignment: &v1alpha1.Assignment{}, Serving: map[string]map[string]*v1alpha1.Work{"service-web": {"east": east, "west": west}}}
 			if got := exposureOf(s, Decision{}, "east", tc.since); got.serves != tc.serves || got.in != tc.in {
 				t.Errorf("%s: got %+v, want serves %t in %q", tc.reason, got, tc.serves, tc.in)
 			}
@@ -100,7 +100,7 @@ func TestServiceTraffic(t *testing.T) {
 				return w
 			}
 			s := &scope.Scope{
-				Object: &unstructured.Unstructured{Object: map[string]any{}},
+				Object: &unstructured.Unstructured{Object: map[string]any{}}, Assignment: &v1alpha1.Assignment{},
 				Works:  map[string]*v1alpha1.Work{"east": work(v1alpha1.TrafficEndpoints{Work: "deployment-web", Addresses: []string{"10.77.1.1"}}), "west": work()},
 				Traffic: &scope.Traffic{Network: "storage", Networks: map[string]*network.Network{
 					"east": on("10.77.1.0/24"), "west": on("10.77.2.0/24"),
