@@ -101,7 +101,7 @@ func TestServiceTraffic(t *testing.T) {
 			}
 			s := &scope.Scope{
 				Object: &unstructured.Unstructured{Object: map[string]any{}}, Assignment: &v1alpha1.Assignment{},
-				Works:  map[string]*v1alpha1.Work{"east": work(v1alpha1.TrafficEndpoints{Work: "deployment-web", Addresses: []string{"10.77.1.1"}}), "west": work()},
+				Works: map[string]*v1alpha1.Work{"east": work(v1alpha1.TrafficEndpoints{Work: "deployment-web", Addresses: []string{"10.77.1.1"}}), "west": work()},
 				Traffic: &scope.Traffic{Network: "storage", Networks: map[string]*network.Network{
 					"east": on("10.77.1.0/24"), "west": on("10.77.2.0/24"),
 				}},
