@@ -4,14 +4,10 @@ package works
 
 import (
 	"cmp"
-	"math"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 
-	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/placement/internal/room"
 )
 
@@ -67,62 +63,4 @@ func freeNodes(nodes, pods []any) []room.Free {
 // requestsOf returns the requests of a Pod, as podindex.TrimPod keeps them.
 func requestsOf(pod *corev1.Pod) room.Requests {
 	return room.Requests{MilliCPU: pod.Spec.Overhead.Cpu().MilliValue(), Memory: pod.Spec.Overhead.Memory().Value()}
-}
-
-// isReportDue tells whether to send a status after the last one, which was sent so long ago.
-func isReportDue(last, next *v1alpha1.ClusterStatus, age time.Duration) bool {
-	switch {
-	case last == nil:
-		return true
-	case equality.Semantic.DeepEqual(last, next):
-		return false
-	case age >= smallChangeInterval, changedResources(last.Allocatable, next.Allocatable, last.Allocatable),
-		changedResources(last.Requested, next.Requested, last.Allocatable), changedRoom(last.Room, next.Room):
-		return true
-	}
-	facts := func(s *v1alpha1.ClusterStatus) v1alpha1.ClusterStatus {
-		return v1alpha1.ClusterStatus{Conditions: s.Conditions, Versions: s.Versions, HubUID: s.HubUID}
-	}
-	return !equality.Semantic.DeepEqual(facts(last), facts(next))
-}
-
-// changedResources tells whether a resource has changed by 10 percent of what there is of it.
-func changedResources(last, next, all corev1.ResourceList) bool {
-	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods} {
-		before, now, whole := last[name], next[name], all[name]
-		if isGreatChange(before.AsApproximateFloat64(), now.AsApproximateFloat64(), whole.AsApproximateFloat64()) {
-			return true
-		}
-	}
-	return false
-}
-
-// changedRoom tells whether what is free, in all or at most on one node, has changed by 10 percent.
-func changedRoom(last, next *v1alpha1.Room) bool {
-	if last == nil || next == nil {
-		return last != next
-	}
-	before, now := roomMeasures(room.FromAPI(last)), roomMeasures(room.FromAPI(next))
-	for i := range before {
-		if isGreatChange(before[i], now[i], before[i]) {
-			return true
-		}
-	}
-	return false
-}
-
-// roomMeasures returns the sums and the greatest values of what nodes have free.
-func roomMeasures(h room.Histogram) [6]float64 {
-	var m [6]float64
-	for _, b := range h {
-		for i, v := range []int64{b.Free.MilliCPU, b.Free.Memory, b.Free.Pods} {
-			m[i] += float64(b.Nodes) * float64(v)
-			m[3+i] = max(m[3+i], float64(v))
-		}
-	}
-	return m
-}
-
-func isGreatChange(before, now, whole float64) bool {
-	return before != now && math.Abs(now-before) >= whole/10
 }

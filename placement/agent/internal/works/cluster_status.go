@@ -5,10 +5,12 @@ package works
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -110,6 +112,64 @@ func (r *clusterReporter) send(ctx context.Context, status v1alpha1.ClusterStatu
 	}
 	r.lastSent, r.sentAt = &status, r.now()
 	return nil
+}
+
+// isReportDue tells whether to send a status after the last one, which was sent so long ago.
+func isReportDue(last, next *v1alpha1.ClusterStatus, age time.Duration) bool {
+	switch {
+	case last == nil:
+		return true
+	case equality.Semantic.DeepEqual(last, next):
+		return false
+	case age >= smallChangeInterval, changedResources(last.Allocatable, next.Allocatable, last.Allocatable),
+		changedResources(last.Requested, next.Requested, last.Allocatable), changedRoom(last.Room, next.Room):
+		return true
+	}
+	facts := func(s *v1alpha1.ClusterStatus) v1alpha1.ClusterStatus {
+		return v1alpha1.ClusterStatus{Conditions: s.Conditions, Versions: s.Versions, HubUID: s.HubUID}
+	}
+	return !equality.Semantic.DeepEqual(facts(last), facts(next))
+}
+
+// changedResources tells whether a resource has changed by 10 percent of what there is of it.
+func changedResources(last, next, all corev1.ResourceList) bool {
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods} {
+		before, now, whole := last[name], next[name], all[name]
+		if isGreatChange(before.AsApproximateFloat64(), now.AsApproximateFloat64(), whole.AsApproximateFloat64()) {
+			return true
+		}
+	}
+	return false
+}
+
+// changedRoom tells whether what is free, in all or at most on one node, has changed by 10 percent.
+func changedRoom(last, next *v1alpha1.Room) bool {
+	if last == nil || next == nil {
+		return last != next
+	}
+	before, now := roomMeasures(room.FromAPI(last)), roomMeasures(room.FromAPI(next))
+	for i := range before {
+		if isGreatChange(before[i], now[i], before[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// roomMeasures returns the sums and the greatest values of what nodes have free.
+func roomMeasures(h room.Histogram) [6]float64 {
+	var m [6]float64
+	for _, b := range h {
+		for i, v := range []int64{b.Free.MilliCPU, b.Free.Memory, b.Free.Pods} {
+			m[i] += float64(b.Nodes) * float64(v)
+			m[3+i] = max(m[3+i], float64(v))
+		}
+	}
+	return m
+}
+
+func isGreatChange(before, now, whole float64) bool {
+	return before != now && math.Abs(now-before) >= whole/10
 }
 
 func (r *clusterReporter) apply(ctx context.Context, status v1alpha1.ClusterStatus) error {
