@@ -95,13 +95,12 @@ func assignByPolicy(
 	s *scope.Scope, r scope.Resolution, current *v1alpha1.Assignment, capacity *limits.Capacity, drains *limits.Drains,
 ) (Decision, error) {
 	d := requiredDecision(s.RequiredIn)
-	d.Policy = r.Policy
+	d.Policy, d.AnnotationPolicyLost = r.Policy, losesAnnotationPolicy(s, r.Policy, current)
 	in := planInput(s, r.Policy, current)
 	d.DrainPriorityMistake, d.RequeueAfter = waitForDrains(s, &in, current, drains)
 	d.Refusals = refusals(s, &in, current, r.Policy)
 	d.RequeueAfter = scope.Sooner(d.RequeueAfter, waitForLoss(s, r.Policy, current))
 	if err := reserve(s, &d, in, current, capacity); err != nil {
-		d.AnnotationPolicyLost = losesAnnotationPolicy(s, r.Policy, current)
 		return d, err
 	}
 	if a := autoscaledOf(s, in, r.Policy, current); a.isMoved(s, d, current) { // what runs moves, not what the object requests
@@ -114,7 +113,6 @@ func assignByPolicy(
 	}
 	d.RequeueAfter = scope.Sooner(d.RequeueAfter, roomRetry(s, d))
 	before := storedDecision(s, current)
-	d.AnnotationPolicyLost = losesAnnotationPolicy(s, r.Policy, current)
 	if mistake := assignVolume(s, r.Policy, current, &d); mistake != nil {
 		return d, mistake
 	}
