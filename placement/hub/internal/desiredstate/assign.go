@@ -100,17 +100,9 @@ func assignByPolicy(
 	d.DrainPriorityMistake, d.RequeueAfter = waitForDrains(s, &in, current, drains)
 	d.Refusals = refusals(s, &in, current, r.Policy)
 	d.RequeueAfter = scope.Sooner(d.RequeueAfter, waitForLoss(s, r.Policy, current))
-	if err := reserve(s, &d, in, current, capacity); err != nil {
+	if err := reserve(s, &d, &in, current, capacity); err != nil {
 		d.AnnotationPolicyLost = losesAnnotationPolicy(s, r.Policy, current)
 		return d, err
-	}
-	if a := autoscaledOf(s, in, r.Policy, current); a.isMoved(s, d, current) { // what runs moves, not what the object requests
-		d.Replicas = requiredDecision(s.RequiredIn).Replicas
-		in = a.planInput(in, current)
-		if err := reserve(s, &d, in, current, capacity); err != nil {
-			return d, err
-		}
-		d.AutoscaledReplicas, d.AutoscaledIn = int32(a.total), a.counts
 	}
 	d.RequeueAfter = scope.Sooner(d.RequeueAfter, roomRetry(s, d))
 	before := storedDecision(s, current)
@@ -156,8 +148,9 @@ func requiredDecision(requiredIn map[string]bool) Decision {
 	return d
 }
 
-// reserve plans within the capacity of the clusters, reserves it, and stores the plan in d.
-func reserve(s *scope.Scope, d *Decision, in policy.PlanInput, current *v1alpha1.Assignment, capacity *limits.Capacity) error {
+// reserve plans within the capacity of the clusters, reserves it, and stores the plan in d. Of the two plans for an object
+// that its autoscalers scale only the last one is reserved: between two reservations others would get its room.
+func reserve(s *scope.Scope, d *Decision, in *policy.PlanInput, current *v1alpha1.Assignment, capacity *limits.Capacity) error {
 	perReplica := limits.Usage{}
 	if in.Replicas != nil {
 		perReplica = limits.PerReplica(current.Spec.Decision.Requests)
@@ -167,25 +160,43 @@ func reserve(s *scope.Scope, d *Decision, in policy.PlanInput, current *v1alpha1
 			n, why := room(perReplica, name, in.Assigned[name], s.Clusters[name].Spec.Limits)
 			return withRefusal(s, d.Refusals, name, n, why)
 		}
-		plan, err := d.Policy.Plan(in)
+		targets, err := d.plan(*in)
 		if err != nil {
 			return limits.Reservation{}, err
 		}
-		d.Divided, d.Shortfall, d.ShortfallReason, d.Note = plan.Divided, plan.Message, plan.Reason, plan.Note
-		d.Source, d.Digest = d.Policy.Source, d.Policy.Digest()
-		reservation := limits.Reservation{PerReplica: perReplica, Replicas: map[string]int64{}}
-		for name, n := range plan.Targets {
-			if !plan.Divided && in.Replicas != nil {
-				n = *in.Replicas
+		if a := autoscaledOf(s, *in, d.Policy, current); a.isMoved(s, *d, current) { // what runs moves, not what the object requests
+			d.Replicas = requiredDecision(s.RequiredIn).Replicas
+			*in = a.planInput(*in, current)
+			if targets, err = d.plan(*in); err != nil {
+				return limits.Reservation{}, err
 			}
-			d.Replicas[name], reservation.Replicas[name] = n, n
+			d.AutoscaledReplicas, d.AutoscaledIn = int32(a.total), a.counts
 		}
+		reservation := limits.Reservation{PerReplica: perReplica, Replicas: targets}
 		for _, t := range current.Spec.Targets { // replicas that leave use their capacity until they have left
 			name := string(t.Cluster)
 			reservation.Replicas[name] = max(reservation.Replicas[name], occupiedReplicas(s, t))
 		}
 		return reservation, nil
 	})
+}
+
+// plan stores what the policy plans, and returns the replicas of its targets. Each has all that are not divided.
+func (d *Decision) plan(in policy.PlanInput) (map[string]int64, error) {
+	plan, err := d.Policy.Plan(in)
+	if err != nil {
+		return nil, err
+	}
+	d.Divided, d.Shortfall, d.ShortfallReason, d.Note = plan.Divided, plan.Message, plan.Reason, plan.Note
+	d.Source, d.Digest = d.Policy.Source, d.Policy.Digest()
+	targets := map[string]int64{}
+	for name, n := range plan.Targets {
+		if !plan.Divided && in.Replicas != nil {
+			n = *in.Replicas
+		}
+		d.Replicas[name], targets[name] = n, n
+	}
+	return targets, nil
 }
 
 // ReservationOf returns what the object uses of each cluster by its next targets. An object that is not divided uses

@@ -4,16 +4,20 @@ package desiredstate
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/kinds"
@@ -190,4 +194,48 @@ func TestRebalance(t *testing.T) {
 		t.Error("a user has ordered to try all clusters again, and a refusal is still in force")
 	}
 	expect("the same value", map[string]int64{"east": 3, "west": 7}) // the targets are still those of before
+}
+
+// While a move counts what autoscalers request, the plan for the object's own 2 replicas never frees the room of the 20.
+func TestAutoscaledMoveKeepsItsRoom(t *testing.T) {
+	t.Parallel()
+	s, r := refusedScope(t, "west", map[string]refusing{"east": {0, 15, 15, 0}, "west": {20, 5, 5, 0}})
+	r.Policy.Spec.Apply.Yield = []v1alpha1.FieldPath{"spec.replicas"}
+	if err := unstructured.SetNestedField(s.Object.Object, int64(2), "spec", "replicas"); err != nil {
+		t.Fatal(err)
+	}
+	d := &s.Assignment.Spec.Decision
+	d.Digest, d.AutoscaledReplicas = r.Policy.Digest(), 20
+	d.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+	s.Assignment.Spec.Targets[0].State = v1alpha1.TargetDraining
+	for name, live := range map[string]int32{"east": 15, "west": 12} { // west's autoscaler runs more than the hub has requested so far
+		i := slices.IndexFunc(s.Assignment.Spec.Targets, func(t v1alpha1.Target) bool { return string(t.Cluster) == name })
+		s.Assignment.Spec.Targets[i].AutoscaledReplicas = &live
+		report := s.Reports[name]
+		report.AutoscaledReplicas, report.Counts.Total = &live, live
+		s.Reports[name] = report
+	}
+	c := limits.NewCapacity(func() time.Time { return s.Now })
+	s.Clusters["west"].Status.Room = &v1alpha1.Room{Buckets: []v1alpha1.RoomBucket{{Nodes: 1, CPU: resource.MustParse("10"), Memory: resource.MustParse("64Gi"), Pods: 100}}}
+	c.Rooms().Observe(s.Clusters["west"])
+	c.Restore(s.Key, ReservationOf(s, s.Assignment)) // 8 of 20 do not exist yet, and 2 have room beside them
+
+	decision, err := Assign(s, r, s.Assignment, nil, c, limits.NewDrains())
+	if want := map[string]int64{"west": 20}; err != nil || !maps.Equal(decision.Replicas, want) {
+		t.Fatalf("got %v, %v, want %v", decision.Replicas, err, want)
+	}
+	if got := c.Usage("west").Replicas; got != 20 {
+		t.Errorf("%d replicas are reserved in west, want 20", got)
+	}
+	other := s.Key
+	other.Name = "other"
+	err = c.Reserve(other, func(room limits.RoomFunc) (limits.Reservation, error) {
+		if n, _ := room(limits.PerReplica(d.Requests), "west", 0, nil); n == nil || *n != 2 {
+			t.Errorf("another object gets room for %d, want 2: the room of the 20 was free in between", ptr.Deref(n, -1))
+		}
+		return limits.Reservation{}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
