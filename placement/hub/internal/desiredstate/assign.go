@@ -156,23 +156,29 @@ func reserve(s *scope.Scope, d *Decision, in *policy.PlanInput, current *v1alpha
 		perReplica = limits.PerReplica(current.Spec.Decision.Requests)
 	}
 	return capacity.Reserve(s.Key, func(room limits.RoomFunc) (limits.Reservation, error) {
+		limited := map[string]bool{}
 		in.Capacity = func(name string) (*int64, string) {
 			n, why := room(perReplica, name, in.Assigned[name], s.Clusters[name].Spec.Limits)
-			return withRefusal(s, d.Refusals, name, n, why)
+			n, why = withRefusal(s, d.Refusals, name, n, why)
+			limited[name] = n != nil
+			return n, why
 		}
-		targets, err := d.plan(*in)
+		plan, err := d.plan(*in)
 		if err != nil {
 			return limits.Reservation{}, err
 		}
 		if a := autoscaledOf(s, *in, d.Policy, current); a.isMoved(s, *d, current) { // what runs moves, not what the object requests
 			d.Replicas = requiredDecision(s.RequiredIn).Replicas
 			*in = a.planInput(*in, current)
-			if targets, err = d.plan(*in); err != nil {
+			if plan, err = d.plan(*in); err != nil {
 				return limits.Reservation{}, err
 			}
 			d.AutoscaledReplicas, d.AutoscaledIn = int32(a.total), a.counts
 		}
-		reservation := limits.Reservation{PerReplica: perReplica, Replicas: targets}
+		if plan.LacksRoom {
+			d.AwaitedRoom = awaitedRoom(plan, *in, perReplica, limited)
+		}
+		reservation := limits.Reservation{PerReplica: perReplica, Replicas: plan.Targets}
 		for _, t := range current.Spec.Targets { // replicas that leave use their capacity until they have left
 			name := string(t.Cluster)
 			reservation.Replicas[name] = max(reservation.Replicas[name], occupiedReplicas(s, t))
@@ -181,22 +187,37 @@ func reserve(s *scope.Scope, d *Decision, in *policy.PlanInput, current *v1alpha
 	})
 }
 
-// plan stores what the policy plans, and returns the replicas of its targets. Each has all that are not divided.
-func (d *Decision) plan(in policy.PlanInput) (map[string]int64, error) {
+// plan stores what the policy plans, and returns it. Each target has all replicas that are not divided.
+func (d *Decision) plan(in policy.PlanInput) (policy.Plan, error) {
 	plan, err := d.Policy.Plan(in)
 	if err != nil {
-		return nil, err
+		return policy.Plan{}, err
 	}
 	d.Divided, d.Shortfall, d.ShortfallReason, d.Note = plan.Divided, plan.Message, plan.Reason, plan.Note
 	d.Source, d.Digest = d.Policy.Source, d.Policy.Digest()
-	targets := map[string]int64{}
+	plan.Targets = maps.Clone(plan.Targets)
 	for name, n := range plan.Targets {
 		if !plan.Divided && in.Replicas != nil {
 			n = *in.Replicas
 		}
-		d.Replicas[name], targets[name] = n, n
+		d.Replicas[name], plan.Targets[name] = n, n
 	}
-	return targets, nil
+	return plan, nil
+}
+
+// awaitedRoom returns the room that the object waits for after a plan. A cluster that takes nothing new is left out: the
+// object is queued when that changes.
+func awaitedRoom(plan policy.Plan, in policy.PlanInput, perReplica limits.Usage, limited map[string]bool) limits.AwaitedRoom {
+	room := limits.AwaitedRoom{PerReplica: perReplica, Replicas: 1}
+	if !plan.Divided && in.Replicas != nil {
+		room.Replicas = *in.Replicas
+	}
+	for _, c := range in.Clusters {
+		if limited[c.Name] && c.Reachability == policy.Reachable && !c.IsDraining() && !c.Deleting && !c.Spec.Unschedulable {
+			room.Clusters = append(room.Clusters, c.Name)
+		}
+	}
+	return room
 }
 
 // ReservationOf returns what the object uses of each cluster by its next targets. An object that is not divided uses

@@ -3,7 +3,6 @@
 package limits
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -175,28 +174,5 @@ func TestJobsAwaitNoRoom(t *testing.T) {
 	}
 	if got := grow(t, c, deployment("web"), 0, 2); got != 2 {
 		t.Errorf("got room for %d beside a Job, want 2", got)
-	}
-}
-
-// wakes is a Queue.
-type wakes []string
-
-func (w *wakes) Add(key kinds.Key) { *w = append(*w, key.Name) }
-
-func TestRoomQueuesThoseThatWait(t *testing.T) {
-	t.Parallel()
-	c, queue := NewCapacity(time.Now), &wakes{}
-	c.Rooms().SetQueue(queue)
-	c.Rooms().Observe(clusterWith("east", 2))
-	c.AwaitRoom(deployment("waits"), true)
-	c.AwaitRoom(deployment("gone"), true)
-	c.AwaitRoom(deployment("gone"), false)
-	c.Rooms().Observe(clusterWith("east", 2))
-	if len(*queue) > 0 {
-		t.Fatalf("queued %v although the room is the same", *queue)
-	}
-	c.Rooms().Observe(clusterWith("east", 3))
-	if got := fmt.Sprint(*queue); got != "[waits]" {
-		t.Errorf("queued %s, want the object that waits", got)
 	}
 }
