@@ -173,21 +173,25 @@ func (a *assumption) contain(n int64) { a.contained = max(a.contained, min(n, a.
 
 // expire ends what is assumed for too long.
 func (a *assumption) expire(now time.Time) {
-	if now.Sub(a.changed) >= roomReportDelay {
+	if !now.Before(a.changed.Add(roomReportDelay)) {
 		a.contain(a.existing)
 	}
-	if now.Sub(a.since) >= assumeAtMost {
+	if !now.Before(a.endsAt()) {
 		a.contain(a.reserved)
 	}
 }
 
-// expires returns when the assumption is to end, in whole or for the replicas that exist.
+// endsAt returns when nothing is assumed any more. Those that have just come are not in a report yet.
+func (a *assumption) endsAt() time.Time {
+	return later(a.since.Add(assumeAtMost), a.changed.Add(roomReportDelay))
+}
+
+// expires returns when the assumption ends, or that for the replicas that exist.
 func (a *assumption) expires() time.Time {
-	end := a.since.Add(assumeAtMost)
-	if reported := a.changed.Add(roomReportDelay); reported.Before(end) && a.contained < min(a.existing, a.reserved) {
-		return reported
+	if a.contained < min(a.existing, a.reserved) {
+		return a.changed.Add(roomReportDelay)
 	}
-	return end
+	return a.endsAt()
 }
 
 func later(a, b time.Time) time.Time {
