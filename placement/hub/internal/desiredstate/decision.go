@@ -14,6 +14,7 @@ import (
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/kinds"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/limits"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/scope"
 	"github.com/patchbay-cni/patchbay/placement/internal/policy"
 	"github.com/patchbay-cni/patchbay/placement/internal/render"
@@ -60,6 +61,8 @@ type Decision struct {
 	AutoscaledReplicas int32
 	// AutoscaledIn are the most replicas that were requested of each cluster in such a move.
 	AutoscaledIn map[string]int64
+	// AwaitedRoom is the room that the object waits for.
+	AwaitedRoom limits.AwaitedRoom
 }
 
 // includes reports whether a cluster is to have the object.

@@ -28,28 +28,24 @@ const (
 	roomRetryInterval = 75 * time.Second
 )
 
-// AwaitsRoom reports whether the object is decided about again when a cluster has room.
-func (d *Decision) AwaitsRoom() bool {
-	return d.ShortfallReason == v1alpha1.ReasonUnschedulable || d.ShortfallReason == v1alpha1.ReasonWaitingForCluster
-}
-
-// roomRetry returns when to decide again about an object that awaits room, where clusters report it; 0: when something
-// changes.
-func roomRetry(s *scope.Scope, d Decision) time.Duration {
-	if !d.AwaitsRoom() {
+// roomRetry returns when to decide again about an object that awaits room, where clusters report it or a refusal ends; 0:
+// when something changes.
+func roomRetry(s *scope.Scope, d Decision) (after time.Duration) {
+	if len(d.AwaitedRoom.Clusters) == 0 {
 		return 0
 	}
 	for _, c := range s.Clusters {
 		if c.Status.Room != nil {
-			return roomRetryInterval
+			after = roomRetryInterval
+			break
 		}
 	}
 	for _, refused := range d.Refusals {
 		if left := refused.RetryTime.Sub(s.Now); left > 0 {
-			return left
+			after = scope.Sooner(after, left)
 		}
 	}
-	return 0
+	return after
 }
 
 // refusals returns the clusters that did not run all replicas that the hub requested: those that are stored, and what

@@ -23,13 +23,13 @@ func deployment(name string) kinds.Key {
 }
 
 // eastWith is the Cluster east, which reports nodes with so many free CPUs each.
-func eastWith(cpus ...int64) *v1alpha1.Cluster {
+func clusterWith(name string, cpus ...int64) *v1alpha1.Cluster {
 	var nodes []room.Free
 	for _, n := range cpus {
 		nodes = append(nodes, room.Free{MilliCPU: 1000 * n, Memory: 1 << 40, Pods: 110})
 	}
 	c := &v1alpha1.Cluster{}
-	c.Name, c.Status.Room = "east", room.New(nodes).ToAPI()
+	c.Name, c.Status.Room = name, room.New(nodes).ToAPI()
 	return c
 }
 
@@ -70,7 +70,7 @@ func TestObjectsNeverShareRoom(t *testing.T) {
 				here := min(n, used)
 				used, free = used-here, append(free, n-here)
 			}
-			c.Rooms().Observe(eastWith(free...))
+			c.Rooms().Observe(clusterWith("east", free...))
 		}
 		report()
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
@@ -122,23 +122,54 @@ func TestRoomComesBack(t *testing.T) {
 			"Replicas that exist are in the next report of the room.",
 			func(c *Capacity, _ func(time.Duration)) {
 				c.Set(deployment("first"), Reservation{PerReplica: oneCPU, Replicas: map[string]int64{"east": 6}, Existing: map[string]int64{"east": 6}})
-				c.Rooms().Observe(eastWith(5)) // another client has stopped a Pod
+				c.Rooms().Observe(clusterWith("east", 5)) // another client has stopped a Pod
 			}, 5,
 		},
 		"unchanged": {
 			"An agent reports small changes within a minute: what exists for longer is in its last report.",
 			func(c *Capacity, advance func(time.Duration)) {
-				c.Rooms().Observe(eastWith(4)) // before the Work's report
+				c.Rooms().Observe(clusterWith("east", 4)) // before the Work's report
 				c.Set(deployment("first"), Reservation{PerReplica: oneCPU, Replicas: map[string]int64{"east": 6}, Existing: map[string]int64{"east": 6}})
 				advance(roomReportDelay)
 			}, 4,
 		},
 		"refused": {"Replicas that do not come take no room for ever.", func(_ *Capacity, advance func(time.Duration)) { advance(assumeAtMost) }, 10},
+		"refused in part": {
+			"That some come does not lengthen it for the others.",
+			func(c *Capacity, advance func(time.Duration)) {
+				advance(2 * time.Minute)
+				c.Set(deployment("first"), Reservation{PerReplica: oneCPU, Replicas: map[string]int64{"east": 6}, Existing: map[string]int64{"east": 2}})
+				c.Rooms().Observe(clusterWith("east", 8))
+				advance(assumeAtMost - 2*time.Minute)
+			}, 8,
+		},
+		"come late": {
+			"Those that have just come are not in a report of the room yet.",
+			func(c *Capacity, advance func(time.Duration)) {
+				advance(assumeAtMost - time.Second)
+				c.Set(deployment("first"), Reservation{PerReplica: oneCPU, Replicas: map[string]int64{"east": 6}, Existing: map[string]int64{"east": 6}})
+				advance(time.Second)
+			}, 4,
+		},
+		"refused, and one restarts": {
+			"Of those that ended only the one that comes again takes room.",
+			func(c *Capacity, advance func(time.Duration)) {
+				for _, n := range []int64{2, 1} {
+					c.Set(deployment("first"), Reservation{PerReplica: oneCPU, Replicas: map[string]int64{"east": 6}, Existing: map[string]int64{"east": n}})
+					c.Rooms().Observe(clusterWith("east", 10-n))
+					if n == 2 {
+						advance(assumeAtMost)
+						grow(t, c, deployment("second"), 0, 1) // reads the room
+						c.Set(deployment("second"), Reservation{})
+					}
+				}
+			}, 8,
+		},
 		"removed": {"An object that leaves frees its room.", func(c *Capacity, _ func(time.Duration)) { c.Set(deployment("first"), Reservation{}) }, 10},
 		"restarted": {"Pods that restart come again.", func(c *Capacity, _ func(time.Duration)) {
 			for _, n := range []int64{6, 0} {
 				c.Set(deployment("first"), Reservation{PerReplica: oneCPU, Replicas: map[string]int64{"east": 6}, Existing: map[string]int64{"east": n}})
-				c.Rooms().Observe(eastWith(10 - n))
+				c.Rooms().Observe(clusterWith("east", 10 - n))
 			}
 		}, 4},
 		"new leader": {"The room that a new leader reads is without the Pods that exist.", func(c *Capacity, _ func(time.Duration)) {
@@ -146,14 +177,14 @@ func TestRoomComesBack(t *testing.T) {
 			c.Restore(deployment("first"), Reservation{PerReplica: oneCPU, Replicas: map[string]int64{"east": 6}, Existing: map[string]int64{"east": 5}})
 		}, 9},
 		"no report": {"An agent of an earlier version reports no room, and sets no limit.", func(c *Capacity, _ func(time.Duration)) {
-			c.Rooms().Observe(&v1alpha1.Cluster{ObjectMeta: eastWith().ObjectMeta})
+			c.Rooms().Observe(&v1alpha1.Cluster{ObjectMeta: clusterWith("east").ObjectMeta})
 		}, 100},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			now := time.Unix(1_000_000, 0)
 			c := NewCapacity(func() time.Time { return now })
-			c.Rooms().Observe(eastWith(10))
+			c.Rooms().Observe(clusterWith("east", 10))
 			if got := grow(t, c, deployment("first"), 0, 6); got != 6 {
 				t.Fatalf("the first object gets %d replicas, want 6", got)
 			}
@@ -165,38 +196,55 @@ func TestRoomComesBack(t *testing.T) {
 	}
 }
 
+// A cluster with many objects counts only those of which it lacks replicas: a change of one does not count all.
+func TestRoomCountsDifferences(t *testing.T) {
+	t.Parallel()
+	const objects = 1000
+	now := time.Unix(1_000_000, 0)
+	c := NewCapacity(func() time.Time { return now })
+	set := func(i int, replicas, existing int64) {
+		c.Set(deployment(fmt.Sprint(i)), Reservation{PerReplica: oneCPU, Replicas: map[string]int64{"east": replicas}, Existing: map[string]int64{"east": existing}})
+	}
+	for i := range objects {
+		set(i, 2, 2)
+	}
+	east := c.Rooms().clusters["east"]
+	expect := func(when string, open int, assumed int64) {
+		t.Helper()
+		if got := east.assumed[requestsOf(oneCPU)]; len(east.open) != open || got != assumed {
+			t.Errorf("%s: %d replicas of %d objects are assumed, want %d of %d", when, got, len(east.open), assumed, open)
+		}
+	}
+	expect("before a report", objects, 2*objects)
+	c.Rooms().Observe(clusterWith("east", 10))
+	expect("after a report", 0, 0)
+	for i := range 3 {
+		set(i, 2, int64(i)) // a rollout begins
+	}
+	expect("restarts", 2, 3)
+	set(0, 5, 2)
+	expect("grows", 2, 6)
+	set(0, 0, 2)
+	expect("leaves", 1, 1)
+	grow(t, c, deployment("0"), 0, 1) // walks the open ones
+	walked := east.expires
+	now = now.Add(time.Second)
+	set(5, 2, 1)
+	grow(t, c, deployment("0"), 1, 2)
+	if walked != east.expires {
+		t.Errorf("a decision counts all assumptions, although the next one ends at %s", east.expires)
+	}
+}
+
 func TestJobsAwaitNoRoom(t *testing.T) {
 	t.Parallel()
 	c := NewCapacity(time.Now)
-	c.Rooms().Observe(eastWith(2))
+	c.Rooms().Observe(clusterWith("east", 2))
 	job := kinds.Key{GroupKind: schema.GroupKind{Group: "batch", Kind: "Job"}, Namespace: "shop", Name: "import"}
 	if got := grow(t, c, job, 0, 1000); got != 1000 {
 		t.Errorf("the completions of a Job do not run at a time: got room for %d, want 1000", got)
 	}
 	if got := grow(t, c, deployment("web"), 0, 2); got != 2 {
 		t.Errorf("got room for %d beside a Job, want 2", got)
-	}
-}
-
-// wakes is a Queue.
-type wakes []string
-
-func (w *wakes) Add(key kinds.Key) { *w = append(*w, key.Name) }
-
-func TestRoomQueuesThoseThatWait(t *testing.T) {
-	t.Parallel()
-	c, queue := NewCapacity(time.Now), &wakes{}
-	c.Rooms().SetQueue(queue)
-	c.Rooms().Observe(eastWith(2))
-	c.AwaitRoom(deployment("waits"), true)
-	c.AwaitRoom(deployment("gone"), true)
-	c.AwaitRoom(deployment("gone"), false)
-	c.Rooms().Observe(eastWith(2))
-	if len(*queue) > 0 {
-		t.Fatalf("queued %v although the room is the same", *queue)
-	}
-	c.Rooms().Observe(eastWith(3))
-	if got := fmt.Sprint(*queue); got != "[waits]" {
-		t.Errorf("queued %s, want the object that waits", got)
 	}
 }
