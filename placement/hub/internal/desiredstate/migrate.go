@@ -118,6 +118,9 @@ func Migrate(s *scope.Scope, a *v1alpha1.Assignment, d Decision) Migration {
 		m.MoveBlocked, retry = keptMoveBlocked(s.Assignment), left
 	}
 	m.RequeueAfter = scope.Sooner(m.RequeueAfter, retry)
+	if out.Blocked.Reason == migration.NotWithdrawn {
+		m.RequeueAfter = scope.Sooner(m.RequeueAfter, trafficRecheck)
+	}
 	return m
 }
 

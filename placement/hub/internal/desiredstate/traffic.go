@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -103,6 +104,17 @@ func trafficCondition(s *scope.Scope, in traffic.Input, out traffic.Output) meta
 			"the other clusters have more addresses than the %d that %s gets", traffic.MaxAddresses, out.Truncated))
 	}
 	return newCondition(v1alpha1.ConditionTrafficMerged, true, v1alpha1.ReasonAsExpected, "")
+}
+
+// trafficRecheck is how often a move is computed that waits for endpoints. A change of them queues it; this is for what
+// queues nothing, such as a cluster that has the Service only and becomes unreachable.
+const trafficRecheck = 30 * time.Second
+
+// IsLeaving reports whether an object is about to leave a cluster, so that its next step may depend on endpoints.
+func IsLeaving(a *v1alpha1.Assignment) bool {
+	return slices.ContainsFunc(a.Spec.Targets, func(t v1alpha1.Target) bool {
+		return t.State == v1alpha1.TargetDraining || t.State == v1alpha1.TargetRemoving || t.TrafficWithdrawnTime != nil
+	})
 }
 
 // exposure is whether other clusters may send traffic to the Pods of an object in one cluster.

@@ -16,6 +16,8 @@ import (
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/kinds"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/scope"
+	"github.com/patchbay-cni/patchbay/placement/internal/policy"
+	"github.com/patchbay-cni/patchbay/placement/internal/stability"
 )
 
 // Only an answer to this very withdrawal lets Pods leave.
@@ -130,5 +132,45 @@ func TestServiceTraffic(t *testing.T) {
 				t.Errorf("%s: condition %+v, want %s", tc.reason, condition, tc.condition)
 			}
 		})
+	}
+}
+
+// A move that waits for endpoints in south, which has the Service only, is computed again: at the latest when south may
+// be assumed lost, and when no event says that it cannot be reached. At rest, the object waits for nothing.
+func TestMoveWaitsForServingClusters(t *testing.T) {
+	t.Parallel()
+	s := silentScope()
+	s.Key = kinds.Key{GroupKind: schema.GroupKind{Group: "apps", Kind: "DaemonSet"}, Namespace: "shop", Name: "web"}
+	s.Object = &unstructured.Unstructured{Object: map[string]any{}}
+	s.Clusters, s.LossClocks = map[string]*v1alpha1.Cluster{"south": s.Clusters["east"]}, map[string]policy.LossClock{"south": s.LossClocks["east"]}
+	reachable := &v1alpha1.Cluster{}
+	reachable.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReachable, Status: metav1.ConditionTrue}}
+	s.Clusters["east"], s.Clusters["west"] = reachable, reachable
+	south := &v1alpha1.Work{Spec: v1alpha1.WorkSpec{Traffic: &v1alpha1.WorkTraffic{Endpoints: []v1alpha1.TrafficEndpoints{
+		{Cluster: "east", Work: s.Key.RecordName(), Addresses: []string{"10.77.1.1"}},
+	}}}}
+	s.Serving = map[string]map[string]*v1alpha1.Work{"service-web": {"south": south}}
+	s.Works = map[string]*v1alpha1.Work{"east": {}, "west": {}}
+	s.Reports = map[string]scope.WorkReport{"east": {Current: true, Ready: true}, "west": {Current: true, Ready: true}}
+	history := stability.History{{At: s.Now.Add(-time.Hour), Ready: true}}
+	s.Observed = map[string]scope.Observed{"east": {Reports: history, Until: s.Now}, "west": {Reports: history, Until: s.Now}}
+	since := &metav1.MicroTime{Time: s.Now.Add(-time.Hour)}
+	a := &v1alpha1.Assignment{Spec: v1alpha1.AssignmentSpec{Targets: []v1alpha1.Target{
+		{Cluster: "east", State: v1alpha1.TargetDraining, LastTransitionTime: since}, {Cluster: "west", State: v1alpha1.TargetActive, LastTransitionTime: since},
+	}}}
+	p := &policy.EffectivePolicy{Spec: v1alpha1.PlacementSpec{Offline: v1alpha1.OfflinePolicy{AssumeLostAfter: &metav1.Duration{Duration: 15 * time.Minute}}}}
+	if got := waitForLoss(s, p, a); got != 5*time.Minute {
+		t.Errorf("south may be assumed lost in 5 min: got %s", got)
+	}
+	d := Decision{Policy: p, Replicas: map[string]int64{"west": 0}}
+	if m := Migrate(s, a, d); m.RequeueAfter != trafficRecheck || !strings.Contains(m.MoveBlocked.Message, "until south has endpoints") {
+		t.Errorf("the move waits for endpoints in south: got %+v", m)
+	}
+	a.Spec.Targets = a.Spec.Targets[1:]
+	if got := waitForLoss(s, p, a); got != 0 {
+		t.Errorf("at rest: got %s", got)
+	}
+	if m := Migrate(s, a, d); m.RequeueAfter != 0 {
+		t.Errorf("at rest: got %+v", m)
 	}
 }
