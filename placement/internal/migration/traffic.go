@@ -4,12 +4,12 @@ package migration
 
 // withdrawTraffic decides of which clusters the other clusters get no endpoints any more: of those that lose the
 // object, from the time on when enough replicas are available in the wanted clusters alone. A withdrawal lasts until
-// replicas are missing there, since after each step the reports must last anew.
+// replicas fail there, since after each step the reports must last anew, and while the removal is ordered: the Pods end.
 func (s *stepState) withdrawTraffic(replaced bool) {
 	for i, r := range s.Targets {
 		m := &s.transitions[i]
 		leaves := !r.Wanted && (m.State == Draining || m.State == Removing)
-		m.Withdraw = r.Serves && leaves && !r.Lost && (replaced && s.hasReplacements(i) || r.Withdrawn && s.missing == 0)
+		m.Withdraw = r.Serves && leaves && !r.Lost && (replaced && s.hasReplacements(i) || r.Withdrawn && (m.State == Removing || !s.replacementsFail()))
 	}
 }
 
@@ -24,6 +24,27 @@ func (s *stepState) hasReplacements(i int) bool {
 // isReplaced tells whether enough replicas are available in the wanted clusters alone.
 func (s *stepState) isReplaced() bool {
 	return s.sumOfWanted(func(i int) int32 { return min(s.availableIn(i), s.transitions[i].Requested) }) >= s.need()
+}
+
+// replacementsFail tells whether too few replicas may be available in the wanted clusters alone. Those of a cluster that
+// will lose them do not count: other clusters send no traffic to them.
+func (s *stepState) replacementsFail() bool {
+	gone := func(i int) bool { return s.Targets[i].Lost || s.Targets[i].NotInInventory }
+	if s.Divided {
+		return s.need() > s.sumOfWanted(func(i int) int32 {
+			r, requested := s.Targets[i], s.transitions[i].Requested
+			if gone(i) {
+				return 0
+			}
+			return min(s.atMost(i)+max(0, requested-r.Requested), requested) // what this step adds has not failed
+		})
+	}
+	for i, r := range s.Targets {
+		if r.Wanted && (gone(i) || r.Reachable && r.ReportCurrent && !r.Ready) {
+			return true
+		}
+	}
+	return false
 }
 
 // holdsTraffic tells whether a cluster that loses the object keeps its replicas, because other clusters may still send

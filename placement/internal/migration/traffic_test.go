@@ -3,6 +3,7 @@
 package migration_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -47,6 +48,24 @@ func TestWithdrawsTrafficBeforeAShrink(t *testing.T) {
 		"RolledBack": {reason: "West fails: east gets replicas and traffic again.", change: []changes{withdrawn, func(_ *migration.Input, east, west *migration.Target) {
 			east.Requested, east.Available, east.AtMost, west.Available, west.AtMost = 2, 2, 2, 0, 0
 		}}, left: 4, blocked: migration.NotAvailable},
+		"Fails": {reason: "West fails before the first step: no other cluster would have endpoints.", change: []changes{withdrawn, func(_ *migration.Input, _, west *migration.Target) {
+			west.Available, west.AtMost = 0, 0
+		}}, left: 4, blocked: migration.NotAvailable},
+		"FailsInPart": {reason: "Half of the replicas are too few.", change: []changes{withdrawn, func(_ *migration.Input, _, west *migration.Target) {
+			west.Available, west.AtMost = 2, 2
+		}}, left: 4, blocked: migration.NotAvailable},
+		"Unreachable": {reason: "Whether west fails is unknown.", change: []changes{withdrawn, func(_ *migration.Input, _, west *migration.Target) {
+			west.Reachable = false
+		}}, withdraw: true, left: 4, blocked: migration.Unreachable},
+		"Gone": {reason: "West is not in the inventory any more: no cluster has its endpoints.", change: []changes{withdrawn, func(_ *migration.Input, _, west *migration.Target) {
+			west.Reachable, west.NotInInventory = false, true
+		}}, left: 4, blocked: migration.NotInInventory},
+		"Grows": {reason: "An autoscaler requests one more in west: none has failed.", change: []changes{withdrawn, func(in *migration.Input, _, west *migration.Target) {
+			in.MaxSurge, west.Desired = 5, 5
+		}}, withdraw: true, left: 3, blocked: migration.NotAvailable},
+		"AllAtOnce": {reason: "One in east is unavailable. The hub cannot take it alone.", change: []changes{func(_ *migration.Input, east, _ *migration.Target) {
+			east.AllAtOnce, east.Available, east.AtMost = true, 3, 3
+		}}, withdraw: true, left: 4, blocked: migration.NotWithdrawn},
 		"SmallSurge": {reason: "With a small surge west gets its replicas only as east loses some.", change: []changes{func(in *migration.Input, _, west *migration.Target) {
 			in.MaxSurge, west.Requested, west.Available, west.AtMost = 1, 1, 1, 1
 		}}, left: 3, blocked: migration.NotAvailable},
@@ -89,7 +108,20 @@ func TestWithdrawsTrafficBeforeARemoval(t *testing.T) {
 	if out := migration.Step(in); !out.Transitions[0].Withdraw || out.Transitions[0].State != migration.Draining || out.Blocked.Cluster != "west" {
 		t.Errorf("before the acknowledgment: %+v", out)
 	}
-	in.Targets[0].TrafficIn = ""
+	in.Targets[1].Reachable = false
+	if out := migration.Step(in); !out.Transitions[0].Withdraw {
+		t.Errorf("west is silent: %+v", out)
+	}
+	in.Targets[1].Reachable, in.Targets[1].Ready, in.Targets[1].StableReady = true, false, false
+	if out := migration.Step(in); out.Transitions[0].Withdraw || out.Blocked.Reason != migration.NotReady {
+		t.Errorf("west is not ready any more: %+v", out)
+	}
+	ordered := in
+	ordered.Targets = slices.Clone(in.Targets)
+	if ordered.Targets[0].State = migration.Removing; !migration.Step(ordered).Transitions[0].Withdraw {
+		t.Error("the Pods of east end, and their endpoints return")
+	}
+	in.Targets[0].TrafficIn, in.Targets[1].Ready, in.Targets[1].StableReady = "", true, true
 	if out := migration.Step(in); out.Transitions[0].State != migration.Removing {
 		t.Errorf("after the acknowledgment: %+v", out)
 	}

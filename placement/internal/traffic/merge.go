@@ -12,14 +12,6 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// Bounds of the endpoints in one Work. With them, a Work with its status stays below the bound of all objects.
-const (
-	// MaxAddresses is how many addresses there are at most.
-	MaxAddresses = 500
-	// MaxGroups is how many TrafficEndpoints there are at most.
-	MaxGroups = 32
-)
-
 // Input is what the endpoints of one Service depend on.
 type Input struct {
 	// Segment of the Service's network.
@@ -27,10 +19,23 @@ type Input struct {
 	// Reports are the ready endpoints of each cluster, as it reports them. A cluster with an entry has the Service, and
 	// an agent that writes EndpointSlices.
 	Reports map[string][]v1alpha1.TrafficEndpoints
+	// Ports of the Service, by the cluster that reports. A cluster's endpoints with another port go to no other cluster.
+	Ports map[string][]v1alpha1.TrafficPort
+	// Replacements are the clusters that keep a workload that leaves another one: first of all, their endpoints go to
+	// the other clusters.
+	Replacements map[Replacement]bool
 	// Withdrawn are the workloads whose endpoints no other cluster gets.
 	Withdrawn []v1alpha1.WithdrawnTraffic
 	// Lost are the clusters whose endpoints no other cluster gets, because they are assumed lost, or are gone.
 	Lost map[string]bool
+}
+
+// Replacement is a cluster that keeps a workload that leaves another one.
+type Replacement struct {
+	// Cluster that keeps it.
+	Cluster v1alpha1.ClusterName
+	// Work is the name of the workload's Work.
+	Work string
 }
 
 // Output is the endpoints that the Service gets.
@@ -47,18 +52,22 @@ type Output struct {
 // Merge computes which endpoints of the others each cluster gets.
 func Merge(in Input) Output {
 	out := Output{Endpoints: map[string][]v1alpha1.TrafficEndpoints{}}
-	valid := validEndpoints(in, &out)
+	valid := slices.DeleteFunc(validEndpoints(in, &out), func(e v1alpha1.TrafficEndpoints) bool { return isWithdrawn(in, e) })
+	slices.SortStableFunc(valid, func(a, b v1alpha1.TrafficEndpoints) int {
+		return cmp.Compare(in.rank(a), in.rank(b))
+	})
 	for _, cluster := range slices.Sorted(maps.Keys(in.Reports)) {
 		if !in.Segment.Reaches(cluster) {
 			continue
 		}
 		var remote []v1alpha1.TrafficEndpoints
 		for _, e := range valid {
-			if string(e.Cluster) != cluster && !isWithdrawn(in, e) {
+			if string(e.Cluster) != cluster {
 				remote = append(remote, e)
 			}
 		}
 		remote, truncated := Bound(remote)
+		slices.SortFunc(remote, compareEndpoints)
 		out.Endpoints[cluster] = remote
 		if truncated && out.Truncated == "" {
 			out.Truncated = cluster
@@ -67,8 +76,22 @@ func Merge(in Input) Output {
 	return out
 }
 
-// validEndpoints returns the endpoints of all clusters that pass the rules for addresses, in a stable order.
+// rank is 0 for endpoints that replace others.
+func (in Input) rank(e v1alpha1.TrafficEndpoints) int {
+	if in.Replacements[Replacement{Cluster: e.Cluster, Work: e.Work}] {
+		return 0
+	}
+	return 1
+}
+
+// validEndpoints returns the endpoints of all clusters that pass the rules for ports and addresses, in a stable order.
+// Each report is bounded for itself.
 func validEndpoints(in Input, out *Output) (valid []v1alpha1.TrafficEndpoints) {
+	reports := map[string][]v1alpha1.TrafficEndpoints{}
+	for cluster, report := range in.Reports {
+		reports[cluster], _ = Bound(withPorts(report, in.Ports[cluster]))
+	}
+	in.Reports = reports
 	owners := reporters(in)
 	conflicts := map[netip.Addr]string{}
 	for _, cluster := range slices.Sorted(maps.Keys(in.Reports)) {
@@ -76,9 +99,8 @@ func validEndpoints(in Input, out *Output) (valid []v1alpha1.TrafficEndpoints) {
 			continue
 		}
 		for _, e := range in.Reports[cluster] {
-			e := *e.DeepCopy()
 			e.Cluster = v1alpha1.ClusterName(cluster)
-			e.Addresses = slices.DeleteFunc(e.Addresses, func(text string) bool {
+			e.Addresses = slices.DeleteFunc(slices.Clone(e.Addresses), func(text string) bool {
 				a, err := netip.ParseAddr(text)
 				if err != nil || a.String() != text || !in.Segment.contains(a) {
 					return true
@@ -102,6 +124,28 @@ func validEndpoints(in Input, out *Output) (valid []v1alpha1.TrafficEndpoints) {
 		out.Conflicts = append(out.Conflicts, conflicts[a])
 	}
 	slices.SortFunc(valid, compareEndpoints)
+	return valid
+}
+
+// withPorts returns the endpoints of a report whose ports are the Service's, each at most once, with what the Service says
+// of them. Another port could be one that no API server takes.
+func withPorts(report []v1alpha1.TrafficEndpoints, service []v1alpha1.TrafficPort) (valid []v1alpha1.TrafficEndpoints) {
+	for _, e := range report {
+		var ports []v1alpha1.TrafficPort
+		isSame := func(a, b v1alpha1.TrafficPort) bool { return a.Name == b.Name && a.Protocol == b.Protocol }
+		for _, p := range e.Ports {
+			i := slices.IndexFunc(service, func(s v1alpha1.TrafficPort) bool { return isSame(s, p) })
+			if i < 0 || slices.ContainsFunc(ports, func(other v1alpha1.TrafficPort) bool { return isSame(other, p) }) {
+				break
+			}
+			p.AppProtocol = service[i].AppProtocol
+			ports = append(ports, p)
+		}
+		if len(ports) == len(e.Ports) {
+			e.Ports = ports
+			valid = append(valid, e)
+		}
+	}
 	return valid
 }
 
@@ -154,20 +198,4 @@ func comparePorts(a, b v1alpha1.TrafficPort) int {
 	return cmp.Or(
 		cmp.Compare(a.Name, b.Name), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(number(a.Port), number(b.Port)), cmp.Compare(a.AppProtocol, b.AppProtocol),
 	)
-}
-
-// Bound returns the endpoints that one Work may have, and whether there were more.
-func Bound(all []v1alpha1.TrafficEndpoints) (bounded []v1alpha1.TrafficEndpoints, truncated bool) {
-	left := MaxAddresses
-	for _, e := range all {
-		if left == 0 || len(bounded) == MaxGroups {
-			return bounded, true
-		}
-		if len(e.Addresses) > left {
-			e.Addresses, truncated = e.Addresses[:left], true
-		}
-		left -= len(e.Addresses)
-		bounded = append(bounded, e)
-	}
-	return bounded, truncated
 }

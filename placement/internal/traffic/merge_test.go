@@ -29,6 +29,15 @@ func segment(t interface{ Fatal(args ...any) }) *traffic.Segment {
 	return s
 }
 
+// servicePorts are the ports of the Service in all clusters.
+func servicePorts() map[string][]v1alpha1.TrafficPort {
+	ports := map[string][]v1alpha1.TrafficPort{}
+	for _, cluster := range []string{"east", "west", "south"} {
+		ports[cluster] = []v1alpha1.TrafficPort{{Name: "http", Protocol: "TCP", AppProtocol: "h2c"}, {Name: "dns", Protocol: "UDP"}}
+	}
+	return ports
+}
+
 // of returns endpoints of a workload.
 func of(work string, addresses ...string) v1alpha1.TrafficEndpoints {
 	return v1alpha1.TrafficEndpoints{Work: work, Addresses: addresses, Ports: []v1alpha1.TrafficPort{{Name: "http", Protocol: "TCP", Port: new(int32(80))}}}
@@ -58,7 +67,7 @@ func TestMerge(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			out := traffic.Merge(traffic.Input{Segment: segment(t), Reports: tc.reports, Withdrawn: tc.withdrawn, Lost: tc.lost})
+			out := traffic.Merge(traffic.Input{Segment: segment(t), Ports: servicePorts(), Reports: tc.reports, Withdrawn: tc.withdrawn, Lost: tc.lost})
 			var west []string
 			for _, e := range out.Endpoints["west"] {
 				west = append(west, e.Addresses...)
@@ -83,14 +92,14 @@ func TestMergeIsBounded(t *testing.T) {
 	for i := range 300 {
 		many = append(many, fmt.Sprintf("10.0.%d.%d", 10+i/250, i%250))
 	}
-	out := traffic.Merge(traffic.Input{Segment: segment(t), Reports: map[string][]v1alpha1.TrafficEndpoints{
+	out := traffic.Merge(traffic.Input{Segment: segment(t), Ports: servicePorts(), Reports: map[string][]v1alpha1.TrafficEndpoints{
 		"east": {of("a", many...)}, "south": {of("a", "10.0.3.1")}, "west": nil,
 	}})
 	if out.Truncated != "" {
 		t.Errorf("301 addresses: %s gets not all", out.Truncated)
 	}
 	bounded, truncated := traffic.Bound([]v1alpha1.TrafficEndpoints{of("a", many...), of("b", many...)})
-	if !truncated || len(bounded) != 2 || len(bounded[1].Addresses) != traffic.MaxAddresses-300 {
+	if !truncated || len(bounded) != 2 || len(bounded[0].Addresses) != traffic.MaxAddresses/2 || len(bounded[1].Addresses) != traffic.MaxAddresses/2 {
 		t.Errorf("600 addresses: truncated %t, %d groups", truncated, len(bounded))
 	}
 	var groups []v1alpha1.TrafficEndpoints
@@ -99,6 +108,95 @@ func TestMergeIsBounded(t *testing.T) {
 	}
 	if bounded, truncated = traffic.Bound(groups); !truncated || len(bounded) != traffic.MaxGroups {
 		t.Errorf("%d groups: truncated %t, %d groups", len(groups), truncated, len(bounded))
+	}
+}
+
+// A stolen cluster whose name comes first must not suppress what others report, whatever it reports.
+func TestNoClusterTakesTheRoomOfOthers(t *testing.T) {
+	t.Parallel()
+	networks := map[string]traffic.Network{}
+	reports, ports := map[string][]v1alpha1.TrafficEndpoints{}, map[string][]v1alpha1.TrafficPort{}
+	for i := range 40 {
+		name := fmt.Sprintf("c%02d", i)
+		networks[name], ports[name] = onVLAN(7, "10.0.0.0/8", fmt.Sprintf("10.1.%d.0", i), fmt.Sprintf("10.1.%d.255", i)), servicePorts()["east"]
+		if i < 20 {
+			reports[name] = []v1alpha1.TrafficEndpoints{of("a", fmt.Sprintf("10.1.%d.1", i))}
+		}
+	}
+	s, err := traffic.NewSegment(networks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var static []string
+	for i := range 500 {
+		static = append(static, fmt.Sprintf("10.9.%d.%d", i/250, i%250))
+	}
+	received := func(to string) map[v1alpha1.ClusterName]int {
+		counts := map[v1alpha1.ClusterName]int{}
+		for _, e := range traffic.Merge(traffic.Input{Segment: s, Reports: reports, Ports: ports, Replacements: map[traffic.Replacement]bool{{Cluster: "c39", Work: "a"}: true}}).Endpoints[to] {
+			counts[e.Cluster] += len(e.Addresses)
+		}
+		return counts
+	}
+	reports["c00"] = nil
+	for i := range 32 { // as many groups as a report may have
+		reports["c00"] = append(reports["c00"], of(fmt.Sprintf("w%02d", i), static...))
+	}
+	for cluster, n := range received("c01") {
+		if cluster != "c00" && n != 1 {
+			t.Errorf("c01 gets %d addresses of %s, want 1", n, cluster)
+		}
+	}
+	if got := received("c01"); len(got) != 19 || got["c00"] == 0 {
+		t.Errorf("c01 gets %v, want some of all others", got)
+	}
+	for i := 20; i < 40; i++ {
+		reports[fmt.Sprintf("c%02d", i)] = []v1alpha1.TrafficEndpoints{of("a", fmt.Sprintf("10.1.%d.1", i))}
+	}
+	if got := received("c01"); len(got) != traffic.MaxGroups || got["c39"] != 1 {
+		t.Errorf("there is room for 32 of 39 clusters: c01 gets %v, want c39, which replaces one that leaves", got)
+	}
+	many := func(n int) (addresses []string) {
+		for i := range 300 {
+			addresses = append(addresses, fmt.Sprintf("10.%d.%d.%d", n, i/250, i%250))
+		}
+		return addresses
+	}
+	reports = map[string][]v1alpha1.TrafficEndpoints{"c02": {of("a", many(20)...)}, "c03": {of("a", many(30)...)}, "c01": nil}
+	if got := received("c01"); got["c02"] != 250 || got["c03"] != 250 {
+		t.Errorf("c01 gets %v, want as many of each cluster", got)
+	}
+}
+
+// A stolen cluster reports ports that the Service does not have: the other clusters could not write them.
+func TestMergeTakesPortsOfTheService(t *testing.T) {
+	t.Parallel()
+	number := new(int32(8080))
+	http := v1alpha1.TrafficPort{Name: "http", Protocol: "TCP", Port: number, AppProtocol: "h2c"}
+	for name, tc := range map[string]struct {
+		reason string
+		ports  []v1alpha1.TrafficPort
+		want   []v1alpha1.TrafficPort // nil: the endpoints go nowhere
+	}{
+		"All":         {reason: "The numbers are the Pods'.", ports: []v1alpha1.TrafficPort{http, {Name: "dns", Protocol: "UDP", Port: number}}, want: []v1alpha1.TrafficPort{http, {Name: "dns", Protocol: "UDP", Port: number}}},
+		"Some":        {reason: "A Pod may lack a named port.", ports: []v1alpha1.TrafficPort{http}, want: []v1alpha1.TrafficPort{http}},
+		"Name":        {reason: "The Service has no such port.", ports: []v1alpha1.TrafficPort{http, {Name: "A_b", Protocol: "TCP", Port: number}}},
+		"Protocol":    {reason: "There is no such protocol.", ports: []v1alpha1.TrafficPort{{Name: "http", Protocol: "XXX", Port: number}}},
+		"Twice":       {reason: "The names of ports must differ.", ports: []v1alpha1.TrafficPort{http, http}},
+		"AppProtocol": {reason: "The Service says what it is.", ports: []v1alpha1.TrafficPort{{Name: "http", Protocol: "TCP", Port: number, AppProtocol: "/ /"}}, want: []v1alpha1.TrafficPort{http}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := v1alpha1.TrafficEndpoints{Work: "a", Addresses: []string{"10.0.1.1"}, Ports: tc.ports}
+			out := traffic.Merge(traffic.Input{Segment: segment(t), Ports: servicePorts(), Reports: map[string][]v1alpha1.TrafficEndpoints{"east": {e}, "west": nil}})
+			var got []v1alpha1.TrafficPort
+			for _, e := range out.Endpoints["west"] {
+				got = append(got, e.Ports...)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s: west gets other ports (-want +got):\n%s", tc.reason, diff)
+			}
+		})
 	}
 }
 
@@ -112,7 +210,7 @@ func TestMergeTrustsNoReport(t *testing.T) {
 		address := rapid.Custom(func(t *rapid.T) string {
 			return fmt.Sprintf("10.%d.%d.%d", rapid.IntRange(0, 1).Draw(t, "net"), rapid.IntRange(1, 4).Draw(t, "pool"), rapid.IntRange(1, 3).Draw(t, "host"))
 		})
-		in := traffic.Input{Segment: segment(t), Reports: map[string][]v1alpha1.TrafficEndpoints{}, Lost: map[string]bool{}}
+		in := traffic.Input{Segment: segment(t), Ports: servicePorts(), Reports: map[string][]v1alpha1.TrafficEndpoints{}, Lost: map[string]bool{}}
 		for cluster := range pools {
 			for _, work := range []string{"a", "b"} {
 				in.Reports[cluster] = append(in.Reports[cluster], of(work, rapid.SliceOfDistinct(address, rapid.ID[string]).Draw(t, cluster+work)...))

@@ -33,6 +33,13 @@ func (s Subnet) inPool(a netip.Addr) bool {
 // Segment is one layer 2 segment that reaches several clusters.
 type Segment struct {
 	networks map[string]Network
+	pools    []pool // by their first address; they do not overlap
+}
+
+// pool is the dynamic addresses of one cluster.
+type pool struct {
+	Subnet
+	cluster string
 }
 
 // NewSegment returns the segment that these clusters share; an error if their networks do not prove that they share
@@ -50,7 +57,16 @@ func NewSegment(networks map[string]Network) (*Segment, error) {
 			}
 		}
 	}
-	return &Segment{networks: networks}, nil
+	s := &Segment{networks: networks}
+	for _, name := range names {
+		for _, subnet := range networks[name].Subnets {
+			if subnet.Start.IsValid() && !subnet.End.Less(subnet.Start) {
+				s.pools = append(s.pools, pool{Subnet: subnet, cluster: name})
+			}
+		}
+	}
+	slices.SortFunc(s.pools, func(a, b pool) int { return a.Start.Compare(b.Start) })
+	return s, nil
 }
 
 // compatible returns why two clusters do not share a segment, or may assign the same addresses.
@@ -100,10 +116,12 @@ func (s *Segment) contains(a netip.Addr) bool {
 
 // poolOwner returns the cluster that assigns an address dynamically, or "".
 func (s *Segment) poolOwner(a netip.Addr) string {
-	for cluster, n := range s.networks {
-		if slices.ContainsFunc(n.Subnets, func(subnet Subnet) bool { return subnet.inPool(a) }) {
-			return cluster
-		}
+	i, ok := slices.BinarySearchFunc(s.pools, a, func(p pool, a netip.Addr) int { return p.Start.Compare(a) })
+	if !ok {
+		i-- // the last one that begins before
+	}
+	if i >= 0 && s.pools[i].inPool(a) {
+		return s.pools[i].cluster
 	}
 	return ""
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/placement/internal/traffic"
 )
 
@@ -48,5 +49,30 @@ func TestSegment(t *testing.T) {
 				t.Errorf("%s: got %v, want %q", tc.reason, err, tc.refused)
 			}
 		})
+	}
+}
+
+// The pools are searched by their first address: those without addresses must not hide others.
+func TestPoolsOfASegment(t *testing.T) {
+	t.Parallel()
+	networks := map[string]traffic.Network{
+		"east": onVLAN(7, "10.0.0.0/16", "10.0.1.0", "10.0.1.255"), "west": onVLAN(7, "10.0.0.0/16", "10.0.3.0", "10.0.3.255"),
+		"none": onVLAN(7, "10.0.0.0/16", "10.0.2.200", "10.0.2.199"),
+	}
+	s, err := traffic.NewSegment(networks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for address, want := range map[string]string{
+		"10.0.0.255": "none", "10.0.1.0": "", "10.0.1.255": "", "10.0.2.0": "none", "10.0.2.255": "none", "10.0.3.0": "", "10.0.3.255": "", "10.0.4.0": "none",
+	} {
+		out := traffic.Merge(traffic.Input{Segment: s, Reports: map[string][]v1alpha1.TrafficEndpoints{"none": {{Work: "a", Addresses: []string{address}}}, "west": nil}})
+		got := ""
+		for _, e := range out.Endpoints["west"] {
+			got = string(e.Cluster)
+		}
+		if got != want {
+			t.Errorf("%s, reported by a cluster without a pool: of %q, want %q", address, got, want)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -241,38 +242,53 @@ func (e *ForeignError) Error() string {
 }
 
 // Write turns the agent's own EndpointSlices of a Service into the desired ones. It adds before it deletes, and never
-// changes those of others.
+// changes those of others. An error of one slice does not stop the others: addresses of Pods that are gone must not stay.
 func Write(ctx context.Context, c discoveryclient.EndpointSlicesGetter, s Service, desired, own []discoveryv1.EndpointSlice) error {
-	client := c.EndpointSlices(s.Namespace)
 	existing := map[string]*discoveryv1.EndpointSlice{}
 	for i := range own {
 		existing[own[i].Name] = &own[i]
 	}
+	var errs []error
 	for i := range desired {
-		next := &desired[i]
-		old := existing[next.Name]
-		delete(existing, next.Name)
-		var err error
-		switch {
-		case old == nil:
-			if _, err = client.Create(ctx, next, metav1.CreateOptions{FieldManager: v1alpha1.AgentFieldManager}); apierrors.IsAlreadyExists(err) {
-				return &ForeignError{Namespace: next.Namespace, Name: next.Name}
-			}
-		case !isSame(old, next):
-			next.UID, next.ResourceVersion = old.UID, old.ResourceVersion
-			_, err = client.Update(ctx, next, metav1.UpdateOptions{FieldManager: v1alpha1.AgentFieldManager})
-		}
-		if err != nil {
-			return fmt.Errorf("write EndpointSlice %s/%s: %w", next.Namespace, next.Name, err)
-		}
+		errs = append(errs, writeSlice(ctx, c, existing[desired[i].Name], &desired[i]))
+		delete(existing, desired[i].Name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(existing)) {
-		err := client.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &existing[name].UID}})
+		err := c.EndpointSlices(s.Namespace).Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &existing[name].UID}})
 		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("delete EndpointSlice %s/%s: %w", s.Namespace, name, err)
+			errs = append(errs, fmt.Errorf("delete EndpointSlice %s/%s: %w", s.Namespace, name, err))
 		}
 	}
+	return errors.Join(errs...)
+}
+
+// writeSlice creates or updates a slice. Old is the present one; nil for none.
+func writeSlice(ctx context.Context, c discoveryclient.EndpointSlicesGetter, old, next *discoveryv1.EndpointSlice) (err error) {
+	switch client := c.EndpointSlices(next.Namespace); {
+	case old == nil:
+		if _, err = client.Create(ctx, next, metav1.CreateOptions{FieldManager: v1alpha1.AgentFieldManager}); apierrors.IsAlreadyExists(err) {
+			return &ForeignError{Namespace: next.Namespace, Name: next.Name}
+		}
+	case !isSame(old, next):
+		next.UID, next.ResourceVersion = old.UID, old.ResourceVersion
+		_, err = client.Update(ctx, next, metav1.UpdateOptions{FieldManager: v1alpha1.AgentFieldManager})
+	}
+	if err != nil {
+		return fmt.Errorf("write EndpointSlice %s/%s: %w", next.Namespace, next.Name, err)
+	}
 	return nil
+}
+
+// NeedsUser reports whether only a user can end all causes of an error of Write: what may end by itself is tried again.
+func NeedsUser(err error) bool {
+	if joined, ok := errors.AsType[interface {
+		error
+		Unwrap() []error
+	}](err); ok {
+		return !slices.ContainsFunc(joined.Unwrap(), func(err error) bool { return !NeedsUser(err) })
+	}
+	_, foreign := errors.AsType[*ForeignError](err)
+	return foreign || apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
 }
 
 // isSame reports whether a slice has what is desired.

@@ -4,7 +4,6 @@ package works
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,7 +37,8 @@ type trafficResult struct {
 }
 
 // sync writes the EndpointSlices with endpoints of other clusters, and returns the report on those of this one. Only a
-// report with the revision acknowledges: after an error, it keeps the earlier one.
+// report with the revision acknowledges: after an error, it keeps the earlier one. What is ready in this cluster is
+// reported all the same, so that other clusters send nothing to Pods that are gone.
 func (t *serviceTraffic) sync(ctx context.Context, work *v1alpha1.Work, rec *v1alpha1.AppliedWork, results []manifestResult) trafficResult {
 	spec := &rec.Spec.Work
 	if !isService(spec.Source) || spec.Traffic == nil && (work == nil || work.Status.Traffic == nil) {
@@ -52,13 +52,17 @@ func (t *serviceTraffic) sync(ctx context.Context, work *v1alpha1.Work, rec *v1a
 	if err == nil {
 		return result
 	}
-	result = trafficResult{err: err, status: &v1alpha1.WorkTrafficStatus{}}
+	before := &v1alpha1.WorkTrafficStatus{}
 	if work != nil && work.Status.Traffic != nil {
-		result.status = work.Status.Traffic.DeepCopy()
+		before = work.Status.Traffic.DeepCopy()
 	}
-	if _, foreign := errors.AsType[*endpoints.ForeignError](err); foreign || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
+	if result.status == nil { // the endpoints are unknown
+		result.status = before
+	}
+	result.status.Revision, result.status.Message, result.err = before.Revision, before.Message, err
+	if endpoints.NeedsUser(err) {
 		result.status.Message = truncateText(err.Error(), maxTrafficMessage)
-		result.err, result.later = nil, blockedCheckInterval // a user must act
+		result.err, result.later = nil, soonest(result.later, blockedCheckInterval)
 	}
 	return result
 }
@@ -82,11 +86,9 @@ func (t *serviceTraffic) write(ctx context.Context, spec *v1alpha1.WorkSpec, ser
 	if spec.Traffic != nil && service.UID != "" {
 		desired = endpoints.Desired(service, spec.Traffic.Endpoints, spec.Traffic.Subnets)
 	}
-	if err := endpoints.Write(ctx, t.slices, service, desired, own); err != nil {
-		return trafficResult{}, err
-	}
+	writeErr := endpoints.Write(ctx, t.slices, service, desired, own)
 	if spec.Traffic == nil {
-		return trafficResult{}, nil
+		return trafficResult{}, writeErr
 	}
 	result := trafficResult{status: &v1alpha1.WorkTrafficStatus{Revision: spec.Revision}}
 	result.status.Endpoints, result.status.Truncated = endpoints.Report(local, spec.Traffic.Subnets, func(pod *corev1.ObjectReference) string {
@@ -99,7 +101,7 @@ func (t *serviceTraffic) write(ctx context.Context, spec *v1alpha1.WorkSpec, ser
 		}
 		return name
 	})
-	return result, nil
+	return result, writeErr
 }
 
 // unseenPodInterval is how soon the agent reports a Pod that its index lacks.

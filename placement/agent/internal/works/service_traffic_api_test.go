@@ -192,6 +192,16 @@ func TestTrafficReportsPlacedPods(t *testing.T) {
 		}
 	}
 	b.awaitWork(t, w, "the agent reports one endpoint", reports(want))
+	b.change(t, w, func(s *v1alpha1.WorkSpec) {
+		s.Traffic.Endpoints = remoteEndpoints("10.77.2.1")
+		s.Traffic.Endpoints[0].Ports[0].Name = "A_b"
+	})
+	refused := b.awaitWork(t, w, "the API server refuses endpoints of other clusters", func(s v1alpha1.WorkStatus) bool {
+		return s.Traffic != nil && s.Traffic.Message != ""
+	})
+	if refused.Traffic.Revision >= w.Spec.Revision { // the report on the Pod must go on
+		t.Errorf("the agent has acknowledged revision %d", refused.Traffic.Revision)
+	}
 	slice.Endpoints = nil
 	if err := b.Update(t.Context(), slice); err != nil {
 		t.Fatal(err)

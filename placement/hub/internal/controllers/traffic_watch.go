@@ -4,35 +4,48 @@ package controllers
 
 import (
 	"context"
+	"slices"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	danm "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/desiredstate"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/kinds"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/scope"
 )
 
 // concernedByTraffic returns the objects whose placement depends on a change of a Work that carries traffic: the
-// workloads whose withdrawal a Service's Work acknowledges, and the Services on a ClusterNetwork.
+// workloads that move, and wait until a cluster has endpoints or has acknowledged that it has none, and the Services on
+// a ClusterNetwork.
 func (l *objectLister) concernedByTraffic(ctx context.Context, old, now *v1alpha1.Work) (keys []kinds.Key) {
 	switch source := old.Spec.Source; {
 	case source.Group == danm.GroupName && source.Kind == danm.KindClusterNetwork:
 		if old.Spec.Revision != now.Spec.Revision || hasObject(old) != hasObject(now) {
 			return l.servicesOn(ctx, source.Name)
 		}
-	case old.Spec.Traffic != nil && len(old.Spec.Traffic.Withdrawn) > 0:
-		for _, w := range old.Spec.Traffic.Withdrawn {
+	case source.Group == "" && source.Kind == "Service" && changesTraffic(old, now):
+		workloads := append(scope.TrafficIndexKeys(old), scope.TrafficIndexKeys(now)...)
+		slices.Sort(workloads)
+		for _, workload := range slices.Compact(workloads) {
 			a := &v1alpha1.Assignment{}
-			if l.cached.Get(ctx, client.ObjectKey{Namespace: source.Namespace, Name: w.Work}, a, client.UnsafeDisableDeepCopy) == nil {
+			if l.cached.Get(ctx, client.ObjectKey{Namespace: source.Namespace, Name: workload}, a, client.UnsafeDisableDeepCopy) == nil && desiredstate.IsLeaving(a) {
 				keys = append(keys, kinds.KeyOf(a.Spec.Object))
 			}
 		}
 	}
 	return keys
+}
+
+// changesTraffic reports whether a Work of a Service has other endpoints than before, or has carried out more.
+func changesTraffic(old, now *v1alpha1.Work) bool {
+	return old.Status.Revision != now.Status.Revision || (old.Status.Halted == nil) != (now.Status.Halted == nil) ||
+		scope.IsRemoved(old) != scope.IsRemoved(now) ||
+		!equality.Semantic.DeepEqual(old.Spec.Traffic, now.Spec.Traffic) || !equality.Semantic.DeepEqual(old.Status.Traffic, now.Status.Traffic)
 }
 
 // hasObject reports whether a cluster has the object of a Work.

@@ -120,10 +120,20 @@ func assignByPolicy(
 	return d, startDrains(s, in, d, current, drains)
 }
 
-// waitForLoss returns when the next cluster of an object may be assumed lost; 0: when something changes.
+// waitForLoss returns when the next cluster of an object may be assumed lost; 0: when something changes. An object that
+// leaves a cluster also waits for the clusters that may send traffic to it.
 func waitForLoss(s *scope.Scope, p *policy.EffectivePolicy, a *v1alpha1.Assignment) (after time.Duration) {
-	for name, state := range targetStates(a) {
+	states := targetStates(a)
+	for name, state := range states {
 		after = scope.Sooner(after, lossOf(s, p, name, state).after)
+	}
+	if !IsLeaving(a) {
+		return after
+	}
+	for _, works := range s.Serving {
+		for name := range works {
+			after = scope.Sooner(after, lossOf(s, p, name, states[name]).after)
+		}
 	}
 	return after
 }

@@ -88,6 +88,9 @@ func Migrate(s *scope.Scope, a *v1alpha1.Assignment, d Decision) Migration {
 		m.MoveBlocked, retry = keptMoveBlocked(s.Assignment), left
 	}
 	m.RequeueAfter = scope.Sooner(m.RequeueAfter, retry)
+	if out.Blocked.Reason == migration.NotWithdrawn {
+		m.RequeueAfter = scope.Sooner(m.RequeueAfter, trafficRecheck)
+	}
 	return m
 }
 
@@ -292,9 +295,11 @@ func migrationTarget(s *scope.Scope, t v1alpha1.Target, d Decision, stable time.
 	if t.LastTransitionTime != nil {
 		m.Since = t.LastTransitionTime.Time
 	}
-	e := exposureOf(s, d, name, t.TrafficWithdrawnTime)
-	m.Serves, m.TrafficIn, m.TrafficCause, m.Withdrawn = e.serves, e.in, e.cause, t.TrafficWithdrawnTime != nil
-	m.Replacements, m.ReplacementsIn = e.replacements, e.replacementsIn
+	if !isDesired { // else nothing is withdrawn
+		e := exposureOf(s, d, name, t.TrafficWithdrawnTime)
+		m.Serves, m.TrafficIn, m.TrafficCause, m.Withdrawn = e.serves, e.in, e.cause, t.TrafficWithdrawnTime != nil
+		m.Replacements, m.ReplacementsIn = e.replacements, e.replacementsIn
+	}
 	w := s.Works[name]
 	if w == nil {
 		m.Removed = s.GoneWorks[name] && (t.State == v1alpha1.TargetLost || !mayRunUnseen(s, name, d))

@@ -3,12 +3,17 @@
 package desiredstate
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/internal/network"
@@ -34,11 +39,14 @@ func serviceTraffic(s *scope.Scope, d Decision) (map[string]*v1alpha1.WorkTraffi
 		c := newCondition(v1alpha1.ConditionTrafficMerged, false, v1alpha1.ReasonNotStretched, fmt.Sprintf("ClusterNetwork %s: %v", s.Traffic.Network, err))
 		return nil, &c
 	}
-	in := traffic.Input{Segment: segment, Reports: map[string][]v1alpha1.TrafficEndpoints{}, Withdrawn: s.Traffic.Withdrawn, Lost: map[string]bool{}}
+	in := traffic.Input{
+		Segment: segment, Reports: map[string][]v1alpha1.TrafficEndpoints{}, Ports: map[string][]v1alpha1.TrafficPort{},
+		Replacements: s.Traffic.Replacements, Withdrawn: s.Traffic.Withdrawn, Lost: map[string]bool{},
+	}
 	states := targetStates(s.Assignment)
 	for cluster, w := range s.Works {
 		if segment.Reaches(cluster) && w.Spec.Removal == nil && w.Status.Traffic != nil && w.Status.Traffic.Revision > 0 { // its agent acknowledges
-			in.Reports[cluster] = w.Status.Traffic.Endpoints
+			in.Reports[cluster], in.Ports[cluster] = w.Status.Traffic.Endpoints, servicePorts(w)
 		}
 		if lossOf(s, d.Policy, cluster, states[cluster]).lost {
 			in.Lost[cluster] = true
@@ -64,6 +72,24 @@ func serviceTraffic(s *scope.Scope, d Decision) (map[string]*v1alpha1.WorkTraffi
 	}
 	c := trafficCondition(s, in, out)
 	return byCluster, &c
+}
+
+// servicePorts returns the ports of the Service that a Work requests. A Customization may have changed them.
+func servicePorts(w *v1alpha1.Work) (ports []v1alpha1.TrafficPort) {
+	o, err := scope.ManifestOf(w)
+	service := &corev1.Service{}
+	if err != nil || o == nil || runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, service) != nil {
+		return nil
+	}
+	for i := range service.Spec.Ports {
+		p := &service.Spec.Ports[i]
+		port := v1alpha1.TrafficPort{Name: p.Name, Protocol: string(cmp.Or(p.Protocol, corev1.ProtocolTCP))}
+		if p.AppProtocol != nil {
+			port.AppProtocol = *p.AppProtocol
+		}
+		ports = append(ports, port)
+	}
+	return ports
 }
 
 func trafficNetwork(n *network.Network) traffic.Network {
@@ -103,6 +129,17 @@ func trafficCondition(s *scope.Scope, in traffic.Input, out traffic.Output) meta
 			"the other clusters have more addresses than the %d that %s gets", traffic.MaxAddresses, out.Truncated))
 	}
 	return newCondition(v1alpha1.ConditionTrafficMerged, true, v1alpha1.ReasonAsExpected, "")
+}
+
+// trafficRecheck is how often a move is computed that waits for endpoints. A change of them queues it; this is for what
+// queues nothing, such as a cluster that has the Service only and becomes unreachable.
+const trafficRecheck = 30 * time.Second
+
+// IsLeaving reports whether an object is about to leave a cluster, so that its next step may depend on endpoints.
+func IsLeaving(a *v1alpha1.Assignment) bool {
+	return slices.ContainsFunc(a.Spec.Targets, func(t v1alpha1.Target) bool {
+		return t.State == v1alpha1.TargetDraining || t.State == v1alpha1.TargetRemoving || t.TrafficWithdrawnTime != nil
+	})
 }
 
 // exposure is whether other clusters may send traffic to the Pods of an object in one cluster.
@@ -165,7 +202,7 @@ func servesFrom(works map[string]*v1alpha1.Work, cluster, workload string) bool 
 func mayHaveEndpoints(w *v1alpha1.Work) bool {
 	neverWrote := w.Status.Revision > 0 && (w.Status.Traffic == nil || w.Status.Traffic.Revision == 0)
 	neverSent := neverWrote && (w.Spec.Traffic == nil || len(w.Spec.Traffic.Endpoints) == 0)
-	return !neverSent && w.Spec.Removal == nil
+	return !neverSent && !scope.IsRemoved(w)
 }
 
 // whyNotAcknowledged returns why a cluster has not acknowledged a withdrawal. C is nil for a cluster that is not in the
@@ -176,25 +213,41 @@ func whyNotAcknowledged(c *v1alpha1.Cluster, w *v1alpha1.Work) string {
 		return "it cannot be reached"
 	case w.Status.Traffic != nil && w.Status.Traffic.Message != "":
 		return w.Status.Traffic.Message
+	case w.Spec.Removal != nil:
+		return fmt.Sprintf("Service %s/%s is not removed there yet", w.Spec.Source.Namespace, w.Spec.Source.Name)
 	}
 	return fmt.Sprintf("its agent has not reported that for Service %s/%s", w.Spec.Source.Namespace, w.Spec.Source.Name)
 }
 
-// replacements returns how many endpoints a cluster has of a workload in the clusters that are to have it.
+// replacements returns how many endpoints a cluster has of a workload in the clusters that are to have it: of dual-stack
+// Pods, those of one family. If it has as many as fit, these are enough. One that is to remove the Service needs none.
 func replacements(w *v1alpha1.Work, cluster, workload string, d Decision) (n int32) {
-	if t := w.Status.Traffic; t != nil && d.includes(cluster) {
-		for _, e := range t.Endpoints {
-			if e.Work == workload {
-				n += int32(len(e.Addresses))
+	if w.Spec.Removal != nil {
+		return math.MaxInt32
+	}
+	var counts [2]int32 // IPv4 and IPv6
+	full := false
+	count := func(all []v1alpha1.TrafficEndpoints, keeps func(v1alpha1.TrafficEndpoints) bool) {
+		full = full || traffic.IsFull(all)
+		for _, e := range all {
+			if e.Work != workload || len(e.Addresses) == 0 || !keeps(e) {
+				continue
 			}
+			family := 0
+			if strings.Contains(e.Addresses[0], ":") {
+				family = 1
+			}
+			counts[family] += int32(len(e.Addresses))
 		}
 	}
+	if t := w.Status.Traffic; t != nil {
+		count(t.Endpoints, func(v1alpha1.TrafficEndpoints) bool { return d.includes(cluster) })
+	}
 	if t := w.Spec.Traffic; t != nil {
-		for _, e := range t.Endpoints {
-			if e.Work == workload && d.includes(string(e.Cluster)) {
-				n += int32(len(e.Addresses))
-			}
-		}
+		count(t.Endpoints, func(e v1alpha1.TrafficEndpoints) bool { return d.includes(string(e.Cluster)) })
+	}
+	if n = max(counts[0], counts[1]); n > 0 && full {
+		return math.MaxInt32
 	}
 	return n
 }
@@ -208,7 +261,8 @@ func withdraws(t *v1alpha1.WorkTraffic, cluster, workload string) *v1alpha1.With
 	return &t.Withdrawn[i]
 }
 
-// acknowledges reports whether a cluster has carried out a withdrawal.
+// acknowledges reports whether a cluster has carried out a withdrawal. One that is to remove the Service has when that is
+// done.
 func acknowledges(w *v1alpha1.Work, cluster, workload string, since metav1.MicroTime) bool {
 	carriedOut := w.Status.Halted == nil && (w.Status.Traffic == nil || w.Status.Traffic.Revision >= w.Spec.Revision)
 	if w.Spec.Traffic == nil { // the network is not stretched any more

@@ -22,7 +22,7 @@ func deployment(name string) kinds.Key {
 	return kinds.Key{GroupKind: schema.GroupKind{Group: "apps", Kind: "Deployment"}, Namespace: "shop", Name: name}
 }
 
-// eastWith is the Cluster east, which reports nodes with so many free CPUs each.
+// clusterWith is a Cluster that reports nodes with so many free CPUs each.
 func clusterWith(name string, cpus ...int64) *v1alpha1.Cluster {
 	var nodes []room.Free
 	for _, n := range cpus {
@@ -169,7 +169,7 @@ func TestRoomComesBack(t *testing.T) {
 		"restarted": {"Pods that restart come again.", func(c *Capacity, _ func(time.Duration)) {
 			for _, n := range []int64{6, 0} {
 				c.Set(deployment("first"), Reservation{PerReplica: oneCPU, Replicas: map[string]int64{"east": 6}, Existing: map[string]int64{"east": n}})
-				c.Rooms().Observe(clusterWith("east", 10 - n))
+				c.Rooms().Observe(clusterWith("east", 10-n))
 			}
 		}, 4},
 		"new leader": {"The room that a new leader reads is without the Pods that exist.", func(c *Capacity, _ func(time.Duration)) {

@@ -16,6 +16,7 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/kinds"
+	"github.com/patchbay-cni/patchbay/placement/internal/traffic"
 )
 
 // TrafficIndex finds the Works of Services by the names of the Works whose Pods are their endpoints.
@@ -27,6 +28,8 @@ type Traffic struct {
 	Network string
 	// Networks has it as each cluster has it that states that it is stretched, and allows the Service's namespace.
 	Networks map[string]*network.Network
+	// Replacements are the clusters that keep a workload that leaves another one.
+	Replacements map[traffic.Replacement]bool
 	// Withdrawn are the workloads whose Pods are about to leave a cluster.
 	Withdrawn []v1alpha1.WithdrawnTraffic
 }
@@ -81,7 +84,7 @@ func (r *Reader) readTraffic(ctx context.Context, s *Scope) error {
 }
 
 func (r *Reader) readServiceTraffic(ctx context.Context, s *Scope, name string) error {
-	t := &Traffic{Network: name, Networks: map[string]*network.Network{}}
+	t := &Traffic{Network: name, Networks: map[string]*network.Network{}, Replacements: map[traffic.Replacement]bool{}}
 	works, err := worksNamed(ctx, r.cached, ClusterNetworkKey(name).RecordName())
 	if err != nil {
 		return err
@@ -103,7 +106,11 @@ func (r *Reader) readServiceTraffic(ctx context.Context, s *Scope, name string) 
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("read Assignment %s/%s: %w", s.Key.Namespace, workload, err)
 		}
+		leaves := slices.ContainsFunc(a.Spec.Targets, func(t v1alpha1.Target) bool { return t.State == v1alpha1.TargetDraining })
 		for _, target := range a.Spec.Targets {
+			if leaves && target.State == v1alpha1.TargetActive {
+				t.Replacements[traffic.Replacement{Cluster: target.Cluster, Work: workload}] = true
+			}
 			if target.TrafficWithdrawnTime != nil {
 				t.Withdrawn = append(t.Withdrawn, v1alpha1.WithdrawnTraffic{Cluster: target.Cluster, Work: workload, Time: *target.TrafficWithdrawnTime})
 			}
