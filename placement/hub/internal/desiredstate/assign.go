@@ -256,6 +256,7 @@ func planInput(s *scope.Scope, p *policy.EffectivePolicy, current *v1alpha1.Assi
 		}
 	}
 	addStarted(&in, s, p, current)
+	in.Autoscaled = autoscaledOf(s, in, p, current).active
 	states := targetStates(current)
 	for _, c := range s.Clusters {
 		l := lossOf(s, p, c.Name, states[c.Name])

@@ -23,6 +23,8 @@ type autoscaled struct {
 	counts map[string]int64
 	// live are the replicas that an autoscaler requests now of each cluster that has one.
 	live map[string]int64
+	// active are the clusters of live that keep the object, and have replicas.
+	active map[string]bool
 	// total is how many are wanted; 0: no autoscaler has requested any.
 	total int64
 	// started reports that the stored targets are those of such a move.
@@ -32,7 +34,7 @@ type autoscaled struct {
 // autoscaledOf returns what autoscalers request. It is empty for an object that does not yield its replicas, or that
 // has none by a user's request.
 func autoscaledOf(s *scope.Scope, in policy.PlanInput, p *policy.EffectivePolicy, current *v1alpha1.Assignment) autoscaled {
-	a := autoscaled{counts: map[string]int64{}, live: map[string]int64{}}
+	a := autoscaled{counts: map[string]int64{}, live: map[string]int64{}, active: map[string]bool{}}
 	if !p.Spec.Apply.YieldsReplicas() || in.Replicas == nil || *in.Replicas == 0 {
 		return a
 	}
@@ -46,6 +48,7 @@ func autoscaledOf(s *scope.Scope, in policy.PlanInput, p *policy.EffectivePolicy
 		live := s.Reports[string(t.Cluster)].AutoscaledReplicas
 		if live != nil {
 			a.live[string(t.Cluster)] = deref(live)
+			a.active[string(t.Cluster)] = t.State == v1alpha1.TargetActive && *live > 0
 		}
 		names = append(names, string(t.Cluster))
 		targets = append(targets, migration.AutoscaledTarget{Requested: ptr.Deref(requestedOf(&t), 0), Most: ptr.Deref(t.AutoscaledReplicas, 0), Live: live})
@@ -98,7 +101,7 @@ func (a autoscaled) isMoved(s *scope.Scope, d Decision, current *v1alpha1.Assign
 
 // planInput returns the input of a plan for what runs.
 func (a autoscaled) planInput(in policy.PlanInput, current *v1alpha1.Assignment) policy.PlanInput {
-	in.Replicas = new(a.total)
+	in.Replicas, in.Autoscaled = new(a.total), nil
 	if a.started {
 		return in // the targets are those of such a plan
 	}
