@@ -44,12 +44,11 @@ func roomRetry(s *scope.Scope, d Decision) time.Duration {
 			return roomRetryInterval
 		}
 	}
+	var retry time.Duration
 	for _, refused := range d.Refusals {
-		if left := refused.RetryTime.Sub(s.Now); left > 0 {
-			return left
-		}
+		retry = scope.Sooner(retry, max(0, refused.RetryTime.Sub(s.Now)))
 	}
-	return 0
+	return retry
 }
 
 // existingReplicas returns how many replicas of the object exist in each cluster that reports on it.

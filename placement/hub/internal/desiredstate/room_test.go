@@ -191,3 +191,16 @@ func TestRebalance(t *testing.T) {
 	}
 	expect("the same value", map[string]int64{"east": 3, "west": 7}) // the targets are still those of before
 }
+
+// The first refusal by name may be the last to end.
+func TestRoomRetryIsSoonest(t *testing.T) {
+	t.Parallel()
+	s := &scope.Scope{Now: time.Unix(100_000, 0)}
+	after := func(d time.Duration) v1alpha1.Refusal {
+		return v1alpha1.Refusal{RetryTime: metav1.MicroTime{Time: s.Now.Add(d)}}
+	}
+	d := Decision{ShortfallReason: v1alpha1.ReasonUnschedulable, Refusals: []v1alpha1.Refusal{after(time.Hour), after(-time.Hour), after(5 * time.Minute)}}
+	if got := roomRetry(s, d); got != 5*time.Minute {
+		t.Errorf("got %s, want 5m0s", got)
+	}
+}
