@@ -8,6 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/clusters"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/scope"
 	"github.com/patchbay-cni/patchbay/placement/internal/migration"
 	"github.com/patchbay-cni/patchbay/placement/internal/policy"
@@ -42,7 +43,8 @@ func autoscaledOf(s *scope.Scope, in policy.PlanInput, p *policy.EffectivePolicy
 	var names []string
 	var targets []migration.AutoscaledTarget
 	for _, t := range current.Spec.Targets {
-		if t.State != v1alpha1.TargetActive && t.State != v1alpha1.TargetDraining {
+		returned := in.Returned[string(t.Cluster)]
+		if t.State != v1alpha1.TargetActive && t.State != v1alpha1.TargetDraining && !returned {
 			continue
 		}
 		live := s.Reports[string(t.Cluster)].AutoscaledReplicas
@@ -51,7 +53,9 @@ func autoscaledOf(s *scope.Scope, in policy.PlanInput, p *policy.EffectivePolicy
 			a.active[string(t.Cluster)] = t.State == v1alpha1.TargetActive && *live > 0
 		}
 		names = append(names, string(t.Cluster))
-		targets = append(targets, migration.AutoscaledTarget{Requested: ptr.Deref(requestedOf(&t), 0), Most: ptr.Deref(t.AutoscaledReplicas, 0), Live: live})
+		targets = append(targets, migration.AutoscaledTarget{
+			Requested: ptr.Deref(requestedOf(&t), 0), Most: ptr.Deref(t.AutoscaledReplicas, 0), Live: live, Replaced: returned,
+		})
 	}
 	if len(a.live) == 0 && !a.started {
 		return a
@@ -84,19 +88,28 @@ func (a autoscaled) isMoved(s *scope.Scope, d Decision, current *v1alpha1.Assign
 			return true
 		}
 	}
-	if !a.started {
-		return false
-	}
+	return a.started && !isAutoscaledMoveOver(s, current)
+}
+
+// isAutoscaledMoveOver reports whether nothing moves any more in a move of what autoscalers request. It does not wait
+// for what silent clusters have lost: their replicas run elsewhere, and the autoscalers there need their own bounds.
+func isAutoscaledMoveOver(s *scope.Scope, current *v1alpha1.Assignment) bool {
 	for _, t := range current.Spec.Targets {
+		name := string(t.Cluster)
+		if c := s.Clusters[name]; c == nil || !clusters.IsReachable(c) {
+			if t.State == v1alpha1.TargetLost || t.State == v1alpha1.TargetRemoving {
+				continue
+			}
+		}
 		n := deref(t.Replicas)
 		moves := t.State != v1alpha1.TargetActive || t.RequestedReplicas != nil && deref(t.RequestedReplicas) != n
 		// An agent of an earlier version owns the replicas that it was sent, and would take them back.
-		handedOver := n == 0 || s.Reports[string(t.Cluster)].Applied && s.Reports[string(t.Cluster)].AutoscaledReplicas != nil
+		handedOver := n == 0 || s.Reports[name].Applied && s.Reports[name].AutoscaledReplicas != nil
 		if moves || !handedOver {
-			return true
+			return false
 		}
 	}
-	return false
+	return true
 }
 
 // planInput returns the input of a plan for what runs.
