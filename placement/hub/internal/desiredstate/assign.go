@@ -176,7 +176,7 @@ func reserve(s *scope.Scope, d *Decision, in policy.PlanInput, current *v1alpha1
 		reservation := limits.Reservation{PerReplica: perReplica, Replicas: map[string]int64{}}
 		for name, n := range plan.Targets {
 			if !plan.Divided && in.Replicas != nil {
-				n = *in.Replicas
+				n = wholeReplicas(in, name)
 			}
 			d.Replicas[name], reservation.Replicas[name] = n, n
 		}

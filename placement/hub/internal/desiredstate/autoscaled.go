@@ -20,7 +20,8 @@ import (
 // leaves a cluster, that number says nothing about what runs there. So the targets are in units of what runs
 // from then until the move has ended.
 type autoscaled struct {
-	// counts are the most replicas that an autoscaler, or the hub, has requested of each cluster in this move.
+	// counts are the most replicas that an autoscaler, or the hub, has requested of each cluster in this move. If each
+	// cluster has the whole object, those that are new in the move have none.
 	counts map[string]int64
 	// live are the replicas that an autoscaler requests now of each cluster that has one.
 	live map[string]int64
@@ -28,6 +29,8 @@ type autoscaled struct {
 	active map[string]bool
 	// total is how many are wanted; 0: no autoscaler has requested any.
 	total int64
+	// whole reports that each cluster has the whole object.
+	whole bool
 	// started reports that the stored targets are those of such a move.
 	started bool
 }
@@ -66,7 +69,20 @@ func autoscaledOf(s *scope.Scope, in policy.PlanInput, p *policy.EffectivePolicy
 	for i, name := range names {
 		a.counts[name] = int64(most[i])
 	}
+	if a.whole = !divided; a.whole && a.started { // the others are new in this move
+		for _, t := range current.Spec.Targets {
+			if !keepsOwn(&t) {
+				delete(a.counts, string(t.Cluster))
+			}
+		}
+	}
 	return a
+}
+
+// keepsOwn reports whether a cluster has the whole object since before a move of what autoscalers request. Its
+// autoscaler is none of the move's business.
+func keepsOwn(t *v1alpha1.Target) bool {
+	return t.RequestedReplicas == nil && t.AutoscaledReplicas != nil
 }
 
 // requestedOf returns how many replicas the hub requests of a target; nil for a kind without replicas.
@@ -104,7 +120,7 @@ func isAutoscaledMoveOver(s *scope.Scope, current *v1alpha1.Assignment) bool {
 		n := deref(t.Replicas)
 		moves := t.State != v1alpha1.TargetActive || t.RequestedReplicas != nil && deref(t.RequestedReplicas) != n
 		// An agent of an earlier version owns the replicas that it was sent, and would take them back.
-		handedOver := n == 0 || s.Reports[name].Applied && s.Reports[name].AutoscaledReplicas != nil
+		handedOver := n == 0 || keepsOwn(&t) || s.Reports[name].Applied && s.Reports[name].AutoscaledReplicas != nil
 		if moves || !handedOver {
 			return false
 		}
@@ -115,6 +131,9 @@ func isAutoscaledMoveOver(s *scope.Scope, current *v1alpha1.Assignment) bool {
 // planInput returns the input of a plan for what runs.
 func (a autoscaled) planInput(in policy.PlanInput, current *v1alpha1.Assignment) policy.PlanInput {
 	in.Replicas, in.Autoscaled = new(a.total), nil
+	if a.whole {
+		in.Kept = a.counts
+	}
 	if a.started {
 		return in // the targets are those of such a plan
 	}
@@ -125,4 +144,20 @@ func (a autoscaled) planInput(in policy.PlanInput, current *v1alpha1.Assignment)
 		}
 	}
 	return in
+}
+
+// wholeReplicas returns how many replicas a cluster gets that is to have the whole object. A cluster that is new in a
+// move of what autoscalers request follows them as far as it has room.
+func wholeReplicas(in policy.PlanInput, cluster string) int64 {
+	if n, ok := in.Kept[cluster]; ok {
+		return n
+	}
+	had, assigned := in.Assigned[cluster]
+	if in.Kept == nil || !assigned { // the plan has asked for its room
+		return *in.Replicas
+	}
+	if room, _ := in.Capacity(cluster); room != nil {
+		return max(had, min(*in.Replicas, *room))
+	}
+	return *in.Replicas
 }

@@ -218,7 +218,7 @@ func syncWork(s *scope.Scope, a *v1alpha1.Assignment, d Decision, t *v1alpha1.Ta
 // autoscaler decides.
 func leastReplicas(a *v1alpha1.Assignment, t *v1alpha1.Target) *int32 {
 	n := requestedOf(t)
-	if a.Spec.Decision.AutoscaledReplicas == 0 || t.State != v1alpha1.TargetActive || ptr.Deref(n, 0) == 0 {
+	if a.Spec.Decision.AutoscaledReplicas == 0 || t.State != v1alpha1.TargetActive || ptr.Deref(n, 0) == 0 || keepsOwn(t) {
 		return nil
 	}
 	return new(*n)
