@@ -93,6 +93,11 @@ type AppliedObject struct {
 	// An agent that restarts in between does not create it again.
 	// +optional
 	Creating bool `json:"creating,omitempty"`
+
+	// Replicas of the manifest that the agent applied last, if apply.yield leaves them to autoscalers; none in a move
+	// of such an object. The agent so finds out whether a user has changed them since.
+	// +optional
+	Replicas *int32 `json:"replicas,omitempty"`
 }
 
 // AppliedWorkList is a list of AppliedWorks.

@@ -236,7 +236,8 @@ type Target struct {
 	LastTransitionTime *metav1.MicroTime `json:"lastTransitionTime,omitempty"`
 
 	// AutoscaledReplicas are the most replicas that an autoscaler, or the hub, has requested of the cluster in a move
-	// of the decision's autoscaledReplicas. What an autoscaler requests beyond them is added to those.
+	// of the decision's autoscaledReplicas. What an autoscaler requests beyond them is added to those. If each cluster
+	// has the whole object, only those that have had it since before the move have this field.
 	// +optional
 	AutoscaledReplicas *int32 `json:"autoscaledReplicas,omitempty"`
 

@@ -102,7 +102,8 @@ type WorkSpec struct {
 
 	// MinReplicas is how many replicas the object needs while a move replaces those of an autoscaler, if
 	// apply.yield has spec.replicas. The agent raises spec.replicas to it once for each revision, also where another
-	// field manager owns the field, and leaves the field to the others from then on.
+	// field manager owns the field, and leaves the field to the others from then on. If there is no other one, the
+	// agent takes it back when a user has changed spec.replicas after the move.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	MinReplicas *int32 `json:"minReplicas,omitempty"`

@@ -12,17 +12,19 @@ type AutoscaledTarget struct {
 	Most int32
 	// Live are the replicas that the autoscaler requests, by the last report; nil if the hub alone requests replicas.
 	Live *int32
+	// Replaced is true for a cluster that was lost and reports again: other clusters run its replicas.
+	Replaced bool
 }
 
 // FollowAutoscalers returns how many replicas are wanted in a move of such an object, and Most of each target. Wanted is
-// what is stored, and 0 for a move that begins now: then it is what runs. In a move the number grows with what an
+// what is stored, and 0 for a move that begins now: then it is what runs, without what is replaced. In a move the number grows with what an
 // autoscaler requests beyond Most, and never falls: replicas that leave one cluster run in others, whose
 // autoscalers may not have seen their load. If each cluster has the whole object, it is the most of one cluster.
 func FollowAutoscalers(wanted int32, divided bool, targets []AutoscaledTarget) (total int32, most []int32) {
 	begins := wanted == 0
 	sum := int64(wanted)
 	for _, t := range targets {
-		known := max(t.Requested, t.Most)
+		known := min(max(t.Requested, t.Most), apportion.MaxTotal)
 		now := known
 		switch {
 		case t.Live == nil:
@@ -31,12 +33,13 @@ func FollowAutoscalers(wanted int32, divided bool, targets []AutoscaledTarget) (
 		default:
 			now = max(known, *t.Live)
 		}
-		if begins {
-			known = 0
-		}
-		if divided {
+		now = min(now, apportion.MaxTotal) // what a hostile cluster reports must leave room for the others
+		switch {
+		case divided && begins && !t.Replaced:
+			sum += int64(now)
+		case divided && !begins:
 			sum += int64(now - known)
-		} else {
+		case !divided && !t.Replaced:
 			sum = max(sum, int64(now))
 		}
 		most = append(most, now)

@@ -52,7 +52,22 @@ func TestFollowAutoscalers(t *testing.T) {
 			[]AutoscaledTarget{{Requested: 20, Most: 25, Live: live(25)}, {Requested: 20, Most: 21, Live: live(21)}}, 26, []int32{25, 21},
 		},
 		"grows whole": {"the largest cluster counts", 20, true, []AutoscaledTarget{{Requested: 20, Most: 20, Live: live(22)}, {Requested: 20, Live: live(20)}}, 22, []int32{22, 20}},
-		"too many":    {"a hostile cluster reports an absurd number", 0, false, []AutoscaledTarget{{Live: live(2_000_000_000)}, {Live: live(2_000_000_000)}}, 1_000_000, []int32{2_000_000_000, 2_000_000_000}},
+		"too many":    {"a hostile cluster reports an absurd number", 0, false, []AutoscaledTarget{{Live: live(2_000_000_000)}, {Live: live(2_000_000_000)}}, 1_000_000, []int32{1_000_000, 1_000_000}},
+		"grows too much": {
+			"the same in a move", 20, false, []AutoscaledTarget{{Requested: 20, Most: 20, Live: live(2_000_000_000)}}, 1_000_000, []int32{1_000_000},
+		},
+		"returned": {
+			"the others run what the lost cluster had", 0, false,
+			[]AutoscaledTarget{{Requested: 20, Live: live(20), Replaced: true}, {Requested: 2, Live: live(7)}}, 7, []int32{20, 7},
+		},
+		"returned and grows": {
+			"what its autoscaler adds is new", 7, false,
+			[]AutoscaledTarget{{Requested: 15, Most: 20, Live: live(22), Replaced: true}, {Requested: 7, Most: 7, Live: live(7)}}, 9, []int32{22, 7},
+		},
+		"returned whole": {
+			"each other cluster has all that it needs", 0, true,
+			[]AutoscaledTarget{{Requested: 20, Live: live(20), Replaced: true}, {Requested: 2, Live: live(7)}}, 7, []int32{20, 7},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -115,8 +130,9 @@ func (w *world) autoscale(to []string) {
 	var targets []AutoscaledTarget
 	var running []*simulatedCluster
 	for _, r := range w.in.Targets {
-		if c := w.clusters[r.Cluster]; r.State == Active || r.State == Draining {
-			t := AutoscaledTarget{Requested: r.Requested, Most: c.most}
+		returned := r.State == Lost && w.isReachable(w.clusters[r.Cluster]) || r.State == Draining && r.Returned
+		if c := w.clusters[r.Cluster]; r.State == Active || r.State == Draining || returned {
+			t := AutoscaledTarget{Requested: r.Requested, Most: c.most, Replaced: returned}
 			if c.report.isScaled {
 				t.Live = &c.report.scaled
 			}
@@ -204,6 +220,65 @@ func TestAutoscaledMoves(t *testing.T) {
 		w.settle(t)
 		if sum := w.available(); sum < runs {
 			t.Fatalf("%d run after the move, and %d before it\n%s", sum, runs, w)
+		}
+	})
+}
+
+// A cluster with autoscaled replicas is lost, replaced, and returns. The move that replaces it ends while it is silent.
+// When it returns, only what the others run by then is needed, and none of that is lost.
+func TestAutoscaledLoss(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(rapid.Uint64().Draw(t, "seed"), Input{
+			Divided: true, MaxSurge: rapid.Int32Range(1, 16).Draw(t, "surge"), Stable: 10 * time.Second,
+		}, "a", "b")
+		w.autoscaled, w.assumesLost = true, true
+		w.known = rapid.Bool().Draw(t, "the hub knows the autoscalers")
+		w.want(map[string]int32{"a": 1})
+		w.settle(t)
+		a, b := w.clusters["a"], w.clusters["b"]
+		had := rapid.Int32Range(1, 12).Draw(t, "runs in a")
+		a.scaled = had
+		for range 30 { // the hub hears of that
+			w.tick()
+		}
+		w.cut(a, false)
+		for range 3 * int(unreachableAfter/time.Second) {
+			w.tick()
+		}
+		to := []string{"b"}
+		w.redivide = true
+		w.autoscale(to)
+		for range 300 {
+			w.tick()
+			w.autoscale(to)
+		}
+		if target := w.in.Targets[1]; w.in.Targets[0].State != Lost || target.Requested != had || target.Desired != had {
+			t.Fatalf("others run %d of %d replicas\n%s", target.Requested, had, w)
+		}
+
+		runs := rapid.Int32Range(1, 30).Draw(t, "runs in b")
+		w.wanted, w.redivide, b.scaled = 0, true, runs // the move is over
+		a.most, b.most = 0, 0
+		w.want(map[string]int32{"b": 1})
+		for range 60 {
+			w.tick()
+		}
+		w.cut(a, true)
+		for !w.isReachable(a) {
+			w.tick()
+		}
+		w.autoscale(to)
+		if w.wanted != runs {
+			t.Fatalf("the return wants %d replicas, and %d are needed\n%s", w.wanted, runs, w)
+		}
+		for range 60 {
+			w.tick()
+			w.autoscale(to)
+		}
+		w.settle(t)
+		if got := w.available(); got != runs || len(w.in.Targets) != 1 {
+			t.Fatalf("%d replicas run after the return, and %d are needed\n%s", got, runs, w)
 		}
 	})
 }

@@ -258,7 +258,19 @@ func (p *EffectivePolicy) divideReplicas(in PlanInput, usable []candidate) (allo
 		result.unplaced = fmt.Sprintf("%d of %d replicas have no room", division.Unplaced, *in.Replicas)
 		result.targets = keepUnplaced(in, result.targets, division.Unplaced)
 	}
+	keepAutoscaled(in, rows, result.targets)
 	return result, nil
+}
+
+// keepAutoscaled leaves one replica to each cluster in which an autoscaler has some, if it may have any. The division
+// of a number that says nothing about what runs must not empty it.
+func keepAutoscaled(in PlanInput, rows []apportion.Cluster, targets map[string]int64) {
+	for _, row := range rows {
+		isFull := row.Capacity != nil && *row.Capacity == 0 || row.Max != nil && *row.Max == 0
+		if in.Autoscaled[row.Name] && row.Weight > 0 && !isFull && *in.Replicas > 0 {
+			targets[row.Name] = max(targets[row.Name], 1)
+		}
+	}
 }
 
 // isReplaced tells whether the other clusters run all replicas of those that have begun to lose theirs.

@@ -41,6 +41,12 @@ type PlanInput struct {
 	VolumeClaims map[string]string
 	// Refused are the clusters that have refused replicas of the object. It stays there without replicas, too.
 	Refused map[string]bool
+	// Autoscaled are the clusters of Assigned in which an autoscaler has replicas, which Replicas does not count. A
+	// division that gives such a cluster a weight leaves it one: else what runs there would have to move.
+	Autoscaled map[string]bool
+	// Kept are the replicas, in a move of what autoscalers run, of the clusters that have had the whole object since
+	// before it. It does not change them. Nil at rest.
+	Kept map[string]int64
 	// VolumeRefusal returns why the volumes of the object can not move from a cluster to another one; "" when they can.
 	VolumeRefusal func(from, to string) string
 	// Capacity returns the room of a cluster.

@@ -26,7 +26,7 @@ type CededFields struct {
 }
 
 // FindCeded returns the fields of a live object that the agent leaves to others: those of createOnly,
-// and those of yield that another manager owns.
+// and those of yield that another manager owns. A field that the agent has taken back from CededManager is its own.
 func FindCeded(live *unstructured.Unstructured, policy v1alpha1.ApplyPolicy) (CededFields, error) {
 	var c CededFields
 	for i, list := range [][]v1alpha1.FieldPath{policy.CreateOnly, policy.Yield} {
@@ -37,7 +37,8 @@ func FindCeded(live *unstructured.Unstructured, policy v1alpha1.ApplyPolicy) (Ce
 			}
 			othersOwn := ownedByOthers(live, path)
 			createOnly := i == 0
-			if createOnly || othersOwn {
+			isTakenBack := OfAgent(live).Has(path) && !ownedByOthers(live, path, CededManager)
+			if createOnly || othersOwn && !isTakenBack {
 				c.Omitted = append(c.Omitted, path)
 			}
 			if createOnly && !othersOwn && OfAgent(live).Has(path) {
@@ -51,6 +52,17 @@ func FindCeded(live *unstructured.Unstructured, policy v1alpha1.ApplyPolicy) (Ce
 // OmitsReplicas tells whether the agent leaves spec.replicas to others.
 func (c CededFields) OmitsReplicas() bool {
 	return slices.ContainsFunc(c.Omitted, func(path []string) bool { return slices.Equal(path, []string{"spec", "replicas"}) })
+}
+
+// TakeBackReplicas returns the fields without spec.replicas if no manager but CededManager has it of the agent, or
+// shares it with the agent: no autoscaler has set it, and the agent may apply it again. Ok tells whether that is so.
+func (c CededFields) TakeBackReplicas(live *unstructured.Unstructured) (rest CededFields, ok bool) {
+	path := []string{"spec", "replicas"}
+	if !ownedByOthers(live, path) || ownedByOthers(live, path, CededManager) {
+		return c, false
+	}
+	c.Omitted = slices.DeleteFunc(slices.Clone(c.Omitted), func(omitted []string) bool { return slices.Equal(omitted, path) })
+	return c, true
 }
 
 // parseFieldPath parses a FieldPath into names and keys.
@@ -81,10 +93,11 @@ func parseFieldPath(path v1alpha1.FieldPath) ([]string, error) {
 	return parts, nil
 }
 
-// ownedByOthers tells whether a manager other than the agent owns the field.
-func ownedByOthers(o *unstructured.Unstructured, path []string) bool {
+// ownedByOthers tells whether a manager other than the agent, and than those of but, owns the field.
+func ownedByOthers(o *unstructured.Unstructured, path []string, but ...string) bool {
 	for _, entry := range o.GetManagedFields() {
-		if entry.Manager != v1alpha1.AgentFieldManager && parseFields(entry).Has(path) {
+		isOther := entry.Manager != v1alpha1.AgentFieldManager && !slices.Contains(but, entry.Manager)
+		if isOther && parseFields(entry).Has(path) {
 			return true
 		}
 	}

@@ -100,6 +100,8 @@ func TestFindCededFields(t *testing.T) {
 		"Nothing":          {"Without a policy the agent keeps its fields.", map[string]string{v1alpha1.AgentFieldManager: agents, "hpa": others}, v1alpha1.ApplyPolicy{}, 0, 0},
 		"YieldUnowned":     {"Without another owner the agent keeps the field.", map[string]string{v1alpha1.AgentFieldManager: agents}, v1alpha1.ApplyPolicy{Yield: replicas}, 0, 0},
 		"YieldOwned":       {"With another owner the agent omits the field.", map[string]string{v1alpha1.AgentFieldManager: agents, "hpa": others}, v1alpha1.ApplyPolicy{Yield: replicas}, 1, 0},
+		"YieldCeded":       {"The replicas of a move are left to the autoscaler that comes.", map[string]string{CededManager: others}, v1alpha1.ApplyPolicy{Yield: replicas}, 1, 0},
+		"YieldTakenBack":   {"The agent has applied them again since.", map[string]string{v1alpha1.AgentFieldManager: agents, CededManager: others}, v1alpha1.ApplyPolicy{Yield: replicas}, 0, 0},
 		"CreateOnly":       {"Without another owner the field must be transferred, because else it would be removed.", map[string]string{v1alpha1.AgentFieldManager: agents}, v1alpha1.ApplyPolicy{CreateOnly: replicas}, 1, 1},
 		"CreateOnlyCeded":  {"The field was transferred before.", map[string]string{CededManager: others}, v1alpha1.ApplyPolicy{CreateOnly: replicas}, 1, 0},
 		"CreateOnlyTheirs": {"Another owner keeps the field.", map[string]string{v1alpha1.AgentFieldManager: agents, "hpa": others}, v1alpha1.ApplyPolicy{CreateOnly: replicas}, 1, 0},
@@ -110,6 +112,36 @@ func TestFindCededFields(t *testing.T) {
 			c, err := FindCeded(managed(t, object, tc.owners), tc.policy)
 			if err != nil || len(c.Omitted) != tc.omitted || len(c.transferred) != tc.transferred {
 				t.Errorf("%s\ngot %+v, %v; want %d omitted, %d transferred", tc.reason, c, err, tc.omitted, tc.transferred)
+			}
+		})
+	}
+}
+
+// The agent takes replicas back that it left to an autoscaler, but never those that another manager has set.
+func TestTakeBackReplicas(t *testing.T) {
+	t.Parallel()
+	const object, field = `{"metadata":{},"spec":{"replicas":3}}`, `{"f:spec":{"f:replicas":{}}}`
+	for name, tc := range map[string]struct {
+		reason  string
+		owners  map[string]string
+		ok      bool
+		omitted int
+	}{
+		"Ceded":      {"No autoscaler has come.", map[string]string{CededManager: field}, true, 0},
+		"TakenBack":  {"The agent has it already, and the value must follow.", map[string]string{v1alpha1.AgentFieldManager: field, CededManager: field}, true, 0},
+		"Autoscaled": {"An autoscaler has set it.", map[string]string{"hpa": field}, false, 1},
+		"Both":       {"An autoscaler wants the same number.", map[string]string{CededManager: field, "hpa": field}, false, 1},
+		"Agent":      {"It was never left.", map[string]string{v1alpha1.AgentFieldManager: field}, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			live := managed(t, object, tc.owners)
+			c, err := FindCeded(live, v1alpha1.ApplyPolicy{Yield: []v1alpha1.FieldPath{"spec.replicas"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if rest, ok := c.TakeBackReplicas(live); ok != tc.ok || len(rest.Omitted) != tc.omitted {
+				t.Errorf("%s\ngot %+v, %t; want %d omitted, %t", tc.reason, rest, ok, tc.omitted, tc.ok)
 			}
 		})
 	}

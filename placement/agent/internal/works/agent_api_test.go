@@ -180,6 +180,39 @@ func testAutoscaled(t *testing.T, b *testAgent, w *v1alpha1.Work) {
 		s.Manifests[0].Object.Raw = []byte(strings.Replace(string(s.Manifests[0].Object.Raw), `"replicas":3`, `"replicas":1`, 1))
 	})
 	b.awaitWork(t, w, "the end of the move takes nothing back", reports(3))
+	rescale := func(n int32, ofSource int64) {
+		t.Helper()
+		b.change(t, w, func(s *v1alpha1.WorkSpec) {
+			o := &unstructured.Unstructured{}
+			if err := o.UnmarshalJSON(s.Manifests[0].Object.Raw); err != nil {
+				t.Fatal(err)
+			}
+			err := unstructured.SetNestedField(o.Object, int64(n), "spec", "replicas")
+			raw, marshalErr := o.MarshalJSON()
+			if err := errors.Join(err, marshalErr); err != nil {
+				t.Fatal(err)
+			}
+			s.Manifests[0].Object.Raw, s.SourceGeneration = raw, s.SourceGeneration+ofSource
+		})
+	}
+	runs := func(n int32) func(v1alpha1.WorkStatus) bool {
+		return func(s v1alpha1.WorkStatus) bool {
+			m := s.Manifests[0]
+			return applied(w.Spec.Revision)(s) && m.AutoscaledReplicas == nil && m.Replicas != nil && *m.Replicas == n
+		}
+	}
+	rescale(2, 0)
+	b.awaitWork(t, w, "the hub's own steps take nothing back either", reports(3))
+	b.change(t, w, func(s *v1alpha1.WorkSpec) { s.SourceGeneration++ })
+	b.awaitWork(t, w, "nor does a user's change of another field", reports(3))
+	rescale(5, 1)
+	b.awaitWork(t, w, "no autoscaler has set the field, and a user changes it", runs(5))
+	rescale(1, 0)
+	b.awaitWork(t, w, "the agent has the field again, for each step of the hub", runs(1))
+	scale(3)
+	b.awaitWork(t, w, "an autoscaler sets it", reports(3))
+	rescale(6, 1)
+	b.awaitWork(t, w, "the autoscaler keeps it", reports(3))
 	b.change(t, w, func(s *v1alpha1.WorkSpec) { s.Apply.Yield = nil })
 	b.awaitWork(t, w, "without yield there is no autoscaler", func(s v1alpha1.WorkStatus) bool {
 		return s.Revision == w.Spec.Revision && s.Manifests[0].AutoscaledReplicas == nil

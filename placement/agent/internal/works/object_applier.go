@@ -42,6 +42,8 @@ type priorState struct {
 	// creating is true when an earlier agent has recorded that it creates an object that runs once, and not what
 	// came of it.
 	creating bool
+	// rescaled is true when a user has changed the replicas since the last apply.
+	rescaled bool
 	// prepare makes what must exist before the object is created; nil: nothing.
 	prepare func(context.Context) error
 	// recordCreating records that before this agent creates the object.
@@ -107,7 +109,7 @@ func (a *objectApplier) applyAllowed(ctx context.Context, t desiredObject, spec 
 	if err := a.checkServiceAccounts(ctx, t, spec); err != nil {
 		return applyResult{live: live}, err
 	}
-	return a.update(ctx, t, live, spec)
+	return a.update(ctx, t, live, spec, k.rescaled)
 }
 
 // applyPolicy returns how to apply the manifests. Replicas that replace those of an autoscaler in another cluster
@@ -115,10 +117,12 @@ func (a *objectApplier) applyAllowed(ctx context.Context, t desiredObject, spec 
 func applyPolicy(spec *v1alpha1.WorkSpec) v1alpha1.ApplyPolicy {
 	policy := spec.Apply
 	if spec.MinReplicas != nil && policy.YieldsReplicas() {
-		policy.CreateOnly = append(slices.Clone(policy.CreateOnly), "spec.replicas")
+		policy.CreateOnly = append(slices.Clone(policy.CreateOnly), replicasField)
 	}
 	return policy
 }
+
+const replicasField v1alpha1.FieldPath = "spec.replicas"
 
 // createMissing creates an object that does not exist, unless it runs once and may have run.
 func (a *objectApplier) createMissing(ctx context.Context, t desiredObject, spec *v1alpha1.WorkSpec, k priorState, access access) (applyResult, error) {
@@ -271,12 +275,15 @@ func (a *objectApplier) create(ctx context.Context, t desiredObject, spec *v1alp
 	if len(applyPolicy(spec).CreateOnly) == 0 {
 		return applyResult{live: live, applied: true}, nil
 	}
-	return a.update(ctx, t, live, spec)
+	return a.update(ctx, t, live, spec, false)
 }
 
 // update applies the manifest to the live object with its UID, without the fields that it leaves to
-// others.
-func (a *objectApplier) update(ctx context.Context, t desiredObject, live *unstructured.Unstructured, spec *v1alpha1.WorkSpec) (applyResult, error) {
+// others. Replicas that the agent has left to an autoscaler for a move, and that none has set since, are its own again
+// from the time at which a user changes them.
+func (a *objectApplier) update(
+	ctx context.Context, t desiredObject, live *unstructured.Unstructured, spec *v1alpha1.WorkSpec, rescaled bool,
+) (applyResult, error) {
 	policy := applyPolicy(spec)
 	c, err := managedfields.FindCeded(live, policy)
 	if err != nil {
@@ -291,7 +298,15 @@ func (a *objectApplier) update(ctx context.Context, t desiredObject, live *unstr
 			return applyResult{live: live}, asConditionError(t, err)
 		}
 	}
-	if live, err = a.scaleCededReplicas(ctx, t, live, c, spec.MinReplicas); err != nil {
+	mayTakeBack := spec.MinReplicas == nil && spec.Apply.YieldsReplicas() && !slices.Contains(spec.Apply.CreateOnly, replicasField)
+	rest, isCeded := c.TakeBackReplicas(live)
+	if mayTakeBack && isCeded && (rescaled || !c.OmitsReplicas()) {
+		c = rest
+		live, err = a.setCededReplicas(ctx, t, live) // else the API server reports a conflict with CededManager
+	} else {
+		live, err = a.scaleCededReplicas(ctx, t, live, c, spec.MinReplicas)
+	}
+	if err != nil {
 		return applyResult{live: live}, err
 	}
 	o := t.object.DeepCopy()
@@ -312,7 +327,7 @@ func (a *objectApplier) update(ctx context.Context, t desiredObject, live *unstr
 func (a *objectApplier) scaleCededReplicas(
 	ctx context.Context, t desiredObject, live *unstructured.Unstructured, c managedfields.CededFields, least *int32,
 ) (*unstructured.Unstructured, error) {
-	requested, inManifest, _ := unstructured.NestedInt64(t.object.Object, "spec", "replicas")
+	requested, inManifest := requestedReplicas(t)
 	current, inLive, _ := unstructured.NestedInt64(live.Object, "spec", "replicas")
 	isRaised := least != nil && current < int64(*least)
 	if isRaised {
@@ -321,6 +336,27 @@ func (a *objectApplier) scaleCededReplicas(
 	if !c.OmitsReplicas() || !inManifest || !inLive || !isRaised && (requested == 0) == (current == 0) {
 		return live, nil
 	}
+	return a.patchCededReplicas(ctx, t, live, requested)
+}
+
+// setCededReplicas gives the replicas that CededManager owns the value of the manifest.
+func (a *objectApplier) setCededReplicas(ctx context.Context, t desiredObject, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	requested, inManifest := requestedReplicas(t)
+	if current, inLive, _ := unstructured.NestedInt64(live.Object, "spec", "replicas"); !inManifest || inLive && current == requested {
+		return live, nil
+	}
+	return a.patchCededReplicas(ctx, t, live, requested)
+}
+
+// requestedReplicas returns spec.replicas of a manifest, and whether it has the field.
+func requestedReplicas(t desiredObject) (n int64, ok bool) {
+	n, ok, err := unstructured.NestedInt64(t.object.Object, "spec", "replicas")
+	return n, ok && err == nil
+}
+
+func (a *objectApplier) patchCededReplicas(
+	ctx context.Context, t desiredObject, live *unstructured.Unstructured, requested int64,
+) (*unstructured.Unstructured, error) {
 	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q},"spec":{"replicas":%d}}`, live.GetUID(), requested)
 	now, err := t.resourceClient(a.dynamic).Patch(ctx, live.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: managedfields.CededManager})
 	if err != nil {

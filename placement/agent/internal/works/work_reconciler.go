@@ -233,6 +233,7 @@ func (w *workReconciler) applyManifest(ctx context.Context, work *v1alpha1.Work,
 	created, attempted := own[t.key()]
 	if result.entry != nil {
 		prior.uid, prior.creating = cmp.Or(result.entry.UID, created), result.entry.Creating && !attempted
+		prior.rescaled = isRescaled(result.entry, t, spec)
 	}
 	if ordersVolume(spec, t) {
 		prior.prepare = func(ctx context.Context) error { return w.prepareVolume(ctx, spec, t) }
@@ -256,7 +257,7 @@ func (w *workReconciler) applyManifest(ctx context.Context, work *v1alpha1.Work,
 		result.live, result.unread = w.readAfterError(ctx, t, uid)
 	}
 	if err == nil && applied.live != nil {
-		result.entry = appliedEntry(result.entry, t, applied, spec.SourceGeneration)
+		result.entry = appliedEntry(result.entry, t, applied, spec)
 		result.digest = managedfields.Digest(applied.live, managedfields.OfAgent(applied.live))
 		w.watcher.EnsureWatch(ctx, t.gvr, t.object.GetNamespace())
 		w.watcher.Expect(t.gvr, applied.live)
@@ -358,7 +359,7 @@ func lastReport(work *v1alpha1.Work, t desiredObject) v1alpha1.ManifestStatus {
 }
 
 // appliedEntry returns the record's entry of an object after an apply. old is the entry before it, if any.
-func appliedEntry(old *v1alpha1.AppliedObject, t desiredObject, applied applyResult, sourceGeneration int64) *v1alpha1.AppliedObject {
+func appliedEntry(old *v1alpha1.AppliedObject, t desiredObject, applied applyResult, spec *v1alpha1.WorkSpec) *v1alpha1.AppliedObject {
 	entry := t.newRecordEntry()
 	if old != nil {
 		entry = *old
@@ -369,8 +370,18 @@ func appliedEntry(old *v1alpha1.AppliedObject, t desiredObject, applied applyRes
 	if applied.applied || entry.AppliedGeneration == 0 {
 		entry.AppliedGeneration = applied.live.GetGeneration()
 	}
-	entry.SourceGeneration = sourceGeneration
+	entry.SourceGeneration, entry.Replicas = spec.SourceGeneration, nil
+	if n, ok := requestedReplicas(t); ok && spec.MinReplicas == nil && spec.Apply.YieldsReplicas() {
+		entry.Replicas = new(int32(n))
+	}
 	return &entry
+}
+
+// isRescaled tells whether a user has changed the replicas of the hub's object since the last apply. The steps of a
+// move, and its end, change those of the manifest only.
+func isRescaled(entry *v1alpha1.AppliedObject, t desiredObject, spec *v1alpha1.WorkSpec) bool {
+	n, ok := requestedReplicas(t)
+	return ok && entry.Replicas != nil && int64(*entry.Replicas) != n && entry.SourceGeneration != spec.SourceGeneration
 }
 
 // runsPods tells whether controllers may create Pods for an object: for built-in workloads and for custom

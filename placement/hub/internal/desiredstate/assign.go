@@ -206,7 +206,7 @@ func (d *Decision) plan(in policy.PlanInput) (policy.Plan, error) {
 	plan.Targets = maps.Clone(plan.Targets)
 	for name, n := range plan.Targets {
 		if !plan.Divided && in.Replicas != nil {
-			n = *in.Replicas
+			n = wholeReplicas(in, name)
 		}
 		d.Replicas[name], plan.Targets[name] = n, n
 	}
@@ -286,6 +286,7 @@ func planInput(s *scope.Scope, p *policy.EffectivePolicy, current *v1alpha1.Assi
 		}
 	}
 	addStarted(&in, s, p, current)
+	in.Autoscaled = autoscaledOf(s, in, p, current).active
 	states := targetStates(current)
 	for _, c := range s.Clusters {
 		l := lossOf(s, p, c.Name, states[c.Name])

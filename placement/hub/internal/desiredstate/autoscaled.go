@@ -8,6 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/clusters"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/scope"
 	"github.com/patchbay-cni/patchbay/placement/internal/migration"
 	"github.com/patchbay-cni/patchbay/placement/internal/policy"
@@ -19,12 +20,17 @@ import (
 // leaves a cluster, that number says nothing about what runs there. So the targets are in units of what runs
 // from then until the move has ended.
 type autoscaled struct {
-	// counts are the most replicas that an autoscaler, or the hub, has requested of each cluster in this move.
+	// counts are the most replicas that an autoscaler, or the hub, has requested of each cluster in this move. If each
+	// cluster has the whole object, those that are new in the move have none.
 	counts map[string]int64
 	// live are the replicas that an autoscaler requests now of each cluster that has one.
 	live map[string]int64
+	// active are the clusters of live that keep the object, and have replicas.
+	active map[string]bool
 	// total is how many are wanted; 0: no autoscaler has requested any.
 	total int64
+	// whole reports that each cluster has the whole object.
+	whole bool
 	// started reports that the stored targets are those of such a move.
 	started bool
 }
@@ -32,7 +38,7 @@ type autoscaled struct {
 // autoscaledOf returns what autoscalers request. It is empty for an object that does not yield its replicas, or that
 // has none by a user's request.
 func autoscaledOf(s *scope.Scope, in policy.PlanInput, p *policy.EffectivePolicy, current *v1alpha1.Assignment) autoscaled {
-	a := autoscaled{counts: map[string]int64{}, live: map[string]int64{}}
+	a := autoscaled{counts: map[string]int64{}, live: map[string]int64{}, active: map[string]bool{}}
 	if !p.Spec.Apply.YieldsReplicas() || in.Replicas == nil || *in.Replicas == 0 {
 		return a
 	}
@@ -40,15 +46,19 @@ func autoscaledOf(s *scope.Scope, in policy.PlanInput, p *policy.EffectivePolicy
 	var names []string
 	var targets []migration.AutoscaledTarget
 	for _, t := range current.Spec.Targets {
-		if t.State != v1alpha1.TargetActive && t.State != v1alpha1.TargetDraining {
+		returned := in.Returned[string(t.Cluster)]
+		if t.State != v1alpha1.TargetActive && t.State != v1alpha1.TargetDraining && !returned {
 			continue
 		}
 		live := s.Reports[string(t.Cluster)].AutoscaledReplicas
 		if live != nil {
 			a.live[string(t.Cluster)] = deref(live)
+			a.active[string(t.Cluster)] = t.State == v1alpha1.TargetActive && *live > 0
 		}
 		names = append(names, string(t.Cluster))
-		targets = append(targets, migration.AutoscaledTarget{Requested: ptr.Deref(requestedOf(&t), 0), Most: ptr.Deref(t.AutoscaledReplicas, 0), Live: live})
+		targets = append(targets, migration.AutoscaledTarget{
+			Requested: ptr.Deref(requestedOf(&t), 0), Most: ptr.Deref(t.AutoscaledReplicas, 0), Live: live, Replaced: returned,
+		})
 	}
 	if len(a.live) == 0 && !a.started {
 		return a
@@ -59,7 +69,20 @@ func autoscaledOf(s *scope.Scope, in policy.PlanInput, p *policy.EffectivePolicy
 	for i, name := range names {
 		a.counts[name] = int64(most[i])
 	}
+	if a.whole = !divided; a.whole && a.started { // the others are new in this move
+		for _, t := range current.Spec.Targets {
+			if !keepsOwn(&t) {
+				delete(a.counts, string(t.Cluster))
+			}
+		}
+	}
 	return a
+}
+
+// keepsOwn reports whether a cluster has the whole object since before a move of what autoscalers request. Its
+// autoscaler is none of the move's business.
+func keepsOwn(t *v1alpha1.Target) bool {
+	return t.RequestedReplicas == nil && t.AutoscaledReplicas != nil
 }
 
 // requestedOf returns how many replicas the hub requests of a target; nil for a kind without replicas.
@@ -81,24 +104,36 @@ func (a autoscaled) isMoved(s *scope.Scope, d Decision, current *v1alpha1.Assign
 			return true
 		}
 	}
-	if !a.started {
-		return false
-	}
+	return a.started && !isAutoscaledMoveOver(s, current)
+}
+
+// isAutoscaledMoveOver reports whether nothing moves any more in a move of what autoscalers request. It does not wait
+// for what silent clusters have lost: their replicas run elsewhere, and the autoscalers there need their own bounds.
+func isAutoscaledMoveOver(s *scope.Scope, current *v1alpha1.Assignment) bool {
 	for _, t := range current.Spec.Targets {
+		name := string(t.Cluster)
+		if c := s.Clusters[name]; c == nil || !clusters.IsReachable(c) {
+			if t.State == v1alpha1.TargetLost || t.State == v1alpha1.TargetRemoving {
+				continue
+			}
+		}
 		n := deref(t.Replicas)
 		moves := t.State != v1alpha1.TargetActive || t.RequestedReplicas != nil && deref(t.RequestedReplicas) != n
 		// An agent of an earlier version owns the replicas that it was sent, and would take them back.
-		handedOver := n == 0 || s.Reports[string(t.Cluster)].Applied && s.Reports[string(t.Cluster)].AutoscaledReplicas != nil
+		handedOver := n == 0 || keepsOwn(&t) || s.Reports[name].Applied && s.Reports[name].AutoscaledReplicas != nil
 		if moves || !handedOver {
-			return true
+			return false
 		}
 	}
-	return false
+	return true
 }
 
 // planInput returns the input of a plan for what runs.
 func (a autoscaled) planInput(in policy.PlanInput, current *v1alpha1.Assignment) policy.PlanInput {
-	in.Replicas = new(a.total)
+	in.Replicas, in.Autoscaled = new(a.total), nil
+	if a.whole {
+		in.Kept = a.counts
+	}
 	if a.started {
 		return in // the targets are those of such a plan
 	}
@@ -109,4 +144,20 @@ func (a autoscaled) planInput(in policy.PlanInput, current *v1alpha1.Assignment)
 		}
 	}
 	return in
+}
+
+// wholeReplicas returns how many replicas a cluster gets that is to have the whole object. A cluster that is new in a
+// move of what autoscalers request follows them as far as it has room.
+func wholeReplicas(in policy.PlanInput, cluster string) int64 {
+	if n, ok := in.Kept[cluster]; ok {
+		return n
+	}
+	had, assigned := in.Assigned[cluster]
+	if in.Kept == nil || !assigned { // the plan has asked for its room
+		return *in.Replicas
+	}
+	if room, _ := in.Capacity(cluster); room != nil {
+		return max(had, min(*in.Replicas, *room))
+	}
+	return *in.Replicas
 }

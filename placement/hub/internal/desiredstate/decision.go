@@ -77,6 +77,9 @@ func storedDecision(s *scope.Scope, a *v1alpha1.Assignment) Decision {
 		Replicas: map[string]int64{}, Source: a.Spec.Decision.Source, Digest: a.Spec.Decision.Digest,
 		AutoscaledReplicas: a.Spec.Decision.AutoscaledReplicas,
 	}
+	if isAutoscaledMoveOver(s, a) {
+		d.AutoscaledReplicas = 0
+	}
 	for _, t := range a.Spec.Targets {
 		d.Divided = d.Divided || t.RequestedReplicas != nil
 	}
@@ -203,6 +206,9 @@ func manifestFields(w *v1alpha1.Work) map[string]any {
 func NextAssignment(s *scope.Scope, current *v1alpha1.Assignment, decision Decision) *v1alpha1.Assignment {
 	next := current.DeepCopy()
 	if decision.Mistake != nil {
+		if decision.AutoscaledReplicas == 0 { // a mistake does not bind autoscalers
+			recordAutoscaled(&next.Spec, decision)
+		}
 		return next
 	}
 	d := &next.Spec.Decision

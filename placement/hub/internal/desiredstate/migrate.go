@@ -331,6 +331,9 @@ func setAutoscaled(m *migration.Target, s *scope.Scope, t v1alpha1.Target, d Dec
 		m.AllAtOnce = m.Desired == 0 && live != nil && !hasAutoscaler(dependencies)
 		return
 	}
+	if keepsOwn(&t) {
+		return
+	}
 	wanted := d.Replicas[name]
 	m.ReportCurrent = m.ReportCurrent && (!m.Wanted || w != nil && deref(w.Spec.MinReplicas) >= wanted)
 	m.Ready = m.Ready && (!m.Wanted || live == nil || deref(live) >= wanted)

@@ -276,7 +276,7 @@ func nameVolume(spec *v1alpha1.WorkSpec, name string) error {
 // autoscaler decides.
 func leastReplicas(a *v1alpha1.Assignment, t *v1alpha1.Target) *int32 {
 	n := requestedOf(t)
-	if a.Spec.Decision.AutoscaledReplicas == 0 || t.State != v1alpha1.TargetActive || ptr.Deref(n, 0) == 0 {
+	if a.Spec.Decision.AutoscaledReplicas == 0 || t.State != v1alpha1.TargetActive || ptr.Deref(n, 0) == 0 || keepsOwn(t) {
 		return nil
 	}
 	return new(*n)

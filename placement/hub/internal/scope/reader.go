@@ -146,7 +146,8 @@ func replicaBounds(o *unstructured.Unstructured, dependents []v1alpha1.Assignmen
 		for _, t := range a.Spec.Targets {
 			desired := ptr.Deref(t.Replicas, 0)
 			n := ptr.Deref(t.RequestedReplicas, desired)
-			if n > 0 && (t.State == v1alpha1.TargetActive || t.State == v1alpha1.TargetDraining) {
+			keepsOwn := t.RequestedReplicas == nil && t.AutoscaledReplicas != nil // it has had the whole object before the move
+			if n > 0 && !keepsOwn && (t.State == v1alpha1.TargetActive || t.State == v1alpha1.TargetDraining) {
 				bounds[string(t.Cluster)] = ReplicaBounds{Min: n, Exact: desired < n}
 			}
 		}

@@ -20,6 +20,7 @@ func TestReplicaBounds(t *testing.T) {
 		target("east", v1alpha1.TargetDraining, 0, new(int32(15))), target("west", v1alpha1.TargetActive, 20, new(int32(5))),
 		target("north", v1alpha1.TargetPending, 20, new(int32(5))), target("south", v1alpha1.TargetDraining, 0, new(int32(0))),
 		target("gone", v1alpha1.TargetRemoving, 0, new(int32(5))), target("whole", v1alpha1.TargetActive, 7, nil),
+		{Cluster: "kept", State: v1alpha1.TargetActive, Replicas: new(int32(5)), AutoscaledReplicas: new(int32(5))},
 	}
 	for name, tc := range map[string]struct {
 		reason     string
@@ -28,7 +29,8 @@ func TestReplicaBounds(t *testing.T) {
 		want       map[string]ReplicaBounds
 	}{
 		"move": {
-			"A receiver keeps what it gets, and a leaving cluster what is left of it. At 0 replicas Kubernetes ignores an autoscaler.", 20, "Deployment", "web",
+			"A receiver keeps what it gets, and a leaving cluster what is left of it. At 0 replicas Kubernetes ignores an autoscaler. " +
+				"A cluster that keeps the whole object scales as before.", 20, "Deployment", "web",
 			map[string]ReplicaBounds{"east": {15, true}, "west": {5, false}, "whole": {7, false}},
 		},
 		"at rest":      {"Each cluster's autoscaler decides.", 0, "Deployment", "web", map[string]ReplicaBounds{}},
