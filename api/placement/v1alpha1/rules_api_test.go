@@ -60,6 +60,7 @@ func TestRefusals(t *testing.T) {
 		{[]string{"Cluster"}, `limits: {memory: "1e2147483648"}`, "spec.limits.memory", quantity + `"64Gi"`},
 		{[]string{"Cluster"}, `limits: {pods: 3000000000}`, "spec.limits.pods", "less than or equal to 2147483647"},
 		{[]string{"Cluster"}, `drain: {deadline: 2026-01-02t15:04:05z}`, "spec.drain.deadline", "should match '^[0-9]{4}-"},
+		{[]string{"Cluster"}, `declaredLost: {lastHeartbeat: "2026-01-02T15:04:05.000000Z"}`, "spec.declaredLost", "must be absent in a new Cluster"},
 		{[]string{"Cluster"}, `drain: {deadline: tomorrow}`, "spec.drain.deadline", "must be of type date-time"},
 		{policies, `move: {settle: 1.5h, deadline: "0", surge: 1000000, unavailable: 100%}`, "", ""},
 		{policies, `move: {stable: 10m}`, "", ""},
