@@ -243,7 +243,7 @@ func (s *stepState) removeDrained(ready bool) {
 		case s.isNewlyDrained(i): // this must be stored first, so that Since is correct
 			s.requeueAfter = shortest(s.requeueAfter, s.Settle)
 		case s.Divided && !s.proceeds(i) && s.stillNeeded(i):
-		case !s.Divided && s.holdsTraffic(i):
+		case !s.Divided && !s.BreakBeforeMake && s.holdsTraffic(i): // what breaks first stops without replacements
 		case s.remaining(m.Since, s.Settle) == 0:
 			m.State, m.Requested = Removing, 0
 		}
