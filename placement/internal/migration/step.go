@@ -58,7 +58,12 @@ func newStepState(in Input) *stepState {
 
 // adaptState adapts the stored state of a cluster.
 func (s *stepState) adaptState(r Target, m *Transition) {
+	isReplaced := !r.Wanted && r.Lost && s.anyWanted()
 	switch {
+	case r.State == Removing && !r.Removed && isReplaced && s.BreakBeforeMake: // it would never stop what others may start
+		m.State, m.Requested = Lost, 0
+	case r.State == Lost && !r.Removed && !r.Wanted && !r.Lost && r.Ordered: // the order that it has lasts
+		m.State, m.Requested = Removing, 0
 	case r.State == Removing && !r.Removed:
 		if m.Requested = 0; r.Wanted { // the order is withdrawn
 			m.State, m.Requested = Active, r.Requested
@@ -70,7 +75,7 @@ func (s *stepState) adaptState(r Target, m *Transition) {
 		}
 	case r.State == Pending && !r.Wanted:
 		m.State, m.Requested = None, 0
-	case !r.Wanted && r.Lost && s.anyWanted():
+	case isReplaced:
 		m.State = Lost
 	case !r.Wanted:
 		m.State = Draining

@@ -101,6 +101,54 @@ func TestAssumedLossKeepsWhatRunsInOne(t *testing.T) {
 	}
 }
 
+// A declared cluster that had the order to stop is not waited for: also its Work and Cluster may go. The order stays, so
+// that the object stops when the cluster returns, and a plan takes it for one.
+func TestDeclaredLossEndsTheWaitForARemoval(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason   string
+		state    v1alpha1.TargetState
+		declared bool
+		gone     bool
+		want     []v1alpha1.Target // after the step
+	}{
+		"silent":         {"It may run.", v1alpha1.TargetRemoving, false, false, []v1alpha1.Target{{Cluster: "east", State: v1alpha1.TargetRemoving}, {Cluster: "west", State: v1alpha1.TargetPending}}},
+		"declared":       {"An admin says that it does not.", v1alpha1.TargetRemoving, true, false, []v1alpha1.Target{{Cluster: "east", State: v1alpha1.TargetLost}, {Cluster: "west", State: v1alpha1.TargetActive}}},
+		"declared, gone": {"The admin has deleted Cluster and namespace.", v1alpha1.TargetLost, false, true, []v1alpha1.Target{{Cluster: "west", State: v1alpha1.TargetActive}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := silentScope()
+			west := s.Clusters["east"].DeepCopy()
+			west.Name, west.Status.Conditions[0].Status = "west", metav1.ConditionTrue
+			s.Clusters["west"] = west
+			s.Key = kinds.Key{GroupKind: schema.GroupKind{Group: "apps", Kind: "StatefulSet"}, Namespace: "shop", Name: "queue"}
+			s.Object = &unstructured.Unstructured{Object: map[string]any{"kind": "StatefulSet"}}
+			s.DeclaredLost = map[string]bool{"east": tc.declared}
+			work := &v1alpha1.Work{}
+			work.Spec.Removal = &v1alpha1.Removal{}
+			s.Works = map[string]*v1alpha1.Work{"east": work}
+			if tc.gone {
+				delete(s.Clusters, "east")
+				s.Works, s.GoneWorks = nil, map[string]bool{"east": true}
+			}
+			a := &v1alpha1.Assignment{}
+			a.Spec.Targets = []v1alpha1.Target{{Cluster: "east", State: tc.state}, {Cluster: "west", State: v1alpha1.TargetPending}}
+			p := &policy.EffectivePolicy{Spec: v1alpha1.PlacementSpec{Move: v1alpha1.MovePolicy{Mode: v1alpha1.BreakBeforeMake}}}
+			var got []v1alpha1.Target
+			for _, target := range Migrate(s, a, Decision{Policy: p, Replicas: map[string]int64{"west": 0}}).Targets {
+				got = append(got, v1alpha1.Target{Cluster: target.Cluster, State: target.State})
+				if state := plannedState(s, target); target.Cluster == "east" && state != v1alpha1.TargetRemoving {
+					t.Errorf("%s\na plan takes east for %s", tc.reason, state)
+				}
+			}
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("%s\ngot %+v, want %+v", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
 // A Job counts as started in a lost cluster until an admin has declared that; one that has finished always does. When
 // the cluster returns, the Job there is the one that goes.
 func TestStartedInLostCluster(t *testing.T) {
