@@ -158,22 +158,29 @@ func TestStartedInLostCluster(t *testing.T) {
 		reason   string
 		change   func(*v1alpha1.Target)
 		declared bool
-		finished bool
+		finished bool // by the status at the hub
+		reported bool // by the cluster's last report
 		want     string
 	}{
-		"silent":             {"It may run.", func(*v1alpha1.Target) {}, false, false, "east"},
-		"declared":           {"It runs no more, though its status says that it has started.", func(*v1alpha1.Target) {}, true, false, ""},
-		"replaced":           {"It runs elsewhere.", func(t *v1alpha1.Target) { t.State = v1alpha1.TargetLost }, false, false, ""},
-		"returned":           {"So it does now.", func(t *v1alpha1.Target) { t.State, t.Returned = v1alpha1.TargetDraining, true }, false, false, ""},
-		"declared, finished": {"It must not run again.", func(*v1alpha1.Target) {}, true, true, "east"},
+		"silent":             {"It may run.", func(*v1alpha1.Target) {}, false, false, false, "east"},
+		"declared":           {"It runs no more, though its status says that it has started.", func(*v1alpha1.Target) {}, true, false, false, ""},
+		"replaced":           {"It runs elsewhere.", func(t *v1alpha1.Target) { t.State = v1alpha1.TargetLost }, false, false, false, ""},
+		"returned":           {"So it does now.", func(t *v1alpha1.Target) { t.State, t.Returned = v1alpha1.TargetDraining, true }, false, false, false, ""},
+		"declared, finished": {"It must not run again.", func(*v1alpha1.Target) {}, true, true, false, "east"},
+		"declared, reported": {"The hub has not stored the end, or never does (status.mode None).", func(*v1alpha1.Target) {}, true, false, true, "east"},
+		"returned, finished": {"It runs elsewhere since.", func(t *v1alpha1.Target) { t.State, t.Returned = v1alpha1.TargetDraining, true }, false, false, true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := jobScope(jobWork(reportsJob("there", metav1.ConditionTrue, v1alpha1.ReasonAsExpected)))
 			s.DeclaredLost = map[string]bool{"east": tc.declared}
 			status := map[string]any{"startTime": "2026-01-01T00:00:00Z"}
+			ended := []any{map[string]any{"type": "Complete", "status": "True"}}
 			if tc.finished {
-				status["conditions"] = []any{map[string]any{"type": "Complete", "status": "True"}}
+				status["conditions"] = ended
+			}
+			if tc.reported {
+				s.Reports["east"] = scope.WorkReport{Status: map[string]any{"conditions": ended}}
 			}
 			s.Object.Object["status"] = status
 			at := target
