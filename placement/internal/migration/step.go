@@ -58,16 +58,9 @@ func newStepState(in Input) *stepState {
 
 // adaptState adapts the stored state of a cluster.
 func (s *stepState) adaptState(r Target, m *Transition) {
-	isReplaced := !r.Wanted && r.Lost && s.anyWanted()
 	switch {
-	case r.State == Removing && !r.Removed && isReplaced && s.BreakBeforeMake: // it would never stop what others may start
-		m.State, m.Requested = Lost, 0
-	case r.State == Lost && !r.Removed && !r.Wanted && !r.Lost && r.Ordered: // the order that it has lasts
-		m.State, m.Requested = Removing, 0
-	case r.State == Removing && !r.Removed:
-		if m.Requested = 0; r.Wanted { // the order is withdrawn
-			m.State, m.Requested = Active, r.Requested
-		}
+	case (r.State == Removing || r.Ordered) && !r.Removed:
+		s.adaptOrdered(r, m)
 	case r.Removed, r.State == None:
 		m.State, m.Requested = None, 0
 		if r.Wanted {
@@ -75,12 +68,25 @@ func (s *stepState) adaptState(r Target, m *Transition) {
 		}
 	case r.State == Pending && !r.Wanted:
 		m.State, m.Requested = None, 0
-	case isReplaced:
+	case !r.Wanted && r.Lost && s.anyWanted():
 		m.State = Lost
 	case !r.Wanted:
 		m.State = Draining
 	case r.State == Draining, r.State == Lost:
 		m.State = Active
+	}
+}
+
+// adaptOrdered adapts the state of a cluster that has the order to remove. What breaks first does not wait for one that is
+// lost: others may start what it was to stop. Its order lasts until it returns.
+func (s *stepState) adaptOrdered(r Target, m *Transition) {
+	switch {
+	case r.Wanted: // the order is withdrawn
+		m.State, m.Requested = Active, r.Requested
+	case r.Lost && s.anyWanted() && (s.BreakBeforeMake || r.State == Lost):
+		m.State, m.Requested = Lost, 0
+	default:
+		m.State, m.Requested = Removing, 0
 	}
 }
 
