@@ -25,6 +25,8 @@ type Plan struct {
 	Reason string
 	// Note says why an object that runs once has no targets, though all is as the policy asks.
 	Note string
+	// LacksRoom reports that a cause of Message is a cluster with too little room.
+	LacksRoom bool
 }
 
 // Plan decides where the object runs. Replicas without room elsewhere stay where they are. After an
@@ -97,7 +99,7 @@ func (a allocation) plan(unavailable []string) Plan {
 	if a.allReported {
 		unavailable = nil
 	}
-	plan.Reason = v1alpha1.ReasonUnschedulable
+	plan.Reason, plan.LacksRoom = v1alpha1.ReasonUnschedulable, len(a.fullClusters) > 0
 	if len(unavailable) > 0 {
 		plan.Reason = v1alpha1.ReasonWaitingForCluster
 	}

@@ -67,7 +67,7 @@ func (r *objectReconciler) Reconcile(ctx context.Context, key kinds.Key) (reconc
 		return reconcile.Result{}, err
 	case s == nil: // also after a plan that reserved room, and failed before its first write
 		r.capacity.Set(key, limits.Reservation{})
-		r.capacity.AwaitRoom(key, false)
+		r.capacity.AwaitRoom(key, limits.AwaitedRoom{})
 		r.drains.Update(key, nil, r.now())
 		r.reports.Wait(key, nil)
 		return reconcile.Result{}, nil
@@ -189,7 +189,7 @@ func (r *objectReconciler) plan(ctx context.Context, s *scope.Scope) (p plan, er
 	p.rolledBack = migration.RolledBack
 	r.reports.Wait(s.Key, migration.AwaitedReports)
 	r.capacity.Set(s.Key, desiredstate.ReservationOf(s, p.next))
-	r.capacity.AwaitRoom(s.Key, p.decision.AwaitsRoom())
+	r.capacity.AwaitRoom(s.Key, p.decision.AwaitedRoom)
 	p.conditions = []metav1.Condition{desiredstate.PlacedCondition(p.decision), migration.MoveBlocked}
 	p.requeueAfter = scope.Sooner(s.RequeueAfter, scope.Sooner(p.decision.RequeueAfter, migration.RequeueAfter))
 	return p, nil

@@ -95,26 +95,16 @@ func assignByPolicy(
 	s *scope.Scope, r scope.Resolution, current *v1alpha1.Assignment, capacity *limits.Capacity, drains *limits.Drains,
 ) (Decision, error) {
 	d := requiredDecision(s.RequiredIn)
-	d.Policy = r.Policy
+	d.Policy, d.AnnotationPolicyLost = r.Policy, losesAnnotationPolicy(s, r.Policy, current)
 	in := planInput(s, r.Policy, current)
 	d.DrainPriorityMistake, d.RequeueAfter = waitForDrains(s, &in, current, drains)
 	d.Refusals = refusals(s, &in, current, r.Policy)
 	d.RequeueAfter = scope.Sooner(d.RequeueAfter, waitForLoss(s, r.Policy, current))
-	if err := reserve(s, &d, in, current, capacity); err != nil {
-		d.AnnotationPolicyLost = losesAnnotationPolicy(s, r.Policy, current)
+	if err := reserve(s, &d, &in, current, capacity); err != nil {
 		return d, err
-	}
-	if a := autoscaledOf(s, in, r.Policy, current); a.isMoved(s, d, current) { // what runs moves, not what the object requests
-		d.Replicas = requiredDecision(s.RequiredIn).Replicas
-		in = a.planInput(in, current)
-		if err := reserve(s, &d, in, current, capacity); err != nil {
-			return d, err
-		}
-		d.AutoscaledReplicas, d.AutoscaledIn = int32(a.total), a.counts
 	}
 	d.RequeueAfter = scope.Sooner(d.RequeueAfter, roomRetry(s, d))
 	before := storedDecision(s, current)
-	d.AnnotationPolicyLost = losesAnnotationPolicy(s, r.Policy, current)
 	if mistake := assignVolume(s, r.Policy, current, &d); mistake != nil {
 		return d, mistake
 	}
@@ -156,30 +146,37 @@ func requiredDecision(requiredIn map[string]bool) Decision {
 	return d
 }
 
-// reserve plans within the capacity of the clusters, reserves it, and stores the plan in d.
-func reserve(s *scope.Scope, d *Decision, in policy.PlanInput, current *v1alpha1.Assignment, capacity *limits.Capacity) error {
+// reserve plans within the capacity of the clusters, reserves it, and stores the plan in d. Of the two plans for an object
+// that its autoscalers scale only the last one is reserved: between two reservations others would get its room.
+func reserve(s *scope.Scope, d *Decision, in *policy.PlanInput, current *v1alpha1.Assignment, capacity *limits.Capacity) error {
 	perReplica := limits.Usage{}
 	if in.Replicas != nil {
 		perReplica = limits.PerReplica(current.Spec.Decision.Requests)
 	}
 	return capacity.Reserve(s.Key, func(room limits.RoomFunc) (limits.Reservation, error) {
+		limited := map[string]bool{}
 		in.Capacity = func(name string) (*int64, string) {
 			n, why := room(perReplica, name, in.Assigned[name], s.Clusters[name].Spec.Limits)
-			return withRefusal(s, d.Refusals, name, n, why)
+			n, why = withRefusal(s, d.Refusals, name, n, why)
+			limited[name] = n != nil
+			return n, why
 		}
-		plan, err := d.Policy.Plan(in)
+		plan, err := d.plan(*in)
 		if err != nil {
 			return limits.Reservation{}, err
 		}
-		d.Divided, d.Shortfall, d.ShortfallReason, d.Note = plan.Divided, plan.Message, plan.Reason, plan.Note
-		d.Source, d.Digest = d.Policy.Source, d.Policy.Digest()
-		reservation := limits.Reservation{PerReplica: perReplica, Replicas: map[string]int64{}}
-		for name, n := range plan.Targets {
-			if !plan.Divided && in.Replicas != nil {
-				n = *in.Replicas
+		if a := autoscaledOf(s, *in, d.Policy, current); a.isMoved(s, *d, current) { // what runs moves, not what the object requests
+			d.Replicas = requiredDecision(s.RequiredIn).Replicas
+			*in = a.planInput(*in, current)
+			if plan, err = d.plan(*in); err != nil {
+				return limits.Reservation{}, err
 			}
-			d.Replicas[name], reservation.Replicas[name] = n, n
+			d.AutoscaledReplicas, d.AutoscaledIn = int32(a.total), a.counts
 		}
+		if plan.LacksRoom {
+			d.AwaitedRoom = awaitedRoom(plan, *in, perReplica, limited)
+		}
+		reservation := limits.Reservation{PerReplica: perReplica, Replicas: plan.Targets}
 		for _, t := range current.Spec.Targets { // replicas that leave use their capacity until they have left
 			name := string(t.Cluster)
 			reservation.Replicas[name] = max(reservation.Replicas[name], occupiedReplicas(s, t))
@@ -188,30 +185,53 @@ func reserve(s *scope.Scope, d *Decision, in policy.PlanInput, current *v1alpha1
 	})
 }
 
-// ReservationOf returns what the object uses of each cluster by its next targets. An object that is not divided uses
-// what it had in a cluster that it leaves until it has left.
-func ReservationOf(s *scope.Scope, next *v1alpha1.Assignment) limits.Reservation {
-	r := limits.ReservationOf(next)
-	r.Existing = existingReplicas(s)
-	for _, t := range next.Spec.Targets {
-		r.Replicas[string(t.Cluster)] = max(r.Replicas[string(t.Cluster)], occupiedReplicas(s, t))
+// plan stores what the policy plans, and returns it. Each target has all replicas that are not divided.
+func (d *Decision) plan(in policy.PlanInput) (policy.Plan, error) {
+	plan, err := d.Policy.Plan(in)
+	if err != nil {
+		return policy.Plan{}, err
 	}
-	return r
+	d.Divided, d.Shortfall, d.ShortfallReason, d.Note = plan.Divided, plan.Message, plan.Reason, plan.Note
+	d.Source, d.Digest = d.Policy.Source, d.Policy.Digest()
+	plan.Targets = maps.Clone(plan.Targets)
+	for name, n := range plan.Targets {
+		if !plan.Divided && in.Replicas != nil {
+			n = *in.Replicas
+		}
+		d.Replicas[name], plan.Targets[name] = n, n
+	}
+	return plan, nil
 }
 
-// occupiedReplicas returns how many replicas a target has that leaves. Where the replicas are not divided only the
-// Work tells that.
-func occupiedReplicas(s *scope.Scope, t v1alpha1.Target) int64 {
-	w := s.Works[string(t.Cluster)]
-	if t.RequestedReplicas != nil || w == nil || scope.IsRemoved(w) ||
-		t.State == v1alpha1.TargetPending || t.State == v1alpha1.TargetActive {
-		return deref(t.RequestedReplicas)
+// awaitedRoom returns the room that the object waits for after a plan. A cluster that takes nothing new is left out: the
+// object is queued when that changes.
+func awaitedRoom(plan policy.Plan, in policy.PlanInput, perReplica limits.Usage, limited map[string]bool) limits.AwaitedRoom {
+	room := limits.AwaitedRoom{PerReplica: perReplica, Replicas: 1}
+	if !plan.Divided && in.Replicas != nil {
+		room.Replicas = *in.Replicas
 	}
-	if s.Key.IsPod() {
-		return 1
+	for _, c := range in.Clusters {
+		if limited[c.Name] && c.Reachability == policy.Reachable && !c.IsDraining() && !c.Deleting && !c.Spec.Unschedulable {
+			room.Clusters = append(room.Clusters, c.Name)
+		}
 	}
-	n, _ := scope.RequestedReplicas(w)
-	return int64(n)
+	return room
+}
+
+// withRefusal lowers a cluster's capacity to the replicas that it runs of an object that it has refused.
+func withRefusal(s *scope.Scope, all []v1alpha1.Refusal, cluster string, capacity *int64, why string) (replicas *int64, limit string) {
+	i := slices.IndexFunc(all, func(r v1alpha1.Refusal) bool { return string(r.Cluster) == cluster })
+	if i < 0 || !s.Now.Before(all[i].RetryTime.Time) {
+		return capacity, why
+	}
+	if n := int64(all[i].Replicas); capacity == nil || n < *capacity {
+		cause := "it did not run more"
+		if refused := s.Reports[cluster].Refused; refused != nil {
+			cause = fmt.Sprintf("it does not run more: %s: %s", refused.Reason, refused.Message)
+		}
+		return &n, fmt.Sprintf("%s; it gets no more before %s", cause, all[i].RetryTime.UTC().Format(time.RFC3339))
+	}
+	return capacity, why
 }
 
 // planInput returns what the plan depends on beside the policy.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/kinds"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/limits"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/scope"
 	"github.com/patchbay-cni/patchbay/placement/internal/policy"
 	"github.com/patchbay-cni/patchbay/placement/internal/render"
@@ -60,6 +61,8 @@ type Decision struct {
 	AutoscaledReplicas int32
 	// AutoscaledIn are the most replicas that were requested of each cluster in such a move.
 	AutoscaledIn map[string]int64
+	// AwaitedRoom is the room that the object waits for.
+	AwaitedRoom limits.AwaitedRoom
 }
 
 // includes reports whether a cluster is to have the object.
@@ -151,6 +154,48 @@ func recoverTargets(s *scope.Scope, a *v1alpha1.Assignment) {
 			a.Spec.Decision.OnDelete = w.Spec.OnDelete
 		}
 	}
+}
+
+// recoverVolume makes the transfer of a claim again whose Assignment was lost, from what its Works order.
+func recoverVolume(s *scope.Scope, a *v1alpha1.Assignment) {
+	if a.UID != "" || !v1alpha1.IsVolumeClaim(s.Key.GroupKind) || s.Object == nil {
+		return
+	}
+	v := &v1alpha1.VolumeTransfer{ClaimUID: s.Object.GetUID()}
+	from, to := v1alpha1.VolumeAction(""), v1alpha1.VolumeAction("")
+	for cluster, w := range s.Works {
+		if w.Spec.Volume == nil || w.Spec.Volume.Source == nil || s.IsOfEarlierObject(w) {
+			continue
+		}
+		v.Source = *w.Spec.Volume.Source.DeepCopy()
+		if name, _, _ := unstructured.NestedString(manifestFields(w), "spec", "volumeName"); name == v1alpha1.VolumeName(v.ClaimUID, &v.Source) {
+			v.To, to = v1alpha1.ClusterName(cluster), w.Spec.Volume.Action
+		} else {
+			v.From, from = v1alpha1.ClusterName(cluster), w.Spec.Volume.Action
+		}
+	}
+	switch {
+	case v.To == "" && (from == v1alpha1.VolumeFence || from == v1alpha1.VolumeRetain): // no other cluster has an order
+		v.To, v.State = v.From, v1alpha1.VolumeReturning
+	case v.To == "":
+		return
+	case to == v1alpha1.VolumeDiscard:
+		v.State = v1alpha1.VolumeWithdrawing
+	case from == v1alpha1.VolumeDiscard:
+		v.State = v1alpha1.VolumeDiscarding
+	case from == "":
+		v.State = v1alpha1.VolumeBound
+	default:
+		v.State = v1alpha1.VolumeBinding
+	}
+	a.Spec.Volume = v
+}
+
+func manifestFields(w *v1alpha1.Work) map[string]any {
+	if o, err := scope.ManifestOf(w); err == nil && o != nil {
+		return o.Object
+	}
+	return nil
 }
 
 // NextAssignment returns a copy of the current Assignment that records what a decision without a

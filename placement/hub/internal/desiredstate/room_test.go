@@ -3,17 +3,22 @@
 package desiredstate
 
 import (
+	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/kinds"
@@ -190,4 +195,143 @@ func TestRebalance(t *testing.T) {
 		t.Error("a user has ordered to try all clusters again, and a refusal is still in force")
 	}
 	expect("the same value", map[string]int64{"east": 3, "west": 7}) // the targets are still those of before
+}
+
+// While a move counts what autoscalers request, the plan for the object's own 2 replicas never frees the room of the 20.
+func TestAutoscaledMoveKeepsItsRoom(t *testing.T) {
+	t.Parallel()
+	s, r := refusedScope(t, "west", map[string]refusing{"east": {0, 15, 15, 0}, "west": {20, 5, 5, 0}})
+	r.Policy.Spec.Apply.Yield = []v1alpha1.FieldPath{"spec.replicas"}
+	if err := unstructured.SetNestedField(s.Object.Object, int64(2), "spec", "replicas"); err != nil {
+		t.Fatal(err)
+	}
+	d := &s.Assignment.Spec.Decision
+	d.Digest, d.AutoscaledReplicas = r.Policy.Digest(), 20
+	d.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+	s.Assignment.Spec.Targets[0].State = v1alpha1.TargetDraining
+	for name, live := range map[string]int32{"east": 15, "west": 12} { // west's autoscaler runs more than the hub has requested so far
+		i := slices.IndexFunc(s.Assignment.Spec.Targets, func(t v1alpha1.Target) bool { return string(t.Cluster) == name })
+		s.Assignment.Spec.Targets[i].AutoscaledReplicas = &live
+		report := s.Reports[name]
+		report.AutoscaledReplicas, report.Counts.Total = &live, live
+		s.Reports[name] = report
+	}
+	c := limits.NewCapacity(func() time.Time { return s.Now })
+	s.Clusters["west"].Status.Room = &v1alpha1.Room{Buckets: []v1alpha1.RoomBucket{{Nodes: 1, CPU: resource.MustParse("10"), Memory: resource.MustParse("64Gi"), Pods: 100}}}
+	c.Rooms().Observe(s.Clusters["west"])
+	c.Restore(s.Key, ReservationOf(s, s.Assignment)) // 8 of 20 do not exist yet, and 2 have room beside them
+
+	decision, err := Assign(s, r, s.Assignment, nil, c, limits.NewDrains())
+	if want := map[string]int64{"west": 20}; err != nil || !maps.Equal(decision.Replicas, want) {
+		t.Fatalf("got %v, %v, want %v", decision.Replicas, err, want)
+	}
+	if got := c.Usage("west").Replicas; got != 20 {
+		t.Errorf("%d replicas are reserved in west, want 20", got)
+	}
+	other := s.Key
+	other.Name = "other"
+	err = c.Reserve(other, func(room limits.RoomFunc) (limits.Reservation, error) {
+		if n, _ := room(limits.PerReplica(d.Requests), "west", 0, nil); n == nil || *n != 2 {
+			t.Errorf("another object gets room for %d, want 2: the room of the 20 was free in between", ptr.Deref(n, -1))
+		}
+		return limits.Reservation{}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An object waits for the room of those clusters that limit it, and that would take it. Silent clusters have other events.
+func TestAwaitedRoom(t *testing.T) {
+	t.Parallel()
+	cluster := func(name string, reachable policy.Reachability) policy.Cluster {
+		return policy.Cluster{Name: name, Spec: &v1alpha1.ClusterSpec{Accepted: true}, Reachability: reachable}
+	}
+	east, silent := cluster("east", policy.Reachable), cluster("silent", policy.NotReporting)
+	cordoned, drained, deleted := cluster("cordoned", policy.Reachable), cluster("drained", policy.Reachable), cluster("deleted", policy.Reachable)
+	cordoned.Spec.Unschedulable, drained.Spec.Drain, deleted.Deleting = true, &v1alpha1.Drain{Mode: v1alpha1.DrainMove}, true
+	held := silent
+	held.LossHeld = "too many clusters are silent"
+	for name, tc := range map[string]struct {
+		reason   string
+		clusters []policy.Cluster
+		replicas int64
+		assigned map[string]int64
+		limited  map[string]int64
+		mode     v1alpha1.ReplicaMode
+		want     string
+	}{
+		"fits":   {"All have room.", []policy.Cluster{east}, 4, nil, map[string]int64{"east": 4}, v1alpha1.ReplicasDivide, "0 []"},
+		"full":   {"One replica may go to east.", []policy.Cluster{east}, 4, nil, map[string]int64{"east": 3}, v1alpha1.ReplicasDivide, "1 [east]"},
+		"whole":  {"All 4 must fit.", []policy.Cluster{east}, 4, nil, map[string]int64{"east": 3}, v1alpha1.ReplicasSingle, "4 [east]"},
+		"silent": {"A report of room of east helps.", []policy.Cluster{east, silent}, 4, nil, map[string]int64{"east": 3}, v1alpha1.ReplicasDivide, "1 [east]"},
+		"held": {
+			"All replicas are placed, and stay with the silent cluster.", []policy.Cluster{east, held}, 4, map[string]int64{"east": 2, "silent": 2},
+			map[string]int64{"east": 2}, v1alpha1.ReplicasDivide, "0 []",
+		},
+		"takes nothing": {
+			"Users free these.", []policy.Cluster{cordoned, deleted, drained, east}, 4, map[string]int64{"east": 1},
+			map[string]int64{"east": 1, "cordoned": 0, "deleted": 0, "drained": 0}, v1alpha1.ReplicasDivide, "1 [east]",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := &policy.EffectivePolicy{Source: "Placement shop/p"}
+			p.Spec.Replicas.Mode = tc.mode
+			for _, c := range tc.clusters {
+				p.Spec.Clusters.Names = append(p.Spec.Clusters.Names, v1alpha1.ClusterName(c.Name))
+			}
+			d, limited := Decision{Policy: p, Replicas: map[string]int64{}}, map[string]bool{}
+			in := policy.PlanInput{Clusters: tc.clusters, Replicas: &tc.replicas, Assigned: tc.assigned, PolicyUnchanged: true, Capacity: func(name string) (*int64, string) {
+				n, ok := tc.limited[name]
+				if limited[name] = ok; ok {
+					return &n, "its nodes"
+				}
+				return nil, ""
+			}}
+			plan, err := d.plan(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var room limits.AwaitedRoom
+			if plan.LacksRoom {
+				room = awaitedRoom(plan, in, limits.Usage{Replicas: 1}, limited)
+			}
+			if got := fmt.Sprint(room.Replicas, " ", room.Clusters); got != tc.want {
+				t.Errorf("%s\ngot %s, want %s: %s", tc.reason, got, tc.want, plan.Message)
+			}
+		})
+	}
+}
+
+func TestRoomRetry(t *testing.T) {
+	t.Parallel()
+	ends := func(cluster string, after time.Duration) v1alpha1.Refusal {
+		return v1alpha1.Refusal{Cluster: v1alpha1.ClusterName(cluster), RetryTime: metav1.NewMicroTime(refusedAt.Add(after))}
+	}
+	for name, tc := range map[string]struct {
+		reason   string
+		waits    bool
+		room     *v1alpha1.Room
+		refusals []v1alpha1.Refusal
+		want     time.Duration
+	}{
+		"placed":   {"Nothing is missing.", false, &v1alpha1.Room{}, []v1alpha1.Refusal{ends("east", time.Minute)}, 0},
+		"room":     {"Assumptions end without a report.", true, &v1alpha1.Room{}, nil, roomRetryInterval},
+		"no room":  {"Nothing is reported.", true, nil, nil, 0},
+		"refusals": {"The soonest end counts, not the first by name.", true, nil, []v1alpha1.Refusal{ends("a", time.Hour), ends("b", -time.Hour), ends("c", time.Minute)}, time.Minute},
+		"sooner":   {"A refusal ends before the next look for room.", true, &v1alpha1.Room{}, []v1alpha1.Refusal{ends("east", time.Second)}, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &scope.Scope{Now: refusedAt, Clusters: map[string]*v1alpha1.Cluster{"east": {Status: v1alpha1.ClusterStatus{Room: tc.room}}}}
+			d := Decision{Refusals: tc.refusals}
+			if tc.waits {
+				d.AwaitedRoom.Clusters = []string{"east"}
+			}
+			if got := roomRetry(s, d); got != tc.want {
+				t.Errorf("%s\ngot %s, want %s", tc.reason, got, tc.want)
+			}
+		})
+	}
 }

@@ -172,8 +172,8 @@ func (c *Capacity) Restore(key kinds.Key, r Reservation) {
 	c.store(key, r, true)
 }
 
-// AwaitRoom sets whether an object is queued when the room of a cluster changes.
-func (c *Capacity) AwaitRoom(key kinds.Key, waits bool) { c.rooms.await(key, waits) }
+// AwaitRoom sets for which room of which clusters an object is queued.
+func (c *Capacity) AwaitRoom(key kinds.Key, room AwaitedRoom) { c.rooms.await(key, room) }
 
 func (c *Capacity) store(key kinds.Key, r Reservation, restored bool) {
 	for cluster := range c.reservations[key].Replicas {

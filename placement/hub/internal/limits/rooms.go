@@ -19,6 +19,8 @@ const (
 	roomReportDelay = 75 * time.Second
 	// assumeAtMost is how long replicas take room that do not exist: a quota may refuse them.
 	assumeAtMost = 5 * time.Minute
+	// expireInterval is at most how often a cluster's assumptions are walked: in a rollout one of them ends at any time.
+	expireInterval = time.Second
 )
 
 // Rooms has the room that clusters report, and the replicas that the reports do not contain yet: those are assumed to
@@ -28,8 +30,8 @@ type Rooms struct {
 
 	mu       sync.Mutex
 	clusters map[string]*clusterRoom
-	waiting  map[kinds.Key]bool
-	queue    Queue // nil before the controller runs
+	waiting  map[kinds.Key]*waiter
+	queue    DelayingQueue // nil before the controller runs
 }
 
 // clusterRoom is the room of one cluster.
@@ -38,33 +40,35 @@ type clusterRoom struct {
 	reported bool
 	free     room.Histogram
 	objects  map[kinds.Key]*assumption
-	// left is free without what is assumed. It is in force until expires; a zero time: compute it.
-	left    room.Histogram
+	// assumed are the replicas that free contains, although the hub has requested them, and open the objects that
+	// have some. They change with each object, so that a change of one does not count all.
+	assumed map[room.Requests]int64
+	open    map[kinds.Key]*assumption
+	// expires is when the next of them is no longer assumed.
 	expires time.Time
+	// left is free without what is assumed; outdated: compute it.
+	left     room.Histogram
+	outdated bool
+	// waiting are the objects to be queued when it has room for them.
+	waiting map[kinds.Key]*waiter
 }
 
 // assumption is what the hub requests of a cluster for one object.
 type assumption struct {
 	requests room.Requests
 	reserved int64
-	// existing replicas are reported by the object's Work, since a time. Contained are those that the room is without.
+	// existing replicas are reported by the object's Work. Contained are those that the room is without.
 	existing, contained int64
-	since               time.Time // when existing or reserved grew
+	since               time.Time // when reserved grew, or replicas went that may come again
+	changed             time.Time // when existing or reserved grew
 }
 
 // newRooms returns Rooms without reports.
 func newRooms(now func() time.Time) *Rooms {
-	return &Rooms{now: now, clusters: map[string]*clusterRoom{}, waiting: map[kinds.Key]bool{}}
+	return &Rooms{now: now, clusters: map[string]*clusterRoom{}, waiting: map[kinds.Key]*waiter{}}
 }
 
-// SetQueue sets the queue that objects are added to that wait for room.
-func (r *Rooms) SetQueue(q Queue) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.queue = q
-}
-
-// Observe reads the room that a Cluster reports. It queues the objects that wait for room if it has changed.
+// Observe reads the room that a Cluster reports. It queues the objects that wait for room there, and have it now.
 func (r *Rooms) Observe(c *v1alpha1.Cluster) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,16 +76,11 @@ func (r *Rooms) Observe(c *v1alpha1.Cluster) {
 	if reported := c.Status.Room != nil; of.reported == reported && slices.Equal(of.free, free) {
 		return // another field has changed
 	}
-	of.reported, of.free, of.expires = c.Status.Room != nil, free, time.Time{}
-	for _, a := range of.objects {
-		a.contained = max(a.contained, min(a.existing, a.reserved))
+	of.reported, of.free, of.outdated = c.Status.Room != nil, free, true
+	for key, a := range of.open {
+		of.change(key, a, func() { a.contain(a.existing) })
 	}
-	for key := range r.waiting {
-		delete(r.waiting, key)
-		if r.queue != nil {
-			r.queue.Add(key)
-		}
-	}
+	r.wake(of)
 }
 
 // Forget drops the report of a Cluster that was deleted.
@@ -89,21 +88,23 @@ func (r *Rooms) Forget(c *v1alpha1.Cluster) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	of := r.cluster(c.Name)
-	of.reported, of.free, of.expires = false, nil, time.Time{}
+	of.reported, of.free, of.outdated = false, nil, true
 	r.dropEmpty(c.Name)
 }
 
 func (r *Rooms) cluster(name string) *clusterRoom {
 	c := r.clusters[name]
 	if c == nil {
-		c = &clusterRoom{objects: map[kinds.Key]*assumption{}}
+		c = &clusterRoom{
+			objects: map[kinds.Key]*assumption{}, assumed: map[room.Requests]int64{}, open: map[kinds.Key]*assumption{}, waiting: map[kinds.Key]*waiter{},
+		}
 		r.clusters[name] = c
 	}
 	return c
 }
 
 func (r *Rooms) dropEmpty(name string) {
-	if c := r.clusters[name]; c != nil && !c.reported && len(c.objects) == 0 {
+	if c := r.clusters[name]; c != nil && !c.reported && len(c.objects) == 0 && len(c.waiting) == 0 {
 		delete(r.clusters, name)
 	}
 }
@@ -127,34 +128,77 @@ func requestsOf(per Usage) room.Requests {
 	return room.Requests{MilliCPU: max(0, per.MilliCPU), Memory: max(0, per.Memory)}
 }
 
-// update computes what is left, unless that is still in force.
+// update ends what is assumed for too long, and computes what is left.
 func (c *clusterRoom) update(now time.Time) {
-	if now.Before(c.expires) {
+	if len(c.open) > 0 && !now.Before(c.expires) {
+		c.expires = now.Add(assumeAtMost)
+		for key, a := range c.open {
+			c.change(key, a, func() { a.expire(now) })
+		}
+		c.expires = later(c.expires, now.Add(expireInterval))
+	}
+	if !c.outdated {
 		return
 	}
-	assumed := map[room.Requests]int64{}
-	c.expires = now.Add(assumeAtMost)
-	for _, a := range c.objects {
-		age := now.Sub(a.since)
-		if age >= roomReportDelay {
-			a.contained = max(a.contained, min(a.existing, a.reserved))
-		}
-		if age >= assumeAtMost {
-			a.contained = a.reserved
-		}
-		if n := a.reserved - a.contained; n > 0 {
-			assumed[a.requests] += n
-			for _, after := range []time.Duration{roomReportDelay, assumeAtMost} {
-				if at := a.since.Add(after); at.After(now) && at.Before(c.expires) {
-					c.expires = at
-				}
-			}
+	c.left, c.outdated = c.free, false
+	for _, r := range slices.SortedFunc(maps.Keys(c.assumed), room.Requests.Compare) { // the largest first
+		c.left = c.left.Place(r, c.assumed[r])
+	}
+}
+
+// change changes the assumption of one object, and what is assumed by as much.
+func (c *clusterRoom) change(key kinds.Key, a *assumption, do func()) {
+	before := *a
+	do()
+	if n := before.reserved - before.contained; n > 0 {
+		if c.assumed[before.requests] -= n; c.assumed[before.requests] == 0 {
+			delete(c.assumed, before.requests)
 		}
 	}
-	c.left = c.free
-	for _, r := range slices.SortedFunc(maps.Keys(assumed), room.Requests.Compare) { // the largest first
-		c.left = c.left.Place(r, assumed[r])
+	n := a.reserved - a.contained
+	if n > 0 {
+		c.assumed[a.requests] += n
+		c.open[key] = a
+		if at := a.expires(); at.Before(c.expires) {
+			c.expires = at
+		}
+	} else {
+		delete(c.open, key)
 	}
+	c.outdated = c.outdated || n != before.reserved-before.contained || a.requests != before.requests
+}
+
+// contain records that the room is without so many replicas.
+func (a *assumption) contain(n int64) { a.contained = max(a.contained, min(n, a.reserved)) }
+
+// expire ends what is assumed for too long.
+func (a *assumption) expire(now time.Time) {
+	if !now.Before(a.changed.Add(roomReportDelay)) {
+		a.contain(a.existing)
+	}
+	if !now.Before(a.endsAt()) {
+		a.contain(a.reserved)
+	}
+}
+
+// endsAt returns when nothing is assumed any more. Those that have just come are not in a report yet.
+func (a *assumption) endsAt() time.Time {
+	return later(a.since.Add(assumeAtMost), a.changed.Add(roomReportDelay))
+}
+
+// expires returns when the assumption ends, or that for the replicas that exist.
+func (a *assumption) expires() time.Time {
+	if a.contained < min(a.existing, a.reserved) {
+		return a.changed.Add(roomReportDelay)
+	}
+	return a.endsAt()
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 // reserve records what the hub requests of a cluster for an object. Existing is how many of the replicas exist;
@@ -165,51 +209,42 @@ func (r *Rooms) reserve(key kinds.Key, cluster string, per Usage, reserved, exis
 	if key.Group == "batch" { // the Pods of a Job do not all run at a time
 		return
 	}
-	now, c := r.now(), r.cluster(cluster)
+	c := r.cluster(cluster)
 	a := c.objects[key]
-	switch {
-	case reserved <= 0 || per.Replicas == 0:
+	if reserved <= 0 || per.Replicas == 0 {
 		if a != nil {
+			c.change(key, a, func() { a.reserved, a.contained = 0, 0 })
 			delete(c.objects, key)
-			c.expires = time.Time{}
 		}
 		r.dropEmpty(cluster)
 		return
-	case a == nil:
-		a = &assumption{since: now}
+	}
+	if a == nil {
+		a = &assumption{}
 		c.objects[key] = a
 	}
-	before := *a
-	a.set(requestsOf(per), reserved, existing, now)
-	if restored {
-		a.contained = min(a.existing, reserved)
-	}
-	if *a != before {
-		c.expires = time.Time{}
-	}
+	c.change(key, a, func() {
+		a.set(requestsOf(per), reserved, existing, r.now())
+		if restored {
+			a.contained = min(a.existing, reserved)
+		}
+	})
 }
 
-// set records what is requested and exists now.
+// set records what is requested and exists now. Replicas that go are about to come again: they, and those that have not
+// come yet, are assumed for the whole time then.
 func (a *assumption) set(requests room.Requests, reserved, existing int64, now time.Time) {
 	if existing < 0 {
 		existing = a.existing
 	}
-	if reserved > a.reserved || existing != a.existing {
+	most := min(a.reserved, reserved)
+	gone := min(a.existing, most) - min(existing, most)
+	if reserved > a.reserved || gone > 0 {
 		a.since = now
 	}
-	if existing < a.existing { // they are about to come again
-		a.contained = min(a.contained, existing)
+	if reserved > a.reserved || gone < 0 {
+		a.changed = now
 	}
-	a.requests, a.reserved, a.existing, a.contained = requests, reserved, existing, min(a.contained, reserved)
-}
-
-// await sets whether an object waits for room.
-func (r *Rooms) await(key kinds.Key, waits bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if waits {
-		r.waiting[key] = true
-		return
-	}
-	delete(r.waiting, key)
+	a.contained = max(0, min(a.contained, reserved)-max(0, gone))
+	a.requests, a.reserved, a.existing = requests, reserved, existing
 }

@@ -22,7 +22,7 @@ func deployment(name string) kinds.Key {
 	return kinds.Key{GroupKind: schema.GroupKind{Group: "apps", Kind: "Deployment"}, Namespace: "shop", Name: name}
 }
 
-// clusterWith is a Cluster that reports nodes with so many free CPUs each.
+// eastWith is the Cluster east, which reports nodes with so many free CPUs each.
 func clusterWith(name string, cpus ...int64) *v1alpha1.Cluster {
 	var nodes []room.Free
 	for _, n := range cpus {
@@ -134,11 +134,42 @@ func TestRoomComesBack(t *testing.T) {
 			}, 4,
 		},
 		"refused": {"Replicas that do not come take no room for ever.", func(_ *Capacity, advance func(time.Duration)) { advance(assumeAtMost) }, 10},
+		"refused in part": {
+			"That some come does not lengthen it for the others.",
+			func(c *Capacity, advance func(time.Duration)) {
+				advance(2 * time.Minute)
+				c.Set(deployment("first"), Reservation{PerReplica: oneCPU, Replicas: map[string]int64{"east": 6}, Existing: map[string]int64{"east": 2}})
+				c.Rooms().Observe(clusterWith("east", 8))
+				advance(assumeAtMost - 2*time.Minute)
+			}, 8,
+		},
+		"come late": {
+			"Those that have just come are not in a report of the room yet.",
+			func(c *Capacity, advance func(time.Duration)) {
+				advance(assumeAtMost - time.Second)
+				c.Set(deployment("first"), Reservation{PerReplica: oneCPU, Replicas: map[string]int64{"east": 6}, Existing: map[string]int64{"east": 6}})
+				advance(time.Second)
+			}, 4,
+		},
+		"refused, and one restarts": {
+			"Of those that ended only the one that comes again takes room.",
+			func(c *Capacity, advance func(time.Duration)) {
+				for _, n := range []int64{2, 1} {
+					c.Set(deployment("first"), Reservation{PerReplica: oneCPU, Replicas: map[string]int64{"east": 6}, Existing: map[string]int64{"east": n}})
+					c.Rooms().Observe(clusterWith("east", 10-n))
+					if n == 2 {
+						advance(assumeAtMost)
+						grow(t, c, deployment("second"), 0, 1) // reads the room
+						c.Set(deployment("second"), Reservation{})
+					}
+				}
+			}, 8,
+		},
 		"removed": {"An object that leaves frees its room.", func(c *Capacity, _ func(time.Duration)) { c.Set(deployment("first"), Reservation{}) }, 10},
-		"restarted": {"Pods that restart come again.", func(c *Capacity, advance func(time.Duration)) {
+		"restarted": {"Pods that restart come again.", func(c *Capacity, _ func(time.Duration)) {
 			for _, n := range []int64{6, 0} {
 				c.Set(deployment("first"), Reservation{PerReplica: oneCPU, Replicas: map[string]int64{"east": 6}, Existing: map[string]int64{"east": n}})
-				c.Rooms().Observe(clusterWith("east", 10-n))
+				c.Rooms().Observe(clusterWith("east", 10 - n))
 			}
 		}, 4},
 		"new leader": {"The room that a new leader reads is without the Pods that exist.", func(c *Capacity, _ func(time.Duration)) {
@@ -165,6 +196,46 @@ func TestRoomComesBack(t *testing.T) {
 	}
 }
 
+// A cluster with many objects counts only those of which it lacks replicas: a change of one does not count all.
+func TestRoomCountsDifferences(t *testing.T) {
+	t.Parallel()
+	const objects = 1000
+	now := time.Unix(1_000_000, 0)
+	c := NewCapacity(func() time.Time { return now })
+	set := func(i int, replicas, existing int64) {
+		c.Set(deployment(fmt.Sprint(i)), Reservation{PerReplica: oneCPU, Replicas: map[string]int64{"east": replicas}, Existing: map[string]int64{"east": existing}})
+	}
+	for i := range objects {
+		set(i, 2, 2)
+	}
+	east := c.Rooms().clusters["east"]
+	expect := func(when string, open int, assumed int64) {
+		t.Helper()
+		if got := east.assumed[requestsOf(oneCPU)]; len(east.open) != open || got != assumed {
+			t.Errorf("%s: %d replicas of %d objects are assumed, want %d of %d", when, got, len(east.open), assumed, open)
+		}
+	}
+	expect("before a report", objects, 2*objects)
+	c.Rooms().Observe(clusterWith("east", 10))
+	expect("after a report", 0, 0)
+	for i := range 3 {
+		set(i, 2, int64(i)) // a rollout begins
+	}
+	expect("restarts", 2, 3)
+	set(0, 5, 2)
+	expect("grows", 2, 6)
+	set(0, 0, 2)
+	expect("leaves", 1, 1)
+	grow(t, c, deployment("0"), 0, 1) // walks the open ones
+	walked := east.expires
+	now = now.Add(time.Second)
+	set(5, 2, 1)
+	grow(t, c, deployment("0"), 1, 2)
+	if walked != east.expires {
+		t.Errorf("a decision counts all assumptions, although the next one ends at %s", east.expires)
+	}
+}
+
 func TestJobsAwaitNoRoom(t *testing.T) {
 	t.Parallel()
 	c := NewCapacity(time.Now)
@@ -175,28 +246,5 @@ func TestJobsAwaitNoRoom(t *testing.T) {
 	}
 	if got := grow(t, c, deployment("web"), 0, 2); got != 2 {
 		t.Errorf("got room for %d beside a Job, want 2", got)
-	}
-}
-
-// wakes is a Queue.
-type wakes []string
-
-func (w *wakes) Add(key kinds.Key) { *w = append(*w, key.Name) }
-
-func TestRoomQueuesThoseThatWait(t *testing.T) {
-	t.Parallel()
-	c, queue := NewCapacity(time.Now), &wakes{}
-	c.Rooms().SetQueue(queue)
-	c.Rooms().Observe(clusterWith("east", 2))
-	c.AwaitRoom(deployment("waits"), true)
-	c.AwaitRoom(deployment("gone"), true)
-	c.AwaitRoom(deployment("gone"), false)
-	c.Rooms().Observe(clusterWith("east", 2))
-	if len(*queue) > 0 {
-		t.Fatalf("queued %v although the room is the same", *queue)
-	}
-	c.Rooms().Observe(clusterWith("east", 3))
-	if got := fmt.Sprint(*queue); got != "[waits]" {
-		t.Errorf("queued %s, want the object that waits", got)
 	}
 }
