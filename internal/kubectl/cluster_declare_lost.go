@@ -111,13 +111,13 @@ func (d *declaration) list(ctx context.Context, c client.Reader, cluster *v1alph
 	var errs []error
 	for i := range works.Items {
 		w := &works.Items[i]
-		if w.Spec.Removal != nil {
-			continue // it is to leave the cluster anyway
-		}
 		e, err := explain.Loss(w)
 		errs = append(errs, err)
 		name := w.Spec.Source.Kind + " " + strings.TrimPrefix(w.Spec.Source.Namespace+"/"+w.Spec.Source.Name, "/")
 		switch {
+		case w.Spec.Removal != nil && (e.Stays != "" || e.RunsAgain): // it leaves the cluster, and runs nowhere again
+		case w.Spec.Removal != nil:
+			moves = append(moves, name+", whose removal is ordered, and is no longer awaited")
 		case e.Stays != "":
 			stays = append(stays, name+": "+e.Stays)
 		case e.RunsAgain:

@@ -43,6 +43,8 @@ func TestDeclareLost(t *testing.T) {
 	claims := `"volumeClaimTemplates":[{"metadata":{"name":"data"}}]`
 	leaving := lostWork("old", "Deployment", `{"apiVersion":"apps/v1","kind":"Deployment"}`, "")
 	leaving.Spec.Removal = &v1alpha1.Removal{}
+	left := lostWork("left", "Job", `{"apiVersion":"batch/v1","kind":"Job"}`, "")
+	left.Spec.Removal = &v1alpha1.Removal{}
 	reported := lostWork("op", "Database", `{"apiVersion":"x.io/v1","kind":"Database"}`, "")
 	reported.Status.Manifests[0].VolumeClaims = []string{"shop/op-0"}
 	works := []client.Object{
@@ -52,10 +54,11 @@ func TestDeclareLost(t *testing.T) {
 		lostWork("data", "PersistentVolumeClaim", `{"apiVersion":"v1","kind":"PersistentVolumeClaim"}`, ""),
 		lostWork("sums", "Job", `{"apiVersion":"batch/v1","kind":"Job"}`, `{"active":1}`),
 		lostWork("done", "Job", `{"apiVersion":"batch/v1","kind":"Job"}`, `{"conditions":[{"type":"Complete","status":"True"}]}`),
-		reported, leaving,
+		reported, leaving, left,
 	}
 	list := `east last reported at 2026-03-01T12:00:00.000005Z.
 Started in other clusters, if their policies allow one that has room, unless they run there already:
+  Deployment shop/old, whose removal is ordered, and is no longer awaited
   Deployment shop/web
   StatefulSet shop/queue, which must run in one cluster at a time
 Run again, from the start, in another cluster:

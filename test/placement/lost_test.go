@@ -50,7 +50,7 @@ spec:
 apiVersion: placement.patchbay.io/v1alpha1
 kind: Placement
 metadata: {name: all}
-spec: {clusters: {names: [south, west]}, offline: {assumeLostAfter: 2s}}
+spec: {clusters: {names: [south, west]}, offline: {assumeLostAfter: 20s}}
 `))
 	w.awaitReplicas(t, u.ns, map[string]int32{"south": 3, "west": 3})
 	w.awaitHubAvailable(t, u.ns, "web", 6)

@@ -54,7 +54,7 @@ func testUnreachableCluster(t *testing.T) {
 apiVersion: placement.patchbay.io/v1alpha1
 kind: Placement
 metadata: {name: replaced}
-spec: {objects: [{group: apps, kind: Deployment, names: [replaced]}], clusters: {names: [south, west]}, offline: {assumeLostAfter: 1s}}
+spec: {objects: [{group: apps, kind: Deployment, names: [replaced]}], clusters: {names: [south, west]}, offline: {assumeLostAfter: 20s}}
 ---
 `+deployment("alone", 1, never, "")))
 	u.kubectl("scale deployment web --replicas=6")
@@ -78,6 +78,7 @@ spec: {objects: [{group: apps, kind: Deployment, names: [replaced]}], clusters: 
 	// time would be a sign of life, whatever that time is.
 	u.kubectl(`-n cluster-south patch lease ` + v1alpha1.HeartbeatLease + ` --type=merge -p '{"spec":{"leaseDurationSeconds":1}}'`)
 	u.kubectl("wait --for=condition=Reachable=false cluster/south --timeout=200s")
+	u.awaitSummary("Deployment", "replaced", "south=3 (Lost), west=6")
 	u.kubectl("scale deployment web replaced --replicas=9")
 	start := time.Now()
 	u.run(w.Clusters["west"].ControlPlane.AdminKubeconfig(), "kubectl apply -n "+u.ns+" -f "+u.file("control.yaml", plainDeployment("control", 9)))

@@ -9,6 +9,7 @@ import (
 )
 
 // Cluster is a workload cluster. Infrastructure admins write its spec; Patchbay's programs never do.
+// +kubebuilder:validation:XValidation:rule=`!has(self.spec) || !has(self.spec.declaredLost) || has(self.status)`,message=`spec.declaredLost: must be absent in a new Cluster: only one that has reported can be lost`
 // +kubebuilder:validation:XValidation:rule=`!has(self.spec) || !has(self.spec.declaredLost) || has(oldSelf.spec) && has(oldSelf.spec.declaredLost) && oldSelf.spec.declaredLost == self.spec.declaredLost || has(self.status) && has(self.status.lastHeartbeat) && self.status.lastHeartbeat == self.spec.declaredLost.lastHeartbeat`,message=`spec.declaredLost.lastHeartbeat: must be status.lastHeartbeat, which a cluster that reports does not have`
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -151,10 +151,11 @@ type MovePolicy struct {
 // OfflinePolicy is when an unreachable cluster counts as lost.
 type OfflinePolicy struct {
 	// AssumeLostAfter is how long a cluster must be unreachable before the hub places its replicas in other
-	// clusters, such as "10m". Default: never, because an unreachable cluster may still run them. It does not
+	// clusters, such as "10m"; at least 20s. Default: never, because an unreachable cluster may still run them. It does not
 	// apply while more than a third of the clusters is unreachable, nor to objects that must run in one cluster at
 	// a time (replicas.mode Single or move.mode BreakBeforeMake): see kubectl patchbay cluster declare-lost.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule=`!self.matches('^[0-9.hmsuµn]+$') || duration(self) >= duration('20s')`,message=`must be at least 20s`
 	AssumeLostAfter *metav1.Duration `json:"assumeLostAfter,omitempty"`
 }
 

@@ -12,6 +12,9 @@ import (
 // returned was lost, and has reported for less than Stable since.
 func returned(r *Target) { r.Returned = true }
 
+// ordered has the order to remove.
+func ordered(r *Target) { r.Ordered = true }
+
 func TestLostAndReturned(t *testing.T) {
 	t.Parallel()
 	type move struct {
@@ -43,6 +46,43 @@ func TestLostAndReturned(t *testing.T) {
 		"lost, to be removed already": {
 			"An order stays an order.",
 			Input{Targets: []Target{with(target("east", Removing, 0, 0), lost), with(target("west", Active, 0, 0), wanted)}},
+			[]move{{Removing, 0, false}, {Active, 0, false}},
+		},
+		"lost, to stop already": {
+			"It would never say that it has stopped: west starts without it.",
+			Input{BreakBeforeMake: true, Targets: []Target{with(target("east", Removing, 0, 0), lost, ordered), with(target("west", Pending, 0, 0), wanted)}},
+			[]move{{Lost, 0, false}, {Active, 0, false}},
+		},
+		"lost, to stop already, divided": {
+			"The same holds for a part of the replicas.",
+			Input{BreakBeforeMake: true, Divided: true, Targets: []Target{with(target("east", Removing, 0, 0), lost, ordered), target("west", Active, 8, 4)}},
+			[]move{{Lost, 0, false}, {Active, 8, false}},
+		},
+		"silent, to stop already": {
+			"It may run: west waits.",
+			Input{BreakBeforeMake: true, Targets: []Target{with(target("east", Removing, 0, 0), unreachable, ordered), with(target("west", Pending, 0, 0), wanted)}},
+			[]move{{Removing, 0, false}, {Pending, 0, false}},
+		},
+		"stopped, and gone": {
+			"Nothing is left of it.",
+			Input{BreakBeforeMake: true, Targets: []Target{with(target("east", Lost, 0, 0), lost, func(r *Target) { r.Removed = true }), with(target("west", Active, 0, 0), wanted)}},
+			[]move{{None, 0, false}, {Active, 0, false}},
+		},
+		"returns, to stop already": {
+			"The order that it has is not taken back, also not for the time to settle.",
+			Input{BreakBeforeMake: true, Settle: time.Hour, Targets: []Target{with(target("east", Lost, 0, 0), ordered), with(target("west", Active, 0, 0), wanted)}},
+			[]move{{Removing, 0, false}, {Active, 0, false}},
+		},
+		"returns, to stop already, and wanted": {
+			"It is the cluster to run the object again.",
+			Input{BreakBeforeMake: true, Targets: []Target{with(target("east", Lost, 0, 0), ordered, wanted)}},
+			[]move{{Active, 0, true}},
+		},
+		"returns, break first, with traffic": {
+			"Other clusters send traffic to it, and west has no endpoints yet: it stops at once all the same.",
+			Input{BreakBeforeMake: true, Targets: []Target{
+				with(target("east", Lost, 0, 0), func(r *Target) { r.Serves, r.ReplacementsIn = true, "south" }), with(target("west", Active, 0, 0), wanted, crashing),
+			}},
 			[]move{{Removing, 0, false}, {Active, 0, false}},
 		},
 		"returns": {

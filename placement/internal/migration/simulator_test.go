@@ -285,7 +285,8 @@ func (w *world) input() Input {
 		r.Proceed = c.proceed && !r.Wanted
 		r.AllAtOnce = w.wanted > 0 && !w.known && r.Desired == 0 && c.report.isScaled
 		current := c.work.exists && c.report.revision == c.work.revision
-		r.Removed = r.State == Removing && (current && c.report.removed || !c.work.exists)
+		r.Ordered = r.State == Removing || r.State == Lost && c.work.removing
+		r.Removed = r.Ordered && (current && c.report.removed || !c.work.exists)
 		r.ReportCurrent = current && !c.work.removing && (!in.Divided || c.work.requested == r.Requested)
 		if r.State == Removing && c.work.exists {
 			r.Requested = c.work.requested

@@ -59,10 +59,8 @@ func newStepState(in Input) *stepState {
 // adaptState adapts the stored state of a cluster.
 func (s *stepState) adaptState(r Target, m *Transition) {
 	switch {
-	case r.State == Removing && !r.Removed:
-		if m.Requested = 0; r.Wanted { // the order is withdrawn
-			m.State, m.Requested = Active, r.Requested
-		}
+	case (r.State == Removing || r.Ordered) && !r.Removed:
+		s.adaptOrdered(r, m)
 	case r.Removed, r.State == None:
 		m.State, m.Requested = None, 0
 		if r.Wanted {
@@ -76,6 +74,19 @@ func (s *stepState) adaptState(r Target, m *Transition) {
 		m.State = Draining
 	case r.State == Draining, r.State == Lost:
 		m.State = Active
+	}
+}
+
+// adaptOrdered adapts the state of a cluster that has the order to remove. What breaks first does not wait for one that is
+// lost: others may start what it was to stop. Its order lasts until it returns.
+func (s *stepState) adaptOrdered(r Target, m *Transition) {
+	switch {
+	case r.Wanted: // the order is withdrawn
+		m.State, m.Requested = Active, r.Requested
+	case r.Lost && s.anyWanted() && (s.BreakBeforeMake || r.State == Lost):
+		m.State, m.Requested = Lost, 0
+	default:
+		m.State, m.Requested = Removing, 0
 	}
 }
 
@@ -243,7 +254,7 @@ func (s *stepState) removeDrained(ready bool) {
 		case s.isNewlyDrained(i): // this must be stored first, so that Since is correct
 			s.requeueAfter = shortest(s.requeueAfter, s.Settle)
 		case s.Divided && !s.proceeds(i) && s.stillNeeded(i):
-		case !s.Divided && s.holdsTraffic(i):
+		case !s.Divided && !s.BreakBeforeMake && s.holdsTraffic(i): // what breaks first stops without replacements
 		case s.remaining(m.Since, s.Settle) == 0:
 			m.State, m.Requested = Removing, 0
 		}

@@ -126,3 +126,29 @@ func TestWithdrawsTrafficBeforeARemoval(t *testing.T) {
 		t.Errorf("after the acknowledgment: %+v", out)
 	}
 }
+
+// What breaks first leaves with its endpoints: no other cluster has replicas that could replace them before.
+func TestBreakBeforeMakeAwaitsNoTraffic(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	east := migration.Target{Cluster: "east", State: migration.Draining, Reachable: true, ReportCurrent: true, Serves: true, ReplacementsIn: "south", Since: now.Add(-time.Hour)}
+	west := migration.Target{Cluster: "west", Wanted: true, State: migration.Pending, Reachable: true}
+	for name, tc := range map[string]struct {
+		reason string
+		change func(east *migration.Target)
+	}{
+		"no replacements":  {"West starts only when east has stopped.", func(*migration.Target) {}},
+		"replacements":     {"Another cluster has replicas: that east stops does not depend on them.", func(r *migration.Target) { r.Replacements = 4 }},
+		"withdrawn before": {"The policy has changed to break first, and south does not answer.", func(r *migration.Target) { r.Withdrawn, r.TrafficIn = true, "south" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			from := east
+			tc.change(&from)
+			out := migration.Step(migration.Input{BreakBeforeMake: true, Now: now, Targets: []migration.Target{from, west}})
+			if got := out.Transitions[0]; got.State != migration.Removing || got.Withdraw || out.Blocked.Reason != migration.MustStop {
+				t.Errorf("%s\ngot %+v, blocked %+v", tc.reason, got, out.Blocked)
+			}
+		})
+	}
+}

@@ -71,6 +71,8 @@ type Target struct {
 	Proceed bool
 	// Removed is true when the cluster has carried out the order to remove.
 	Removed bool
+	// Ordered is true when the removal was ordered, and is not carried out, also while the cluster is Lost.
+	Ordered bool
 	// NotInInventory is true when there is no Cluster object: it may be created again, and the cluster keeps
 	// the object.
 	NotInInventory bool

@@ -50,9 +50,15 @@ type LossClock struct {
 	TooManySince time.Time
 }
 
+// minSilence is how long a cluster must be silent at the least. An outage of the hub's network ends the heartbeats of all
+// clusters within the 10 s in which each agent sends one: only after that it shows how many are silent. The API server
+// rejects less.
+const minSilence = 20 * time.Second
+
 // Remaining returns how long a cluster must still be silent until it is assumed lost, and how long it must be if too
 // many are silent, until that alone keeps it from being so. 0 or less: no longer.
 func (c LossClock) Remaining(now time.Time, after time.Duration) (untilLost, untilHeld time.Duration) {
+	after = max(after, minSilence)
 	silent := now.Sub(c.SilentSince)
 	observed := min(silent, now.Sub(c.ObservedSince))
 	untilHeld = after - observed

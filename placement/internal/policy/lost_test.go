@@ -73,6 +73,7 @@ func TestLossClock(t *testing.T) {
 			clock.TooManySince = draw("too many since", 0, 7200)
 		}
 		untilLost, untilHeld := clock.Remaining(now, after)
+		after = max(after, 20*time.Second)
 		want := now.Sub(clock.ObservedSince) >= after && now.Sub(clock.SilentSince) >= after
 		if held := untilHeld <= 0; held != want {
 			t.Fatalf("held %t, want %t: %+v", held, want, clock)
@@ -87,6 +88,30 @@ func TestLossClock(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The heartbeats of clusters that the hub can no longer reach end one after the other: none of the clusters is lost
+// before all are silent, however short the time of a policy is.
+func TestShortTimeAwaitsAllHeartbeats(t *testing.T) {
+	t.Parallel()
+	start := time.Unix(100_000, 0)
+	const all, spread = 9, 10 * time.Second // each agent sends one in that time
+	for now := start; now.Before(start.Add(10 * time.Minute)); now = now.Add(time.Second) {
+		silence, tooMany := Silence{All: all}, time.Time{}
+		for i := range all {
+			at := start.Add(time.Duration(i) * spread / (all - 1))
+			if now.Before(at) {
+				break
+			}
+			if silence.Silent++; silence.IsTooMany() && tooMany.IsZero() {
+				tooMany = now
+			}
+		}
+		clock := LossClock{SilentSince: start, ObservedSince: start.Add(-time.Hour), TooManySince: tooMany}
+		if untilLost, _ := clock.Remaining(now, 2*time.Second); untilLost <= 0 && !silence.IsTooMany() {
+			t.Fatalf("the first cluster is lost after %s, while %d of %d are silent", now.Sub(start), silence.Silent, all)
+		}
+	}
 }
 
 // What a lost cluster has, and must run in one cluster at a time, is started elsewhere if an admin has declared the

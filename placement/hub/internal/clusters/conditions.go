@@ -70,14 +70,15 @@ func reachableCondition(c *v1alpha1.Cluster, h Heartbeat, now time.Time) metav1.
 	return reachable
 }
 
-// isDeclaredLost reports whether an admin has declared a cluster lost, and it has not reported since. It has reported
-// when its heartbeat is another one than the declaration has.
+// isDeclaredLost reports whether an admin has declared a cluster lost, and it has not reported since. The API server
+// accepts a declaration only with the stored last heartbeat, which ends with the first report: another one, or none, is
+// the proof of a report, also when the Lease is gone. This hub may have seen a report that is not stored yet.
 func isDeclaredLost(c *v1alpha1.Cluster, h Heartbeat, now time.Time) bool {
-	d := c.Spec.DeclaredLost
+	d, stored := c.Spec.DeclaredLost, c.Status.LastHeartbeat
 	if d == nil || h.remaining(now) > 0 || h.namespaceTaken || ReachabilityOf(c) == policy.NeverReported {
 		return false
 	}
-	return h.renewTime.IsZero() || h.renewTime.Equal(d.LastHeartbeat.Time) // zero: a client has deleted the heartbeat
+	return stored.Equal(&d.LastHeartbeat) && (h.newest.IsZero() || h.newest.Equal(d.LastHeartbeat.Time))
 }
 
 // declaredLostCondition returns the condition DeclaredLost of a Cluster that an admin has declared lost.

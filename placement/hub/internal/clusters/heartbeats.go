@@ -23,7 +23,8 @@ const defaultLeaseDuration = 40 * time.Second
 // Heartbeat is the last known heartbeat of one cluster.
 type Heartbeat struct {
 	renewTime      time.Time     // by the agent's clock; zero: there is no heartbeat
-	observed       time.Time     // when renewTime changed, by the hub's clock
+	newest         time.Time     // renewTime of the last new heartbeat, which a deleted or restored Lease does not change
+	observed       time.Time     // when newest changed, by the hub's clock
 	duration       time.Duration // how long it is valid from then on
 	namespaceTaken bool          // the hub did not make the namespace: the heartbeat proves nothing
 }
@@ -102,11 +103,11 @@ func (h *Heartbeats) record(cluster string, lease *coordinationv1.Lease, namespa
 		next.duration = time.Duration(*d) * time.Second
 	}
 	if t := lease.Spec.RenewTime; t != nil {
-		next.renewTime = t.Time
+		next.renewTime, next.newest = t.Time, t.Time
 	}
 	switch {
 	case known && !next.renewTime.After(before.renewTime): // an earlier one comes from a restored backup
-		next.observed = before.observed
+		next.observed, next.newest = before.observed, before.newest
 	case !known && next.renewTime.Before(now):
 		next.observed = now.Add(next.renewTime.Sub(now)) // so that a jump of the hub's clock does not count
 	}

@@ -25,26 +25,34 @@ func TestDeclaredLostCondition(t *testing.T) {
 	now := time.Unix(100_000, 0)
 	last := now.Add(-time.Hour)
 	expired := func(renewed time.Time) Heartbeat {
-		return Heartbeat{renewTime: renewed, observed: last, duration: 40 * time.Second}
+		return Heartbeat{renewTime: renewed, newest: renewed, observed: last, duration: 40 * time.Second}
 	}
+	at := func(t time.Time) *metav1.MicroTime { return &metav1.MicroTime{Time: t} }
+	other := last.Add(time.Microsecond)
 	for name, tc := range map[string]struct {
 		reason    string
-		reachable string // reason of the stored condition Reachable
+		reachable string            // reason of the stored condition Reachable
+		stored    *metav1.MicroTime // status.lastHeartbeat
 		heartbeat Heartbeat
 		lost      bool
 	}{
-		"silent":           {"It has not reported since.", v1alpha1.ReasonHeartbeatLost, expired(last), true},
-		"reports":          {"A client has declared it lost against the rules.", v1alpha1.ReasonHeartbeatReceived, Heartbeat{renewTime: last, observed: now, duration: 40 * time.Second}, false},
-		"returned, silent": {"It has reported since, and may have started its workloads.", v1alpha1.ReasonHeartbeatLost, expired(last.Add(time.Microsecond)), false},
-		"clock set back":   {"Another time is another heartbeat.", v1alpha1.ReasonHeartbeatLost, expired(last.Add(-time.Hour)), false},
-		"Lease deleted":    {"The agent makes another one when it returns.", v1alpha1.ReasonHeartbeatLost, Heartbeat{}, true},
-		"never joined":     {"There is nothing to lose.", v1alpha1.ReasonNeverJoined, Heartbeat{}, false},
-		"taken":            {"The namespace is not the hub's: its heartbeat proves nothing.", v1alpha1.ReasonHeartbeatLost, Heartbeat{renewTime: last, namespaceTaken: true}, false},
+		"silent":           {"It has not reported since.", v1alpha1.ReasonHeartbeatLost, at(last), expired(last), true},
+		"reports":          {"A client has declared it lost against the rules.", v1alpha1.ReasonHeartbeatReceived, at(last), Heartbeat{renewTime: last, newest: last, observed: now, duration: 40 * time.Second}, false},
+		"returned, silent": {"It has reported since, and may have started its workloads.", v1alpha1.ReasonHeartbeatLost, at(other), expired(other), false},
+		"not stored yet":   {"This hub has seen that.", v1alpha1.ReasonHeartbeatLost, at(last), expired(other), false},
+		"clock set back":   {"Another time is another heartbeat.", v1alpha1.ReasonHeartbeatLost, at(last), expired(last.Add(-time.Hour)), false},
+		"Lease deleted":    {"The agent makes another one when it returns.", v1alpha1.ReasonHeartbeatLost, at(last), Heartbeat{}, true},
+		"returned, gone":   {"Its Lease was deleted after it had reported: the hub stores none for a cluster that reports.", v1alpha1.ReasonHeartbeatLost, nil, Heartbeat{}, false},
+		"returned, missed": {"The hub has stored since when it misses the Lease.", v1alpha1.ReasonHeartbeatLost, at(other), Heartbeat{}, false},
+		"returned, old":    {"The Lease is that of a backup.", v1alpha1.ReasonHeartbeatLost, at(other), expired(last), false},
+		"never joined":     {"There is nothing to lose.", v1alpha1.ReasonNeverJoined, at(last), Heartbeat{}, false},
+		"taken":            {"The namespace is not the hub's: its heartbeat proves nothing.", v1alpha1.ReasonHeartbeatLost, at(last), Heartbeat{renewTime: last, newest: last, namespaceTaken: true}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "east"}}
 			c.Spec.DeclaredLost = &v1alpha1.DeclaredLost{LastHeartbeat: metav1.MicroTime{Time: last}}
+			c.Status.LastHeartbeat = tc.stored
 			c.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReachable, Status: metav1.ConditionFalse, Reason: tc.reachable}}
 			condition := declaredLostCondition(c, tc.heartbeat, now)
 			want, says := v1alpha1.ReasonReportedSince, "kubectl patchbay cluster declare-lost east --undo"
@@ -56,6 +64,81 @@ func TestDeclaredLostCondition(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A declaration that has ended does not come back, whatever becomes of the Lease, and of the hub that saw the report.
+func TestEndedDeclarationStaysEnded(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason    string
+		newLeader bool
+		change    func(lease *coordinationv1.Lease, declared metav1.MicroTime)
+	}{
+		"Lease deleted":             {"The agent makes another one in a few seconds.", false, func(l *coordinationv1.Lease, _ metav1.MicroTime) { l.Spec = coordinationv1.LeaseSpec{} }},
+		"Lease deleted, new leader": {"It has read no heartbeat.", true, func(l *coordinationv1.Lease, _ metav1.MicroTime) { l.Spec = coordinationv1.LeaseSpec{} }},
+		"restored":                  {"A heartbeat of a backup is the declared one.", false, func(l *coordinationv1.Lease, at metav1.MicroTime) { l.Spec.RenewTime = &at }},
+		"restored, new leader":      {"It knows only the old one.", true, func(l *coordinationv1.Lease, at metav1.MicroTime) { l.Spec.RenewTime = &at }},
+		"silent":                    {"It may run what it had.", false, func(*coordinationv1.Lease, metav1.MicroTime) {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := newInventoryAt(t, "a", "b", "c", "d")
+			declared := metav1.MicroTime{Time: in.now}
+			in.pass(90*time.Second, "b", "c", "d")
+			in.storeHeartbeat("a", &declared)
+			if !in.isDeclaredLost("a") {
+				t.Fatal("a is not lost after it was declared lost")
+			}
+			in.beat("a")
+			in.storeHeartbeat("a", nil)
+			lease := &coordinationv1.Lease{}
+			if err := in.client.Get(t.Context(), client.ObjectKey{Namespace: v1alpha1.ClusterNamespacePrefix + "a", Name: v1alpha1.HeartbeatLease}, lease); err != nil {
+				t.Fatal(err)
+			}
+			tc.change(lease, declared)
+			if err := in.client.Update(t.Context(), lease); err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				if tc.newLeader {
+					in.lead()
+				}
+				if in.storeHeartbeat("a", nil); in.isDeclaredLost("a") {
+					t.Errorf("%s\na is declared lost again after %s", tc.reason, in.now.Sub(declared.Time))
+				}
+				in.pass(time.Minute, "b", "c", "d")
+			}
+		})
+	}
+}
+
+// storeHeartbeat observes a cluster, and stores what its reconciler does. It declares the cluster lost if that is not nil.
+func (in *inventoryAt) storeHeartbeat(name string, declared *metav1.MicroTime) {
+	in.t.Helper()
+	c := &v1alpha1.Cluster{}
+	if err := in.client.Get(in.t.Context(), client.ObjectKey{Name: name}, c); err != nil {
+		in.t.Fatal(err)
+	}
+	_, heartbeat, err := in.heartbeats.Observe(in.t.Context(), c)
+	if err != nil {
+		in.t.Fatal(err)
+	}
+	c = withReachable(c, heartbeat, in.now)
+	if c.Status.LastHeartbeat = lastHeartbeat(c, heartbeat, in.now); declared != nil {
+		c.Spec.DeclaredLost = &v1alpha1.DeclaredLost{LastHeartbeat: *declared}
+	}
+	if err := in.client.Update(in.t.Context(), c); err != nil {
+		in.t.Fatal(err)
+	}
+}
+
+func (in *inventoryAt) isDeclaredLost(name string) bool {
+	in.t.Helper()
+	inventory, err := in.heartbeats.Inventory(in.t.Context())
+	if err != nil {
+		in.t.Fatal(err)
+	}
+	return inventory.DeclaredLost[name]
 }
 
 // inventoryAt is an inventory with heartbeats by the hub's clock.

@@ -173,15 +173,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 }
 
 // lastHeartbeat returns when a cluster that does not report last did; nil while it reports, and before it has. If its
-// heartbeat was deleted, that is when it was first missed.
+// heartbeat was deleted, that is when it was first missed. An old heartbeat does not renew a declaration that has ended.
 func lastHeartbeat(c *v1alpha1.Cluster, h Heartbeat, now time.Time) *metav1.MicroTime {
+	d, stored := c.Spec.DeclaredLost, c.Status.LastHeartbeat
+	isOld := d != nil && h.newest.Equal(d.LastHeartbeat.Time) && !stored.Equal(&d.LastHeartbeat)
 	switch {
 	case h.remaining(now) > 0, h.namespaceTaken:
 		return nil
-	case !h.renewTime.IsZero():
-		return &metav1.MicroTime{Time: h.renewTime}
-	case ReachabilityOf(c) == policy.NeverReported, c.Status.LastHeartbeat != nil:
-		return c.Status.LastHeartbeat
+	case !h.newest.IsZero() && !isOld:
+		return &metav1.MicroTime{Time: h.newest}
+	case ReachabilityOf(c) == policy.NeverReported, stored != nil:
+		return stored
 	}
 	return &metav1.MicroTime{Time: now}
 }

@@ -56,7 +56,7 @@ func TestLostCluster(t *testing.T) {
 	}
 	h.create(&v1alpha1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "all"}, Spec: v1alpha1.PlacementSpec{
 		Clusters: v1alpha1.ClusterChoice{Names: []v1alpha1.ClusterName{"lost-a", "lost-b", "lost-c"}},
-		Offline:  v1alpha1.OfflinePolicy{AssumeLostAfter: &metav1.Duration{Duration: time.Second}},
+		Offline:  v1alpha1.OfflinePolicy{AssumeLostAfter: &metav1.Duration{Duration: 20 * time.Second}},
 	}})
 	web, key := deployment(ns, "web", "", 6), deploymentKey(ns, "web")
 	web.Annotations = nil
@@ -134,7 +134,7 @@ func TestDeclareLost(t *testing.T) {
 	h.cluster(west, v1alpha1.ClusterSpec{})
 	h.create(&v1alpha1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "all"}, Spec: v1alpha1.PlacementSpec{
 		Clusters: v1alpha1.ClusterChoice{Names: []v1alpha1.ClusterName{east, west}},
-		Offline:  v1alpha1.OfflinePolicy{AssumeLostAfter: &metav1.Duration{Duration: time.Second}},
+		Offline:  v1alpha1.OfflinePolicy{AssumeLostAfter: &metav1.Duration{Duration: 20 * time.Second}},
 	}})
 	statefulSet := func(name string, claims ...corev1.PersistentVolumeClaim) kinds.Key {
 		labels := map[string]string{"app": name}

@@ -261,7 +261,7 @@ func planInput(s *scope.Scope, p *policy.EffectivePolicy, current *v1alpha1.Assi
 	returning := map[string]int64{} // what stays if an order to remove is taken back
 	for _, t := range current.Spec.Targets {
 		name := string(t.Cluster)
-		switch c := s.Clusters[name]; t.State {
+		switch c := s.Clusters[name]; plannedState(s, t) {
 		case v1alpha1.TargetPending:
 			if c != nil && clusters.ReachabilityOf(c) == policy.Reachable { // nothing was sent yet
 				in.Assigned[name] = confirmedReplicas(s, t)
@@ -298,6 +298,14 @@ func planInput(s *scope.Scope, p *policy.EffectivePolicy, current *v1alpha1.Assi
 	return in
 }
 
+// plannedState returns the state of a target for a plan: a lost cluster that had the order to remove still has it.
+func plannedState(s *scope.Scope, t v1alpha1.Target) v1alpha1.TargetState {
+	if w := s.Works[string(t.Cluster)]; t.State == v1alpha1.TargetLost && w != nil && w.Spec.Removal != nil {
+		return v1alpha1.TargetRemoving
+	}
+	return t.State
+}
+
 // isLeaving reports whether a draining target began to lose the object by a drain, a taint or a loss. One that began
 // while there was no Cluster takes the object back when the Cluster is created again: that is no order to remove it.
 func isLeaving(c *v1alpha1.Cluster, t v1alpha1.Target) bool {
@@ -320,7 +328,7 @@ func volumeClaims(s *scope.Scope, a *v1alpha1.Assignment) map[string]string {
 	}
 	found := map[string]string{}
 	for _, t := range a.Spec.Targets {
-		if t.State != v1alpha1.TargetActive && t.State != v1alpha1.TargetDraining && t.State != v1alpha1.TargetLost {
+		if state := plannedState(s, t); state != v1alpha1.TargetActive && state != v1alpha1.TargetDraining && state != v1alpha1.TargetLost {
 			continue
 		}
 		cluster := string(t.Cluster)

@@ -101,6 +101,54 @@ func TestAssumedLossKeepsWhatRunsInOne(t *testing.T) {
 	}
 }
 
+// A declared cluster that had the order to stop is not waited for: also its Work and Cluster may go. The order stays, so
+// that the object stops when the cluster returns, and a plan takes it for one.
+func TestDeclaredLossEndsTheWaitForARemoval(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason   string
+		state    v1alpha1.TargetState
+		declared bool
+		gone     bool
+		want     []v1alpha1.Target // after the step
+	}{
+		"silent":         {"It may run.", v1alpha1.TargetRemoving, false, false, []v1alpha1.Target{{Cluster: "east", State: v1alpha1.TargetRemoving}, {Cluster: "west", State: v1alpha1.TargetPending}}},
+		"declared":       {"An admin says that it does not.", v1alpha1.TargetRemoving, true, false, []v1alpha1.Target{{Cluster: "east", State: v1alpha1.TargetLost}, {Cluster: "west", State: v1alpha1.TargetActive}}},
+		"declared, gone": {"The admin has deleted Cluster and namespace.", v1alpha1.TargetLost, false, true, []v1alpha1.Target{{Cluster: "west", State: v1alpha1.TargetActive}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := silentScope()
+			west := s.Clusters["east"].DeepCopy()
+			west.Name, west.Status.Conditions[0].Status = "west", metav1.ConditionTrue
+			s.Clusters["west"] = west
+			s.Key = kinds.Key{GroupKind: schema.GroupKind{Group: "apps", Kind: "StatefulSet"}, Namespace: "shop", Name: "queue"}
+			s.Object = &unstructured.Unstructured{Object: map[string]any{"kind": "StatefulSet"}}
+			s.DeclaredLost = map[string]bool{"east": tc.declared}
+			work := &v1alpha1.Work{}
+			work.Spec.Removal = &v1alpha1.Removal{}
+			s.Works = map[string]*v1alpha1.Work{"east": work}
+			if tc.gone {
+				delete(s.Clusters, "east")
+				s.Works, s.GoneWorks = nil, map[string]bool{"east": true}
+			}
+			a := &v1alpha1.Assignment{}
+			a.Spec.Targets = []v1alpha1.Target{{Cluster: "east", State: tc.state}, {Cluster: "west", State: v1alpha1.TargetPending}}
+			p := &policy.EffectivePolicy{Spec: v1alpha1.PlacementSpec{Move: v1alpha1.MovePolicy{Mode: v1alpha1.BreakBeforeMake}}}
+			var got []v1alpha1.Target
+			for _, target := range Migrate(s, a, Decision{Policy: p, Replicas: map[string]int64{"west": 0}}).Targets {
+				got = append(got, v1alpha1.Target{Cluster: target.Cluster, State: target.State})
+				if state := plannedState(s, target); target.Cluster == "east" && state != v1alpha1.TargetRemoving {
+					t.Errorf("%s\na plan takes east for %s", tc.reason, state)
+				}
+			}
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("%s\ngot %+v, want %+v", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
 // A Job counts as started in a lost cluster until an admin has declared that; one that has finished always does. When
 // the cluster returns, the Job there is the one that goes.
 func TestStartedInLostCluster(t *testing.T) {
@@ -110,22 +158,29 @@ func TestStartedInLostCluster(t *testing.T) {
 		reason   string
 		change   func(*v1alpha1.Target)
 		declared bool
-		finished bool
+		finished bool // by the status at the hub
+		reported bool // by the cluster's last report
 		want     string
 	}{
-		"silent":             {"It may run.", func(*v1alpha1.Target) {}, false, false, "east"},
-		"declared":           {"It runs no more, though its status says that it has started.", func(*v1alpha1.Target) {}, true, false, ""},
-		"replaced":           {"It runs elsewhere.", func(t *v1alpha1.Target) { t.State = v1alpha1.TargetLost }, false, false, ""},
-		"returned":           {"So it does now.", func(t *v1alpha1.Target) { t.State, t.Returned = v1alpha1.TargetDraining, true }, false, false, ""},
-		"declared, finished": {"It must not run again.", func(*v1alpha1.Target) {}, true, true, "east"},
+		"silent":             {"It may run.", func(*v1alpha1.Target) {}, false, false, false, "east"},
+		"declared":           {"It runs no more, though its status says that it has started.", func(*v1alpha1.Target) {}, true, false, false, ""},
+		"replaced":           {"It runs elsewhere.", func(t *v1alpha1.Target) { t.State = v1alpha1.TargetLost }, false, false, false, ""},
+		"returned":           {"So it does now.", func(t *v1alpha1.Target) { t.State, t.Returned = v1alpha1.TargetDraining, true }, false, false, false, ""},
+		"declared, finished": {"It must not run again.", func(*v1alpha1.Target) {}, true, true, false, "east"},
+		"declared, reported": {"The hub has not stored the end, or never does (status.mode None).", func(*v1alpha1.Target) {}, true, false, true, "east"},
+		"returned, finished": {"It runs elsewhere since.", func(t *v1alpha1.Target) { t.State, t.Returned = v1alpha1.TargetDraining, true }, false, false, true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := jobScope(jobWork(reportsJob("there", metav1.ConditionTrue, v1alpha1.ReasonAsExpected)))
 			s.DeclaredLost = map[string]bool{"east": tc.declared}
 			status := map[string]any{"startTime": "2026-01-01T00:00:00Z"}
+			ended := []any{map[string]any{"type": "Complete", "status": "True"}}
 			if tc.finished {
-				status["conditions"] = []any{map[string]any{"type": "Complete", "status": "True"}}
+				status["conditions"] = ended
+			}
+			if tc.reported {
+				s.Reports["east"] = scope.WorkReport{Status: map[string]any{"conditions": ended}}
 			}
 			s.Object.Object["status"] = status
 			at := target

@@ -316,7 +316,8 @@ func migrationTarget(s *scope.Scope, t v1alpha1.Target, d Decision, stable time.
 	if r.Gone { // the agent never makes it again there
 		m.ReportCurrent, m.Available, m.AtMost, m.Total = true, 0, 0, 0
 	}
-	m.Removed = t.State == v1alpha1.TargetRemoving && scope.IsRemoved(w)
+	m.Ordered = plannedState(s, t) == v1alpha1.TargetRemoving
+	m.Removed = m.Ordered && scope.IsRemoved(w)
 	return m
 }
 

@@ -72,8 +72,20 @@ func startedIn(s *scope.Scope, a *v1alpha1.Assignment) map[string]bool {
 // isReplaced reports whether others replace a cluster that may have started an object which runs once: an admin has
 // declared the cluster lost. What has finished does not start again.
 func isReplaced(s *scope.Scope, t v1alpha1.Target) bool {
-	replaced := t.State == v1alpha1.TargetLost || t.Returned || s.DeclaredLost[string(t.Cluster)]
+	name := string(t.Cluster)
+	replaced := t.State == v1alpha1.TargetLost || t.Returned
+	if s.DeclaredLost[name] && !replaced { // the end may be only in its last report
+		replaced = !render.HasFinished(reportedObject(s, name))
+	}
 	return replaced && !render.HasFinished(s.Object)
+}
+
+// reportedObject returns an object with the status that a cluster has last reported of it. The hub may not have stored
+// that at its own object: with status.mode None it never does.
+func reportedObject(s *scope.Scope, cluster string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: map[string]any{"status": s.Reports[cluster].Status}}
+	o.SetGroupVersionKind(s.Key.GroupKind.WithVersion(s.Kind.Version))
+	return o
 }
 
 // isNeverCreated reports whether a cluster has refused the present revision of a Work, or the last one before
@@ -117,10 +129,8 @@ func addStarted(in *policy.PlanInput, s *scope.Scope, p *policy.EffectivePolicy,
 			continue
 		}
 		r := s.Reports[name]
-		o := &unstructured.Unstructured{Object: map[string]any{"status": r.Status}}
-		o.SetGroupVersionKind(s.Kind.GroupVersionKind)
 		reported = true
-		if in.Finished = in.Finished && render.HasFinished(o); r.Gone && !s.IsOfEarlierObject(s.Works[name]) {
+		if in.Finished = in.Finished && render.HasFinished(reportedObject(s, name)); r.Gone && !s.IsOfEarlierObject(s.Works[name]) {
 			in.DeletedIn = name
 		}
 	}
