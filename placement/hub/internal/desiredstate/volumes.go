@@ -34,10 +34,10 @@ const (
 )
 
 // assignVolume decides about the volume of a claim that is in one cluster, and whose policy transfers volumes: the
-// claim is to be where the objects are that need it, or else where its policy wants it. Where objects need it in several
-// clusters, each has a claim of its own, as without transfers.
+// claim is to be where the objects are that need it, or else where its policy wants it. Where the same objects need it
+// in several clusters, each has a claim of its own, as without transfers.
 func assignVolume(s *scope.Scope, p *policy.EffectivePolicy, current *v1alpha1.Assignment, d *Decision) *policy.Error {
-	if !v1alpha1.IsVolumeClaim(s.Key.GroupKind) || p.Spec.Volumes != v1alpha1.VolumesTransfer {
+	if !v1alpha1.IsVolumeClaim(s.Key.GroupKind) {
 		return nil
 	}
 	present := desiredReplicas(current)
@@ -47,10 +47,14 @@ func assignVolume(s *scope.Scope, p *policy.EffectivePolicy, current *v1alpha1.A
 		d.Replicas = present
 		return nil
 	}
-	if len(present) != 1 || len(s.WantedIn) > 1 {
+	if len(present) != 1 || p.Spec.Volumes != v1alpha1.VolumesTransfer {
 		return nil
 	}
 	from := slices.Collect(maps.Keys(present))[0]
+	if len(s.WantedIn) > 1 {
+		keepVolume(s, from, d, present)
+		return nil
+	}
 	home := volumeHome(s, *d, from)
 	d.Replicas = present
 	if home == from {
@@ -109,6 +113,9 @@ func volumeRefusal(s *scope.Scope, from, to string) string {
 				continue // it has moved already
 			}
 		}
+		if why := userRefusal(s, claim, from, to); why != "" {
+			return fmt.Sprintf("PersistentVolumeClaim %s: %s", name, why)
+		}
 		if why := volumes.Refusal(claim.Volumes[from], location(here), location(there)); why != "" {
 			return fmt.Sprintf("PersistentVolumeClaim %s: %s", name, why)
 		}
@@ -139,18 +146,20 @@ func otherClaims(s *scope.Scope, cluster string) (names []string) {
 	return names
 }
 
-// movesExclusiveVolume reports whether the object uses a volume that only one cluster may attach, and its policy
-// transfers volumes: it is removed before it starts elsewhere.
+// movesExclusiveVolume reports whether the object leaves a cluster with a volume that only one cluster may attach, and
+// its policy transfers volumes: it is removed before it starts elsewhere.
 func movesExclusiveVolume(s *scope.Scope, d Decision) bool {
 	if d.Policy == nil || d.Policy.Spec.Volumes != v1alpha1.VolumesTransfer || v1alpha1.IsVolumeClaim(s.Key.GroupKind) {
 		return false
 	}
-	for _, claim := range s.Claims {
-		if claim.Transfer != nil && !volumes.IsShared(&claim.Transfer.Source) {
-			return true
+	for _, t := range s.Assignment.Spec.Targets {
+		if d.includes(string(t.Cluster)) {
+			continue
 		}
-		for _, report := range claim.Volumes {
-			if report.Source != nil && !volumes.IsShared(report.Source) {
+		for _, claim := range s.Claims {
+			v, report := claim.Transfer, claim.Volumes[string(t.Cluster)]
+			if v != nil && (v.From == t.Cluster || v.To == t.Cluster) && !volumes.IsShared(&v.Source) ||
+				report != nil && report.Source != nil && !volumes.IsShared(report.Source) {
 				return true
 			}
 		}
@@ -170,7 +179,7 @@ func awaitVolumes(s *scope.Scope, in *migration.Input) (any bool) {
 		}
 		for _, name := range slices.Sorted(maps.Keys(s.Claims)) {
 			if !hasVolume(s.Claims[name], t.Cluster) {
-				t.Awaits, any = fmt.Sprintf("the volume of PersistentVolumeClaim %s must come first", name), true
+				t.Awaits, any = fmt.Sprintf("the volume of PersistentVolumeClaim %s must come first%s", name, usersElsewhere(s, s.Claims[name], t.Cluster)), true
 				break
 			}
 		}
@@ -181,18 +190,13 @@ func awaitVolumes(s *scope.Scope, in *migration.Input) (any bool) {
 // hasVolume reports whether a cluster has the volume of a claim, or the claim has none that moves.
 func hasVolume(claim scope.Claim, cluster string) bool {
 	if v := claim.Transfer; isInTransfer(v) {
-		bound := v.State == v1alpha1.VolumeBound || v.State == v1alpha1.VolumeDiscarding || v.State == v1alpha1.VolumeRemoving
-		return bound && string(v.To) == cluster
+		isFrom, isTo := string(v.From) == cluster, string(v.To) == cluster
+		return (isFrom || isTo) && volumes.IsIn(v.State, volumes.IsShared(&v.Source), isFrom)
 	}
 	if t, ok := limits.TargetOf(claim.Targets, cluster); ok && t.State == v1alpha1.TargetActive {
 		return true
 	}
-	for _, t := range claim.Targets {
-		if report := claim.Volumes[string(t.Cluster)]; report != nil && report.Source != nil {
-			return false
-		}
-	}
-	return true
+	return !claim.Ordered
 }
 
 // transferVolume takes the next step of the volume of a claim, and reports whether it is on its way. A claim then moves
@@ -251,10 +255,10 @@ func transferInput(s *scope.Scope, v *v1alpha1.VolumeTransfer, d Decision) volum
 	in := volumes.Input{State: v.State, Shared: volumes.IsShared(&v.Source)}
 	home := cmp.Or(d.VolumeHome, to)
 	in.Return = !s.Alive() || home == from
-	in.From = volumes.Side{
-		Needed: s.RequiredIn[from], Waiting: volumeWaiting(s, from), Done: s.VolumeDone(from, volumes.FromAction(v.State, in.Shared)),
-	}
-	in.To = volumes.Side{Needed: s.RequiredIn[to] && s.Alive(), Waiting: volumeWaiting(s, to)}
+	in.From, in.To = volumeSide(s, from, in.Shared), volumeSide(s, to, in.Shared)
+	in.From.Needed = isUsedIn(s, from, in.Shared)
+	in.From.Done = s.VolumeDone(from, volumes.FromAction(v.State, in.Shared)) || v.State == v1alpha1.VolumeReturning && s.VolumeMissing(from)
+	in.To.Needed = s.RequiredIn[to] && s.Alive()
 	if action := volumes.ToAction(v.State); action != "" {
 		in.To.Done = s.VolumeDone(to, action)
 		report := s.Claims[s.Key.Name].Volumes[to]
@@ -264,9 +268,31 @@ func transferInput(s *scope.Scope, v *v1alpha1.VolumeTransfer, d Decision) volum
 	case v1alpha1.VolumeRemoving:
 		in.From.Gone = isRemovedFrom(s, from) || s.GoneWorks[from]
 	case v1alpha1.VolumeUndoing: // a cluster that is out of the inventory may still attach the volume
-		in.To.Gone = isRemovedFrom(s, to)
+		w := s.Works[to]
+		in.To.Gone = isRemovedFrom(s, to) || in.To.Lost && (w == nil || w.Spec.Removal != nil)
 	}
 	return in
+}
+
+// volumeSide returns what is known of a cluster of a transfer in general. That Cluster and Work are gone does not prove
+// that the cluster has let go of a volume which only one may attach, unless a user has deleted the claim.
+func volumeSide(s *scope.Scope, cluster string, shared bool) volumes.Side {
+	absent := s.Clusters[cluster] == nil && s.Works[cluster] == nil && s.GoneWorks[cluster]
+	return volumes.Side{
+		Absent: absent, Lost: s.DeclaredLost[cluster] || absent && (shared || !s.Alive()), Waiting: volumeWaiting(s, cluster),
+	}
+}
+
+// isUsedIn reports whether objects keep the volume in a cluster that it leaves. One that awaits a volume which only one
+// cluster may attach was not sent there.
+func isUsedIn(s *scope.Scope, cluster string, shared bool) bool {
+	for _, u := range s.Claims[s.Key.Name].Users {
+		t, ok := limits.TargetOf(u.Targets, cluster)
+		if ok && (shared || t.State != v1alpha1.TargetPending) {
+			return true
+		}
+	}
+	return false
 }
 
 func isRemovedFrom(s *scope.Scope, cluster string) bool {
@@ -305,6 +331,9 @@ func transferTargets(s *scope.Scope, a *v1alpha1.Assignment, v *v1alpha1.VolumeT
 		to = v1alpha1.TargetRemoving
 	case v1alpha1.VolumeReturning, volumes.None:
 		to = ""
+		if v.To != v.From && s.Works[string(v.To)] != nil && !isRemovedFrom(s, string(v.To)) { // it was lost, and removes its claim when it returns
+			to = v1alpha1.TargetRemoving
+		}
 	}
 	if out.Settled {
 		from, to = "", v1alpha1.TargetActive

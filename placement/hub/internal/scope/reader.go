@@ -106,7 +106,10 @@ func (r *Reader) Read(ctx context.Context, key kinds.Key, k kinds.Kind) (*Scope,
 	if err := r.readWorks(ctx, s); err != nil {
 		return nil, err
 	}
-	dependents, err := r.dependents(ctx, s)
+	var dependents []v1alpha1.Assignment
+	if k.Namespaced {
+		dependents, err = r.dependents(ctx, key)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +125,7 @@ func (r *Reader) Read(ctx context.Context, key kinds.Key, k kinds.Kind) (*Scope,
 	if s.RequiredIn, s.WantedIn, err = r.requiredIn(ctx, s, dependents); err != nil {
 		return nil, err
 	}
-	if err := r.readClaims(ctx, s); err != nil {
+	if err := r.readClaims(ctx, s, dependents); err != nil {
 		return nil, err
 	}
 	s.ReplicaBounds = replicaBounds(s.Object, dependents)
@@ -230,6 +233,9 @@ func (r *Reader) readSurroundings(ctx context.Context, s *Scope) error {
 	}
 	if s.Object != nil {
 		if s.Policies, s.NamespaceLabels, err = r.readPolicies(ctx, r.cached, s); err != nil {
+			return err
+		}
+		if err := r.readUserPolicies(ctx, s); err != nil {
 			return err
 		}
 	}
