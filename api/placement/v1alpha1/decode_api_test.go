@@ -98,7 +98,14 @@ status: {observedGeneration: 1, conditions: [` + condition + `]}
     onDelete: Orphan
     removal: {policy: Delete, sourceUID: u, uids: [u]}
     minReplicas: 1
+    volume: {action: Bind, source: ` + volumeSource + `}
+    traffic:
+      subnets: [10.77.0.0/16]
+      endpoints: [` + endpoints + `]
+      withdrawn: [{cluster: east, work: deployment-web, time: "2026-01-02T15:04:05.123456Z"}]
 `
+	volumeSource = `{driver: csi.example.com, handle: h, fsType: ext4, readOnly: true, attributes: {a: b}, accessModes: [ReadWriteOnce], volumeMode: Filesystem, capacity: 1Gi, storageClass: fast}`
+	endpoints    = `{cluster: east, work: deployment-web, addresses: [10.77.0.1], ports: [{name: http, protocol: TCP, port: 80, appProtocol: http}]}`
 )
 
 // examples has an object of each kind with a value in each field.
@@ -115,6 +122,7 @@ spec:
   accepted: true
   unschedulable: true
   taints: [{key: a, value: b, effect: NoSchedule}]
+  declaredLost: {lastHeartbeat: "2026-01-02T15:04:05.123456Z"}
   drain: {mode: Move, maxConcurrentMoves: 1, deadline: "2026-01-02T15:04:05Z", onDeadline: Proceed}
   limits: {cpu: 500m, memory: 64Gi, pods: 1, replicas: 1}
   properties: {a: b}
@@ -135,6 +143,7 @@ status:
     stays: [{object: DaemonSet shop/logs, reason: Required, message: m}]
   versions: {kubernetes: v1.35.0, agent: v1}
   hubUID: u
+  lastHeartbeat: "2026-01-02T15:04:05.123456Z"
   room: {buckets: [{nodes: 1, cpu: 500m, memory: 1Gi, pods: 10}]}
 `,
 		"Assignment": `
@@ -155,8 +164,10 @@ spec:
     annotatedPolicyUID: u
     annotationDigest: d
     onDelete: Delete
-  targets: [{cluster: east, replicas: 1, requestedReplicas: 1, fallbackReplicas: 2, autoscaledReplicas: 1, state: Active, lastTransitionTime: "2026-01-02T15:04:05.123456Z"}]
+  targets: [{cluster: east, replicas: 1, requestedReplicas: 1, fallbackReplicas: 2, autoscaledReplicas: 1, returned: true, trafficWithdrawnTime: "2026-01-02T15:04:05.123456Z",
+    state: Active, lastTransitionTime: "2026-01-02T15:04:05.123456Z"}]
   dependencies: [{group: apps, kind: Deployment, name: a}]
+  volume: {claimUID: u, source: ` + volumeSource + `, from: east, to: west, state: Binding}
 status:
   conditions: [` + condition + `]
   summary: s
@@ -189,6 +200,8 @@ status:
     conditions: [` + condition + `]
     associated: ` + associated + `
     autoscaledReplicas: 1
+    volume: {action: Bind, source: ` + volumeSource + `, unmovable: m, waiting: m}
+  traffic: {revision: 1, endpoints: [` + endpoints + `], truncated: true, message: m}
 `,
 		"AppliedWork": "spec:\n  work:" + workSpec + `
 status:

@@ -4,7 +4,6 @@ package volumes
 
 import (
 	"cmp"
-	"slices"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
@@ -182,13 +181,6 @@ func IsIn(state v1alpha1.VolumeState, shared, isFrom bool) bool {
 		return !isFrom
 	}
 	return isFrom && shared
-}
-
-// IsShared tells whether several clusters may attach a volume at a time.
-func IsShared(source *v1alpha1.VolumeSource) bool {
-	return len(source.AccessModes) > 0 && !slices.ContainsFunc(source.AccessModes, func(mode string) bool {
-		return mode != "ReadWriteMany" && mode != "ReadOnlyMany"
-	})
 }
 
 // IsSameVolume tells whether a report is about the volume.

@@ -67,15 +67,9 @@ func (r *Reader) readClaims(ctx context.Context, s *Scope, dependents []v1alpha1
 		if err := r.cached.Get(ctx, key.Assignment(), a); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("read the Assignment of %s: %w", key, err)
 		}
-		var list v1alpha1.WorkList
-		if err := r.cached.List(ctx, &list, client.MatchingFields{workNameIndex: key.RecordName()}, client.UnsafeDisableDeepCopy); err != nil {
-			return fmt.Errorf("list Works of %s: %w", key, err)
-		}
-		works := map[string]*v1alpha1.Work{}
-		for i := range list.Items {
-			if cluster, ok := kinds.ClusterOfNamespace(list.Items[i].Namespace); ok {
-				works[cluster] = &list.Items[i]
-			}
+		works, err := worksNamed(ctx, r.cached, key.RecordName())
+		if err != nil {
+			return err
 		}
 		if s.Claims == nil {
 			s.Claims = map[string]Claim{}
@@ -170,21 +164,4 @@ func currentVolumeReport(w *v1alpha1.Work, action v1alpha1.VolumeAction) *v1alph
 		return nil
 	}
 	return volumeReport(w)
-}
-
-// ConfirmVolume reads the Work of a cluster again, on whose report another cluster gets a volume. It returns ErrStale
-// when the Scope does not have it as it is.
-func (r *Reader) ConfirmVolume(ctx context.Context, s *Scope, cluster string) error {
-	w, cached := &v1alpha1.Work{}, s.Works[cluster]
-	err := r.direct.Get(ctx, s.Key.Work(cluster), w)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("read Work %s: %w", s.Key.Work(cluster), err)
-	}
-	if err != nil && cached == nil && s.GoneWorks[cluster] {
-		return nil
-	}
-	if err != nil || cached == nil || w.UID != cached.UID || w.ResourceVersion != cached.ResourceVersion {
-		return fmt.Errorf("plan %s: Work %s: %w", s.Key, s.Key.Work(cluster), ErrStale)
-	}
-	return nil
 }
