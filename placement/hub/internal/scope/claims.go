@@ -40,7 +40,7 @@ type ClaimUser struct {
 }
 
 // readClaims reads the claims of the object. The object itself is its only claim if it is one.
-func (r *Reader) readClaims(ctx context.Context, s *Scope, dependents []v1alpha1.Assignment) error {
+func readClaims(ctx context.Context, r *Reader, s *Scope, dependents []v1alpha1.Assignment) error {
 	if v1alpha1.IsVolumeClaim(s.Key.GroupKind) {
 		claim := claimOf(s.Assignment, s.Works)
 		for i := range dependents {
@@ -92,7 +92,7 @@ func userOf(a *v1alpha1.Assignment) ClaimUser {
 }
 
 // readUserPolicies reads the policies of the other objects that use the claims of the object: they may move, too.
-func (r *Reader) readUserPolicies(ctx context.Context, s *Scope) error {
+func readUserPolicies(ctx context.Context, r *Reader, s *Scope) error {
 	if v1alpha1.IsVolumeClaim(s.Key.GroupKind) {
 		return nil
 	}

@@ -125,7 +125,7 @@ func (r *Reader) Read(ctx context.Context, key kinds.Key, k kinds.Kind) (*Scope,
 	if s.RequiredIn, s.WantedIn, err = r.requiredIn(ctx, s, dependents); err != nil {
 		return nil, err
 	}
-	if err := r.readClaims(ctx, s, dependents); err != nil {
+	if err := readClaims(ctx, r, s, dependents); err != nil {
 		return nil, err
 	}
 	s.ReplicaBounds = replicaBounds(s.Object, dependents)
@@ -230,7 +230,7 @@ func (r *Reader) readSurroundings(ctx context.Context, s *Scope) error {
 		if s.Policies, s.NamespaceLabels, err = r.readPolicies(ctx, r.cached, s); err != nil {
 			return err
 		}
-		if err := r.readUserPolicies(ctx, s); err != nil {
+		if err := readUserPolicies(ctx, r, s); err != nil {
 			return err
 		}
 	}
