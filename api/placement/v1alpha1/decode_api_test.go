@@ -123,7 +123,6 @@ spec:
   accepted: true
   unschedulable: true
   taints: [{key: a, value: b, effect: NoSchedule}]
-  declaredLost: {lastHeartbeat: "2026-01-02T15:04:05.123456Z"}
   drain: {mode: Move, maxConcurrentMoves: 1, deadline: "2026-01-02T15:04:05Z", onDeadline: Proceed}
   limits: {cpu: 500m, memory: 64Gi, pods: 1, replicas: 1}
   properties: {a: b}

@@ -21,6 +21,11 @@ type Side struct {
 	Bound bool
 	// Gone is true when the cluster has removed the claim as ordered.
 	Gone bool
+	// Lost is true when an admin has declared the cluster lost: nothing attaches the volume there any more. It counts as
+	// Done where the volume only has to be free.
+	Lost bool
+	// Absent is true when Cluster and Work are gone: no order can be given there, and nothing tells what the cluster runs.
+	Absent bool
 	// Waiting is what the cluster's report says that the order waits for; empty for nothing.
 	Waiting string
 }
@@ -56,12 +61,12 @@ func Step(in Input) Output {
 		if in.Return {
 			return Output{State: v1alpha1.VolumeReturning}
 		}
-		return in.await(in.From, v1alpha1.VolumeReleased, "the first cluster must detach the volume")
+		return in.await(in.From, in.From.isFree(), v1alpha1.VolumeReleased, "the first cluster must detach the volume")
 	case v1alpha1.VolumeReleased:
 		switch {
 		case in.Return:
 			return Output{State: v1alpha1.VolumeReturning}
-		case !in.From.Done:
+		case !in.From.isFree():
 			return Output{State: v1alpha1.VolumeDetaching}
 		}
 		return Output{State: v1alpha1.VolumeBinding}
@@ -69,29 +74,35 @@ func Step(in Input) Output {
 		return binding(in)
 	case v1alpha1.VolumeBound:
 		return bound(in)
-	case v1alpha1.VolumeDiscarding:
-		return in.await(in.From, v1alpha1.VolumeRemoving, "the first cluster must delete its PersistentVolume object")
+	case v1alpha1.VolumeDiscarding: // a lost cluster may come back, and must then delete it without the data
+		return in.await(in.From, in.From.Done || in.From.Absent, v1alpha1.VolumeRemoving, "the first cluster must delete its PersistentVolume object")
 	case v1alpha1.VolumeRemoving:
-		if in.From.Gone {
+		if in.From.Gone || in.From.Absent {
 			return Output{State: v1alpha1.VolumeBound, Settled: true}
 		}
 		return Output{State: in.State, Waiting: cmp.Or(in.From.Waiting, "the first cluster must delete its claim")}
 	case v1alpha1.VolumeWithdrawing:
-		return in.await(in.To, v1alpha1.VolumeUndoing, "the other cluster must delete its PersistentVolume object")
+		return in.await(in.To, in.To.isFree(), v1alpha1.VolumeUndoing, "the other cluster must delete its PersistentVolume object")
 	case v1alpha1.VolumeUndoing:
 		if in.To.Gone {
 			return Output{State: v1alpha1.VolumeReturning}
 		}
 		return Output{State: in.State, Waiting: cmp.Or(in.To.Waiting, "the other cluster must delete its claim")}
 	case v1alpha1.VolumeReturning:
-		return in.await(in.From, None, "the first cluster must take its fence back")
+		return in.await(in.From, in.From.isFree() || in.From.Absent, None, "the first cluster must take its fence back")
 	}
 	return Output{State: in.State, Waiting: "the state is unknown: a later version of the hub has stored it"}
 }
 
-// await returns the next state when a cluster has carried out its order.
-func (in Input) await(side Side, next v1alpha1.VolumeState, waiting string) Output {
-	if side.Done {
+// isFree tells whether a cluster does not use the volume, or has got it back, by its report or by an admin's word.
+func (s Side) isFree() bool { return s.Done || s.Lost }
+
+// holds tells whether objects keep a volume in a cluster.
+func (s Side) holds() bool { return s.Needed && !s.Lost }
+
+// await returns the next state when a cluster is ready for it.
+func (in Input) await(side Side, ready bool, next v1alpha1.VolumeState, waiting string) Output {
+	if ready {
 		return Output{State: next}
 	}
 	return Output{State: in.State, Waiting: cmp.Or(side.Waiting, waiting)}
@@ -102,8 +113,8 @@ func scaling(in Input) Output {
 	case in.Return:
 		return Output{State: None}
 	case in.Shared:
-		return in.await(in.From, v1alpha1.VolumeBinding, "the first cluster must set the reclaim policy Retain")
-	case in.From.Needed:
+		return in.await(in.From, in.From.isFree(), v1alpha1.VolumeBinding, "the first cluster must set the reclaim policy Retain")
+	case in.From.holds():
 		return Output{State: in.State, Waiting: "the objects that use the claim must leave its cluster"}
 	}
 	return Output{State: v1alpha1.VolumeDetaching}
@@ -111,7 +122,7 @@ func scaling(in Input) Output {
 
 func binding(in Input) Output {
 	switch {
-	case in.Return && !in.To.Needed:
+	case in.Return && !in.To.holds():
 		return Output{State: v1alpha1.VolumeWithdrawing}
 	case in.To.Bound:
 		return Output{State: v1alpha1.VolumeBound}
@@ -121,9 +132,9 @@ func binding(in Input) Output {
 
 func bound(in Input) Output {
 	switch {
-	case in.Shared && in.Return && !in.To.Needed:
+	case in.Return && !in.To.holds():
 		return Output{State: v1alpha1.VolumeWithdrawing}
-	case in.From.Needed:
+	case in.From.holds():
 		return Output{State: in.State, Waiting: "the objects that use the claim must leave its first cluster"}
 	case !in.To.Bound:
 		return Output{State: in.State, Waiting: cmp.Or(in.To.Waiting, "the claim of the other cluster must be bound to the volume")}
@@ -158,6 +169,18 @@ func ToAction(state v1alpha1.VolumeState) v1alpha1.VolumeAction {
 		return v1alpha1.VolumeDiscard
 	}
 	return ""
+}
+
+// IsIn tells whether objects may start with the volume in a cluster of a transfer, by the state. A shared volume stays
+// usable in the first cluster until that must discard it.
+func IsIn(state v1alpha1.VolumeState, shared, isFrom bool) bool {
+	switch state {
+	case v1alpha1.VolumeBound:
+		return !isFrom || shared
+	case v1alpha1.VolumeDiscarding, v1alpha1.VolumeRemoving:
+		return !isFrom
+	}
+	return isFrom && shared
 }
 
 // IsSameVolume tells whether a report is about the volume.

@@ -20,8 +20,12 @@ type side struct {
 	removal         bool // ordered
 	hasClaim, hasPV bool
 	retain, fenced  bool
-	users           int // Pods and attachments
+	users           int  // Pods and attachments
+	lost            bool // it is off, and an admin has declared that
+	absent          bool // and has deleted its Cluster and its namespace
 }
+
+func (c *side) mayAttach() bool { return c.hasPV && c.hasClaim && !c.fenced && !c.lost }
 
 // send gives the cluster an order.
 func (c *side) send(order v1alpha1.VolumeAction) { c.order = order }
@@ -62,6 +66,71 @@ type world struct {
 	from, to           side
 	needsFrom, needsTo bool
 	settled            bool
+	workloads          []*workload // in the end, when the hub moves the objects that use the claim
+}
+
+// workload is an object that uses the claim: what the hub has stored of it in From and To, and where a user wants it.
+type workload struct {
+	in   [2]v1alpha1.TargetState
+	want int
+}
+
+// move lets the hub take the next step of a workload, as package migration does. A shared volume is made first.
+func (u *workload) move(w *world) {
+	sides := [2]*side{&w.from, &w.to}
+	other := 1 - u.want
+	switch u.in[u.want] {
+	case "":
+		u.in[u.want] = v1alpha1.TargetPending
+	case v1alpha1.TargetDraining:
+		u.in[u.want] = v1alpha1.TargetActive
+	}
+	switch u.in[other] {
+	case v1alpha1.TargetPending:
+		u.in[other] = ""
+	case v1alpha1.TargetActive:
+		u.in[other] = v1alpha1.TargetDraining
+	}
+	runs := u.in[u.want] == v1alpha1.TargetActive && sides[u.want].mayAttach()
+	if u.in[other] == v1alpha1.TargetDraining && !sides[other].lost && (!w.shared || runs) {
+		u.in[other] = ""
+	}
+	isFree := w.shared || u.in[other] == "" || sides[other].lost
+	if u.in[u.want] == v1alpha1.TargetPending && isFree && volumes.IsIn(w.state, w.shared, u.want == 0) && !sides[u.want].lost {
+		u.in[u.want] = v1alpha1.TargetActive
+	}
+}
+
+// moveWorkloads moves all workloads, and sets what a step depends on of them.
+func (w *world) moveWorkloads() {
+	if len(w.workloads) == 0 {
+		return
+	}
+	w.needsFrom, w.needsTo, w.back = false, false, true
+	for _, u := range w.workloads {
+		u.move(w)
+		w.needsFrom = w.needsFrom || u.in[0] != "" && (w.shared || u.in[0] != v1alpha1.TargetPending)
+		w.needsTo = w.needsTo || u.in[1] != ""
+		w.back = w.back && u.want == 0
+	}
+}
+
+// startPods starts Pods of the workloads where they may start, and ends others.
+func (w *world) startPods() {
+	for i, c := range []*side{&w.from, &w.to} {
+		n := 0
+		for _, u := range w.workloads {
+			if u.in[i] == v1alpha1.TargetActive || u.in[i] == v1alpha1.TargetDraining {
+				n++
+			}
+		}
+		if c.lost {
+			continue
+		}
+		if n < c.users || c.mayAttach() {
+			c.users = n
+		}
+	}
 }
 
 func (w *world) orders() {
@@ -78,9 +147,12 @@ func (w *world) step() {
 	}
 	out := volumes.Step(volumes.Input{
 		State: w.state, Shared: w.shared, Return: w.back,
-		From: volumes.Side{Needed: w.needsFrom, Done: done(&w.from, volumes.FromAction(w.state, w.shared)), Gone: w.from.removal && !w.from.hasClaim},
+		From: volumes.Side{
+			Needed: w.needsFrom, Done: done(&w.from, volumes.FromAction(w.state, w.shared)), Gone: w.from.removal && !w.from.hasClaim,
+			Lost: w.from.lost, Absent: w.from.absent,
+		},
 		To: volumes.Side{
-			Needed: w.needsTo, Done: done(&w.to, volumes.ToAction(w.state)), Gone: w.to.removal && !w.to.hasClaim,
+			Lost: w.to.lost, Absent: w.to.absent, Needed: w.needsTo, Done: done(&w.to, volumes.ToAction(w.state)), Gone: w.to.removal && (!w.to.hasClaim || w.to.lost),
 			Bound: done(&w.to, v1alpha1.VolumeBind),
 		},
 	})
@@ -89,7 +161,8 @@ func (w *world) step() {
 
 // At no time do two clusters attach a volume that only one may attach; no PersistentVolume is deleted without the
 // policy Retain; the first cluster's objects stay until the other one has bound its claim; and from each point, with
-// lost and late orders and reports, a healthy transfer ends.
+// lost and late orders and reports, a transfer ends with all objects where users want them, however often these have
+// changed their minds. That a cluster is declared lost ends it too.
 func TestLawsOfATransfer(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -104,7 +177,25 @@ func TestLawsOfATransfer(t *testing.T) {
 				return
 			}
 		}
+		for range rapid.IntRange(0, 2).Draw(t, "workloads") {
+			w.workloads = append(w.workloads, w.anyWorkload(t))
+		}
 		w.back = rapid.Bool().Draw(t, "back")
+		for range rapid.IntRange(0, 20).Draw(t, "rounds before the last word") {
+			if w.round(t) {
+				return
+			}
+		}
+		want := rapid.IntRange(0, 1).Draw(t, "last word")
+		for _, u := range w.workloads {
+			u.want = want
+		}
+		switch rapid.IntRange(0, 5).Draw(t, "lost") {
+		case 0:
+			w.from.lost, w.from.users = true, 0
+		case 1:
+			w.to.lost, w.to.users = true, 0
+		}
 		w.finish(t)
 	})
 }
@@ -156,7 +247,7 @@ func (w *world) use(inTo bool) {
 	}
 	if c.users > 0 {
 		c.users--
-	} else if c.hasPV && c.hasClaim && !c.fenced {
+	} else if c.mayAttach() {
 		c.users++
 	}
 }
@@ -165,7 +256,7 @@ func (w *world) check(t *rapid.T) {
 	if !w.shared && w.from.users > 0 && w.to.users > 0 {
 		t.Fatalf("%s: both clusters attach the volume", w.state)
 	}
-	if mayAttach := func(c side) bool { return c.hasPV && c.hasClaim && !c.fenced }; !w.shared && mayAttach(w.from) && mayAttach(w.to) {
+	if !w.shared && w.from.mayAttach() && w.to.mayAttach() {
 		t.Fatalf("%s: both clusters may attach the volume", w.state)
 	}
 	if (!w.from.hasPV || !w.from.hasClaim) && !w.to.hasPV {
@@ -173,29 +264,77 @@ func (w *world) check(t *rapid.T) {
 	}
 }
 
-// finish lets everything work, and wants the transfer to end.
+// anyWorkload returns a workload in a state of its own move that the state of the volume allows.
+func (w *world) anyWorkload(t *rapid.T) *workload {
+	u := &workload{want: rapid.IntRange(0, 1).Draw(t, "wants To")}
+	states := []v1alpha1.TargetState{"", v1alpha1.TargetPending, v1alpha1.TargetActive, v1alpha1.TargetDraining}
+	mayRunIn := [2]bool{true, true}
+	switch w.state {
+	case v1alpha1.VolumeBound:
+	case v1alpha1.VolumeDiscarding, v1alpha1.VolumeRemoving:
+		mayRunIn[0] = false
+	default:
+		mayRunIn[1] = false
+	}
+	for i, needed := range []bool{w.needsFrom, w.needsTo} {
+		n := 1 // nothing is sent where it is not needed
+		if needed && mayRunIn[i] {
+			n = 3
+		}
+		u.in[i] = states[rapid.IntRange(0, n).Draw(t, "target")]
+	}
+	return u
+}
+
+// round lets everything happen once that does not wait, and reports whether the transfer has ended.
+func (w *world) round(t *rapid.T) bool {
+	w.moveWorkloads()
+	w.orders()
+	for _, c := range []*side{&w.from, &w.to} {
+		if c.lost {
+			continue
+		}
+		c.receive()
+		c.users = min(c.users, len(w.workloads))
+		c.act(t)
+		c.report()
+		c.receive()
+	}
+	w.startPods()
+	w.check(t)
+	w.step()
+	return w.state == volumes.None || w.settled
+}
+
+// finish lets everything work but what is lost, and wants the transfer to end.
 func (w *world) finish(t *rapid.T) {
 	w.needsFrom, w.needsTo = false, false
 	for range 200 {
-		w.orders()
-		for _, c := range []*side{&w.from, &w.to} {
-			c.receive()
-			c.users = 0
-			c.act(t)
-			c.report()
-			c.receive()
-		}
-		w.check(t)
-		w.step()
-		if w.state == volumes.None || w.settled {
-			if w.state == volumes.None && (w.to.hasPV || w.to.hasClaim) {
-				t.Fatal("the volume is back, and the other cluster has it, too")
-			}
-			if w.settled && (w.from.hasPV || w.from.hasClaim) {
-				t.Fatal("the volume has moved, and the first cluster has it, too")
-			}
+		if w.round(t) {
+			w.checkEnd(t)
 			return
 		}
 	}
-	t.Fatalf("the transfer does not end: it is %s", w.state)
+	switch {
+	case w.from.lost && w.back && len(w.workloads) > 0, w.to.lost && !w.back: // nothing can be given to it before it returns, or a user takes the volume back
+		return
+	case w.from.lost && (w.state == v1alpha1.VolumeDiscarding || w.state == v1alpha1.VolumeRemoving): // until it returns, or an admin deletes its Cluster
+		w.from.absent = true
+		for range 10 {
+			if w.round(t) {
+				w.checkEnd(t)
+				return
+			}
+		}
+	}
+	t.Fatalf("the transfer does not end: it is %s, of %d workloads", w.state, len(w.workloads))
+}
+
+func (w *world) checkEnd(t *rapid.T) {
+	if w.state == volumes.None && !w.to.lost && (w.to.hasPV || w.to.hasClaim) {
+		t.Fatal("the volume is back, and the other cluster has it, too")
+	}
+	if w.settled && !w.from.absent && (w.from.hasPV || w.from.hasClaim) {
+		t.Fatal("the volume has moved, and the first cluster has it, too")
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,7 +42,7 @@ func TestVolumeTransfer(t *testing.T) {
 	h.moveVolume()
 }
 
-// moveVolume moves a Deployment with a claim to another cluster. It fails when both clusters may attach its volume at
+// moveVolume moves two Deployments with one claim to another cluster, and does not let one of them go alone. It fails when both clusters may attach its volume at
 // a time, by the orders that the hub has stored, or when the first one loses its claim too early.
 func (h *testHub) moveVolume() {
 	h.t.Helper()
@@ -59,14 +60,18 @@ func (h *testHub) moveVolume() {
 	claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 	claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 	h.create(claim)
-	d := deployment(ns, "db", "", 1)
-	d.Annotations = nil
-	d.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
-		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
-	}}}
-	h.create(d)
 	key, data := deploymentKey(ns, "db"), kinds.Key{GroupKind: schema.GroupKind{Kind: "PersistentVolumeClaim"}, Namespace: ns, Name: "data"}
+	other := deploymentKey(ns, "report")
+	for _, name := range []string{key.Name, other.Name} {
+		d := deployment(ns, name, "", 1)
+		d.Annotations = nil
+		d.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
+		}}}
+		h.create(d)
+	}
 	h.expectWorks(key, map[string]int32{"east": 1})
+	h.expectWorks(other, map[string]int32{"east": 1})
 	h.expectWorks(data, map[string]int32{"east": 0})
 	h.watchVolume(data)
 	for _, to := range []string{"west", "east"} {
@@ -75,6 +80,7 @@ func (h *testHub) moveVolume() {
 			h.t.Fatal(err)
 		}
 		h.expectWorks(key, map[string]int32{to: 1})
+		h.expectWorks(other, map[string]int32{to: 1})
 		h.expectWorks(data, map[string]int32{to: 0})
 		h.eventually("the volume is bound in "+to, func(ctx context.Context) error {
 			a := &v1alpha1.Assignment{}
@@ -87,6 +93,10 @@ func (h *testHub) moveVolume() {
 			return nil
 		})
 	}
+	h.annotate(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: other.Name}}, "west")
+	h.expectReported(other, v1alpha1.ConditionPlaced, v1alpha1.ReasonVolumesRefused, "Deployment.apps "+ns+"/db uses it, too, and may stay in east")
+	h.expectWorks(other, map[string]int32{"east": 1})
+	h.expectWorks(data, map[string]int32{"east": 0})
 }
 
 // watchVolume fails the test when the orders about a volume, as stored at any time, let two clusters attach it.

@@ -255,6 +255,10 @@ func planInput(s *scope.Scope, p *policy.EffectivePolicy, current *v1alpha1.Assi
 	for name := range s.RequiredIn { // there it stays with its dependent
 		delete(in.VolumeClaims, name)
 	}
+	if v := current.Spec.Volume; isInTransfer(v) { // the state of the volume keeps the data
+		delete(in.VolumeClaims, string(v.From))
+		delete(in.VolumeClaims, string(v.To))
+	}
 	if n, ok := replicasOf(s.Key, s.Object); ok {
 		in.Replicas = new(int64(n))
 	}

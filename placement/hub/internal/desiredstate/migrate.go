@@ -241,18 +241,20 @@ func migrationInput(s *scope.Scope, d Decision) migration.Input {
 	return in
 }
 
-// movesExclusiveVolume reports whether the object uses a volume that only one cluster may attach, and its policy
-// transfers volumes: it is removed before it starts elsewhere.
+// movesExclusiveVolume reports whether the object leaves a cluster with a volume that only one cluster may attach, and
+// its policy transfers volumes: it is removed before it starts elsewhere.
 func movesExclusiveVolume(s *scope.Scope, d Decision) bool {
 	if d.Policy == nil || d.Policy.Spec.Volumes != v1alpha1.VolumesTransfer || v1alpha1.IsVolumeClaim(s.Key.GroupKind) {
 		return false
 	}
-	for _, claim := range s.Claims {
-		if claim.Transfer != nil && !claim.Transfer.Source.IsShared() {
-			return true
+	for _, t := range s.Assignment.Spec.Targets {
+		if d.includes(string(t.Cluster)) {
+			continue
 		}
-		for _, report := range claim.Volumes {
-			if report.Source != nil && !report.Source.IsShared() {
+		for _, claim := range s.Claims {
+			v, report := claim.Transfer, claim.Volumes[string(t.Cluster)]
+			if v != nil && (v.From == t.Cluster || v.To == t.Cluster) && !v.Source.IsShared() ||
+				report != nil && report.Source != nil && !report.Source.IsShared() {
 				return true
 			}
 		}

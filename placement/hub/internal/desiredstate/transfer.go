@@ -76,10 +76,10 @@ func transferInput(s *scope.Scope, v *v1alpha1.VolumeTransfer, d Decision) volum
 	in := volumes.Input{State: v.State, Shared: v.Source.IsShared()}
 	home := cmp.Or(d.VolumeHome, to)
 	in.Return = !s.Alive() || home == from
-	in.From = volumes.Side{
-		Needed: s.RequiredIn[from], Waiting: volumeWaiting(s, from), Done: s.VolumeDone(from, volumes.FromAction(v.State, in.Shared)),
-	}
-	in.To = volumes.Side{Needed: s.RequiredIn[to] && s.Alive(), Waiting: volumeWaiting(s, to)}
+	in.From, in.To = volumeSide(s, from, in.Shared), volumeSide(s, to, in.Shared)
+	in.From.Needed = isUsedIn(s, from, in.Shared)
+	in.From.Done = s.VolumeDone(from, volumes.FromAction(v.State, in.Shared)) || v.State == v1alpha1.VolumeReturning && s.VolumeMissing(from)
+	in.To.Needed = s.RequiredIn[to] && s.Alive()
 	if action := volumes.ToAction(v.State); action != "" {
 		in.To.Done = s.VolumeDone(to, action)
 		report := s.Claims[s.Key.Name].Volumes[to]
@@ -89,9 +89,31 @@ func transferInput(s *scope.Scope, v *v1alpha1.VolumeTransfer, d Decision) volum
 	case v1alpha1.VolumeRemoving:
 		in.From.Gone = isRemovedFrom(s, from) || s.GoneWorks[from]
 	case v1alpha1.VolumeUndoing: // a cluster that is out of the inventory may still attach the volume
-		in.To.Gone = isRemovedFrom(s, to)
+		w := s.Works[to]
+		in.To.Gone = isRemovedFrom(s, to) || in.To.Lost && (w == nil || w.Spec.Removal != nil)
 	}
 	return in
+}
+
+// volumeSide returns what is known of a cluster of a transfer in general. That Cluster and Work are gone does not prove
+// that the cluster has let go of a volume which only one may attach, unless a user has deleted the claim.
+func volumeSide(s *scope.Scope, cluster string, shared bool) volumes.Side {
+	absent := s.Clusters[cluster] == nil && s.Works[cluster] == nil && s.GoneWorks[cluster]
+	return volumes.Side{
+		Absent: absent, Lost: s.DeclaredLost[cluster] || absent && (shared || !s.Alive()), Waiting: volumeWaiting(s, cluster),
+	}
+}
+
+// isUsedIn reports whether objects keep the volume in a cluster that it leaves. One that awaits a volume which only one
+// cluster may attach was not sent there.
+func isUsedIn(s *scope.Scope, cluster string, shared bool) bool {
+	for _, u := range s.Claims[s.Key.Name].Users {
+		t, ok := limits.TargetOf(u.Targets, cluster)
+		if ok && (shared || t.State != v1alpha1.TargetPending) {
+			return true
+		}
+	}
+	return false
 }
 
 func isRemovedFrom(s *scope.Scope, cluster string) bool {
@@ -130,6 +152,9 @@ func transferTargets(s *scope.Scope, a *v1alpha1.Assignment, v *v1alpha1.VolumeT
 		to = v1alpha1.TargetRemoving
 	case v1alpha1.VolumeReturning, volumes.None:
 		to = ""
+		if v.To != v.From && s.Works[string(v.To)] != nil && !isRemovedFrom(s, string(v.To)) { // it was lost, and removes its claim when it returns
+			to = v1alpha1.TargetRemoving
+		}
 	}
 	if out.Settled {
 		from, to = "", v1alpha1.TargetActive

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/clusters"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/limits"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/scope"
 	"github.com/patchbay-cni/patchbay/placement/internal/migration"
@@ -27,10 +28,10 @@ const (
 )
 
 // assignVolume decides about the volume of a claim that is in one cluster, and whose policy transfers volumes: the
-// claim is to be where the objects are that need it, or else where its policy wants it. Where objects need it in several
-// clusters, each has a claim of its own, as without transfers.
+// claim is to be where the objects are that need it, or else where its policy wants it. Where the same objects need it
+// in several clusters, each has a claim of its own, as without transfers.
 func assignVolume(s *scope.Scope, p *policy.EffectivePolicy, current *v1alpha1.Assignment, d *Decision) *policy.Error {
-	if !v1alpha1.IsVolumeClaim(s.Key.GroupKind) || p.Spec.Volumes != v1alpha1.VolumesTransfer {
+	if !v1alpha1.IsVolumeClaim(s.Key.GroupKind) {
 		return nil
 	}
 	present := desiredReplicas(current)
@@ -40,10 +41,14 @@ func assignVolume(s *scope.Scope, p *policy.EffectivePolicy, current *v1alpha1.A
 		d.Replicas = present
 		return nil
 	}
-	if len(present) != 1 || len(s.WantedIn) > 1 {
+	if len(present) != 1 || p.Spec.Volumes != v1alpha1.VolumesTransfer {
 		return nil
 	}
 	from := slices.Collect(maps.Keys(present))[0]
+	if len(s.WantedIn) > 1 {
+		keepVolume(s, from, d, present)
+		return nil
+	}
 	home := volumeHome(s, *d, from)
 	d.Replicas = present
 	if home == from {
@@ -102,6 +107,9 @@ func volumeRefusal(s *scope.Scope, from, to string) string {
 				continue // it has moved already
 			}
 		}
+		if why := userRefusal(s, claim, from, to); why != "" {
+			return fmt.Sprintf("PersistentVolumeClaim %s: %s", name, why)
+		}
 		if why := volumes.Refusal(claim.Volumes[from], location(here), location(there)); why != "" {
 			return fmt.Sprintf("PersistentVolumeClaim %s: %s", name, why)
 		}
@@ -144,7 +152,7 @@ func awaitVolumes(s *scope.Scope, in *migration.Input) (awaits bool) {
 		}
 		for _, name := range slices.Sorted(maps.Keys(s.Claims)) {
 			if !hasVolume(s.Claims[name], t.Cluster) {
-				t.Awaits, awaits = fmt.Sprintf("the volume of PersistentVolumeClaim %s must come first", name), true
+				t.Awaits, awaits = fmt.Sprintf("the volume of PersistentVolumeClaim %s must come first%s", name, usersElsewhere(s, s.Claims[name], t.Cluster)), true
 				break
 			}
 		}
@@ -155,16 +163,77 @@ func awaitVolumes(s *scope.Scope, in *migration.Input) (awaits bool) {
 // hasVolume reports whether a cluster has the volume of a claim, or the claim has none that moves.
 func hasVolume(claim scope.Claim, cluster string) bool {
 	if v := claim.Transfer; isInTransfer(v) {
-		bound := v.State == v1alpha1.VolumeBound || v.State == v1alpha1.VolumeDiscarding || v.State == v1alpha1.VolumeRemoving
-		return bound && string(v.To) == cluster
+		isFrom, isTo := string(v.From) == cluster, string(v.To) == cluster
+		return (isFrom || isTo) && volumes.IsIn(v.State, v.Source.IsShared(), isFrom)
 	}
 	if t, ok := limits.TargetOf(claim.Targets, cluster); ok && t.State == v1alpha1.TargetActive {
 		return true
 	}
-	for _, t := range claim.Targets {
-		if report := claim.Volumes[string(t.Cluster)]; report != nil && report.Source != nil {
-			return false
+	return !claim.Ordered
+}
+
+// keepVolume keeps a claim in its only cluster when another object needs it elsewhere: an empty volume there would hide
+// that the object is without its data. An object that is in several clusters has a claim in each.
+func keepVolume(s *scope.Scope, from string, d *Decision, present map[string]int64) {
+	apart := slices.ContainsFunc(s.Claims[s.Key.Name].Users, func(u scope.ClaimUser) bool {
+		wanted := wantedIn(u)
+		return len(wanted) > 0 && !slices.Contains(wanted, from)
+	})
+	if !apart {
+		return
+	}
+	d.Replicas, d.ShortfallReason = present, v1alpha1.ReasonVolumesRefused
+	d.Shortfall = fmt.Sprintf("PersistentVolumeClaim %s has data in %s: it stays there until all objects that use it are in one cluster, and they are to be in %s",
+		s.Key.Name, from, strings.Join(slices.Sorted(maps.Keys(s.WantedIn)), ", "))
+}
+
+// wantedIn returns the clusters where a user of a claim is when its moves have ended.
+func wantedIn(u scope.ClaimUser) (names []string) {
+	for _, t := range u.Targets {
+		if t.State == v1alpha1.TargetActive || t.State == v1alpha1.TargetPending {
+			names = append(names, string(t.Cluster))
 		}
 	}
-	return true
+	return names
+}
+
+// userRefusal returns why a volume can not leave a cluster because of another object that uses its claim; "" for none.
+func userRefusal(s *scope.Scope, claim scope.Claim, from, to string) string {
+	for _, u := range claim.Users {
+		if u.Key == s.Key || !slices.Contains(wantedIn(u), from) || followsTo(s, u, to) {
+			continue
+		}
+		return fmt.Sprintf("%s uses it, too, and may stay in %s: objects that share a claim move together, each by a policy or an annotation "+
+			"that allows only %s, and with volumes: Transfer", u.Key, from, to)
+	}
+	return ""
+}
+
+// followsTo reports whether a user of a claim can only go to a cluster, with its volumes.
+func followsTo(s *scope.Scope, u scope.ClaimUser, cluster string) bool {
+	if u.Policy == nil || u.Policy.Spec.Volumes != v1alpha1.VolumesTransfer || policy.RunsOnce(u.GroupKind) {
+		return false
+	}
+	in := policy.PlanInput{Assigned: map[string]int64{}}
+	for _, name := range wantedIn(u) {
+		in.Assigned[name] = 0
+	}
+	for _, c := range s.Clusters {
+		in.Clusters = append(in.Clusters, policy.Cluster{
+			Name: c.Name, Labels: c.Labels, Spec: &c.Spec, Reachability: clusters.ReachabilityOf(c), Deleting: c.DeletionTimestamp != nil,
+		})
+	}
+	return u.Policy.AllowsOnly(in, cluster)
+}
+
+// usersElsewhere names an object that keeps a claim in another cluster than the one that awaits it; "" for none.
+func usersElsewhere(s *scope.Scope, claim scope.Claim, cluster string) string {
+	for _, u := range claim.Users {
+		for _, name := range wantedIn(u) {
+			if _, has := limits.TargetOf(claim.Targets, name); has && name != cluster && u.Key != s.Key {
+				return fmt.Sprintf("; %s uses it in %s", u.Key, name)
+			}
+		}
+	}
+	return ""
 }

@@ -46,15 +46,12 @@ func dependencyIndexKeys(o client.Object) []string {
 	return keys
 }
 
-// dependents returns the Assignments of the objects that need this one.
-func (r *Reader) dependents(ctx context.Context, s *Scope) ([]v1alpha1.Assignment, error) {
-	if !s.Kind.Namespaced {
-		return nil, nil
-	}
+// dependents returns the Assignments of the objects that need a namespaced one.
+func (r *Reader) dependents(ctx context.Context, key kinds.Key) ([]v1alpha1.Assignment, error) {
 	var list v1alpha1.AssignmentList
-	if err := r.cached.List(ctx, &list, client.InNamespace(s.Key.Namespace), client.UnsafeDisableDeepCopy,
-		client.MatchingFields{dependencyIndex: dependencyIndexKey(s.Key.Group, s.Key.Kind, s.Key.Name)}); err != nil {
-		return nil, fmt.Errorf("list dependents of %s: %w", s.Key, err)
+	if err := r.cached.List(ctx, &list, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy,
+		client.MatchingFields{dependencyIndex: dependencyIndexKey(key.Group, key.Kind, key.Name)}); err != nil {
+		return nil, fmt.Errorf("list dependents of %s: %w", key, err)
 	}
 	return list.Items, nil
 }

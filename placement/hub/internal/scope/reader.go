@@ -106,7 +106,10 @@ func (r *Reader) Read(ctx context.Context, key kinds.Key, k kinds.Kind) (*Scope,
 	if err := r.readWorks(ctx, s); err != nil {
 		return nil, err
 	}
-	dependents, err := r.dependents(ctx, s)
+	var dependents []v1alpha1.Assignment
+	if k.Namespaced {
+		dependents, err = r.dependents(ctx, key)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +125,7 @@ func (r *Reader) Read(ctx context.Context, key kinds.Key, k kinds.Kind) (*Scope,
 	if s.RequiredIn, s.WantedIn, err = r.requiredIn(ctx, s, dependents); err != nil {
 		return nil, err
 	}
-	if err := readClaims(ctx, r.cached, s); err != nil {
+	if err := readClaims(ctx, r, s, dependents); err != nil {
 		return nil, err
 	}
 	s.ReplicaBounds = replicaBounds(s.Object, dependents)
@@ -226,6 +229,9 @@ func (r *Reader) readSurroundings(ctx context.Context, s *Scope) error {
 	}
 	if s.Object != nil {
 		if s.Policies, s.NamespaceLabels, err = r.readPolicies(ctx, r.cached, s); err != nil {
+			return err
+		}
+		if err := readUserPolicies(ctx, r, s); err != nil {
 			return err
 		}
 	}
@@ -390,6 +396,9 @@ func (r *Reader) ConfirmVolume(ctx context.Context, s *Scope, cluster string) er
 	err := r.direct.Get(ctx, s.Key.Work(cluster), w)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read Work %s: %w", s.Key.Work(cluster), err)
+	}
+	if err != nil && cached == nil && s.GoneWorks[cluster] {
+		return nil
 	}
 	if err != nil || cached == nil || w.UID != cached.UID || w.ResourceVersion != cached.ResourceVersion {
 		return fmt.Errorf("plan %s: Work %s: %w", s.Key, s.Key.Work(cluster), ErrStale)
