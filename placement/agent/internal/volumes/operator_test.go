@@ -137,6 +137,22 @@ func TestFenceAndDiscard(t *testing.T) {
 	}
 }
 
+// Pods that have ended do not keep a volume in its cluster.
+func TestEndedPodsUseNothing(t *testing.T) {
+	t.Parallel()
+	for phase, want := range map[corev1.PodPhase]string{
+		corev1.PodPending: "Pod shop/db-0 uses", corev1.PodRunning: "Pod shop/db-0 uses", corev1.PodUnknown: "Pod shop/db-0 uses",
+		corev1.PodSucceeded: "the fence is new", corev1.PodFailed: "the fence is new",
+	} {
+		pod := podWithClaim()
+		pod.Status.Phase = phase
+		o, _, _ := cluster(nil, pod)
+		if r := o.Apply(t.Context(), &v1alpha1.VolumeOrder{Action: v1alpha1.VolumeFence, Source: testSource()}, testClaim()); !strings.Contains(r.Waiting, want) {
+			t.Errorf("a Pod that is %s: got %+v, want to wait for %q", phase, *r, want)
+		}
+	}
+}
+
 func TestPrepareRefuses(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
