@@ -22,6 +22,8 @@ type Claim struct {
 	Transfer *v1alpha1.VolumeTransfer
 	// Volumes are the reports on the claim's volume, by cluster.
 	Volumes map[string]*v1alpha1.VolumeReport
+	// Shared are the clusters in which another claim has one of these volumes, by VolumeKey.
+	Shared map[string][]string
 }
 
 // readClaims reads the claims of the object. The object itself is its only claim if it is one.
