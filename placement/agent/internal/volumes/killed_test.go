@@ -109,7 +109,7 @@ func transferState(t *testing.T, orders []transferOrder, empty bool, k *killer) 
 	newAgent := func() *Operator {
 		return &Operator{Core: kube.CoreV1(), Storage: kube.StorageV1(), Namespace: "patchbay-system", Now: func() time.Time { return *now }}
 	}
-	o := newAgent()
+	o, at := newAgent(), k.at
 	for _, order := range orders {
 		for done := false; !done; {
 			done = order.apply(t.Context(), o)
@@ -117,7 +117,7 @@ func transferState(t *testing.T, orders []transferOrder, empty bool, k *killer) 
 				k.restart()
 				o, done = newAgent(), false
 			}
-			expectSafeVolumes(t, kube, fmt.Sprintf("%s, killed at write %d", order.action, k.at))
+			expectSafeVolumes(t, kube, fmt.Sprintf("%s, killed at write %d", order.action, at))
 			if *now = now.Add(time.Second); now.After(time.Now().Add(time.Hour)) {
 				t.Fatalf("%s does not end", order.action)
 			}
