@@ -120,7 +120,7 @@ func (r *proxiedCluster) checkMayCreate(ctx context.Context, subresource string)
 		return r.explain("ask what you may do", err)
 	}
 	if !review.Status.Allowed {
-		return fmt.Errorf("Cluster %s must allow you to create pods/%s in namespace %s: %s", r.cluster, subresource, r.namespace, r.clusterHint("edit"))
+		return fmt.Errorf("you must be allowed to create pods/%s in namespace %s of Cluster %s: %s", subresource, r.namespace, r.cluster, r.clusterHint("edit"))
 	}
 	return nil
 }

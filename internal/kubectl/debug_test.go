@@ -48,8 +48,7 @@ func TestParseDebugArguments(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			streams, _, _, _ := genericiooptions.NewTestIOStreams()
-			root := newRoot(streams)
+			root := newRoot(genericiooptions.NewTestIOStreamsDiscard())
 			cmd, _, err := root.Find([]string{"logs"})
 			if err != nil {
 				t.Fatal(err)
@@ -71,8 +70,7 @@ func TestParseDebugArguments(t *testing.T) {
 // A flag without its value is an error, which names the flag.
 func TestParseDebugArgumentsWithoutValue(t *testing.T) {
 	t.Parallel()
-	streams, _, _, _ := genericiooptions.NewTestIOStreams()
-	cmd, _, err := newRoot(streams).Find([]string{"exec"})
+	cmd, _, err := newRoot(genericiooptions.NewTestIOStreamsDiscard()).Find([]string{"exec"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -233,8 +233,8 @@ spec:
           image: %s
           command: [sh, -c, "mkdir -p /www; hostname > /www/index.html; httpd -p 80 -h /www; while true; do echo tick; sleep 1; done"]
 `, busybox), "kubectl", "apply", "-n", ns, "-f", "-")
-	h.await(t.Context(), t, "the Pods run in the cluster, and the agent is attached", func(context.Context) string {
-		out, err := h.command(t.Context(), t, "kubectl", "patchbay", "get", "pods", "deployment/web", "-n", ns).CombinedOutput()
+	h.await(t.Context(), t, "the Pods run in the cluster, and the agent is attached", func(ctx context.Context) string {
+		out, err := h.command(ctx, t, "kubectl", "patchbay", "get", "pods", "deployment/web", "-n", ns).CombinedOutput()
 		if err == nil && strings.Count(string(out), "1/1") == 2 {
 			return ""
 		}

@@ -42,7 +42,7 @@ func TestHPAMove(t *testing.T) {
 
 	web := object("apps/v1", "Deployment", ns, "web")
 	w.annotate(t, web, "west")
-	w.awaitMoveInProgress(t, ns, "east", "west")
+	w.awaitMoveInProgress(t, ns)
 	eventually(t, "west gets all 8", func() error {
 		got, err := w.replicas(t.Context(), ns, "web")
 		return errorUnless(err == nil && got["west"] == 8, "%v (%v)", got, err)

@@ -283,12 +283,12 @@ func (w *world) podsInEast(t *testing.T, ns string) map[string]string {
 	return found
 }
 
-// awaitMoveInProgress waits until a move of web has begun and is not done.
-func (w *world) awaitMoveInProgress(t *testing.T, ns, from, to string) {
+// awaitMoveInProgress waits until a move of web from east to west, or back, has begun and is not done.
+func (w *world) awaitMoveInProgress(t *testing.T, ns string) {
 	t.Helper()
 	eventually(t, "web is in both clusters", func() error {
 		found, err := w.replicas(t.Context(), ns, "web")
-		if err == nil && (found[from] == 0 || found[to] == 0) {
+		if err == nil && (found["east"] == 0 || found["west"] == 0) {
 			err = fmt.Errorf("is in %v", found)
 		}
 		return err

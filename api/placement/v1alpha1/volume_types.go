@@ -5,7 +5,9 @@ package v1alpha1
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -153,6 +155,13 @@ type VolumeTransfer struct {
 
 	// State of the transfer.
 	State VolumeState `json:"state"`
+}
+
+// IsShared reports whether several clusters may attach the volume at a time.
+func (s *VolumeSource) IsShared() bool {
+	return len(s.AccessModes) > 0 && !slices.ContainsFunc(s.AccessModes, func(mode string) bool {
+		return mode != string(corev1.ReadWriteMany) && mode != string(corev1.ReadOnlyMany)
+	})
 }
 
 // VolumeName returns the name of the PersistentVolume that an agent makes for a claim of the hub.

@@ -2,6 +2,8 @@
 
 package migration
 
+import "github.com/patchbay-cni/patchbay/placement/internal/apportion"
+
 // AutoscaledTarget is what is requested of one cluster that runs an object whose replicas are left to autoscalers.
 type AutoscaledTarget struct {
 	// Requested are the replicas that the hub requests.
@@ -39,8 +41,5 @@ func FollowAutoscalers(wanted int32, divided bool, targets []AutoscaledTarget) (
 		}
 		most = append(most, now)
 	}
-	return int32(min(sum, maxAutoscaled)), most
+	return int32(min(sum, apportion.MaxTotal)), most
 }
-
-// maxAutoscaled is the most that package apportion takes.
-const maxAutoscaled = 1_000_000

@@ -110,7 +110,9 @@ func (s *stepState) shrink() {
 				over-less, r.Cluster, min(s.totalAvailable(), s.need()), s.need(), cause(reason, cluster))
 		}
 		if less > idle && s.holdsTraffic(i) {
-			less = idle
+			if less = idle; r.AllAtOnce {
+				less = 0
+			}
 		}
 		if unproven := less - idle; unproven > 0 && !r.AllAtOnce {
 			unproven = min(unproven, limit)

@@ -39,12 +39,12 @@ func TestHistogramNeverOverstates(t *testing.T) {
 		if again := FromAPI(h.ToAPI()); !slices.Equal(again, h) {
 			t.Fatalf("got %v from the report of %v", again, h)
 		}
-		r, real := requestsFrom(t), int64(0)
+		r, fits := requestsFrom(t), int64(0)
 		for _, n := range nodes {
-			real += n.Fit(r)
+			fits += n.Fit(r)
 		}
-		if got := h.Fit(r); got > real || len(nodes) <= MaxBuckets && got != real {
-			t.Fatalf("%d of %+v fit into %v, and %d into the nodes", got, r, h, real)
+		if got := h.Fit(r); got > fits || len(nodes) <= MaxBuckets && got != fits {
+			t.Fatalf("%d of %+v fit into %v, and %d into the nodes", got, r, h, fits)
 		}
 	})
 }
@@ -83,12 +83,12 @@ func TestGroupsKeepMostRoom(t *testing.T) {
 	for i := range int64(1000) { // of 16 CPUs and 64 GiB, used more or less
 		nodes = append(nodes, Free{MilliCPU: 500 + 13*i, Memory: 1<<30 + (i%61)<<30, Pods: 20 + i%90})
 	}
-	r, real := Requests{MilliCPU: 100, Memory: 128 << 20}, int64(0)
+	r, fits := Requests{MilliCPU: 100, Memory: 128 << 20}, int64(0)
 	for _, n := range nodes {
-		real += n.Fit(r)
+		fits += n.Fit(r)
 	}
-	if got := New(nodes).Fit(r); got < real/3 {
-		t.Errorf("%d of %d small Pods fit: buckets must keep a third of the room", got, real)
+	if got := New(nodes).Fit(r); got < fits/3 {
+		t.Errorf("%d of %d small Pods fit: buckets must keep a third of the room", got, fits)
 	}
 }
 

@@ -4,7 +4,6 @@ package volumes
 
 import (
 	"cmp"
-	"slices"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
@@ -159,13 +158,6 @@ func ToAction(state v1alpha1.VolumeState) v1alpha1.VolumeAction {
 		return v1alpha1.VolumeDiscard
 	}
 	return ""
-}
-
-// IsShared tells whether several clusters may attach a volume at a time.
-func IsShared(source *v1alpha1.VolumeSource) bool {
-	return len(source.AccessModes) > 0 && !slices.ContainsFunc(source.AccessModes, func(mode string) bool {
-		return mode != "ReadWriteMany" && mode != "ReadOnlyMany"
-	})
 }
 
 // IsSameVolume tells whether a report is about the volume.

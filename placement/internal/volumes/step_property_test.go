@@ -33,7 +33,7 @@ func (c *side) act(t *rapid.T) {
 		c.fenced = false
 		c.retain = c.retain || c.ordered == v1alpha1.VolumeRetain
 	case v1alpha1.VolumeFence, v1alpha1.VolumeDiscard:
-		if c.hasPV && !(c.fenced && c.retain) {
+		if c.hasPV && (!c.fenced || !c.retain) {
 			c.fenced, c.retain = true, true
 			return
 		}

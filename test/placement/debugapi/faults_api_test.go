@@ -53,8 +53,8 @@ func (w *world) testFaults(t *testing.T) {
 		fault.inject()
 		began := time.Now()
 		for _, s := range streams {
-			_, _ = io.Copy(io.Discard, s.Body) // ends
-			_ = s.Body.Close()
+			_, _ = io.Copy(io.Discard, s) // ends
+			_ = s.Close()
 		}
 		if took := time.Since(began); took > fault.within {
 			t.Errorf("%s: streams ended after %v, want at most %v", fault.reason, took, fault.within)
@@ -66,7 +66,7 @@ func (w *world) testFaults(t *testing.T) {
 	}
 	all := w.fillTunnel(t)
 	for _, s := range all {
-		_ = s.Body.Close()
+		_ = s.Close()
 	}
 	eventually(t, "no goroutines are left of streams", func() error {
 		// Clients keep some connections for later requests.
@@ -78,9 +78,9 @@ func (w *world) testFaults(t *testing.T) {
 }
 
 // fillTunnel waits until the agent is attached, and opens all streams that it may have.
-func (w *world) fillTunnel(t *testing.T) []*http.Response {
+func (w *world) fillTunnel(t *testing.T) []io.ReadCloser {
 	t.Helper()
-	var streams []*http.Response
+	var streams []io.ReadCloser
 	for i := range maxUsers {
 		for range maxUserStreams {
 			eventually(t, "one more stream", func() error {
@@ -92,7 +92,7 @@ func (w *world) fillTunnel(t *testing.T) []*http.Response {
 					_ = s.Body.Close()
 					return fmt.Errorf("got %s: %q, %w", s.Status, line, errors.Join(err, errors.New("no line")))
 				}
-				streams = append(streams, s)
+				streams = append(streams, s.Body)
 				return nil
 			})
 		}

@@ -5,6 +5,7 @@ package volumes
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
@@ -239,6 +240,37 @@ func (o *Operator) release(
 	}
 	report.Waiting = "the PersistentVolume is being deleted"
 	return report, o.deleteVolume(ctx, pv)
+}
+
+// fence returns a PersistentVolume as it is with the fence; nil if it has it. The claim of the volume becomes one
+// that no user can create, in the agent's namespace: kubelets and controllers reject the former one.
+func fence(pv *corev1.PersistentVolume, claim Claim, namespace string) (*corev1.PersistentVolume, error) {
+	retains := pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain
+	ref := fenceRef(pv, namespace)
+	isFenced := pv.Spec.ClaimRef != nil && pv.Spec.ClaimRef.Namespace == ref.Namespace && pv.Spec.ClaimRef.Name == ref.Name && pv.Spec.ClaimRef.UID == ""
+	if retains && isFenced {
+		return nil, nil
+	}
+	next, before := pv.DeepCopy(), pv.Spec.ClaimRef
+	next.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+	if isFenced {
+		next.Spec.ClaimRef = ref
+		return next, nil
+	}
+	unused := isMadeFor(pv, claim) && before != nil && before.UID == "" // its claim was not created
+	if before == nil || before.Namespace != claim.Namespace || before.Name != claim.Name || !unused && (claim.UID == "" || before.UID != claim.UID) {
+		return nil, fmt.Errorf("PersistentVolume %s: spec.claimRef must be PersistentVolumeClaim %s/%s with UID %s", pv.Name, claim.Namespace, claim.Name, claim.UID)
+	}
+	raw, err := json.Marshal(fencedRef{before.Namespace, before.Name, before.UID})
+	if err != nil {
+		return nil, fmt.Errorf("encode the claim of PersistentVolume %s: %w", pv.Name, err)
+	}
+	if next.Annotations == nil {
+		next.Annotations = map[string]string{}
+	}
+	next.Annotations[v1alpha1.FencedClaimAnnotation] = string(raw)
+	next.Spec.ClaimRef = ref
+	return next, nil
 }
 
 // firstUser returns a Pod or a VolumeAttachment that uses a volume; "" for none. It reads them from the API server. A Pod

@@ -9,7 +9,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -129,7 +128,11 @@ func (o *Operator) unmovable(ctx context.Context, pv *corev1.PersistentVolume) (
 	case pv.DeletionTimestamp != nil:
 		return at + " is being deleted", nil
 	}
-	if raw, err := json.Marshal(csi.VolumeAttributes); err != nil || len(raw) > maxAttributesBytes || len(csi.VolumeAttributes) > 64 {
+	raw, err := json.Marshal(csi.VolumeAttributes)
+	if err != nil {
+		return "", fmt.Errorf("encode the attributes of %s: %w", at, err)
+	}
+	if len(raw) > maxAttributesBytes || len(csi.VolumeAttributes) > 64 {
 		return fmt.Sprintf("%s: spec.csi.volumeAttributes must have at most 64 entries and %d bytes", at, maxAttributesBytes), nil
 	}
 	return o.driverRefusal(ctx, sourceOf(pv))
@@ -150,17 +153,10 @@ func (o *Operator) driverRefusal(ctx context.Context, source *v1alpha1.VolumeSou
 	case d.Labels[v1alpha1.AccessLabel] != v1alpha1.AccessUse:
 		return fmt.Sprintf("the cluster's admin must allow the hub to move volumes of CSIDriver %s: kubectl label csidriver %s %s=%s",
 			driver, driver, v1alpha1.AccessLabel, v1alpha1.AccessUse), nil
-	case d.Spec.AttachRequired != nil && !*d.Spec.AttachRequired && !isShared(source):
+	case d.Spec.AttachRequired != nil && !*d.Spec.AttachRequired && !source.IsShared():
 		return fmt.Sprintf("CSIDriver %s: spec.attachRequired must be true for a volume that one cluster may attach: else nothing tells whether it is detached", driver), nil
 	}
 	return attributesRefusal(d, source), nil
-}
-
-// isShared tells whether several clusters may attach a volume.
-func isShared(source *v1alpha1.VolumeSource) bool {
-	return len(source.AccessModes) > 0 && !slices.ContainsFunc(source.AccessModes, func(mode string) bool {
-		return mode != string(corev1.ReadWriteMany) && mode != string(corev1.ReadOnlyMany)
-	})
 }
 
 // isVolume tells whether a PersistentVolume is the volume of an order.
@@ -172,37 +168,6 @@ func isVolume(pv *corev1.PersistentVolume, source *v1alpha1.VolumeSource) bool {
 func isMadeFor(pv *corev1.PersistentVolume, claim Claim) bool {
 	return pv.Annotations[v1alpha1.HubUIDAnnotation] == string(claim.Hub) && pv.Annotations[v1alpha1.SourceUIDAnnotation] == string(claim.Source) &&
 		pv.Labels[v1alpha1.ManagedLabel] == "true"
-}
-
-// fence returns a PersistentVolume as it is with the fence; nil if it has it. The claim of the volume becomes one
-// that no user can create, in the agent's namespace: kubelets and controllers reject the former one.
-func fence(pv *corev1.PersistentVolume, claim Claim, namespace string) (*corev1.PersistentVolume, error) {
-	retains := pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain
-	ref := fenceRef(pv, namespace)
-	isFenced := pv.Spec.ClaimRef != nil && pv.Spec.ClaimRef.Namespace == ref.Namespace && pv.Spec.ClaimRef.Name == ref.Name && pv.Spec.ClaimRef.UID == ""
-	if retains && isFenced {
-		return nil, nil
-	}
-	next, before := pv.DeepCopy(), pv.Spec.ClaimRef
-	next.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
-	if isFenced {
-		next.Spec.ClaimRef = ref
-		return next, nil
-	}
-	unused := isMadeFor(pv, claim) && before != nil && before.UID == "" // its claim was not created
-	if before == nil || before.Namespace != claim.Namespace || before.Name != claim.Name || !unused && (claim.UID == "" || before.UID != claim.UID) {
-		return nil, fmt.Errorf("PersistentVolume %s: spec.claimRef must be PersistentVolumeClaim %s/%s with UID %s", pv.Name, claim.Namespace, claim.Name, claim.UID)
-	}
-	raw, err := json.Marshal(fencedRef{before.Namespace, before.Name, before.UID})
-	if err != nil {
-		return nil, fmt.Errorf("encode the claim of PersistentVolume %s: %w", pv.Name, err)
-	}
-	if next.Annotations == nil {
-		next.Annotations = map[string]string{}
-	}
-	next.Annotations[v1alpha1.FencedClaimAnnotation] = string(raw)
-	next.Spec.ClaimRef = ref
-	return next, nil
 }
 
 // fencedRef is the value of FencedClaimAnnotation.

@@ -3,12 +3,16 @@
 package works
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -68,6 +72,60 @@ func (f *clusterStats) status(hubUID string) v1alpha1.ClusterStatus {
 	return status
 }
 
+// nodeRoom is what a node has free.
+type nodeRoom struct {
+	name string
+	free room.Free
+}
+
+// freeNodes returns what the nodes have free that may get any Pod, by the names of the nodes. Nodes and Pods are as
+// trimNode and podindex.TrimPod return them. Pods that the scheduler has not seen yet go to the first node with room.
+func freeNodes(nodes, pods []any) []room.Free {
+	byName := map[string]*nodeRoom{}
+	var all []*nodeRoom
+	for _, o := range nodes {
+		node, ok := o.(*corev1.Node)
+		if !ok || node.Status.Phase != corev1.NodeRunning || len(node.Spec.Taints) > 0 {
+			continue
+		}
+		list := node.Status.Allocatable
+		n := &nodeRoom{name: node.Name, free: room.Free{MilliCPU: list.Cpu().MilliValue(), Memory: list.Memory().Value(), Pods: list.Pods().Value()}}
+		byName[node.Name], all = n, append(all, n)
+	}
+	slices.SortFunc(all, func(a, b *nodeRoom) int { return cmp.Compare(a.name, b.name) })
+	var unbound []*corev1.Pod
+	for _, o := range pods {
+		pod, ok := o.(*corev1.Pod)
+		switch {
+		case !ok || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
+		case pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && len(pod.Status.Conditions) == 0: // else it is refused, or gated
+			unbound = append(unbound, pod)
+		case byName[pod.Spec.NodeName] != nil:
+			n := byName[pod.Spec.NodeName]
+			n.free = n.free.Without(requestsOf(pod), 1)
+		}
+	}
+	slices.SortFunc(unbound, func(a, b *corev1.Pod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	for _, pod := range unbound {
+		r := requestsOf(pod)
+		if i := slices.IndexFunc(all, func(n *nodeRoom) bool { return n.free.Fit(r) > 0 }); i >= 0 {
+			all[i].free = all[i].free.Without(r, 1)
+		}
+	}
+	free := make([]room.Free, 0, len(all))
+	for _, n := range all {
+		free = append(free, n.free)
+	}
+	return free
+}
+
+// requestsOf returns the requests of a Pod, as podindex.TrimPod keeps them.
+func requestsOf(pod *corev1.Pod) room.Requests {
+	return room.Requests{MilliCPU: pod.Spec.Overhead.Cpu().MilliValue(), Memory: pod.Spec.Overhead.Memory().Value()}
+}
+
 func addResources(sum, more corev1.ResourceList) {
 	for name, q := range more {
 		total := sum[name]
@@ -110,6 +168,64 @@ func (r *clusterReporter) send(ctx context.Context, status v1alpha1.ClusterStatu
 	}
 	r.lastSent, r.sentAt = &status, r.now()
 	return nil
+}
+
+// isReportDue tells whether to send a status after the last one, which was sent so long ago.
+func isReportDue(last, next *v1alpha1.ClusterStatus, age time.Duration) bool {
+	switch {
+	case last == nil:
+		return true
+	case equality.Semantic.DeepEqual(last, next):
+		return false
+	case age >= smallChangeInterval, changedResources(last.Allocatable, next.Allocatable, last.Allocatable),
+		changedResources(last.Requested, next.Requested, last.Allocatable), changedRoom(last.Room, next.Room):
+		return true
+	}
+	facts := func(s *v1alpha1.ClusterStatus) v1alpha1.ClusterStatus {
+		return v1alpha1.ClusterStatus{Conditions: s.Conditions, Versions: s.Versions, HubUID: s.HubUID}
+	}
+	return !equality.Semantic.DeepEqual(facts(last), facts(next))
+}
+
+// changedResources tells whether a resource has changed by 10 percent of what there is of it.
+func changedResources(last, next, all corev1.ResourceList) bool {
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods} {
+		before, now, whole := last[name], next[name], all[name]
+		if isGreatChange(before.AsApproximateFloat64(), now.AsApproximateFloat64(), whole.AsApproximateFloat64()) {
+			return true
+		}
+	}
+	return false
+}
+
+// changedRoom tells whether what is free, in all or at most on one node, has changed by 10 percent.
+func changedRoom(last, next *v1alpha1.Room) bool {
+	if last == nil || next == nil {
+		return last != next
+	}
+	before, now := roomMeasures(room.FromAPI(last)), roomMeasures(room.FromAPI(next))
+	for i := range before {
+		if isGreatChange(before[i], now[i], before[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// roomMeasures returns the sums and the greatest values of what nodes have free.
+func roomMeasures(h room.Histogram) [6]float64 {
+	var m [6]float64
+	for _, b := range h {
+		for i, v := range []int64{b.Free.MilliCPU, b.Free.Memory, b.Free.Pods} {
+			m[i] += float64(b.Nodes) * float64(v)
+			m[3+i] = max(m[3+i], float64(v))
+		}
+	}
+	return m
+}
+
+func isGreatChange(before, now, whole float64) bool {
+	return before != now && math.Abs(now-before) >= whole/10
 }
 
 func (r *clusterReporter) apply(ctx context.Context, status v1alpha1.ClusterStatus) error {

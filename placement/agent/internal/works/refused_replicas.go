@@ -45,21 +45,12 @@ func refusedReplicas(live *unstructured.Unstructured, pods []*corev1.Pod, now ti
 		}
 	}
 	for _, pod := range slices.SortedFunc(slices.Values(pods), func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) }) {
-		for _, c := range pod.Status.Conditions {
-			if c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable && pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil {
-				add(1, corev1.PodReasonUnschedulable, c.Message, c.LastTransitionTime.Time)
-			}
+		if c := unschedulable(pod); c != nil {
+			add(1, c.Reason, c.Message, c.LastTransitionTime.Time)
 		}
 	}
-	conditions, _, _ := unstructured.NestedSlice(live.Object, "status", "conditions")
-	for _, o := range conditions {
-		c, _ := o.(map[string]any)
-		message, _ := c["message"].(string)
-		text, _ := c["lastTransitionTime"].(string)
-		since, err := time.Parse(time.RFC3339, text)
-		if c["type"] == string(appsv1.DeploymentReplicaFailure) && c["status"] == "True" && err == nil {
-			add(desired-statusInt(live, "replicas"), reasonFailedCreate, message, since)
-		}
+	if message, since, failed := replicaFailure(live); failed {
+		add(desired-statusInt(live, "replicas"), reasonFailedCreate, message, since)
 	}
 	if r.Replicas = min(r.Replicas, int32(max(0, desired-statusInt(live, "availableReplicas")))); r.Replicas == 0 {
 		return nil, later
@@ -67,16 +58,39 @@ func refusedReplicas(live *unstructured.Unstructured, pods []*corev1.Pod, now ti
 	return r, later
 }
 
+// unschedulable returns the condition of a Pod that the scheduler does not place; nil for another one.
+func unschedulable(pod *corev1.Pod) *corev1.PodCondition {
+	if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
+		return nil
+	}
+	i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable
+	})
+	if i < 0 {
+		return nil
+	}
+	return &pod.Status.Conditions[i]
+}
+
+// replicaFailure returns since when, and why, the API server does not create the Pods of a Deployment or ReplicaSet.
+func replicaFailure(live *unstructured.Unstructured) (message string, since time.Time, failed bool) {
+	conditions, _, _ := unstructured.NestedSlice(live.Object, "status", "conditions")
+	for _, o := range conditions {
+		c, _ := o.(map[string]any)
+		if c["type"] != string(appsv1.DeploymentReplicaFailure) || c["status"] != string(corev1.ConditionTrue) {
+			continue
+		}
+		text, _ := c["lastTransitionTime"].(string)
+		if since, err := time.Parse(time.RFC3339, text); err == nil {
+			message, _ = c["message"].(string)
+			return message, since, true
+		}
+	}
+	return "", time.Time{}, false
+}
+
 // statusInt returns a number of an object's status; 0 if it is absent.
 func statusInt(live *unstructured.Unstructured, field string) int64 {
 	n, _, _ := unstructured.NestedInt64(live.Object, "status", field)
 	return n
-}
-
-// soonest returns the shorter of two times until a check; 0 is none.
-func soonest(a, b time.Duration) time.Duration {
-	if a == 0 || b != 0 && b < a {
-		return b
-	}
-	return a
 }

@@ -21,13 +21,13 @@ import (
 	"github.com/patchbay-cni/patchbay/placement/agent/internal/endpoints"
 )
 
-// serviceWork creates the Work of a Service with traffic.
-func (b *testAgent) serviceWork(t *testing.T, name string, remote ...string) *v1alpha1.Work {
+// serviceWork creates the Work of the Service web with traffic.
+func (b *testAgent) serviceWork(t *testing.T, remote ...string) *v1alpha1.Work {
 	t.Helper()
-	return b.work(t, name, func(s *v1alpha1.WorkSpec) {
-		s.Source = v1alpha1.ObjectReference{Version: "v1", Kind: "Service", Resource: "services", Namespace: "default", Name: name, UID: "source-1"}
+	return b.work(t, "web", func(s *v1alpha1.WorkSpec) {
+		s.Source = v1alpha1.ObjectReference{Version: "v1", Kind: "Service", Resource: "services", Namespace: "default", Name: "web", UID: "source-1"}
 		s.Traffic = &v1alpha1.WorkTraffic{Subnets: []string{"10.77.0.0/16"}, Endpoints: remoteEndpoints(remote...)}
-	}, manifest(t, "services", fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {name: %s, namespace: default}, spec: {clusterIP: None, ports: [{name: http, port: 80}]}}`, name)))
+	}, manifest(t, "services", `{apiVersion: v1, kind: Service, metadata: {name: web, namespace: default}, spec: {clusterIP: None, ports: [{name: http, port: 80}]}}`))
 }
 
 // remoteEndpoints are endpoints in west.
@@ -70,7 +70,7 @@ func (b *testAgent) awaitRemote(t *testing.T, w *v1alpha1.Work, want ...string) 
 func TestTrafficIsAcknowledged(t *testing.T) {
 	t.Parallel()
 	b := start(t)
-	w := b.serviceWork(t, "web", "10.77.2.1", "10.77.2.2", "10.99.0.1") // the last one is outside
+	w := b.serviceWork(t, "10.77.2.1", "10.77.2.2", "10.99.0.1") // the last one is outside
 	b.awaitRemote(t, w, "10.77.2.1", "10.77.2.2")
 	b.change(t, w, func(s *v1alpha1.WorkSpec) {
 		s.Traffic.Endpoints = remoteEndpoints("10.77.2.2")
@@ -128,7 +128,7 @@ func TestTrafficIsAcknowledged(t *testing.T) {
 func TestReleasedServiceKeepsNoRemoteEndpoints(t *testing.T) {
 	t.Parallel()
 	b := start(t)
-	w := b.serviceWork(t, "web", "10.77.2.1")
+	w := b.serviceWork(t, "10.77.2.1")
 	b.awaitRemote(t, w, "10.77.2.1")
 	b.change(t, w, func(s *v1alpha1.WorkSpec) {
 		s.Removal = &v1alpha1.Removal{Policy: v1alpha1.OnDeleteOrphan, SourceUID: s.Source.UID}
@@ -158,7 +158,7 @@ func TestTrafficReportsPlacedPods(t *testing.T) {
 		t.Fatal(err)
 	}
 	placed, service := &corev1.Pod{}, &corev1.Service{}
-	w := b.serviceWork(t, "web")
+	w := b.serviceWork(t)
 	eventually(t, "Pod and Service exist", func() error {
 		if err := b.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "placed"}, placed); err != nil {
 			return err
@@ -203,7 +203,7 @@ func TestTrafficReportsPlacedPods(t *testing.T) {
 func TestTrafficLeavesSlicesOfOthers(t *testing.T) {
 	t.Parallel()
 	b := start(t)
-	w := b.serviceWork(t, "web")
+	w := b.serviceWork(t)
 	b.awaitRemote(t, w)
 	service := &corev1.Service{}
 	if err := b.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "web"}, service); err != nil {

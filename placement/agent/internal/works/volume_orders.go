@@ -6,8 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -47,6 +52,41 @@ func (w *workReconciler) prepareVolume(ctx context.Context, spec *v1alpha1.WorkS
 // isVolumeOnTheWay tells whether an order about a volume is not carried out. The agent does not watch all that it
 // waits for.
 func isVolumeOnTheWay(spec *v1alpha1.WorkSpec, m v1alpha1.ManifestStatus) bool {
-	return spec.Volume != nil && m.Volume != nil && spec.Volume.Action != v1alpha1.VolumeKeep && m.Volume.Action != spec.Volume.Action ||
-		spec.Volume != nil && m.Volume != nil && m.Volume.Waiting != ""
+	if spec.Volume == nil || m.Volume == nil {
+		return false
+	}
+	return spec.Volume.Action != v1alpha1.VolumeKeep && m.Volume.Action != spec.Volume.Action || m.Volume.Waiting != ""
+}
+
+// maxVolumeClaims is how many claims a report names.
+const maxVolumeClaims = 16
+
+// volumeClaims returns the claims that Pods of an object use, and those of the last report that still
+// exist: an operator may restart all Pods at once.
+func (w *workReconciler) volumeClaims(ctx context.Context, uid types.UID, before v1alpha1.ManifestStatus) []string {
+	if uid == "" {
+		return nil
+	}
+	found := w.pods.VolumeClaims(uid)
+	for _, claim := range before.VolumeClaims {
+		if before.UID == uid && !found[claim] {
+			found[claim] = !w.isVolumeClaimMissing(ctx, claim)
+		}
+	}
+	maps.DeleteFunc(found, func(_ string, exists bool) bool { return !exists })
+	names := slices.Sorted(maps.Keys(found))
+	return names[:min(len(names), maxVolumeClaims)]
+}
+
+// isVolumeClaimMissing tells whether a PersistentVolumeClaim, named namespace/name, is known not to exist.
+func (w *workReconciler) isVolumeClaimMissing(ctx context.Context, claim string) bool {
+	ns, name, _ := strings.Cut(claim, "/")
+	_, err := w.dynamic.Resource(corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims")).Namespace(ns).Get(ctx, name, metav1.GetOptions{})
+	return apierrors.IsNotFound(err)
+}
+
+// hasUnusedVolumeClaims tells whether a report names claims that no Pod uses now.
+func (w *workReconciler) hasUnusedVolumeClaims(ms v1alpha1.ManifestStatus) bool {
+	used := w.pods.VolumeClaims(ms.UID)
+	return slices.ContainsFunc(ms.VolumeClaims, func(claim string) bool { return !used[claim] })
 }

@@ -13,9 +13,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
@@ -170,19 +167,27 @@ func (w *workReconciler) applyRecord(ctx context.Context, work *v1alpha1.Work, r
 	}
 	report.Term, report.Revision, report.Traffic = spec.Term, spec.Revision, traffic.status
 	later, err := w.hub.reportStatus(ctx, work, report)
-	if later == 0 {
-		later = traffic.later
-	}
-	if later == 0 && slices.ContainsFunc(report.Manifests, w.hasUnusedVolumeClaims) { // a user may delete them
-		later = blockedCheckInterval
-	}
+	later = soonest(later, traffic.later)
 	for i := range results {
 		later = soonest(later, results[i].refusedCheck)
 	}
-	if later == 0 && slices.ContainsFunc(report.Manifests, func(m v1alpha1.ManifestStatus) bool { return isVolumeOnTheWay(spec, m) }) {
-		later = volumes.PollInterval
+	for _, m := range report.Manifests {
+		if w.hasUnusedVolumeClaims(m) { // a user may delete them
+			later = soonest(later, blockedCheckInterval)
+		}
+		if isVolumeOnTheWay(spec, m) {
+			later = soonest(later, volumes.PollInterval)
+		}
 	}
 	return later, errors.Join(append(errs, err)...)
+}
+
+// soonest returns the shorter of two times until a check; 0 is none.
+func soonest(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // applyManifests applies the manifests of a record in their order. An error of one does not stop the
@@ -256,18 +261,24 @@ func (w *workReconciler) applyManifest(ctx context.Context, work *v1alpha1.Work,
 		w.watcher.EnsureWatch(ctx, t.gvr, t.object.GetNamespace())
 		w.watcher.Expect(t.gvr, applied.live)
 	}
-	result.autoscaled = isAutoscaled(result.live, spec)
-	if result.isRecorded() && spec.Associated != v1alpha1.AssociatedNone && runsPods(result.live) {
-		result.associated = w.pods.Associated(result.live.GetUID())
-	}
-	if result.isRecorded() {
-		result.refused, result.refusedCheck = refusedReplicas(result.live, w.pods.PodsOf(result.live.GetUID()), time.Now(), w.refusedAfter)
-	}
 	if ordersVolume(spec, t) {
 		result.volume = w.volumes.Apply(ctx, spec.Volume, claimOf(spec, t, result.uid()))
 	}
-	result.volumeClaims = w.volumeClaims(ctx, result.uid(), result.before)
+	w.observe(ctx, spec, &result)
 	return result
+}
+
+// observe reads what the cluster has of an object beside its fields: its Pods, and the claims that these use.
+func (w *workReconciler) observe(ctx context.Context, spec *v1alpha1.WorkSpec, result *manifestResult) {
+	result.autoscaled = isAutoscaled(result.live, spec)
+	if result.isRecorded() {
+		uid := result.live.GetUID()
+		if spec.Associated != v1alpha1.AssociatedNone && runsPods(result.live) {
+			result.associated = w.pods.Associated(uid)
+		}
+		result.refused, result.refusedCheck = refusedReplicas(result.live, w.pods.PodsOf(uid), time.Now(), w.refusedAfter)
+	}
+	result.volumeClaims = w.volumeClaims(ctx, result.uid(), result.before)
 }
 
 // isAutoscaled tells whether the agent leaves spec.replicas of a live object to another field manager.
@@ -400,37 +411,4 @@ func (w *workReconciler) useLiveSecretData(ctx context.Context, t desiredObject,
 		t.object.Object["data"] = data
 	}
 	return nil
-}
-
-// maxVolumeClaims is how many claims a report names.
-const maxVolumeClaims = 16
-
-// volumeClaims returns the claims that Pods of an object use, and those of the last report that still
-// exist: an operator may restart all Pods at once.
-func (w *workReconciler) volumeClaims(ctx context.Context, uid types.UID, before v1alpha1.ManifestStatus) []string {
-	if uid == "" {
-		return nil
-	}
-	found := w.pods.VolumeClaims(uid)
-	for _, claim := range before.VolumeClaims {
-		if before.UID == uid && !found[claim] {
-			found[claim] = !w.isVolumeClaimMissing(ctx, claim)
-		}
-	}
-	maps.DeleteFunc(found, func(_ string, exists bool) bool { return !exists })
-	names := slices.Sorted(maps.Keys(found))
-	return names[:min(len(names), maxVolumeClaims)]
-}
-
-// isVolumeClaimMissing tells whether a PersistentVolumeClaim, named namespace/name, is known not to exist.
-func (w *workReconciler) isVolumeClaimMissing(ctx context.Context, claim string) bool {
-	ns, name, _ := strings.Cut(claim, "/")
-	_, err := w.dynamic.Resource(corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims")).Namespace(ns).Get(ctx, name, metav1.GetOptions{})
-	return apierrors.IsNotFound(err)
-}
-
-// hasUnusedVolumeClaims tells whether a report names claims that no Pod uses now.
-func (w *workReconciler) hasUnusedVolumeClaims(ms v1alpha1.ManifestStatus) bool {
-	used := w.pods.VolumeClaims(ms.UID)
-	return slices.ContainsFunc(ms.VolumeClaims, func(claim string) bool { return !used[claim] })
 }

@@ -8,39 +8,13 @@ import (
 	"slices"
 
 	"github.com/go-logr/logr"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/clusters"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/kinds"
 	"github.com/patchbay-cni/patchbay/placement/internal/policy"
 )
-
-// clusterSource queues the objects that a change of a Cluster concerns. What exists at the start queues none.
-func clusterSource(cached cache.Cache, l *objectLister) source.TypedSource[kinds.Key] {
-	add := func(q queue, keys []kinds.Key) {
-		for _, key := range keys {
-			q.Add(key)
-		}
-	}
-	return source.TypedKind(cached, &v1alpha1.Cluster{}, handler.TypedFuncs[*v1alpha1.Cluster, kinds.Key]{
-		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*v1alpha1.Cluster], q queue) {
-			if !e.IsInInitialList {
-				add(q, l.assigned(ctx, ""))
-			}
-		},
-		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*v1alpha1.Cluster], q queue) {
-			add(q, l.concernedByCluster(ctx, e.ObjectOld, e.ObjectNew))
-		},
-		DeleteFunc: func(ctx context.Context, _ event.TypedDeleteEvent[*v1alpha1.Cluster], q queue) {
-			add(q, l.assigned(ctx, ""))
-		},
-	})
-}
 
 // concernedByCluster returns the objects whose placement may depend on the change of a Cluster. Any decision may depend on
 // its spec, and on whether it reports. Labels and annotations concern the objects that it has, for which rules read them, and

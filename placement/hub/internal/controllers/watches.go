@@ -105,6 +105,28 @@ func watchDependencies(
 	return nil
 }
 
+// clusterSource queues the objects that a change of a Cluster concerns. What exists at the start queues none.
+func clusterSource(cached cache.Cache, l *objectLister) source.TypedSource[kinds.Key] {
+	add := func(q queue, keys []kinds.Key) {
+		for _, key := range keys {
+			q.Add(key)
+		}
+	}
+	return source.TypedKind(cached, &v1alpha1.Cluster{}, handler.TypedFuncs[*v1alpha1.Cluster, kinds.Key]{
+		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*v1alpha1.Cluster], q queue) {
+			if !e.IsInInitialList {
+				add(q, l.assigned(ctx, ""))
+			}
+		},
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*v1alpha1.Cluster], q queue) {
+			add(q, l.concernedByCluster(ctx, e.ObjectOld, e.ObjectNew))
+		},
+		DeleteFunc: func(ctx context.Context, _ event.TypedDeleteEvent[*v1alpha1.Cluster], q queue) {
+			add(q, l.assigned(ctx, ""))
+		},
+	})
+}
+
 func queueWork(w *v1alpha1.Work, q queue) { q.AddAfter(kinds.KeyOf(w.Spec.Source), workDelay) }
 
 // withDependencies returns the object of an Assignment, and its dependencies, which may have to go to

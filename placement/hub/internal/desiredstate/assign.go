@@ -95,13 +95,12 @@ func assignByPolicy(
 	s *scope.Scope, r scope.Resolution, current *v1alpha1.Assignment, capacity *limits.Capacity, drains *limits.Drains,
 ) (Decision, error) {
 	d := requiredDecision(s.RequiredIn)
-	d.Policy = r.Policy
+	d.Policy, d.AnnotationPolicyLost = r.Policy, losesAnnotationPolicy(s, r.Policy, current)
 	in := planInput(s, r.Policy, current)
 	d.DrainPriorityMistake, d.RequeueAfter = waitForDrains(s, &in, current, drains)
 	d.Refusals = refusals(s, &in, current, r.Policy)
 	d.RequeueAfter = scope.Sooner(d.RequeueAfter, waitForLoss(s, r.Policy, current))
 	if err := reserve(s, &d, in, current, capacity); err != nil {
-		d.AnnotationPolicyLost = losesAnnotationPolicy(s, r.Policy, current)
 		return d, err
 	}
 	if a := autoscaledOf(s, in, r.Policy, current); a.isMoved(s, d, current) { // what runs moves, not what the object requests
@@ -114,7 +113,6 @@ func assignByPolicy(
 	}
 	d.RequeueAfter = scope.Sooner(d.RequeueAfter, roomRetry(s, d))
 	before := storedDecision(s, current)
-	d.AnnotationPolicyLost = losesAnnotationPolicy(s, r.Policy, current)
 	if mistake := assignVolume(s, r.Policy, current, &d); mistake != nil {
 		return d, mistake
 	}
@@ -188,30 +186,20 @@ func reserve(s *scope.Scope, d *Decision, in policy.PlanInput, current *v1alpha1
 	})
 }
 
-// ReservationOf returns what the object uses of each cluster by its next targets. An object that is not divided uses
-// what it had in a cluster that it leaves until it has left.
-func ReservationOf(s *scope.Scope, next *v1alpha1.Assignment) limits.Reservation {
-	r := limits.ReservationOf(next)
-	r.Existing = existingReplicas(s)
-	for _, t := range next.Spec.Targets {
-		r.Replicas[string(t.Cluster)] = max(r.Replicas[string(t.Cluster)], occupiedReplicas(s, t))
+// withRefusal lowers a cluster's capacity to the replicas that it runs of an object that it has refused.
+func withRefusal(s *scope.Scope, all []v1alpha1.Refusal, cluster string, capacity *int64, why string) (replicas *int64, limit string) {
+	i := slices.IndexFunc(all, func(r v1alpha1.Refusal) bool { return string(r.Cluster) == cluster })
+	if i < 0 || !s.Now.Before(all[i].RetryTime.Time) {
+		return capacity, why
 	}
-	return r
-}
-
-// occupiedReplicas returns how many replicas a target has that leaves. Where the replicas are not divided only the
-// Work tells that.
-func occupiedReplicas(s *scope.Scope, t v1alpha1.Target) int64 {
-	w := s.Works[string(t.Cluster)]
-	if t.RequestedReplicas != nil || w == nil || scope.IsRemoved(w) ||
-		t.State == v1alpha1.TargetPending || t.State == v1alpha1.TargetActive {
-		return deref(t.RequestedReplicas)
+	if n := int64(all[i].Replicas); capacity == nil || n < *capacity {
+		cause := "it did not run more"
+		if refused := s.Reports[cluster].Refused; refused != nil {
+			cause = fmt.Sprintf("it does not run more: %s: %s", refused.Reason, refused.Message)
+		}
+		return &n, fmt.Sprintf("%s; it gets no more before %s", cause, all[i].RetryTime.UTC().Format(time.RFC3339))
 	}
-	if s.Key.IsPod() {
-		return 1
-	}
-	n, _ := scope.RequestedReplicas(w)
-	return int64(n)
+	return capacity, why
 }
 
 // planInput returns what the plan depends on beside the policy.

@@ -153,6 +153,48 @@ func recoverTargets(s *scope.Scope, a *v1alpha1.Assignment) {
 	}
 }
 
+// recoverVolume makes the transfer of a claim again whose Assignment was lost, from what its Works order.
+func recoverVolume(s *scope.Scope, a *v1alpha1.Assignment) {
+	if a.UID != "" || !v1alpha1.IsVolumeClaim(s.Key.GroupKind) || s.Object == nil {
+		return
+	}
+	v := &v1alpha1.VolumeTransfer{ClaimUID: s.Object.GetUID()}
+	from, to := v1alpha1.VolumeAction(""), v1alpha1.VolumeAction("")
+	for cluster, w := range s.Works {
+		if w.Spec.Volume == nil || w.Spec.Volume.Source == nil || s.IsOfEarlierObject(w) {
+			continue
+		}
+		v.Source = *w.Spec.Volume.Source.DeepCopy()
+		if name, _, _ := unstructured.NestedString(manifestFields(w), "spec", "volumeName"); name == v1alpha1.VolumeName(v.ClaimUID, &v.Source) {
+			v.To, to = v1alpha1.ClusterName(cluster), w.Spec.Volume.Action
+		} else {
+			v.From, from = v1alpha1.ClusterName(cluster), w.Spec.Volume.Action
+		}
+	}
+	switch {
+	case v.To == "" && (from == v1alpha1.VolumeFence || from == v1alpha1.VolumeRetain): // no other cluster has an order
+		v.To, v.State = v.From, v1alpha1.VolumeReturning
+	case v.To == "":
+		return
+	case to == v1alpha1.VolumeDiscard:
+		v.State = v1alpha1.VolumeWithdrawing
+	case from == v1alpha1.VolumeDiscard:
+		v.State = v1alpha1.VolumeDiscarding
+	case from == "":
+		v.State = v1alpha1.VolumeBound
+	default:
+		v.State = v1alpha1.VolumeBinding
+	}
+	a.Spec.Volume = v
+}
+
+func manifestFields(w *v1alpha1.Work) map[string]any {
+	if o, err := scope.ManifestOf(w); err == nil && o != nil {
+		return o.Object
+	}
+	return nil
+}
+
 // NextAssignment returns a copy of the current Assignment that records what a decision without a
 // mistake was made from. Its targets are still the present ones, with what autoscalers request of them.
 func NextAssignment(s *scope.Scope, current *v1alpha1.Assignment, decision Decision) *v1alpha1.Assignment {

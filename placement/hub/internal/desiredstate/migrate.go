@@ -18,14 +18,12 @@ import (
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/clusters"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/limits"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/scope"
+	"github.com/patchbay-cni/patchbay/placement/internal/apportion"
 	"github.com/patchbay-cni/patchbay/placement/internal/migration"
 	"github.com/patchbay-cni/patchbay/placement/internal/policy"
 	"github.com/patchbay-cni/patchbay/placement/internal/render"
 	"github.com/patchbay-cni/patchbay/placement/internal/stability"
 )
-
-// maxReplicas is the most that package apportion takes.
-const maxReplicas = 1_000_000
 
 // Migration is one step from the present targets to those of a decision.
 type Migration struct {
@@ -48,15 +46,7 @@ func Migrate(s *scope.Scope, a *v1alpha1.Assignment, d Decision) Migration {
 	if m, moves := transferVolume(s, a, d); moves {
 		return m
 	}
-	targets := map[string]v1alpha1.Target{}
-	for _, t := range a.Spec.Targets {
-		targets[string(t.Cluster)] = t
-	}
-	for name := range d.Replicas {
-		if _, ok := targets[name]; !ok {
-			targets[name] = v1alpha1.Target{Cluster: v1alpha1.ClusterName(name)}
-		}
-	}
+	targets := presentTargets(a, d)
 	in := migrationInput(s, d)
 	in.Stable = stability.Window(in.Stable, a.Spec.Decision.Rollbacks)
 	if changed := a.Spec.Decision.LastChangeTime; changed != nil {
@@ -77,32 +67,12 @@ func Migrate(s *scope.Scope, a *v1alpha1.Assignment, d Decision) Migration {
 		a.Spec.Decision.Rollbacks++
 		m.RolledBack = rolledBack(in, out)
 	}
-	_, hasReplicas := replicasOf(s.Key, s.Object)
 	lastStep := in.DesiredSince
 	for _, transition := range out.Transitions {
 		if transition.State == migration.None {
 			continue
 		}
-		t := v1alpha1.Target{
-			Cluster: v1alpha1.ClusterName(transition.Cluster), State: v1alpha1.TargetState(transition.State),
-			LastTransitionTime: &metav1.MicroTime{Time: transition.Since}, Returned: transition.Returned,
-			AutoscaledReplicas: targets[transition.Cluster].AutoscaledReplicas,
-		}
-		if hasReplicas {
-			t.Replicas = new(int32(d.Replicas[transition.Cluster]))
-		}
-		if d.Divided {
-			t.RequestedReplicas = new(transition.Requested)
-		}
-		if transition.Fallback > 0 {
-			t.FallbackReplicas = new(transition.Fallback)
-		}
-		if transition.Withdraw {
-			if t.TrafficWithdrawnTime = targets[transition.Cluster].TrafficWithdrawnTime; t.TrafficWithdrawnTime == nil {
-				t.TrafficWithdrawnTime = &metav1.MicroTime{Time: s.Now}
-			}
-		}
-		m.Targets = append(m.Targets, t)
+		m.Targets = append(m.Targets, nextTarget(s, targets[transition.Cluster], d, transition))
 		if transition.Since.After(lastStep) {
 			lastStep = transition.Since
 		}
@@ -119,6 +89,42 @@ func Migrate(s *scope.Scope, a *v1alpha1.Assignment, d Decision) Migration {
 	}
 	m.RequeueAfter = scope.Sooner(m.RequeueAfter, retry)
 	return m
+}
+
+// presentTargets returns, by cluster, the stored targets, and empty ones for the clusters that the decision adds.
+func presentTargets(a *v1alpha1.Assignment, d Decision) map[string]v1alpha1.Target {
+	targets := map[string]v1alpha1.Target{}
+	for name := range d.Replicas {
+		targets[name] = v1alpha1.Target{Cluster: v1alpha1.ClusterName(name)}
+	}
+	for _, t := range a.Spec.Targets {
+		targets[string(t.Cluster)] = t
+	}
+	return targets
+}
+
+// nextTarget returns a target after a transition. Stored is the target before it.
+func nextTarget(s *scope.Scope, stored v1alpha1.Target, d Decision, transition migration.Transition) v1alpha1.Target {
+	t := v1alpha1.Target{
+		Cluster: stored.Cluster, State: v1alpha1.TargetState(transition.State),
+		LastTransitionTime: &metav1.MicroTime{Time: transition.Since}, Returned: transition.Returned,
+		AutoscaledReplicas: stored.AutoscaledReplicas,
+	}
+	if _, hasReplicas := replicasOf(s.Key, s.Object); hasReplicas {
+		t.Replicas = new(int32(d.Replicas[transition.Cluster]))
+	}
+	if d.Divided {
+		t.RequestedReplicas = new(transition.Requested)
+	}
+	if transition.Fallback > 0 {
+		t.FallbackReplicas = new(transition.Fallback)
+	}
+	if transition.Withdraw {
+		if t.TrafficWithdrawnTime = stored.TrafficWithdrawnTime; t.TrafficWithdrawnTime == nil {
+			t.TrafficWithdrawnTime = &metav1.MicroTime{Time: s.Now}
+		}
+	}
+	return t
 }
 
 // undatedCause says that a move waits for a cluster because its reports have no date; "" if they have.
@@ -232,6 +238,25 @@ func migrationInput(s *scope.Scope, d Decision) migration.Input {
 	return in
 }
 
+// movesExclusiveVolume reports whether the object uses a volume that only one cluster may attach, and its policy
+// transfers volumes: it is removed before it starts elsewhere.
+func movesExclusiveVolume(s *scope.Scope, d Decision) bool {
+	if d.Policy == nil || d.Policy.Spec.Volumes != v1alpha1.VolumesTransfer || v1alpha1.IsVolumeClaim(s.Key.GroupKind) {
+		return false
+	}
+	for _, claim := range s.Claims {
+		if claim.Transfer != nil && !claim.Transfer.Source.IsShared() {
+			return true
+		}
+		for _, report := range claim.Volumes {
+			if report.Source != nil && !report.Source.IsShared() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // scaledValue resolves a number or a percentage of total.
 func scaledValue(value *intstr.IntOrString, total, defaultValue int32, roundUp bool) int32 {
 	if value == nil {
@@ -241,7 +266,7 @@ func scaledValue(value *intstr.IntOrString, total, defaultValue int32, roundUp b
 	if err != nil { // the schema rejects such a value
 		return defaultValue
 	}
-	return int32(min(max(n, 0), maxReplicas))
+	return int32(min(max(n, 0), apportion.MaxTotal))
 }
 
 // migrationTarget returns what a step depends on of one cluster. The states of package migration and

@@ -4,7 +4,6 @@ package desiredstate
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/clusters"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/limits"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/scope"
 	"github.com/patchbay-cni/patchbay/placement/internal/policy"
 )
@@ -50,37 +50,6 @@ func roomRetry(s *scope.Scope, d Decision) time.Duration {
 		}
 	}
 	return 0
-}
-
-// existingReplicas returns how many replicas of the object exist in each cluster that reports on it.
-func existingReplicas(s *scope.Scope) map[string]int64 {
-	existing := map[string]int64{}
-	for name, r := range s.Reports {
-		switch {
-		case !r.Read:
-		case s.Key.IsPod():
-			existing[name] = 1
-		default:
-			existing[name] = int64(r.Counts.Total)
-		}
-	}
-	return existing
-}
-
-// withRefusal lowers a cluster's capacity to the replicas that it runs of an object that it has refused.
-func withRefusal(s *scope.Scope, all []v1alpha1.Refusal, cluster string, capacity *int64, why string) (replicas *int64, limit string) {
-	i := slices.IndexFunc(all, func(r v1alpha1.Refusal) bool { return string(r.Cluster) == cluster })
-	if i < 0 || !s.Now.Before(all[i].RetryTime.Time) {
-		return capacity, why
-	}
-	if n := int64(all[i].Replicas); capacity == nil || n < *capacity {
-		cause := "it did not run more"
-		if refused := s.Reports[cluster].Refused; refused != nil {
-			cause = fmt.Sprintf("it does not run more: %s: %s", refused.Reason, refused.Message)
-		}
-		return &n, fmt.Sprintf("%s; it gets no more before %s", cause, all[i].RetryTime.UTC().Format(time.RFC3339))
-	}
-	return capacity, why
 }
 
 // refusals returns the clusters that did not run all replicas that the hub requested: those that are stored, and what
@@ -178,4 +147,45 @@ func giveBack(in *policy.PlanInput, cluster string, available int64) {
 			more -= n
 		}
 	}
+}
+
+// ReservationOf returns what the object uses of each cluster by its next targets. An object that is not divided uses
+// what it had in a cluster that it leaves until it has left.
+func ReservationOf(s *scope.Scope, next *v1alpha1.Assignment) limits.Reservation {
+	r := limits.ReservationOf(next)
+	r.Existing = existingReplicas(s)
+	for _, t := range next.Spec.Targets {
+		r.Replicas[string(t.Cluster)] = max(r.Replicas[string(t.Cluster)], occupiedReplicas(s, t))
+	}
+	return r
+}
+
+// existingReplicas returns how many replicas of the object exist in each cluster that reports on it.
+func existingReplicas(s *scope.Scope) map[string]int64 {
+	existing := map[string]int64{}
+	for name, r := range s.Reports {
+		switch {
+		case !r.Read:
+		case s.Key.IsPod():
+			existing[name] = 1
+		default:
+			existing[name] = int64(r.Counts.Total)
+		}
+	}
+	return existing
+}
+
+// occupiedReplicas returns how many replicas a target has that leaves. Where the replicas are not divided only the
+// Work tells that.
+func occupiedReplicas(s *scope.Scope, t v1alpha1.Target) int64 {
+	w := s.Works[string(t.Cluster)]
+	if t.RequestedReplicas != nil || w == nil || scope.IsRemoved(w) ||
+		t.State == v1alpha1.TargetPending || t.State == v1alpha1.TargetActive {
+		return deref(t.RequestedReplicas)
+	}
+	if s.Key.IsPod() {
+		return 1
+	}
+	n, _ := scope.RequestedReplicas(w)
+	return int64(n)
 }

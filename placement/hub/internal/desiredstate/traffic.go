@@ -129,28 +129,55 @@ func exposureOf(s *scope.Scope, d Decision, cluster string, since *metav1.MicroT
 		}
 		for _, other := range slices.Sorted(maps.Keys(works)) {
 			w := works[other]
-			neverWrote := w.Status.Revision > 0 && (w.Status.Traffic == nil || w.Status.Traffic.Revision == 0)
-			neverSent := neverWrote && (w.Spec.Traffic == nil || len(w.Spec.Traffic.Endpoints) == 0)
-			if other == cluster || neverSent || w.Spec.Removal != nil || lossOf(s, d.Policy, other, states[other]).lost {
+			if other == cluster || !mayHaveEndpoints(w) || lossOf(s, d.Policy, other, states[other]).lost {
 				continue
 			}
-			if n := replacements(works[other], other, s.Key.RecordName(), d); !e.serves || n < e.replacements {
+			if n := replacements(w, other, s.Key.RecordName(), d); !e.serves || n < e.replacements {
 				e.replacements, e.replacementsIn = n, other
 			}
 			e.serves = true
 			if e.in != "" || since != nil && acknowledges(w, cluster, s.Key.RecordName(), *since) {
 				continue
 			}
-			e.in, e.cause = other, fmt.Sprintf("its agent has not reported that for Service %s/%s", w.Spec.Source.Namespace, w.Spec.Source.Name)
-			switch {
-			case s.Clusters[other] == nil || !clusters.IsReachable(s.Clusters[other]):
-				e.cause = "it cannot be reached"
-			case w.Status.Traffic != nil && w.Status.Traffic.Message != "":
-				e.cause = w.Status.Traffic.Message
-			}
+			e.in, e.cause = other, whyNotAcknowledged(s.Clusters[other], w)
 		}
 	}
 	return e
+}
+
+// servesFrom reports whether a Service has endpoints of a workload in a cluster, or withdraws them.
+func servesFrom(works map[string]*v1alpha1.Work, cluster, workload string) bool {
+	isOfWorkload := func(e v1alpha1.TrafficEndpoints) bool { return e.Work == workload }
+	if home := works[cluster]; home != nil && home.Status.Traffic != nil && slices.ContainsFunc(home.Status.Traffic.Endpoints, isOfWorkload) {
+		return true
+	}
+	for _, w := range works {
+		if t := w.Spec.Traffic; t != nil && (withdraws(t, cluster, workload) != nil || slices.ContainsFunc(t.Endpoints, func(e v1alpha1.TrafficEndpoints) bool {
+			return isOfWorkload(e) && string(e.Cluster) == cluster
+		})) {
+			return true
+		}
+	}
+	return false
+}
+
+// mayHaveEndpoints reports whether a Service's Work gives, or has given, a cluster endpoints of other clusters.
+func mayHaveEndpoints(w *v1alpha1.Work) bool {
+	neverWrote := w.Status.Revision > 0 && (w.Status.Traffic == nil || w.Status.Traffic.Revision == 0)
+	neverSent := neverWrote && (w.Spec.Traffic == nil || len(w.Spec.Traffic.Endpoints) == 0)
+	return !neverSent && w.Spec.Removal == nil
+}
+
+// whyNotAcknowledged returns why a cluster has not acknowledged a withdrawal. C is nil for a cluster that is not in the
+// inventory.
+func whyNotAcknowledged(c *v1alpha1.Cluster, w *v1alpha1.Work) string {
+	switch {
+	case c == nil || !clusters.IsReachable(c):
+		return "it cannot be reached"
+	case w.Status.Traffic != nil && w.Status.Traffic.Message != "":
+		return w.Status.Traffic.Message
+	}
+	return fmt.Sprintf("its agent has not reported that for Service %s/%s", w.Spec.Source.Namespace, w.Spec.Source.Name)
 }
 
 // replacements returns how many endpoints a cluster has of a workload in the clusters that are to have it.
@@ -170,22 +197,6 @@ func replacements(w *v1alpha1.Work, cluster, workload string, d Decision) (n int
 		}
 	}
 	return n
-}
-
-// servesFrom reports whether a Service has endpoints of a workload in a cluster, or withdraws them.
-func servesFrom(works map[string]*v1alpha1.Work, cluster, workload string) bool {
-	isOfWorkload := func(e v1alpha1.TrafficEndpoints) bool { return e.Work == workload }
-	if home := works[cluster]; home != nil && home.Status.Traffic != nil && slices.ContainsFunc(home.Status.Traffic.Endpoints, isOfWorkload) {
-		return true
-	}
-	for _, w := range works {
-		if t := w.Spec.Traffic; t != nil && (withdraws(t, cluster, workload) != nil || slices.ContainsFunc(t.Endpoints, func(e v1alpha1.TrafficEndpoints) bool {
-			return isOfWorkload(e) && string(e.Cluster) == cluster
-		})) {
-			return true
-		}
-	}
-	return false
 }
 
 // withdraws returns the withdrawal of a workload's endpoints in a cluster; nil for none.

@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -17,6 +19,7 @@ import (
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/limits"
 	"github.com/patchbay-cni/patchbay/placement/hub/internal/scope"
 	"github.com/patchbay-cni/patchbay/placement/internal/render"
+	"github.com/patchbay-cni/patchbay/placement/internal/volumes"
 )
 
 // WorkAction is what is to be done with the Work of one cluster.
@@ -132,6 +135,16 @@ func removeWork(s *scope.Scope, a *v1alpha1.Assignment, change WorkChange) WorkC
 	return change
 }
 
+// leftByVolume returns Delete for a cluster whose claim is removed because its volume has left it, or did not come, and
+// "" for others. The volume's state proves that the data is elsewhere.
+func leftByVolume(a *v1alpha1.Assignment, cluster string) v1alpha1.OnDelete {
+	v := a.Spec.Volume
+	if v != nil && (v.State == v1alpha1.VolumeRemoving && string(v.From) == cluster || v.State == v1alpha1.VolumeUndoing && string(v.To) == cluster) {
+		return v1alpha1.OnDeleteDelete
+	}
+	return ""
+}
+
 // onDelete returns what the removal does: what the decision records, or else the Work, which
 // outlives a lost Assignment.
 func onDelete(s *scope.Scope, a *v1alpha1.Assignment, w *v1alpha1.Work) v1alpha1.OnDelete {
@@ -212,6 +225,51 @@ func syncWork(s *scope.Scope, a *v1alpha1.Assignment, d Decision, t *v1alpha1.Ta
 	change.Err = orderVolume(s, a, d, change.Cluster, &spec)
 	change.Action, change.Spec = WriteWork, spec
 	return change
+}
+
+// orderVolume adds to a Work what the hub orders of the volume of a claim.
+func orderVolume(s *scope.Scope, a *v1alpha1.Assignment, d Decision, cluster string, spec *v1alpha1.WorkSpec) error {
+	if !v1alpha1.IsVolumeClaim(s.Key.GroupKind) {
+		return nil
+	}
+	v := a.Spec.Volume
+	switch {
+	case v != nil && string(v.From) == cluster:
+		spec.Volume = &v1alpha1.VolumeOrder{Action: volumes.FromAction(v.State, v.Source.IsShared()), Source: v.Source.DeepCopy()}
+	case v != nil && string(v.To) == cluster && volumes.ToAction(v.State) != "":
+		spec.Volume = &v1alpha1.VolumeOrder{Action: volumes.ToAction(v.State), Source: v.Source.DeepCopy()}
+		return nameVolume(spec, v1alpha1.VolumeName(s.Object.GetUID(), &v.Source))
+	case spec.Volume != nil && spec.Volume.Action != v1alpha1.VolumeKeep: // the transfer is unknown: what was ordered stays
+	case d.Policy == nil:
+	case d.Policy.Spec.Volumes == v1alpha1.VolumesTransfer:
+		spec.Volume = &v1alpha1.VolumeOrder{Action: v1alpha1.VolumeKeep}
+	default:
+		spec.Volume = nil
+	}
+	return nil
+}
+
+// volumeNameField is what a cluster sets at the creation of a claim only: nothing can change it.
+const volumeNameField = "spec.volumeName"
+
+// nameVolume sets the volume of the claim in a Work. The agent sets it at the creation only.
+func nameVolume(spec *v1alpha1.WorkSpec, name string) error {
+	o := &unstructured.Unstructured{}
+	if err := o.UnmarshalJSON(spec.Manifests[0].Object.Raw); err != nil {
+		return fmt.Errorf("decode manifest: %w", err)
+	}
+	if err := unstructured.SetNestedField(o.Object, name, strings.Split(volumeNameField, ".")...); err != nil {
+		return fmt.Errorf("set %s: %w", volumeNameField, err)
+	}
+	raw, err := render.MarshalManifest(o)
+	if err != nil {
+		return err
+	}
+	spec.Manifests[0].Object.Raw = raw
+	if !slices.Contains(spec.Apply.CreateOnly, volumeNameField) {
+		spec.Apply.CreateOnly = append(slices.Clone(spec.Apply.CreateOnly), volumeNameField)
+	}
+	return nil
 }
 
 // leastReplicas returns how many replicas a cluster needs in a move that counts what autoscalers request; nil: the

@@ -22,14 +22,14 @@ func deployment(name string) kinds.Key {
 	return kinds.Key{GroupKind: schema.GroupKind{Group: "apps", Kind: "Deployment"}, Namespace: "shop", Name: name}
 }
 
-// clusterWith is a Cluster that reports nodes with so many free CPUs each.
-func clusterWith(name string, cpus ...int64) *v1alpha1.Cluster {
+// eastWith is the Cluster east, which reports nodes with so many free CPUs each.
+func eastWith(cpus ...int64) *v1alpha1.Cluster {
 	var nodes []room.Free
 	for _, n := range cpus {
 		nodes = append(nodes, room.Free{MilliCPU: 1000 * n, Memory: 1 << 40, Pods: 110})
 	}
 	c := &v1alpha1.Cluster{}
-	c.Name, c.Status.Room = name, room.New(nodes).ToAPI()
+	c.Name, c.Status.Room = "east", room.New(nodes).ToAPI()
 	return c
 }
 
@@ -70,7 +70,7 @@ func TestObjectsNeverShareRoom(t *testing.T) {
 				here := min(n, used)
 				used, free = used-here, append(free, n-here)
 			}
-			c.Rooms().Observe(clusterWith("east", free...))
+			c.Rooms().Observe(eastWith(free...))
 		}
 		report()
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
@@ -122,23 +122,23 @@ func TestRoomComesBack(t *testing.T) {
 			"Replicas that exist are in the next report of the room.",
 			func(c *Capacity, _ func(time.Duration)) {
 				c.Set(deployment("first"), Reservation{PerReplica: oneCPU, Replicas: map[string]int64{"east": 6}, Existing: map[string]int64{"east": 6}})
-				c.Rooms().Observe(clusterWith("east", 5)) // another client has stopped a Pod
+				c.Rooms().Observe(eastWith(5)) // another client has stopped a Pod
 			}, 5,
 		},
 		"unchanged": {
 			"An agent reports small changes within a minute: what exists for longer is in its last report.",
 			func(c *Capacity, advance func(time.Duration)) {
-				c.Rooms().Observe(clusterWith("east", 4)) // before the Work's report
+				c.Rooms().Observe(eastWith(4)) // before the Work's report
 				c.Set(deployment("first"), Reservation{PerReplica: oneCPU, Replicas: map[string]int64{"east": 6}, Existing: map[string]int64{"east": 6}})
 				advance(roomReportDelay)
 			}, 4,
 		},
 		"refused": {"Replicas that do not come take no room for ever.", func(_ *Capacity, advance func(time.Duration)) { advance(assumeAtMost) }, 10},
 		"removed": {"An object that leaves frees its room.", func(c *Capacity, _ func(time.Duration)) { c.Set(deployment("first"), Reservation{}) }, 10},
-		"restarted": {"Pods that restart come again.", func(c *Capacity, advance func(time.Duration)) {
+		"restarted": {"Pods that restart come again.", func(c *Capacity, _ func(time.Duration)) {
 			for _, n := range []int64{6, 0} {
 				c.Set(deployment("first"), Reservation{PerReplica: oneCPU, Replicas: map[string]int64{"east": 6}, Existing: map[string]int64{"east": n}})
-				c.Rooms().Observe(clusterWith("east", 10-n))
+				c.Rooms().Observe(eastWith(10 - n))
 			}
 		}, 4},
 		"new leader": {"The room that a new leader reads is without the Pods that exist.", func(c *Capacity, _ func(time.Duration)) {
@@ -146,14 +146,14 @@ func TestRoomComesBack(t *testing.T) {
 			c.Restore(deployment("first"), Reservation{PerReplica: oneCPU, Replicas: map[string]int64{"east": 6}, Existing: map[string]int64{"east": 5}})
 		}, 9},
 		"no report": {"An agent of an earlier version reports no room, and sets no limit.", func(c *Capacity, _ func(time.Duration)) {
-			c.Rooms().Observe(&v1alpha1.Cluster{ObjectMeta: clusterWith("east").ObjectMeta})
+			c.Rooms().Observe(&v1alpha1.Cluster{ObjectMeta: eastWith().ObjectMeta})
 		}, 100},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			now := time.Unix(1_000_000, 0)
 			c := NewCapacity(func() time.Time { return now })
-			c.Rooms().Observe(clusterWith("east", 10))
+			c.Rooms().Observe(eastWith(10))
 			if got := grow(t, c, deployment("first"), 0, 6); got != 6 {
 				t.Fatalf("the first object gets %d replicas, want 6", got)
 			}
@@ -168,7 +168,7 @@ func TestRoomComesBack(t *testing.T) {
 func TestJobsAwaitNoRoom(t *testing.T) {
 	t.Parallel()
 	c := NewCapacity(time.Now)
-	c.Rooms().Observe(clusterWith("east", 2))
+	c.Rooms().Observe(eastWith(2))
 	job := kinds.Key{GroupKind: schema.GroupKind{Group: "batch", Kind: "Job"}, Namespace: "shop", Name: "import"}
 	if got := grow(t, c, job, 0, 1000); got != 1000 {
 		t.Errorf("the completions of a Job do not run at a time: got room for %d, want 1000", got)
@@ -187,15 +187,15 @@ func TestRoomQueuesThoseThatWait(t *testing.T) {
 	t.Parallel()
 	c, queue := NewCapacity(time.Now), &wakes{}
 	c.Rooms().SetQueue(queue)
-	c.Rooms().Observe(clusterWith("east", 2))
+	c.Rooms().Observe(eastWith(2))
 	c.AwaitRoom(deployment("waits"), true)
 	c.AwaitRoom(deployment("gone"), true)
 	c.AwaitRoom(deployment("gone"), false)
-	c.Rooms().Observe(clusterWith("east", 2))
+	c.Rooms().Observe(eastWith(2))
 	if len(*queue) > 0 {
 		t.Fatalf("queued %v although the room is the same", *queue)
 	}
-	c.Rooms().Observe(clusterWith("east", 3))
+	c.Rooms().Observe(eastWith(3))
 	if got := fmt.Sprint(*queue); got != "[waits]" {
 		t.Errorf("queued %s, want the object that waits", got)
 	}

@@ -56,13 +56,13 @@ func scenarios() []scenario {
 			[]string{"PatchbayWorksBehind cluster=a"},
 		},
 		{
-			"A move waits.", func(h *alertHub) { h.setAssignment(moving(1, blocked)) },
+			"A move waits.", func(h *alertHub) { h.setAssignment(moving(blocked)) },
 			[]string{"PatchbayMovesBlocked reason=Stalled"},
 		},
 		{
 			"A move waits now and then.", func(h *alertHub) {
 				if h.since(faultAt)%(20*time.Minute) < 10*time.Minute {
-					h.setAssignment(moving(1, blocked))
+					h.setAssignment(moving(blocked))
 				}
 			}, nil,
 		},
@@ -114,7 +114,7 @@ func (h *alertHub) step(i int, fault func(*alertHub)) {
 	h.setCluster(cluster(v1alpha1.ConditionReachable, metav1.ConditionTrue, v1alpha1.ReasonHeartbeatReceived))
 	moves := settled(1, metav1.Condition{Type: v1alpha1.ConditionPlaced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAsExpected})
 	if i%2 == 0 {
-		moves = moving(1, moves.Status.Conditions...)
+		moves = moving(moves.Status.Conditions...)
 	}
 	h.setAssignment(moves)
 	if at := h.since(0); at >= faultAt && at < mendedAt {

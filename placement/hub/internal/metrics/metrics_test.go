@@ -237,9 +237,9 @@ func TestAssignmentStates(t *testing.T) {
 			"A move waits.", assignment(placed, rendered, condition(v1alpha1.ConditionMoveBlocked, metav1.ConditionTrue, v1alpha1.ReasonStalled)),
 			"reason=Stalled,state=move_blocked 1",
 		},
-		{"It moves.", moving(1, placed, rendered, condition(v1alpha1.ConditionMoveBlocked, metav1.ConditionFalse, v1alpha1.ReasonProgressing)), "reason=,state=moving 1"},
+		{"It moves.", moving(placed, rendered, condition(v1alpha1.ConditionMoveBlocked, metav1.ConditionFalse, v1alpha1.ReasonProgressing)), "reason=,state=moving 1"},
 		{
-			"Its move waits.", moving(1, placed, rendered, condition(v1alpha1.ConditionMoveBlocked, metav1.ConditionTrue, v1alpha1.ReasonStalled)),
+			"Its move waits.", moving(placed, rendered, condition(v1alpha1.ConditionMoveBlocked, metav1.ConditionTrue, v1alpha1.ReasonStalled)),
 			"reason=Stalled,state=move_blocked 1",
 		},
 		{"An object is counted once.", assignment(notPlaced, notRendered, noMove), "reason=Unschedulable,state=not_placed 1"},
@@ -252,9 +252,9 @@ func TestAssignmentStates(t *testing.T) {
 	}
 }
 
-// moving returns an Assignment that moves from a to b by a decision of this number.
-func moving(number int64, conditions ...metav1.Condition) *v1alpha1.Assignment {
-	a := settled(number, conditions...)
+// moving returns an Assignment that moves from a to b by its first decision.
+func moving(conditions ...metav1.Condition) *v1alpha1.Assignment {
+	a := settled(1, conditions...)
 	a.Spec.Targets = append(a.Spec.Targets, v1alpha1.Target{Cluster: "a", State: v1alpha1.TargetDraining})
 	return a
 }
@@ -283,13 +283,13 @@ func TestMoveDuration(t *testing.T) {
 		before, after *v1alpha1.Assignment
 		want          []string
 	}{
-		{"The object has left the other cluster.", moving(1), settled(1), []string{" 90"}},
-		{"It still moves.", moving(1), moving(1), none},
-		{"A later decision makes it stay: it has not moved.", moving(1), settled(2), none},
+		{"The object has left the other cluster.", moving(), settled(1), []string{" 90"}},
+		{"It still moves.", moving(), moving(), none},
+		{"A later decision makes it stay: it has not moved.", moving(), settled(2), none},
 		{"It was placed, not moved.", settled(1), settled(1), none},
 		{"It is removed from its only cluster.", removed, empty, none},
-		{"Its removal everywhere ends a move.", moving(1), empty, none},
-		{"The Assignment does not say since when.", moving(1), undated, none},
+		{"Its removal everywhere ends a move.", moving(), empty, none},
+		{"The Assignment does not say since when.", moving(), undated, none},
 	} {
 		h := newHub(t)
 		h.change(nil, tc.before)

@@ -27,7 +27,7 @@ type Claim struct {
 }
 
 // readClaims reads the claims of the object. The object itself is its only claim if it is one.
-func (r *Reader) readClaims(ctx context.Context, s *Scope) error {
+func readClaims(ctx context.Context, cached client.Reader, s *Scope) error {
 	if v1alpha1.IsVolumeClaim(s.Key.GroupKind) {
 		s.Claims = map[string]Claim{s.Key.Name: claimOf(s.Assignment, s.Works)}
 		return nil
@@ -41,18 +41,12 @@ func (r *Reader) readClaims(ctx context.Context, s *Scope) error {
 		}
 		key := kinds.Key{GroupKind: schema.GroupKind{Kind: d.Kind}, Namespace: d.Namespace, Name: d.Name}
 		a := &v1alpha1.Assignment{}
-		if err := r.cached.Get(ctx, key.Assignment(), a); client.IgnoreNotFound(err) != nil {
+		if err := cached.Get(ctx, key.Assignment(), a); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("read the Assignment of %s: %w", key, err)
 		}
-		var list v1alpha1.WorkList
-		if err := r.cached.List(ctx, &list, client.MatchingFields{workNameIndex: key.RecordName()}, client.UnsafeDisableDeepCopy); err != nil {
-			return fmt.Errorf("list Works of %s: %w", key, err)
-		}
-		works := map[string]*v1alpha1.Work{}
-		for i := range list.Items {
-			if cluster, ok := kinds.ClusterOfNamespace(list.Items[i].Namespace); ok {
-				works[cluster] = &list.Items[i]
-			}
+		works, err := worksNamed(ctx, cached, key.RecordName())
+		if err != nil {
+			return err
 		}
 		if s.Claims == nil {
 			s.Claims = map[string]Claim{}
@@ -90,18 +84,4 @@ func (s *Scope) VolumeDone(cluster string, action v1alpha1.VolumeAction) bool {
 	}
 	v := volumeReport(w)
 	return v != nil && v.Action == action && v.Waiting == ""
-}
-
-// ConfirmVolume reads the Work of a cluster again, on whose report another cluster gets a volume. It returns ErrStale
-// when the Scope does not have it as it is.
-func (r *Reader) ConfirmVolume(ctx context.Context, s *Scope, cluster string) error {
-	w, cached := &v1alpha1.Work{}, s.Works[cluster]
-	err := r.direct.Get(ctx, s.Key.Work(cluster), w)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("read Work %s: %w", s.Key.Work(cluster), err)
-	}
-	if err != nil || cached == nil || w.UID != cached.UID || w.ResourceVersion != cached.ResourceVersion {
-		return fmt.Errorf("plan %s: Work %s: %w", s.Key, s.Key.Work(cluster), ErrStale)
-	}
-	return nil
 }

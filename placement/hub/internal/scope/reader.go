@@ -127,7 +127,7 @@ func (r *Reader) Read(ctx context.Context, key kinds.Key, k kinds.Kind) (*Scope,
 	if s.RequiredIn, s.WantedIn, err = r.requiredIn(ctx, s, dependents); err != nil {
 		return nil, err
 	}
-	if err := r.readClaims(ctx, s); err != nil {
+	if err := readClaims(ctx, r.cached, s); err != nil {
 		return nil, err
 	}
 	s.ReplicaBounds = replicaBounds(s.Object, dependents)
@@ -161,19 +161,14 @@ func replicaBounds(o *unstructured.Unstructured, dependents []v1alpha1.Assignmen
 
 // readWorks reads the object's Works in all clusters.
 func (r *Reader) readWorks(ctx context.Context, s *Scope) error {
-	var list v1alpha1.WorkList
-	if err := r.cached.List(ctx, &list, client.MatchingFields{workNameIndex: s.Key.RecordName()}, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("list Works of %s: %w", s.Key, err)
+	works, err := worksNamed(ctx, r.cached, s.Key.RecordName())
+	if err != nil {
+		return err
 	}
-	s.Works = make(map[string]*v1alpha1.Work, len(list.Items))
-	s.Reports = make(map[string]WorkReport, len(list.Items))
-	s.Observed, s.ObservedSince = make(map[string]Observed, len(list.Items)), r.options.Reports.Since()
-	for i := range list.Items {
-		w := &list.Items[i]
-		if cluster, ok := kinds.ClusterOfNamespace(w.Namespace); ok {
-			s.Works[cluster], s.Reports[cluster] = w, ReportOf(s.Key.GroupKind, w)
-			s.Observed[cluster] = r.observed(cluster, w.Name, s.Reports[cluster], s.Now)
-		}
+	s.Works, s.Reports, s.Observed, s.ObservedSince = works, map[string]WorkReport{}, map[string]Observed{}, r.options.Reports.Since()
+	for cluster, w := range works {
+		s.Reports[cluster] = ReportOf(s.Key.GroupKind, w)
+		s.Observed[cluster] = r.observed(cluster, w.Name, s.Reports[cluster], s.Now)
 	}
 	return nil
 }
@@ -391,6 +386,20 @@ func (r *Reader) confirmReports(ctx context.Context, s *Scope, counted map[strin
 		if err != nil || w.UID != cached.UID || failed || recovered || scaledUp {
 			return fmt.Errorf("plan %s: Work %s: %w", s.Key, s.Key.Work(name), ErrStale)
 		}
+	}
+	return nil
+}
+
+// ConfirmVolume reads the Work of a cluster again, on whose report another cluster gets a volume. It returns ErrStale
+// when the Scope does not have it as it is.
+func (r *Reader) ConfirmVolume(ctx context.Context, s *Scope, cluster string) error {
+	w, cached := &v1alpha1.Work{}, s.Works[cluster]
+	err := r.direct.Get(ctx, s.Key.Work(cluster), w)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read Work %s: %w", s.Key.Work(cluster), err)
+	}
+	if err != nil || cached == nil || w.UID != cached.UID || w.ResourceVersion != cached.ResourceVersion {
+		return fmt.Errorf("plan %s: Work %s: %w", s.Key, s.Key.Work(cluster), ErrStale)
 	}
 	return nil
 }

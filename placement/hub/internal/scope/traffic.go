@@ -82,7 +82,7 @@ func (r *Reader) readTraffic(ctx context.Context, s *Scope) error {
 
 func (r *Reader) readServiceTraffic(ctx context.Context, s *Scope, name string) error {
 	t := &Traffic{Network: name, Networks: map[string]*network.Network{}}
-	works, err := r.worksNamed(ctx, ClusterNetworkKey(name).RecordName())
+	works, err := worksNamed(ctx, r.cached, ClusterNetworkKey(name).RecordName())
 	if err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (r *Reader) readServing(ctx context.Context, s *Scope) error {
 		if s.Serving[name] != nil {
 			continue
 		}
-		works, err := r.worksNamed(ctx, name)
+		works, err := worksNamed(ctx, r.cached, name)
 		if err != nil {
 			return err
 		}
@@ -155,19 +155,4 @@ func (r *Reader) readServing(ctx context.Context, s *Scope) error {
 		s.Serving[name] = works
 	}
 	return nil
-}
-
-// worksNamed returns the Works of one object, by cluster.
-func (r *Reader) worksNamed(ctx context.Context, name string) (map[string]*v1alpha1.Work, error) {
-	var list v1alpha1.WorkList
-	if err := r.cached.List(ctx, &list, client.MatchingFields{workNameIndex: name}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list Works %s: %w", name, err)
-	}
-	works := map[string]*v1alpha1.Work{}
-	for i := range list.Items {
-		if cluster, ok := kinds.ClusterOfNamespace(list.Items[i].Namespace); ok {
-			works[cluster] = &list.Items[i]
-		}
-	}
-	return works, nil
 }

@@ -3,6 +3,7 @@
 package scope
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -12,8 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/hub/internal/kinds"
 	"github.com/patchbay-cni/patchbay/placement/internal/aggregate"
 	"github.com/patchbay-cni/patchbay/placement/internal/render"
 	"github.com/patchbay-cni/patchbay/placement/internal/stability"
@@ -185,4 +188,19 @@ func RequestedReplicas(w *v1alpha1.Work) (n int32, ok bool) {
 		return 0, false
 	}
 	return render.Replicas(o)
+}
+
+// worksNamed returns the Works of one object, by cluster.
+func worksNamed(ctx context.Context, cached client.Reader, name string) (map[string]*v1alpha1.Work, error) {
+	var list v1alpha1.WorkList
+	if err := cached.List(ctx, &list, client.MatchingFields{workNameIndex: name}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list Works %s: %w", name, err)
+	}
+	works := map[string]*v1alpha1.Work{}
+	for i := range list.Items {
+		if cluster, ok := kinds.ClusterOfNamespace(list.Items[i].Namespace); ok {
+			works[cluster] = &list.Items[i]
+		}
+	}
+	return works, nil
 }
