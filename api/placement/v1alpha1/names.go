@@ -54,6 +54,10 @@ const (
 	// FencedClaimAnnotation on a PersistentVolume in a cluster is the claim that it belongs to, as JSON with namespace,
 	// name and uid, while the agent lets no Pod use it.
 	FencedClaimAnnotation = "placement.patchbay.io/fenced-claim"
+	// VolumeAttributesAnnotation on a CSIDriver in a cluster lists the attributes that a volume from another cluster
+	// may have, separated by commas: KEY for one that differs between volumes, KEY=VALUE for one that must have this
+	// value. The cluster's admin sets it.
+	VolumeAttributesAnnotation = "placement.patchbay.io/volume-attributes"
 	// HubUIDAnnotation on an object in a cluster is the UID of its hub.
 	HubUIDAnnotation = "placement.patchbay.io/hub-uid"
 	// ResumeAnnotation on a halted Work is a user's answer, whose value is a ResumeAnswer. kubectl patchbay hub

@@ -17,7 +17,7 @@ type AutoscaledTarget struct {
 }
 
 // FollowAutoscalers returns how many replicas are wanted in a move of such an object, and Most of each target. Wanted is
-// what is stored, and 0 for a move that begins now: then it is what runs, without what is replaced. In a move the number grows with what an
+// what is stored, and 0 for a move that begins now: then it is what runs, without what is replaced. In a move it grows with what an
 // autoscaler requests beyond Most, and never falls: replicas that leave one cluster run in others, whose
 // autoscalers may not have seen their load. If each cluster has the whole object, it is the most of one cluster.
 func FollowAutoscalers(wanted int32, divided bool, targets []AutoscaledTarget) (total int32, most []int32) {

@@ -36,6 +36,19 @@ func Refusal(report *v1alpha1.VolumeReport, from, to Location) string {
 	return ""
 }
 
+// SharedRefusal returns why a volume stays where it is, because other claims have it in some clusters; "" when they have
+// another one: only clusters with the same domain use the same storage. A cluster without the property may be one of them.
+// A cluster may report the volume of another tenant, to get it in a second cluster.
+func SharedRefusal(driver string, from Location, others []Location) string {
+	property := DomainProperty(driver)
+	for _, other := range others {
+		if domain := other.Properties[property]; domain == "" || domain == from.Properties[property] {
+			return fmt.Sprintf("%s reports the same volume for another PersistentVolumeClaim: it must belong to one only: delete the other one, or move the data yourself", other.Name)
+		}
+	}
+	return ""
+}
+
 // DomainProperty returns the property of Clusters with the domain of a driver's storage. Clusters with the same
 // domain can use the same volumes.
 func DomainProperty(driver string) string { return "storage." + driver + ".domain" }

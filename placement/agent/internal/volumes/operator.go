@@ -273,13 +273,17 @@ func fence(pv *corev1.PersistentVolume, claim Claim, namespace string) (*corev1.
 	return next, nil
 }
 
-// firstUser returns a Pod or a VolumeAttachment that uses a volume; "" for none. It reads them from the API server.
+// firstUser returns a Pod or a VolumeAttachment that uses a volume; "" for none. It reads them from the API server. A Pod
+// that has ended, such as one of a finished Job, uses none: its volumes are unmounted, and an attachment counts by itself.
 func (o *Operator) firstUser(ctx context.Context, pv *corev1.PersistentVolume, claim Claim) (string, error) {
 	pods, err := o.Core.Pods(claim.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return "", fmt.Errorf("list Pods in %s: %w", claim.Namespace, err)
 	}
 	for i := range pods.Items {
+		if phase := pods.Items[i].Status.Phase; phase == corev1.PodSucceeded || phase == corev1.PodFailed {
+			continue
+		}
 		for _, v := range pods.Items[i].Spec.Volumes {
 			if v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim.Name {
 				return fmt.Sprintf("Pod %s/%s", claim.Namespace, pods.Items[i].Name), nil

@@ -137,6 +137,37 @@ func TestFenceAndDiscard(t *testing.T) {
 	}
 }
 
+// Pods that have ended do not keep a volume in its cluster.
+func TestEndedPodsUseNothing(t *testing.T) {
+	t.Parallel()
+	for phase, want := range map[corev1.PodPhase]string{
+		corev1.PodPending: "Pod shop/db-0 uses", corev1.PodRunning: "Pod shop/db-0 uses", corev1.PodUnknown: "Pod shop/db-0 uses",
+		corev1.PodSucceeded: "the fence is new", corev1.PodFailed: "the fence is new",
+	} {
+		pod := podWithClaim()
+		pod.Status.Phase = phase
+		o, _, _ := cluster(nil, pod)
+		if r := o.Apply(t.Context(), &v1alpha1.VolumeOrder{Action: v1alpha1.VolumeFence, Source: testSource()}, testClaim()); !strings.Contains(r.Waiting, want) {
+			t.Errorf("a Pod that is %s: got %+v, want to wait for %q", phase, *r, want)
+		}
+	}
+}
+
+// shareSource is the volume of a driver that mounts by attributes.
+func shareSource(share string) *v1alpha1.VolumeSource {
+	source := testSource()
+	source.Handle, source.Attributes = "any", map[string]string{"server": "nas", "share": share, provisionerAttribute: "one"}
+	return source
+}
+
+// shareOf lists attributes of such a driver, and has a volume of a tenant.
+func shareOf(listed, share string) func(*corev1.PersistentVolume, *storagev1.CSIDriver) {
+	return func(pv *corev1.PersistentVolume, d *storagev1.CSIDriver) {
+		d.Annotations = map[string]string{v1alpha1.VolumeAttributesAnnotation: listed}
+		pv.Spec.CSI.VolumeAttributes = map[string]string{"server": "nas", "share": share, provisionerAttribute: "one"}
+	}
+}
+
 func TestPrepareRefuses(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
@@ -155,6 +186,25 @@ func TestPrepareRefuses(t *testing.T) {
 		"driver without label": {
 			reason: "The cluster's admin has not allowed it.", want: "kubectl label csidriver",
 			order: v1alpha1.VolumeOrder{Action: v1alpha1.VolumeBind, Source: testSource()}, change: func(_ *corev1.PersistentVolume, d *storagev1.CSIDriver) { d.Labels = nil },
+		},
+		"stolen share": {
+			reason: "A driver mounts what the attributes name: another handle is the same volume.", want: "PersistentVolume pv-1 has the same attributes",
+			order: v1alpha1.VolumeOrder{Action: v1alpha1.VolumeBind, Source: shareSource("/tenant")}, change: shareOf("server=nas,share", "/tenant"),
+		},
+		"other share": {
+			reason: "The path differs.", order: v1alpha1.VolumeOrder{Action: v1alpha1.VolumeBind, Source: shareSource("/other")}, change: shareOf("server=nas, share", "/tenant"),
+		},
+		"attribute without permission": {
+			reason: "The path could name anything on the server.", want: `list the volume's attribute "share"`,
+			order: v1alpha1.VolumeOrder{Action: v1alpha1.VolumeBind, Source: shareSource("/other")}, change: shareOf("server=nas", "/tenant"),
+		},
+		"other server": {
+			reason: "The admin allows one server.", want: `attribute "server" must be "filer", and is "nas"`,
+			order: v1alpha1.VolumeOrder{Action: v1alpha1.VolumeBind, Source: shareSource("/other")}, change: shareOf("server=filer,share", "/tenant"),
+		},
+		"fixed attributes": {
+			reason: "They are the same for all volumes, so that they identify none.",
+			order:  v1alpha1.VolumeOrder{Action: v1alpha1.VolumeBind, Source: shareSource("/tenant")}, change: shareOf("server=nas,share=/tenant", "/tenant"),
 		},
 		"fenced": {
 			reason: "A claim that was deleted behind a fence would come back empty.", want: "on its way to another cluster",

@@ -34,12 +34,18 @@ func (o *Operator) Prepare(ctx context.Context, order *v1alpha1.VolumeOrder, cla
 	if refusal, err := o.driverRefusal(ctx, order.Source); err != nil || refusal != "" {
 		return cmp.Or[error](err, &RefusalError{refusal})
 	}
+	driver, err := o.Storage.CSIDrivers().Get(ctx, order.Source.Driver, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("read CSIDriver %s: %w", order.Source.Driver, err)
+	}
 	list, err := o.Core.PersistentVolumes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return &RefusalError{asMessage(fmt.Errorf("list PersistentVolumes: %w", err))}
 	}
 	for i := range list.Items {
 		switch pv := &list.Items[i]; {
+		case !isVolume(pv, order.Source) && hasSameAttributes(pv, driver, order.Source):
+			return &RefusalError{fmt.Sprintf("PersistentVolume %s has the same attributes: the driver may mount the same volume", pv.Name)}
 		case !isVolume(pv, order.Source):
 		case isMadeFor(pv, claim) && pv.DeletionTimestamp == nil && fencedClaim(pv) == nil:
 			return nil
@@ -150,7 +156,7 @@ func (o *Operator) driverRefusal(ctx context.Context, source *v1alpha1.VolumeSou
 	case d.Spec.AttachRequired != nil && !*d.Spec.AttachRequired && !source.IsShared():
 		return fmt.Sprintf("CSIDriver %s: spec.attachRequired must be true for a volume that one cluster may attach: else nothing tells whether it is detached", driver), nil
 	}
-	return "", nil
+	return attributesRefusal(d, source), nil
 }
 
 // isVolume tells whether a PersistentVolume is the volume of an order.

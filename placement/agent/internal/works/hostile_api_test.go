@@ -273,7 +273,10 @@ func TestStolenAgentToken(t *testing.T) {
 		}
 	}
 	for name, user := range map[string]string{"Installed": bed.AgentUser, "Overlay": "system:serviceaccount:overlay:prod-agent"} {
-		t.Run(name, func(t *testing.T) { testStolenToken(t, b, user) })
+		t.Run(name, func(t *testing.T) {
+			testStolenToken(t, b, user)
+			t.Run("Volumes", func(t *testing.T) { testStolenVolumeToken(t, b, user) })
+		})
 	}
 }
 

@@ -35,6 +35,12 @@ func transferVolume(s *scope.Scope, a *v1alpha1.Assignment, d Decision) (Migrati
 	v := a.Spec.Volume
 	out := volumes.Step(transferInput(s, v, d))
 	before := v.State
+	shared := ""
+	if out.State == v1alpha1.VolumeBinding && before != out.State { // the other cluster gets the volume by this step
+		if shared = sharedRefusal(s, s.Claims[s.Key.Name], &v.Source, string(v.From)); shared != "" {
+			out = volumes.Output{State: before, Waiting: shared}
+		}
+	}
 	a.Spec.Volume = v.DeepCopy()
 	switch {
 	case out.Settled:
@@ -51,6 +57,9 @@ func transferVolume(s *scope.Scope, a *v1alpha1.Assignment, d Decision) (Migrati
 		a.Spec.Decision.LastChangeTime = &metav1.MicroTime{Time: s.Now}
 	}
 	m.MoveBlocked, m.RequeueAfter = transferCondition(s, m.Targets, out, before)
+	if shared != "" { // the other claim queues nothing here
+		m.RequeueAfter = scope.Sooner(m.RequeueAfter, volumesRetry)
+	}
 	return m, true
 }
 

@@ -113,6 +113,9 @@ func volumeRefusal(s *scope.Scope, from, to string) string {
 		if why := volumes.Refusal(claim.Volumes[from], location(here), location(there)); why != "" {
 			return fmt.Sprintf("PersistentVolumeClaim %s: %s", name, why)
 		}
+		if why := sharedRefusal(s, claim, claim.Volumes[from].Source, from); why != "" {
+			return fmt.Sprintf("PersistentVolumeClaim %s: %s", name, why)
+		}
 	}
 	return ""
 }

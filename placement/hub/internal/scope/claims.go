@@ -28,6 +28,8 @@ type Claim struct {
 	Ordered bool
 	// Users are the objects that need the claim.
 	Users []ClaimUser
+	// Shared are the clusters in which another claim has one of these volumes, by VolumeKey.
+	Shared map[string][]string
 }
 
 // ClaimUser is an object that needs a claim.

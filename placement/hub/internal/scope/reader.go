@@ -86,6 +86,11 @@ func NewReader(
 	}); err != nil {
 		return nil, fmt.Errorf("index Works by endpoints: %w", err)
 	}
+	for _, o := range []client.Object{&v1alpha1.Work{}, &v1alpha1.Assignment{}} {
+		if err := cached.IndexField(ctx, o, volumeIndex, volumeIndexKeys); err != nil {
+			return nil, fmt.Errorf("index volumes: %w", err)
+		}
+	}
 	return &Reader{cached: cached, direct: direct, kinds: registry, heartbeats: heartbeats, options: options}, nil
 }
 
@@ -236,6 +241,9 @@ func (r *Reader) readSurroundings(ctx context.Context, s *Scope) error {
 		}
 	}
 	if err := r.readPodPriority(ctx, s); err != nil {
+		return err
+	}
+	if err := readSharedVolumes(ctx, r.cached, s); err != nil {
 		return err
 	}
 	if s.Rules, err = r.rules.read(ctx, r.cached, s.Key.Namespace); err != nil {
