@@ -234,7 +234,7 @@ func volumesRefused(f *snapshot, s *reportedCondition, o *unstructured.Unstructu
 			continue
 		}
 		name, _, _ := strings.Cut(claim.GetName(), "-"+o.GetName()+"-") // of its template, if a StatefulSet made it
-		if strings.Contains(s.Message, "PersistentVolumeClaim "+name+" has data in "+at.cluster+":") {
+		if has := "PersistentVolumeClaim " + name + " has data in " + at.cluster; strings.Contains(s.Message, has+":") || strings.Contains(s.Message, has+", which is lost:") {
 			return ""
 		}
 	}

@@ -101,7 +101,7 @@ func (f *snapshot) setCondition(t *testing.T, text, message string) {
 		f.clusters[0].Status.Conditions = list
 	case v1alpha1.ConditionValid:
 		f.placements[0].Status.Conditions = list
-	case v1alpha1.ConditionPlaced, v1alpha1.ConditionRendered, v1alpha1.ConditionMoveBlocked:
+	case v1alpha1.ConditionPlaced, v1alpha1.ConditionRendered, v1alpha1.ConditionMoveBlocked, v1alpha1.ConditionTrafficMerged:
 		f.assignments[0].Status.Conditions = list
 	case v1alpha1.ConditionApplied, v1alpha1.ConditionReady:
 		f.works[0].Status.Conditions = list
@@ -182,6 +182,10 @@ func exampleChanges(t *testing.T) map[string]func(*snapshot) {
 		"has a claim": func(f *snapshot) {
 			f.add(t, "east", "/persistentvolumeclaims ns/data-web-0", `{kind: PersistentVolumeClaim, metadata: {namespace: ns, name: data-web-0}}`)
 		},
+		"refuses traffic": func(f *snapshot) {
+			work(f).Traffic = &v1alpha1.WorkTraffic{}
+			f.works[0].Status.Traffic = &v1alpha1.WorkTrafficStatus{Revision: 1, Message: "forbidden"}
+		},
 		"leader": func(f *snapshot) {
 			f.assignments = append(f.assignments, *f.assignments[0].DeepCopy())
 			f.assignments[1].Status, f.assignments[1].Spec.Object.Name = v1alpha1.AssignmentStatus{}, "leader"
@@ -246,7 +250,10 @@ func TestCheckerFindsFalseConditions(t *testing.T) {
 		{"Two select it.", "Placed=False, PolicyTie", "", "policy twice", ""},
 		{"And it does not choose itself.", "Placed=False, PolicyTie", "", "policy twice", "policy twice, for west"},
 		{"One has a weight.", "Placed=False, InvalidAnnotation", "", "for whom", "for both"},
-		{"A claim is there.", "Placed=False, VolumesRefused", "PersistentVolumeClaim data has data in east, and", "has a claim", ""},
+		{"A claim is there.", "Placed=False, VolumesRefused", "PersistentVolumeClaim data has data in east: the object stays", "has a claim", ""},
+		{"A claim is lost with its cluster.", "Placed=False, VolumesRefused", "PersistentVolumeClaim data has data in east, which is lost: no", "has a claim", ""},
+		{"Each cluster has the endpoints of the others.", "TrafficMerged=True, AsExpected", "", "", "refuses traffic"},
+		{"The agent reports why.", "TrafficMerged=False, TrafficRefused", "", "refuses traffic", ""},
 		{"It has finished, and left.", "Placed=True, AsExpected", "it has finished in east", "a Job, finished, no target", "a Job, no target"},
 		{"It has run there, and is asked for elsewhere.", "Placed=False, RunsOnce", "it has started in east", "a Job, for west", "a Job"},
 		{"It was deleted there.", "Placed=False, RunsOnce", "it has started in east", "a Job, missing", "a Job"},

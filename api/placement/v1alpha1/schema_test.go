@@ -61,10 +61,9 @@ func TestDefinitions(t *testing.T) {
 		if len(status.XValidations) > 0 {
 			t.Errorf("%s has rules on its status", d.Name)
 		}
-		for _, r := range root.XValidations { // a rule about the new object alone could refuse the status of a stored one
-			if !strings.Contains(r.Rule, "oldSelf") {
-				t.Errorf("%s has a rule at the root that does not compare with the stored object: %s", d.Name, r.Rule)
-			}
+		// Those of Clusters are about spec.declaredLost alone. Others could refuse the status of a stored object.
+		if len(root.XValidations) > 0 && d.Spec.Names.Kind != "Cluster" {
+			t.Errorf("%s has rules at the root", d.Name)
 		}
 	}
 }
