@@ -5,6 +5,8 @@ package volumes
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -271,6 +273,14 @@ func fence(pv *corev1.PersistentVolume, claim Claim, namespace string) (*corev1.
 	next.Annotations[v1alpha1.FencedClaimAnnotation] = string(raw)
 	next.Spec.ClaimRef = ref
 	return next, nil
+}
+
+// fenceRef returns the claim of a fenced volume, which does not exist.
+func fenceRef(pv *corev1.PersistentVolume, namespace string) *corev1.ObjectReference {
+	sum := sha256.Sum256([]byte(pv.UID))
+	return &corev1.ObjectReference{
+		APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: namespace, Name: "fenced-" + hex.EncodeToString(sum[:8]),
+	}
 }
 
 // firstUser returns a Pod or a VolumeAttachment that uses a volume; "" for none. It reads them from the API server. A Pod

@@ -161,10 +161,10 @@ func shareSource(share string) *v1alpha1.VolumeSource {
 }
 
 // shareOf lists attributes of such a driver, and has a volume of a tenant.
-func shareOf(listed, share string) func(*corev1.PersistentVolume, *storagev1.CSIDriver) {
+func shareOf(listed string) func(*corev1.PersistentVolume, *storagev1.CSIDriver) {
 	return func(pv *corev1.PersistentVolume, d *storagev1.CSIDriver) {
 		d.Annotations = map[string]string{v1alpha1.VolumeAttributesAnnotation: listed}
-		pv.Spec.CSI.VolumeAttributes = map[string]string{"server": "nas", "share": share, provisionerAttribute: "one"}
+		pv.Spec.CSI.VolumeAttributes = map[string]string{"server": "nas", "share": "/tenant", provisionerAttribute: "one"}
 	}
 }
 
@@ -189,22 +189,22 @@ func TestPrepareRefuses(t *testing.T) {
 		},
 		"stolen share": {
 			reason: "A driver mounts what the attributes name: another handle is the same volume.", want: "PersistentVolume pv-1 has the same attributes",
-			order: v1alpha1.VolumeOrder{Action: v1alpha1.VolumeBind, Source: shareSource("/tenant")}, change: shareOf("server=nas,share", "/tenant"),
+			order: v1alpha1.VolumeOrder{Action: v1alpha1.VolumeBind, Source: shareSource("/tenant")}, change: shareOf("server=nas,share"),
 		},
 		"other share": {
-			reason: "The path differs.", order: v1alpha1.VolumeOrder{Action: v1alpha1.VolumeBind, Source: shareSource("/other")}, change: shareOf("server=nas, share", "/tenant"),
+			reason: "The path differs.", order: v1alpha1.VolumeOrder{Action: v1alpha1.VolumeBind, Source: shareSource("/other")}, change: shareOf("server=nas, share"),
 		},
 		"attribute without permission": {
 			reason: "The path could name anything on the server.", want: `list the volume's attribute "share"`,
-			order: v1alpha1.VolumeOrder{Action: v1alpha1.VolumeBind, Source: shareSource("/other")}, change: shareOf("server=nas", "/tenant"),
+			order: v1alpha1.VolumeOrder{Action: v1alpha1.VolumeBind, Source: shareSource("/other")}, change: shareOf("server=nas"),
 		},
 		"other server": {
 			reason: "The admin allows one server.", want: `attribute "server" must be "filer", and is "nas"`,
-			order: v1alpha1.VolumeOrder{Action: v1alpha1.VolumeBind, Source: shareSource("/other")}, change: shareOf("server=filer,share", "/tenant"),
+			order: v1alpha1.VolumeOrder{Action: v1alpha1.VolumeBind, Source: shareSource("/other")}, change: shareOf("server=filer,share"),
 		},
 		"fixed attributes": {
 			reason: "They are the same for all volumes, so that they identify none.",
-			order:  v1alpha1.VolumeOrder{Action: v1alpha1.VolumeBind, Source: shareSource("/tenant")}, change: shareOf("server=nas,share=/tenant", "/tenant"),
+			order:  v1alpha1.VolumeOrder{Action: v1alpha1.VolumeBind, Source: shareSource("/tenant")}, change: shareOf("server=nas,share=/tenant"),
 		},
 		"fenced": {
 			reason: "A claim that was deleted behind a fence would come back empty.", want: "on its way to another cluster",

@@ -213,6 +213,22 @@ func (d *Decision) plan(in policy.PlanInput) (policy.Plan, error) {
 	return plan, nil
 }
 
+// wholeReplicas returns how many replicas a cluster gets that is to have the whole object. A cluster that is new in a
+// move of what autoscalers request follows them as far as it has room.
+func wholeReplicas(in policy.PlanInput, cluster string) int64 {
+	if n, ok := in.Kept[cluster]; ok {
+		return n
+	}
+	had, assigned := in.Assigned[cluster]
+	if in.Kept == nil || !assigned { // the plan has asked for its room
+		return *in.Replicas
+	}
+	if room, _ := in.Capacity(cluster); room != nil {
+		return max(had, min(*in.Replicas, *room))
+	}
+	return *in.Replicas
+}
+
 // awaitedRoom returns the room that the object waits for after a plan. A cluster that takes nothing new is left out: the
 // object is queued when that changes.
 func awaitedRoom(plan policy.Plan, in policy.PlanInput, perReplica limits.Usage, limited map[string]bool) limits.AwaitedRoom {
@@ -249,16 +265,9 @@ func planInput(s *scope.Scope, p *policy.EffectivePolicy, current *v1alpha1.Assi
 	in := policy.PlanInput{
 		Assigned: map[string]int64{}, Unconfirmed: map[string]bool{}, BeingRemoved: map[string]bool{},
 		Leaving: map[string]bool{}, Returned: map[string]bool{}, Running: map[string]int64{},
-		PolicyUnchanged: isPolicyUnchanged(current, p) && !isRebalanced(s, current), VolumeClaims: volumeClaims(s, current),
+		PolicyUnchanged: isPolicyUnchanged(current, p) && !isRebalanced(s, current), VolumeClaims: claimsThatStay(s, current),
 	}
 	in.VolumeRefusal = func(from, to string) string { return volumeRefusal(s, from, to) }
-	for name := range s.RequiredIn { // there it stays with its dependent
-		delete(in.VolumeClaims, name)
-	}
-	if v := current.Spec.Volume; isInTransfer(v) { // the state of the volume keeps the data
-		delete(in.VolumeClaims, string(v.From))
-		delete(in.VolumeClaims, string(v.To))
-	}
 	if n, ok := replicasOf(s.Key, s.Object); ok {
 		in.Replicas = new(int64(n))
 	}
@@ -300,6 +309,19 @@ func planInput(s *scope.Scope, p *policy.EffectivePolicy, current *v1alpha1.Assi
 		})
 	}
 	return in
+}
+
+// claimsThatStay returns the volume claims that keep the object in clusters.
+func claimsThatStay(s *scope.Scope, current *v1alpha1.Assignment) map[string]string {
+	claims := volumeClaims(s, current)
+	for name := range s.RequiredIn { // there it stays with its dependent
+		delete(claims, name)
+	}
+	if v := current.Spec.Volume; isInTransfer(v) { // the state of the volume keeps the data
+		delete(claims, string(v.From))
+		delete(claims, string(v.To))
+	}
+	return claims
 }
 
 // plannedState returns the state of a target for a plan: a lost cluster that had the order to remove still has it.

@@ -145,19 +145,3 @@ func (a autoscaled) planInput(in policy.PlanInput, current *v1alpha1.Assignment)
 	}
 	return in
 }
-
-// wholeReplicas returns how many replicas a cluster gets that is to have the whole object. A cluster that is new in a
-// move of what autoscalers request follows them as far as it has room.
-func wholeReplicas(in policy.PlanInput, cluster string) int64 {
-	if n, ok := in.Kept[cluster]; ok {
-		return n
-	}
-	had, assigned := in.Assigned[cluster]
-	if in.Kept == nil || !assigned { // the plan has asked for its room
-		return *in.Replicas
-	}
-	if room, _ := in.Capacity(cluster); room != nil {
-		return max(had, min(*in.Replicas, *room))
-	}
-	return *in.Replicas
-}

@@ -84,7 +84,7 @@ func isReplaced(s *scope.Scope, t v1alpha1.Target) bool {
 // that at its own object: with status.mode None it never does.
 func reportedObject(s *scope.Scope, cluster string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{"status": s.Reports[cluster].Status}}
-	o.SetGroupVersionKind(s.Key.GroupKind.WithVersion(s.Kind.Version))
+	o.SetGroupVersionKind(s.Key.WithVersion(s.Kind.Version))
 	return o
 }
 
@@ -137,6 +137,22 @@ func addStarted(in *policy.PlanInput, s *scope.Scope, p *policy.EffectivePolicy,
 	in.Finished = in.Finished && (reported || render.HasFinished(s.Object))
 }
 
+// runningReplicas returns the available replicas of a cluster that runs the present object; 1 for a ready object
+// whose replicas are not divided.
+func runningReplicas(s *scope.Scope, p *policy.EffectivePolicy, cluster string) int64 {
+	c, r := s.Clusters[cluster], s.Reports[cluster]
+	_, hasReplicas := replicasOf(s.Key, s.Object)
+	switch {
+	case c == nil || !clusters.IsReachable(c) || !r.Applied:
+		return 0
+	case hasReplicas && p.Spec.Replicas.Mode == v1alpha1.ReplicasDivide:
+		return int64(r.Counts.Available)
+	case r.Ready:
+		return 1
+	}
+	return 0
+}
+
 // keepStarted takes back a move of an object that runs once, which an earlier version of the hub has begun and
 // no plan has decided about since.
 func keepStarted(s *scope.Scope, a *v1alpha1.Assignment, d *Decision) {
@@ -158,20 +174,4 @@ func keepStarted(s *scope.Scope, a *v1alpha1.Assignment, d *Decision) {
 			delete(d.Replicas, name)
 		}
 	}
-}
-
-// runningReplicas returns the available replicas of a cluster that runs the present object; 1 for a ready object
-// whose replicas are not divided.
-func runningReplicas(s *scope.Scope, p *policy.EffectivePolicy, cluster string) int64 {
-	c, r := s.Clusters[cluster], s.Reports[cluster]
-	_, hasReplicas := replicasOf(s.Key, s.Object)
-	switch {
-	case c == nil || !clusters.IsReachable(c) || !r.Applied:
-		return 0
-	case hasReplicas && p.Spec.Replicas.Mode == v1alpha1.ReplicasDivide:
-		return int64(r.Counts.Available)
-	case r.Ready:
-		return 1
-	}
-	return 0
 }
