@@ -207,7 +207,7 @@ status:
 status:
   conditions: [` + condition + `]
   revision: 1
-  objects: [{group: apps, version: v1, resource: deployments, kind: Deployment, namespace: shop, name: web, uid: u, appliedGeneration: 1, sourceGeneration: 1, creating: true}]
+  objects: [{group: apps, version: v1, resource: deployments, kind: Deployment, namespace: shop, name: web, uid: u, appliedGeneration: 1, sourceGeneration: 1, creating: true, replicas: 1}]
 `,
 	}
 }

@@ -46,7 +46,7 @@ func TestVolumeTransfer(t *testing.T) {
 // a time, by the orders that the hub has stored, or when the first one loses its claim too early.
 func (h *testHub) moveVolume() {
 	h.t.Helper()
-	ns := h.namespace("volumes")
+	ns := h.namespace("transfer")
 	for _, name := range []string{"east", "west"} {
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"properties":{"storage.`+volumeDriver+`.domain":"rack-1"}}}`))
 		if err := h.client.Patch(h.t.Context(), &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name}}, patch); err != nil {
