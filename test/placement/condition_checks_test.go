@@ -120,8 +120,8 @@ type workState struct {
 func (s *reportedCondition) key() string { return fmt.Sprintf("%s=%s, %s", s.Type, s.Status, s.Reason) }
 
 // conditionTimeout is how long a condition may be behind what it is about: long enough for a machine
-// that runs other tests too.
-const conditionTimeout = time.Minute
+// that runs other tests too, and for a watch whose API server was away. client-go tries that again after up to a minute.
+const conditionTimeout = 75 * time.Second
 
 // falseConditions are the conditions that were untrue each time they were judged, and since when.
 type falseConditions struct {
