@@ -29,8 +29,9 @@ import (
 	"github.com/patchbay-cni/patchbay/test/placement/bed"
 )
 
-// corpusReference is the cluster to which the corpus is applied without a hub.
-const corpusReference = "west"
+// corpusReference is the cluster to which the corpus is applied without a hub. Other tests drain it at the hub, and cut its
+// agent's connection.
+const corpusReference = "south"
 
 // helmRecordPrefix begins the names of the Secrets in which Helm records releases.
 const helmRecordPrefix = "sh.helm.release.v1."

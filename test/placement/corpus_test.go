@@ -34,7 +34,7 @@ func TestCorpusIsReadyAsOnOneCluster(t *testing.T) {
 	w.prepareCorpusClusters(t)
 	methods := []*corpusRun{
 		{method: clientSide, clusters: "east"},
-		{method: serverSide, clusters: "east, south", prepared: true},
+		{method: serverSide, clusters: "east, west", prepared: true},
 		{method: helmRelease, clusters: "east", prepared: true},
 	}
 	var namespaces []string
