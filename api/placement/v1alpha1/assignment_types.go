@@ -167,7 +167,7 @@ type Decision struct {
 	Refusals []Refusal `json:"refusals,omitempty"`
 
 	// RebalanceDigest is the digest of the object's annotation placement.patchbay.io/rebalance when the hub last
-	// divided the replicas anew for it.
+	// divided the replicas again for it.
 	// +optional
 	RebalanceDigest string `json:"rebalanceDigest,omitempty"`
 }

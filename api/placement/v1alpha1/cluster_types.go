@@ -69,7 +69,7 @@ type ClusterSpec struct {
 	// +kubebuilder:validation:MaxProperties=64
 	Properties map[string]PropertyValue `json:"properties,omitempty"`
 
-	// DeclaredLost says that the objects of the silent cluster do not run any more, and do not start again by
+	// DeclaredLost is a statement of an admin that the objects of the silent cluster do not run any more, and do not start again by
 	// themselves: other clusters then run also what must run in one cluster at a time. Set it with kubectl patchbay
 	// cluster declare-lost.
 	// +optional

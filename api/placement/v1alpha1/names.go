@@ -35,7 +35,7 @@ const (
 	// policy, and takes precedence over it. kubectl patchbay export sets it. When it is removed, its value stays
 	// in force until a policy selects the object.
 	OnDeleteAnnotation = "placement.patchbay.io/on-delete"
-	// RebalanceAnnotation on an object: each new value divides its replicas anew, once. Without it, replicas stay
+	// RebalanceAnnotation on an object: each new value divides its replicas again, once. Without it, replicas stay
 	// where they are when clusters get room.
 	RebalanceAnnotation = "placement.patchbay.io/rebalance"
 	// StretchedAnnotation with the value "true" on a ClusterNetwork is a network administrator's statement that the

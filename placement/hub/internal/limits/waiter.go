@@ -80,7 +80,7 @@ func (r *Rooms) leave(key kinds.Key, w *waiter) {
 	w.clusters = nil
 }
 
-// wake queues the objects that a cluster has room for now, or that it no longer limits.
+// wake queues the objects that a cluster has room for, or that it no longer limits.
 func (r *Rooms) wake(c *clusterRoom) {
 	if r.queue == nil || len(c.waiting) == 0 {
 		return
